@@ -1,0 +1,28 @@
+"""ADCLM: every word attends to the words of the sentence before (the paper's model 4).
+
+    python -m launch.prepare --train=PTB/train.txt --valid=PTB/valid.txt --test=PTB/test.txt \
+        --unknown_token='<unk>' --output=data/ptb
+    python -m launch.train --config=configs/ptb/adclm.py --workdir=runs/ptb/adclm \
+        --config.data.directory=data/ptb
+    python -m launch.evaluate --workdir=runs/ptb/adclm --split=test
+    python -m launch.coherence --workdir=runs/ptb/adclm --split=test
+
+Setting: K = H = 128, A = 48, two layers of the coupled peephole LSTM, AdaGrad 0.1, clipping at 5,
+L = 5 (paper.py).
+Time: at most 30 epochs of about 580 steps; stops when development perplexity no longer improves.
+Expected result: The paper's Table 2 has development / test perplexity 64.31 / 68.32,
+its Table 3 coherence 75.51 (4.12).
+The paper's text keeps punctuation; on the usual text without it every perplexity is much higher,
+so compare models with one another, not with the paper.
+"""
+
+import ml_collections
+
+from configs.ptb.paper import paper_config
+
+
+def get_config() -> ml_collections.ConfigDict:
+    """Returns this experiment's configuration."""
+    config = paper_config("adclm")
+    config.update(model={"attention_dim": 48})
+    return config

@@ -1,0 +1,26 @@
+"""CODCLM: the sentence before enters the output layer (the paper's model 5).
+
+    python -m launch.prepare --train=PTB/train.txt --valid=PTB/valid.txt --test=PTB/test.txt \
+        --unknown_token='<unk>' --output=data/ptb
+    python -m launch.train --config=configs/ptb/codclm.py --workdir=runs/ptb/codclm \
+        --config.data.directory=data/ptb
+    python -m launch.evaluate --workdir=runs/ptb/codclm --split=test
+    python -m launch.coherence --workdir=runs/ptb/codclm --split=test
+
+Setting: K = H = 128, two layers of the coupled peephole LSTM, AdaGrad 0.1, clipping at 5, L = 5
+(paper.py).
+Time: at most 30 epochs of about 580 steps; stops when development perplexity no longer improves.
+Expected result: The paper's Table 2 has development / test perplexity 64.37 / 68.49,
+its Table 3 coherence 81.72 (3.81).
+The paper's text keeps punctuation; on the usual text without it every perplexity is much higher,
+so compare models with one another, not with the paper.
+"""
+
+import ml_collections
+
+from configs.ptb.paper import paper_config
+
+
+def get_config() -> ml_collections.ConfigDict:
+    """Returns this experiment's configuration."""
+    return paper_config("codclm")

@@ -1,0 +1,26 @@
+"""DRNNLM: an RNNLM that reads on over sentence boundaries (the paper's baseline 2).
+
+    python -m launch.prepare --train=PTB/train.txt --valid=PTB/valid.txt --test=PTB/test.txt \
+        --unknown_token='<unk>' --output=data/ptb
+    python -m launch.train --config=configs/ptb/drnnlm.py --workdir=runs/ptb/drnnlm \
+        --config.data.directory=data/ptb
+    python -m launch.evaluate --workdir=runs/ptb/drnnlm --split=test
+    python -m launch.coherence --workdir=runs/ptb/drnnlm --split=test
+
+Setting: K = H = 128, two layers of the coupled peephole LSTM, AdaGrad 0.1, clipping at 5, L = 5
+(paper.py).
+Time: at most 30 epochs of about 580 steps; stops when development perplexity no longer improves.
+Expected result: The paper's Table 2 has development / test perplexity 65.27 / 69.37,
+its Table 3 coherence 72.54 (8.46).
+The paper's text keeps punctuation; on the usual text without it every perplexity is much higher,
+so compare models with one another, not with the paper.
+"""
+
+import ml_collections
+
+from configs.ptb.paper import paper_config
+
+
+def get_config() -> ml_collections.ConfigDict:
+    """Returns this experiment's configuration."""
+    return paper_config("drnnlm")

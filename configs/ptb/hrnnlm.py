@@ -1,0 +1,29 @@
+"""HRNNLM: a recurrence over bags of words of sentences feeds the word level (baseline 3).
+
+    python -m launch.prepare --train=PTB/train.txt --valid=PTB/valid.txt --test=PTB/test.txt \
+        --unknown_token='<unk>' --output=data/ptb
+    python -m launch.train --config=configs/ptb/hrnnlm.py --workdir=runs/ptb/hrnnlm \
+        --config.data.directory=data/ptb
+    python -m launch.evaluate --workdir=runs/ptb/hrnnlm --split=test
+    python -m launch.coherence --workdir=runs/ptb/hrnnlm --split=test
+
+Setting: K = H = 128, two layers of the coupled peephole LSTM, AdaGrad 0.1, clipping at 5, L = 5
+(paper.py).
+Time: at most 30 epochs of about 580 steps; stops when development perplexity no longer improves.
+Expected result: The paper's Table 2 has development / test perplexity 66.32 / 70.62,
+its Table 3 coherence 75.32 (4.42).
+The paper's text keeps punctuation; on the usual text without it every perplexity is much higher,
+so compare models with one another, not with the paper.
+"""
+
+import ml_collections
+
+from configs.ptb.paper import paper_config
+
+
+def get_config() -> ml_collections.ConfigDict:
+    """Returns this experiment's configuration."""
+    config = paper_config("hrnnlm")
+    # The paper trains both levels jointly and gives no weight: their losses are simply added.
+    config.update(model={"sentence_loss_weight": 1.0})
+    return config

@@ -1,0 +1,40 @@
+"""What all models share in the experiments of "Document Context Language Models", section 3.1."""
+
+import ml_collections
+
+from dclm_jax.training.config import default_config
+
+
+def paper_config(model: str) -> ml_collections.ConfigDict:
+    """Returns the paper's settings for the model of that name; the data directory is for a flag.
+
+    The paper selects K and H from {32, 48, 64, 96, 128, 256} by development perplexity and does not
+    say which won: both are 128 here. It learns online, which is --config.data.batch_size=1: some 16
+    times as many, smaller steps an epoch.
+    """
+    config = default_config(model)
+    config.update(
+        model={
+            "embedding_dim": 128,
+            "hidden_dim": 128,
+            "num_layers": 2,
+            "cell": "coupled_peephole_lstm",
+            "dropout": 0.0,
+            "tie_embeddings": False,
+        },
+        data={"segment_length": 5, "batch_size": 16},
+        optimizer={
+            "name": "adagrad",
+            "learning_rate": 0.1,
+            "clip_norm": 5.0,
+            "schedule": "constant",
+        },
+        training={
+            "epochs": 30,
+            "evaluate_every": 0,  # once an epoch
+            "checkpoint_every": 500,
+            "log_every": 50,
+            "patience": 5,
+        },
+    )
+    return config

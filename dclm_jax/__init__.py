@@ -1,0 +1,1 @@
+"""Document-context language models in JAX."""

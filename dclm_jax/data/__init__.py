@@ -1,0 +1,34 @@
+"""Text -> documents -> ids on disk -> batches."""
+
+from dclm_jax.data.batches import (
+    Batch,
+    TrainingBatches,
+    length_bucket,
+    pack_sentences,
+    process_rows,
+)
+from dclm_jax.data.corpus import Corpus, open_corpus, statistics_table
+from dclm_jax.data.prepare import prepare, prepare_input, prepare_sotu
+from dclm_jax.data.readers import Document, ReadStatistics, read_documents
+from dclm_jax.data.vocabulary import END, START, UNKNOWN, Vocabulary
+
+__all__ = [
+    "END",
+    "START",
+    "UNKNOWN",
+    "Batch",
+    "Corpus",
+    "Document",
+    "ReadStatistics",
+    "TrainingBatches",
+    "Vocabulary",
+    "length_bucket",
+    "open_corpus",
+    "pack_sentences",
+    "prepare",
+    "prepare_input",
+    "prepare_sotu",
+    "process_rows",
+    "read_documents",
+    "statistics_table",
+]

@@ -1,0 +1,265 @@
+"""Text files into documents: lists of tokenised sentences, one document in memory at a time."""
+
+import collections
+import dataclasses
+import json
+import pathlib
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, BinaryIO, NamedTuple
+
+from dclm_jax.data import prose, sotu
+from dclm_jax.errors import InputError
+
+FORMATS = ("auto", "lines", "jsonl", "prose", "sotu")
+STDIN = "-"
+
+_BOM = b"\xef\xbb\xbf"
+_BOUNDARY = "="
+
+
+class Document(NamedTuple):
+    """A document: its name and its sentences, each a list of words (none of them empty)."""
+
+    id: str
+    sentences: list[list[str]]
+
+
+@dataclasses.dataclass
+class ReadStatistics:
+    """What has been read so far; `read_documents` counts in it."""
+
+    documents: int = 0
+    sentences: int = 0
+    tokens: int = 0
+    empty_sentences: int = 0
+    empty_documents: int = 0
+
+
+class _Line(NamedTuple):
+    number: int
+    text: str
+
+
+def read_documents(
+    path: str | pathlib.Path,
+    format: str = "auto",
+    *,
+    lowercase: bool = False,
+    statistics: ReadStatistics | None = None,
+    name: str | None = None,
+) -> Iterator[Document]:
+    """Reads documents as a stream.
+
+    Formats:
+      lines: a tokenised sentence a line; a blank line or one that begins with "=" ends a document
+        (several in a row count as one).
+      jsonl: an object a line, {"id": ..., "sentences": [...]}; a sentence is a string of words
+        separated by spaces or a list of words; the id is optional.
+      prose: raw text, split into sentences by pysbd and words by sacremoses; a blank line ends a
+        paragraph, a line that begins with "=" a document.
+      sotu: the addresses in the `sotu` package; `path` is ignored.
+      auto: jsonl for files named .jsonl or .json, otherwise lines.
+
+    Documents without a name of their own are called FILE:LINE, after the line they begin on.
+    Empty sentences, and documents with no others, are left out and counted.
+
+    Args:
+      path: a file, a folder (its files are read recursively in the order of their names, hidden
+        ones left out), or "-" for standard input.
+      format: one of `FORMATS`.
+      lowercase: turn all words to lower case.
+      statistics: counts are added to it while documents are read.
+      name: what to call a single file in ids and messages, instead of its own name.
+
+    Raises:
+      InputError: (as the stream is read) the input is missing, empty, not UTF-8, of another format
+        than said or without a document; the message names file and line.
+    """
+    if format not in FORMATS:
+        raise InputError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
+    statistics = ReadStatistics() if statistics is None else statistics
+    source = name or ("sotu" if format == "sotu" else str(path))
+    found = False
+    for block in _read_blocks(path, format, name):
+        document = _clean(block, lowercase, statistics)
+        if document is not None:
+            found = True
+            yield document
+    if not found:
+        raise InputError(f"{source}: holds no documents")
+
+
+def input_files(path: str | pathlib.Path) -> list[pathlib.Path]:
+    """The file itself, or the files of a folder in the order they are read.
+
+    Raises:
+      InputError: there is no such file or folder, or the folder holds no files.
+    """
+    path = pathlib.Path(path)
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder")
+    if not path.is_dir():
+        return [path]
+    files = sorted(
+        file
+        for file in path.rglob("*")
+        if file.is_file() and not any(p.startswith(".") for p in file.relative_to(path).parts)
+    )
+    if not files:
+        raise InputError(f"{path}: the folder holds no files")
+    return files
+
+
+def _read_blocks(path: str | pathlib.Path, format: str, name: str | None) -> Iterator[Document]:
+    if format == "sotu":
+        for address in sotu.read_addresses():
+            yield Document(address.id, address.sentences)
+        return
+    if str(path) == STDIN:
+        parse = _PARSERS["lines" if format == "auto" else format]
+        yield from parse(_decode(sys.stdin.buffer, STDIN), name or STDIN, STDIN)
+        return
+    path = pathlib.Path(path)
+    for file in input_files(path):
+        label = name or (file.relative_to(path).as_posix() if path.is_dir() else file.name)
+        source, chosen = name or str(file), format
+        if format == "auto":
+            chosen = "jsonl" if file.suffix.lower() in (".jsonl", ".json") else "lines"
+        try:
+            with open(file, "rb") as stream:
+                yield from _PARSERS[chosen](_decode(stream, source), label, source)
+        except OSError as error:
+            raise InputError(f"{source}: cannot be read: {error.strerror}") from error
+
+
+def _clean(block: Document, lowercase: bool, statistics: ReadStatistics) -> Document | None:
+    kept = [sentence for sentence in block.sentences if sentence]
+    statistics.empty_sentences += len(block.sentences) - len(kept)
+    if not kept:
+        statistics.empty_documents += 1
+        return None
+    if lowercase:
+        kept = [[word.lower() for word in sentence] for sentence in kept]
+    statistics.documents += 1
+    statistics.sentences += len(kept)
+    statistics.tokens += sum(map(len, kept))
+    return Document(block.id, kept)
+
+
+def _decode(stream: BinaryIO, source: str) -> Iterator[_Line]:
+    number = 0
+    for number, line in enumerate(stream, start=1):
+        if number == 1:
+            line = line.removeprefix(_BOM)
+        try:
+            yield _Line(number, line.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise InputError(f"{source}:{number}: not valid UTF-8: {error.reason}") from error
+    if number == 0:
+        raise InputError(f"{source}: is empty")
+
+
+def _parse_lines(lines: Iterable[_Line], label: str, source: str) -> Iterator[Document]:
+    del source
+    start, sentences = 0, []
+    for number, text in lines:
+        words = text.split()
+        if words and not text.startswith(_BOUNDARY):
+            start = start or number
+            sentences.append(words)
+        elif sentences:
+            yield Document(f"{label}:{start}", sentences)
+            start, sentences = 0, []
+    if sentences:
+        yield Document(f"{label}:{start}", sentences)
+
+
+def _parse_jsonl(lines: Iterable[_Line], label: str, source: str) -> Iterator[Document]:
+    for number, text in lines:
+        if not text.strip():
+            continue
+        where = f"{source}:{number}"
+        try:
+            record = json.loads(text)
+        except RecursionError as error:
+            raise InputError(f"{where}: nested too deeply for a document") from error
+        except ValueError as error:
+            raise InputError(f"{where}: not valid JSON: {error}") from error
+        if not isinstance(record, dict) or not isinstance(record.get("sentences"), list):
+            raise InputError(f'{where}: expected an object {{"id": ..., "sentences": [...]}}')
+        sentences = [_json_sentence(sentence, where) for sentence in record["sentences"]]
+        identifier = _json_id(record.get("id"), f"{label}:{number}", where)
+        if "\\u" in text:
+            _refuse_surrogates([[identifier], *sentences], where)
+        yield Document(identifier, sentences)
+
+
+def _json_sentence(sentence: Any, where: str) -> list[str]:
+    if isinstance(sentence, str):
+        return sentence.split()
+    if isinstance(sentence, list) and all(isinstance(word, str) for word in sentence):
+        for word in sentence:
+            if word.split() != [word]:
+                raise InputError(f"{where}: a word is empty or holds white space: {word!r}")
+        return sentence
+    raise InputError(f"{where}: expected each sentence to be a string or a list of words")
+
+
+def _json_id(identifier: Any, default: str, where: str) -> str:
+    if identifier is None:
+        return default
+    if isinstance(identifier, bool) or not isinstance(identifier, str | int):
+        raise InputError(f"{where}: expected 'id' to be a string or a whole number")
+    if len(str(identifier).splitlines()) != 1:
+        raise InputError(f"{where}: expected 'id' to be one line of text")
+    return str(identifier)
+
+
+def _refuse_surrogates(sentences: list[list[str]], where: str) -> None:
+    try:
+        "".join(word for sentence in sentences for word in sentence).encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(f"{where}: holds half of a surrogate pair, which is no text") from error
+
+
+def _parse_prose(lines: Iterable[_Line], label: str, source: str) -> Iterator[Document]:
+    del source
+    # The splitter takes documents in before it hands the first one out.
+    names: collections.deque[str] = collections.deque()
+
+    def documents() -> Iterator[prose.Paragraphs]:
+        for number, paragraphs in _prose_documents(lines):
+            names.append(f"{label}:{number}")
+            yield paragraphs
+
+    for sentences in prose.split_documents(documents()):
+        yield Document(names.popleft(), sentences)
+
+
+def _prose_documents(lines: Iterable[_Line]) -> Iterator[tuple[int, prose.Paragraphs]]:
+    start, paragraphs, open_lines = 0, [], []
+    for number, text in lines:
+        text = text.strip()
+        boundary = text.startswith(_BOUNDARY)
+        if text and not boundary:
+            start = start or number
+            open_lines.append(text)
+            continue
+        if open_lines:
+            paragraphs.append(" ".join(open_lines))
+            open_lines = []
+        if boundary and paragraphs:
+            yield start, paragraphs
+            start, paragraphs = 0, []
+    if open_lines:
+        paragraphs.append(" ".join(open_lines))
+    if paragraphs:
+        yield start, paragraphs
+
+
+_PARSERS: dict[str, Callable[[Iterable[_Line], str, str], Iterator[Document]]] = {
+    "lines": _parse_lines,
+    "jsonl": _parse_jsonl,
+    "prose": _parse_prose,
+}

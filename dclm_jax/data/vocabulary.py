@@ -1,0 +1,165 @@
+"""The vocabulary: which word has which id, how often it occurs, and its file."""
+
+import dataclasses
+import functools
+import hashlib
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+
+from dclm_jax.errors import InputError
+
+START, END, UNKNOWN = 0, 1, 2
+START_TOKEN, END_TOKEN, UNKNOWN_TOKEN = "<START>", "<END>", "<UNKNOWN>"
+SPECIAL_TOKENS = (START_TOKEN, END_TOKEN, UNKNOWN_TOKEN)
+
+
+@dataclasses.dataclass(frozen=True)
+class Vocabulary:
+    """Words in the order of their ids; ids 0, 1 and 2 are START, END and UNKNOWN.
+
+    Attributes:
+      words: the words, the three special tokens first.
+      counts: how often each occurs in the training text; all 0 where a plain word list was read.
+      unknown_token: how the text itself spells an unknown word (`<unk>` in the Penn Treebank), or
+        None. It encodes to UNKNOWN.
+    """
+
+    words: tuple[str, ...]
+    counts: tuple[int, ...]
+    unknown_token: str | None = None
+
+    def __post_init__(self):
+        if self.words[: len(SPECIAL_TOKENS)] != SPECIAL_TOKENS:
+            raise ValueError(f"a vocabulary begins with {', '.join(SPECIAL_TOKENS)}")
+        if len(self.words) != len(self.counts):
+            raise ValueError(f"{len(self.words)} words but {len(self.counts)} counts")
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    @classmethod
+    def build(
+        cls,
+        counter: Mapping[str, int],
+        size: int,
+        unknown_token: str | None = None,
+        num_sentences: int = 0,
+    ) -> "Vocabulary":
+        """The `size` most frequent words (ties in alphabetical order) and the special tokens.
+
+        Args:
+          counter: word -> occurrences in the training text.
+          size: how many words to keep; the result holds at most `size + 3` entries.
+          unknown_token: the text's own spelling of an unknown word. Neither it nor a special
+            token's spelling met in the text takes one of the places.
+          num_sentences: the count to give START and END.
+
+        Raises:
+          InputError: `size` is below 1.
+        """
+        if size < 1:
+            raise InputError(f"vocab_size is {size}; expected at least 1")
+        reserved = {*SPECIAL_TOKENS, unknown_token}
+        ranked = sorted(
+            ((word, count) for word, count in counter.items() if word not in reserved),
+            key=lambda item: (-item[1], item[0]),
+        )
+        kept = ranked[:size]
+        num_unknown = sum(counter.values()) - sum(count for _, count in kept)
+        return cls(
+            words=(*SPECIAL_TOKENS, *(word for word, _ in kept)),
+            counts=(num_sentences, num_sentences, num_unknown, *(count for _, count in kept)),
+            unknown_token=unknown_token,
+        )
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """16 hexadecimal digits that identify the words and their order."""
+        return hashlib.sha256("\n".join(self.words).encode()).hexdigest()[:16]
+
+    @functools.cached_property
+    def _ids(self) -> dict[str, int]:
+        ids = {word: index for index, word in enumerate(self.words)}
+        # Text that spells a special token must not forge a sentence boundary.
+        ids.update(dict.fromkeys(SPECIAL_TOKENS, UNKNOWN))
+        if self.unknown_token is not None:
+            ids[self.unknown_token] = UNKNOWN
+        return ids
+
+    def encode(self, words: Sequence[str]) -> np.ndarray:
+        """int32 ids of `words`, UNKNOWN where a word is not in the vocabulary."""
+        get = self._ids.get
+        return np.fromiter((get(word, UNKNOWN) for word in words), np.int32, len(words))
+
+    def decode(self, ids: Iterable[int]) -> list[str]:
+        """The words of `ids`; unknown words come back as the special token's spelling."""
+        return [self.words[index] for index in ids]
+
+    def save(self, path: str | pathlib.Path) -> None:
+        """Writes `word<TAB>count` lines in UTF-8, the special tokens first.
+
+        The line of UNKNOWN has the text's own spelling as a third column, if there is one.
+        """
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            for index, (word, count) in enumerate(zip(self.words, self.counts, strict=True)):
+                own = index == UNKNOWN and self.unknown_token is not None
+                file.write(f"{word}\t{count}" + (f"\t{self.unknown_token}\n" if own else "\n"))
+
+    @classmethod
+    def load(cls, path: str | pathlib.Path) -> "Vocabulary":
+        """Reads what `save` wrote, or a plain list of one word a line.
+
+        The special tokens may stand anywhere in the file; the other words keep their order.
+
+        Raises:
+          InputError: the file is absent, not UTF-8, lacks a special token, repeats a word or has a
+            line that is neither a word nor a word and a count.
+        """
+        entries: dict[str, tuple[int, int]] = {}
+        unknown_token = None
+        for number, line in enumerate(_read_lines(path), start=1):
+            if not line.strip():
+                continue
+            word, *columns = line.split("\t")
+            where = f"{path}:{number}"
+            if not word or word.split() != [word]:
+                raise InputError(f"{where}: expected one word, or word<TAB>count, got {line!r}")
+            if word in entries:
+                raise InputError(f"{where}: {word!r} is here twice (line {entries[word][1]})")
+            entries[word] = (_parse_count(columns, where), number)
+            if len(columns) > 1:
+                if word != UNKNOWN_TOKEN or len(columns) > 2 or not columns[1].strip():
+                    raise InputError(f"{where}: expected word<TAB>count, got {line!r}")
+                unknown_token = columns[1]
+        missing = [token for token in SPECIAL_TOKENS if token not in entries]
+        if missing:
+            raise InputError(
+                f"{path}: the vocabulary lacks {', '.join(missing)}; it must hold "
+                + ", ".join(SPECIAL_TOKENS)
+            )
+        words = (*SPECIAL_TOKENS, *(word for word in entries if word not in SPECIAL_TOKENS))
+        return cls(words, tuple(entries[word][0] for word in words), unknown_token)
+
+
+def _read_lines(path: str | pathlib.Path) -> list[str]:
+    try:
+        data = pathlib.Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot read the vocabulary: {error.strerror}") from error
+    lines = []
+    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
+        try:
+            lines.append(line.removesuffix(b"\r").decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path}:{number}: not valid UTF-8: {error.reason}") from error
+    return lines
+
+
+def _parse_count(columns: list[str], where: str) -> int:
+    if not columns:
+        return 0
+    if not (columns[0].isascii() and columns[0].isdigit() and len(columns[0]) < 20):
+        raise InputError(f"{where}: expected a count after the tab, got {columns[0]!r}")
+    return int(columns[0])

@@ -1,0 +1,254 @@
+"""Finished runs side by side: one table, and their learning curves in one picture."""
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dclm_jax.errors import InputError
+
+CONFIG_FILE = "config.json"
+METRICS_FILE = "metrics.jsonl"
+PERPLEXITY_FILE = "perplexity.json"
+COHERENCE_FILE = "coherence.json"
+
+# Okabe and Ito's colours, which stay distinct for colour-blind readers.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One development-set evaluation during training.
+
+    Attributes:
+        tokens: Training targets processed until then.
+        perplexity: Of the development set.
+    """
+
+    tokens: int
+    perplexity: float
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """What a comparison says of one run.
+
+    Attributes:
+        label: The model's name, or the folder's where the names are not distinct.
+        parameters: Number of trained scalars.
+        perplexity: Of the evaluated split: exp(sum NLL / `scored_tokens`).
+        scored_tokens: Targets that perplexity counts; END is one of them, START is not.
+        vocabulary_size: Words and the three special tokens.
+        oov_rate: Share of the split's words outside the vocabulary, 0 to 1.
+        coherence: Mean accuracy in telling documents from their permutations, 0 to 1.
+        coherence_documents: Documents that coherence was measured on.
+        minutes: Time spent in training on the way to the final parameters.
+        curve: Development perplexity over training, by step.
+    """
+
+    label: str
+    parameters: int
+    perplexity: float
+    scored_tokens: int
+    vocabulary_size: int
+    oov_rate: float
+    coherence: float
+    coherence_documents: int
+    minutes: float
+    curve: tuple[CurvePoint, ...]
+
+
+def read_runs(workdirs: Sequence[str | os.PathLike[str]]) -> tuple[RunSummary, ...]:
+    """Reads the results that training, evaluation and coherence left in each work directory.
+
+    Raises:
+        InputError: A directory, file or field is missing or broken, a run has no development
+            evaluation, or the runs were evaluated on different tokens or vocabularies.
+    """
+    folders = [Path(workdir) for workdir in workdirs]
+    if not folders:
+        raise InputError("no work directory to compare; expected one or more")
+    names = [_model_name(folder) for folder in folders]
+    labels = names if len(set(names)) == len(names) else [str(folder) for folder in folders]
+    runs = tuple(map(_read_run, folders, labels))
+    for run in runs[1:]:
+        _require_comparable(runs[0], run)
+    return runs
+
+
+def comparison_table(runs: Sequence[RunSummary]) -> str:
+    """Returns the aligned table of `runs`, followed by the rule its numbers were counted by."""
+    header = ("model", "parameters", "test perplexity", "coherence %", "training minutes")
+    rows = [header] + [
+        (
+            run.label,
+            f"{run.parameters:,}",
+            f"{run.perplexity:.2f}",
+            f"{100 * run.coherence:.2f}",
+            f"{run.minutes:.1f}",
+        )
+        for run in runs
+    ]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
+    ]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    first = runs[0]
+    lines.append(
+        f"Perplexity = exp(sum NLL / targets) over {first.scored_tokens:,} targets "
+        f"(END counted, START not), vocabulary {first.vocabulary_size:,}, "
+        f"OOV rate {100 * first.oov_rate:.2f}%."
+    )
+    lines.append(
+        f"Coherence: log P(document) > log P(permutation), ties count half, "
+        f"{first.coherence_documents:,} documents."
+    )
+    return "\n".join(lines)
+
+
+def plot_learning_curves(runs: Sequence[RunSummary], path: str | os.PathLike[str]) -> None:
+    """Draws development perplexity (log scale) against training tokens as a picture at `path`.
+
+    The suffix of `path` chooses the format; missing parent folders are made.
+
+    Raises:
+        InputError: matplotlib is not installed, or `path` has no suffix that it can write.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+        from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
+    except ImportError as error:
+        raise InputError("plots need matplotlib: pip install 'dclm_jax[plots]'") from error
+
+    # A Figure of its own, not pyplot: no global state, and no display is ever looked for.
+    figure = Figure(figsize=(8, 5), dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for index, run in enumerate(runs):
+        best = min(run.curve, key=lambda point: point.perplexity)
+        colour = _COLOURS[index % len(_COLOURS)]
+        axes.plot(
+            [point.tokens / 1e6 for point in run.curve],
+            [point.perplexity for point in run.curve],
+            marker="o",
+            markersize=3,
+            color=colour,
+            label=f"{run.label} (best {best.perplexity:.1f})",
+        )
+    axes.set_yscale("log")
+    # Decades alone would leave most curves, which span less than one, without a labelled tick.
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
+    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_xlim(left=0)
+    axes.set_xlabel("training tokens (millions)")
+    axes.set_ylabel("validation perplexity (log scale)")
+    axes.set_title("Learning curves")
+    axes.grid(alpha=0.3)
+    axes.legend()
+
+    target = Path(path)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(target)
+    except (OSError, ValueError) as error:
+        raise InputError(f"{target}: cannot write the plot: {error}") from error
+
+
+def _read_run(folder: Path, label: str) -> RunSummary:
+    perplexity = _read_fields(folder / PERPLEXITY_FILE, "python -m launch.evaluate --output")
+    coherence = _read_fields(folder / COHERENCE_FILE, "python -m launch.coherence --output")
+    curve, seconds = _read_metrics(folder / METRICS_FILE)
+    return RunSummary(
+        label=label,
+        parameters=int(perplexity.number("parameters")),
+        perplexity=perplexity.number("perplexity"),
+        scored_tokens=int(perplexity.number("tokens")),
+        vocabulary_size=int(perplexity.number("vocabulary_size")),
+        oov_rate=perplexity.number("oov_rate"),
+        coherence=coherence.number("mean"),
+        coherence_documents=int(coherence.number("documents")),
+        minutes=seconds / 60,
+        curve=curve,
+    )
+
+
+def _model_name(folder: Path) -> str:
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such work directory")
+    path = folder / CONFIG_FILE
+    model = _read_fields(path, "python -m launch.train --workdir").values.get("model")
+    if not isinstance(model, dict) or not isinstance(model.get("name"), str):
+        raise InputError(f"{path}: expected the model's name under model.name")
+    return model["name"]
+
+
+def _require_comparable(first: RunSummary, other: RunSummary) -> None:
+    for field, what in (("scored_tokens", "targets"), ("vocabulary_size", "vocabulary entries")):
+        expected, found = getattr(first, field), getattr(other, field)
+        if expected != found:
+            raise InputError(
+                f"perplexities are not comparable: {first.label} was scored with {expected:,} "
+                f"{what}, {other.label} with {found:,}"
+            )
+
+
+def _read_metrics(path: Path) -> tuple[tuple[CurvePoint, ...], float]:
+    """Returns the development curve and the seconds spent in training.
+
+    A run that was killed and resumed repeats the steps after its last checkpoint: of two lines of
+    one step the later led to the final parameters, and so did the time that the last line counts.
+    """
+    points: dict[int, CurvePoint] = {}
+    seconds = 0.0
+    for number, line in enumerate(_read_text(path, "python -m launch.train").split("\n")[:-1], 1):
+        fields = _parse_fields(f"{path}:{number}", line)
+        seconds = fields.number("seconds")
+        if fields.values.get("kind") == "valid":
+            points[int(fields.number("step"))] = CurvePoint(
+                int(fields.number("tokens")), fields.number("perplexity")
+            )
+    if not points:
+        raise InputError(f"{path}: no line of kind 'valid'; the run was never evaluated")
+    return tuple(points[step] for step in sorted(points)), seconds
+
+
+def _read_text(path: Path, made_by: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise InputError(f"{path}: no such file; `{made_by}` writes it") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+
+
+@dataclass(frozen=True)
+class _Fields:
+    """A JSON object whose errors name the place it came from."""
+
+    place: str
+    values: dict[str, Any]
+
+    def number(self, name: str) -> float:
+        value = self.values.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InputError(f"{self.place}: expected a number under {name!r}, found {value!r}")
+        return value
+
+
+def _read_fields(path: Path, made_by: str) -> _Fields:
+    return _parse_fields(str(path), _read_text(path, made_by))
+
+
+def _parse_fields(place: str, text: str) -> _Fields:
+    try:
+        values = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise InputError(f"{place}: not JSON: {error}") from error
+    if not isinstance(values, dict):
+        raise InputError(f"{place}: expected a JSON object")
+    return _Fields(place, values)

@@ -1,0 +1,125 @@
+"""Corpus perplexity, with everything that is needed to compare it with another one."""
+
+import collections
+import dataclasses
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from dclm_jax.data.vocabulary import UNKNOWN
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation.scoring import Document, Scorer
+
+COUNTING_RULE = "END is predicted and counted, START never is"
+
+
+@dataclasses.dataclass(frozen=True)
+class Perplexity:
+    """Sums over documents, from which perplexity follows.
+
+    Attributes:
+      vocabulary_size: V, the three special tokens included.
+      nll: sum of -log P(target), in nats.
+      tokens: targets, the words of every sentence and its END.
+      words: targets without the ENDs.
+      oov_words: words outside the vocabulary, predicted as UNKNOWN.
+      sentences: how many.
+      documents: how many.
+    """
+
+    vocabulary_size: int
+    nll: float = 0.0
+    tokens: int = 0
+    words: int = 0
+    oov_words: int = 0
+    sentences: int = 0
+    documents: int = 0
+
+    @property
+    def perplexity(self) -> float:
+        """exp(nll / tokens), never clipped: infinite where that overflows, nan without tokens."""
+        if not self.tokens:
+            return math.nan
+        try:
+            return math.exp(self.nll / self.tokens)
+        except OverflowError:
+            return math.inf
+
+    @property
+    def oov_rate(self) -> float:
+        """Share of the words that are outside the vocabulary, 0 to 1."""
+        return self.oov_words / self.words if self.words else 0.0
+
+    def add(self, document: Document, nll: list[np.ndarray]) -> "Perplexity":
+        """These sums and those of one more document, scored by `Scorer.score`."""
+        words = sum(len(sentence) for sentence in document)
+        unknown = sum(int(np.count_nonzero(np.equal(ids, UNKNOWN))) for ids in document)
+        return Perplexity(
+            vocabulary_size=self.vocabulary_size,
+            nll=self.nll + math.fsum(float(np.sum(one, dtype=np.float64)) for one in nll),
+            tokens=self.tokens + words + len(document),
+            words=self.words + words,
+            oov_words=self.oov_words + unknown,
+            sentences=self.sentences + len(document),
+            documents=self.documents + 1,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything above as a JSON object, with the counting rule."""
+        return {
+            "perplexity": self.perplexity,
+            "nll": self.nll,
+            "nll_unit": "nats",
+            "tokens": self.tokens,
+            "words": self.words,
+            "oov_words": self.oov_words,
+            "oov_rate": self.oov_rate,
+            "sentences": self.sentences,
+            "documents": self.documents,
+            "vocabulary_size": self.vocabulary_size,
+            "counting_rule": COUNTING_RULE,
+        }
+
+    def __str__(self) -> str:
+        return (
+            f"perplexity {self.perplexity:.4f} = exp({self.nll:.2f} nats / {self.tokens:,} targets)\n"
+            f"{self.documents:,} documents, {self.sentences:,} sentences, {self.words:,} words, "
+            f"{100 * self.oov_rate:.2f}% out of vocabulary; vocabulary {self.vocabulary_size:,}\n"
+            f"counting: {COUNTING_RULE}"
+        )
+
+
+def measure(
+    scorer: Scorer,
+    documents: Iterable[Document],
+    *,
+    on_document: Callable[[Perplexity], None] | None = None,
+) -> Perplexity:
+    """The perplexity of documents, each scored whole; streams.
+
+    Args:
+      scorer: of the model; its vocabulary size is reported.
+      documents: word ids, as `Scorer.score` takes them.
+      on_document: called with the sums so far after every document, to show progress.
+
+    Raises:
+      InputError: there is no sentence to score.
+    """
+    # The scorer reads ahead: what it has taken and not yet scored waits here.
+    waiting: collections.deque[Document] = collections.deque()
+
+    def remember() -> Iterator[Document]:
+        for document in documents:
+            waiting.append(document)
+            yield document
+
+    total = Perplexity(vocabulary_size=scorer.model.vocab_size)
+    for nll in scorer.score(remember()):
+        total = total.add(waiting.popleft(), nll)
+        if on_document is not None:
+            on_document(total)
+    if not total.tokens:
+        raise InputError("there is no sentence to score")
+    return total

@@ -1,0 +1,244 @@
+"""The contract of a model, and what most models share.
+
+A model is a frozen object of pure functions over an explicit parameter tree. To read a document:
+
+    context = open_document(params, batch_size, length)             c_0
+    for every sentence:
+        conditioning = condition(params, context)                   per-sentence work, done once
+        state = open_sentence(params, context)
+        for every token:                                            a scan
+            state, output = read_token(params, conditioning, state, x)
+        features = emit(params, conditioning, outputs)              outside the scan
+        context = close_sentence(params, context, state, sentence)
+
+with x = project(params, tokens) for all tokens of all sentences at once, and
+p(next word) = softmax(features @ kernel + bias), (kernel, bias) = output_layer(params).
+`models/reading.py` is the driver that runs this for any model.
+
+Arrays are time-major, [N, B, ...] inside a sentence and [S, N, B, ...] over sentences; the legend of
+axis letters is in `dclm_jax/nn/__init__.py`.
+"""
+
+import dataclasses
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dclm_jax.errors import InputError
+from dclm_jax.nn import stack
+from dclm_jax.nn.cells import CELLS
+from dclm_jax.nn.dropout import dropout_mask
+from dclm_jax.nn.initializers import glorot_uniform
+
+Params = dict[str, Any]
+Context = Any
+Conditioning = Any
+State = Any
+
+
+class TokenInputs(NamedTuple):
+    """What a token brings to the scan: the first layer's input product W x + b, [..., B, G*H], and the
+    dropout multipliers of the layers above it, each [..., B, H]; none outside training."""
+
+    gates: jax.Array
+    layer_masks: tuple[jax.Array, ...] = ()
+
+
+class Sentence(NamedTuple):
+    """A sentence that has been read: input tokens (START w1..wM), their mask and the outputs."""
+
+    tokens_NxB: jax.Array
+    mask_NxB: jax.Array
+    outputs: Any
+
+
+class DropoutMasks(NamedTuple):
+    """Multipliers for embeddings [S,N,B,K], inputs of upper layers [S,N,B,H], features [S,N,B,D]."""
+
+    embeddings: jax.Array
+    layers: tuple[jax.Array, ...]
+    features: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class DocumentModel:
+    """A language model of documents: P(word | earlier words of its sentence, earlier sentences).
+
+    Attributes:
+      vocab_size: V, special tokens included.
+      embedding_dim: K.
+      hidden_dim: H.
+      num_layers: recurrent layers of every stack.
+      cell: one of `dclm_jax.nn.cells.CELLS`.
+      dropout: rate on non-recurrent connections while training: embeddings, between layers, features.
+      tie_embeddings: use the embedding matrix as the output matrix of the hidden state (K = H).
+
+    Class attributes that subclasses set:
+      context_order: sentences before the current one that it depends on: 0, n, or None for all.
+      states_read_context: hidden states depend on the context. If not, all sentences of a document
+        can be read at once, folded into the batch, before their contexts are known.
+      contexts_read_states: contexts depend on hidden states. If not, all contexts can be computed up
+        front, and the sentences are again read at once.
+      has_auxiliary_loss: `auxiliary_nll` adds a training objective.
+
+    Raises:
+      InputError: a value that no model can be built from.
+    """
+
+    vocab_size: int
+    embedding_dim: int = 128
+    hidden_dim: int = 128
+    num_layers: int = 2
+    cell: str = "lstm"
+    dropout: float = 0.0
+    tie_embeddings: bool = False
+
+    name: ClassVar[str]
+    context_order: ClassVar[int | None]
+    states_read_context: ClassVar[bool]
+    contexts_read_states: ClassVar[bool]
+    has_auxiliary_loss: ClassVar[bool] = False
+
+    def __post_init__(self):
+        for field in ("vocab_size", "embedding_dim", "hidden_dim", "num_layers"):
+            if getattr(self, field) < 1:
+                raise InputError(f"model.{field} is {getattr(self, field)}; expected at least 1")
+        if self.cell not in CELLS:
+            raise InputError(f"model.cell is {self.cell!r}; expected one of {', '.join(CELLS)}")
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"model.dropout is {self.dropout}; expected 0 <= dropout < 1")
+        if self.tie_embeddings and self.embedding_dim != self.hidden_dim:
+            raise InputError(
+                f"model.tie_embeddings needs embedding_dim = hidden_dim; "
+                f"they are {self.embedding_dim} and {self.hidden_dim}"
+            )
+
+    @property
+    def feature_dim(self) -> int:
+        """D, the width of the features that enter the output layer."""
+        return self.hidden_dim
+
+    def init(self, key: jax.Array) -> Params:
+        """Initial parameters."""
+        embedding_key, stack_key, output_key, own_key = jax.random.split(key, 4)
+        params = {
+            "embedding": glorot_uniform(embedding_key, self.vocab_size, self.embedding_dim),
+            "stack": self._init_stack(stack_key),
+            "output": {"bias": jnp.zeros(self.vocab_size)},
+        }
+        if not self.tie_embeddings:
+            params["output"]["kernel"] = glorot_uniform(
+                output_key, self.hidden_dim, self.vocab_size
+            )
+        self._init_own(own_key, params)
+        return params
+
+    def _init_stack(self, key: jax.Array) -> list[Params]:
+        return stack.init_stack(
+            key, self.cell, self.num_layers, self.embedding_dim, self.hidden_dim
+        )
+
+    def _init_own(self, key: jax.Array, params: Params) -> None:
+        """Adds what this model has beyond embeddings, stack and output layer."""
+
+    def project(
+        self, params: Params, tokens: jax.Array, masks: DropoutMasks | None = None
+    ) -> TokenInputs:
+        """Work with no recurrence, for token ids of any shape [..., B]: embedding and input product."""
+        embedded = params["embedding"][tokens]
+        if masks is not None:
+            embedded = embedded * masks.embeddings
+        layer = params["stack"][0]
+        gates = embedded @ layer["input"] + layer["bias"]
+        return TokenInputs(gates, () if masks is None else masks.layers)
+
+    def dropout_masks(self, keys_B: jax.Array, shape_SxN: tuple[int, int]) -> DropoutMasks | None:
+        """The masks of one training step, or None at dropout 0; `keys_B` is one key a row."""
+        if not self.dropout:
+            return None
+        dims = (self.embedding_dim, *(self.hidden_dim,) * (self.num_layers - 1), self.feature_dim)
+        keys_XxB = jax.vmap(lambda key: jax.random.split(key, len(dims)), out_axes=1)(keys_B)
+        embeddings, *layers, features = (
+            dropout_mask(keys, shape_SxN, dim, self.dropout)
+            for keys, dim in zip(keys_XxB, dims, strict=True)
+        )
+        return DropoutMasks(embeddings, tuple(layers), features)
+
+    def open_document(self, params: Params, batch_size: int, length: int) -> Context:
+        """The context before the first sentence; `length` is N, for contexts that remember words."""
+        del params, batch_size, length
+        return ()
+
+    def widen_context(self, context: Context, length: int) -> Context:
+        """The same context with room for at least `length` positions of a sentence."""
+        del length
+        return context
+
+    def resize_context(self, context: Context, length: int) -> Context:
+        """The same context with room for exactly `length` positions, which hold all it remembers."""
+        del length
+        return context
+
+    def condition(self, params: Params, context: Context) -> Conditioning:
+        """What the context contributes to every token of the sentence, computed once."""
+        del params, context
+        return None
+
+    def open_sentence(self, params: Params, context: Context, batch_size: int) -> State:
+        """The recurrent state before the first token; reset to zero at every sentence."""
+        del context
+        like = params["stack"][0]["recurrent"][:, : self.hidden_dim]
+        return stack.initial_state(self.cell, self.num_layers, batch_size, like)
+
+    def read_token(
+        self, params: Params, conditioning: Conditioning, state: State, x: TokenInputs
+    ) -> tuple[State, Any]:
+        """One step of the recurrence; the output is the top hidden state [B, H]."""
+        del conditioning
+        return stack.step_stack(self.cell, params["stack"], state, x.gates, x.layer_masks)
+
+    def read_sentence(
+        self,
+        params: Params,
+        conditioning: Conditioning,
+        state: State,
+        x_NxB: TokenInputs,
+        mask_NxB: jax.Array,
+    ) -> tuple[State, Any]:
+        """`read_token` over the tokens of a sentence by `lax.scan`.
+
+        Returns:
+          The state after each row's last real token, and the outputs of all positions.
+        """
+
+        def step(state: State, inputs: tuple[TokenInputs, jax.Array]) -> tuple[State, Any]:
+            x, is_real_B = inputs
+            new_state, output = self.read_token(params, conditioning, state, x)
+            keep = is_real_B[:, None]
+            state = jax.tree.map(lambda new, old: jnp.where(keep, new, old), new_state, state)
+            return state, output
+
+        return jax.lax.scan(step, state, (x_NxB, mask_NxB))
+
+    def emit(self, params: Params, conditioning: Conditioning, outputs: Any) -> jax.Array:
+        """The features [N, B, D] that enter the output layer, from the outputs of a sentence."""
+        del params, conditioning
+        return outputs
+
+    def close_sentence(
+        self, params: Params, context: Context, state: State, sentence: Sentence
+    ) -> Context:
+        """The context for the next sentence; `state` is the state after the last token."""
+        del params, state, sentence
+        return context
+
+    def auxiliary_nll(self, params: Params, context: Context, sentence: Sentence) -> jax.Array:
+        """A further objective in nats, summed over the batch; `context` is the sentence's own."""
+        del params, context, sentence
+        return jnp.zeros(())
+
+    def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array]:
+        """The kernel [D, V] and bias [V] of the softmax (Eq. 2)."""
+        kernel = params["embedding"].T if self.tie_embeddings else params["output"]["kernel"]
+        return kernel, params["output"]["bias"]

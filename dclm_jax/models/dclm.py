@@ -1,0 +1,340 @@
+"""Document context language models and their baselines (Ji et al. 2015, arXiv:1511.03962).
+
+Equation numbers are the paper's. c_{t-1} is the context of sentence t; the first sentence of a
+document has the learned c_0.
+"""
+
+import dataclasses
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dclm_jax.errors import InputError
+from dclm_jax.models.base import (
+    Conditioning,
+    Context,
+    DocumentModel,
+    Params,
+    Sentence,
+    State,
+    TokenInputs,
+)
+from dclm_jax.nn import stack
+from dclm_jax.nn.attention import additive_attention
+from dclm_jax.nn.initializers import glorot_uniform
+
+
+class RNNLM(DocumentModel):
+    """Sentences one by one, no context (2.1, Eq. 1-2)."""
+
+    name = "rnnlm"
+    context_order = 0
+    states_read_context = False
+    contexts_read_states = False
+
+
+class DRNNLM(DocumentModel):
+    """The RNNLM without sentence boundaries: sentence t starts from the last state of sentence t-1.
+
+    Figure 1. The context is the state of every layer; it is zero at the start of a document.
+    """
+
+    name = "drnnlm"
+    context_order = None
+    states_read_context = True
+    contexts_read_states = True
+
+    def open_document(self, params: Params, batch_size: int, length: int) -> Context:
+        del length
+        return super().open_sentence(params, None, batch_size)
+
+    def open_sentence(self, params: Params, context: Context, batch_size: int) -> State:
+        del params, batch_size
+        return context
+
+    def close_sentence(
+        self, params: Params, context: Context, state: State, sentence: Sentence
+    ) -> Context:
+        del params, context, sentence
+        return state
+
+
+class _LastHiddenState(DocumentModel):
+    """c_{t-1} = h_{t-1,M}, the top hidden state after the last input of sentence t-1 (Eq. 3)."""
+
+    contexts_read_states = True
+
+    def _init_own(self, key: jax.Array, params: Params) -> None:
+        params["initial_context"] = glorot_uniform(key, 1, self.hidden_dim)[0]
+
+    def open_document(self, params: Params, batch_size: int, length: int) -> Context:
+        del length
+        return jnp.broadcast_to(params["initial_context"], (batch_size, self.hidden_dim))
+
+    def close_sentence(
+        self, params: Params, context: Context, state: State, sentence: Sentence
+    ) -> Context:
+        del params, context, sentence
+        return stack.top_hidden(state)
+
+
+class CCDCLM(_LastHiddenState):
+    """Context-to-context: h_{t,n} = g(h_{t,n-1}, [x_{t,n}, c_{t-1}]) (2.2, Eq. 4-5)."""
+
+    name = "ccdclm"
+    context_order = None
+    states_read_context = True
+
+    def _init_stack(self, key: jax.Array) -> list[Params]:
+        return _init_stack_with_context(self, key)
+
+    def condition(self, params: Params, context: Context) -> Conditioning:
+        return context @ params["stack"][0]["context"]
+
+    def read_token(
+        self, params: Params, conditioning: Conditioning, state: State, x: TokenInputs
+    ) -> tuple[State, Any]:
+        x = x._replace(gates=x.gates + conditioning)
+        return super().read_token(params, None, state, x)
+
+
+class CODCLM(_LastHiddenState):
+    """Context-to-output: y_{t,n} ~ softmax(W_h h_{t,n} + W_c c_{t-1} + b) (2.2.1, Eq. 6-7).
+
+    Hidden states do not depend on the context, so a sentence's score depends on the sentence before
+    it and on no other.
+    """
+
+    name = "codclm"
+    context_order = 1
+    states_read_context = False
+
+    @property
+    def feature_dim(self) -> int:
+        return 2 * self.hidden_dim
+
+    def _init_own(self, key: jax.Array, params: Params) -> None:
+        context_key, output_key = jax.random.split(key)
+        super()._init_own(context_key, params)
+        params["output"]["context"] = glorot_uniform(output_key, self.hidden_dim, self.vocab_size)
+
+    def condition(self, params: Params, context: Context) -> Conditioning:
+        del params
+        return context
+
+    def emit(self, params: Params, conditioning: Conditioning, outputs: Any) -> jax.Array:
+        del params
+        contexts = jnp.broadcast_to(conditioning, outputs.shape)
+        return jnp.concatenate([outputs, contexts], axis=-1)
+
+    def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array]:
+        kernel_HxV, bias_V = super().output_layer(params)
+        return jnp.concatenate([kernel_HxV, params["output"]["context"]]), bias_V
+
+
+class Memory(NamedTuple):
+    """What the ADCLM attends to: hidden states of the previous sentence, the part of the attention
+    score that they alone decide (W_a2 h_m), and which positions are real."""
+
+    values_MxBxH: jax.Array
+    keys_MxBxA: jax.Array
+    mask_MxB: jax.Array
+
+
+@dataclasses.dataclass(frozen=True)
+class ADCLM(DocumentModel):
+    """Attention over the words of the previous sentence (2.3, Eq. 8-12).
+
+    Eq. 8-11 are circular: c_{t-1,n} is computed from h_{t,n} and h_{t,n} from c_{t-1,n}. As in the
+    attention of Bahdanau et al. (2015) that they adapt, the query here is h_{t,n-1}. The first
+    sentence has nothing to attend to: its memory is the learned c_0 alone, so that its context is c_0.
+    """
+
+    attention_dim: int = 48
+
+    name = "adclm"
+    context_order = None
+    states_read_context = True
+    contexts_read_states = True
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.attention_dim < 1:
+            raise InputError(f"model.attention_dim is {self.attention_dim}; expected at least 1")
+
+    def _init_stack(self, key: jax.Array) -> list[Params]:
+        return _init_stack_with_context(self, key)
+
+    def _init_own(self, key: jax.Array, params: Params) -> None:
+        H, A = self.hidden_dim, self.attention_dim
+        keys = jax.random.split(key, 6)
+        params["initial_context"] = glorot_uniform(keys[0], 1, H)[0]
+        params["attention"] = {
+            "query": glorot_uniform(keys[1], H, A),
+            "key": glorot_uniform(keys[2], H, A),
+            "score": glorot_uniform(keys[3], A, 1)[:, 0],
+        }
+        params["output"] = {
+            **{name: value for name, value in params["output"].items() if name != "bias"},
+            "hidden": glorot_uniform(keys[4], H, H),
+            "context": glorot_uniform(keys[5], H, H),
+            "hidden_bias": jnp.zeros(H),
+        }
+
+    def open_document(self, params: Params, batch_size: int, length: int) -> Context:
+        c_0 = params["initial_context"]
+        values_MxBxH = jnp.zeros((length, batch_size, self.hidden_dim), c_0.dtype).at[0].set(c_0)
+        mask_MxB = jnp.zeros((length, batch_size), bool).at[0].set(True)
+        return self._remember(params, values_MxBxH, mask_MxB)
+
+    def _remember(self, params: Params, values_MxBxH: jax.Array, mask_MxB: jax.Array) -> Memory:
+        return Memory(values_MxBxH, values_MxBxH @ params["attention"]["key"], mask_MxB)
+
+    def widen_context(self, context: Context, length: int) -> Context:
+        return self.resize_context(context, max(length, context.mask_MxB.shape[0]))
+
+    def resize_context(self, context: Context, length: int) -> Context:
+        return jax.tree.map(lambda array: _resize(array, length), context)
+
+    def condition(self, params: Params, context: Context) -> Conditioning:
+        del params
+        return context
+
+    def read_token(
+        self, params: Params, conditioning: Conditioning, state: State, x: TokenInputs
+    ) -> tuple[State, Any]:
+        query_BxA = stack.top_hidden(state) @ params["attention"]["query"]
+        c = additive_attention(
+            params["attention"]["score"],
+            query_BxA,
+            conditioning.keys_MxBxA,
+            conditioning.values_MxBxH,
+            conditioning.mask_MxB,
+        )
+        x = x._replace(gates=x.gates + c @ params["stack"][0]["context"])
+        state, h = super().read_token(params, None, state, x)
+        return state, (h, c)
+
+    def emit(self, params: Params, conditioning: Conditioning, outputs: Any) -> jax.Array:
+        h, c = outputs
+        output = params["output"]
+        return jnp.tanh(h @ output["hidden"] + c @ output["context"] + output["hidden_bias"])
+
+    def close_sentence(
+        self, params: Params, context: Context, state: State, sentence: Sentence
+    ) -> Context:
+        del state
+        h_NxBxH, _ = sentence.outputs
+        length = context.mask_MxB.shape[0]
+        # A row whose document has ended attends to position 0, so that nothing is divided by zero.
+        mask_MxB = _resize(sentence.mask_NxB, length).at[0].set(True)
+        return self._remember(params, _resize(h_NxBxH, length), mask_MxB)
+
+    def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array]:
+        # Eq. 12 has its bias inside the tanh and none after W_o.
+        kernel = params["embedding"].T if self.tie_embeddings else params["output"]["kernel"]
+        return kernel, jnp.zeros(self.vocab_size, kernel.dtype)
+
+
+class SentenceHistory(NamedTuple):
+    """The HRNNLM's context: d_{t-1} [B, H] and the state of the sentence-level stack."""
+
+    vector_BxH: jax.Array
+    state: State
+
+
+@dataclasses.dataclass(frozen=True)
+class HRNNLM(DocumentModel):
+    """Hierarchical RNNLM with LSTM levels trained jointly (section 4; after Lin et al. 2015).
+
+    d_t = sentence-level g(d_{t-1}, s_t),  s_t = sum of the embeddings of the words of sentence t
+    h_{t,n} = word-level g(h_{t,n-1}, [x_{t,n}, d_{t-1}]),  y_{t,n} ~ softmax(W_o h_{t,n} + b)
+    sentence-level objective: -sum over words w of sentence t of log softmax(W_s d_{t-1} + b_s)[w]
+    (Lin et al., Eq. 5-8), added to the word-level loss with weight `sentence_loss_weight`. Both levels
+    have `num_layers` layers of the same cell; d_0 is learned.
+    """
+
+    sentence_loss_weight: float = 1.0
+
+    name = "hrnnlm"
+    context_order = None
+    states_read_context = True
+    contexts_read_states = False
+    has_auxiliary_loss = True
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.sentence_loss_weight < 0:
+            raise InputError(
+                f"model.sentence_loss_weight is {self.sentence_loss_weight}; expected at least 0"
+            )
+
+    def _init_stack(self, key: jax.Array) -> list[Params]:
+        return _init_stack_with_context(self, key)
+
+    def _init_own(self, key: jax.Array, params: Params) -> None:
+        context_key, stack_key, output_key = jax.random.split(key, 3)
+        params["initial_context"] = glorot_uniform(context_key, 1, self.hidden_dim)[0]
+        params["sentence_stack"] = stack.init_stack(
+            stack_key, self.cell, self.num_layers, self.embedding_dim, self.hidden_dim
+        )
+        params["sentence_output"] = {
+            "kernel": glorot_uniform(output_key, self.hidden_dim, self.vocab_size),
+            "bias": jnp.zeros(self.vocab_size),
+        }
+
+    def open_document(self, params: Params, batch_size: int, length: int) -> Context:
+        del length
+        d_0 = jnp.broadcast_to(params["initial_context"], (batch_size, self.hidden_dim))
+        state = stack.initial_state(self.cell, self.num_layers, batch_size, d_0)
+        return SentenceHistory(d_0, state)
+
+    def condition(self, params: Params, context: Context) -> Conditioning:
+        return context.vector_BxH @ params["stack"][0]["context"]
+
+    def read_token(
+        self, params: Params, conditioning: Conditioning, state: State, x: TokenInputs
+    ) -> tuple[State, Any]:
+        x = x._replace(gates=x.gates + conditioning)
+        return super().read_token(params, None, state, x)
+
+    def close_sentence(
+        self, params: Params, context: Context, state: State, sentence: Sentence
+    ) -> Context:
+        del state
+        words_NxBxK = params["embedding"][sentence.tokens_NxB[1:]]
+        bag_BxK = jnp.sum(words_NxBxK * sentence.mask_NxB[1:, :, None], axis=0)
+        first = params["sentence_stack"][0]
+        state, d = stack.step_stack(
+            self.cell,
+            params["sentence_stack"],
+            context.state,
+            bag_BxK @ first["input"] + first["bias"],
+        )
+        return SentenceHistory(d, state)
+
+    def auxiliary_nll(self, params: Params, context: Context, sentence: Sentence) -> jax.Array:
+        output = params["sentence_output"]
+        log_probs_BxV = jax.nn.log_softmax(context.vector_BxH @ output["kernel"] + output["bias"])
+        words_NxB, mask_NxB = sentence.tokens_NxB[1:], sentence.mask_NxB[1:]
+        chosen_BxN = jnp.take_along_axis(log_probs_BxV, words_NxB.T, axis=1)
+        return -self.sentence_loss_weight * jnp.sum(jnp.where(mask_NxB.T, chosen_BxN, 0))
+
+
+def _init_stack_with_context(model: DocumentModel, key: jax.Array) -> list[Params]:
+    return stack.init_stack(
+        key,
+        model.cell,
+        model.num_layers,
+        model.embedding_dim,
+        model.hidden_dim,
+        context_dim=model.hidden_dim,
+    )
+
+
+def _resize(array_MxX: jax.Array, length: int) -> jax.Array:
+    """Cuts the first axis to `length`, or fills it up with zeros."""
+    missing = max(0, length - array_MxX.shape[0])
+    padding = [(0, missing)] + [(0, 0)] * (array_MxX.ndim - 1)
+    return jnp.pad(array_MxX[:length], padding)

@@ -1,0 +1,233 @@
+"""The driver that reads documents with any model, and the likelihoods that come of it."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dclm_jax.data.batches import Batch
+from dclm_jax.models.base import Context, DocumentModel, DropoutMasks, Params, Sentence, TokenInputs
+from dclm_jax.nn.output import summed_nll, token_nll
+
+
+class Reading(NamedTuple):
+    """What reading gives: the context after the last sentence, features [S, N, B, D], and the sum of
+    the model's auxiliary loss (0 without one)."""
+
+    context: Context
+    features: jax.Array
+    auxiliary: jax.Array
+
+
+def read_documents(
+    model: DocumentModel,
+    params: Params,
+    context: Context,
+    tokens_SxNxB: jax.Array,
+    mask_SxNxB: jax.Array,
+    masks: DropoutMasks | None = None,
+    *,
+    nested: bool = False,
+) -> Reading:
+    """Reads S sentences of B documents from `context` on.
+
+    The definition is a `lax.scan` over sentences with a `lax.scan` over tokens inside. Where no hidden
+    state crosses sentences they are folded into the batch instead, with equal results.
+
+    Args:
+      tokens_SxNxB: input ids, START w1..wM, padded.
+      mask_SxNxB: True at real positions, which come first in every sentence; a document that is shorter
+        than S ends in sentences without any.
+      masks: dropout multipliers, in training only.
+      nested: take the definition even where a faster path exists.
+    """
+    x_SxNxB = model.project(params, tokens_SxNxB, masks)
+    length = tokens_SxNxB.shape[1]
+    context = model.widen_context(context, length)
+    if not model.states_read_context and not nested:
+        read = _read_states_first
+    elif not model.contexts_read_states and not nested:
+        read = _read_contexts_first
+    else:
+        read = _read_nested
+    reading = read(model, params, context, tokens_SxNxB, mask_SxNxB, x_SxNxB)
+    return reading._replace(context=model.resize_context(reading.context, length))
+
+
+def _read_nested(
+    model: DocumentModel,
+    params: Params,
+    context: Context,
+    tokens_SxNxB: jax.Array,
+    mask_SxNxB: jax.Array,
+    x_SxNxB: TokenInputs,
+) -> Reading:
+    batch_size = tokens_SxNxB.shape[2]
+
+    def read_one(context, inputs):
+        tokens_NxB, mask_NxB, x_NxB = inputs
+        conditioning = model.condition(params, context)
+        state = model.open_sentence(params, context, batch_size)
+        state, outputs = model.read_sentence(params, conditioning, state, x_NxB, mask_NxB)
+        sentence = Sentence(tokens_NxB, mask_NxB, outputs)
+        features_NxBxD = model.emit(params, conditioning, outputs)
+        auxiliary = model.auxiliary_nll(params, context, sentence)
+        context = model.close_sentence(params, context, state, sentence)
+        return context, (features_NxBxD, auxiliary)
+
+    context, (features, auxiliary) = jax.lax.scan(
+        read_one, context, (tokens_SxNxB, mask_SxNxB, x_SxNxB)
+    )
+    return Reading(context, features, jnp.sum(auxiliary))
+
+
+def _read_states_first(
+    model: DocumentModel,
+    params: Params,
+    context: Context,
+    tokens_SxNxB: jax.Array,
+    mask_SxNxB: jax.Array,
+    x_SxNxB: TokenInputs,
+) -> Reading:
+    """For hidden states that ignore the context: all sentences at once, then their contexts."""
+    num_sentences, _, batch_size = tokens_SxNxB.shape
+    rows = num_sentences * batch_size
+    state = model.open_sentence(params, None, rows)
+    state, outputs = model.read_sentence(params, None, state, _fold(x_SxNxB), _fold(mask_SxNxB))
+    outputs = _unfold(outputs, num_sentences)
+    state_SxB = jax.tree.map(lambda a: a.reshape(num_sentences, batch_size, *a.shape[1:]), state)
+
+    def close(context, inputs):
+        tokens_NxB, mask_NxB, state, outputs = inputs
+        sentence = Sentence(tokens_NxB, mask_NxB, outputs)
+        return model.close_sentence(params, context, state, sentence), context
+
+    context, contexts_S = jax.lax.scan(
+        close, context, (tokens_SxNxB, mask_SxNxB, state_SxB, outputs)
+    )
+    features = jax.vmap(lambda c, o: model.emit(params, model.condition(params, c), o))(
+        contexts_S, outputs
+    )
+    return Reading(context, features, _auxiliary(model, params, contexts_S, tokens_SxNxB, mask_SxNxB))
+
+
+def _read_contexts_first(
+    model: DocumentModel,
+    params: Params,
+    context: Context,
+    tokens_SxNxB: jax.Array,
+    mask_SxNxB: jax.Array,
+    x_SxNxB: TokenInputs,
+) -> Reading:
+    """For contexts that ignore the hidden states: all contexts, then all sentences at once."""
+    num_sentences, _, batch_size = tokens_SxNxB.shape
+    rows = num_sentences * batch_size
+
+    def close(context, inputs):
+        sentence = Sentence(*inputs, outputs=None)
+        return model.close_sentence(params, context, None, sentence), context
+
+    context, contexts_S = jax.lax.scan(close, context, (tokens_SxNxB, mask_SxNxB))
+    contexts = jax.tree.map(lambda a: a.reshape(rows, *a.shape[2:]), contexts_S)
+    conditioning = model.condition(params, contexts)
+    state = model.open_sentence(params, contexts, rows)
+    _, outputs = model.read_sentence(
+        params, conditioning, state, _fold(x_SxNxB), _fold(mask_SxNxB)
+    )
+    features = _unfold(model.emit(params, conditioning, outputs), num_sentences)
+    return Reading(context, features, _auxiliary(model, params, contexts_S, tokens_SxNxB, mask_SxNxB))
+
+
+def _auxiliary(
+    model: DocumentModel,
+    params: Params,
+    contexts_S: Context,
+    tokens_SxNxB: jax.Array,
+    mask_SxNxB: jax.Array,
+) -> jax.Array:
+    """The auxiliary loss, a sentence position at a time: it may be as wide as the vocabulary."""
+    if not model.has_auxiliary_loss:
+        return jnp.zeros(())
+
+    @jax.checkpoint
+    def one(inputs):
+        context, tokens_NxB, mask_NxB = inputs
+        return model.auxiliary_nll(params, context, Sentence(tokens_NxB, mask_NxB, None))
+
+    return jnp.sum(jax.lax.map(one, (contexts_S, tokens_SxNxB, mask_SxNxB)))
+
+
+def _fold(tree_SxNxB):
+    """[S, N, B, ...] -> [N, S*B, ...]."""
+    return jax.tree.map(
+        lambda a: jnp.swapaxes(a, 0, 1).reshape(a.shape[1], -1, *a.shape[3:]), tree_SxNxB
+    )
+
+
+def _unfold(tree_NxR, num_sentences: int):
+    """[N, S*B, ...] -> [S, N, B, ...]."""
+    return jax.tree.map(
+        lambda a: jnp.swapaxes(a.reshape(a.shape[0], num_sentences, -1, *a.shape[2:]), 0, 1),
+        tree_NxR,
+    )
+
+
+class Likelihood(NamedTuple):
+    """Sums over a batch, in nats: word-level negative log-likelihood, auxiliary loss, and targets."""
+
+    nll: jax.Array
+    auxiliary: jax.Array
+    tokens: jax.Array
+
+
+def batch_likelihood(
+    model: DocumentModel, params: Params, batch: Batch, keys_B: jax.Array | None = None
+) -> Likelihood:
+    """The likelihood of a batch of documents or segments, each read from its start.
+
+    Args:
+      keys_B: one dropout key a row, in training; None scores without dropout.
+    """
+    tokens, targets, mask = _time_major(batch)
+    num_sentences, length, batch_size = tokens.shape
+    masks = None if keys_B is None else model.dropout_masks(keys_B, (num_sentences, length))
+    context = model.open_document(params, batch_size, length)
+    reading = read_documents(model, params, context, tokens, mask, masks)
+    features = reading.features if masks is None else reading.features * masks.features
+    nll = summed_nll(
+        features.reshape(-1, features.shape[-1]),
+        *model.output_layer(params),
+        targets.reshape(-1),
+        mask.reshape(-1),
+    )
+    return Likelihood(nll, reading.auxiliary, jnp.sum(mask))
+
+
+def block_nll(
+    model: DocumentModel, params: Params, context: Context, batch: Batch
+) -> tuple[Context, jax.Array]:
+    """The nats of every target of some consecutive sentences, read from `context` on.
+
+    Args:
+      context: of the sentences before.
+
+    Returns:
+      The context after them and the negative log-likelihoods [B, S, N], 0 at padding.
+    """
+    tokens, targets, mask = _time_major(batch)
+    reading = read_documents(model, params, context, tokens, mask)
+    features = reading.features
+    nll_F = token_nll(
+        features.reshape(-1, features.shape[-1]),
+        *model.output_layer(params),
+        targets.reshape(-1),
+        mask.reshape(-1),
+    )
+    return reading.context, jnp.moveaxis(nll_F.reshape(mask.shape), 2, 0)
+
+
+def _time_major(batch: Batch) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Tokens, targets and mask as [S, N, B]."""
+    arrays_BxSxN = (batch.tokens_BxSxN, batch.targets_BxSxN, batch.mask_BxSxN)
+    tokens, targets, mask = (jnp.moveaxis(array, 0, 2) for array in arrays_BxSxN)
+    return tokens, targets, mask

@@ -1,0 +1,1 @@
+"""Training: configuration, optimizer, step, checkpoints, metrics and the loop that ties them."""

@@ -1,0 +1,58 @@
+"""Where the numbers of a run go: JSON lines always, TensorBoard events where tensorboardX is installed."""
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+FILE = "metrics.jsonl"
+
+
+class MetricsLog:
+    """Appends one JSON object a line to WORKDIR/metrics.jsonl and mirrors numbers to TensorBoard.
+
+    A resumed run drops the lines after the step it resumes from, so no step appears twice.
+    """
+
+    def __init__(self, workdir: Path, step: int):
+        self._path = workdir / FILE
+        kept = [line for line in read_metrics(self._path) if line["step"] <= step]
+        temporary = self._path.with_suffix(".tmp")
+        temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
+        temporary.replace(self._path)
+        self._file = self._path.open("a", buffering=1)
+        self._events = None
+        if importlib.util.find_spec("tensorboardX"):
+            from tensorboardX import SummaryWriter
+
+            self._events = SummaryWriter(str(workdir / "tensorboard"), purge_step=step + 1)
+
+    def write(self, kind: str, step: int, **values: Any) -> None:
+        """One line {"kind", "step", ...}; kind is "train" or "valid"."""
+        self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
+        if self._events:
+            for name, value in values.items():
+                self._events.add_scalar(f"{kind}/{name}", value, step)
+
+    def close(self) -> None:
+        self._file.close()
+        if self._events:
+            self._events.close()
+
+    def __enter__(self) -> "MetricsLog":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """The complete lines of a metrics file; a last line that was cut off by a crash is left out."""
+    lines = []
+    if path.exists():
+        for line in path.read_text().splitlines():
+            try:
+                lines.append(json.loads(line))
+            except json.JSONDecodeError:
+                break
+    return lines

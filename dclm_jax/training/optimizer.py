@@ -1,0 +1,74 @@
+"""Optimizers and learning-rate schedules by name."""
+
+from collections.abc import Callable
+
+import optax
+from ml_collections import ConfigDict
+
+from dclm_jax.errors import InputError
+from dclm_jax.models import did_you_mean
+
+
+def _adagrad(learning_rate: optax.ScalarOrSchedule, options: ConfigDict):
+    # optax adds eps inside the square root: tiny, so that the first step has the full rate.
+    accumulator = options.initial_accumulator
+    return optax.adagrad(learning_rate, initial_accumulator_value=accumulator, eps=1e-20)
+
+
+OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
+    "adagrad": _adagrad,
+    "adam": lambda learning_rate, options: optax.adam(learning_rate),
+    "sgd": lambda learning_rate, options: optax.sgd(learning_rate),
+}
+
+
+def _exponential(peak: float, steps: int, fraction: float) -> optax.Schedule:
+    if not fraction:
+        raise InputError(
+            "optimizer.schedule is 'exponential' with final_fraction 0.0; expected more than 0"
+        )
+    return optax.exponential_decay(peak, steps, fraction, end_value=peak * fraction)
+
+
+SCHEDULES: dict[str, Callable[[float, int, float], optax.Schedule]] = {
+    "constant": lambda peak, steps, fraction: optax.constant_schedule(peak),
+    "linear": lambda peak, steps, fraction: optax.linear_schedule(peak, peak * fraction, steps),
+    "cosine": lambda peak, steps, fraction: optax.cosine_decay_schedule(peak, steps, fraction),
+    "exponential": _exponential,
+}
+
+
+def learning_rate(options: ConfigDict, total_steps: int) -> optax.Schedule:
+    """The learning rate as a function of the step.
+
+    Raises:
+      InputError: an unknown schedule.
+    """
+    if options.schedule not in SCHEDULES:
+        raise InputError(
+            f"optimizer.schedule is {options.schedule!r}{did_you_mean(options.schedule, SCHEDULES)}"
+        )
+    warmup = options.warmup_steps
+    decay_steps = options.decay_steps or max(1, total_steps - warmup)
+    peak = options.learning_rate
+    schedule = SCHEDULES[options.schedule](peak, decay_steps, options.final_fraction)
+    if not warmup:
+        return schedule
+    growth = optax.linear_schedule(peak / warmup, peak, max(1, warmup - 1))
+    return optax.join_schedules([growth, schedule], [warmup])
+
+
+def create_optimizer(options: ConfigDict, total_steps: int) -> optax.GradientTransformation:
+    """The optimizer of `config.optimizer`; the gradient is clipped before it is accumulated.
+
+    Raises:
+      InputError: an unknown optimizer or schedule.
+    """
+    if options.name not in OPTIMIZERS:
+        raise InputError(
+            f"optimizer.name is {options.name!r}{did_you_mean(options.name, OPTIMIZERS)}"
+        )
+    update = OPTIMIZERS[options.name](learning_rate(options, total_steps), options)
+    if not options.clip_norm:
+        return update
+    return optax.chain(optax.clip_by_global_norm(options.clip_norm), update)

@@ -1,0 +1,114 @@
+"""What a run says while it goes on: tables at the start, rate and ETA, signals that end it early."""
+
+import importlib.util
+import math
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import jax
+
+from dclm_jax.models.base import Params
+
+
+def parameter_table(params: Params) -> str:
+    """One line a parameter array: name, shape, count; then the total."""
+    leaves = jax.tree_util.tree_flatten_with_path(params)[0]
+    rows = [
+        (
+            jax.tree_util.keystr(path, simple=True, separator="."),
+            " x ".join(map(str, leaf.shape)),
+            leaf.size,
+        )
+        for path, leaf in leaves
+    ]
+    rows.append(("total", "", sum(size for *_, size in rows)))
+    width = max(len(name) for name, *_ in rows)
+    shape_width = max(len(shape) for _, shape, _ in rows)
+    return "\n".join(f"  {name:{width}}  {shape:>{shape_width}}  {n:>12,}" for name, shape, n in rows)
+
+
+def count_parameters(params: Params) -> int:
+    """The number of scalars in a parameter tree."""
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
+
+
+def duration(seconds: float) -> str:
+    """Seconds as 1:02:03 or 2:03."""
+    minutes, seconds = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+
+
+class ProgressLine:
+    """The state of training: a live line on a terminal (with rich), plain lines elsewhere."""
+
+    def __init__(self, step: int, total_steps: int, report: Callable[[str], None]):
+        self._first, self._total, self._report = step, total_steps, report
+        self._start = time.monotonic()
+        self._live = None
+        if sys.stderr.isatty() and importlib.util.find_spec("rich"):
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+            columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+            self._live = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._task = self._live.add_task("compiling", total=total_steps, completed=step)
+            self._live.start()
+
+    def update(self, step: int, epoch: int, perplexity: float, tokens_per_second: float) -> None:
+        """Shows training perplexity since the last update and the rate."""
+        text = (
+            f"step {step}/{self._total}  epoch {epoch}  "
+            f"train perplexity {perplexity:.1f}  {tokens_per_second:,.0f} tokens/s"
+        )
+        if self._live:
+            self._live.update(self._task, completed=step, description=text)
+            return
+        elapsed = time.monotonic() - self._start
+        left = elapsed / max(1, step - self._first) * (self._total - step)
+        self._report(f"{text}  ETA {duration(left)}")
+
+    def say(self, text: str) -> None:
+        """A line that stays."""
+        if self._live:
+            self._live.print(text)
+        else:
+            self._report(text)
+
+    def close(self) -> None:
+        if self._live:
+            self._live.stop()
+
+
+@contextmanager
+def interruption() -> Iterator[Callable[[], bool]]:
+    """Turns the first SIGTERM or Ctrl-C into a flag, so that the run can save and stop.
+
+    A second one acts as usual. Yields a function that tells whether one has come.
+    """
+    received: list[int] = []
+    previous = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def note(number: int, frame: object) -> None:
+        del frame
+        received.append(number)
+        signal.signal(number, previous[number])
+
+    for number in previous:
+        signal.signal(number, note)
+    try:
+        yield lambda: bool(received)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def safe_exp(nats: float) -> float:
+    """exp, infinite where it overflows: a perplexity is reported, never clipped."""
+    try:
+        return math.exp(nats)
+    except OverflowError:
+        return math.inf

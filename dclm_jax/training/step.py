@@ -1,0 +1,108 @@
+"""One training step: pure, and data-parallel under `jax.pmap`."""
+
+from collections.abc import Callable
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from dclm_jax.data.batches import Batch
+from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.models.reading import batch_likelihood
+
+DEVICES = "devices"
+"""Name of the pmap axis."""
+
+
+@flax.struct.dataclass
+class TrainState:
+    """Everything a step changes: step counter (int32 scalar), parameters, optimizer state."""
+
+    step: jax.Array
+    params: Params
+    optimizer_state: optax.OptState
+
+
+@flax.struct.dataclass
+class StepMetrics:
+    """Sums over the global batch: nats of the targets and of the auxiliary loss, number of targets;
+    and the global norm of the gradient per token, before clipping."""
+
+    nll: jax.Array
+    auxiliary: jax.Array
+    tokens: jax.Array
+    gradient_norm: jax.Array
+
+
+def create_state(
+    model: DocumentModel, optimizer: optax.GradientTransformation, key: jax.Array
+) -> TrainState:
+    """The state before the first step."""
+    params = model.init(key)
+    return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
+
+
+def train_step(
+    model: DocumentModel,
+    optimizer: optax.GradientTransformation,
+    state: TrainState,
+    batch: Batch,
+    key: jax.Array,
+) -> tuple[TrainState, StepMetrics]:
+    """One update from this device's rows of the global batch; runs inside `pmap` over `DEVICES`.
+
+    Devices hold different numbers of tokens: the gradient is the sum over all devices of the gradients
+    of summed losses, divided by the sum of tokens, which is what one device would compute.
+
+    Args:
+      key: the run's dropout key; the step and each row's index in the global batch are folded in.
+    """
+    rows = batch.tokens_BxSxN.shape[0]
+    first_row = jax.lax.axis_index(DEVICES) * rows
+    step_key = jax.random.fold_in(key, state.step)
+    keys_B = jax.vmap(jax.random.fold_in, (None, 0))(step_key, first_row + jnp.arange(rows))
+
+    def loss(params: Params):
+        likelihood = batch_likelihood(model, params, batch, keys_B)
+        return likelihood.nll + likelihood.auxiliary, likelihood
+
+    gradients, likelihood = jax.grad(loss, has_aux=True)(state.params)
+    gradients, likelihood = jax.lax.psum((gradients, likelihood), DEVICES)
+    gradients = jax.tree.map(lambda gradient: gradient / likelihood.tokens, gradients)
+    updates, optimizer_state = optimizer.update(gradients, state.optimizer_state, state.params)
+    params = optax.apply_updates(state.params, updates)
+    metrics = StepMetrics(
+        nll=likelihood.nll,
+        auxiliary=likelihood.auxiliary,
+        tokens=likelihood.tokens,
+        gradient_norm=optax.global_norm(gradients),
+    )
+    return TrainState(state.step + 1, params, optimizer_state), metrics
+
+
+def parallel_step(
+    model: DocumentModel, optimizer: optax.GradientTransformation
+) -> Callable[[TrainState, Batch, jax.Array], tuple[TrainState, StepMetrics]]:
+    """`train_step` over all devices: replicated state (donated), sharded batch, broadcast key."""
+
+    def step(state: TrainState, batch: Batch, key: jax.Array):
+        return train_step(model, optimizer, state, batch, key)
+
+    return jax.pmap(step, axis_name=DEVICES, in_axes=(0, 0, None), donate_argnums=(0,))
+
+
+def shard_rows(batch: Batch, num_devices: int) -> Batch:
+    """Splits rows evenly over devices, [B, ...] -> [devices, ceil(B / devices), ...].
+
+    Rows that are missing for an even split are empty: they hold no token and change no sum.
+    """
+    rows = batch.tokens_BxSxN.shape[0]
+    missing = -rows % num_devices
+
+    def split(array: np.ndarray) -> np.ndarray:
+        padded = np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))
+        return padded.reshape(num_devices, -1, *array.shape[1:])
+
+    return jax.tree.map(split, batch)

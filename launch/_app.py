@@ -1,0 +1,57 @@
+"""What every launcher shares: flags parsed, bad input reported in one line, exit codes."""
+
+import os
+import pathlib
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+import jax
+from absl import app, flags
+
+from dclm_jax.errors import DivergenceError, InputError
+
+EXIT_BAD_INPUT = 2
+
+
+def run(main: Callable[[Sequence[str]], int | None]) -> None:
+    """Runs `main` under absl. Bad flags and `InputError` end in one line on stderr and exit code 2."""
+
+    def guarded(argv: Sequence[str]) -> int | None:
+        if len(argv) > 1:
+            _fail(f"unexpected argument {argv[1]!r}; flags are written --name=value (see --help)")
+        try:
+            return main(argv)
+        except InputError as error:
+            _fail(str(error))
+        except DivergenceError as error:
+            _fail(str(error), code=1)
+        except BrokenPipeError:
+            # The reader of our output went away (`... | head`): that is no error of ours.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 0
+        except KeyboardInterrupt:
+            return 130
+
+    _keep_compiled_programs()
+    app.run(guarded, flags_parser=_parse)
+
+
+def _keep_compiled_programs() -> None:
+    """Turns JAX's persistent compilation cache on; JAX_COMPILATION_CACHE_DIR moves it, '' is none."""
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        cache = pathlib.Path.home() / ".cache" / "dclm_jax" / "xla"
+        jax.config.update("jax_compilation_cache_dir", str(cache))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+def _parse(argv: Sequence[str]) -> list[str]:
+    try:
+        return flags.FLAGS(list(argv))
+    except (flags.Error, KeyError, AttributeError, TypeError, FileNotFoundError) as error:
+        _fail(" ".join(str(error).strip("'\"").split()))
+
+
+def _fail(message: str, code: int = EXIT_BAD_INPUT) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr, flush=True)
+    sys.exit(code)

@@ -1,0 +1,33 @@
+"""Trains a model, or goes on with a run that was interrupted.
+
+  python -m launch.prepare --corpus=sotu --output=data/sotu
+  python -m launch.train --config=configs/quickstart.py:ccdclm \\
+      --config.data.directory=data/sotu --workdir=runs/ccdclm
+
+Any value of the configuration can be set on the command line, for example --config.model.hidden_dim=64.
+The workdir holds config.json, vocabulary.tsv, checkpoints/, metrics.jsonl and, where tensorboardX is
+installed, tensorboard/. SIGTERM or Ctrl-C saves and stops; the same command goes on from there.
+"""
+
+from collections.abc import Sequence
+
+from absl import flags
+from ml_collections import config_flags
+
+from dclm_jax.training.loop import train
+from launch import _app
+
+_CONFIG = config_flags.DEFINE_config_file(
+    "config", None, "Configuration file, configs/... ; see its docstring for the run it describes."
+)
+_WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the run; made if it does not exist.")
+flags.mark_flags_as_required(["config", "workdir"])
+
+
+def main(argv: Sequence[str]) -> None:
+    del argv
+    train(_CONFIG.value, _WORKDIR.value)
+
+
+if __name__ == "__main__":
+    _app.run(main)

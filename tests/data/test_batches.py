@@ -1,0 +1,157 @@
+import numpy as np
+import pytest
+
+from dclm_jax.data import (
+    TrainingBatches,
+    length_bucket,
+    open_corpus,
+    pack_sentences,
+    prepare,
+    process_rows,
+)
+from dclm_jax.errors import InputError
+
+L, B = 3, 4
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory):
+    """23 documents of 1 to 8 sentences; every word occurs once, so that it names its place."""
+    directory = tmp_path_factory.mktemp("batches")
+    rng = np.random.default_rng(0)
+    word = iter(range(10**6))
+    text = "\n".join(
+        "".join(
+            " ".join(f"w{next(word)}" for _ in range(rng.integers(1, 40))) + "\n"
+            for _ in range(rng.integers(1, 9))
+        )
+        for _ in range(23)
+    )
+    (directory / "t").write_text(text)
+    prepare({"train": directory / "t"}, directory / "out", vocab_size=10**6)
+    return open_corpus(directory / "out", "train")
+
+
+def segments_of(corpus):
+    return [
+        tuple(tuple(s.tolist()) for s in corpus.document(d)[i : i + L])
+        for d in range(corpus.num_documents)
+        for i in range(0, len(corpus.document(d)), L)
+    ]
+
+
+def unpack(batch):
+    """Rows as tuples of sentences, by plain loops, checking START, END and padding."""
+    rows = []
+    for tokens_SxN, targets_SxN, mask_SxN in zip(
+        batch.tokens_BxSxN, batch.targets_BxSxN, batch.mask_BxSxN, strict=True
+    ):
+        row = []
+        for tokens, targets, mask in zip(tokens_SxN, targets_SxN, mask_SxN, strict=True):
+            size = int(mask.sum())
+            assert mask.tolist() == [True] * size + [False] * (len(mask) - size)
+            assert not tokens[size:].any() and not targets[size:].any()
+            if size:
+                assert tokens[0] == 0 and targets[size - 1] == 1
+                assert tokens[1:size].tolist() == targets[: size - 1].tolist()
+                row.append(tuple(targets[: size - 1].tolist()))
+        rows.append(tuple(row))
+    return rows
+
+
+def test_pack_sentences_values():
+    batch = pack_sentences([[np.array([5, 6]), np.array([7])], [np.array([], int)]], 3, 4)
+    np.testing.assert_array_equal(
+        batch.tokens_BxSxN,
+        [[[0, 5, 6, 0], [0, 7, 0, 0], [0] * 4], [[0] * 4] * 3],
+    )
+    np.testing.assert_array_equal(
+        batch.targets_BxSxN,
+        [[[5, 6, 1, 0], [7, 1, 0, 0], [0] * 4], [[1, 0, 0, 0], [0] * 4, [0] * 4]],
+    )
+    np.testing.assert_array_equal(
+        batch.mask_BxSxN,
+        [[[1, 1, 1, 0], [1, 1, 0, 0], [0] * 4], [[1, 0, 0, 0], [0] * 4, [0] * 4]],
+    )
+    assert batch.tokens_BxSxN.dtype == batch.targets_BxSxN.dtype == np.int32
+    assert batch.mask_BxSxN.dtype == bool
+
+
+def test_pack_sentences_of_no_rows_and_too_small_shapes():
+    assert pack_sentences([], 2, 3).tokens_BxSxN.shape == (0, 2, 3)
+    with pytest.raises(ValueError, match="row 0 has 2 sentences; S is 1"):
+        pack_sentences([[np.array([3]), np.array([3])]], 1, 8)
+    with pytest.raises(ValueError, match="2 words and END; N is 2"):
+        pack_sentences([[np.array([3, 4])]], 1, 2)
+
+
+def test_length_bucket():
+    cases = {1: 8, 8: 8, 9: 16, 48: 48, 49: 64, 512: 512, 513: 1024, 1025: 2048, 50_001: 65_536}
+    assert {length: length_bucket(length) for length in cases} == cases
+
+
+def test_an_epoch_is_every_segment_once(corpus):
+    batches = TrainingBatches(corpus, segment_length=L, batch_size=B, seed=5)
+    expected = segments_of(corpus)
+    assert batches.num_segments == len(expected)
+    assert batches.steps_per_epoch == -(-len(expected) // B)
+    for epoch in range(3):
+        steps = range(epoch * batches.steps_per_epoch, (epoch + 1) * batches.steps_per_epoch)
+        rows = [row for step in steps for row in unpack(batches(step))]
+        assert sorted(row for row in rows if row) == sorted(expected)
+        assert len(rows) - len(expected) == -len(expected) % B
+
+
+def test_only_one_batch_of_an_epoch_is_partial_and_shapes_are_few(corpus):
+    batches = TrainingBatches(corpus, segment_length=L, batch_size=B, seed=5)
+    epoch = [batches(step) for step in range(batches.steps_per_epoch)]
+    partial = [b for b in epoch if not all(unpack(b))]
+    assert len(partial) == (len(segments_of(corpus)) % B > 0)
+    shapes = [b.tokens_BxSxN.shape for b in epoch]
+    assert {shape[:2] for shape in shapes} == {(B, L)}
+    assert sorted({shape[2] for shape in shapes}) == batches.lengths
+    for batch, shape in zip(epoch, shapes, strict=True):
+        longest = max(len(s) for row in unpack(batch) for s in row)
+        assert shape[2] == length_bucket(longest + 1)
+
+
+def test_a_batch_is_a_function_of_seed_and_step(corpus):
+    def rows(batches, step):
+        return unpack(batches(step))
+
+    one = TrainingBatches(corpus, segment_length=L, batch_size=B, seed=1)
+    steps = one.steps_per_epoch
+    forward = [rows(one, step) for step in range(3 * steps)]
+    fresh = TrainingBatches(corpus, segment_length=L, batch_size=B, seed=1)
+    assert [rows(fresh, step) for step in reversed(range(3 * steps))] == forward[::-1]
+    other = TrainingBatches(corpus, segment_length=L, batch_size=B, seed=2)
+    assert [rows(other, step) for step in range(steps)] != forward[:steps]
+    assert forward[:steps] != forward[steps : 2 * steps]
+
+
+def test_whole_corpus_in_one_batch(corpus):
+    batches = TrainingBatches(corpus, segment_length=100, batch_size=50, seed=0)
+    assert batches.steps_per_epoch == 1
+    assert sum(map(bool, unpack(batches(0)))) == corpus.num_documents
+
+
+@pytest.mark.parametrize("process_count", [1, 2, 4])
+def test_processes_share_the_rows(corpus, process_count):
+    batch = TrainingBatches(corpus, segment_length=L, batch_size=B, seed=0)(0)
+    shares = [process_rows(batch, index, process_count) for index in range(process_count)]
+    assert {share.tokens_BxSxN.shape[0] for share in shares} == {B // process_count}
+    assert [row for share in shares for row in unpack(share)] == unpack(batch)
+
+
+def test_bad_arguments(corpus):
+    for name in ("segment_length", "batch_size"):
+        arguments = dict(segment_length=L, batch_size=B, seed=0) | {name: 0}
+        with pytest.raises(InputError, match=f"{name} is 0; expected at least 1"):
+            TrainingBatches(corpus, **arguments)
+    with pytest.raises(InputError, match="seed is -1"):
+        TrainingBatches(corpus, segment_length=L, batch_size=B, seed=-1)
+    batches = TrainingBatches(corpus, segment_length=L, batch_size=B, seed=0)
+    with pytest.raises(ValueError, match="step is -1"):
+        batches(-1)
+    with pytest.raises(InputError, match="batch_size 4 cannot be shared equally by 3 processes"):
+        process_rows(batches(0), 0, 3)

@@ -1,0 +1,116 @@
+import json
+
+import numpy as np
+import pytest
+
+from dclm_jax.data import open_corpus, prepare, statistics_table
+from dclm_jax.errors import InputError
+
+TRAIN = "a b\na\n\nb a c\n"
+VALID = "c x\n"
+
+
+@pytest.fixture
+def directory(tmp_path):
+    (tmp_path / "train.txt").write_text(TRAIN)
+    (tmp_path / "valid.txt").write_text(VALID)
+    sources = {"valid": tmp_path / "valid.txt", "train": tmp_path / "train.txt"}
+    prepare(sources, tmp_path / "out", vocab_size=2)
+    return tmp_path / "out"
+
+
+def test_values(directory):
+    corpus = open_corpus(directory, "train", verify=True)
+    # Counts: a 3, b 2, c 1; the vocabulary keeps a (id 3) and b (id 4).
+    np.testing.assert_array_equal(corpus.tokens, [3, 4, 3, 4, 3, 2])
+    np.testing.assert_array_equal(corpus.sentence_offsets, [0, 2, 3, 6])
+    np.testing.assert_array_equal(corpus.document_offsets, [0, 2, 3])
+    assert corpus.tokens.dtype == np.int32
+    assert corpus.sentence_offsets.dtype == corpus.document_offsets.dtype == np.int64
+    assert isinstance(corpus.tokens, np.memmap)
+    assert corpus.document_ids == ["train.txt:1", "train.txt:4"]
+    assert (corpus.num_documents, corpus.num_sentences, corpus.num_tokens) == (2, 3, 6)
+    assert [s.tolist() for s in corpus.document(0)] == [[3, 4], [3]]
+    assert [s.tolist() for s in corpus.document(1)] == [[4, 3, 2]]
+    assert corpus.vocabulary.words == ("<START>", "<END>", "<UNKNOWN>", "a", "b")
+    assert corpus.vocabulary.counts == (3, 3, 1, 3, 2)
+    for index in (2, -1):
+        with pytest.raises(IndexError):
+            corpus.document(index)
+
+
+def test_statistics(directory):
+    manifest = open_corpus(directory, "valid").manifest
+    assert list(manifest["splits"]) == ["train", "valid"]
+    train, valid = manifest["splits"]["train"], manifest["splits"]["valid"]
+    assert (train["documents"], train["sentences"], train["tokens"]) == (2, 3, 6)
+    assert (train["oov_tokens"], train["oov_rate"]) == (1, 1 / 6)
+    assert (train["tokens_per_document"], train["sentences_per_document"]) == (3.0, 1.5)
+    assert (train["longest_sentence"], train["longest_document"]) == (3, 2)
+    assert valid["oov_rate"] == 1.0
+    assert manifest["vocabulary"]["size"] == 5
+    assert statistics_table(manifest).splitlines() == [
+        "split  documents  sentences  tokens  tokens/doc  sentences/doc      OOV",
+        "train          2          3       6         3.0            1.5   16.67%",
+        "valid          1          1       2         2.0            1.0  100.00%",
+        "vocabulary: 5 entries with START, END and UNKNOWN",
+    ]
+
+
+def test_split_without_data(directory):
+    with pytest.raises(InputError, match=r"split 'test' has no data in .*out; it has: train, va"):
+        open_corpus(directory, "test")
+
+
+def test_absent_directory_or_manifest(tmp_path):
+    with pytest.raises(InputError, match="no such directory"):
+        open_corpus(tmp_path / "none", "train")
+    with pytest.raises(InputError, match="holds no manifest.json"):
+        open_corpus(tmp_path, "train")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "not a manifest"),
+        ("[]", "not a manifest"),
+        ('{"format_version": 1}', "not a manifest"),
+        ('{"format_version": 99, "splits": {}}', "format version 99; expected 1"),
+    ],
+)
+def test_broken_manifest(directory, content, message):
+    (directory / "manifest.json").write_text(content)
+    with pytest.raises(InputError, match=message):
+        open_corpus(directory, "train")
+
+
+def test_truncated_file_is_found_always(directory):
+    path = directory / "train.tokens.bin"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(InputError, match="has 23 bytes; the manifest says 24"):
+        open_corpus(directory, "train")
+    path.unlink()
+    with pytest.raises(InputError, match="train.tokens.bin: missing"):
+        open_corpus(directory, "train")
+
+
+def test_changed_file_is_found_by_checksum(directory):
+    path = directory / "train.tokens.bin"
+    path.write_bytes(bytes(24))
+    open_corpus(directory, "train")
+    with pytest.raises(InputError, match="checksum differs"):
+        open_corpus(directory, "train", verify=True)
+
+
+def test_foreign_vocabulary_is_found(directory):
+    path = directory / "vocabulary.tsv"
+    path.write_text(path.read_text().replace("a\t3", "z\t3"))
+    with pytest.raises(InputError, match="not the vocabulary of the manifest"):
+        open_corpus(directory, "train")
+
+
+def test_manifest_lists_every_file(directory):
+    manifest = json.loads((directory / "manifest.json").read_text())
+    listed = {name for entry in manifest["splits"].values() for name in entry["files"]}
+    listed |= set(manifest["vocabulary"]["files"]) | {"manifest.json"}
+    assert listed == {path.name for path in directory.iterdir()}

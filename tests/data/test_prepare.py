@@ -1,0 +1,250 @@
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+from dclm_jax.data import Vocabulary, open_corpus, prepare, prepare_input, read_documents
+from dclm_jax.errors import InputError
+
+TEXT = "".join(f"a b w{i} <unk>\nc <UNK> .\n\n" for i in range(10))
+
+
+@pytest.fixture
+def text(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def words_of(directory, split):
+    corpus = open_corpus(directory, split, verify=True)
+    return [
+        [corpus.vocabulary.decode(sentence) for sentence in corpus.document(i)]
+        for i in range(corpus.num_documents)
+    ]
+
+
+def snapshot(directory):
+    return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in directory.iterdir()}
+
+
+def test_round_trip_of_all_words(tmp_path, text):
+    prepare({"train": text}, tmp_path / "out")
+    assert words_of(tmp_path / "out", "train") == [d.sentences for d in read_documents(text)]
+
+
+def test_unknown_token_maps_to_unknown_also_when_lowercased(tmp_path, text):
+    prepare({"test": text, "train": text}, tmp_path / "o", unknown_token="<UNK>", lowercase=True)
+    corpus = open_corpus(tmp_path / "o", "test")
+    assert corpus.statistics["oov_tokens"] == 20
+    assert corpus.vocabulary.unknown_token == "<unk>"
+    assert "<unk>" not in corpus.vocabulary.words
+
+
+def test_vocabulary_is_that_of_train_alone(tmp_path, text):
+    (tmp_path / "valid").write_text("new a new\n")
+    prepare({"train": text, "valid": tmp_path / "valid"}, tmp_path / "out")
+    assert words_of(tmp_path / "out", "valid") == [[["<UNKNOWN>", "a", "<UNKNOWN>"]]]
+
+
+def test_given_vocabulary_and_its_unknown_token(tmp_path, text):
+    Vocabulary.build({"c": 2, ".": 1}, 9, "<unk>").save(tmp_path / "v.tsv")
+    manifest = prepare({"test": text}, tmp_path / "out", vocabulary=tmp_path / "v.tsv")
+    assert manifest["splits"]["test"]["oov_tokens"] == 50
+    assert words_of(tmp_path / "out", "test")[0] == [["<UNKNOWN>"] * 4, ["c", "<UNKNOWN>", "."]]
+    assert open_corpus(tmp_path / "out", "test").vocabulary.unknown_token == "<unk>"
+
+
+def test_without_train_a_vocabulary_is_required(tmp_path, text):
+    with pytest.raises(InputError, match="without a train split a vocabulary is needed"):
+        prepare({"test": text}, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_same_sources_and_options_are_reused(tmp_path, text):
+    said = []
+    first = prepare({"train": text}, tmp_path / "out", report=said.append)
+    before = snapshot(tmp_path / "out")
+    assert prepare({"train": text}, tmp_path / "out", report=said.append) == first
+    assert snapshot(tmp_path / "out") == before
+    assert len(said) == 1 and said[0].startswith("reusing")
+
+
+def test_other_options_or_sources_are_refused_unless_overwritten(tmp_path, text):
+    out = tmp_path / "out"
+    prepare({"train": text}, out)
+    before = snapshot(out)
+    with pytest.raises(InputError, match=r"made otherwise \(vocab_size differ\)"):
+        prepare({"train": text}, out, vocab_size=1)
+    text.write_text("changed\n")
+    with pytest.raises(InputError, match=r"made otherwise \(sources differ\)"):
+        prepare({"train": text}, out)
+    assert snapshot(out) == before
+    prepare({"train": text}, out, overwrite=True)
+    assert words_of(out, "train") == [[["changed"]]]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "text.txt"]
+
+
+def test_damaged_corpus_is_not_reused(tmp_path, text):
+    prepare({"train": text}, tmp_path / "out")
+    (tmp_path / "out" / "train.tokens.bin").write_bytes(b"")
+    with pytest.raises(InputError, match="has 0 bytes"):
+        prepare({"train": text}, tmp_path / "out")
+
+
+def test_foreign_directory_is_left_alone_even_when_overwriting(tmp_path, text):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "precious").write_text("x")
+    with pytest.raises(InputError, match="no prepared corpus; it is left alone"):
+        prepare({"train": text}, tmp_path / "mine", overwrite=True)
+    with pytest.raises(InputError, match="no prepared corpus"):
+        prepare({"train": text}, text, overwrite=True)
+    assert (tmp_path / "mine" / "precious").read_text() == "x"
+
+
+def test_nothing_is_left_after_an_error_late_in_the_text(tmp_path):
+    (tmp_path / "bad").write_bytes(b"good\n\ngood\n\n\xff\n")
+    with pytest.raises(InputError, match="bad:5"):
+        prepare({"train": tmp_path / "bad"}, tmp_path / "deep" / "out")
+    assert list((tmp_path / "deep").iterdir()) == []
+
+
+def test_input_is_split_by_document_and_seed(tmp_path, text):
+    def ids(name, seed):
+        prepare_input(text, tmp_path / name, seed=seed)
+        return [open_corpus(tmp_path / name, s).document_ids for s in ("train", "valid", "test")]
+
+    one, same, other = ids("one", 1), ids("same", 1), ids("other", 2)
+    assert one == same != other
+    assert list(map(len, one)) == [8, 1, 1]
+    everything = [d.id for d in read_documents(text)]
+    assert sorted(sum(one, [])) == sorted(everything)
+    assert one[0] == sorted(one[0], key=everything.index)
+
+
+def test_input_split_keeps_text_and_makes_vocabulary_from_train(tmp_path, text):
+    prepare_input(text, tmp_path / "out")
+    train = words_of(tmp_path / "out", "train")
+    by_id = {d.id: d.sentences for d in read_documents(text)}
+    assert train == [by_id[i] for i in open_corpus(tmp_path / "out", "train").document_ids]
+    for split in ("valid", "test"):
+        assert words_of(tmp_path / "out", split)[0][0] == ["a", "b", "<UNKNOWN>", "<unk>"]
+    vocabulary = open_corpus(tmp_path / "out", "train").vocabulary
+    assert vocabulary.counts[:3] == (16, 16, 0)
+    assert vocabulary.counts[vocabulary.words.index("a")] == 8
+
+
+def test_share_of_zero_leaves_a_split_out(tmp_path, text):
+    manifest = prepare_input(text, tmp_path / "out", fractions=(0.5, 0, 0.5))
+    assert {s: e["documents"] for s, e in manifest["splits"].items()} == {"train": 5, "test": 5}
+
+
+@pytest.mark.parametrize("fractions", [(0.8, 0.1), (0.8, 0.1, 0.2), (1.1, 0, -0.1)])
+def test_bad_fractions(tmp_path, text, fractions):
+    with pytest.raises(InputError, match="expected three shares"):
+        prepare_input(text, tmp_path / "out", fractions=fractions)
+
+
+def test_too_few_documents_to_split(tmp_path):
+    (tmp_path / "t").write_text("a\n\nb\n")
+    with pytest.raises(InputError, match="2 documents are too few to split as 0.8,0.1,0.1"):
+        prepare_input(tmp_path / "t", tmp_path / "out")
+
+
+def test_empty_sentences_are_counted_per_split(tmp_path):
+    (tmp_path / "t.jsonl").write_text(
+        '{"sentences": ["a", ""]}\n{"sentences": ["b"]}\n{"sentences": [[], "", "c"]}\n'
+    )
+    manifest = prepare({"train": tmp_path / "t.jsonl"}, tmp_path / "out")
+    assert manifest["splits"]["train"]["empty_sentences"] == 3
+    assert manifest["splits"]["train"]["sentences"] == 3
+
+
+def test_named_pipe_is_read_once(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=("a b\n",))
+    writer.start()
+    prepare({"train": pipe}, tmp_path / "out")
+    writer.join()
+    assert words_of(tmp_path / "out", "train") == [[["a", "b"]]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (dict(vocab_size=0), "vocab_size is 0"),
+        (dict(unknown_token="two words"), "expected one word"),
+        (dict(format="xml"), "unknown format 'xml'"),
+    ],
+)
+def test_bad_options(tmp_path, text, options, message):
+    with pytest.raises(InputError, match=message):
+        prepare({"train": text}, tmp_path / "out", **options)
+    assert not (tmp_path / "out").exists()
+
+
+def test_unknown_split_name(tmp_path, text):
+    with pytest.raises(InputError, match="dev"):
+        prepare({"dev": text}, tmp_path / "out")
+
+
+def launch(*arguments, text=None):
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-m", "launch.prepare", *arguments],
+        input=text,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    )
+
+
+def test_command_line_success_and_reuse(tmp_path, text):
+    out = tmp_path / "out"
+    arguments = (f"--train={text}", "--test=-", f"--output={out}", "--unknown_token=<unk>")
+    done = launch(*arguments, text="a new\n")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == f"prepared corpus: {out}"
+    assert "train         10         20" in done.stdout
+    assert words_of(out, "test") == [[["a", "<UNKNOWN>"]]]
+    assert open_corpus(out, "test").document_ids == ["-:1"]
+    again = launch(*arguments, text="a new\n")
+    assert again.returncode == 0
+    assert again.stdout.startswith("reusing")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "--output is needed"),
+        (("--output=OUT",), "got none"),
+        (("--output=OUT", "--input=TEXT", "--train=TEXT"), "--train/--valid/--test and --input"),
+        (("--output=OUT", "--input=TEXT", "--split=a,b,c"), "--split is a,b,c; expected numbers"),
+        (("--output=OUT", "--train=TEXT.none"), "no such file"),
+        (("--output=OUT", "--train=-"), "-:2: not valid UTF-8"),
+    ],
+)
+def test_command_line_bad_input(tmp_path, text, arguments, message):
+    names = {"OUT": str(tmp_path / "out"), "TEXT": str(text)}
+    for placeholder, path in names.items():
+        arguments = [argument.replace(placeholder, path) for argument in arguments]
+    done = subprocess.run(
+        [sys.executable, "-m", "launch.prepare", *arguments],
+        input=b"a\n\xff\n",
+        capture_output=True,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+    )
+    error = done.stderr.decode()
+    assert done.returncode == 2, error
+    assert message in error and error.startswith("error: ") and error.count("\n") == 1
+    assert [p.name for p in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_manifest_is_plain_json_of_the_returned_value(tmp_path, text):
+    manifest = prepare({"train": text}, tmp_path / "out")
+    assert json.loads((tmp_path / "out" / "manifest.json").read_text("utf-8")) == manifest
+    assert np.isclose(manifest["splits"]["train"]["tokens_per_document"], 7.0)

@@ -1,0 +1,234 @@
+"""Scores against plain computation, and everything that must not change them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from dclm_jax import models
+from dclm_jax.data.batches import pack_sentences
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import scoring
+from dclm_jax.evaluation.scoring import Scorer
+from dclm_jax.models.reading import batch_likelihood, block_nll
+
+VOCAB_SIZE = 11
+REPOSITORY = Path(__file__).parents[2]
+
+
+def make_model(name, **options):
+    sizes = {"vocab_size": VOCAB_SIZE, "embedding_dim": 3, "hidden_dim": 4} | options
+    model = models.create(name, **sizes)
+    # Larger than initial parameters, so that context changes scores by more than rounding.
+    params = jax.tree.map(lambda array: 3 * array, model.init(jax.random.key(7)))
+    return model, params
+
+
+def make_document(rng, lengths):
+    return [rng.integers(2, VOCAB_SIZE, length).astype(np.int32) for length in lengths]
+
+
+def make_documents(seed=0):
+    rng = np.random.default_rng(seed)
+    lengths = [
+        [3, 0, 5],
+        [1],
+        [4] * 19,
+        [],
+        [9, 2, 17, 1],
+        [6] * 9,
+        [2, 30],
+        rng.integers(0, 20, 40).tolist(),
+        [5, 5, 5],
+    ]
+    return [make_document(rng, one) for one in lengths]
+
+
+def score_alone(model, params, document):
+    """One document in one block, without batching, padding or streaming."""
+    length = max(map(len, document)) + 1
+    batch = pack_sentences([document], len(document), length)
+    context = model.open_document(params, 1, length)
+    _, nll_1xSxN = block_nll(model, params, context, batch)
+    return [
+        np.asarray(nll)[: len(sentence) + 1]
+        for nll, sentence in zip(nll_1xSxN[0], document, strict=True)
+    ]
+
+
+def assert_same_scores(actual, expected, **tolerance):
+    tolerance = {"rtol": 1e-5, "atol": 1e-5} | tolerance
+    assert [len(one) for one in actual] == [len(one) for one in expected]
+    for actual_document, expected_document in zip(actual, expected, strict=True):
+        for a, b in zip(actual_document, expected_document, strict=True):
+            assert a.dtype == np.float32
+            np.testing.assert_allclose(a, b, **tolerance)
+
+
+@pytest.mark.parametrize("name", sorted(models.MODELS))
+def test_scores_equal_a_document_read_alone_in_one_block(name):
+    model, params = make_model(name)
+    documents = make_documents()
+    expected = [score_alone(model, params, one) if one else [] for one in documents]
+    assert_same_scores(list(Scorer(model, params, batch_size=4).score(documents)), expected)
+
+
+def test_scores_sum_to_the_training_likelihood():
+    model, params = make_model("ccdclm")
+    document = make_documents()[7]
+    batch = pack_sentences([document], len(document), 32)
+    likelihood = batch_likelihood(model, params, batch)
+    (scores,) = Scorer(model, params).score([document])
+    total = sum(float(one.sum()) for one in scores)
+    assert total == pytest.approx(float(likelihood.nll), rel=1e-5)
+    assert sum(map(len, scores)) == int(likelihood.tokens)
+
+
+@pytest.mark.parametrize("name", ["adclm", "codclm"])
+@pytest.mark.parametrize("batch_size", [1, 3, 64])
+def test_scores_do_not_depend_on_the_batch_size(name, batch_size):
+    model, params = make_model(name)
+    documents = make_documents()
+    expected = list(Scorer(model, params, batch_size=8).score(documents))
+    assert_same_scores(list(Scorer(model, params, batch_size=batch_size).score(documents)), expected)
+
+
+@pytest.mark.parametrize("name", ["adclm", "drnnlm", "hrnnlm"])
+def test_scores_do_not_depend_on_blocks_and_windows(monkeypatch, name):
+    model, params = make_model(name)
+    documents = make_documents()
+    expected = list(Scorer(model, params).score(documents))
+    monkeypatch.setattr(scoring, "MAX_POSITIONS", 64)
+    monkeypatch.setattr(scoring, "BLOCK_SENTENCES", 2)
+    monkeypatch.setattr(scoring, "_WINDOW_TOKENS_PER_ROW", 10)
+    assert_same_scores(list(Scorer(model, params, batch_size=4).score(documents)), expected)
+
+
+def test_padding_does_not_change_scores():
+    model, params = make_model("adclm")
+    documents = make_documents()
+    expected = list(Scorer(model, params).score(documents))
+    long = make_document(np.random.default_rng(5), [200, 3, 150])
+    actual = list(Scorer(model, params).score([long, *documents]))[1:]
+    assert_same_scores(actual, expected)
+
+
+def test_scores_do_not_depend_on_the_number_of_devices(tmp_path):
+    documents = make_documents()
+    model, params = make_model("adclm")
+    expected = list(Scorer(model, params, batch_size=4).score(documents))
+    # The number of devices is fixed when jax starts, hence a process of its own.
+    script = (
+        "import jax, numpy as np, sys\n"
+        "from tests.evaluation.test_scoring import *\n"
+        "assert jax.local_device_count() == 2\n"
+        "model, params = make_model('adclm')\n"
+        "scores = Scorer(model, params, batch_size=5).score(make_documents())\n"
+        "flat = [nll for document in scores for nll in document]\n"
+        "np.save(sys.argv[1], np.concatenate(flat))\n"
+    )
+    path = tmp_path / "scores.npy"
+    environment = os.environ | {
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "JAX_PLATFORMS": "cpu",
+    }
+    subprocess.run(
+        [sys.executable, "-W", "error", "-c", script, str(path)],
+        cwd=REPOSITORY,
+        env=environment,
+        check=True,
+        timeout=300,
+    )
+    flat = np.concatenate([nll for document in expected for nll in document])
+    np.testing.assert_allclose(np.load(path), flat, rtol=1e-5, atol=1e-5)
+
+
+def test_an_earlier_sentence_changes_scores_where_there_is_context_and_a_later_one_never():
+    rng = np.random.default_rng(1)
+    document = make_document(rng, [5, 6, 7])
+    changed = [document[0], (document[1] + 1 - 2) % (VOCAB_SIZE - 2) + 2, document[2]]
+    for name in models.MODELS:
+        scores, others = Scorer(*make_model(name)).score([document, changed])
+        np.testing.assert_allclose(scores[0], others[0], rtol=1e-6)
+        difference = np.abs(scores[2] - others[2]).max()
+        assert difference < 1e-6 if name == "rnnlm" else difference > 1e-4
+
+
+def test_a_very_long_sentence():
+    model, params = make_model("rnnlm", embedding_dim=2, hidden_dim=2, num_layers=1)
+    rng = np.random.default_rng(2)
+    long = make_document(rng, [3, 50_000, 4])
+    short = make_documents()
+    scores = list(Scorer(model, params).score([*short, long]))
+    assert_same_scores(scores[:-1], list(Scorer(model, params).score(short)))
+    assert_same_scores([scores[-1]], [score_alone(model, params, long)], rtol=1e-4)
+
+
+def test_context_goes_past_a_very_long_sentence():
+    model, params = make_model("ccdclm", embedding_dim=2, hidden_dim=2, num_layers=1)
+    document = make_document(np.random.default_rng(2), [3, 50_000, 4])
+    (scores,) = Scorer(model, params).score([document])
+    batch = pack_sentences([document[1:2]], 1, 50_001)
+    context = model.open_document(params, 1, 4)
+    context, first = block_nll(model, params, context, pack_sentences([document[:1]], 1, 4))
+    context, _ = block_nll(model, params, context, batch)
+    _, last = block_nll(model, params, context, pack_sentences([document[2:]], 1, 5))
+    np.testing.assert_allclose(scores[0], first[0, 0], rtol=1e-4)
+    np.testing.assert_allclose(scores[2], last[0, 0], rtol=1e-4)
+
+
+def test_a_document_of_many_sentences():
+    model, params = make_model("ccdclm", embedding_dim=2, hidden_dim=2, num_layers=1)
+    rng = np.random.default_rng(3)
+    long = make_document(rng, rng.integers(0, 7, 10_000))
+    short = make_documents()
+    *actual, scores = Scorer(model, params).score([*short, long])
+    assert_same_scores(actual, list(Scorer(model, params).score(short)))
+    assert_same_scores([scores], [score_alone(model, params, long)], rtol=1e-4)
+
+
+def test_blocks_stay_within_the_bound(monkeypatch):
+    shapes = []
+
+    def spy(rows, size, length):
+        shapes.append((len(rows), size, length))
+        return pack_sentences(rows, size, length)
+
+    monkeypatch.setattr(scoring, "pack_sentences", spy)
+    monkeypatch.setattr(scoring, "MAX_POSITIONS", 512)
+    rng = np.random.default_rng(4)
+    documents = [make_document(rng, [rng.integers(1, 200)] * 3) for _ in range(20)]
+    list(Scorer(*make_model("rnnlm"), batch_size=16).score(documents))
+    rows, sizes, lengths = zip(*shapes, strict=True)
+    assert all(r * s * n <= 512 * jax.local_device_count() for r, s, n in shapes)
+    assert set(sizes) <= {1, 2, 4, 8}
+    assert all(number & (number - 1) == 0 for number in rows)
+
+
+def test_the_input_is_streamed():
+    read = 0
+
+    def documents():
+        nonlocal read
+        for _ in range(1000):
+            read += 1
+            yield [np.array([3, 4])]
+
+    scores = Scorer(*make_model("rnnlm"), batch_size=2).score(documents())
+    next(scores)
+    assert read == 16
+
+
+@pytest.mark.parametrize("documents", [[], iter(()), [[]], [[], []]])
+def test_nothing_to_score(documents):
+    expected = [[] for _ in documents] if isinstance(documents, list) else []
+    assert list(Scorer(*make_model("ccdclm")).score(documents)) == expected
+
+
+def test_wrong_batch_size():
+    with pytest.raises(InputError, match="batch_size is 0; expected at least 1"):
+        Scorer(*make_model("rnnlm"), batch_size=0)

@@ -1,0 +1,82 @@
+"""Small models, ragged documents and padded batches that the tests of models share."""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dclm_jax import models
+from dclm_jax.models.base import DocumentModel
+
+VOCAB = 11
+MODELS = tuple(models.MODELS)
+
+# Unequal lengths, one-word sentences, a one-sentence document, a one-word document, UNKNOWN (2).
+DOCUMENTS = (
+    ((5, 3, 7, 4), (6,), (8, 2, 3)),
+    ((4,),),
+    ((10, 4), (5, 5, 9, 6, 3), (7,), (3, 2)),
+    ((9, 8, 10),),
+)
+
+
+class Batch(NamedTuple):
+    """Rows of documents: int32 tokens and targets and a bool mask, each [B, S, N]."""
+
+    tokens: np.ndarray
+    targets: np.ndarray
+    mask: np.ndarray
+
+
+def pack(documents: Sequence, S: int = 0, N: int = 0) -> Batch:
+    """A batch with START (0) before and END (1) after every sentence, and at least S x N places."""
+    S = max(S, *map(len, documents), 1)
+    N = max([N, *(len(words) + 1 for document in documents for words in document)])
+    tokens, targets = np.zeros((2, len(documents), S, N), np.int32)
+    mask = np.zeros((len(documents), S, N), bool)
+    for b, document in enumerate(documents):
+        for s, words in enumerate(document):
+            tokens[b, s, 1 : len(words) + 1] = words
+            targets[b, s, : len(words) + 1] = [*words, 1]
+            mask[b, s, : len(words) + 1] = True
+    return Batch(tokens, targets, mask)
+
+
+def small_model(name: str, **options: Any) -> DocumentModel:
+    """A model of a few dimensions, K = 4 and H = 5 unless told."""
+    options = {"embedding_dim": 4, "hidden_dim": 5, "cell": "coupled_peephole_lstm", **options}
+    if name == "adclm":
+        options["attention_dim"] = 3
+    if name == "hrnnlm":
+        options["sentence_loss_weight"] = 0.7
+    return models.create(name, vocab_size=VOCAB, **options)
+
+
+@partial(jax.jit, static_argnums=0)
+def _initial_params(model: DocumentModel, key: jax.Array) -> Any:
+    leaves, tree = jax.tree.flatten(model.init(key))
+    keys = jax.random.split(key, len(leaves))
+    # Biases start at zero, where a forgotten or doubled one would not be seen.
+    noisy = [
+        leaf + 0.4 * jax.random.normal(k, leaf.shape) for leaf, k in zip(leaves, keys, strict=True)
+    ]
+    return jax.tree.unflatten(tree, noisy)
+
+
+def random_params(model: DocumentModel, seed: int = 0) -> Any:
+    """Parameters without a zero among them, in the float type that is on."""
+    return _initial_params(model, jax.random.key(seed))
+
+
+def plain_nll(model: DocumentModel, params: Any, features: jax.Array, targets: jax.Array):
+    """-log softmax of the output layer at the targets, by jax.nn alone; features [..., D]."""
+    kernel_DxV, bias_V = model.output_layer(params)
+    log_probs = jax.nn.log_softmax(features @ kernel_DxV + bias_V)
+    return -jnp.take_along_axis(log_probs, targets[..., None], axis=-1)[..., 0]
+
+
+def time_major(array_BxSxN: Any) -> jax.Array:
+    return jnp.moveaxis(jnp.asarray(array_BxSxN), 0, 2)

@@ -1,0 +1,105 @@
+"""Every model and cell against the plain loops of `tests/oracles.py`, in float64."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dclm_jax.models.base import Sentence
+from dclm_jax.models.reading import batch_likelihood, block_nll
+from tests import oracles
+from tests.models.support import DOCUMENTS, MODELS, pack, random_params, small_model, time_major
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+close = partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-9)
+BATCH = pack(DOCUMENTS, S=5, N=8)
+
+
+def context_vectors(model, context, outputs) -> jax.Array:
+    """The numbers of a context that `oracles.Reading.contexts` lists, with the batch axis first."""
+    match model.name:
+        case "rnnlm":
+            return jnp.zeros((len(DOCUMENTS), 0))
+        case "drnnlm":
+            return jnp.stack([array for layer in context for array in layer], axis=1)
+        case "hrnnlm":
+            return context.vector_BxH
+        case "adclm":
+            return jnp.moveaxis(outputs[1], 0, 1)
+        case _:
+            return context
+
+
+def read_contexts(model, params) -> jax.Array:
+    """The contexts of all sentences [B, S, ...], by the functions of the model contract."""
+    tokens_SxNxB, mask_SxNxB = time_major(BATCH.tokens), time_major(BATCH.mask)
+    _, length, batch_size = tokens_SxNxB.shape
+    context = model.open_document(params, batch_size, length)
+    vectors = []
+    for tokens_NxB, mask_NxB in zip(tokens_SxNxB, mask_SxNxB, strict=True):
+        x_NxB = model.project(params, tokens_NxB)
+        conditioning = model.condition(params, context)
+        state = model.open_sentence(params, context, batch_size)
+        state, outputs = model.read_sentence(params, conditioning, state, x_NxB, mask_NxB)
+        vectors.append(context_vectors(model, context, outputs))
+        sentence = Sentence(tokens_NxB, mask_NxB, outputs)
+        context = model.close_sentence(params, context, state, sentence)
+    return jnp.stack(vectors, axis=1)
+
+
+@partial(jax.jit, static_argnums=0)
+def read_batch(model, params):
+    context = model.open_document(params, *BATCH.tokens.shape[::2])
+    _, nll_BxSxN = block_nll(model, params, context, BATCH)
+    return batch_likelihood(model, params, BATCH), nll_BxSxN, read_contexts(model, params)
+
+
+def check(model):
+    params = random_params(model)
+    likelihood, nll_BxSxN, contexts_BxS = read_batch(model, params)
+    readings = [oracles.read(model, jax.tree.map(np.asarray, params), d) for d in DOCUMENTS]
+
+    for b, reading in enumerate(readings):
+        for s, (nll, context) in enumerate(zip(reading.nll, reading.contexts, strict=True)):
+            close(nll_BxSxN[b, s, : len(nll)], nll)
+            close(contexts_BxS[b, s][: len(context)], context)
+    assert not np.any(nll_BxSxN[~BATCH.mask])
+    close(likelihood.nll, sum(nll.sum() for reading in readings for nll in reading.nll))
+    close(likelihood.auxiliary, sum(reading.auxiliary for reading in readings))
+    assert likelihood.tokens == sum(len(words) + 1 for doc in DOCUMENTS for words in doc)
+
+
+@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
+@pytest.mark.parametrize("cell", oracles.CELLS)
+@pytest.mark.parametrize("name", MODELS)
+def test_cells_and_tying(name, cell, tied):
+    check(small_model(name, cell=cell, hidden_dim=4 if tied else 5, tie_embeddings=tied))
+
+
+@pytest.mark.parametrize("num_layers", [1, 3])
+@pytest.mark.parametrize("name", MODELS)
+def test_layers(name, num_layers):
+    check(small_model(name, num_layers=num_layers))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_dropout_multiplies_embeddings_layers_and_features(name):
+    model = small_model(name, dropout=0.3, num_layers=3)
+    params = random_params(model)
+    keys_B = jax.random.split(jax.random.key(7), len(DOCUMENTS))
+    likelihood = jax.jit(partial(batch_likelihood, model))(params, BATCH, keys_B)
+
+    masks = model.dropout_masks(keys_B, BATCH.tokens.shape[1:])
+    masks = jax.tree.map(np.asarray, masks)
+    plain_params = jax.tree.map(np.asarray, params)
+    nll = auxiliary = 0.0
+    for b, document in enumerate(DOCUMENTS):
+        dropout = jax.tree.map(lambda array, b=b: array[:, :, b], masks)
+        reading = oracles.read(model, plain_params, document, oracles.Dropout(*dropout))
+        nll += sum(sentence.sum() for sentence in reading.nll)
+        auxiliary += reading.auxiliary
+    close(likelihood.nll, nll)
+    close(likelihood.auxiliary, auxiliary)

@@ -1,0 +1,287 @@
+"""The models of `dclm_jax/models/dclm.py` a second time: float64 numpy, one word after another.
+
+Written from the equations of Ji et al. (2015, arXiv:1511.03962) and Lin et al. (2015) for the tests
+to compare with: no batches, no padding, no masks of positions, no fused products. Of the package
+only the names in the parameter tree and the model's options are used. A document is a list of
+sentences, a sentence a list of word ids.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+START, END = 0, 1
+
+Vector = np.ndarray
+States = list[tuple[Vector, ...]]
+Document = Sequence[Sequence[int]]
+
+
+class Dropout(NamedTuple):
+    """One document's multipliers: embeddings [S, N, K], inputs of upper layers [S, N, H], features
+    [S, N, D]."""
+
+    embeddings: np.ndarray
+    layers: Sequence[np.ndarray]
+    features: np.ndarray
+
+
+class Reading(NamedTuple):
+    """What a model makes of a document.
+
+    Attributes:
+      nll: for every sentence, -log p of its words and END, in nats.
+      contexts: for every sentence, the context it is read with: c_{t-1} or d_{t-1} [H]; for adclm
+        c_{t-1,n} of every token [N, H]; for drnnlm every layer's arrays [X, H]; for rnnlm [0].
+      auxiliary: the further training objective, in nats.
+    """
+
+    nll: list[np.ndarray]
+    contexts: list[np.ndarray]
+    auxiliary: float
+
+
+def sigmoid(x: Vector) -> Vector:
+    return 1 / (1 + np.exp(-x))
+
+
+def softmax(x: Vector) -> Vector:
+    return np.exp(x - x.max()) / np.exp(x - x.max()).sum()
+
+
+def gate_blocks(matrix: np.ndarray, gates: int) -> list[np.ndarray]:
+    """The matrix (or bias) of every gate, from the fused one."""
+    width = matrix.shape[-1] // gates
+    return [matrix[..., g * width : (g + 1) * width] for g in range(gates)]
+
+
+def input_matrix(layer: dict[str, Any]) -> np.ndarray:
+    """The matrix that acts on the layer's whole input, [x, c] where there is a context (Eq. 5)."""
+    if "context" in layer:
+        return np.concatenate([layer["input"], layer["context"]], axis=0)
+    return layer["input"]
+
+
+def coupled_peephole_lstm(layer: dict[str, Any], x: Vector, state: tuple) -> tuple:
+    h, c = state
+    W_i, W_g, W_o = gate_blocks(input_matrix(layer), 3)
+    U_i, U_g, U_o = gate_blocks(layer["recurrent"], 3)
+    b_i, b_g, b_o = gate_blocks(layer["bias"], 3)
+    i = sigmoid(x @ W_i + h @ U_i + c @ layer["peephole_input"] + b_i)
+    f = 1 - i
+    c = f * c + i * np.tanh(x @ W_g + h @ U_g + b_g)
+    o = sigmoid(x @ W_o + h @ U_o + c @ layer["peephole_output"] + b_o)
+    return o * np.tanh(c), c
+
+
+def lstm(layer: dict[str, Any], x: Vector, state: tuple) -> tuple:
+    h, c = state
+    i, f, g, o = (
+        x @ W + h @ U + b
+        for W, U, b in zip(
+            gate_blocks(input_matrix(layer), 4),
+            gate_blocks(layer["recurrent"], 4),
+            gate_blocks(layer["bias"], 4),
+            strict=True,
+        )
+    )
+    c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+    return sigmoid(o) * np.tanh(c), c
+
+
+def gru(layer: dict[str, Any], x: Vector, state: tuple) -> tuple:
+    (h,) = state
+    W_z, W_r, W = gate_blocks(input_matrix(layer), 3)
+    U_z, U_r = gate_blocks(layer["recurrent"], 2)
+    b_z, b_r, b = gate_blocks(layer["bias"], 3)
+    z = sigmoid(x @ W_z + h @ U_z + b_z)
+    r = sigmoid(x @ W_r + h @ U_r + b_r)
+    return ((1 - z) * h + z * np.tanh(x @ W + (r * h) @ layer["candidate"] + b),)
+
+
+def rnn(layer: dict[str, Any], x: Vector, state: tuple) -> tuple:
+    (h,) = state
+    return (sigmoid(x @ input_matrix(layer) + h @ layer["recurrent"] + layer["bias"]),)
+
+
+CELLS: dict[str, tuple[Callable, int]] = {
+    "coupled_peephole_lstm": (coupled_peephole_lstm, 2),
+    "lstm": (lstm, 2),
+    "gru": (gru, 1),
+    "rnn": (rnn, 1),
+}
+
+
+class Reader:
+    """The parts every model shares: words, layers and the record of what was predicted."""
+
+    def __init__(self, model: Any, params: dict[str, Any], dropout: Dropout | None):
+        self.model = model
+        self.params = params
+        self.dropout = dropout
+        self.cell, self.num_states = CELLS[model.cell]
+        self.W_o = params["output"].get("kernel", params["embedding"].T)
+        self.nll: list[list[float]] = []
+        self.contexts: list[np.ndarray] = []
+        self.auxiliary = 0.0
+
+    def zero_states(self, layers: list[dict[str, Any]]) -> States:
+        zero = np.zeros(self.model.hidden_dim)
+        return [(zero,) * self.num_states for _ in layers]
+
+    def embedding(self, word: int, t: int, n: int) -> Vector:
+        x = self.params["embedding"][word]
+        return x if self.dropout is None else x * self.dropout.embeddings[t, n]
+
+    def step(self, states: States, x: Vector, t: int, n: int) -> States:
+        """One word through the layers of the word-level stack."""
+        new_states: States = []
+        for index, layer in enumerate(self.params["stack"]):
+            if index > 0:
+                x = new_states[index - 1][0]
+                if self.dropout is not None:
+                    x = x * self.dropout.layers[index - 1][t, n]
+            new_states.append(self.cell(layer, x, states[index]))
+        return new_states
+
+    def predict(self, features: Vector, W: np.ndarray, b: Any, target: int, t: int, n: int):
+        """Records -log softmax(W features + b)[target]."""
+        if self.dropout is not None:
+            features = features * self.dropout.features[t, n]
+        self.nll[-1].append(-np.log(softmax(features @ W + b)[target]))
+
+    def result(self) -> Reading:
+        return Reading([np.array(nll) for nll in self.nll], self.contexts, self.auxiliary)
+
+
+def steps(sentence: Sequence[int]) -> list[tuple[int, int, int]]:
+    """(position, input, target) for every prediction: START w1..wM gives w1..wM END."""
+    return list(zip(range(len(sentence) + 1), [START, *sentence], [*sentence, END], strict=True))
+
+
+def rnnlm(reader: Reader, document: Document) -> None:
+    params = reader.params
+    for t, sentence in enumerate(document):
+        reader.nll.append([])
+        reader.contexts.append(np.zeros(0))
+        states = reader.zero_states(params["stack"])
+        for n, word, target in steps(sentence):
+            states = reader.step(states, reader.embedding(word, t, n), t, n)
+            reader.predict(states[-1][0], reader.W_o, params["output"]["bias"], target, t, n)
+
+
+def drnnlm(reader: Reader, document: Document) -> None:
+    params = reader.params
+    states = reader.zero_states(params["stack"])
+    for t, sentence in enumerate(document):
+        reader.nll.append([])
+        reader.contexts.append(np.array([array for layer in states for array in layer]))
+        for n, word, target in steps(sentence):
+            states = reader.step(states, reader.embedding(word, t, n), t, n)
+            reader.predict(states[-1][0], reader.W_o, params["output"]["bias"], target, t, n)
+
+
+def hrnnlm(reader: Reader, document: Document) -> None:
+    params = reader.params
+    d = params["initial_context"]
+    sentence_states = reader.zero_states(params["sentence_stack"])
+    for t, sentence in enumerate(document):
+        reader.nll.append([])
+        reader.contexts.append(d)
+        states = reader.zero_states(params["stack"])
+        for n, word, target in steps(sentence):
+            x = np.concatenate([reader.embedding(word, t, n), d])
+            states = reader.step(states, x, t, n)
+            reader.predict(states[-1][0], reader.W_o, params["output"]["bias"], target, t, n)
+        output = params["sentence_output"]
+        word_probabilities = softmax(d @ output["kernel"] + output["bias"])
+        bag = np.zeros(reader.model.embedding_dim)
+        for word in sentence:
+            loss = -np.log(word_probabilities[word])
+            reader.auxiliary += reader.model.sentence_loss_weight * loss
+            bag = bag + params["embedding"][word]
+        x = bag
+        for index, layer in enumerate(params["sentence_stack"]):
+            sentence_states[index] = reader.cell(layer, x, sentence_states[index])
+            x = sentence_states[index][0]
+        d = x
+
+
+def ccdclm(reader: Reader, document: Document) -> None:
+    params = reader.params
+    c = params["initial_context"]
+    for t, sentence in enumerate(document):
+        reader.nll.append([])
+        reader.contexts.append(c)
+        states = reader.zero_states(params["stack"])
+        for n, word, target in steps(sentence):
+            x = np.concatenate([reader.embedding(word, t, n), c])
+            states = reader.step(states, x, t, n)
+            reader.predict(states[-1][0], reader.W_o, params["output"]["bias"], target, t, n)
+        c = states[-1][0]
+
+
+def codclm(reader: Reader, document: Document) -> None:
+    params = reader.params
+    c = params["initial_context"]
+    W = np.concatenate([reader.W_o, params["output"]["context"]], axis=0)
+    for t, sentence in enumerate(document):
+        reader.nll.append([])
+        reader.contexts.append(c)
+        states = reader.zero_states(params["stack"])
+        for n, word, target in steps(sentence):
+            states = reader.step(states, reader.embedding(word, t, n), t, n)
+            features = np.concatenate([states[-1][0], c])
+            reader.predict(features, W, params["output"]["bias"], target, t, n)
+        c = states[-1][0]
+
+
+def adclm(reader: Reader, document: Document) -> None:
+    params = reader.params
+    attention, output = params["attention"], params["output"]
+    remembered = [params["initial_context"]]
+    for t, sentence in enumerate(document):
+        reader.nll.append([])
+        contexts, hidden = [], []
+        states = reader.zero_states(params["stack"])
+        for n, word, target in steps(sentence):
+            query = states[-1][0]
+            scores = []
+            for h_m in remembered:
+                scores.append(
+                    attention["score"]
+                    @ np.tanh(query @ attention["query"] + h_m @ attention["key"])
+                )
+            weights = softmax(np.array(scores))
+            c = sum(
+                (weight * h_m for weight, h_m in zip(weights, remembered, strict=True)),
+                start=np.zeros(reader.model.hidden_dim),
+            )
+            contexts.append(c)
+            states = reader.step(states, np.concatenate([reader.embedding(word, t, n), c]), t, n)
+            h = states[-1][0]
+            hidden.append(h)
+            merged = h @ output["hidden"] + c @ output["context"] + output["hidden_bias"]
+            reader.predict(np.tanh(merged), reader.W_o, 0.0, target, t, n)
+        reader.contexts.append(np.array(contexts))
+        remembered = hidden
+
+
+READERS: dict[str, Callable[[Reader, Document], None]] = {
+    "rnnlm": rnnlm,
+    "drnnlm": drnnlm,
+    "hrnnlm": hrnnlm,
+    "ccdclm": ccdclm,
+    "codclm": codclm,
+    "adclm": adclm,
+}
+
+
+def read(
+    model: Any, params: dict[str, Any], document: Document, dropout: Dropout | None = None
+) -> Reading:
+    """Reads one document with the model of that name; `params` holds float64 numpy arrays."""
+    reader = Reader(model, params, dropout)
+    READERS[model.name](reader, document)
+    return reader.result()

@@ -1,0 +1,207 @@
+"""The bash scripts, run in a copy of their part of the tree with an interpreter that only logs."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+SCRIPTS = ("launch/environment.sh", "launch/quickstart.sh", "tests/run.sh")
+CANDIDATES = ("python3.14", "python3.13", "python3.12", "python3.11", "python3")
+
+# Stands for an interpreter: makes "environments" that hold a copy of itself, writes the files that
+# its --output and --workdir flags name, and logs every command but `-c`.
+FAKE_PYTHON = """#!/usr/bin/env bash
+[[ $1 == -c ]] && exit 0
+echo "$(basename "$0") $*" >>"$FAKE_LOG"
+case "$2" in
+  venv) mkdir -p "$3/bin" && cp "$0" "$3/bin/python" ;;
+  pip) exit "${FAKE_PIP_STATUS:-0}" ;;
+esac
+for argument in "$@"; do
+  case "$2 $argument" in
+    launch.train\\ --workdir=*)
+      mkdir -p "${argument#*=}"
+      [[ -e ${argument#*=}/metrics.jsonl ]] || touch -d '1 hour ago' "${argument#*=}/metrics.jsonl"
+      ;;
+    launch.*\\ --output=*.json) touch "${argument#*=}" ;;
+  esac
+done
+"""
+BROKEN_PYTHON = "#!/usr/bin/env bash\necho 'no such version' >&2\nexit 127\n"
+
+
+class Tree:
+    """A copy of the scripts with fake interpreters first on the PATH."""
+
+    def __init__(self, root: Path):
+        self.root = root / "repository"
+        self.log = root / "log"
+        self.path = root / "bin"
+        for name in (*SCRIPTS, "setup.cfg", "pyproject.toml"):
+            target = self.root / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(REPOSITORY / name, target)
+        self.path.mkdir()
+        for name in CANDIDATES:
+            self.write_interpreter(name, BROKEN_PYTHON)
+        self.write_interpreter("python3.12", FAKE_PYTHON)
+
+    def write_interpreter(self, name, text):
+        (self.path / name).write_text(text)
+        (self.path / name).chmod(0o755)
+
+    def bash(self, *arguments, cwd=None, **variables):
+        """Runs bash; returns the finished process and the commands it gave to interpreters."""
+        self.log.write_text("")
+        done = subprocess.run(
+            ["bash", *map(str, arguments)],
+            cwd=cwd or self.root,
+            env={
+                **os.environ,
+                "PATH": f"{self.path}{os.pathsep}{os.environ['PATH']}",
+                "FAKE_LOG": str(self.log),
+                **variables,
+            },
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        return done, self.log.read_text().replace(f"{self.root}", "ROOT").splitlines()
+
+    def prepare(self, extras, **variables):
+        command = f"source launch/environment.sh; prepare_environment venv {extras}; exit"
+        return self.bash("-c", command, **variables)
+
+
+@pytest.fixture
+def tree(tmp_path):
+    return Tree(tmp_path)
+
+
+def install(extras):
+    return f"python -m pip install --quiet --disable-pip-version-check --editable ROOT[{extras}]"
+
+
+@pytest.mark.parametrize("name", [*SCRIPTS, ".ci/run"])
+def test_scripts_parse(name):
+    subprocess.run(["bash", "-n", REPOSITORY / name], check=True)
+
+
+def test_scripts_install_extras_that_exist():
+    setup = (REPOSITORY / "setup.cfg").read_text()
+    section = setup.split("[options.extras_require]")[1].split("\n[")[0]
+    extras = set(re.findall(r"^(\w+) =", section, flags=re.MULTILINE))
+    used = {
+        extra
+        for name in ("launch/quickstart.sh", "tests/run.sh")
+        for extra in (REPOSITORY / name)
+        .read_text()
+        .split("prepare_environment ")[1]
+        .split("\n")[0]
+        .split()[-1]
+        .split(",")
+    }
+    assert used and used <= extras
+
+
+def test_an_environment_is_made_once_and_each_set_of_extras_installed_once(tree):
+    done, commands = tree.prepare("test")
+    assert done.returncode == 0, done.stderr
+    assert commands == ["python3.12 -m venv venv", install("test")]
+    assert "dclm_jax[test]" in done.stdout
+    done, commands = tree.prepare("test")
+    assert (done.returncode, done.stdout, commands) == (0, "", [])
+
+    assert tree.prepare("text,plots")[1] == [install("text,plots")]
+    assert tree.prepare("text,plots")[1] == []
+    assert tree.prepare("test")[1] == []
+
+
+@pytest.mark.parametrize("name", ["setup.cfg", "pyproject.toml"])
+def test_changed_metadata_installs_again(tree, name):
+    tree.prepare("test")
+    with open(tree.root / name, "a") as file:
+        file.write("# changed\n")
+    assert tree.prepare("test")[1] == [install("test")]
+
+
+def test_a_failed_installation_is_tried_again(tree):
+    done, commands = tree.prepare("test", FAKE_PIP_STATUS="1")
+    assert (done.returncode, len(commands)) == (1, 2)
+    assert tree.prepare("test")[1] == [install("test")]
+
+
+def test_a_broken_environment_is_made_again(tree):
+    tree.prepare("test")
+    (tree.root / "venv/bin/python").unlink()
+    assert tree.prepare("test")[1] == ["python3.12 -m venv venv", install("test")]
+
+
+def test_no_python_is_one_clear_line(tree):
+    tree.write_interpreter("python3.12", BROKEN_PYTHON)
+    done, commands = tree.prepare("test")
+    assert (done.returncode, commands) == (2, [])
+    assert done.stderr.startswith("error: Python 3.11 or newer is needed")
+    assert done.stderr.count("\n") == 1
+
+
+def test_run_checks_everything_and_passes_arguments_to_pytest(tree):
+    done, commands = tree.bash(tree.root / "tests/run.sh", "-k", "two words", cwd=tree.path)
+    assert done.returncode == 0, done.stderr
+    assert commands == [
+        "python3.12 -m venv ROOT/.venv",
+        install("test"),
+        "python -m ruff check .",
+        "python -m ruff format --check .",
+        "python -m pyright --pythonpath ROOT/.venv/bin/python",
+        "python -m pytest -q -k two words",
+    ]
+
+
+def quickstart_commands(folder, evaluated):
+    commands = [f"python -m launch.prepare --corpus=sotu --output={folder}/data"]
+    for model in ("rnnlm", "ccdclm"):
+        run = f"{folder}/{model}"
+        commands.append(
+            f"python -m launch.train --config=configs/quickstart.py:{model} --workdir={run} "
+            f"--config.data.directory={folder}/data"
+        )
+        if model in evaluated:
+            commands += [
+                f"python -m launch.evaluate --workdir={run} --split=test "
+                f"--output={run}/perplexity.json",
+                f"python -m launch.coherence --workdir={run} --split=test --permutations=5 "
+                f"--output={run}/coherence.json",
+            ]
+    commands.append(
+        f"python -m launch.compare --workdirs={folder}/rnnlm,{folder}/ccdclm "
+        f"--plot={folder}/learning_curves.png"
+    )
+    return commands
+
+
+def test_quickstart_evaluates_only_what_was_trained_since(tree):
+    done, commands = tree.bash("launch/quickstart.sh")
+    assert done.returncode == 0, done.stderr
+    assert commands[:2] == ["python3.12 -m venv ROOT/.venv", install("text,plots,progress")]
+    folder = "runs/quickstart"
+    assert commands[2:] == quickstart_commands(folder, evaluated=("rnnlm", "ccdclm"))
+
+    assert tree.bash("launch/quickstart.sh")[1] == quickstart_commands(folder, evaluated=())
+
+    metrics = tree.root / folder / "ccdclm/metrics.jsonl"
+    later = (metrics.parent / "perplexity.json").stat().st_mtime + 60
+    os.utime(metrics, (later, later))
+    assert tree.bash("launch/quickstart.sh")[1] == quickstart_commands(
+        folder, evaluated=("ccdclm",)
+    )
+
+
+def test_quickstart_takes_a_folder_relative_to_the_caller(tree, tmp_path):
+    done, commands = tree.bash(tree.root / "launch/quickstart.sh", "my runs", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert commands[2:] == quickstart_commands(f"{tmp_path}/my runs", ("rnnlm", "ccdclm"))
