@@ -76,12 +76,10 @@ def _prepare() -> dict[str, Any]:
         raise InputError("--output is needed: the directory to make")
     flag_of_split = {"train": _TRAIN, "valid": _VALID, "test": _TEST}
     sources = {
-        split: flag_of_split[split].value
-        for split in corpus.SPLITS
-        if flag_of_split[split].value is not None
+        split: path for split in corpus.SPLITS if (path := flag_of_split[split].value) is not None
     }
     ways = {"--train/--valid/--test": sources, "--input": _INPUT.value, "--corpus": _CORPUS.value}
-    given = [flag for flag, value in ways.items() if value]
+    given = [flag for flag, value in ways.items() if value not in (None, {})]
     if len(given) != 1:
         raise InputError(
             f"one of {', '.join(ways)} says what to prepare; got {' and '.join(given) or 'none'}"
@@ -97,7 +95,7 @@ def _prepare() -> dict[str, Any]:
     common |= dict(
         unknown_token=_UNKNOWN_TOKEN.value, format=_FORMAT.value, lowercase=_LOWERCASE.value
     )
-    if sources:
+    if _INPUT.value is None:
         return data.prepare(sources, _OUTPUT.value, **common)
     return data.prepare_input(
         _INPUT.value, _OUTPUT.value, fractions=_fractions(), seed=_SEED.value, **common
