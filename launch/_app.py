@@ -15,7 +15,8 @@ EXIT_BAD_INPUT = 2
 
 
 def run(main: Callable[[Sequence[str]], int | None]) -> None:
-    """Runs `main` under absl. Bad flags and `InputError` end in one line on stderr and exit code 2."""
+    """Runs `main` under absl. Bad flags and `InputError` end in one line on stderr and exit code
+    2."""
 
     def guarded(argv: Sequence[str]) -> int | None:
         if len(argv) > 1:
@@ -38,7 +39,7 @@ def run(main: Callable[[Sequence[str]], int | None]) -> None:
 
 
 def _keep_compiled_programs() -> None:
-    """Turns JAX's persistent compilation cache on; JAX_COMPILATION_CACHE_DIR moves it, '' is none."""
+    """Turns JAX's persistent compilation cache on; JAX_COMPILATION_CACHE_DIR moves it."""
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         cache = pathlib.Path.home() / ".cache" / "dclm_jax" / "xla"
         jax.config.update("jax_compilation_cache_dir", str(cache))

@@ -4,9 +4,10 @@
   python -m launch.train --config=configs/quickstart.py:ccdclm \\
       --config.data.directory=data/sotu --workdir=runs/ccdclm
 
-Any value of the configuration can be set on the command line, for example --config.model.hidden_dim=64.
-The workdir holds config.json, vocabulary.tsv, checkpoints/, metrics.jsonl and, where tensorboardX is
-installed, tensorboard/. SIGTERM or Ctrl-C saves and stops; the same command goes on from there.
+Any value of the configuration can be set on the command line, for example
+--config.model.hidden_dim=64. The workdir holds config.json, vocabulary.tsv, checkpoints/,
+metrics.jsonl and, where tensorboardX is installed, tensorboard/. SIGTERM or Ctrl-C saves and stops;
+the same command goes on from there.
 """
 
 from collections.abc import Sequence
@@ -26,7 +27,7 @@ flags.mark_flags_as_required(["config", "workdir"])
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    train(_CONFIG.value, _WORKDIR.value)
+    train(_CONFIG.value, _WORKDIR.value or "")
 
 
 if __name__ == "__main__":

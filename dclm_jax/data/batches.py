@@ -177,7 +177,7 @@ def process_rows(batch: Batch, process_index: int, process_count: int) -> Batch:
 
 
 def _length_buckets(lengths: np.ndarray) -> np.ndarray:
-    boundaries = list(LENGTH_BOUNDARIES)
+    boundaries: list[int] = list(LENGTH_BOUNDARIES)
     while boundaries[-1] < lengths.max(initial=0):
         boundaries.append(2 * boundaries[-1])
     return np.asarray(boundaries)[np.searchsorted(boundaries, lengths)]

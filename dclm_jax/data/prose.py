@@ -104,7 +104,7 @@ class _Splitter:
 
     def __call__(self, paragraphs: Paragraphs) -> Sentences:
         sentences = (
-            self._tokenizer.tokenize(sentence, escape=False)
+            [str(word) for word in self._tokenizer.tokenize(sentence, escape=False)]
             for paragraph in paragraphs
             for piece in _pieces(paragraph)
             for sentence in self._segmenter.segment(piece)

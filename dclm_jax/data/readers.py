@@ -96,6 +96,8 @@ def input_files(path: str | pathlib.Path) -> list[pathlib.Path]:
     Raises:
       InputError: there is no such file or folder, or the folder holds no files.
     """
+    if not str(path):
+        raise InputError("the name of an input is empty; expected a file, a folder or -")
     path = pathlib.Path(path)
     if not path.exists():
         raise InputError(f"{path}: no such file or folder")
@@ -120,8 +122,9 @@ def _read_blocks(path: str | pathlib.Path, format: str, name: str | None) -> Ite
         parse = _PARSERS["lines" if format == "auto" else format]
         yield from parse(_decode(sys.stdin.buffer, STDIN), name or STDIN, STDIN)
         return
+    files = input_files(path)
     path = pathlib.Path(path)
-    for file in input_files(path):
+    for file in files:
         label = name or (file.relative_to(path).as_posix() if path.is_dir() else file.name)
         source, chosen = name or str(file), format
         if format == "auto":

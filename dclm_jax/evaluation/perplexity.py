@@ -84,7 +84,8 @@ class Perplexity:
 
     def __str__(self) -> str:
         return (
-            f"perplexity {self.perplexity:.4f} = exp({self.nll:.2f} nats / {self.tokens:,} targets)\n"
+            f"perplexity {self.perplexity:.4f} "
+            f"= exp({self.nll:.2f} nats / {self.tokens:,} targets)\n"
             f"{self.documents:,} documents, {self.sentences:,} sentences, {self.words:,} words, "
             f"{100 * self.oov_rate:.2f}% out of vocabulary; vocabulary {self.vocabulary_size:,}\n"
             f"counting: {COUNTING_RULE}"

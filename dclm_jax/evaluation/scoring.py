@@ -25,8 +25,8 @@ MAX_POSITIONS = 2**16
 BLOCK_SENTENCES = 8
 """S where `MAX_POSITIONS` allows it; a power of two."""
 
-# Documents are read ahead to score those of like length together; a window is bounded in tokens too,
-# so that long documents do not pile up.
+# Documents are read ahead to score those of like length together; a window is bounded in tokens
+# too, so that long documents do not pile up.
 _WINDOW_BATCHES = 8
 _WINDOW_TOKENS_PER_ROW = 2**13
 # In a batch, the longest document has less than this many times the sentences of the shortest one:
@@ -47,8 +47,8 @@ class _Block(NamedTuple):
 class Scorer:
     """Negative log-likelihoods of documents under a model, on all local devices.
 
-    Scores do not depend on the batch size, on which documents are scored together or on the number of
-    devices, but for the rounding of floating-point sums.
+    Scores do not depend on the batch size, on which documents are scored together or on the number
+    of devices, but for the rounding of floating-point sums.
     """
 
     def __init__(self, model: DocumentModel, params: Params, *, batch_size: int = 32):
@@ -57,8 +57,8 @@ class Scorer:
         Args:
           model: any model of the registry.
           params: its parameters, not replicated.
-          batch_size: documents scored together, over all devices; rounded up to a power of two times
-            the devices. It changes speed and memory, not scores.
+          batch_size: documents scored together, over all devices; rounded up to a power of two
+            times the devices. It changes speed and memory, not scores.
 
         Raises:
           InputError: `batch_size` is below 1.
@@ -70,6 +70,11 @@ class Scorer:
         self._num_devices = jax.local_device_count()
         self._params = flax.jax_utils.replicate(params, jax.local_devices())
         self._max_rows = _power_of_two(-(-batch_size // self._num_devices))
+
+    @property
+    def context_order(self) -> int | None:
+        """Sentences before a sentence that its score depends on; None for all."""
+        return self.model.context_order
 
     def score(self, documents: Iterable[Document]) -> Iterator[list[np.ndarray]]:
         """Scores documents in their order, holding a bounded window of them in memory.

@@ -15,8 +15,8 @@ with x = project(params, tokens) for all tokens of all sentences at once, and
 p(next word) = softmax(features @ kernel + bias), (kernel, bias) = output_layer(params).
 `models/reading.py` is the driver that runs this for any model.
 
-Arrays are time-major, [N, B, ...] inside a sentence and [S, N, B, ...] over sentences; the legend of
-axis letters is in `dclm_jax/nn/__init__.py`.
+Arrays are time-major, [N, B, ...] inside a sentence and [S, N, B, ...] over sentences; the legend
+of axis letters is in `dclm_jax/nn/__init__.py`.
 """
 
 import dataclasses
@@ -38,8 +38,8 @@ State = Any
 
 
 class TokenInputs(NamedTuple):
-    """What a token brings to the scan: the first layer's input product W x + b, [..., B, G*H], and the
-    dropout multipliers of the layers above it, each [..., B, H]; none outside training."""
+    """What a token brings to the scan: the first layer's input product W x + b, [..., B, G*H], and
+    the dropout multipliers of the layers above it, each [..., B, H]; none outside training."""
 
     gates: jax.Array
     layer_masks: tuple[jax.Array, ...] = ()
@@ -54,7 +54,7 @@ class Sentence(NamedTuple):
 
 
 class DropoutMasks(NamedTuple):
-    """Multipliers for embeddings [S,N,B,K], inputs of upper layers [S,N,B,H], features [S,N,B,D]."""
+    """Multipliers of embeddings [S,N,B,K], upper layers' inputs [S,N,B,H], features [S,N,B,D]."""
 
     embeddings: jax.Array
     layers: tuple[jax.Array, ...]
@@ -71,15 +71,16 @@ class DocumentModel:
       hidden_dim: H.
       num_layers: recurrent layers of every stack.
       cell: one of `dclm_jax.nn.cells.CELLS`.
-      dropout: rate on non-recurrent connections while training: embeddings, between layers, features.
+      dropout: rate on non-recurrent connections while training: embeddings, between layers,
+        features.
       tie_embeddings: use the embedding matrix as the output matrix of the hidden state (K = H).
 
     Class attributes that subclasses set:
       context_order: sentences before the current one that it depends on: 0, n, or None for all.
       states_read_context: hidden states depend on the context. If not, all sentences of a document
         can be read at once, folded into the batch, before their contexts are known.
-      contexts_read_states: contexts depend on hidden states. If not, all contexts can be computed up
-        front, and the sentences are again read at once.
+      contexts_read_states: contexts depend on hidden states. If not, all contexts can be computed
+        up front, and the sentences are again read at once.
       has_auxiliary_loss: `auxiliary_nll` adds a training objective.
 
     Raises:
@@ -145,7 +146,7 @@ class DocumentModel:
     def project(
         self, params: Params, tokens: jax.Array, masks: DropoutMasks | None = None
     ) -> TokenInputs:
-        """Work with no recurrence, for token ids of any shape [..., B]: embedding and input product."""
+        """Work with no recurrence: embedding and input product of token ids [..., B]."""
         embedded = params["embedding"][tokens]
         if masks is not None:
             embedded = embedded * masks.embeddings
@@ -166,7 +167,7 @@ class DocumentModel:
         return DropoutMasks(embeddings, tuple(layers), features)
 
     def open_document(self, params: Params, batch_size: int, length: int) -> Context:
-        """The context before the first sentence; `length` is N, for contexts that remember words."""
+        """The context before the first sentence, with room for `length` positions."""
         del params, batch_size, length
         return ()
 
@@ -176,7 +177,7 @@ class DocumentModel:
         return context
 
     def resize_context(self, context: Context, length: int) -> Context:
-        """The same context with room for exactly `length` positions, which hold all it remembers."""
+        """The same context with room for exactly `length` positions, which must hold all of it."""
         del length
         return context
 

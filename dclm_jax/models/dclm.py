@@ -148,7 +148,8 @@ class ADCLM(DocumentModel):
 
     Eq. 8-11 are circular: c_{t-1,n} is computed from h_{t,n} and h_{t,n} from c_{t-1,n}. As in the
     attention of Bahdanau et al. (2015) that they adapt, the query here is h_{t,n-1}. The first
-    sentence has nothing to attend to: its memory is the learned c_0 alone, so that its context is c_0.
+    sentence has nothing to attend to: its memory is the learned c_0 alone, so that its context is
+    c_0.
     """
 
     attention_dim: int = 48
@@ -251,8 +252,8 @@ class HRNNLM(DocumentModel):
     d_t = sentence-level g(d_{t-1}, s_t),  s_t = sum of the embeddings of the words of sentence t
     h_{t,n} = word-level g(h_{t,n-1}, [x_{t,n}, d_{t-1}]),  y_{t,n} ~ softmax(W_o h_{t,n} + b)
     sentence-level objective: -sum over words w of sentence t of log softmax(W_s d_{t-1} + b_s)[w]
-    (Lin et al., Eq. 5-8), added to the word-level loss with weight `sentence_loss_weight`. Both levels
-    have `num_layers` layers of the same cell; d_0 is learned.
+    (Lin et al., Eq. 5-8), added to the word-level loss with weight `sentence_loss_weight`. Both
+    levels have `num_layers` layers of the same cell; d_0 is learned.
     """
 
     sentence_loss_weight: float = 1.0

@@ -11,8 +11,8 @@ from dclm_jax.nn.output import summed_nll, token_nll
 
 
 class Reading(NamedTuple):
-    """What reading gives: the context after the last sentence, features [S, N, B, D], and the sum of
-    the model's auxiliary loss (0 without one)."""
+    """What reading gives: the context after the last sentence, features [S, N, B, D], and the sum
+    of the model's auxiliary loss (0 without one)."""
 
     context: Context
     features: jax.Array
@@ -31,13 +31,13 @@ def read_documents(
 ) -> Reading:
     """Reads S sentences of B documents from `context` on.
 
-    The definition is a `lax.scan` over sentences with a `lax.scan` over tokens inside. Where no hidden
-    state crosses sentences they are folded into the batch instead, with equal results.
+    The definition is a `lax.scan` over sentences with a `lax.scan` over tokens inside. Where no
+    hidden state crosses sentences they are folded into the batch instead, with equal results.
 
     Args:
       tokens_SxNxB: input ids, START w1..wM, padded.
-      mask_SxNxB: True at real positions, which come first in every sentence; a document that is shorter
-        than S ends in sentences without any.
+      mask_SxNxB: True at real positions, which come first in every sentence; a document that is
+        shorter than S ends in sentences without any.
       masks: dropout multipliers, in training only.
       nested: take the definition even where a faster path exists.
     """
@@ -108,7 +108,9 @@ def _read_states_first(
     features = jax.vmap(lambda c, o: model.emit(params, model.condition(params, c), o))(
         contexts_S, outputs
     )
-    return Reading(context, features, _auxiliary(model, params, contexts_S, tokens_SxNxB, mask_SxNxB))
+    return Reading(
+        context, features, _auxiliary(model, params, contexts_S, tokens_SxNxB, mask_SxNxB)
+    )
 
 
 def _read_contexts_first(
@@ -131,11 +133,11 @@ def _read_contexts_first(
     contexts = jax.tree.map(lambda a: a.reshape(rows, *a.shape[2:]), contexts_S)
     conditioning = model.condition(params, contexts)
     state = model.open_sentence(params, contexts, rows)
-    _, outputs = model.read_sentence(
-        params, conditioning, state, _fold(x_SxNxB), _fold(mask_SxNxB)
-    )
+    _, outputs = model.read_sentence(params, conditioning, state, _fold(x_SxNxB), _fold(mask_SxNxB))
     features = _unfold(model.emit(params, conditioning, outputs), num_sentences)
-    return Reading(context, features, _auxiliary(model, params, contexts_S, tokens_SxNxB, mask_SxNxB))
+    return Reading(
+        context, features, _auxiliary(model, params, contexts_S, tokens_SxNxB, mask_SxNxB)
+    )
 
 
 def _auxiliary(
@@ -173,7 +175,7 @@ def _unfold(tree_NxR, num_sentences: int):
 
 
 class Likelihood(NamedTuple):
-    """Sums over a batch, in nats: word-level negative log-likelihood, auxiliary loss, and targets."""
+    """Sums over a batch: nats of the targets, nats of the auxiliary loss, number of targets."""
 
     nll: jax.Array
     auxiliary: jax.Array
@@ -194,7 +196,7 @@ def batch_likelihood(
     context = model.open_document(params, batch_size, length)
     reading = read_documents(model, params, context, tokens, mask, masks)
     features = reading.features if masks is None else reading.features * masks.features
-    nll = summed_nll(
+    nll: jax.Array = summed_nll(
         features.reshape(-1, features.shape[-1]),
         *model.output_layer(params),
         targets.reshape(-1),

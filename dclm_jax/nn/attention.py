@@ -13,8 +13,8 @@ def additive_attention(
 ) -> jax.Array:
     """sum_m alpha_m values_m with alpha = softmax_m(score . tanh(query + keys_m)), [B, H].
 
-    `query_BxA` and `keys_MxBxA` are W_a1 h and W_a2 h_m; positions outside `mask_MxB` weigh nothing.
-    At least one position of every row must be inside the mask.
+    `query_BxA` and `keys_MxBxA` are W_a1 h and W_a2 h_m; positions outside `mask_MxB` weigh
+    nothing. At least one position of every row must be inside the mask.
     """
     scores_MxB = jnp.tanh(query_BxA + keys_MxBxA) @ score_A
     weights_MxB = jax.nn.softmax(scores_MxB, axis=0, where=mask_MxB)

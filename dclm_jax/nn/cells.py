@@ -1,8 +1,8 @@
 """Recurrent cells as pure steps: state_n = g(state_{n-1}, x_n) (Ji et al. 2015, Eq. 1).
 
-A step takes the input's part of the gates, `gates_BxGH` = W x_n + b, already computed: input products
-have no recurrence and are made outside the token scan. A state is a tuple of [B, H] arrays whose
-first entry is the hidden state h.
+A step takes the input's part of the gates, `gates_BxGH` = W x_n + b, already computed: input
+products have no recurrence and are made outside the token scan. A state is a tuple of [B, H] arrays
+whose first entry is the hidden state h.
 """
 
 from collections.abc import Callable

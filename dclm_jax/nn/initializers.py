@@ -9,8 +9,9 @@ def glorot_uniform(
 ) -> jax.Array:
     """A float matrix [input_dim, copies * output_dim] of `copies` matrices side by side.
 
-    Every copy (a gate of a cell) is drawn for its own dimensions, `fan_in` to `output_dim`; `fan_in`
-    (default `input_dim`) is larger where the matrix is one block of a product over a concatenation.
+    Every copy (a gate of a cell) is drawn for its own dimensions, `fan_in` to `output_dim`;
+    `fan_in` (default `input_dim`) is larger where the matrix is one block of a product over a
+    concatenation.
     """
     limit = jnp.sqrt(6.0 / ((fan_in or input_dim) + output_dim))
     return jax.random.uniform(key, (input_dim, copies * output_dim), minval=-limit, maxval=limit)

@@ -72,7 +72,8 @@ def summed_nll(
 ) -> jax.Array:
     """The sum over masked positions of -log softmax(features @ kernel + bias)[target], in nats.
 
-    Its gradient is formed chunk by chunk in the forward pass, while the chunk's probabilities exist.
+    Its gradient is formed chunk by chunk in the forward pass, while the chunk's probabilities
+    exist.
     """
     return jnp.sum(token_nll(features_FxD, kernel_DxV, bias_V, targets_F, mask_F, chunk))
 

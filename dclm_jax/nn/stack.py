@@ -41,7 +41,7 @@ def init_stack(
 
 
 def initial_state(cell: str, num_layers: int, batch_size: int, like: jax.Array) -> StackState:
-    """The zero state: for every layer, the cell's [B, H] arrays, with H and dtype of `like` [..., H]."""
+    """The zero state: every layer's [B, H] arrays, with H and dtype of `like` [..., H]."""
     zeros = jnp.zeros((batch_size, like.shape[-1]), like.dtype)
     return ((zeros,) * CELLS[cell].num_states,) * num_layers
 

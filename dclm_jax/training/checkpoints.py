@@ -3,8 +3,8 @@
 WORKDIR/
   config.json               the configuration, enough to rebuild the model
   vocabulary.tsv            the vocabulary
-  checkpoints/latest/STEP   for resuming: state (step, parameters, optimizer) and progress; two are kept
-  checkpoints/best/STEP     for use: parameters of the best development perplexity; two are kept
+  checkpoints/latest/STEP   for resuming: state and progress, the two newest
+  checkpoints/best/STEP     for use: parameters at the best development perplexity, the two newest
 
 Saves are asynchronous and atomic: a directory without `tmp` in its name is complete.
 """
@@ -89,7 +89,9 @@ def claim_workdir(workdir: Path, config: Mapping[str, Any], vocabulary: Vocabula
     if config_path.exists() and vocabulary_path.exists():
         if different := configuration.differences(read_config(workdir), config):
             more = f" (and {len(different) - 1} more)" if len(different) > 1 else ""
-            raise InputError(f"{workdir} holds a run with another configuration: {different[0]}{more}")
+            raise InputError(
+                f"{workdir} holds a run with another configuration: {different[0]}{more}"
+            )
         if Vocabulary.load(vocabulary_path).fingerprint != vocabulary.fingerprint:
             raise InputError(
                 f"{workdir} holds a run with another vocabulary than {config['data']['directory']}"
@@ -138,7 +140,9 @@ def restore_run(workdir: str | Path) -> RestoredRun:
         with _manager(directory, create=False) as manager:
             found = _restore_newest(manager, {"params": _abstract(template)}, "info")
     if found is None:
-        raise InputError(f"{workdir} has no checkpoint to use yet: train until the first evaluation")
+        raise InputError(
+            f"{workdir} has no checkpoint to use yet: train until the first evaluation"
+        )
     step, trees, info = found
     if info["vocabulary"] != vocabulary.fingerprint:
         raise InputError(
@@ -165,7 +169,7 @@ def _save(
         return
     # Copies: on CPU a device_get shares its buffer with the device, which the next step reuses.
     copies = jax.tree.map(np.array, trees)
-    items = {name: ocp.args.StandardSave(tree) for name, tree in copies.items()}
+    items: dict[str, Any] = {name: ocp.args.StandardSave(tree) for name, tree in copies.items()}
     items[json_name] = ocp.args.JsonSave(dict(values))
     manager.save(step, args=ocp.args.Composite(**items), force=True)
 
@@ -176,7 +180,9 @@ def _restore_newest(
     """The newest checkpoint that can be read, with a line on stderr for each that cannot."""
     steps = sorted(manager.all_steps(), reverse=True)
     for step in steps:
-        items = {name: ocp.args.StandardRestore(tree) for name, tree in templates.items()}
+        items: dict[str, Any] = {
+            name: ocp.args.StandardRestore(tree) for name, tree in templates.items()
+        }
         items[json_name] = ocp.args.JsonRestore()
         try:
             restored = manager.restore(step, args=ocp.args.Composite(**items))

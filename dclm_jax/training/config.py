@@ -13,24 +13,94 @@ _FREE_TO_CHANGE = ("data.directory", "training.log_every", "training.evaluation_
 """Keys that may differ when a run goes on: they decide no parameter."""
 
 
+def _option(default: Any, least: float = 0) -> Any:
+    """A field with a smallest value (numbers only)."""
+    return dataclasses.field(default=default, metadata={"least": least})
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+    """What is read.
+
+    directory: output of `python -m launch.prepare`, with splits train and valid.
+    segment_length: L, sentences of a training segment.
+    batch_size: segments a step, over all devices; 1 is the paper's online learning.
+    """
+
+    directory: str = ""
+    segment_length: int = _option(5, 1)
+    batch_size: int = _option(16, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+    """How parameters move.
+
+    name: adagrad, adam or sgd.
+    learning_rate: its peak.
+    initial_accumulator: AdaGrad's sum of squares before the first step.
+    clip_norm: global norm the gradient per token is clipped to; 0 for none.
+    schedule: constant, or linear, cosine or exponential decay.
+    warmup_steps: linear growth to the peak before it.
+    decay_steps: steps of the decay; 0 for the whole run.
+    final_fraction: of the peak, where the decay ends.
+    """
+
+    name: str = "adagrad"
+    learning_rate: float = _option(0.1)
+    initial_accumulator: float = _option(0.0)
+    clip_norm: float = _option(5.0)
+    schedule: str = "constant"
+    warmup_steps: int = _option(0)
+    decay_steps: int = _option(0)
+    final_fraction: float = _option(0.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig:
+    """How long, and what is kept.
+
+    seed: of initial values, batches and dropout.
+    epochs, max_steps: whichever ends first; 0 steps for no limit.
+    evaluate_every: steps between development perplexities; 0 for once an epoch.
+    checkpoint_every: steps between checkpoints for resuming, beside those at evaluations.
+    log_every: steps between lines of metrics.
+    patience: evaluations without a better perplexity before stopping; 0 for never.
+    evaluation_batch_size: documents scored together.
+    """
+
+    seed: int = _option(0)
+    epochs: int = _option(20, 1)
+    max_steps: int = _option(0)
+    evaluate_every: int = _option(0)
+    checkpoint_every: int = _option(1000, 1)
+    log_every: int = _option(50, 1)
+    patience: int = _option(5)
+    evaluation_batch_size: int = _option(32, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunConfig:
+    """A checked configuration; `model` holds the name and the options of `models.create`."""
+
+    model: dict[str, Any]
+    data: DataConfig
+    optimizer: OptimizerConfig
+    training: TrainingConfig
+
+    def to_dict(self) -> dict[str, Any]:
+        """Nested plain values, as they are kept in a workdir."""
+        return dataclasses.asdict(self)
+
+
+_SECTIONS = {"data": DataConfig, "optimizer": OptimizerConfig, "training": TrainingConfig}
+
+
 def default_config(model: str = "ccdclm") -> ConfigDict:
     """The paper's recipe (Ji et al. 2015, 3.1) for a model; `configs/` changes what it needs.
 
-    `model` holds the model's options (`dclm_jax.models`), the rest:
-
-    data.directory: output of `python -m launch.prepare`, with splits train and valid.
-    data.segment_length: L, sentences a training segment.
-    data.batch_size: segments a step, over all devices; 1 is the paper's online learning.
-    optimizer.name: adagrad, adam or sgd; learning_rate: its peak.
-    optimizer.initial_accumulator: AdaGrad's sum of squares before the first step.
-    optimizer.clip_norm: global norm of the gradient (per token) it is clipped to; 0 for none.
-    optimizer.schedule: constant, linear, cosine or exponential decay over decay_steps (0: the whole
-      run) to final_fraction of the peak, after warmup_steps of linear growth.
-    training.epochs, max_steps: whichever ends first; 0 steps for no limit.
-    training.evaluate_every: steps between development perplexities; 0 for once an epoch.
-    training.checkpoint_every: steps between checkpoints for resuming, beside those at evaluations.
-    training.log_every: steps between lines of metrics.
-    training.patience: evaluations without a better perplexity before stopping; 0 for never.
+    Section `model` holds the model's options (`dclm_jax.models`); for the others see `DataConfig`,
+    `OptimizerConfig` and `TrainingConfig`.
 
     Raises:
       InputError: an unknown model.
@@ -40,47 +110,22 @@ def default_config(model: str = "ccdclm") -> ConfigDict:
         for field in dataclasses.fields(model_class(model))
         if field.name != "vocab_size"
     }
-    return ConfigDict(
-        {
-            "model": {"name": model, **options},
-            "data": {"directory": "", "segment_length": 5, "batch_size": 16},
-            "optimizer": {
-                "name": "adagrad",
-                "learning_rate": 0.1,
-                "initial_accumulator": 0.0,
-                "clip_norm": 5.0,
-                "schedule": "constant",
-                "warmup_steps": 0,
-                "decay_steps": 0,
-                "final_fraction": 0.0,
-            },
-            "training": {
-                "seed": 0,
-                "epochs": 20,
-                "max_steps": 0,
-                "evaluate_every": 0,
-                "checkpoint_every": 1000,
-                "log_every": 50,
-                "patience": 5,
-                "evaluation_batch_size": 32,
-            },
-        }
-    )
+    sections = {name: dataclasses.asdict(section()) for name, section in _SECTIONS.items()}
+    return ConfigDict({"model": {"name": model, **options}, **sections})
 
 
-def validated(config: Mapping[str, Any] | ConfigDict) -> ConfigDict:
+def validated(config: Mapping[str, Any] | ConfigDict) -> RunConfig:
     """The configuration with every key known, present, of its type, and in range.
 
     Raises:
       InputError: naming the key, what it is and what was expected.
     """
-    given = config.to_dict() if isinstance(config, ConfigDict) else config
+    given = config.to_dict() if isinstance(config, ConfigDict) else dict(config)
     name = given.get("model", {}).get("name")
     if name is None:
         raise InputError("configuration has no model.name")
-    expected = default_config(name)
     values = dict(flat(given))
-    known = dict(flat(expected.to_dict()))
+    known = dict(flat(default_config(name).to_dict()))
     for key in values:
         if key not in known:
             raise InputError(f"unknown configuration key {key!r}{did_you_mean(key, known)}")
@@ -88,32 +133,19 @@ def validated(config: Mapping[str, Any] | ConfigDict) -> ConfigDict:
         if key not in values:
             raise InputError(f"configuration lacks {key!r} (default {default!r})")
         _check_type(key, values[key], default)
-    for key, least in (
-        ("data.segment_length", 1),
-        ("data.batch_size", 1),
-        ("optimizer.learning_rate", 0),
-        ("optimizer.initial_accumulator", 0),
-        ("optimizer.clip_norm", 0),
-        ("optimizer.warmup_steps", 0),
-        ("optimizer.decay_steps", 0),
-        ("optimizer.final_fraction", 0),
-        ("training.seed", 0),
-        ("training.epochs", 1),
-        ("training.max_steps", 0),
-        ("training.evaluate_every", 0),
-        ("training.checkpoint_every", 1),
-        ("training.log_every", 1),
-        ("training.patience", 0),
-        ("training.evaluation_batch_size", 1),
-    ):
-        if values[key] < least:
-            raise InputError(f"{key} is {values[key]}; expected at least {least}")
+    for section, cls in _SECTIONS.items():
+        for field in dataclasses.fields(cls):
+            value, least = given[section][field.name], field.metadata.get("least")
+            if least is not None and not value >= least:
+                key = f"{section}.{field.name}"
+                raise InputError(f"{key} is {value}; expected at least {least}")
     if not values["data.directory"]:
         raise InputError(
             "data.directory is empty; expected the output of launch.prepare, "
             "for example --config.data.directory=data/ptb"
         )
-    return ConfigDict(given)
+    sections = {section: cls(**given[section]) for section, cls in _SECTIONS.items()}
+    return RunConfig(model=given["model"], **sections)
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

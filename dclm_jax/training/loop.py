@@ -19,13 +19,12 @@ from dclm_jax.errors import DivergenceError
 from dclm_jax.evaluation.perplexity import measure
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.training import config as configuration
 from dclm_jax.training.checkpoints import Checkpoints, claim_workdir
+from dclm_jax.training.config import RunConfig, validated
 from dclm_jax.training.metrics import MetricsLog
 from dclm_jax.training.optimizer import create_optimizer, learning_rate
 from dclm_jax.training.progress import (
     ProgressLine,
-    duration,
     interruption,
     parameter_table,
     safe_exp,
@@ -61,7 +60,9 @@ class Result:
 
 
 def train(
-    config: ConfigDict | Mapping[str, Any], workdir: str | Path, report: Callable[[str], None] = print
+    config: ConfigDict | Mapping[str, Any],
+    workdir: str | Path,
+    report: Callable[[str], None] = print,
 ) -> Result:
     """Trains a model, or goes on with a run that was interrupted, until it is done.
 
@@ -74,32 +75,32 @@ def train(
       InputError: a configuration, data directory or workdir that cannot be used.
       DivergenceError: a loss or gradient that is not finite; the last good checkpoint stays.
     """
-    config = configuration.validated(config)
+    settings = validated(config)
     workdir = Path(workdir)
-    training, valid = (open_corpus(config.data.directory, split) for split in ("train", "valid"))
-    options = config.model.to_dict()
+    training, valid = (open_corpus(settings.data.directory, split) for split in ("train", "valid"))
+    options = dict(settings.model)
     model = models.create(options.pop("name"), vocab_size=len(training.vocabulary), **options)
     batches = TrainingBatches(
         training,
-        segment_length=config.data.segment_length,
-        batch_size=config.data.batch_size,
-        seed=config.training.seed,
+        segment_length=settings.data.segment_length,
+        batch_size=settings.data.batch_size,
+        seed=settings.training.seed,
     )
-    total_steps = config.training.epochs * batches.steps_per_epoch
-    if config.training.max_steps:
-        total_steps = min(total_steps, config.training.max_steps)
-    optimizer = create_optimizer(config.optimizer, total_steps)
-    claim_workdir(workdir, config.to_dict(), training.vocabulary)
+    total_steps = settings.training.epochs * batches.steps_per_epoch
+    if settings.training.max_steps:
+        total_steps = min(total_steps, settings.training.max_steps)
+    optimizer = create_optimizer(settings.optimizer, total_steps)
+    claim_workdir(workdir, settings.to_dict(), training.vocabulary)
 
-    init_key, dropout_key = jax.random.split(jax.random.key(config.training.seed))
+    init_key, dropout_key = jax.random.split(jax.random.key(settings.training.seed))
     state = create_state(model, optimizer, init_key)
     checkpoints = Checkpoints(workdir)
     progress = Progress()
     restored = checkpoints.restore(state)
     if restored is not None:
         state, progress = restored[0], Progress(**restored[1])
-    _report_start(report, config, workdir, state, restored is not None)
-    run = _Run(config, model, batches, valid, checkpoints, progress, total_steps)
+    _report_start(report, settings, workdir, state, restored is not None)
+    run = _Run(settings, model, batches, valid, checkpoints, progress, total_steps)
     step = parallel_step(model, optimizer)
     line = ProgressLine(int(state.step), total_steps, report)
     try:
@@ -116,7 +117,7 @@ def train(
 class _Run:
     """What stays the same over the steps of a run (`progress` is the one thing that moves)."""
 
-    config: ConfigDict
+    config: RunConfig
     model: DocumentModel
     batches: TrainingBatches
     valid: Corpus
@@ -156,7 +157,7 @@ def _run_steps(
                 break
             state, metrics = step(state, batch, dropout_key)
             done += 1
-            # Step t is read after step t+1 has been dispatched: the device never waits for the host.
+            # Step t is read once step t+1 is dispatched: the device never waits for the host.
             if pending is not None:
                 window.add(*pending)
             pending = done, metrics
@@ -276,7 +277,7 @@ def _evaluate(run: _Run, step: int, params: Params, log: MetricsLog, line: Progr
 
 
 def _prefetch(batches: TrainingBatches, first: int, last: int) -> Iterator[Batch]:
-    """This process's rows of the batches of steps first..last-1, each made while the one before trains."""
+    """This process's rows of the batches from `first` to before `last`, made one step ahead."""
 
     def make(step: int) -> Batch:
         rows = process_rows(batches(step), jax.process_index(), jax.process_count())
@@ -293,12 +294,12 @@ def _prefetch(batches: TrainingBatches, first: int, last: int) -> Iterator[Batch
 
 def _report_start(
     report: Callable[[str], None],
-    config: ConfigDict,
+    config: RunConfig,
     workdir: Path,
     state: TrainState,
     resumed: bool,
 ) -> None:
-    report(f"{config.model.name}, cell {config.model.cell}, {config.model.num_layers} layers")
+    report("{name}, cell {cell}, {num_layers} layers".format(**config.model))
     report(parameter_table(state.params))
     report(statistics_table(read_manifest(config.data.directory)))
     devices = jax.devices()

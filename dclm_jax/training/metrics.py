@@ -1,4 +1,4 @@
-"""Where the numbers of a run go: JSON lines always, TensorBoard events where tensorboardX is installed."""
+"""Where the numbers of a run go: JSON lines, and TensorBoard events if tensorboardX is there."""
 
 import importlib.util
 import json
@@ -16,10 +16,14 @@ class MetricsLog:
 
     def __init__(self, workdir: Path, step: int):
         self._path = workdir / FILE
-        kept = [line for line in read_metrics(self._path) if line["step"] <= step]
-        temporary = self._path.with_suffix(".tmp")
-        temporary.write_text("".join(json.dumps(line) + "\n" for line in kept))
-        temporary.replace(self._path)
+        before = self._path.read_text() if self._path.exists() else ""
+        lines = [line for line in read_metrics(self._path) if line["step"] <= step]
+        kept = "".join(json.dumps(line) + "\n" for line in lines)
+        # A finished run that is started again leaves the file and its date alone.
+        if kept != before:
+            temporary = self._path.with_suffix(".tmp")
+            temporary.write_text(kept)
+            temporary.replace(self._path)
         self._file = self._path.open("a", buffering=1)
         self._events = None
         if importlib.util.find_spec("tensorboardX"):

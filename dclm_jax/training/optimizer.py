@@ -3,13 +3,13 @@
 from collections.abc import Callable
 
 import optax
-from ml_collections import ConfigDict
 
 from dclm_jax.errors import InputError
 from dclm_jax.models import did_you_mean
+from dclm_jax.training.config import OptimizerConfig
 
 
-def _adagrad(learning_rate: optax.ScalarOrSchedule, options: ConfigDict):
+def _adagrad(learning_rate: optax.ScalarOrSchedule, options: OptimizerConfig):
     # optax adds eps inside the square root: tiny, so that the first step has the full rate.
     accumulator = options.initial_accumulator
     return optax.adagrad(learning_rate, initial_accumulator_value=accumulator, eps=1e-20)
@@ -38,7 +38,7 @@ SCHEDULES: dict[str, Callable[[float, int, float], optax.Schedule]] = {
 }
 
 
-def learning_rate(options: ConfigDict, total_steps: int) -> optax.Schedule:
+def learning_rate(options: OptimizerConfig, total_steps: int) -> optax.Schedule:
     """The learning rate as a function of the step.
 
     Raises:
@@ -58,7 +58,7 @@ def learning_rate(options: ConfigDict, total_steps: int) -> optax.Schedule:
     return optax.join_schedules([growth, schedule], [warmup])
 
 
-def create_optimizer(options: ConfigDict, total_steps: int) -> optax.GradientTransformation:
+def create_optimizer(options: OptimizerConfig, total_steps: int) -> optax.GradientTransformation:
     """The optimizer of `config.optimizer`; the gradient is clipped before it is accumulated.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a run says while it goes on: tables at the start, rate and ETA, signals that end it early."""
+"""What a run says while it goes on: tables, rate and ETA; and the signals that end it early."""
 
 import importlib.util
 import math
@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import jax
 
@@ -27,7 +28,9 @@ def parameter_table(params: Params) -> str:
     rows.append(("total", "", sum(size for *_, size in rows)))
     width = max(len(name) for name, *_ in rows)
     shape_width = max(len(shape) for _, shape, _ in rows)
-    return "\n".join(f"  {name:{width}}  {shape:>{shape_width}}  {n:>12,}" for name, shape, n in rows)
+    return "\n".join(
+        f"  {name:{width}}  {shape:>{shape_width}}  {n:>12,}" for name, shape, n in rows
+    )
 
 
 def count_parameters(params: Params) -> int:
@@ -90,7 +93,9 @@ def interruption() -> Iterator[Callable[[], bool]]:
     A second one acts as usual. Yields a function that tells whether one has come.
     """
     received: list[int] = []
-    previous = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    previous: dict[int, Any] = {
+        int(number): signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)
+    }
 
     def note(number: int, frame: object) -> None:
         del frame

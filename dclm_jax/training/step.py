@@ -53,8 +53,9 @@ def train_step(
 ) -> tuple[TrainState, StepMetrics]:
     """One update from this device's rows of the global batch; runs inside `pmap` over `DEVICES`.
 
-    Devices hold different numbers of tokens: the gradient is the sum over all devices of the gradients
-    of summed losses, divided by the sum of tokens, which is what one device would compute.
+    Devices hold different numbers of tokens: the gradient is the sum over all devices of the
+    gradients of summed losses, divided by the sum of tokens, which is what one device would
+    compute.
 
     Args:
       key: the run's dropout key; the step and each row's index in the global batch are folded in.
@@ -72,7 +73,7 @@ def train_step(
     gradients, likelihood = jax.lax.psum((gradients, likelihood), DEVICES)
     gradients = jax.tree.map(lambda gradient: gradient / likelihood.tokens, gradients)
     updates, optimizer_state = optimizer.update(gradients, state.optimizer_state, state.params)
-    params = optax.apply_updates(state.params, updates)
+    params = jax.tree.map(jnp.add, state.params, updates)
     metrics = StepMetrics(
         nll=likelihood.nll,
         auxiliary=likelihood.auxiliary,

@@ -78,7 +78,7 @@ def test_prose_is_split_into_sentences_and_words(tmp_path):
                 ["a", "new", '"', "paragraph", '"', "&", "more"],
             ],
         ),
-        Document("t.txt:6", [["second", "document", "."]]),
+        Document("t.txt:7", [["second", "document", "."]]),
     ]
 
 
@@ -139,6 +139,8 @@ def test_bad_input_names_file_and_line(tmp_path, name, content, message):
 def test_missing_input_and_unknown_format(tmp_path):
     with pytest.raises(InputError, match="none: no such file"):
         list(read_documents(tmp_path / "none"))
+    with pytest.raises(InputError, match="name of an input is empty"):
+        list(read_documents(""))
     with pytest.raises(InputError, match="holds no files"):
         list(read_documents(tmp_path))
     with pytest.raises(InputError, match="unknown format 'xml'"):

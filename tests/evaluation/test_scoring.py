@@ -1,5 +1,6 @@
 """Scores against plain computation, and everything that must not change them."""
 
+import functools
 import os
 import subprocess
 import sys
@@ -21,7 +22,9 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def make_model(name, **options):
-    sizes = {"vocab_size": VOCAB_SIZE, "embedding_dim": 3, "hidden_dim": 4} | options
+    # One layer of the simplest cell: these tests wait for compilation, and cells have their own.
+    sizes = {"vocab_size": VOCAB_SIZE, "embedding_dim": 3, "hidden_dim": 4}
+    sizes |= {"num_layers": 1, "cell": "rnn"} | options
     model = models.create(name, **sizes)
     # Larger than initial parameters, so that context changes scores by more than rounding.
     params = jax.tree.map(lambda array: 3 * array, model.init(jax.random.key(7)))
@@ -37,12 +40,10 @@ def make_documents(seed=0):
     lengths = [
         [3, 0, 5],
         [1],
-        [4] * 19,
         [],
-        [9, 2, 17, 1],
-        [6] * 9,
-        [2, 30],
-        rng.integers(0, 20, 40).tolist(),
+        [4] * 9 + [12],
+        [9, 2, 11, 1],
+        rng.integers(0, 15, 17).tolist(),
         [5, 5, 5],
     ]
     return [make_document(rng, one) for one in lengths]
@@ -53,7 +54,7 @@ def score_alone(model, params, document):
     length = max(map(len, document)) + 1
     batch = pack_sentences([document], len(document), length)
     context = model.open_document(params, 1, length)
-    _, nll_1xSxN = block_nll(model, params, context, batch)
+    _, nll_1xSxN = jax.jit(functools.partial(block_nll, model))(params, context, batch)
     return [
         np.asarray(nll)[: len(sentence) + 1]
         for nll, sentence in zip(nll_1xSxN[0], document, strict=True)
@@ -79,8 +80,8 @@ def test_scores_equal_a_document_read_alone_in_one_block(name):
 
 def test_scores_sum_to_the_training_likelihood():
     model, params = make_model("ccdclm")
-    document = make_documents()[7]
-    batch = pack_sentences([document], len(document), 32)
+    document = make_documents()[5]
+    batch = pack_sentences([document], len(document), 16)
     likelihood = batch_likelihood(model, params, batch)
     (scores,) = Scorer(model, params).score([document])
     total = sum(float(one.sum()) for one in scores)
@@ -88,16 +89,15 @@ def test_scores_sum_to_the_training_likelihood():
     assert sum(map(len, scores)) == int(likelihood.tokens)
 
 
-@pytest.mark.parametrize("name", ["adclm", "codclm"])
 @pytest.mark.parametrize("batch_size", [1, 3, 64])
-def test_scores_do_not_depend_on_the_batch_size(name, batch_size):
-    model, params = make_model(name)
+def test_scores_do_not_depend_on_the_batch_size(batch_size):
+    model, params = make_model("ccdclm")
     documents = make_documents()
     expected = list(Scorer(model, params, batch_size=8).score(documents))
     assert_same_scores(list(Scorer(model, params, batch_size=batch_size).score(documents)), expected)
 
 
-@pytest.mark.parametrize("name", ["adclm", "drnnlm", "hrnnlm"])
+@pytest.mark.parametrize("name", ["adclm", "codclm"])
 def test_scores_do_not_depend_on_blocks_and_windows(monkeypatch, name):
     model, params = make_model(name)
     documents = make_documents()
@@ -112,7 +112,7 @@ def test_padding_does_not_change_scores():
     model, params = make_model("adclm")
     documents = make_documents()
     expected = list(Scorer(model, params).score(documents))
-    long = make_document(np.random.default_rng(5), [200, 3, 150])
+    long = make_document(np.random.default_rng(5), [50, 3, 30])
     actual = list(Scorer(model, params).score([long, *documents]))[1:]
     assert_same_scores(actual, expected)
 
@@ -159,7 +159,7 @@ def test_an_earlier_sentence_changes_scores_where_there_is_context_and_a_later_o
 
 
 def test_a_very_long_sentence():
-    model, params = make_model("rnnlm", embedding_dim=2, hidden_dim=2, num_layers=1)
+    model, params = make_model("rnnlm", embedding_dim=2, hidden_dim=2)
     rng = np.random.default_rng(2)
     long = make_document(rng, [3, 50_000, 4])
     short = make_documents()
@@ -169,7 +169,7 @@ def test_a_very_long_sentence():
 
 
 def test_context_goes_past_a_very_long_sentence():
-    model, params = make_model("ccdclm", embedding_dim=2, hidden_dim=2, num_layers=1)
+    model, params = make_model("ccdclm", embedding_dim=2, hidden_dim=2)
     document = make_document(np.random.default_rng(2), [3, 50_000, 4])
     (scores,) = Scorer(model, params).score([document])
     batch = pack_sentences([document[1:2]], 1, 50_001)
@@ -182,7 +182,7 @@ def test_context_goes_past_a_very_long_sentence():
 
 
 def test_a_document_of_many_sentences():
-    model, params = make_model("ccdclm", embedding_dim=2, hidden_dim=2, num_layers=1)
+    model, params = make_model("ccdclm", embedding_dim=2, hidden_dim=2)
     rng = np.random.default_rng(3)
     long = make_document(rng, rng.integers(0, 7, 10_000))
     short = make_documents()

@@ -10,7 +10,15 @@ import pytest
 from dclm_jax.models.base import Sentence
 from dclm_jax.models.reading import batch_likelihood, block_nll
 from tests import oracles
-from tests.models.support import DOCUMENTS, MODELS, pack, random_params, small_model, time_major
+from tests.models.support import (
+    DOCUMENTS,
+    MODELS,
+    pack,
+    quick_jit,
+    random_params,
+    small_model,
+    time_major,
+)
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -34,39 +42,41 @@ def context_vectors(model, context, outputs) -> jax.Array:
 
 
 def read_contexts(model, params) -> jax.Array:
-    """The contexts of all sentences [B, S, ...], by the functions of the model contract."""
-    tokens_SxNxB, mask_SxNxB = time_major(BATCH.tokens), time_major(BATCH.mask)
+    """The contexts of all sentences [S, B, ...], by the functions of the model contract."""
+    tokens_SxNxB, mask_SxNxB = time_major(BATCH.tokens_BxSxN), time_major(BATCH.mask_BxSxN)
     _, length, batch_size = tokens_SxNxB.shape
-    context = model.open_document(params, batch_size, length)
-    vectors = []
-    for tokens_NxB, mask_NxB in zip(tokens_SxNxB, mask_SxNxB, strict=True):
+
+    def read_sentence(context, inputs):
+        tokens_NxB, mask_NxB = inputs
         x_NxB = model.project(params, tokens_NxB)
         conditioning = model.condition(params, context)
         state = model.open_sentence(params, context, batch_size)
         state, outputs = model.read_sentence(params, conditioning, state, x_NxB, mask_NxB)
-        vectors.append(context_vectors(model, context, outputs))
         sentence = Sentence(tokens_NxB, mask_NxB, outputs)
-        context = model.close_sentence(params, context, state, sentence)
-    return jnp.stack(vectors, axis=1)
+        next_context = model.close_sentence(params, context, state, sentence)
+        return next_context, context_vectors(model, context, outputs)
+
+    context = model.open_document(params, batch_size, length)
+    return jax.lax.scan(read_sentence, context, (tokens_SxNxB, mask_SxNxB))[1]
 
 
-@partial(jax.jit, static_argnums=0)
+@quick_jit
 def read_batch(model, params):
-    context = model.open_document(params, *BATCH.tokens.shape[::2])
+    context = model.open_document(params, *BATCH.tokens_BxSxN.shape[::2])
     _, nll_BxSxN = block_nll(model, params, context, BATCH)
     return batch_likelihood(model, params, BATCH), nll_BxSxN, read_contexts(model, params)
 
 
 def check(model):
     params = random_params(model)
-    likelihood, nll_BxSxN, contexts_BxS = read_batch(model, params)
+    likelihood, nll_BxSxN, contexts_SxB = read_batch(model, params)
     readings = [oracles.read(model, jax.tree.map(np.asarray, params), d) for d in DOCUMENTS]
 
     for b, reading in enumerate(readings):
         for s, (nll, context) in enumerate(zip(reading.nll, reading.contexts, strict=True)):
             close(nll_BxSxN[b, s, : len(nll)], nll)
-            close(contexts_BxS[b, s][: len(context)], context)
-    assert not np.any(nll_BxSxN[~BATCH.mask])
+            close(contexts_SxB[s, b][: len(context)], context)
+    assert not np.any(nll_BxSxN[~BATCH.mask_BxSxN])
     close(likelihood.nll, sum(nll.sum() for reading in readings for nll in reading.nll))
     close(likelihood.auxiliary, sum(reading.auxiliary for reading in readings))
     assert likelihood.tokens == sum(len(words) + 1 for doc in DOCUMENTS for words in doc)
@@ -90,9 +100,9 @@ def test_dropout_multiplies_embeddings_layers_and_features(name):
     model = small_model(name, dropout=0.3, num_layers=3)
     params = random_params(model)
     keys_B = jax.random.split(jax.random.key(7), len(DOCUMENTS))
-    likelihood = jax.jit(partial(batch_likelihood, model))(params, BATCH, keys_B)
+    likelihood = quick_jit(batch_likelihood)(model, params, BATCH, keys_B)
 
-    masks = model.dropout_masks(keys_B, BATCH.tokens.shape[1:])
+    masks = model.dropout_masks(keys_B, BATCH.tokens_BxSxN.shape[1:])
     masks = jax.tree.map(np.asarray, masks)
     plain_params = jax.tree.map(np.asarray, params)
     nll = auxiliary = 0.0

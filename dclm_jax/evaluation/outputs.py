@@ -1,0 +1,55 @@
+"""Result files that are either whole or absent."""
+
+import contextlib
+import json
+import os
+import pathlib
+import sys
+from collections.abc import Iterator
+from typing import Any, TextIO
+
+from dclm_jax.errors import InputError
+
+STDOUT = "-"
+
+
+@contextlib.contextmanager
+def open_output(path: str | os.PathLike[str]) -> Iterator[TextIO]:
+    """A UTF-8 text file to write; "-" is standard output.
+
+    It is written as PATH.tmp and renamed at the end. If the block raises, the temporary file is
+    removed and what was at `path` before stays.
+
+    Raises:
+      InputError: the file cannot be created or written.
+    """
+    if os.fspath(path) == STDOUT:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    target = pathlib.Path(path)
+    temporary = target.with_name(target.name + ".tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        file = open(temporary, "w", encoding="utf-8", newline="\n")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+    try:
+        with file:
+            yield file
+        os.replace(temporary, target)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: str | os.PathLike[str], value: dict[str, Any]) -> None:
+    """Writes an object as indented JSON; "-" is standard output.
+
+    Raises:
+      InputError: the file cannot be written.
+    """
+    with open_output(path) as file:
+        json.dump(value, file, indent=2, ensure_ascii=False)
+        file.write("\n")

@@ -1,0 +1,166 @@
+"""A trained model in Python: restore a run, score text, measure perplexity.
+
+    import dclm_jax
+
+    lm = dclm_jax.restore("runs/ccdclm")
+    for document in lm.score([["the cat sat .", "it was content ."]]):
+        print(document.log_prob, [sentence.log_prob for sentence in document.sentences])
+    print(lm.perplexity([["the cat sat .", "it was content ."]]))
+
+Log-probabilities are natural logarithms (nats); a surprisal is a log-probability with the sign changed.
+"""
+
+import collections
+import dataclasses
+import functools
+import math
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from dclm_jax.data.readers import Document
+from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN, Vocabulary
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import perplexity
+from dclm_jax.evaluation.scoring import Scorer
+from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.training.checkpoints import restore_run
+
+Sentence = str | Sequence[str]
+"""Words separated by spaces, or a list of words."""
+
+DEFAULT_BATCH_SIZE = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceScore:
+    """One sentence given the sentences before it.
+
+    Attributes:
+      log_prob: in nats, the sum of `log_probs`.
+      tokens: the words as they were given, and the END that closes the sentence.
+      log_probs: log P(token | everything before it) in nats, one a token.
+      known: whether each token is in the vocabulary; an unknown word has the probability of UNKNOWN.
+    """
+
+    log_prob: float
+    tokens: list[str]
+    log_probs: list[float]
+    known: list[bool]
+
+
+@dataclasses.dataclass(frozen=True)
+class DocumentScore:
+    """A document: its name, log P in nats, and its sentences."""
+
+    id: str
+    log_prob: float
+    sentences: list[SentenceScore]
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageModel:
+    """A model with its parameters and vocabulary.
+
+    Attributes:
+      model: its functions.
+      params: its parameters.
+      vocabulary: between words and ids.
+      config: the configuration it was trained with.
+      step: the training step the parameters are from.
+      batch_size: documents scored together; it changes speed and memory, not scores.
+    """
+
+    model: DocumentModel
+    params: Params
+    vocabulary: Vocabulary
+    config: dict[str, Any]
+    step: int
+    batch_size: int = DEFAULT_BATCH_SIZE
+
+    @functools.cached_property
+    def scorer(self) -> Scorer:
+        """Scores word ids; holds the parameters on all local devices."""
+        return Scorer(self.model, self.params, batch_size=self.batch_size)
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(self.params))
+
+    def encode(self, document: Document | Sequence[Sentence]) -> list[np.ndarray]:
+        """The word ids of a document's sentences.
+
+        Raises:
+          InputError: it is not a list of sentences.
+        """
+        return [self.vocabulary.encode(words) for words in _words(document)]
+
+    def score(self, documents: Iterable[Document | Sequence[Sentence]]) -> Iterator[DocumentScore]:
+        """Scores documents in their order; input larger than memory is fine.
+
+        Args:
+          documents: lists of sentences, each a string of tokens separated by spaces or a list of
+            tokens, or `dclm_jax.data.readers.Document`s. A sentence without words is scored too
+            (its END), so that scores correspond to the input one to one.
+
+        Yields:
+          A score for each, named by the Document's id, or else by its position from 0.
+
+        Raises:
+          InputError: a document is not a list of sentences.
+        """
+        # The scorer reads ahead: what it has taken and not yet scored waits here.
+        waiting: collections.deque[tuple[str, list[list[str]], list[np.ndarray]]] = (
+            collections.deque()
+        )
+
+        def encoded() -> Iterator[list[np.ndarray]]:
+            for index, document in enumerate(documents):
+                name = document.id if isinstance(document, Document) else str(index)
+                words = _words(document)
+                ids = [self.vocabulary.encode(one) for one in words]
+                waiting.append((name, words, ids))
+                yield ids
+
+        for nll in self.scorer.score(encoded()):
+            name, words, ids = waiting.popleft()
+            sentences = [_sentence_score(*one) for one in zip(words, ids, nll, strict=True)]
+            yield DocumentScore(name, math.fsum(one.log_prob for one in sentences), sentences)
+
+    def perplexity(
+        self, documents: Iterable[Document | Sequence[Sentence]]
+    ) -> perplexity.Perplexity:
+        """The perplexity of documents, as `score` takes them.
+
+        Raises:
+          InputError: there is no sentence to score, or a document is not a list of sentences.
+        """
+        return perplexity.measure(self.scorer, map(self.encode, documents))
+
+
+def restore(
+    workdir: str | os.PathLike[str], *, batch_size: int = DEFAULT_BATCH_SIZE
+) -> LanguageModel:
+    """The best model of a run of `python -m launch.train`.
+
+    Raises:
+      InputError: `workdir` holds no run, or no checkpoint that can be read.
+    """
+    run = restore_run(os.fspath(workdir))
+    return LanguageModel(run.model, run.params, run.vocabulary, run.config, run.step, batch_size)
+
+
+def _words(document: Document | Sequence[Sentence]) -> list[list[str]]:
+    sentences = document.sentences if isinstance(document, Document) else document
+    if isinstance(sentences, str):
+        raise InputError(f"a document is a list of sentences, not a string: {sentences[:40]!r}")
+    return [one.split() if isinstance(one, str) else list(one) for one in sentences]
+
+
+def _sentence_score(words: list[str], ids: np.ndarray, nll: np.ndarray) -> SentenceScore:
+    log_probs = (-nll.astype(np.float64)).tolist()
+    known = [*(ids != UNKNOWN).tolist(), True]
+    return SentenceScore(math.fsum(log_probs), [*words, END_TOKEN], log_probs, known)

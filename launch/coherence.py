@@ -1,0 +1,102 @@
+"""Measures local coherence: how often a document is likelier than its sentences in another order.
+
+(a) Fixed: seeded permutations of every document of at least two sentences, never the document
+itself; (b) bootstrap (Ji et al. 2015, 4.2): R test sets resampled with replacement, each document
+shuffled afresh, mean and standard deviation of accuracy over test sets. Ties count half.
+
+    python -m launch.coherence --workdir=runs/ccdclm --permutations=20
+    python -m launch.coherence --workdir=runs/ccdclm --bootstrap=1000 --output=ccdclm.json
+    python -m launch.coherence --workdir=runs/hrnnlm --bootstrap=1000 --output=hrnnlm.json
+
+A one-sided z-test of whether the first of two bootstrap results is the better one:
+
+    python -m launch.coherence --compare=ccdclm.json,hrnnlm.json
+
+With both (a) and (b), the JSON result is that of (b), and holds that of (a) under "fixed". Accuracies
+are from 0 to 1. The same seed gives every model the same permutations and test sets.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from absl import flags
+
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import coherence, outputs
+from launch import _app, _evaluation
+
+_evaluation.define_data_flags()
+_PERMUTATIONS = flags.DEFINE_integer(
+    "permutations", 20, "Permutations of each document (a); 0 leaves (a) out."
+)
+_BOOTSTRAP = flags.DEFINE_integer("bootstrap", 0, "Resampled test sets (b); 0 leaves (b) out.")
+_SEED = flags.DEFINE_integer("seed", 0, "Seed of permutations and test sets.")
+_OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
+_COMPARE = flags.DEFINE_list(
+    "compare", None, "Two bootstrap results to z-test instead, separated by a comma."
+)
+
+
+def main(argv: Sequence[str]) -> None:
+    del argv
+    if _COMPARE.value is not None:
+        text, value = _compare(_COMPARE.value)
+    else:
+        text, value = _measure()
+    if _OUTPUT.value != outputs.STDOUT:
+        print(text)
+    if _OUTPUT.value:
+        outputs.write_json(_OUTPUT.value, value)
+
+
+def _measure() -> tuple[str, dict[str, Any]]:
+    if min(_PERMUTATIONS.value, _BOOTSTRAP.value) < 0:
+        raise InputError("--permutations and --bootstrap: expected 0 or more")
+    if not _PERMUTATIONS.value and not _BOOTSTRAP.value:
+        raise InputError("--permutations and --bootstrap are both 0: there is nothing to measure")
+    lm = _evaluation.restore()
+    documents, _, source = _evaluation.open_documents(lm)
+    options = {"documents": list(documents), "seed": _SEED.value}
+    results = []
+    if _BOOTSTRAP.value:
+        progress = _evaluation.Progress("bootstrap")
+        results.append(
+            coherence.bootstrap(
+                lm.scorer, replicates=_BOOTSTRAP.value, on_document=progress, **options
+            )
+        )
+        progress.close()
+    if _PERMUTATIONS.value:
+        progress = _evaluation.Progress("coherence")
+        results.append(
+            coherence.fixed(
+                lm.scorer, permutations=_PERMUTATIONS.value, on_document=progress, **options
+            )
+        )
+        progress.close()
+    value = {**results[0].to_json(), **_evaluation.describe_run(lm), **source}
+    if len(results) > 1:
+        value["fixed"] = results[1].to_json()
+    header = f"{lm.model.name}, {lm.num_parameters:,} parameters, step {lm.step:,}"
+    return "\n".join([header, *map(str, results)]), value
+
+
+def _compare(paths: Sequence[str]) -> tuple[str, dict[str, Any]]:
+    if len(paths) != 2:
+        raise InputError(f"--compare names {len(paths)} results; expected two: A.json,B.json")
+    return coherence.compare(*((path, _read_result(path)) for path in paths))
+
+
+def _read_result(path: str) -> Any:
+    try:
+        return json.loads(Path(path).read_text("utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON ({error})") from error
+
+
+if __name__ == "__main__":
+    _app.run(main)

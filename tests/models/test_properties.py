@@ -1,0 +1,319 @@
+"""What must hold for every model whatever its numbers: gradients, invariances, causality."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dclm_jax import models
+from dclm_jax.data.batches import Batch
+from dclm_jax.models.base import Sentence
+from dclm_jax.models.reading import batch_likelihood, block_nll, read_documents
+from tests.models.support import (
+    DOCUMENTS,
+    MODELS,
+    VOCAB,
+    pack,
+    plain_nll,
+    quick_jit,
+    random_params,
+    small_model,
+    time_major,
+)
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+BATCH = pack(DOCUMENTS)
+CONTEXT_MODELS = tuple(name for name in MODELS if name != "rnnlm")
+close = partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-10)
+
+
+@quick_jit
+def scores(model, params, batch):
+    """The nats of every target [B, S, N]."""
+    batch_size, _, length = batch.tokens_BxSxN.shape
+    context = model.open_document(params, batch_size, length)
+    return block_nll(model, params, context, batch)[1]
+
+
+likelihood = quick_jit(batch_likelihood)
+continue_scores = quick_jit(block_nll)
+
+
+def total(model, params, documents, **padding):
+    """The log-likelihood of documents, auxiliary loss included, in nats."""
+    result = likelihood(model, params, pack(documents, **padding))
+    return float(result.nll + result.auxiliary)
+
+
+def objective(model, params):
+    result = batch_likelihood(model, params, BATCH)
+    return result.nll + result.auxiliary
+
+
+def random_like(tree, seed):
+    rng = np.random.default_rng(seed)
+    return jax.tree.map(lambda leaf: jnp.asarray(rng.normal(size=leaf.shape)), tree)
+
+
+@pytest.mark.parametrize(("H", "K", "V"), [(5, 3, 13), (48, 32, 103), (7, 16, 10_003)])
+@pytest.mark.parametrize("name", ["ccdclm", "codclm"])
+def test_parameter_counts_are_the_papers(name, H, K, V):
+    model = models.create(
+        name, vocab_size=V, embedding_dim=K, hidden_dim=H, cell="coupled_peephole_lstm"
+    )
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    expected = {
+        "ccdclm": H * (16 * H + 3 * K + 6) + V * (H + K + 1),
+        "codclm": H * (13 * H + 3 * K + 6) + V * (2 * H + K + 1),
+    }
+    # The paper's formulas leave out c_0.
+    assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == expected[name] + H
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_gradient_is_the_finite_difference(name):
+    model = small_model(name)
+    params = random_params(model)
+    loss, gradient = quick_jit(lambda m, p: (objective(m, p), jax.grad(partial(objective, m))(p)))(
+        model, params
+    )
+    assert loss > 0
+    evaluate = quick_jit(objective)
+    step = 1e-5
+
+    # One direction for all parameters, and one for each array by itself.
+    leaves, tree = jax.tree.flatten(params)
+    everything = jax.tree.leaves(random_like(params, 1))
+    directions = [everything]
+    for index in range(len(leaves)):
+        directions.append(
+            [d if i == index else jnp.zeros_like(d) for i, d in enumerate(everything)]
+        )
+    for direction in directions:
+        direction = jax.tree.unflatten(tree, direction)
+        above, below = (
+            evaluate(model, jax.tree.map(lambda p, d, s=s: p + s * d, params, direction))
+            for s in (step, -step)
+        )
+        products = jax.tree.map(jnp.vdot, gradient, direction)
+        analytic = sum(jax.tree.leaves(products))
+        np.testing.assert_allclose(analytic, (above - below) / (2 * step), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_faster_path_equals_the_nested_scan(name):
+    model = small_model(name)
+    params = random_params(model)
+    tokens_SxNxB, targets_SxNxB, mask_SxNxB = map(
+        time_major, (BATCH.tokens_BxSxN, BATCH.targets_BxSxN, BATCH.mask_BxSxN)
+    )
+
+    def read(params, nested):
+        context = model.open_document(params, len(DOCUMENTS), tokens_SxNxB.shape[1])
+        reading = read_documents(model, params, context, tokens_SxNxB, mask_SxNxB, nested=nested)
+        nll_SxNxB = plain_nll(model, params, reading.features, targets_SxNxB)
+        loss = jnp.sum(jnp.where(mask_SxNxB, nll_SxNxB, 0)) + reading.auxiliary
+        # The contexts of rows whose documents have ended mean nothing: the one that has not is row 2.
+        context = jax.tree.map(lambda a: a.astype(float), reading.context)
+        features = reading.features * mask_SxNxB[..., None]
+        return loss, (features, context, reading.auxiliary)
+
+    run = jax.jit(
+        jax.value_and_grad(read, has_aux=True),
+        static_argnums=1,
+        compiler_options={"xla_backend_optimization_level": 0},
+    )
+    nested, faster = run(params, True), run(params, False)
+    jax.tree.map(close, faster, nested)
+    assert np.any(nested[0][1][0])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_streaming_token_by_token_equals_the_block(name):
+    model = small_model(name)
+    params = random_params(model)
+    project, read_token = quick_jit(type(model).project), quick_jit(type(model).read_token)
+    expected = scores(model, params, BATCH)
+
+    for b, document in enumerate(DOCUMENTS):
+        context = model.open_document(params, 1, 1)
+        for s, words in enumerate(document):
+            tokens, targets = [0, *words], [*words, 1]
+            conditioning = model.condition(params, context)
+            state = model.open_sentence(params, context, 1)
+            outputs = []
+            for n, (token, target) in enumerate(zip(tokens, targets, strict=True)):
+                x = project(model, params, jnp.array([token]))
+                state, output = read_token(model, params, conditioning, state, x)
+                output_1xB = jax.tree.map(lambda a: a[None], output)
+                outputs.append(output_1xB)
+                features = model.emit(params, conditioning, output_1xB)[0, 0]
+                close(plain_nll(model, params, features, jnp.array(target)), expected[b, s, n])
+            outputs = jax.tree.map(lambda *arrays: jnp.concatenate(arrays), *outputs)
+            tokens_NxB = jnp.array(tokens)[:, None]
+            sentence = Sentence(tokens_NxB, jnp.ones_like(tokens_NxB, bool), outputs)
+            context = model.widen_context(context, len(tokens))
+            context = model.close_sentence(params, context, state, sentence)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_total_does_not_depend_on_batching_padding_or_order(name):
+    model = small_model(name)
+    params = random_params(model)
+    together = total(model, params, DOCUMENTS)
+    close(sum(total(model, params, [d], S=4, N=6) for d in DOCUMENTS), together)
+    close(total(model, params, DOCUMENTS[:3]) + total(model, params, DOCUMENTS[3:]), together)
+    close(total(model, params, DOCUMENTS[::-1]), together)
+    close(total(model, params, (*DOCUMENTS, (), ()), S=6, N=9), together)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_context_carries_over_calls_of_other_lengths(name):
+    model = small_model(name)
+    params = random_params(model)
+    document = ((3, 4), (5, 5, 9, 6, 3), (7,), (3, 2), (8, 4, 10))
+    whole = scores(model, params, pack([document]))[0]
+
+    context, start = model.open_document(params, 1, 1), 0
+    for count in (1, 2, 1, 1):
+        part = document[start : start + count]
+        batch = pack([part])
+        context = model.resize_context(context, batch.tokens_BxSxN.shape[2] + 2)
+        context, nll = continue_scores(model, params, context, batch)
+        # Room for the last sentence of the part is all that the context still needs.
+        context = model.resize_context(context, len(part[-1]) + 1)
+        for s, words in enumerate(part):
+            close(nll[0, s, : len(words) + 1], whole[start + s, : len(words) + 1])
+        start += count
+    assert start == len(document)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_memory_longer_than_the_next_block_is_kept(name):
+    model = small_model(name)
+    params = random_params(model)
+    document = ((5, 5, 9, 6, 3), (7,), (3, 2))
+    whole = scores(model, params, pack([document]))[0]
+    context = model.open_document(params, 1, 1)
+    context, _ = continue_scores(model, params, context, pack([document[:1]]))
+    _, nll = continue_scores(model, params, context, pack([document[1:]]))
+    close(nll[0, 0, :2], whole[1, :2])
+    close(nll[0, 1, :3], whole[2, :3])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_predictions_depend_on_the_past_alone(name):
+    """The gradient of every score with respect to every input word, one word id a position."""
+    model = small_model(name)
+    S, N = 4, 4
+    tokens_BxSxN = np.arange(S * N).reshape(1, S, N)
+    lengths = np.array([4, 2, 3, 2])
+    mask_SxN = np.arange(N) < lengths[:, None]
+    model = type(model)(**{**vars(model), "vocab_size": S * N})
+    params = random_params(model)
+    targets_BxSxN = np.random.default_rng(0).integers(0, S * N, (1, S, N))
+    batch = Batch(tokens_BxSxN, targets_BxSxN, mask_SxN[None])
+
+    def nll(embedding_PxK):
+        # Only inputs go through the embedding: the output layer has a matrix of its own.
+        changed = {**params, "embedding": embedding_PxK}
+        tokens, targets, mask = map(
+            time_major, (batch.tokens_BxSxN, batch.targets_BxSxN, batch.mask_BxSxN)
+        )
+        context = model.open_document(changed, 1, N)
+        reading = read_documents(model, changed, context, tokens, mask)
+        return plain_nll(model, changed, reading.features, targets).reshape(-1)
+
+    # [S*N predictions, S*N input positions]
+    influence = np.linalg.norm(jax.jit(jax.jacrev(nll))(params["embedding"]), axis=-1)
+    influence = influence.reshape(S, N, S, N)
+
+    for s, n in np.argwhere(mask_SxN):
+        for t, m in np.ndindex(S, N):
+            if t == s:
+                expected = m <= n
+            else:
+                order = model.context_order
+                reached = t < s and (order is None or s - t <= order)
+                # The bag of words of the hierarchical model is without START.
+                expected = reached and mask_SxN[t, m] and not (name == "hrnnlm" and m == 0)
+            assert (influence[s, n, t, m] > 0) == expected, (s, n, t, m)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_auxiliary_loss_predicts_a_sentence_from_earlier_ones_alone(name):
+    model = small_model(name)
+    if not model.has_auxiliary_loss:
+        assert likelihood(model, random_params(model), BATCH).auxiliary == 0
+        return
+    params = random_params(model)
+    first, second, other = (3, 4, 5), (6, 7), (8, 9, 2)
+
+    def auxiliary(*document):
+        return float(likelihood(model, params, pack([document], S=2, N=5)).auxiliary)
+
+    # A sentence's loss is a sum over its words, each of them predicted without the others.
+    by_word = [auxiliary(first, (word,)) - auxiliary(first) for word in second]
+    close(auxiliary(first, second) - auxiliary(first), sum(by_word))
+    alone = auxiliary(first, second) - auxiliary(first)
+    assert abs(auxiliary(other, second) - auxiliary(other) - alone) > 1e-6
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_context_changes_later_sentences_alone(name):
+    model = small_model(name)
+    params = random_params(model)
+    original = ((5, 3), (4, 6, 8), (7, 9), (3, 10, 2))
+    changed = (original[0], (9, 6, 4), *original[2:])
+    before, after = (np.asarray(scores(model, params, pack([d]))[0]) for d in (original, changed))
+    same = [np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
+    reach = model.context_order
+    expected = [t < 1 or (reach is not None and t - 1 > reach) for t in range(4)]
+    assert same == expected
+
+
+def test_models_with_context_are_not_rnnlms():
+    assert {small_model(name).context_order for name in CONTEXT_MODELS} == {None, 1}
+    assert small_model("rnnlm").context_order == 0
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_dropout_has_no_masks(name):
+    keys_B = jax.random.split(jax.random.key(0), 2)
+    assert small_model(name).dropout_masks(keys_B, (2, 3)) is None
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.5])
+def test_dropout_masks_keep_the_mean(rate):
+    model = small_model("codclm", dropout=rate, num_layers=3)
+    keys_B = jax.random.split(jax.random.key(0), 16)
+    masks = model.dropout_masks(keys_B, (5, 20))
+    assert masks is not None
+    assert masks.embeddings.shape == (5, 20, 16, 4)
+    assert [mask.shape for mask in masks.layers] == [(5, 20, 16, 5)] * 2
+    assert masks.features.shape == (5, 20, 16, 10)
+    for mask in jax.tree.leaves(masks):
+        np.testing.assert_allclose(np.unique(mask), [0, 1 / (1 - rate)])
+        # Five standard deviations of a mean of independent multipliers.
+        tolerance = 5 * np.sqrt(rate / (1 - rate) / mask.size)
+        assert abs(np.mean(mask) - 1) < tolerance
+    first, second = (np.asarray(mask) for mask in masks.layers)
+    assert not np.array_equal(first, second)
+
+
+def test_a_rows_dropout_does_not_depend_on_other_rows():
+    model = small_model("codclm", dropout=0.4)
+    keys_B = jax.random.split(jax.random.key(3), 4)
+    masks = model.dropout_masks(keys_B, (3, 6))
+    alone = model.dropout_masks(keys_B[2:3], (3, 6))
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[:, :, 2:3], b), masks, alone)
+    for mask in jax.tree.leaves(masks):
+        assert not np.array_equal(mask[:, :, 0], mask[:, :, 1])
+
+
+def test_vocabulary_of_the_helpers_holds_their_words():
+    words = [word for document in DOCUMENTS for sentence in document for word in sentence]
+    assert 2 <= min(words) and max(words) < VOCAB

@@ -1,0 +1,78 @@
+"""Names and options that no model has, and values that no model can be built from."""
+
+import re
+
+import pytest
+
+from dclm_jax import models
+from dclm_jax.errors import InputError
+from dclm_jax.nn.cells import CELLS
+
+
+def test_the_six_models_are_registered():
+    names = {"rnnlm", "drnnlm", "hrnnlm", "ccdclm", "codclm", "adclm"}
+    assert set(models.MODELS) == names
+    assert {models.create(name, vocab_size=9).name for name in names} == names
+    assert models.model_class("adclm") is models.MODELS["adclm"]
+
+
+def test_options_arrive():
+    model = models.create("ccdclm", vocab_size=9, hidden_dim=3, num_layers=1, cell="gru")
+    assert (model.vocab_size, model.hidden_dim, model.num_layers, model.cell) == (9, 3, 1, "gru")
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("ccdlcm", {}, "unknown model 'ccdlcm'; did you mean 'ccdclm'?"),
+        (
+            "zzz",
+            {},
+            "unknown model 'zzz'; known: adclm, ccdclm, codclm, drnnlm, hrnnlm, rnnlm",
+        ),
+        (
+            "rnnlm",
+            {"hiden_dim": 3},
+            "model rnnlm has no option 'hiden_dim'; did you mean 'hidden_dim'?",
+        ),
+        ("rnnlm", {"attention_dim": 3}, "model rnnlm has no option 'attention_dim'"),
+        (
+            "rnnlm",
+            {"cell": "lsmt"},
+            "model.cell is 'lsmt'; expected one of coupled_peephole_lstm, lstm, gru, rnn",
+        ),
+        ("rnnlm", {"num_layers": 0}, "model.num_layers is 0; expected at least 1"),
+        ("rnnlm", {"hidden_dim": -1}, "model.hidden_dim is -1; expected at least 1"),
+        ("rnnlm", {"embedding_dim": 0}, "model.embedding_dim is 0; expected at least 1"),
+        ("rnnlm", {"vocab_size": 0}, "model.vocab_size is 0; expected at least 1"),
+        ("rnnlm", {"dropout": 1.0}, "model.dropout is 1.0; expected 0 <= dropout < 1"),
+        ("rnnlm", {"dropout": -0.1}, "model.dropout is -0.1; expected 0 <= dropout < 1"),
+        ("adclm", {"attention_dim": 0}, "model.attention_dim is 0; expected at least 1"),
+        (
+            "hrnnlm",
+            {"sentence_loss_weight": -1.0},
+            "model.sentence_loss_weight is -1.0; expected at least 0",
+        ),
+    ],
+)
+def test_bad_values_are_named(name, options, message):
+    with pytest.raises(InputError, match=f"^{re.escape(message)}"):
+        models.create(name, **{"vocab_size": 9, **options})
+
+
+@pytest.mark.parametrize("name", models.MODELS)
+def test_tying_needs_equal_dimensions(name):
+    sizes = {"vocab_size": 9, "tie_embeddings": True, "hidden_dim": 4}
+    message = "model.tie_embeddings needs embedding_dim = hidden_dim; they are 3 and 4"
+    with pytest.raises(InputError, match=f"^{re.escape(message)}$"):
+        models.create(name, **sizes, embedding_dim=3)
+    assert models.create(name, **sizes, embedding_dim=4).tie_embeddings
+
+
+def test_vocabulary_size_is_required():
+    with pytest.raises(InputError, match="^model rnnlm needs vocab_size$"):
+        models.create("rnnlm")
+
+
+def test_cells_are_the_papers():
+    assert list(CELLS) == ["coupled_peephole_lstm", "lstm", "gru", "rnn"]

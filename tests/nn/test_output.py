@@ -1,0 +1,93 @@
+"""The chunked output layer against the plain softmax."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dclm_jax.nn.output import CHUNK, summed_nll, token_nll
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+SIZE, FEATURES, VOCAB = 23, 4, 9
+RNG = np.random.default_rng(0)
+FEATURES_FxD = RNG.normal(size=(SIZE, FEATURES))
+KERNEL_DxV = RNG.normal(size=(FEATURES, VOCAB))
+BIAS_V = RNG.normal(size=VOCAB)
+TARGETS_F = RNG.integers(0, VOCAB, SIZE)
+MASKS = {
+    "all": np.ones(SIZE, bool),
+    "none": np.zeros(SIZE, bool),
+    "some": RNG.random(SIZE) < 0.5,
+    "first": np.arange(SIZE) == 0,
+    "last": np.arange(SIZE) == SIZE - 1,
+}
+close = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12)
+
+CHUNKS = pytest.mark.parametrize("chunk", [1, 5, SIZE, SIZE + 1, CHUNK])
+EACH_MASK = pytest.mark.parametrize("mask_F", MASKS.values(), ids=MASKS.keys())
+
+
+def numpy_nll(features_FxD, kernel_DxV, bias_V) -> np.ndarray:
+    """-log softmax at every position, in numpy."""
+    logits = features_FxD @ kernel_DxV + bias_V
+    logits = logits - logits.max(axis=1, keepdims=True)
+    log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    return -log_probs[np.arange(SIZE), TARGETS_F]
+
+
+def plain_sum(features_FxD, kernel_DxV, bias_V, mask_F):
+    log_probs = jax.nn.log_softmax(features_FxD @ kernel_DxV + bias_V)
+    return -jnp.sum(jnp.where(mask_F, log_probs[jnp.arange(SIZE), TARGETS_F], 0))
+
+
+@CHUNKS
+@EACH_MASK
+def test_values(mask_F, chunk):
+    arrays = (FEATURES_FxD, KERNEL_DxV, BIAS_V)
+    expected_F = np.where(mask_F, numpy_nll(*arrays), 0)
+    arrays = [jnp.asarray(array) for array in (*arrays, TARGETS_F, mask_F)]
+    close(token_nll(*arrays, chunk), expected_F)
+    close(summed_nll(*arrays, chunk), expected_F.sum())
+
+
+@CHUNKS
+@EACH_MASK
+def test_value_and_gradient(mask_F, chunk):
+    def chunked(features, kernel, bias):
+        # A factor other than 1 shows a cotangent that is dropped.
+        return 3 * summed_nll(features, kernel, bias, TARGETS_F, jnp.asarray(mask_F), chunk)
+
+    def plain(features, kernel, bias):
+        return 3 * plain_sum(features, kernel, bias, mask_F)
+
+    arrays = [jnp.asarray(array) for array in (FEATURES_FxD, KERNEL_DxV, BIAS_V)]
+    value, gradients = jax.value_and_grad(chunked, argnums=(0, 1, 2))(*arrays)
+    expected_value, expected = jax.value_and_grad(plain, argnums=(0, 1, 2))(*arrays)
+    close(value, expected_value)
+    jax.tree.map(close, gradients, expected)
+
+
+def test_values_outside_the_mask_do_not_matter():
+    mask_F = MASKS["some"]
+    spoiled_FxD = np.where(mask_F[:, None], FEATURES_FxD, np.nan)
+    rest = [jnp.asarray(array) for array in (KERNEL_DxV, BIAS_V, TARGETS_F, mask_F)]
+    clean = jax.value_and_grad(summed_nll)(jnp.asarray(FEATURES_FxD), *rest, 5)
+    spoiled = jax.value_and_grad(summed_nll)(jnp.asarray(spoiled_FxD), *rest, 5)
+    jax.tree.map(np.testing.assert_array_equal, spoiled, clean)
+
+
+@pytest.mark.parametrize("scale", [1e3, 1e30])
+def test_large_logits_stay_finite_in_float32(scale):
+    features, kernel, bias = (
+        jnp.asarray(array, jnp.float32) for array in (scale * FEATURES_FxD, KERNEL_DxV, BIAS_V)
+    )
+    rest = (jnp.asarray(TARGETS_F), jnp.asarray(MASKS["all"]), 5)
+    nll_F = token_nll(features, kernel, bias, *rest)
+    expected_F = numpy_nll(*(np.asarray(a, np.float64) for a in (features, kernel, bias)))
+    assert nll_F.dtype == jnp.float32
+    np.testing.assert_allclose(nll_F, expected_F, rtol=1e-4, atol=1e-3)
+    gradients = jax.grad(summed_nll, argnums=(0, 1, 2))(features, kernel, bias, *rest)
+    assert all(np.all(np.isfinite(gradient)) for gradient in gradients)

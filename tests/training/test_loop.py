@@ -1,0 +1,235 @@
+"""Runs: resumed = uninterrupted bit for bit, damaged checkpoints, divergence, early stopping."""
+
+import json
+import os
+import shutil
+import signal
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import dclm_jax
+from dclm_jax.data.prepare import prepare
+from dclm_jax.errors import DivergenceError, InputError
+from dclm_jax.training import loop
+from dclm_jax.training.checkpoints import restore_run
+from dclm_jax.training.config import default_config
+from dclm_jax.training.metrics import MetricsLog, read_metrics
+
+WORDS = "a b c d e f g h i j".split()
+
+
+def write_documents(path: Path, seed: int, documents: int) -> Path:
+    rng = np.random.default_rng(seed)
+    lines = []
+    for _ in range(documents):
+        topic = rng.integers(0, 5)
+        for _ in range(rng.integers(2, 8)):
+            words = rng.choice(WORDS[topic : topic + 5], rng.integers(1, 7))
+            lines.append(" ".join(words))
+        lines.append("")
+    path.write_text("\n".join(lines))
+    return path
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("data")
+    sources = {
+        split: str(write_documents(root / f"{split}.txt", seed, count))
+        for seed, (split, count) in enumerate((("train", 30), ("valid", 5)))
+    }
+    prepare(sources, root / "prepared", vocab_size=20, report=lambda line: None)
+    return root / "prepared"
+
+
+def config(data: Path, **values):
+    config = default_config("ccdclm")
+    config.update_from_flattened_dict(
+        {
+            "model.embedding_dim": 4,
+            "model.hidden_dim": 4,
+            "model.dropout": 0.3,
+            "data.directory": str(data),
+            "data.batch_size": 4,
+            "optimizer.name": "adam",
+            "optimizer.learning_rate": 0.05,
+            "training.max_steps": 12,
+            "training.evaluate_every": 5,
+            "training.checkpoint_every": 4,
+            "training.log_every": 1,
+            **values,
+        }
+    )
+    return config
+
+
+def latest_state(workdir: Path, step: int):
+    """Every array of a checkpoint for resuming, read without the code under test."""
+    import orbax.checkpoint as ocp
+
+    with ocp.StandardCheckpointer() as reader:
+        return reader.restore((workdir / "checkpoints" / "latest" / str(step) / "state").resolve())
+
+
+def assert_same_bits(one, other):
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
+def comparable(workdir: Path) -> list[dict]:
+    """The metrics without the clock."""
+    lines = read_metrics(workdir / "metrics.jsonl")
+    return [
+        {k: v for k, v in line.items() if k not in ("seconds", "tokens_per_second")}
+        for line in lines
+    ]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(data, tmp_path_factory) -> Path:
+    workdir = tmp_path_factory.mktemp("runs") / "whole"
+    result = loop.train(config(data), workdir, report=lambda line: None)
+    assert (result.ending, result.step) == ("finished", 12)
+    return workdir
+
+
+@pytest.mark.parametrize("stop_at", [3, 5, 8])
+def test_interrupted_and_resumed_is_uninterrupted(
+    data, uninterrupted, tmp_path, monkeypatch, stop_at
+):
+    """SIGTERM comes while step `stop_at` is being made ready."""
+    add = loop._Window.add
+
+    def add_then_signal(self, step, metrics):
+        add(self, step, metrics)
+        if step == stop_at:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(loop._Window, "add", add_then_signal)
+    first = loop.train(config(data), tmp_path / "run", report=lambda line: None)
+    assert first.ending == "interrupted"
+    assert stop_at <= first.step < 12
+    monkeypatch.undo()
+    lines: list[str] = []
+    second = loop.train(config(data), tmp_path / "run", report=lines.append)
+    assert f"resuming after step {first.step}" in lines
+    assert second.ending == "finished"
+    assert_same_bits(latest_state(tmp_path / "run", 12), latest_state(uninterrupted, 12))
+    assert_same_bits(restore_run(tmp_path / "run").params, restore_run(uninterrupted).params)
+    assert comparable(tmp_path / "run") == comparable(uninterrupted)
+
+
+def test_crash_between_checkpoints_is_uninterrupted(data, uninterrupted, tmp_path, monkeypatch):
+    """An exception at step 7 stands for a kill: the run goes on from step 5 and writes 6 again."""
+    add = loop._Window.add
+
+    def add_then_crash(self, step, metrics):
+        add(self, step, metrics)
+        if step == 7:
+            raise RuntimeError("killed")
+
+    monkeypatch.setattr(loop._Window, "add", add_then_crash)
+    with pytest.raises(RuntimeError, match="killed"):
+        loop.train(config(data), tmp_path / "run", report=lambda line: None)
+    monkeypatch.undo()
+    loop.train(config(data), tmp_path / "run", report=lambda line: None)
+    assert_same_bits(latest_state(tmp_path / "run", 12), latest_state(uninterrupted, 12))
+    assert comparable(tmp_path / "run") == comparable(uninterrupted)
+
+
+def test_finished_run_started_again_changes_nothing(data, uninterrupted):
+    before = (uninterrupted / "metrics.jsonl").stat().st_mtime_ns
+    result = loop.train(config(data), uninterrupted, report=lambda line: None)
+    assert (result.ending, result.step) == ("finished", 12)
+    assert (uninterrupted / "metrics.jsonl").stat().st_mtime_ns == before
+
+
+def truncate(directory: Path) -> None:
+    """Halves every file that holds values, which is where a torn write shows."""
+    for file in directory.rglob("*"):
+        if file.is_file() and "d" in [part.name for part in (file.parent,)]:
+            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+def test_truncated_checkpoints_fall_back_to_the_previous_and_say_so(
+    data, uninterrupted, tmp_path, capfd
+):
+    run = tmp_path / "run"
+    shutil.copytree(uninterrupted, run)
+    truncate(run / "checkpoints" / "latest" / "12")
+    result = loop.train(config(data), run, report=lambda line: None)
+    errors = capfd.readouterr().err
+    assert f"{Path('latest') / '12'} cannot be read" in errors
+    assert "using step 10 instead" in errors
+    assert result.ending == "finished"
+    assert_same_bits(latest_state(run, 12), latest_state(uninterrupted, 12))
+
+    best = run / "checkpoints" / "best"
+    steps = sorted(int(step.name) for step in best.iterdir())
+    assert len(steps) == 2
+    truncate(best / str(steps[1]))
+    assert restore_run(run).step == steps[0]
+    assert f"using step {steps[0]} instead" in capfd.readouterr().err
+    truncate(best / str(steps[0]))
+    with pytest.raises(InputError, match="no checkpoint in .* can be read"):
+        restore_run(run)
+
+
+def test_non_finite_step_stops_with_the_last_good_checkpoint(data, tmp_path, monkeypatch):
+    step = loop.parallel_step
+
+    def poisoned(model, optimizer):
+        good = step(model, optimizer)
+
+        def run(state, batch, key):
+            state, metrics = good(state, batch, key)
+            if int(state.step[0]) == 8:
+                state = state.replace(params=jax.tree.map(lambda a: a * np.nan, state.params))
+            return state, metrics
+
+        return run
+
+    monkeypatch.setattr(loop, "parallel_step", poisoned)
+    with pytest.raises(DivergenceError, match="step 9: loss per token is nan"):
+        loop.train(config(data, **{"training.checkpoint_every": 3}), tmp_path, report=print)
+    assert restore_run(tmp_path).step == 5
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(restore_run(tmp_path).params))
+    assert not (tmp_path / "checkpoints" / "latest" / "9").exists()
+
+
+def test_early_stopping_keeps_the_best(data, tmp_path):
+    """At rate 0 nothing improves after the first evaluation."""
+    values = {"optimizer.learning_rate": 0.0, "training.evaluate_every": 2, "training.patience": 2}
+    settings = config(data, **values)
+    result = loop.train(settings, tmp_path, report=lambda line: None)
+    assert (result.ending, result.step, result.best_step) == ("early_stop", 6, 2)
+    again = loop.train(settings, tmp_path, report=lambda line: None)
+    assert (again.ending, again.step) == ("early_stop", 6)
+
+
+def test_another_configuration_is_refused_and_nothing_changes(data, uninterrupted):
+    before = (uninterrupted / "config.json").read_text()
+    message = r"another configuration: model.hidden_dim is 4 there and 5 here"
+    with pytest.raises(InputError, match=message):
+        loop.train(config(data, **{"model.hidden_dim": 5}), uninterrupted)
+    assert (uninterrupted / "config.json").read_text() == before
+
+
+def test_restore_needs_no_configuration_file_and_reports_what_is_missing(uninterrupted, tmp_path):
+    run = dclm_jax.restore(uninterrupted)
+    assert run.config == json.loads((uninterrupted / "config.json").read_text())
+    with pytest.raises(InputError, match=r"holds no run: config.json is missing"):
+        dclm_jax.restore(tmp_path)
+
+
+def test_metrics_file_drops_a_torn_line_and_later_steps(tmp_path):
+    lines = [{"kind": "train", "step": step, "loss": 1.0} for step in (1, 2, 3)]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (tmp_path / "metrics.jsonl").write_text(text + '{"kind": "tr')
+    with MetricsLog(tmp_path, step=2) as log:
+        log.write("train", 3, loss=2.0)
+    written = read_metrics(tmp_path / "metrics.jsonl")
+    assert [(line["step"], line["loss"]) for line in written] == [(1, 1.0), (2, 1.0), (3, 2.0)]

@@ -1,0 +1,43 @@
+"""Optimizers and schedules by value."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dclm_jax.errors import InputError
+from dclm_jax.training.config import OptimizerConfig
+from dclm_jax.training.optimizer import create_optimizer, learning_rate
+
+
+def test_adagrad_leaves_untouched_rows_alone_and_moves_others_by_the_rate():
+    optimizer = create_optimizer(OptimizerConfig(clip_norm=0.0), 10)
+    params = jnp.ones((2, 2))
+    gradient = jnp.array([[0.0, 0.0], [1e-6, -3.0]])
+    update, _ = optimizer.update(gradient, optimizer.init(params), params)
+    np.testing.assert_allclose(update, [[0.0, 0.0], [-0.1, 0.1]], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        ("constant", [0.25, 0.5, 0.75, 1.0, 1.0, 1.0, 1.0]),
+        ("linear", [0.25, 0.5, 0.75, 1.0, 1.0, 0.8, 0.6]),
+        ("cosine", [0.25, 0.5, 0.75, 1.0, 1.0, 0.2 + 0.4 * (1 + np.cos(np.pi / 4)), 0.6]),
+        ("exponential", [0.25, 0.5, 0.75, 1.0, 1.0, 0.2**0.25, 0.2**0.5]),
+    ],
+)
+def test_schedule_warms_up_and_decays_over_the_rest_of_the_run(schedule, expected):
+    options = OptimizerConfig(
+        learning_rate=1.0, schedule=schedule, warmup_steps=4, final_fraction=0.2
+    )
+    rate = learning_rate(options, total_steps=8)
+    np.testing.assert_allclose([float(rate(step)) for step in range(7)], expected, rtol=1e-5)
+
+
+def test_errors_name_the_nearest():
+    with pytest.raises(InputError, match=r"optimizer.name is 'adagard'; did you mean 'adagrad'"):
+        create_optimizer(OptimizerConfig(name="adagard"), 1)
+    with pytest.raises(InputError, match=r"schedule is 'cosin'; did you mean 'cosine'"):
+        create_optimizer(OptimizerConfig(schedule="cosin"), 1)
+    with pytest.raises(InputError, match="final_fraction"):
+        create_optimizer(OptimizerConfig(schedule="exponential"), 1)

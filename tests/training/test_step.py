@@ -1,0 +1,119 @@
+"""One step by hand, and the same step on one device and on two with unequal token counts."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from flax import jax_utils
+
+from dclm_jax.models.reading import batch_likelihood
+from dclm_jax.training.config import OptimizerConfig
+from dclm_jax.training.optimizer import create_optimizer
+from dclm_jax.training.step import TrainState, create_state, parallel_step, shard_rows
+from tests.models.support import DOCUMENTS, MODELS, pack, random_params, small_model
+
+CLIP = 0.5
+RATE = 0.1
+
+
+def run_steps(name: str, dropout: float, steps: int = 2) -> tuple[TrainState, list[float]]:
+    """Steps over DOCUMENTS on all local devices, each step waited for."""
+    model = small_model(name, dropout=dropout)
+    optimizer = create_optimizer(OptimizerConfig(learning_rate=RATE, clip_norm=CLIP), steps)
+    state = create_state(model, optimizer, jax.random.key(0))
+    state = jax_utils.replicate(state.replace(params=random_params(model)))
+    step = parallel_step(model, optimizer)
+    batch = shard_rows(pack(DOCUMENTS), jax.local_device_count())
+    norms = []
+    for _ in range(steps):
+        state, metrics = jax.block_until_ready(step(state, batch, jax.random.key(7)))
+        norms.append(float(metrics.gradient_norm[0]))
+    return jax.device_get(jax_utils.unreplicate(state)), norms
+
+
+@pytest.mark.parametrize("name", ["ccdclm", "hrnnlm"])
+def test_two_steps_of_clipped_adagrad_by_hand(name):
+    """gradient of the mean, clipped to the norm, squares accumulated from 0, rate / root of them."""
+    state, norms = run_steps(name, dropout=0.0)
+    model, batch = small_model(name), pack(DOCUMENTS)
+
+    def loss(params):
+        likelihood = batch_likelihood(model, params, batch)
+        return (likelihood.nll + likelihood.auxiliary) / batch.mask_BxSxN.sum()
+
+    params = random_params(model)
+    squares = jax.tree.map(np.zeros_like, params)
+    for step in range(2):
+        gradient = jax.tree.map(np.asarray, jax.grad(loss)(params))
+        norm = np.sqrt(sum(np.sum(g.astype(np.float64) ** 2) for g in jax.tree.leaves(gradient)))
+        np.testing.assert_allclose(norms[step], norm, rtol=1e-5)
+        assert norm > CLIP, "the test must clip to be able to fail"
+        gradient = jax.tree.map(lambda g, n=norm: g * min(1.0, CLIP / n), gradient)
+        squares = jax.tree.map(lambda s, g: s + g**2, squares, gradient)
+        params = jax.tree.map(
+            lambda p, g, s: p - RATE * np.where(s > 0, g / np.sqrt(np.where(s > 0, s, 1)), 0),
+            params,
+            gradient,
+            squares,
+        )
+    jax.tree.map(
+        lambda got, want: np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-6),
+        state.params,
+        params,
+    )
+
+
+def test_shard_rows_fills_up_with_empty_rows():
+    batch = pack(DOCUMENTS)
+    sharded = shard_rows(batch, 3)
+    assert sharded.tokens_BxSxN.shape == (3, 2, *batch.tokens_BxSxN.shape[1:])
+    flat = sharded.mask_BxSxN.reshape(6, *batch.mask_BxSxN.shape[1:])
+    np.testing.assert_array_equal(flat[:4], batch.mask_BxSxN)
+    assert not flat[4:].any()
+
+
+SCRIPT = """
+import json, sys
+import jax, numpy as np
+sys.path.insert(0, sys.argv[1])
+from tests.training.test_step import run_steps
+assert jax.local_device_count() == 2, jax.devices()
+results = {}
+for name, dropout in json.loads(sys.argv[2]):
+    state, norms = run_steps(name, dropout)
+    leaves = [np.asarray(leaf).ravel().tolist() for leaf in jax.tree.leaves(state.params)]
+    results[f"{name} {dropout}"] = {"leaves": leaves, "norms": norms}
+print(json.dumps(results))
+"""
+
+
+def test_two_devices_take_the_same_step_as_one():
+    """Four documents of 11, 2, 15 and 4 targets: the devices hold 13 and 19 of them."""
+    cases = [(name, 0.0) for name in MODELS] + [("ccdclm", 0.4)]
+    environment = {
+        **os.environ,
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
+        "JAX_PLATFORMS": "cpu",
+    }
+    root = Path(__file__).parents[2]
+    finished = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SCRIPT, str(root), json.dumps(cases)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert finished.returncode == 0, finished.stderr
+    results = json.loads(finished.stdout)
+    for name, dropout in cases:
+        state, norms = run_steps(name, dropout)
+        two = results[f"{name} {dropout}"]
+        np.testing.assert_allclose(two["norms"], norms, rtol=1e-5)
+        for got, want in zip(two["leaves"], jax.tree.leaves(state.params), strict=True):
+            np.testing.assert_allclose(got, np.ravel(want), rtol=1e-4, atol=1e-5)
