@@ -7,7 +7,7 @@
         print(document.log_prob, [sentence.log_prob for sentence in document.sentences])
     print(lm.perplexity([["the cat sat .", "it was content ."]]))
 
-Log-probabilities are natural logarithms (nats); a surprisal is a log-probability with the sign changed.
+Log-probabilities are natural logarithms (nats); a surprisal is the negative of one.
 """
 
 import collections
@@ -43,7 +43,7 @@ class SentenceScore:
       log_prob: in nats, the sum of `log_probs`.
       tokens: the words as they were given, and the END that closes the sentence.
       log_probs: log P(token | everything before it) in nats, one a token.
-      known: whether each token is in the vocabulary; an unknown word has the probability of UNKNOWN.
+      known: whether each token is in the vocabulary; others have the probability of UNKNOWN.
     """
 
     log_prob: float

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 import jax
-from absl import app, flags
+from absl import app, flags, logging
 
 from dclm_jax.errors import DivergenceError, InputError
 
@@ -19,6 +19,9 @@ def run(main: Callable[[Sequence[str]], int | None]) -> None:
     2."""
 
     def guarded(argv: Sequence[str]) -> int | None:
+        # absl shows INFO once flags are parsed, such as every accelerator that JAX looked for.
+        if not flags.FLAGS["verbosity"].present:
+            logging.set_verbosity(logging.WARNING)
         if len(argv) > 1:
             _fail(f"unexpected argument {argv[1]!r}; flags are written --name=value (see --help)")
         try:

@@ -12,8 +12,8 @@ A one-sided z-test of whether the first of two bootstrap results is the better o
 
     python -m launch.coherence --compare=ccdclm.json,hrnnlm.json
 
-With both (a) and (b), the JSON result is that of (b), and holds that of (a) under "fixed". Accuracies
-are from 0 to 1. The same seed gives every model the same permutations and test sets.
+With both (a) and (b), the JSON result is that of (b), and holds that of (a) under "fixed".
+Accuracies are from 0 to 1. The same seed gives every model the same permutations and test sets.
 """
 
 import json

@@ -11,8 +11,8 @@ count as UNKNOWN):
     python -m launch.evaluate --workdir=runs/ccdclm --input=news.txt
 
 Documents are scored whole: context is carried from their first sentence to their last.
-Perplexity = exp(sum of -log P in nats / number of targets); END is predicted and counted, START never
-is. Perplexities compare only between equal vocabularies and token counts, which are printed beside.
+Perplexity = exp(sum of -log P in nats / number of targets); END is predicted and counted, START
+never is. Perplexities compare only between equal vocabularies and token counts, printed beside.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,19 @@
 """Fixtures of the whole suite."""
 
+import os
 from collections.abc import Iterator
 
 import jax
 import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compilation_cache(tmp_path_factory) -> None:
+    """What one test or one of its subprocesses has compiled, the others load."""
+    directory = str(tmp_path_factory.mktemp("xla"))
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = directory
+    jax.config.update("jax_compilation_cache_dir", directory)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
 @pytest.fixture

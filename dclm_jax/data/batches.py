@@ -15,7 +15,7 @@ from dclm_jax.data.vocabulary import END, START
 from dclm_jax.errors import InputError
 
 # Longer sentences continue by doubling the last one.
-LENGTH_BOUNDARIES = (8, 16, 24, 32, 40, 48, 64, 96, 128, 192, 256, 384, 512)
+LENGTH_BOUNDARIES = (8, 16, 32, 48, 64, 96, 128, 192, 256, 512)
 
 
 @flax.struct.dataclass

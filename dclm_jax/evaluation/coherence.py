@@ -156,6 +156,53 @@ def z_test(mean_a: float, sd_a: float, n_a: int, mean_b: float, sd_b: float, n_b
     return ZTest(z, 0.5 * math.erfc(z / math.sqrt(2)))
 
 
+def compare(a: tuple[str, Any], b: tuple[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The z-test of whether A's accuracy is above B's, on two bootstrap results.
+
+    Args:
+      a, b: a name (of the file, for messages) and the JSON object written for a bootstrap.
+
+    Returns:
+      A text for people, and a JSON object.
+
+    Raises:
+      InputError: one is not a bootstrap result of two test sets or more, or their test sets differ.
+    """
+    (name_a, result_a), (name_b, result_b) = a, b
+    for name, result in (a, b):
+        _require_bootstrap(name, result)
+    for key in ("documents", "replicates", "seed"):
+        if result_a.get(key) != result_b.get(key):
+            raise InputError(
+                f"the test sets differ: {key} is {result_a.get(key)} in {name_a} and "
+                f"{result_b.get(key)} in {name_b}"
+            )
+    z, p = z_test(*_sample(result_a), *_sample(result_b))
+    text = "\n".join(
+        [
+            *(
+                f"{name}: accuracy {100 * result['mean']:.2f}%, standard deviation "
+                f"{100 * result['sd']:.2f}% over {result['replicates']:,} test sets"
+                for name, result in (a, b)
+            ),
+            f"{name_a} above {name_b}: z = {z:.2f}, one-sided p = {p:.3g}",
+        ]
+    )
+    return text, {"kind": "z_test", "a": name_a, "b": name_b, "z": z, "p": p}
+
+
+def _sample(result: dict[str, Any]) -> tuple[float, float, int]:
+    return result["mean"], result["sd"], result["replicates"]
+
+
+def _require_bootstrap(name: str, result: Any) -> None:
+    if not isinstance(result, dict) or result.get("kind") != "bootstrap":
+        raise InputError(f"{name}: not a bootstrap result; expected one of --bootstrap=R")
+    for key in ("mean", "sd", "replicates"):
+        if isinstance(result.get(key), bool) or not isinstance(result.get(key), int | float):
+            raise InputError(f"{name}: expected a number under {key!r}, found {result.get(key)!r}")
+
+
 def random_orders(
     document: Document, count: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -238,10 +285,10 @@ def _selections(orders: np.ndarray, context_order: int | None) -> tuple[str, Seq
     """
     num_orders, num_sentences = orders.shape
     if context_order == 0:
-        return "sentences", [orders[0]]
+        return "sentences", list(orders[:1])
     if context_order == 1 and 2 * num_sentences < num_orders:
         return "pairs", [(i, j) for i in range(num_sentences) for j in range(num_sentences)]
-    return "orders", orders
+    return "orders", list(orders)
 
 
 def _totals(way: str, orders: np.ndarray, scores: list[list[float]]) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Documents to evaluate on: a split of a prepared corpus, or text read as it is."""
 
-import os
+import pathlib
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ class Input(NamedTuple):
     source: dict[str, Any]
 
 
-def open_split(vocabulary: Vocabulary, directory: str | os.PathLike[str], split: str) -> Input:
+def open_split(vocabulary: Vocabulary, directory: str | pathlib.Path, split: str) -> Input:
     """A split of a prepared corpus.
 
     Raises:

@@ -152,8 +152,10 @@ def restore_run(workdir: str | Path) -> RestoredRun:
 
 
 def _manager(directory: Path, *, create: bool) -> ocp.CheckpointManager:
-    # Orbax tells of every save on the absl log; the run has its own lines.
-    logging.getLogger("absl").setLevel(logging.ERROR)
+    # Orbax logs every save, and asyncio every read that a damaged file breaks: the run has its own
+    # lines for both.
+    for name, level in (("absl", logging.ERROR), ("asyncio", logging.CRITICAL)):
+        logging.getLogger(name).setLevel(level)
     options = ocp.CheckpointManagerOptions(max_to_keep=2, create=create, read_only=not create)
     return ocp.CheckpointManager(directory.absolute(), options=options)
 

@@ -78,7 +78,7 @@ def train_step(
         nll=likelihood.nll,
         auxiliary=likelihood.auxiliary,
         tokens=likelihood.tokens,
-        gradient_norm=optax.global_norm(gradients),
+        gradient_norm=optax.tree.norm(gradients),
     )
     return TrainState(state.step + 1, params, optimizer_state), metrics
 

@@ -95,6 +95,10 @@ def test_layers(name, num_layers):
     check(small_model(name, num_layers=num_layers))
 
 
+def draw_masks(model, keys_B):
+    return model.dropout_masks(keys_B, BATCH.tokens_BxSxN.shape[1:])
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_dropout_multiplies_embeddings_layers_and_features(name):
     model = small_model(name, dropout=0.3, num_layers=3)
@@ -102,7 +106,7 @@ def test_dropout_multiplies_embeddings_layers_and_features(name):
     keys_B = jax.random.split(jax.random.key(7), len(DOCUMENTS))
     likelihood = quick_jit(batch_likelihood)(model, params, BATCH, keys_B)
 
-    masks = model.dropout_masks(keys_B, BATCH.tokens_BxSxN.shape[1:])
+    masks = quick_jit(draw_masks)(model, keys_B)
     masks = jax.tree.map(np.asarray, masks)
     plain_params = jax.tree.map(np.asarray, params)
     nll = auxiliary = 0.0

@@ -56,9 +56,11 @@ def test_values(mask_F, chunk):
 @CHUNKS
 @EACH_MASK
 def test_value_and_gradient(mask_F, chunk):
+    integers = (jnp.asarray(TARGETS_F), jnp.asarray(mask_F))
+
     def chunked(features, kernel, bias):
         # A factor other than 1 shows a cotangent that is dropped.
-        return 3 * summed_nll(features, kernel, bias, TARGETS_F, jnp.asarray(mask_F), chunk)
+        return 3 * summed_nll(features, kernel, bias, *integers, chunk)
 
     def plain(features, kernel, bias):
         return 3 * plain_sum(features, kernel, bias, mask_F)

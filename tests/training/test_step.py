@@ -15,9 +15,9 @@ from dclm_jax.models.reading import batch_likelihood
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import TrainState, create_state, parallel_step, shard_rows
-from tests.models.support import DOCUMENTS, MODELS, pack, random_params, small_model
+from tests.models.support import DOCUMENTS, pack, random_params, small_model
 
-CLIP = 0.5
+CLIP = 0.2
 RATE = 0.1
 
 
@@ -38,7 +38,7 @@ def run_steps(name: str, dropout: float, steps: int = 2) -> tuple[TrainState, li
 
 @pytest.mark.parametrize("name", ["ccdclm", "hrnnlm"])
 def test_two_steps_of_clipped_adagrad_by_hand(name):
-    """gradient of the mean, clipped to the norm, squares accumulated from 0, rate / root of them."""
+    """Gradient of the mean, clipped to the norm; squares summed from 0; rate / root of them."""
     state, norms = run_steps(name, dropout=0.0)
     model, batch = small_model(name), pack(DOCUMENTS)
 
@@ -94,7 +94,7 @@ print(json.dumps(results))
 
 def test_two_devices_take_the_same_step_as_one():
     """Four documents of 11, 2, 15 and 4 targets: the devices hold 13 and 19 of them."""
-    cases = [(name, 0.0) for name in MODELS] + [("ccdclm", 0.4)]
+    cases = [("codclm", 0.0), ("hrnnlm", 0.0), ("adclm", 0.0), ("ccdclm", 0.4)]
     environment = {
         **os.environ,
         "XLA_FLAGS": "--xla_force_host_platform_device_count=2",

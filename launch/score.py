@@ -1,0 +1,100 @@
+"""Writes the log-probability of every document, sentence and token of a text.
+
+    python -m launch.score --workdir=runs/ccdclm --input=docs.txt --output=scores.jsonl
+    python -m launch.score --workdir=runs/ccdclm --input=docs.jsonl --output=scores.tsv \\
+        --output_format=tsv
+    printf 'the cat sat .\\nit was content .\\n' |
+        python -m launch.score --workdir=runs/ccdclm --input=- --output=-
+
+All numbers are natural logarithms (nats); the surprisal of a token is -log P(token | everything
+before it in its document). Every sentence ends in <END>, which is predicted too. A word outside the
+vocabulary has the probability of UNKNOWN, and is marked as not known.
+
+jsonl, a line for each document:
+    {"id": "docs.txt:1", "unit": "nats", "log_prob": -31.4, "sentences": [
+        {"log_prob": -20.9, "tokens": ["the", ...], "surprisals": [4.1, ...], "known": [true, ...]},
+        ...]}
+tsv, a line for each token, under a header: document, sentence and position (both from 1), token,
+surprisal, known (1 or 0), log-probabilities of its sentence and document.
+
+The input is streamed and may be larger than memory. The output file appears once it is complete.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+
+from absl import flags
+
+from dclm_jax.data import readers
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation.outputs import open_output
+from dclm_jax.language_model import DocumentScore
+from launch import _app, _evaluation
+
+_INPUT = flags.DEFINE_string("input", None, "Text to score; '-' is standard input.")
+_OUTPUT = flags.DEFINE_string("output", "-", "File to write; '-' is standard output.")
+_OUTPUT_FORMAT = flags.DEFINE_enum("output_format", "jsonl", ("jsonl", "tsv"), "What to write.")
+_TSV_HEADER = (
+    "document",
+    "sentence",
+    "position",
+    "token",
+    "surprisal_nats",
+    "known",
+    "sentence_log_prob_nats",
+    "document_log_prob_nats",
+)
+
+
+def main(argv: Sequence[str]) -> None:
+    del argv
+    if not _INPUT.value:
+        raise InputError("--input is missing; expected a file, a folder or '-'")
+    lm = _evaluation.restore()
+    documents = readers.read_documents(
+        _INPUT.value, _evaluation.FORMAT.value, lowercase=_evaluation.LOWERCASE.value
+    )
+    lines = _tsv_lines if _OUTPUT_FORMAT.value == "tsv" else _json_lines
+    progress = _evaluation.Progress("scoring")
+    with open_output(_OUTPUT.value) as file:
+        if _OUTPUT_FORMAT.value == "tsv":
+            file.write("\t".join(_TSV_HEADER) + "\n")
+        for number, score in enumerate(lm.score(documents), start=1):
+            file.writelines(lines(score))
+            progress(number, None)
+    progress.close()
+
+
+def _json_lines(score: DocumentScore) -> Iterator[str]:
+    sentences = [
+        {
+            "log_prob": sentence.log_prob,
+            "tokens": sentence.tokens,
+            "surprisals": [-log_prob for log_prob in sentence.log_probs],
+            "known": sentence.known,
+        }
+        for sentence in score.sentences
+    ]
+    record = {
+        "id": score.id,
+        "unit": "nats",
+        "log_prob": score.log_prob,
+        "sentences": sentences,
+    }
+    yield json.dumps(record, ensure_ascii=False) + "\n"
+
+
+def _tsv_lines(score: DocumentScore) -> Iterator[str]:
+    # Names may hold tabs; tokens hold no white space.
+    name = score.id.replace("\t", " ")
+    for number, sentence in enumerate(score.sentences, start=1):
+        tokens = zip(sentence.tokens, sentence.log_probs, sentence.known, strict=True)
+        for position, (token, log_prob, known) in enumerate(tokens, start=1):
+            yield (
+                f"{name}\t{number}\t{position}\t{token}\t{-log_prob:.6f}\t{known:d}\t"
+                f"{sentence.log_prob:.6f}\t{score.log_prob:.6f}\n"
+            )
+
+
+if __name__ == "__main__":
+    _app.run(main)

@@ -1,0 +1,277 @@
+"""Coherence with a scorer whose scores are known, and the z-test by hand."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+
+from dclm_jax import models
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import coherence
+from dclm_jax.evaluation.scoring import Scorer
+
+
+class FakeScorer:
+    """-log P of a word is a function of the previous sentence's first word and its own."""
+
+    def __init__(self, nll, context_order=None):
+        self.nll = nll
+        self.context_order = context_order
+        self.num_scored = 0
+
+    def score(self, documents):
+        for document in documents:
+            self.num_scored += 1
+            before = [None, *(int(ids[0]) for ids in document[:-1])]
+            yield [
+                np.array([self.nll(b, int(ids[0])), 0.0])
+                for b, ids in zip(before, document, strict=True)
+            ]
+
+
+def sentences(*words):
+    return [np.array([word], np.int32) for word in words]
+
+
+def ascending(before, word):
+    """Rewards ascending neighbours: the sorted document is the likeliest."""
+    return 0.0 if before is None or before < word else 1.0
+
+
+def order_blind(before, word):
+    return 0.1 * word
+
+
+SORTED = [sentences(*range(3, 3 + n)) for n in (2, 3, 5, 8)]
+
+
+def test_the_likelier_original_always_wins():
+    result = coherence.fixed(FakeScorer(ascending), SORTED, permutations=7)
+    assert (result.mean, result.sd) == (1.0, 0.0)
+    assert (result.replicates, result.permutations) == (7, 7)
+    assert (result.documents, result.pairs) == (4, 28)
+
+
+def test_the_less_likely_original_always_loses():
+    descending = [document[::-1] for document in SORTED]
+    assert coherence.fixed(FakeScorer(ascending), descending).mean == 0.0
+
+
+def test_accuracy_by_hand():
+    # Two sentences have one permutation: the first document wins, the second loses, the third ties.
+    documents = [sentences(3, 4), sentences(4, 3), sentences(5, 5)]
+    result = coherence.fixed(FakeScorer(ascending), documents, permutations=3)
+    assert result.mean == 0.5
+    assert result.documents == 3
+    # One win and one loss, drawn with replacement: the number of wins is binomial (2, 1/2).
+    result = coherence.bootstrap(FakeScorer(ascending), documents[:2], replicates=4000)
+    assert result.mean == pytest.approx(0.5, abs=0.03)
+    assert result.sd == pytest.approx(math.sqrt(1 / 8), abs=0.02)
+    assert (result.replicates, result.documents, result.pairs) == (4000, 2, 8000)
+
+
+def test_bootstrap_equals_the_same_test_sets_scored_one_by_one():
+    documents = [sentences(5, 3, 4), sentences(3, 5, 4, 6), sentences(4, 3)]
+    result = coherence.bootstrap(FakeScorer(ascending), documents, replicates=6, seed=9)
+
+    draws = np.random.default_rng([coherence._TEST_SETS, 9]).integers(3, size=(6, 3))
+    shuffles = []
+    for index, document in enumerate(documents):
+        rng = np.random.default_rng([coherence._ORDERS, 9, index])
+        shuffles.append(
+            iter(coherence.random_orders(document, int((draws == index).sum()), rng)[1])
+        )
+
+    def total(document):
+        words = [None, *(int(ids[0]) for ids in document)]
+        return -sum(ascending(a, b) for a, b in zip(words, words[1:], strict=False))
+
+    accuracies = []
+    for test_set in draws:
+        wins = 0.0
+        for index in test_set:
+            document = documents[index]
+            shuffled = [document[i] for i in next(shuffles[index])]
+            wins += {1: 1.0, 0: 0.5, -1: 0.0}[int(np.sign(total(document) - total(shuffled)))]
+        accuracies.append(wins / len(test_set))
+    assert result.mean == pytest.approx(np.mean(accuracies))
+    assert result.sd == pytest.approx(np.std(accuracies, ddof=1))
+
+
+@pytest.mark.parametrize("context_order", [0, None])
+def test_ties_count_half_whatever_the_order_of_summation(context_order):
+    # 0.1 * word has no exact sum: plain left-to-right addition would break ties at random.
+    documents = [sentences(*range(3, 3 + n)) for n in (4, 9, 23)]
+    scorer = FakeScorer(order_blind, context_order)
+    assert coherence.fixed(scorer, documents).mean == 0.5
+    assert coherence.bootstrap(scorer, documents, replicates=10).mean == 0.5
+
+
+def test_without_context_every_document_is_scored_once():
+    scorer = FakeScorer(order_blind, context_order=0)
+    coherence.fixed(scorer, SORTED, permutations=50)
+    assert scorer.num_scored == len(SORTED)
+
+
+def test_pairs_of_sentences_give_what_whole_permutations_give():
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(20, 20))
+
+    def nll(before, word):
+        return table[0 if before is None else before, word]
+
+    documents = [sentences(*rng.permutation(17)[:n] + 3) for n in (2, 4, 6)]
+    documents.append(sentences(4, 5, 4, 6))
+    whole, pairs = FakeScorer(nll), FakeScorer(nll, context_order=1)
+    expected = coherence.bootstrap(whole, documents, replicates=200)
+    assert coherence.bootstrap(pairs, documents, replicates=200) == expected
+    # Two sentences have two orders, which are fewer than their pairs.
+    assert pairs.num_scored == 2 + 16 + 36 + 16 < whole.num_scored
+    assert 0 < expected.mean < 1
+
+
+def test_few_permutations_of_a_long_document_are_not_scored_by_pairs():
+    scorer = FakeScorer(ascending, context_order=1)
+    assert coherence.fixed(scorer, [sentences(*range(3, 43))], permutations=5).mean == 1.0
+    assert scorer.num_scored == 6
+
+
+def test_a_permutation_is_never_the_document():
+    rng = np.random.default_rng(0)
+    for words in ((3, 4), (3, 4, 5), (3, 3, 4), (5, 4, 5, 4)):
+        document = sentences(*words)
+        original, orders = coherence.random_orders(document, 500, rng)
+        texts = [[int(document[i][0]) for i in order] for order in orders]
+        assert [int(document[i][0]) for i in original] == list(words)
+        assert list(words) not in texts
+        assert all(sorted(text) == sorted(words) for text in texts)
+        # Every other text occurs, about equally often.
+        different, counts = np.unique(texts, axis=0, return_counts=True)
+        expected = math.factorial(len(words)) - 1
+        for word in set(words):
+            expected = (expected + 1) / math.factorial(words.count(word)) - 1
+        assert len(different) == expected
+        assert counts.min() > 0.6 * 500 / len(different)
+
+
+def test_a_document_of_equal_sentences_ties():
+    document = sentences(4, 4, 4)
+    scorer = FakeScorer(lambda before, word: float(np.random.default_rng().random()))
+    assert coherence.fixed(scorer, [document]).mean == 0.5
+
+
+def test_one_replicate_has_no_standard_deviation():
+    assert coherence.fixed(FakeScorer(ascending), SORTED, permutations=1).sd is None
+    assert coherence.bootstrap(FakeScorer(ascending), SORTED, replicates=1).sd is None
+
+
+@pytest.mark.parametrize("measure", [coherence.fixed, coherence.bootstrap])
+def test_a_seed_gives_the_same_result_and_another_one_another(measure):
+    documents = [sentences(*np.random.default_rng(n).permutation(9) + 3) for n in range(12)]
+    results = [measure(FakeScorer(ascending), documents, seed=seed) for seed in (1, 1, 2)]
+    assert results[0] == results[1]
+    assert results[0].mean != results[2].mean
+
+
+def test_short_documents_are_left_out():
+    documents = [[], sentences(3), *SORTED]
+    assert coherence.fixed(FakeScorer(ascending), documents).documents == 4
+    assert coherence.bootstrap(FakeScorer(ascending), documents, replicates=2).pairs == 8
+
+
+def test_wrong_arguments():
+    with pytest.raises(InputError, match="no document has two sentences"):
+        coherence.fixed(FakeScorer(ascending), [sentences(3)])
+    with pytest.raises(InputError, match="permutations is 0; expected at least 1"):
+        coherence.fixed(FakeScorer(ascending), SORTED, permutations=0)
+    with pytest.raises(InputError, match="replicates is 0; expected at least 1"):
+        coherence.bootstrap(FakeScorer(ascending), SORTED, replicates=0)
+    with pytest.raises(InputError, match="seed is -1; expected at least 0"):
+        coherence.bootstrap(FakeScorer(ascending), SORTED, seed=-1)
+
+
+def test_progress_counts_documents():
+    seen = []
+    coherence.fixed(FakeScorer(ascending), SORTED, on_document=lambda *args: seen.append(args))
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
+
+
+def test_results_as_text_and_json():
+    result = coherence.bootstrap(FakeScorer(ascending), SORTED, replicates=3, seed=5)
+    assert result.to_json() == {
+        "kind": "bootstrap",
+        "mean": 1.0,
+        "sd": 0.0,
+        "replicates": 3,
+        "permutations": 1,
+        "documents": 4,
+        "pairs": 12,
+        "seed": 5,
+    }
+    assert str(result) == (
+        "coherence (bootstrap): accuracy 100.00%, standard deviation 0.00% over 3 test sets of 4 "
+        "documents, ties count half"
+    )
+
+
+@pytest.mark.parametrize(("name", "is_tie"), [("rnnlm", True), ("codclm", False)])
+def test_with_a_real_model(name, is_tie):
+    model = models.create(
+        name, vocab_size=12, embedding_dim=3, hidden_dim=4, num_layers=1, cell="rnn"
+    )
+    params = jax.tree.map(lambda array: 3 * array, model.init(jax.random.key(1)))
+    rng = np.random.default_rng(3)
+    documents = [[rng.integers(2, 12, 4) for _ in range(n)] for n in (2, 3, 4)]
+    result = coherence.fixed(Scorer(model, params), documents, permutations=15)
+    assert (result.mean == 0.5) == is_tie
+
+
+def test_z_by_hand():
+    # (0.8 - 0.7) / sqrt(0.03^2 / 9 + 0.04^2 / 16) = 0.1 / sqrt(0.0001 + 0.0001)
+    z, p = coherence.z_test(0.8, 0.03, 9, 0.7, 0.04, 16)
+    assert z == pytest.approx(0.1 / math.sqrt(0.0002))
+    assert p == pytest.approx(7.687e-13, rel=1e-3)
+    # The 95th percentile of the normal distribution.
+    z, p = coherence.z_test(1.6448536, 1.0, 2, 0.0, 1.0, 2)
+    assert (z, p) == (pytest.approx(1.6448536), pytest.approx(0.05))
+    assert coherence.z_test(0.5, 0.1, 10, 0.5, 0.1, 10) == (0.0, 0.5)
+    assert coherence.z_test(0.0, 1.0, 2, 1.6448536, 1.0, 2).p == pytest.approx(0.95)
+
+
+def test_z_of_the_papers_table():
+    """Table 3: the printed means and standard deviations, R = 1000, give 43.2 and 34.7."""
+    hrnnlm = (0.7532, 0.0442, 1000)
+    assert coherence.z_test(0.8326, 0.0377, 1000, *hrnnlm).z == pytest.approx(43.22, abs=0.01)
+    assert coherence.z_test(0.8172, 0.0381, 1000, *hrnnlm).z == pytest.approx(34.68, abs=0.01)
+
+
+def test_comparing_two_results():
+    a = coherence.Coherence("bootstrap", 0.8, 0.03, 9, 1, 5, 45, 0).to_json()
+    b = coherence.Coherence("bootstrap", 0.7, 0.04, 9, 1, 5, 45, 0).to_json()
+    text, value = coherence.compare(("a.json", a), ("b.json", b))
+    assert value["z"] == pytest.approx(6.0)
+    assert text.splitlines() == [
+        "a.json: accuracy 80.00%, standard deviation 3.00% over 9 test sets",
+        "b.json: accuracy 70.00%, standard deviation 4.00% over 9 test sets",
+        "a.json above b.json: z = 6.00, one-sided p = 9.87e-10",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "fixed"}, "b.json: not a bootstrap result"),
+        ({"sd": None}, "b.json: expected a number under 'sd', found None"),
+        ({"documents": 6}, "the test sets differ: documents is 5 in a.json and 6 in b.json"),
+        ({"seed": 6}, "the test sets differ: seed is 0 in a.json and 6 in b.json"),
+    ],
+)
+def test_results_that_cannot_be_compared(change, message):
+    a = coherence.Coherence("bootstrap", 0.8, 0.03, 9, 1, 5, 45, 0).to_json()
+    with pytest.raises(InputError, match=message):
+        coherence.compare(("a.json", a), ("b.json", a | change))
+    with pytest.raises(InputError, match="b.json: not a bootstrap result"):
+        coherence.compare(("a.json", a), ("b.json", []))
+    with pytest.raises(InputError, match="a z-test needs a standard deviation above 0"):
+        coherence.compare(("a.json", a | {"sd": 0.0}), ("b.json", a | {"sd": 0.0}))

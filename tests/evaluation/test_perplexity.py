@@ -1,0 +1,89 @@
+"""Perplexity against sums done by hand."""
+
+import json
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import perplexity
+from dclm_jax.evaluation.perplexity import Perplexity
+
+DOCUMENTS = [
+    [np.array([3, 2, 4]), np.array([], np.int32)],
+    [np.array([2])],
+]
+NLL = [
+    [np.array([1, 2, 3, 0.5], np.float32), np.array([0.25], np.float32)],
+    [np.array([4, 1.25], np.float32)],
+]
+
+
+def fake_scorer(nll) -> Any:
+    def score(documents):
+        yield from (one for _, one in zip(list(documents), nll, strict=True))
+
+    return SimpleNamespace(model=SimpleNamespace(vocab_size=10), score=score)
+
+
+def test_sums_by_hand():
+    result = perplexity.measure(fake_scorer(NLL), DOCUMENTS)
+    assert result == Perplexity(
+        vocabulary_size=10, nll=12.0, tokens=7, words=4, oov_words=2, sentences=3, documents=2
+    )
+    assert result.perplexity == pytest.approx(math.exp(12 / 7))
+    assert result.oov_rate == 0.5
+
+
+def test_the_result_says_how_it_was_counted():
+    result = perplexity.measure(fake_scorer(NLL), DOCUMENTS)
+    assert str(result) == (
+        "perplexity 5.5527 = exp(12.00 nats / 7 targets)\n"
+        "2 documents, 3 sentences, 4 words, 50.00% out of vocabulary; vocabulary 10\n"
+        "counting: END is predicted and counted, START never is"
+    )
+    assert json.loads(json.dumps(result.to_json())) == {
+        "perplexity": math.exp(12 / 7),
+        "nll": 12.0,
+        "nll_unit": "nats",
+        "tokens": 7,
+        "words": 4,
+        "oov_words": 2,
+        "oov_rate": 0.5,
+        "sentences": 3,
+        "documents": 2,
+        "vocabulary_size": 10,
+        "counting_rule": "END is predicted and counted, START never is",
+    }
+
+
+def test_sums_are_exact_over_many_tokens():
+    nll = [np.full(2**20 + 1, 0.1, np.float32)]
+    document = [np.zeros(2**20, np.int32)]
+    total = Perplexity(vocabulary_size=10)
+    for _ in range(8):
+        total = total.add(document, nll)
+    assert total.nll == pytest.approx(8 * (2**20 + 1) * float(np.float32(0.1)), rel=1e-12)
+
+
+def test_perplexity_is_never_clipped():
+    assert Perplexity(vocabulary_size=10, nll=700.0, tokens=1).perplexity == math.exp(700)
+    assert Perplexity(vocabulary_size=10, nll=1e6, tokens=1).perplexity == math.inf
+    assert Perplexity(vocabulary_size=10, nll=math.inf, tokens=1).perplexity == math.inf
+
+
+def test_progress_is_told_after_every_document():
+    seen = []
+    perplexity.measure(fake_scorer(NLL), DOCUMENTS, on_document=seen.append)
+    assert [(sums.documents, sums.tokens) for sums in seen] == [(1, 5), (2, 7)]
+
+
+def test_nothing_to_score():
+    with pytest.raises(InputError, match="no sentence to score"):
+        perplexity.measure(fake_scorer([]), [])
+    with pytest.raises(InputError, match="no sentence to score"):
+        perplexity.measure(fake_scorer([[]]), [[]])
+    assert math.isnan(Perplexity(vocabulary_size=10).perplexity)
