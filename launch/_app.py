@@ -3,6 +3,7 @@
 import os
 import pathlib
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
@@ -12,6 +13,8 @@ from absl import app, flags, logging
 from dclm_jax.errors import DivergenceError, InputError
 
 EXIT_BAD_INPUT = 2
+_CONFIG_MODULE = "config_config"
+"""What ml_collections calls the file of a flag --config once it is loaded."""
 
 
 def run(main: Callable[[Sequence[str]], int | None]) -> None:
@@ -52,8 +55,35 @@ def _keep_compiled_programs() -> None:
 def _parse(argv: Sequence[str]) -> list[str]:
     try:
         return flags.FLAGS(list(argv))
-    except (flags.Error, KeyError, AttributeError, TypeError, FileNotFoundError) as error:
-        _fail(" ".join(str(error).strip("'\"").split()))
+    # A configuration file is a program: loading it may raise anything.
+    except Exception as error:
+        _fail(_flag_error(error))
+
+
+def _flag_error(error: Exception) -> str:
+    """One line; for an error in a configuration file what was raised there, and on which line."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename}:{error.lineno}: {error.msg}"
+    # ml_collections and absl wrap some errors, tracebacks included in their messages.
+    first: BaseException = error
+    while first.__context__ is not None:
+        first = first.__context__
+    lines = [
+        f"{frame.f_code.co_filename}:{line}: "
+        for frame, line in traceback.walk_tb(first.__traceback__)
+        if frame.f_globals.get("__name__") == _CONFIG_MODULE
+    ]
+    if lines:
+        kind = "" if isinstance(first, InputError) else f"{type(first).__name__}: "
+        return f"{lines[-1]}{kind}{_one_line(first)}"
+    kind = "unknown configuration key " if isinstance(error, KeyError) else ""
+    return kind + _one_line(error)
+
+
+def _one_line(error: BaseException) -> str:
+    # str(KeyError) is the repr of its message.
+    text = error.args[0] if isinstance(error, KeyError) and error.args else error
+    return " ".join(str(text).split())
 
 
 def _fail(message: str, code: int = EXIT_BAD_INPUT) -> NoReturn:

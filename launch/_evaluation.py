@@ -66,7 +66,7 @@ def describe_run(lm: LanguageModel) -> dict[str, Any]:
 
 
 class Progress:
-    """A line on standard error that counts documents, where that is a terminal."""
+    """In a `with` block, counts documents in a line on standard error, if that is a terminal."""
 
     def __init__(self, label: str):
         self._label = label
@@ -85,7 +85,10 @@ class Progress:
             text = f"{self._label}: {done:,} of {total:,} documents, {rate:,.1f}/s, {left:,} s left"
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
 
-    def close(self) -> None:
-        """Clears the line."""
+    def __enter__(self) -> "Progress":
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Clears the line, so that what is printed next stands alone."""
         if self._on:
             print("\r\033[K", end="", file=sys.stderr, flush=True)

@@ -28,6 +28,7 @@ from dclm_jax.evaluation import coherence, outputs
 from launch import _app, _evaluation
 
 _evaluation.define_data_flags()
+flags.adopt_module_key_flags(_evaluation)
 _PERMUTATIONS = flags.DEFINE_integer(
     "permutations", 20, "Permutations of each document (a); 0 leaves (a) out."
 )
@@ -61,21 +62,17 @@ def _measure() -> tuple[str, dict[str, Any]]:
     options = {"documents": list(documents), "seed": _SEED.value}
     results = []
     if _BOOTSTRAP.value:
-        progress = _evaluation.Progress("bootstrap")
-        results.append(
-            coherence.bootstrap(
+        with _evaluation.Progress("bootstrap") as progress:
+            result = coherence.bootstrap(
                 lm.scorer, replicates=_BOOTSTRAP.value, on_document=progress, **options
             )
-        )
-        progress.close()
+        results.append(result)
     if _PERMUTATIONS.value:
-        progress = _evaluation.Progress("coherence")
-        results.append(
-            coherence.fixed(
+        with _evaluation.Progress("coherence") as progress:
+            result = coherence.fixed(
                 lm.scorer, permutations=_PERMUTATIONS.value, on_document=progress, **options
             )
-        )
-        progress.close()
+        results.append(result)
     value = {**results[0].to_json(), **_evaluation.describe_run(lm), **source}
     if len(results) > 1:
         value["fixed"] = results[1].to_json()

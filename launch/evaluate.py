@@ -23,6 +23,7 @@ from dclm_jax.evaluation import outputs, perplexity
 from launch import _app, _evaluation
 
 _evaluation.define_data_flags()
+flags.adopt_module_key_flags(_evaluation)
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
 
 
@@ -30,11 +31,10 @@ def main(argv: Sequence[str]) -> None:
     del argv
     lm = _evaluation.restore()
     documents, num_documents, source = _evaluation.open_documents(lm)
-    progress = _evaluation.Progress("perplexity")
-    result = perplexity.measure(
-        lm.scorer, documents, on_document=lambda sums: progress(sums.documents, num_documents)
-    )
-    progress.close()
+    with _evaluation.Progress("perplexity") as progress:
+        result = perplexity.measure(
+            lm.scorer, documents, on_document=lambda sums: progress(sums.documents, num_documents)
+        )
     if _OUTPUT.value != outputs.STDOUT:
         print(f"{lm.model.name}, {lm.num_parameters:,} parameters, step {lm.step:,}\n{result}")
     if _OUTPUT.value:

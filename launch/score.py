@@ -31,6 +31,7 @@ from dclm_jax.evaluation.outputs import open_output
 from dclm_jax.language_model import DocumentScore
 from launch import _app, _evaluation
 
+flags.adopt_module_key_flags(_evaluation)
 _INPUT = flags.DEFINE_string("input", None, "Text to score; '-' is standard input.")
 _OUTPUT = flags.DEFINE_string("output", "-", "File to write; '-' is standard output.")
 _OUTPUT_FORMAT = flags.DEFINE_enum("output_format", "jsonl", ("jsonl", "tsv"), "What to write.")
@@ -55,14 +56,12 @@ def main(argv: Sequence[str]) -> None:
         _INPUT.value, _evaluation.FORMAT.value, lowercase=_evaluation.LOWERCASE.value
     )
     lines = _tsv_lines if _OUTPUT_FORMAT.value == "tsv" else _json_lines
-    progress = _evaluation.Progress("scoring")
-    with open_output(_OUTPUT.value) as file:
+    with open_output(_OUTPUT.value) as file, _evaluation.Progress("scoring") as progress:
         if _OUTPUT_FORMAT.value == "tsv":
             file.write("\t".join(_TSV_HEADER) + "\n")
         for number, score in enumerate(lm.score(documents), start=1):
             file.writelines(lines(score))
             progress(number, None)
-    progress.close()
 
 
 def _json_lines(score: DocumentScore) -> Iterator[str]:

@@ -10,11 +10,13 @@ metrics.jsonl and, where tensorboardX is installed, tensorboard/. SIGTERM or Ctr
 the same command goes on from there.
 """
 
+import os
 from collections.abc import Sequence
 
 from absl import flags
-from ml_collections import config_flags
+from ml_collections import ConfigDict, config_flags
 
+from dclm_jax.errors import InputError
 from dclm_jax.training.loop import train
 from launch import _app
 
@@ -27,7 +29,17 @@ flags.mark_flags_as_required(["config", "workdir"])
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    train(_CONFIG.value, _WORKDIR.value or "")
+    train(_config(), _WORKDIR.value or "")
+
+
+def _config() -> ConfigDict:
+    # A file that cannot be read leaves an object here that raises whenever it is touched.
+    if isinstance(_CONFIG.value, ConfigDict):
+        return _CONFIG.value
+    path = config_flags.get_config_filename(flags.FLAGS["config"]).split(":")[0]
+    if os.path.isfile(path):
+        raise InputError(f"{path}: expected its get_config to return a ConfigDict")
+    raise InputError(f"{path}: there is no such configuration file")
 
 
 if __name__ == "__main__":

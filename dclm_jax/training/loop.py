@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 from flax import jax_utils
 from ml_collections import ConfigDict
 
@@ -90,7 +91,10 @@ def train(
     if settings.training.max_steps:
         total_steps = min(total_steps, settings.training.max_steps)
     optimizer = create_optimizer(settings.optimizer, total_steps)
-    claim_workdir(workdir, settings.to_dict(), training.vocabulary)
+    kept = settings.to_dict()
+    # Evaluation finds the data from any working directory.
+    kept["data"]["directory"] = str(Path(settings.data.directory).absolute())
+    claim_workdir(workdir, kept, training.vocabulary)
 
     init_key, dropout_key = jax.random.split(jax.random.key(settings.training.seed))
     state = create_state(model, optimizer, init_key)
@@ -167,12 +171,14 @@ def _run_steps(
                 # Nothing is saved before every step up to it is known to be finite.
                 window.add(*pending)
                 pending = None
+                host_state = jax.device_get(jax_utils.unreplicate(state))
+                # A finite loss and gradient can still make an update that is not.
+                if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(host_state)):
+                    raise _divergence(run, done, "the update is not finite")
                 if evaluate:
                     _evaluate(run, done, jax_utils.unreplicate(state.params), log, line)
                     window.restart_clock()
-                run.checkpoints.save_latest(
-                    jax.device_get(jax_utils.unreplicate(state)), dataclasses.asdict(run.progress)
-                )
+                run.checkpoints.save_latest(host_state, dataclasses.asdict(run.progress))
             if stop:
                 ending = "interrupted"
                 break
@@ -206,10 +212,8 @@ class _Window:
         nll, tokens = float(metrics.nll), int(metrics.tokens)
         norm = float(metrics.gradient_norm)
         if not (math.isfinite(nll) and math.isfinite(norm)):
-            raise DivergenceError(
-                f"step {step}: loss per token is {nll / tokens} and gradient norm {norm}; "
-                f"the best model is of step {self._run.progress.best_step} and the newest "
-                "checkpoint is from before; try a smaller optimizer.learning_rate"
+            raise _divergence(
+                self._run, step, f"loss per token is {nll / tokens} and gradient norm {norm}"
             )
         now = time.monotonic()
         elapsed, self._clock = now - self._clock, now
@@ -238,6 +242,15 @@ class _Window:
             self._clear()
 
 
+def _divergence(run: _Run, step: int, what: str) -> DivergenceError:
+    best = run.progress.best_step
+    kept = f"the best model is of step {best}" if best else "no model was evaluated before"
+    return DivergenceError(
+        f"step {step}: {what}; {kept}, and the newest checkpoint, if any, is from before; "
+        "try a smaller optimizer.learning_rate"
+    )
+
+
 def _evaluate(run: _Run, step: int, params: Params, log: MetricsLog, line: ProgressLine) -> None:
     """Development perplexity; keeps the parameters if it is the best so far."""
     progress = run.progress
@@ -245,6 +258,8 @@ def _evaluate(run: _Run, step: int, params: Params, log: MetricsLog, line: Progr
     documents = (run.valid.document(index) for index in range(run.valid.num_documents))
     result = measure(scorer, documents)
     perplexity = result.perplexity
+    if math.isnan(perplexity):
+        raise _divergence(run, step, "the development loss is not a number")
     epoch = step / run.batches.steps_per_epoch
     better = perplexity < progress.best_perplexity
     if better:

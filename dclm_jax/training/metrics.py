@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ class MetricsLog:
         self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
         if self._events:
             for name, value in values.items():
-                self._events.add_scalar(f"{kind}/{name}", value, step)
+                if math.isfinite(value):
+                    self._events.add_scalar(f"{kind}/{name}", value, step)
 
     def close(self) -> None:
         self._file.close()

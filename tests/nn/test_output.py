@@ -53,23 +53,30 @@ def test_values(mask_F, chunk):
     close(summed_nll(*arrays, chunk), expected_F.sum())
 
 
+@partial(jax.jit, static_argnums=4)
+def chunked_gradient(features_FxD, kernel_DxV, bias_V, mask_F, chunk):
+    targets_F = jnp.asarray(TARGETS_F)
+
+    def loss(features, kernel, bias):
+        # A factor other than 1 shows a cotangent that is dropped.
+        return jnp.multiply(3, summed_nll(features, kernel, bias, targets_F, mask_F, chunk))
+
+    return jax.value_and_grad(loss, argnums=(0, 1, 2))(features_FxD, kernel_DxV, bias_V)
+
+
+@jax.jit
+def plain_gradient(features_FxD, kernel_DxV, bias_V, mask_F):
+    def loss(features, kernel, bias):
+        return 3 * plain_sum(features, kernel, bias, mask_F)
+
+    return jax.value_and_grad(loss, argnums=(0, 1, 2))(features_FxD, kernel_DxV, bias_V)
+
+
 @CHUNKS
 @EACH_MASK
 def test_value_and_gradient(mask_F, chunk):
-    integers = (jnp.asarray(TARGETS_F), jnp.asarray(mask_F))
-
-    def chunked(features, kernel, bias):
-        # A factor other than 1 shows a cotangent that is dropped.
-        return 3 * summed_nll(features, kernel, bias, *integers, chunk)
-
-    def plain(features, kernel, bias):
-        return 3 * plain_sum(features, kernel, bias, mask_F)
-
-    arrays = [jnp.asarray(array) for array in (FEATURES_FxD, KERNEL_DxV, BIAS_V)]
-    value, gradients = jax.value_and_grad(chunked, argnums=(0, 1, 2))(*arrays)
-    expected_value, expected = jax.value_and_grad(plain, argnums=(0, 1, 2))(*arrays)
-    close(value, expected_value)
-    jax.tree.map(close, gradients, expected)
+    arrays = (FEATURES_FxD, KERNEL_DxV, BIAS_V, mask_F)
+    jax.tree.map(close, chunked_gradient(*arrays, chunk), plain_gradient(*arrays))
 
 
 def test_values_outside_the_mask_do_not_matter():
