@@ -76,6 +76,8 @@ def _flag_error(error: Exception) -> str:
     if lines:
         kind = "" if isinstance(first, InputError) else f"{type(first).__name__}: "
         return f"{lines[-1]}{kind}{_one_line(first)}"
+    if isinstance(error, AttributeError) and isinstance(error.args[0], KeyError):
+        error = error.args[0]
     kind = "unknown configuration key " if isinstance(error, KeyError) else ""
     return kind + _one_line(error)
 

@@ -12,7 +12,7 @@ import flax.jax_utils
 import jax
 import numpy as np
 
-from dclm_jax.data.batches import Batch, length_bucket, pack_sentences
+from dclm_jax.data.batches import Batch, pack_sentences
 from dclm_jax.errors import InputError
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.models.reading import block_nll
@@ -32,6 +32,7 @@ _WINDOW_TOKENS_PER_ROW = 2**13
 # In a batch, the longest document has less than this many times the sentences of the shortest one:
 # otherwise a very long document would be read beside empty rows.
 _LENGTH_RATIO = 4
+_MIN_LENGTH = 8
 # Blocks in flight: enough to keep the devices busy while results are unpacked.
 _BLOCKS_AHEAD = 4
 
@@ -133,7 +134,7 @@ class Scorer:
 
     def _row_limit(self, document: Document) -> int:
         """The power of two of rows that fit on a device if all have sentences this long."""
-        length = length_bucket(max(map(len, document)) + 1)
+        length = _padded_length(max(map(len, document)))
         rows = self._max_rows
         while rows > 1 and rows * length > MAX_POSITIONS:
             rows //= 2
@@ -170,10 +171,19 @@ def _block_shape(
         longest = max(
             len(sentence) for index in rows for sentence in window[index][first : first + size]
         )
-        length = length_bucket(longest + 1)
+        length = _padded_length(longest)
         if size == 1 or num_rows * size * length <= MAX_POSITIONS:
             return size, length
         size //= 2
+
+
+def _padded_length(num_words: int) -> int:
+    """N for sentences of up to `num_words` words and END.
+
+    Coarser than the buckets of training: a document is scored once, so fewer shapes to compile save
+    more than the padding costs.
+    """
+    return max(_MIN_LENGTH, _power_of_two(num_words + 1))
 
 
 def _collect(block: _Block, window: list[Document], scores: list[list[Any]]) -> None:
