@@ -31,7 +31,7 @@ def get_config(model: str = "ccdclm") -> ml_collections.ConfigDict:
             "tie_embeddings": True,
         },
         data={"segment_length": 5, "batch_size": 16},
-        # Adam, not the papers' AdaGrad: it gets further in the part of an epoch that there is time for.
+        # Adam, not the papers' AdaGrad: it gets further in the little time there is.
         optimizer={
             "name": "adam",
             "learning_rate": 0.003,

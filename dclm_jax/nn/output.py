@@ -26,7 +26,7 @@ def _chunk_at(positions: jax.Array, index: jax.Array, chunk: int) -> jax.Array:
 
 
 def _take(array: jax.Array, positions: jax.Array) -> jax.Array:
-    return array.at[positions].get(mode="fill", fill_value=0)
+    return jnp.asarray(array).at[positions].get(mode="fill", fill_value=0)
 
 
 def _log_softmax(features: jax.Array, kernel_DxV: jax.Array, bias_V: jax.Array) -> jax.Array:

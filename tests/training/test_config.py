@@ -8,8 +8,7 @@ from dclm_jax.training.config import default_config, differences, validated
 
 def make(model: str = "ccdclm", **values):
     config = default_config(model)
-    config.data.directory = "somewhere"
-    config.update_from_flattened_dict(values)
+    config.update_from_flattened_dict({"data.directory": "somewhere", **values})
     return config
 
 

@@ -1,5 +1,6 @@
 """Runs: resumed = uninterrupted bit for bit, damaged checkpoints, divergence, early stopping."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -154,7 +155,7 @@ def truncate(directory: Path) -> None:
             file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
-# Reads of the damaged files that are still under way when the first fails end in closed event loops.
+# Reads of damaged files still under way when the first one fails end in closed event loops.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_truncated_checkpoints_fall_back_to_the_previous_and_say_so(
     data, uninterrupted, tmp_path, capfd
@@ -189,7 +190,8 @@ def test_non_finite_step_stops_with_the_last_good_checkpoint(data, tmp_path, mon
         def run(state, batch, key):
             state, metrics = good(state, batch, key)
             if int(state.step[0]) == 8:
-                state = state.replace(params=jax.tree.map(lambda a: a * np.nan, state.params))
+                params = jax.tree.map(lambda a: a * np.nan, state.params)
+                state = dataclasses.replace(state, params=params)
             return state, metrics
 
         return run

@@ -14,7 +14,7 @@ def test_adagrad_leaves_untouched_rows_alone_and_moves_others_by_the_rate():
     params = jnp.ones((2, 2))
     gradient = jnp.array([[0.0, 0.0], [1e-6, -3.0]])
     update, _ = optimizer.update(gradient, optimizer.init(params), params)
-    np.testing.assert_allclose(update, [[0.0, 0.0], [-0.1, 0.1]], rtol=1e-5)
+    np.testing.assert_allclose(np.asarray(update), [[0.0, 0.0], [-0.1, 0.1]], rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ def test_schedule_warms_up_and_decays_over_the_rest_of_the_run(schedule, expecte
         learning_rate=1.0, schedule=schedule, warmup_steps=4, final_fraction=0.2
     )
     rate = learning_rate(options, total_steps=8)
-    np.testing.assert_allclose([float(rate(step)) for step in range(7)], expected, rtol=1e-5)
+    np.testing.assert_allclose([np.asarray(rate(step)) for step in range(7)], expected, rtol=1e-5)
 
 
 def test_errors_name_the_nearest():

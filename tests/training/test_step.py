@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import jax_utils
@@ -14,7 +15,7 @@ from flax import jax_utils
 from dclm_jax.models.reading import batch_likelihood
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
-from dclm_jax.training.step import TrainState, create_state, parallel_step, shard_rows
+from dclm_jax.training.step import TrainState, parallel_step, shard_rows
 from tests.models.support import DOCUMENTS, pack, random_params, small_model
 
 CLIP = 0.2
@@ -25,8 +26,9 @@ def run_steps(name: str, dropout: float, steps: int = 2) -> tuple[TrainState, li
     """Steps over DOCUMENTS on all local devices, each step waited for."""
     model = small_model(name, dropout=dropout)
     optimizer = create_optimizer(OptimizerConfig(learning_rate=RATE, clip_norm=CLIP), steps)
-    state = create_state(model, optimizer, jax.random.key(0))
-    state = jax_utils.replicate(state.replace(params=random_params(model)))
+    params = random_params(model)
+    state = TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
+    state = jax_utils.replicate(state)
     step = parallel_step(model, optimizer)
     batch = shard_rows(pack(DOCUMENTS), jax.local_device_count())
     norms = []

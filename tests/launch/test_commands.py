@@ -1,0 +1,581 @@
+"""Command lines end to end, each in a process of its own, on a small corpus made here."""
+
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+import dclm_jax
+from dclm_jax.data.readers import read_documents
+from dclm_jax.training.checkpoints import restore_run
+
+REPOSITORY = Path(__file__).parents[2]
+TOPICS, WORDS_PER_TOPIC = 5, 20
+STEPS = 24
+# Sums of some hundred float32 terms of about 5 nats, taken in another order.
+TOLERANCE = 1e-5
+
+CONFIG = """
+from dclm_jax.training.config import default_config
+
+
+def get_config(model="ccdclm"):
+    config = default_config(model)
+    with config.unlocked():
+        config.model.update(embedding_dim=8, hidden_dim=8, num_layers=1)
+        config.data.batch_size = 8
+        config.optimizer.update(name="adam", learning_rate=0.02)
+        config.training.update(
+            max_steps={steps}, evaluate_every=8, checkpoint_every=4, log_every=1, patience=0
+        )
+    return config
+"""
+
+
+def environment(**variables: str) -> dict[str, str]:
+    """Launchers are found from any directory; pytest's own flags for XLA do not reach them."""
+    inherited = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
+    return {**inherited, "PYTHONPATH": str(REPOSITORY), **variables}
+
+
+def launch(name, *arguments, code=0, quiet=True, cwd=None, stdin=None, **variables):
+    """Runs `python -m launch.NAME` to its end and returns the process."""
+    done = subprocess.run(
+        [sys.executable, "-m", f"launch.{name}", *map(str, arguments)],
+        cwd=cwd or REPOSITORY,
+        env=environment(**variables),
+        input=stdin,
+        stdin=subprocess.DEVNULL if stdin is None else None,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == code, done.stderr
+    if code == 0 and quiet:
+        assert done.stderr == ""
+    return done
+
+
+def refuse(name, *arguments, code=2, **options) -> str:
+    """Runs a launcher that must end in a single line on stderr, and returns that line."""
+    error = launch(name, *arguments, code=code, **options).stderr
+    assert error.startswith("error: ") and error.count("\n") == 1, error
+    return error.strip()
+
+
+def write_documents(path: Path, seed: int, documents: int) -> Path:
+    """Documents whose sentences all draw on one topic's words."""
+    rng = np.random.default_rng(seed)
+    lines = []
+    for _ in range(documents):
+        first = WORDS_PER_TOPIC * rng.integers(TOPICS)
+        for _ in range(rng.integers(2, 6)):
+            words = first + rng.integers(WORDS_PER_TOPIC, size=rng.integers(2, 7))
+            lines.append(" ".join(f"w{word}" for word in words))
+        lines.append("")
+    path.write_text("\n".join(lines))
+    return path
+
+
+def fingerprint(directory: Path) -> dict[str, bytes]:
+    """Every file below a directory with its content."""
+    return {
+        str(file.relative_to(directory)): file.read_bytes()
+        for file in sorted(directory.rglob("*"))
+        if file.is_file()
+    }
+
+
+def latest_state(run: Path, step: int):
+    """Every array of a checkpoint for resuming, read without the code under test."""
+    with ocp.StandardCheckpointer() as reader:
+        return reader.restore((run / "checkpoints" / "latest" / str(step) / "state").resolve())
+
+
+def assert_same_run(one: Path, other: Path, step: int) -> None:
+    """The last state and the best parameters are the same, bit for bit."""
+    for read in (lambda run: latest_state(run, step), lambda run: restore_run(run).params):
+        left, right = read(one), read(other)
+        assert jax.tree.structure(left) == jax.tree.structure(right)
+        jax.tree.map(np.testing.assert_array_equal, left, right)
+    assert restore_run(one).info == restore_run(other).info
+
+
+def damage(checkpoint: Path) -> None:
+    """Halves every file of a checkpoint, manifests of its arrays included."""
+    for file in checkpoint.rglob("*"):
+        if file.is_file():
+            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+class Workspace:
+    """The text, the prepared corpus, a configuration and a finished run that all tests read."""
+
+    def __init__(self, root: Path):
+        self.root = root
+        self.text = {
+            split: write_documents(root / f"{split}.txt", seed, documents)
+            for seed, (split, documents) in enumerate(
+                (("train", 60), ("valid", 8), ("test", 11)), start=1
+            )
+        }
+        self.corpus, self.run = root / "corpus", root / "run"
+        self.prepared = launch(
+            "prepare", *self.sources(), f"--output={self.corpus}", "--vocab_size=95"
+        )
+        self.config = root / "tiny.py"
+        self.config.write_text(CONFIG.format(steps=STEPS))
+        self.trained = launch("train", *self.training(self.run))
+
+        vocabulary = f"--vocabulary={self.corpus / 'vocabulary.tsv'}"
+        self.test_only, self.other_corpus = root / "test_only", root / "other"
+        test = f"--test={self.text['test']}"
+        launch("prepare", test, vocabulary, f"--output={self.test_only}")
+        launch("prepare", *self.sources(), f"--output={self.other_corpus}", "--vocab_size=50")
+
+    def sources(self) -> list[str]:
+        return [f"--{split}={path}" for split, path in self.text.items()]
+
+    def training(self, workdir: Path, *more: str) -> list[str]:
+        return [
+            f"--config={self.config}",
+            f"--workdir={workdir}",
+            f"--config.data.directory={self.corpus}",
+            *more,
+        ]
+
+    def evaluate(self, *arguments, **options):
+        done = launch("evaluate", f"--workdir={self.run}", "--output=-", *arguments, **options)
+        return json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def space(tmp_path_factory) -> Workspace:
+    return Workspace(tmp_path_factory.mktemp("commands"))
+
+
+def test_prepare_writes_the_three_splits_and_leaves_them_when_run_again(space):
+    manifest = json.loads((space.corpus / "manifest.json").read_text())
+    for split, path in space.text.items():
+        documents = list(read_documents(str(path)))
+        entry = manifest["splits"][split]
+        sentences = [words for document in documents for words in document.sentences]
+        assert entry["documents"] == len(documents)
+        assert entry["sentences"] == len(sentences)
+        assert entry["tokens"] == sum(map(len, sentences))
+    assert manifest["vocabulary"]["size"] == 98
+    assert "98 entries" in space.prepared.stdout
+    before = fingerprint(space.corpus)
+    launch("prepare", *space.sources(), f"--output={space.corpus}", "--vocab_size=95")
+    assert fingerprint(space.corpus) == before
+    error = refuse("prepare", *space.sources(), f"--output={space.corpus}", "--vocab_size=9")
+    assert str(space.corpus) in error
+    assert fingerprint(space.corpus) == before
+
+
+def test_prepare_divides_one_input(space, tmp_path):
+    arguments = [f"--input={space.text['train']}", "--split=0.5,0.25,0.25"]
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        launch("prepare", *arguments, f"--seed={seed}", f"--output={tmp_path / name}")
+    manifest = json.loads((tmp_path / "a" / "manifest.json").read_text())
+    assert sum(entry["documents"] for entry in manifest["splits"].values()) == 60
+    tokens = [(tmp_path / name / "test.tokens.bin").read_bytes() for name in "abc"]
+    assert tokens[0] == tokens[1] != tokens[2]
+
+
+def test_train_says_what_it_does_and_keeps_what_a_run_needs(space):
+    output = space.trained.stdout
+    for text in ("embedding", "total", "documents", "devices: 1 x cpu", f"finished {STEPS} steps"):
+        assert text in output
+    lines = [json.loads(line) for line in (space.run / "metrics.jsonl").read_text().splitlines()]
+    steps = [line["step"] for line in lines if line["kind"] == "train"]
+    assert steps == list(range(1, STEPS + 1))
+    valid = [line["perplexity"] for line in lines if line["kind"] == "valid"]
+    assert len(valid) == 3 and valid[-1] < valid[0] < 98
+    saved = json.loads((space.run / "config.json").read_text())
+    assert saved["model"]["hidden_dim"] == 8
+
+
+def test_finished_run_started_again_does_nothing(space):
+    def contents():
+        files = fingerprint(space.run)
+        return {name: data for name, data in files.items() if "tensorboard" not in name}
+
+    before = contents()
+    done = launch("train", *space.training(space.run))
+    assert f"finished {STEPS} steps" in done.stdout
+    assert contents() == before
+
+
+def test_evaluate_is_the_same_from_corpus_text_and_two_devices(space):
+    split = space.evaluate("--split=test")
+    manifest = json.loads((space.corpus / "manifest.json").read_text())["splits"]["test"]
+    assert split["words"] == manifest["tokens"]
+    assert split["tokens"] == manifest["tokens"] + manifest["sentences"]
+    assert split["oov_words"] == manifest["oov_tokens"] > 0
+    assert split["oov_rate"] == manifest["oov_tokens"] / manifest["tokens"]
+    assert split["documents"] == 11
+    assert split["vocabulary_size"] == 98
+    assert split["perplexity"] == math.exp(split["nll"] / split["tokens"])
+    assert split["model"] == "ccdclm"
+    assert split["step"] == restore_run(space.run).step
+    assert "END" in split["counting_rule"]
+    text = space.evaluate(f"--input={space.text['test']}")
+    two = space.evaluate("--split=test", XLA_FLAGS="--xla_force_host_platform_device_count=2")
+    for other in (text, two):
+        for key in ("tokens", "words", "oov_words", "sentences", "documents"):
+            assert other[key] == split[key]
+        assert other["nll"] == pytest.approx(split["nll"], rel=TOLERANCE)
+
+
+def test_evaluate_needs_neither_configuration_file_nor_this_directory(space, tmp_path):
+    run = tmp_path / "moved"
+    shutil.copytree(space.run, run)
+    # What training read is out of reach: the run alone and text are enough.
+    config = space.config.rename(tmp_path / "gone")
+    try:
+        output = tmp_path / "result.json"
+        done = launch("evaluate", "--workdir=moved", f"--output={output}", cwd=tmp_path)
+    finally:
+        config.rename(space.config)
+    result = json.loads(output.read_text())
+    assert result["nll"] == pytest.approx(space.evaluate()["nll"], rel=TOLERANCE)
+    assert f"{result['perplexity']:.4f}" in done.stdout
+
+
+def test_coherence_fixed_bootstrap_and_comparison(space, tmp_path):
+    run = f"--workdir={space.run}"
+    results = {}
+    for name, data in (("a", "--split=test"), ("b", f"--input={space.text['test']}")):
+        path = tmp_path / f"{name}.json"
+        done = launch(
+            "coherence", run, data, "--permutations=4", "--bootstrap=6", f"--output={path}"
+        )
+        assert "coherence (fixed)" in done.stdout and "coherence (bootstrap)" in done.stdout
+        results[name] = json.loads(path.read_text())
+    bootstrap, fixed = results["a"], results["a"]["fixed"]
+    assert (bootstrap["kind"], bootstrap["replicates"], bootstrap["pairs"]) == ("bootstrap", 6, 66)
+    assert (fixed["kind"], fixed["permutations"], fixed["pairs"]) == ("fixed", 4, 44)
+    assert 0 <= fixed["mean"] <= 1 and 0 <= bootstrap["mean"] <= 1
+    # Accuracies are counts over pairs, half a pair for a tie.
+    for result in (fixed, bootstrap):
+        assert 2 * result["mean"] * result["pairs"] == pytest.approx(
+            round(2 * result["mean"] * result["pairs"]), abs=1e-6
+        )
+    assert (results["b"]["mean"], results["b"]["sd"]) == (bootstrap["mean"], bootstrap["sd"])
+
+    better = {**bootstrap, "mean": bootstrap["mean"] + 0.2}
+    (tmp_path / "better.json").write_text(json.dumps(better))
+    pair = f"{tmp_path / 'better.json'},{tmp_path / 'a.json'}"
+    comparison = json.loads(launch("coherence", f"--compare={pair}", "--output=-").stdout)
+    z = 0.2 / math.sqrt(2 * bootstrap["sd"] ** 2 / 6)
+    assert comparison["z"] == pytest.approx(z)
+    assert comparison["p"] == pytest.approx(0.5 * math.erfc(z / math.sqrt(2)))
+
+
+def test_score_agrees_in_every_form_with_evaluate_and_python(space, tmp_path):
+    text, run = space.text["test"], f"--workdir={space.run}"
+    launch("score", run, f"--input={text}", f"--output={tmp_path / 'scores.jsonl'}")
+    lines = (tmp_path / "scores.jsonl").read_text().splitlines()
+    documents = [json.loads(line) for line in lines]
+    source = list(read_documents(str(text)))
+    assert [document["id"] for document in documents] == [one.id for one in source]
+    for document, original in zip(documents, source, strict=True):
+        tokens = [sentence["tokens"] for sentence in document["sentences"]]
+        assert tokens == [[*words, "<END>"] for words in original.sentences]
+        for sentence in document["sentences"]:
+            assert -math.fsum(sentence["surprisals"]) == pytest.approx(sentence["log_prob"])
+        total = math.fsum(sentence["log_prob"] for sentence in document["sentences"])
+        assert total == pytest.approx(document["log_prob"])
+    evaluated = space.evaluate("--split=test")
+    nll = -math.fsum(document["log_prob"] for document in documents)
+    assert nll == pytest.approx(evaluated["nll"], rel=TOLERANCE)
+    known = [flag for one in documents for each in one["sentences"] for flag in each["known"]]
+    assert known.count(False) == evaluated["oov_words"]
+
+    piped = launch("score", run, "--input=-", "--output=-", stdin=text.read_text())
+    for line, document in zip(piped.stdout.splitlines(), documents, strict=True):
+        assert json.loads(line)["log_prob"] == pytest.approx(document["log_prob"], rel=TOLERANCE)
+
+    tsv = launch("score", run, f"--input={text}", "--output=-", "--output_format=tsv")
+    header, *rows = (line.split("\t") for line in tsv.stdout.splitlines())
+    tokens = [token for one in documents for each in one["sentences"] for token in each["tokens"]]
+    assert [row[header.index("token")] for row in rows] == tokens
+    surprisal = math.fsum(float(row[header.index("surprisal_nats")]) for row in rows)
+    assert surprisal == pytest.approx(nll, rel=TOLERANCE)
+
+    scores = dclm_jax.restore(space.run).score(source)
+    for score, document in zip(scores, documents, strict=True):
+        assert score.log_prob == pytest.approx(document["log_prob"], rel=TOLERANCE)
+
+
+def test_compare_prints_a_table_and_draws_curves(space, tmp_path):
+    runs = [tmp_path / "one", tmp_path / "two"]
+    shutil.copytree(space.run, runs[0])
+    launch("evaluate", f"--workdir={runs[0]}", f"--output={runs[0] / 'perplexity.json'}")
+    launch(
+        "coherence",
+        f"--workdir={runs[0]}",
+        "--permutations=2",
+        f"--output={runs[0] / 'coherence.json'}",
+    )
+    shutil.copytree(runs[0], runs[1])
+    plot = tmp_path / "curves.png"
+    done = launch("compare", f"--workdirs={runs[0]},{runs[1]}", f"--plot={plot}")
+    perplexity = json.loads((runs[0] / "perplexity.json").read_text())["perplexity"]
+    assert done.stdout.count(f"{perplexity:.2f}") == 2
+    assert plot.read_bytes().startswith(b"\x89PNG")
+
+
+def start_training(arguments: list[str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "launch.train", *arguments],
+        cwd=REPOSITORY,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def long_run(space) -> tuple[list[str], Path]:
+    """An uninterrupted run that is long enough to be met in the middle."""
+    values = ["--config.training.max_steps=400", "--config.model.dropout=0.2"]
+    whole = space.root / "whole"
+    launch("train", *space.training(whole, *values))
+    return values, whole
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_interrupted_training_goes_on_bit_for_bit(space, long_run, tmp_path, number):
+    values, whole = long_run
+    run = tmp_path / "run"
+    arguments = space.training(run, *values)
+    process = start_training(arguments)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("step 20/"):
+            process.send_signal(number)
+            break
+    output, errors = process.communicate(timeout=60)
+    if number == signal.SIGTERM:
+        assert (process.returncode, errors) == (0, "")
+        assert "interrupted and saved at step" in output
+    else:
+        assert process.returncode == -signal.SIGKILL
+    assert not (run / "checkpoints" / "latest" / "400").exists()
+    resumed = launch("train", *arguments)
+    assert "resuming after step" in resumed.stdout
+    assert "finished 400 steps" in resumed.stdout
+    assert_same_run(run, whole, 400)
+
+
+@pytest.mark.parametrize("kind", ["latest", "best"])
+def test_truncated_newest_checkpoint_falls_back_and_says_so(space, tmp_path, kind):
+    run = tmp_path / "run"
+    shutil.copytree(space.run, run)
+    checkpoints = run / "checkpoints" / kind
+    previous, newest = sorted(checkpoints.iterdir(), key=lambda step: int(step.name))
+    damage(newest)
+    if kind == "latest":
+        errors = launch("train", *space.training(run), quiet=False).stderr
+        assert_same_run(run, space.run, STEPS)
+    else:
+        output = run / "perplexity.json"
+        errors = launch("evaluate", f"--workdir={run}", f"--output={output}", quiet=False).stderr
+        assert json.loads(output.read_text())["step"] == int(previous.name)
+    first, second = errors.splitlines()
+    assert first.startswith(f"warning: {newest} cannot be read")
+    assert second == f"warning: using step {previous.name} instead"
+
+
+def test_divergence_is_one_line_with_the_step_and_keeps_the_best_model(space, tmp_path):
+    run = tmp_path / "run"
+    sgd = ["--config.optimizer.name=sgd", "--config.optimizer.clip_norm=0.0"]
+    # The learning rate grows from step to step: the first ones still work.
+    growing = [
+        "--config.optimizer.schedule=exponential",
+        "--config.optimizer.learning_rate=0.1",
+        "--config.optimizer.final_fraction=1e36",
+        "--config.training.evaluate_every=1",
+    ]
+    error = refuse("train", *space.training(run, *sgd, *growing), code=1)
+    match = re.match(r"error: step (\d+): .*the best model is of step (\d+)", error)
+    assert match, error
+    failed, best = map(int, match.groups())
+    assert restore_run(run).step == best < failed <= STEPS
+    for params in (restore_run(run).params, latest_state(run, failed - 1)["params"]):
+        assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
+    launch("evaluate", f"--workdir={run}")
+
+    # A rate that spoils the parameters at once leaves nothing to resume from or to use.
+    at_once = [*sgd, "--config.optimizer.learning_rate=1e30", "--config.training.evaluate_every=1"]
+    error = refuse("train", *space.training(tmp_path / "once", *at_once), code=1)
+    assert error.startswith("error: step 1: ")
+    assert not list((tmp_path / "once" / "checkpoints" / "latest").iterdir())
+    assert "no checkpoint to use yet" in refuse("evaluate", f"--workdir={tmp_path / 'once'}")
+
+
+BAD_TEXT = {
+    "empty.txt": b"",
+    "blank.txt": b"\n = heading =\n\n",
+    "latin1.txt": b"first line\nsecond\ncaf\xe9\n",
+    "broken.jsonl": b'{"sentences": ["a b"]}\n{"sentences": 3}\n',
+    "words.txt": b"<START>\n<END>\nthe\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--train=IN/absent.txt"], ["IN/absent.txt"]),
+        (["--train=IN/empty.txt"], ["IN/empty.txt", "empty"]),
+        (["--train=IN/blank.txt"], ["IN/blank.txt", "no document"]),
+        (["--train=GOOD", "--valid=IN/latin1.txt"], ["IN/latin1.txt:3", "UTF-8"]),
+        (["--train=IN/broken.jsonl"], ["IN/broken.jsonl:2", "sentences"]),
+        (["--train=GOOD", "--vocabulary=IN/words.txt"], ["IN/words.txt", "lacks <UNKNOWN>"]),
+        (["--train=GOOD", "--vocab_size=0"], ["vocab_size is 0"]),
+        (["--test=GOOD"], ["--vocabulary"]),
+        (["--input=GOOD", "--split=0.5,x"], ["--split"]),
+        ([], ["--train", "--input", "--corpus"]),
+        (["--train=GOOD", "stray"], ["'stray'"]),
+        (["--trian=GOOD"], ["trian", "train"]),
+        (["--train=GOOD", "--vocab_size=many"], ["--vocab_size=many"]),
+    ],
+)
+def test_prepare_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments, expected):
+    for name, content in BAD_TEXT.items():
+        (tmp_path / name).write_bytes(content)
+    before = fingerprint(tmp_path)
+
+    def fill(text):
+        return text.replace("IN/", f"{tmp_path}/").replace("GOOD", str(space.text["test"]))
+
+    error = refuse("prepare", *map(fill, arguments), f"--output={tmp_path / 'corpus'}")
+    for part in expected:
+        assert fill(part) in error
+    assert fingerprint(tmp_path) == before
+    assert not any(path.is_dir() for path in tmp_path.iterdir())
+
+
+def test_prepare_needs_an_output(space):
+    assert "--output" in refuse("prepare", *space.sources())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--config.model.hiden_dim=3"], ["'hiden_dim'", '"hidden_dim"']),
+        (["--config=tiny.py:ccdcml"], ["'ccdcml'", "'ccdclm'"]),
+        (["--config.model.name=rnlm"], ["'rnlm'", "'rnnlm'"]),
+        (["--config.model.cell=lsmt"], ["'lsmt'", "lstm"]),
+        (["--config.optimizer.name=adamw"], ["'adamw'", "'adam'"]),
+        (["--config=bad_key.py"], ["'training.max_step'", "'training.max_steps'"]),
+        (["--config=locked.py"], ["locked.py:5", "max_step"]),
+        (["--config=syntax.py"], ["syntax.py:1"]),
+        (["--config=absent.py"], ["absent.py"]),
+        (["--config.model.tie_embeddings=true", "--config.model.hidden_dim=4"], ["8 and 4"]),
+        (["--config.data.segment_length=0"], ["data.segment_length is 0"]),
+        (["--config.data.directory=absent"], ["absent"]),
+        (["--config.data.directory=EMPTY"], ["EMPTY"]),
+        (["--config.data.directory=TESTONLY"], ["'train'", "TESTONLY", "test"]),
+        (["--config.data.batch_size=x"], ["--config.data.batch_size=x"]),
+        (["stray"], ["'stray'"]),
+    ],
+)
+def test_train_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments, expected):
+    good = space.config.read_text()
+    (tmp_path / "tiny.py").write_text(good)
+    (tmp_path / "bad_key.py").write_text(good.replace("max_steps=", "max_step="))
+    (tmp_path / "syntax.py").write_text("x = (1\n")
+    (tmp_path / "locked.py").write_text(
+        "from dclm_jax.training.config import default_config\n\n"
+        "def get_config():\n    config = default_config()\n    config.training.max_step = 1\n"
+    )
+    (tmp_path / "EMPTY").mkdir()
+    shutil.copytree(space.test_only, tmp_path / "TESTONLY")
+    before = fingerprint(tmp_path)
+    error = refuse("train", *space.training(Path("run"), *arguments), cwd=tmp_path)
+    for part in expected:
+        assert part in error
+    assert fingerprint(tmp_path) == before
+    assert not (tmp_path / "run").exists()
+
+
+def test_train_needs_its_flags(space):
+    assert "--config" in refuse("train", "--workdir=run")
+    assert "--workdir" in refuse("train", f"--config={space.config}")
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (["--config.model.hidden_dim=9"], "model.hidden_dim is 8 there and 9 here"),
+        (["--config.data.directory=CORPUS"], "another vocabulary"),
+    ],
+)
+def test_train_refuses_a_workdir_of_another_run(space, more, expected):
+    before = fingerprint(space.run)
+    more = [text.replace("CORPUS", str(space.other_corpus)) for text in more]
+    error = refuse("train", *space.training(space.run, *more))
+    assert str(space.run) in error and expected in error
+    assert fingerprint(space.run) == before
+
+
+@pytest.mark.parametrize("name", ["evaluate", "coherence", "score"])
+def test_a_directory_without_a_run_is_refused(space, tmp_path, name):
+    output = tmp_path / "output"
+    arguments = [f"--input={space.text['test']}", f"--output={output}"]
+    error = refuse(name, *arguments, f"--workdir={tmp_path}")
+    assert f"{tmp_path} holds no run" in error
+    assert "--workdir" in refuse(name, *arguments)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"),
+    [
+        ("evaluate", ["--data=OTHER"], ["OTHER", "another vocabulary"]),
+        ("evaluate", ["--data=TESTONLY", "--split=valid"], ["'valid'", "TESTONLY", "test"]),
+        ("evaluate", ["--input=absent.txt"], ["absent.txt"]),
+        ("evaluate", ["--input=latin1.txt"], ["latin1.txt:3"]),
+        ("evaluate", ["--split=tset"], ["--split=tset"]),
+        ("coherence", ["--data=OTHER"], ["OTHER", "another vocabulary"]),
+        ("coherence", ["--compare=absent.json,absent.json"], ["absent.json"]),
+        ("score", ["--input=latin1.txt"], ["latin1.txt:3"]),
+        ("score", [], ["--input"]),
+        ("score", ["--input=absent.txt", "stray"], ["'stray'"]),
+    ],
+)
+def test_evaluation_refuses_bad_input_and_writes_nothing(
+    space, tmp_path, name, arguments, expected
+):
+    (tmp_path / "latin1.txt").write_bytes(BAD_TEXT["latin1.txt"])
+
+    def fill(text):
+        return text.replace("OTHER", str(space.other_corpus)).replace(
+            "TESTONLY", str(space.test_only)
+        )
+
+    error = refuse(
+        name, f"--workdir={space.run}", "--output=output", *map(fill, arguments), cwd=tmp_path
+    )
+    for part in expected:
+        assert fill(part) in error
+    assert [path.name for path in tmp_path.iterdir()] == ["latin1.txt"]
+
+
+def test_compare_refuses_a_run_without_results(space):
+    assert str(space.run) in refuse("compare", f"--workdirs={space.run}")
+    assert "--workdirs" in refuse("compare")
