@@ -65,21 +65,23 @@ def _flag_error(error: Exception) -> str:
     if isinstance(error, SyntaxError):
         return f"{error.filename}:{error.lineno}: {error.msg}"
     # ml_collections and absl wrap some errors, tracebacks included in their messages.
-    first: BaseException = error
-    while first.__context__ is not None:
-        first = first.__context__
-    lines = [
-        f"{frame.f_code.co_filename}:{line}: "
-        for frame, line in traceback.walk_tb(first.__traceback__)
-        if frame.f_globals.get("__name__") == _CONFIG_MODULE
-    ]
-    if lines:
-        kind = "" if isinstance(first, InputError) else f"{type(first).__name__}: "
-        return f"{lines[-1]}{kind}{_one_line(first)}"
+    causes: list[BaseException] = [error]
+    while (cause := causes[-1].__context__) is not None:
+        causes.append(cause)
+    for cause in reversed(causes):
+        lines = [
+            f"{frame.f_code.co_filename}:{line}: "
+            for frame, line in traceback.walk_tb(cause.__traceback__)
+            if frame.f_globals.get("__name__") == _CONFIG_MODULE
+        ]
+        if lines:
+            kind = "" if isinstance(cause, InputError) else f"{type(cause).__name__}: "
+            return f"{lines[-1]}{kind}{_one_line(cause)}"
     if isinstance(error, AttributeError) and isinstance(error.args[0], KeyError):
         error = error.args[0]
-    kind = "unknown configuration key " if isinstance(error, KeyError) else ""
-    return kind + _one_line(error)
+    text = _one_line(error)
+    is_key = isinstance(error, KeyError) and text.startswith("'")
+    return f"unknown configuration key {text}" if is_key else text
 
 
 def _one_line(error: BaseException) -> str:

@@ -10,6 +10,7 @@ metrics.jsonl and, where tensorboardX is installed, tensorboard/. SIGTERM or Ctr
 the same command goes on from there.
 """
 
+import functools
 import os
 from collections.abc import Sequence
 
@@ -29,7 +30,8 @@ flags.mark_flags_as_required(["config", "workdir"])
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    train(_config(), _WORKDIR.value or "")
+    # Flushed, so that a log file shows where the run is.
+    train(_config(), _WORKDIR.value or "", report=functools.partial(print, flush=True))
 
 
 def _config() -> ConfigDict:

@@ -146,9 +146,9 @@ class Workspace:
     def sources(self) -> list[str]:
         return [f"--{split}={path}" for split, path in self.text.items()]
 
-    def training(self, workdir: Path, *more: str) -> list[str]:
+    def training(self, workdir: Path, *more: str, config: Path | None = None) -> list[str]:
         return [
-            f"--config={self.config}",
+            f"--config={config or self.config}",
             f"--workdir={workdir}",
             f"--config.data.directory={self.corpus}",
             *more,
@@ -351,7 +351,13 @@ def start_training(arguments: list[str]) -> subprocess.Popen[str]:
 @pytest.fixture(scope="module")
 def long_run(space) -> tuple[list[str], Path]:
     """An uninterrupted run that is long enough to be met in the middle."""
-    values = ["--config.training.max_steps=400", "--config.model.dropout=0.2"]
+    values = [
+        "--config.training.max_steps=400",
+        "--config.training.epochs=100",
+        "--config.training.evaluate_every=50",
+        "--config.training.checkpoint_every=9",
+        "--config.model.dropout=0.2",
+    ]
     whole = space.root / "whole"
     launch("train", *space.training(whole, *values))
     return values, whole
@@ -429,7 +435,7 @@ def test_divergence_is_one_line_with_the_step_and_keeps_the_best_model(space, tm
 
 BAD_TEXT = {
     "empty.txt": b"",
-    "blank.txt": b"\n = heading =\n\n",
+    "blank.txt": b"\n= heading =\n\n",
     "latin1.txt": b"first line\nsecond\ncaf\xe9\n",
     "broken.jsonl": b'{"sentences": ["a b"]}\n{"sentences": 3}\n',
     "words.txt": b"<START>\n<END>\nthe\n",
@@ -446,7 +452,7 @@ BAD_TEXT = {
         (["--train=IN/broken.jsonl"], ["IN/broken.jsonl:2", "sentences"]),
         (["--train=GOOD", "--vocabulary=IN/words.txt"], ["IN/words.txt", "lacks <UNKNOWN>"]),
         (["--train=GOOD", "--vocab_size=0"], ["vocab_size is 0"]),
-        (["--test=GOOD"], ["--vocabulary"]),
+        (["--test=GOOD"], ["train", "vocabulary"]),
         (["--input=GOOD", "--split=0.5,x"], ["--split"]),
         ([], ["--train", "--input", "--corpus"]),
         (["--train=GOOD", "stray"], ["'stray'"]),
@@ -482,7 +488,7 @@ def test_prepare_needs_an_output(space):
         (["--config.model.cell=lsmt"], ["'lsmt'", "lstm"]),
         (["--config.optimizer.name=adamw"], ["'adamw'", "'adam'"]),
         (["--config=bad_key.py"], ["'training.max_step'", "'training.max_steps'"]),
-        (["--config=locked.py"], ["locked.py:5", "max_step"]),
+        (["--config=raises.py"], ["raises.py:5", "max_step"]),
         (["--config=syntax.py"], ["syntax.py:1"]),
         (["--config=absent.py"], ["absent.py"]),
         (["--config.model.tie_embeddings=true", "--config.model.hidden_dim=4"], ["8 and 4"]),
@@ -499,14 +505,17 @@ def test_train_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments, 
     (tmp_path / "tiny.py").write_text(good)
     (tmp_path / "bad_key.py").write_text(good.replace("max_steps=", "max_step="))
     (tmp_path / "syntax.py").write_text("x = (1\n")
-    (tmp_path / "locked.py").write_text(
+    (tmp_path / "raises.py").write_text(
         "from dclm_jax.training.config import default_config\n\n"
-        "def get_config():\n    config = default_config()\n    config.training.max_step = 1\n"
+        "def get_config():\n    config = default_config()\n    return config.training.max_step\n"
     )
     (tmp_path / "EMPTY").mkdir()
     shutil.copytree(space.test_only, tmp_path / "TESTONLY")
     before = fingerprint(tmp_path)
-    error = refuse("train", *space.training(Path("run"), *arguments), cwd=tmp_path)
+    given = [text.removeprefix("--config=") for text in arguments if "--config=" in text]
+    others = [text for text in arguments if "--config=" not in text]
+    config = Path(given[0]) if given else None
+    error = refuse("train", *space.training(Path("run"), *others, config=config), cwd=tmp_path)
     for part in expected:
         assert part in error
     assert fingerprint(tmp_path) == before
