@@ -152,10 +152,9 @@ def restore_run(workdir: str | Path) -> RestoredRun:
 
 
 def _manager(directory: Path, *, create: bool) -> ocp.CheckpointManager:
-    # Orbax logs every save, and asyncio every read that a damaged file breaks: the run has its own
-    # lines for both.
-    for name, level in (("absl", logging.ERROR), ("asyncio", logging.CRITICAL)):
-        logging.getLogger(name).setLevel(level)
+    # Orbax logs every save, and it and asyncio every damaged file: the run has its own lines.
+    for name in ("absl", "asyncio"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     options = ocp.CheckpointManagerOptions(max_to_keep=2, create=create, read_only=not create)
     return ocp.CheckpointManager(directory.absolute(), options=options)
 

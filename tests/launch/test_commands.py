@@ -355,7 +355,7 @@ def long_run(space) -> tuple[list[str], Path]:
         "--config.training.max_steps=400",
         "--config.training.epochs=100",
         "--config.training.evaluate_every=50",
-        "--config.training.checkpoint_every=9",
+        "--config.training.checkpoint_every=30",
         "--config.model.dropout=0.2",
     ]
     whole = space.root / "whole"
@@ -371,7 +371,7 @@ def test_interrupted_training_goes_on_bit_for_bit(space, long_run, tmp_path, num
     process = start_training(arguments)
     assert process.stdout is not None
     for line in process.stdout:
-        if line.startswith("step 20/"):
+        if line.startswith("step 70/"):
             process.send_signal(number)
             break
     output, errors = process.communicate(timeout=60)
