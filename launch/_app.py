@@ -18,8 +18,7 @@ _CONFIG_MODULE = "config_config"
 
 
 def run(main: Callable[[Sequence[str]], int | None]) -> None:
-    """Runs `main` under absl. Bad flags and `InputError` end in one line on stderr and exit code
-    2."""
+    """Runs `main` under absl; bad flags and `InputError` end in one line on stderr and exit 2."""
 
     def guarded(argv: Sequence[str]) -> int | None:
         # absl shows INFO once flags are parsed, such as every accelerator that JAX looked for.

@@ -8,7 +8,7 @@ from absl import flags
 
 import dclm_jax
 from dclm_jax.data.corpus import SPLITS
-from dclm_jax.data.readers import FORMATS
+from dclm_jax.data.readers import TEXT_FORMATS
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.inputs import Input, open_split, open_text
 from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
@@ -19,7 +19,9 @@ _BATCH_SIZE = flags.DEFINE_integer(
     DEFAULT_BATCH_SIZE,
     "Documents scored together, over all devices. It changes speed and memory, not scores.",
 )
-FORMAT = flags.DEFINE_enum("format", "auto", FORMATS, "Format of --input (see launch.prepare).")
+FORMAT = flags.DEFINE_enum(
+    "format", "auto", TEXT_FORMATS, "Format of --input (see launch.prepare)."
+)
 LOWERCASE = flags.DEFINE_bool(
     "lowercase", False, "Turn the words of --input to lower case, if the training text was."
 )

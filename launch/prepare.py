@@ -53,7 +53,7 @@ _UNKNOWN_TOKEN = flags.DEFINE_string(
 _FORMAT = flags.DEFINE_enum(
     "format",
     "auto",
-    [name for name in readers.FORMATS if name != "sotu"],
+    readers.TEXT_FORMATS,
     "lines: a sentence a line. jsonl: {'id': ..., 'sentences': [...]} a line. prose: raw text. "
     "auto: jsonl for .json and .jsonl files, otherwise lines.",
 )

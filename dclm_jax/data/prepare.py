@@ -318,7 +318,9 @@ def _prepare(
         raise InputError(f"vocab_size is {words.vocab_size}; expected at least 1")
     spelling, given = words.spelling, words.given()
     if given is None and "train" not in splits:
-        raise InputError("without a train split a vocabulary is needed: give its file (vocabulary)")
+        raise InputError(
+            "without a train split a vocabulary is needed: give its file (--vocabulary)"
+        )
     options = {
         **{key: value for key, value in request.items() if key != "sources"},
         "lowercase": words.lowercase,

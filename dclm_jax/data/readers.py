@@ -11,7 +11,8 @@ from typing import Any, BinaryIO, NamedTuple
 from dclm_jax.data import prose, sotu
 from dclm_jax.errors import InputError
 
-FORMATS = ("auto", "lines", "jsonl", "prose", "sotu")
+TEXT_FORMATS = ("auto", "lines", "jsonl", "prose")
+FORMATS = (*TEXT_FORMATS, "sotu")
 STDIN = "-"
 
 _BOM = b"\xef\xbb\xbf"
