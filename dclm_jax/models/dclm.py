@@ -20,9 +20,11 @@ from dclm_jax.models.base import (
     State,
     TokenInputs,
 )
-from dclm_jax.nn import stack
+from dclm_jax.nn import recurrence, stack
 from dclm_jax.nn.attention import additive_attention
 from dclm_jax.nn.initializers import glorot_uniform
+from dclm_jax.nn.products import product
+from dclm_jax.nn.recurrence import Affine
 
 
 class RNNLM(DocumentModel):
@@ -90,13 +92,10 @@ class CCDCLM(_LastHiddenState):
         return _init_stack_with_context(self, key)
 
     def condition(self, params: Params, context: Context) -> Conditioning:
-        return context @ params["stack"][0]["context"]
+        return product(context, params["stack"][0]["context"])
 
-    def read_token(
-        self, params: Params, conditioning: Conditioning, state: State, x: TokenInputs
-    ) -> tuple[State, Any]:
-        x = x._replace(gates=x.gates + conditioning)
-        return super().read_token(params, None, state, x)
+    def context_gates(self, conditioning: Conditioning) -> jax.Array | None:
+        return conditioning
 
 
 class CODCLM(_LastHiddenState):
@@ -190,7 +189,8 @@ class ADCLM(DocumentModel):
         return self._remember(params, values_MxBxH, mask_MxB)
 
     def _remember(self, params: Params, values_MxBxH: jax.Array, mask_MxB: jax.Array) -> Memory:
-        return Memory(values_MxBxH, values_MxBxH @ params["attention"]["key"], mask_MxB)
+        keys_MxBxA = product(values_MxBxH, params["attention"]["key"])
+        return Memory(values_MxBxH, keys_MxBxA, mask_MxB)
 
     def widen_context(self, context: Context, length: int) -> Context:
         return self.resize_context(context, max(length, context.mask_MxB.shape[0]))
@@ -202,31 +202,70 @@ class ADCLM(DocumentModel):
         del params
         return context
 
-    def read_token(
-        self, params: Params, conditioning: Conditioning, state: State, x: TokenInputs
+    def step(
+        self,
+        affine: Affine,
+        params: Params,
+        conditioning: Conditioning,
+        state: State,
+        inputs: tuple[jax.Array, tuple[jax.Array, ...]],
     ) -> tuple[State, Any]:
-        query_BxA = stack.top_hidden(state) @ params["attention"]["query"]
-        c = additive_attention(
-            params["attention"]["score"],
-            query_BxA,
+        gates_BxGH, layer_masks = inputs
+        attention = params["attention"]
+        h_BxH = stack.top_hidden(state)
+        zeros_BxA = jnp.zeros((len(h_BxH), self.attention_dim), h_BxH.dtype)
+        c_BxH = additive_attention(
+            attention["score"],
+            affine(zeros_BxA, h_BxH, attention["query"]),
             conditioning.keys_MxBxA,
             conditioning.values_MxBxH,
             conditioning.mask_MxB,
         )
-        x = x._replace(gates=x.gates + c @ params["stack"][0]["context"])
-        state, h = super().read_token(params, None, state, x)
-        return state, (h, c)
+        gates_BxGH = affine(gates_BxGH, c_BxH, params["stack"][0]["context"])
+        state, h_BxH = stack.step_stack(
+            affine, self.cell, params["stack"], state, gates_BxGH, layer_masks
+        )
+        return state, (h_BxH, c_BxH)
+
+    def read_sentence(
+        self,
+        params: Params,
+        conditioning: Conditioning,
+        state: State,
+        x_NxB: TokenInputs,
+        mask_NxB: jax.Array,
+    ) -> tuple[State, Any]:
+        first, *others = params["stack"]
+        # The scan needs no input product: it is made here for all tokens.
+        first = {name: array for name, array in first.items() if name not in ("input", "bias")}
+        recurrent = {"stack": [first, *others], "attention": params["attention"]}
+        inputs = (self.input_gates(params, x_NxB), x_NxB.layer_masks)
+        return recurrence.scan(
+            self._step_real,
+            (recurrent, conditioning),
+            state,
+            (inputs, mask_NxB),
+            stack.steps_to_take(mask_NxB),
+        )
+
+    def _step_real(self, affine: Affine, constants: Any, state: State, inputs: Any):
+        (params, conditioning), (inputs, is_real_B) = constants, inputs
+        new_state, output = self.step(affine, params, conditioning, state, inputs)
+        return stack.keep_at_padding(is_real_B, new_state, state), output
 
     def emit(self, params: Params, conditioning: Conditioning, outputs: Any) -> jax.Array:
         h, c = outputs
         output = params["output"]
-        return jnp.tanh(h @ output["hidden"] + c @ output["context"] + output["hidden_bias"])
+        return jnp.tanh(
+            product(h, output["hidden"]) + product(c, output["context"]) + output["hidden_bias"]
+        )
 
     def close_sentence(
         self, params: Params, context: Context, state: State, sentence: Sentence
     ) -> Context:
         del state
         h_NxBxH, _ = sentence.outputs
+        h_NxBxH = jnp.where(sentence.mask_NxB[..., None], h_NxBxH, 0)
         length = context.mask_MxB.shape[0]
         # A row whose document has ended attends to position 0, so that nothing is divided by zero.
         mask_MxB = _resize(sentence.mask_NxB, length).at[0].set(True)
@@ -235,7 +274,7 @@ class ADCLM(DocumentModel):
     def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array]:
         # Eq. 12 has its bias inside the tanh and none after W_o.
         kernel = params["embedding"].T if self.tie_embeddings else params["output"]["kernel"]
-        return kernel, jnp.zeros(self.vocab_size, kernel.dtype)
+        return kernel, jnp.zeros(self.vocab_size, params["output"]["hidden_bias"].dtype)
 
 
 class SentenceHistory(NamedTuple):
@@ -292,32 +331,32 @@ class HRNNLM(DocumentModel):
         return SentenceHistory(d_0, state)
 
     def condition(self, params: Params, context: Context) -> Conditioning:
-        return context.vector_BxH @ params["stack"][0]["context"]
+        return product(context.vector_BxH, params["stack"][0]["context"])
 
-    def read_token(
-        self, params: Params, conditioning: Conditioning, state: State, x: TokenInputs
-    ) -> tuple[State, Any]:
-        x = x._replace(gates=x.gates + conditioning)
-        return super().read_token(params, None, state, x)
+    def context_gates(self, conditioning: Conditioning) -> jax.Array | None:
+        return conditioning
 
     def close_sentence(
         self, params: Params, context: Context, state: State, sentence: Sentence
     ) -> Context:
         del state
-        words_NxBxK = params["embedding"][sentence.tokens_NxB[1:]]
+        d_BxH = context.vector_BxH
+        words_NxBxK = params["embedding"][sentence.tokens_NxB[1:]].astype(d_BxH.dtype)
         bag_BxK = jnp.sum(words_NxBxK * sentence.mask_NxB[1:, :, None], axis=0)
         first = params["sentence_stack"][0]
         state, d = stack.step_stack(
+            recurrence.affine,
             self.cell,
             params["sentence_stack"],
             context.state,
-            bag_BxK @ first["input"] + first["bias"],
+            product(bag_BxK, first["input"]) + first["bias"],
         )
         return SentenceHistory(d, state)
 
     def auxiliary_nll(self, params: Params, context: Context, sentence: Sentence) -> jax.Array:
         output = params["sentence_output"]
-        log_probs_BxV = jax.nn.log_softmax(context.vector_BxH @ output["kernel"] + output["bias"])
+        logits_BxV = product(context.vector_BxH, output["kernel"]) + output["bias"]
+        log_probs_BxV = jax.nn.log_softmax(logits_BxV)
         words_NxB, mask_NxB = sentence.tokens_NxB[1:], sentence.mask_NxB[1:]
         chosen_BxN = jnp.take_along_axis(log_probs_BxV, words_NxB.T, axis=1)
         return -self.sentence_loss_weight * jnp.sum(jnp.where(mask_NxB.T, chosen_BxN, 0))

@@ -1,13 +1,24 @@
 """The driver that reads documents with any model, and the likelihoods that come of it."""
 
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from dclm_jax.data.batches import Batch
-from dclm_jax.models.base import Context, DocumentModel, DropoutMasks, Params, Sentence, TokenInputs
+from dclm_jax.models.base import (
+    Conditioning,
+    Context,
+    DocumentModel,
+    DropoutMasks,
+    Params,
+    Sentence,
+    State,
+    TokenInputs,
+)
 from dclm_jax.nn.output import summed_nll, token_nll
+from dclm_jax.nn.stack import keep_at_padding
 
 
 class Reading(NamedTuple):
@@ -41,17 +52,37 @@ def read_documents(
       masks: dropout multipliers, in training only.
       nested: take the definition even where a faster path exists.
     """
-    x_SxNxB = model.project(params, tokens_SxNxB, masks)
     length = tokens_SxNxB.shape[1]
     context = model.widen_context(context, length)
-    if not model.states_read_context and not nested:
+    # Sentences that are read at once could not be forgotten one by one.
+    if nested or model.remat:
+        read = partial(_read_nested, plain=nested)
+    elif not model.states_read_context:
         read = _read_states_first
-    elif not model.contexts_read_states and not nested:
+    elif not model.contexts_read_states:
         read = _read_contexts_first
     else:
-        read = _read_nested
-    reading = read(model, params, context, tokens_SxNxB, mask_SxNxB, x_SxNxB)
+        read = partial(_read_nested, plain=False)
+    reading = read(model, params, context, tokens_SxNxB, mask_SxNxB, masks)
     return reading._replace(context=model.resize_context(reading.context, length))
+
+
+def scan_tokens(
+    model: DocumentModel,
+    params: Params,
+    conditioning: Conditioning,
+    state: State,
+    x_NxB: TokenInputs,
+    mask_NxB: jax.Array,
+) -> tuple[State, Any]:
+    """The definition of `read_sentence`: `read_token` over the tokens of a sentence."""
+
+    def step(state: State, inputs: tuple[TokenInputs, jax.Array]) -> tuple[State, Any]:
+        x, is_real_B = inputs
+        new_state, output = model.read_token(params, conditioning, state, x)
+        return keep_at_padding(is_real_B, new_state, state), output
+
+    return jax.lax.scan(step, state, (x_NxB, mask_NxB))
 
 
 def _read_nested(
@@ -60,21 +91,27 @@ def _read_nested(
     context: Context,
     tokens_SxNxB: jax.Array,
     mask_SxNxB: jax.Array,
-    x_SxNxB: TokenInputs,
+    masks: DropoutMasks | None,
+    *,
+    plain: bool,
 ) -> Reading:
     batch_size = tokens_SxNxB.shape[2]
+    x_SxNxB = model.project(params, tokens_SxNxB, masks)
+    read_sentence = partial(scan_tokens, model) if plain else model.read_sentence
 
     def read_one(context, inputs):
         tokens_NxB, mask_NxB, x_NxB = inputs
         conditioning = model.condition(params, context)
         state = model.open_sentence(params, context, batch_size)
-        state, outputs = model.read_sentence(params, conditioning, state, x_NxB, mask_NxB)
+        state, outputs = read_sentence(params, conditioning, state, x_NxB, mask_NxB)
         sentence = Sentence(tokens_NxB, mask_NxB, outputs)
         features_NxBxD = model.emit(params, conditioning, outputs)
         auxiliary = model.auxiliary_nll(params, context, sentence)
         context = model.close_sentence(params, context, state, sentence)
         return context, (features_NxBxD, auxiliary)
 
+    if model.remat:
+        read_one = jax.checkpoint(read_one)
     context, (features, auxiliary) = jax.lax.scan(
         read_one, context, (tokens_SxNxB, mask_SxNxB, x_SxNxB)
     )
@@ -87,13 +124,14 @@ def _read_states_first(
     context: Context,
     tokens_SxNxB: jax.Array,
     mask_SxNxB: jax.Array,
-    x_SxNxB: TokenInputs,
+    masks: DropoutMasks | None,
 ) -> Reading:
     """For hidden states that ignore the context: all sentences at once, then their contexts."""
     num_sentences, _, batch_size = tokens_SxNxB.shape
     rows = num_sentences * batch_size
     state = model.open_sentence(params, None, rows)
-    state, outputs = model.read_sentence(params, None, state, _fold(x_SxNxB), _fold(mask_SxNxB))
+    x_NxR = model.project(params, _fold(tokens_SxNxB), _fold(masks))
+    state, outputs = model.read_sentence(params, None, state, x_NxR, _fold(mask_SxNxB))
     outputs = _unfold(outputs, num_sentences)
     state_SxB = jax.tree.map(lambda a: a.reshape(num_sentences, batch_size, *a.shape[1:]), state)
 
@@ -119,7 +157,7 @@ def _read_contexts_first(
     context: Context,
     tokens_SxNxB: jax.Array,
     mask_SxNxB: jax.Array,
-    x_SxNxB: TokenInputs,
+    masks: DropoutMasks | None,
 ) -> Reading:
     """For contexts that ignore the hidden states: all contexts, then all sentences at once."""
     num_sentences, _, batch_size = tokens_SxNxB.shape
@@ -133,7 +171,8 @@ def _read_contexts_first(
     contexts = jax.tree.map(lambda a: a.reshape(rows, *a.shape[2:]), contexts_S)
     conditioning = model.condition(params, contexts)
     state = model.open_sentence(params, contexts, rows)
-    _, outputs = model.read_sentence(params, conditioning, state, _fold(x_SxNxB), _fold(mask_SxNxB))
+    x_NxR = model.project(params, _fold(tokens_SxNxB), _fold(masks))
+    _, outputs = model.read_sentence(params, conditioning, state, x_NxR, _fold(mask_SxNxB))
     features = _unfold(model.emit(params, conditioning, outputs), num_sentences)
     return Reading(
         context, features, _auxiliary(model, params, contexts_S, tokens_SxNxB, mask_SxNxB)
@@ -190,6 +229,7 @@ def batch_likelihood(
     Args:
       keys_B: one dropout key a row, in training; None scores without dropout.
     """
+    params = model.compute_params(params)
     tokens, targets, mask = _time_major(batch)
     num_sentences, length, batch_size = tokens.shape
     masks = None if keys_B is None else model.dropout_masks(keys_B, (num_sentences, length))
@@ -216,6 +256,7 @@ def block_nll(
     Returns:
       The context after them and the negative log-likelihoods [B, S, N], 0 at padding.
     """
+    params = model.compute_params(params)
     tokens, targets, mask = _time_major(batch)
     reading = read_documents(model, params, context, tokens, mask)
     features = reading.features

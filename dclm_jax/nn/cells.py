@@ -1,8 +1,9 @@
 """Recurrent cells as pure steps: state_n = g(state_{n-1}, x_n) (Ji et al. 2015, Eq. 1).
 
 A step takes the input's part of the gates, `gates_BxGH` = W x_n + b, already computed: input
-products have no recurrence and are made outside the token scan. A state is a tuple of [B, H] arrays
-whose first entry is the hidden state h.
+products have no recurrence and are made outside the token scan. It makes its other products through
+`affine(x, a, W)` = x + a W (nn/recurrence.py). A state is a tuple of [B, H] arrays whose first
+entry is the hidden state h.
 """
 
 from collections.abc import Callable
@@ -12,18 +13,21 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax.nn.initializers import glorot_uniform
+from dclm_jax.nn.recurrence import Affine
 
 State = tuple[jax.Array, ...]
 Params = dict[str, Any]
 
 
 class Cell(NamedTuple):
-    """One kind of recurrent cell: the number of gates G, of state arrays, and its functions."""
+    """One kind of recurrent cell: its number of gates G and of state arrays, the names of the
+    matrices of its recurrence, and its functions."""
 
     num_gates: int
     num_states: int
+    weights: tuple[str, ...]
     init_recurrence: Callable[[jax.Array, int], Params]
-    step: Callable[[Params, State, jax.Array], State]
+    step: Callable[[Affine, Params, State, jax.Array], State]
 
 
 def _init_coupled_peephole_lstm(key: jax.Array, hidden_dim: int) -> Params:
@@ -36,7 +40,9 @@ def _init_coupled_peephole_lstm(key: jax.Array, hidden_dim: int) -> Params:
     }
 
 
-def _coupled_peephole_lstm(params: Params, state: State, gates_BxGH: jax.Array) -> State:
+def _coupled_peephole_lstm(
+    affine: Affine, params: Params, state: State, gates_BxGH: jax.Array
+) -> State:
     """The LSTM of the papers' toolkit: f = 1 - i, full-matrix peepholes c_{n-1} -> i and c_n -> o.
 
     i = sigmoid(W_i x + U_i h + P_i c_{n-1} + b_i),  g = tanh(W_g x + U_g h + b_g)
@@ -44,10 +50,10 @@ def _coupled_peephole_lstm(params: Params, state: State, gates_BxGH: jax.Array) 
     Gate order in the fused matrices: i, g, o.
     """
     h, c = state
-    i, g, o = jnp.split(gates_BxGH + h @ params["recurrent"], 3, axis=-1)
-    i = jax.nn.sigmoid(i + c @ params["peephole_input"])
+    i, g, o = jnp.split(affine(gates_BxGH, h, params["recurrent"]), 3, axis=-1)
+    i = jax.nn.sigmoid(affine(i, c, params["peephole_input"]))
     c = c + i * (jnp.tanh(g) - c)
-    o = jax.nn.sigmoid(o + c @ params["peephole_output"])
+    o = jax.nn.sigmoid(affine(o, c, params["peephole_output"]))
     return o * jnp.tanh(c), c
 
 
@@ -57,15 +63,17 @@ def _init_lstm(key: jax.Array, hidden_dim: int) -> Params:
     return {"recurrent": glorot_uniform(key, hidden_dim, hidden_dim, copies=4), "bias": bias}
 
 
-def _lstm(params: Params, state: State, gates_BxGH: jax.Array) -> State:
+def _lstm(affine: Affine, params: Params, state: State, gates_BxGH: jax.Array) -> State:
     """The LSTM with input, forget and output gates and no peepholes; gate order i, f, g, o.
 
     c_n = f c_{n-1} + i g,  h_n = o tanh(c_n)
     """
     h, c = state
-    i, f, g, o = jnp.split(gates_BxGH + h @ params["recurrent"], 4, axis=-1)
-    c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
-    return jax.nn.sigmoid(o) * jnp.tanh(c), c
+    scale = jnp.array([0.5, 0.5, 1.0, 0.5], h.dtype).repeat(h.shape[-1])
+    # One tanh for all gates, as sigmoid(x) = (1 + tanh(x / 2)) / 2.
+    i, f, g, o = jnp.split(jnp.tanh(scale * affine(gates_BxGH, h, params["recurrent"])), 4, axis=-1)
+    c = (0.5 + 0.5 * f) * c + (0.5 + 0.5 * i) * g
+    return (0.5 + 0.5 * o) * jnp.tanh(c), c
 
 
 def _init_gru(key: jax.Array, hidden_dim: int) -> Params:
@@ -77,18 +85,16 @@ def _init_gru(key: jax.Array, hidden_dim: int) -> Params:
     }
 
 
-def _gru(params: Params, state: State, gates_BxGH: jax.Array) -> State:
+def _gru(affine: Affine, params: Params, state: State, gates_BxGH: jax.Array) -> State:
     """The gated recurrent unit of Chung et al. (2014); gate order z, r, candidate.
 
     z = sigmoid(W_z x + U_z h + b_z),  r = sigmoid(W_r x + U_r h + b_r)
     h_n = (1 - z) h_{n-1} + z tanh(W x + U (r h_{n-1}) + b)
     """
     (h,) = state
-    z, r, candidate = jnp.split(gates_BxGH, 3, axis=-1)
-    recurrent_z, recurrent_r = jnp.split(h @ params["recurrent"], 2, axis=-1)
-    z = jax.nn.sigmoid(z + recurrent_z)
-    r = jax.nn.sigmoid(r + recurrent_r)
-    return (h + z * (jnp.tanh(candidate + (r * h) @ params["candidate"]) - h),)
+    zr_Bx2H, candidate = jnp.split(gates_BxGH, [2 * h.shape[-1]], axis=-1)
+    z, r = jnp.split(jax.nn.sigmoid(affine(zr_Bx2H, h, params["recurrent"])), 2, axis=-1)
+    return (h + z * (jnp.tanh(affine(candidate, r * h, params["candidate"])) - h),)
 
 
 def _init_rnn(key: jax.Array, hidden_dim: int) -> Params:
@@ -96,15 +102,21 @@ def _init_rnn(key: jax.Array, hidden_dim: int) -> Params:
     return {"recurrent": recurrent, "bias": jnp.zeros(hidden_dim)}
 
 
-def _rnn(params: Params, state: State, gates_BxGH: jax.Array) -> State:
+def _rnn(affine: Affine, params: Params, state: State, gates_BxGH: jax.Array) -> State:
     """The elementwise sigmoid recurrence: h_n = sigmoid(W x + U h_{n-1} + b)."""
     (h,) = state
-    return (jax.nn.sigmoid(gates_BxGH + h @ params["recurrent"]),)
+    return (jax.nn.sigmoid(affine(gates_BxGH, h, params["recurrent"])),)
 
 
 CELLS = {
-    "coupled_peephole_lstm": Cell(3, 2, _init_coupled_peephole_lstm, _coupled_peephole_lstm),
-    "lstm": Cell(4, 2, _init_lstm, _lstm),
-    "gru": Cell(3, 1, _init_gru, _gru),
-    "rnn": Cell(1, 1, _init_rnn, _rnn),
+    "coupled_peephole_lstm": Cell(
+        3,
+        2,
+        ("recurrent", "peephole_input", "peephole_output"),
+        _init_coupled_peephole_lstm,
+        _coupled_peephole_lstm,
+    ),
+    "lstm": Cell(4, 2, ("recurrent",), _init_lstm, _lstm),
+    "gru": Cell(3, 1, ("recurrent", "candidate"), _init_gru, _gru),
+    "rnn": Cell(1, 1, ("recurrent",), _init_rnn, _rnn),
 }

@@ -9,8 +9,10 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
+from dclm_jax.nn.products import rounded_product
+
 CHUNK = 256
-"""Tokens in a chunk of the output layer."""
+"""Tokens in a chunk of the output layer, where there are so many."""
 
 
 def _packed_positions(mask_F: jax.Array, chunk: int) -> tuple[jax.Array, jax.Array]:
@@ -29,12 +31,16 @@ def _take(array: jax.Array, positions: jax.Array) -> jax.Array:
     return jnp.asarray(array).at[positions].get(mode="fill", fill_value=0)
 
 
-def _log_softmax(features: jax.Array, kernel_DxV: jax.Array, bias_V: jax.Array) -> jax.Array:
-    return jax.nn.log_softmax(features @ kernel_DxV + bias_V)
-
-
-def _is_target(targets: jax.Array, vocab_size: int) -> jax.Array:
-    return targets[:, None] == jnp.arange(vocab_size, dtype=targets.dtype)
+def _softmax(
+    features: jax.Array, kernel_DxV: jax.Array, bias_V: jax.Array, targets: jax.Array
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """-log p(target) of a chunk [C], exp(logits - their largest) [C, V] and its row sums [C]."""
+    logits_CxV = rounded_product(features, kernel_DxV, kernel_DxV.dtype) + bias_V
+    largest = jnp.max(logits_CxV, axis=1)
+    exps_CxV = jnp.exp(logits_CxV - largest[:, None])
+    normalizer = jnp.sum(exps_CxV, axis=1)
+    target_logit = jnp.take_along_axis(logits_CxV, targets[:, None], axis=1)[:, 0]
+    return jnp.log(normalizer) + largest - target_logit, exps_CxV, normalizer
 
 
 def token_nll(
@@ -49,12 +55,13 @@ def token_nll(
 
     For scoring: it has no gradient.
     """
+    chunk = min(chunk, mask_F.size)
     positions, num_chunks = _packed_positions(mask_F, chunk)
 
     def add_chunk(index: jax.Array, nll_F: jax.Array) -> jax.Array:
         chosen = _chunk_at(positions, index, chunk)
-        log_probs = _log_softmax(_take(features_FxD, chosen), kernel_DxV, bias_V)
-        nll = -jnp.take_along_axis(log_probs, _take(targets_F, chosen)[:, None], axis=1)[:, 0]
+        features, targets = _take(features_FxD, chosen), _take(targets_F, chosen)
+        nll, _, _ = _softmax(features, kernel_DxV, bias_V, targets)
         return nll_F.at[chosen].set(nll, mode="drop")
 
     zeros_F = jnp.zeros(features_FxD.shape[:1], features_FxD.dtype)
@@ -79,34 +86,42 @@ def summed_nll(
 
 
 def _summed_nll_forward(features_FxD, kernel_DxV, bias_V, targets_F, mask_F, chunk):
+    chunk = min(chunk, mask_F.size)
     positions, num_chunks = _packed_positions(mask_F, chunk)
-    size, vocab_size = mask_F.size, bias_V.size
+    size, dtype = mask_F.size, kernel_DxV.dtype
 
     def add_chunk(index, sums):
         total, d_features_FxD, d_kernel_DxV, d_bias_V = sums
         chosen = _chunk_at(positions, index, chunk)
         features = _take(features_FxD, chosen)
-        log_probs = _log_softmax(features, kernel_DxV, bias_V)
-        is_target = _is_target(_take(targets_F, chosen), vocab_size)
-        is_real = (chosen < size)[:, None]
-        total -= jnp.sum(jnp.where(is_target & is_real, log_probs, 0))
-        d_logits = jnp.where(is_real, jnp.exp(log_probs) - is_target, 0)
+        nll, exps_CxV, normalizer = _softmax(features, kernel_DxV, bias_V, _take(targets_F, chosen))
+        # p = exps / normalizer: dividing the thin factors spares a pass over exps.
+        weight = jnp.where(chosen < size, 1 / normalizer, 0)
+        d_features = rounded_product(exps_CxV, kernel_DxV.T, dtype) * weight[:, None]
         return (
-            total,
-            d_features_FxD.at[chosen].set(d_logits @ kernel_DxV.T, mode="drop"),
-            d_kernel_DxV + features.T @ d_logits,
-            d_bias_V + jnp.sum(d_logits, axis=0),
+            total + jnp.sum(jnp.where(chosen < size, nll, 0)),
+            d_features_FxD.at[chosen].set(d_features, mode="drop"),
+            d_kernel_DxV + rounded_product((features * weight[:, None]).T, exps_CxV, dtype),
+            d_bias_V + weight @ exps_CxV,
         )
 
     zero = jnp.zeros((), features_FxD.dtype)
-    gradients = jax.tree.map(jnp.zeros_like, (features_FxD, kernel_DxV, bias_V))
-    total, *gradients = jax.lax.fori_loop(0, num_chunks, add_chunk, (zero, *gradients))
-    return total, tuple(gradients)
+    gradients = [jnp.zeros(a.shape, bias_V.dtype) for a in (features_FxD, kernel_DxV, bias_V)]
+    total, d_features_FxD, d_kernel_DxV, d_bias_V = jax.lax.fori_loop(
+        0, num_chunks, add_chunk, (zero, *gradients)
+    )
+    # The gradient of a logit is p - [it is the target's]; this is the second term.
+    real_Fx1 = mask_F[:, None]
+    d_features_FxD -= jnp.where(real_Fx1, kernel_DxV.T[targets_F], 0)
+    d_kernel_DxV = d_kernel_DxV.at[:, targets_F].add(-jnp.where(real_Fx1, features_FxD, 0).T)
+    d_bias_V = d_bias_V.at[targets_F].add(-mask_F.astype(bias_V.dtype))
+    return total, (d_features_FxD, d_kernel_DxV.astype(dtype), d_bias_V)
 
 
 def _summed_nll_backward(chunk, gradients, cotangent):
     del chunk
-    return *(cotangent * gradient for gradient in gradients), None, None
+    scaled = ((cotangent * gradient).astype(gradient.dtype) for gradient in gradients)
+    return *scaled, None, None
 
 
 summed_nll.defvjp(_summed_nll_forward, _summed_nll_backward)

@@ -1,14 +1,20 @@
 """Stacks of recurrent layers: the lower layer's hidden state is the upper layer's input.
 
 Parameters of a stack are a list with one dict a layer: `input` [I, G*H] and the recurrence of the
-cell (nn/cells.py). The first layer's `input` acts outside the scan; every later one acts inside.
+cell (nn/cells.py).
 """
+
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
+from dclm_jax.nn import recurrence
 from dclm_jax.nn.cells import CELLS, Params, State
 from dclm_jax.nn.initializers import glorot_uniform
+from dclm_jax.nn.products import product
+from dclm_jax.nn.recurrence import Affine
 
 StackState = tuple[State, ...]
 
@@ -47,6 +53,7 @@ def initial_state(cell: str, num_layers: int, batch_size: int, like: jax.Array) 
 
 
 def step_stack(
+    affine: Affine,
     cell: str,
     layers: list[Params],
     state: StackState,
@@ -56,20 +63,83 @@ def step_stack(
     """One token through all layers; `gates_BxGH` is the first layer's input product plus bias.
 
     Args:
+      affine: makes the products (nn/recurrence.py).
       dropout_masks: one [B, H] multiplier for the input of each layer after the first, or none.
 
     Returns:
       The new state of every layer, and the top layer's hidden state [B, H].
     """
     step = CELLS[cell].step
-    new_state = [step(layers[0], state[0], gates_BxGH)]
+    new_state = [step(affine, layers[0], state[0], gates_BxGH)]
     for index, layer in enumerate(layers[1:], start=1):
         below = new_state[-1][0]
         if dropout_masks:
             below = below * dropout_masks[index - 1]
-        gates = below @ layer["input"] + layer["bias"]
-        new_state.append(step(layer, state[index], gates))
+        bias_BxGH = jnp.broadcast_to(layer["bias"], gates_BxGH.shape)
+        new_state.append(
+            step(affine, layer, state[index], affine(bias_BxGH, below, layer["input"]))
+        )
     return tuple(new_state), top_hidden(tuple(new_state))
+
+
+def read_stack(
+    cell: str,
+    layers: list[Params],
+    state: StackState,
+    x_NxBxK: jax.Array,
+    mask_NxB: jax.Array,
+    dropout_masks: tuple[jax.Array, ...] = (),
+    conditioning_BxGH: jax.Array | None = None,
+) -> tuple[StackState, jax.Array]:
+    """All tokens of a sentence, layer after layer: the input product of each layer is one for all.
+
+    Args:
+      x_NxBxK: inputs of the first layer.
+      mask_NxB: True at real positions, which come first.
+      dropout_masks: one [N, B, H] multiplier for the input of each layer after the first, or none.
+      conditioning_BxGH: what is added to the first layer's gates at every position, or none.
+
+    Returns:
+      The state of every layer after each row's last real token, and the top layer's hidden states
+      [N, B, H].
+    """
+    num_steps = steps_to_take(mask_NxB)
+    last_state = []
+    h_NxBxH = x_NxBxK
+    for index, layer in enumerate(layers):
+        if index > 0 and dropout_masks:
+            h_NxBxH = h_NxBxH * dropout_masks[index - 1]
+        gates_NxBxGH = product(h_NxBxH, layer["input"]) + layer["bias"]
+        weights = {name: layer[name] for name in CELLS[cell].weights}
+        last, h_NxBxH = recurrence.scan(
+            partial(_step_layer, cell),
+            (weights, conditioning_BxGH if index == 0 else None),
+            state[index],
+            (gates_NxBxGH, mask_NxB),
+            num_steps,
+        )
+        last_state.append(last)
+    return tuple(last_state), h_NxBxH
+
+
+def _step_layer(cell: str, affine: Affine, params: Any, state: State, inputs: Any):
+    (weights, conditioning_BxGH), (gates_BxGH, is_real_B) = params, inputs
+    if conditioning_BxGH is not None:
+        gates_BxGH = gates_BxGH + conditioning_BxGH
+    new_state = CELLS[cell].step(affine, weights, state, gates_BxGH)
+    return keep_at_padding(is_real_B, new_state, state), new_state[0]
+
+
+def keep_at_padding(is_real_B: jax.Array, new_state: Any, state: Any) -> Any:
+    """`new_state` in rows with a real token, `state` in the others."""
+    return jax.tree.map(lambda new, old: jnp.where(is_real_B[:, None], new, old), new_state, state)
+
+
+def steps_to_take(mask_NxB: jax.Array) -> jax.Array | None:
+    """The length of the longest row, where a loop of unknown length costs nothing: on CPUs."""
+    if jax.default_backend() != "cpu":
+        return None
+    return jnp.max(jnp.sum(mask_NxB, axis=0))
 
 
 def top_hidden(state: StackState) -> jax.Array:
