@@ -1,0 +1,77 @@
+"""Options that change how a model is computed, not what: `remat` and `compute_dtype`."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dclm_jax import models
+from dclm_jax.data.batches import Batch
+from dclm_jax.errors import InputError
+from dclm_jax.models.reading import batch_likelihood
+from tests.models.support import DOCUMENTS, MODELS, pack, quick_jit, random_params, small_model
+
+BATCH = pack(DOCUMENTS)
+
+
+@quick_jit
+def loss_and_gradient(model, params, keys_B):
+    def loss(params):
+        result = batch_likelihood(model, params, BATCH, keys_B)
+        return result.nll + result.auxiliary
+
+    return jax.value_and_grad(loss)(params)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_remat_changes_no_value(name, x64):
+    model = small_model(name, dropout=0.3)
+    params = random_params(model)
+    keys_B = jax.random.split(jax.random.key(0), len(DOCUMENTS))
+    expected = loss_and_gradient(model, params, keys_B)
+    actual = loss_and_gradient(dataclasses.replace(model, remat=True), params, keys_B)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-12), actual, expected
+    )
+
+
+@pytest.mark.parametrize("name", ["ccdclm", "rnnlm", "hrnnlm"])
+def test_remat_keeps_long_documents_small(name):
+    """64 sentences of 32 tokens: what grows with them is features, not gates and states."""
+    model = models.create(name, vocab_size=50, embedding_dim=16, hidden_dim=64)
+    ids = jax.ShapeDtypeStruct((4, 64, 32), jnp.int32)
+    batch = Batch(ids, ids, jax.ShapeDtypeStruct(ids.shape, bool))
+    params = jax.eval_shape(model.init, jax.random.key(0))
+
+    def temporary_bytes(model):
+        gradient = jax.grad(lambda params, batch: batch_likelihood(model, params, batch).nll)
+        compiled = jax.jit(gradient).lower(params, batch).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    assert temporary_bytes(dataclasses.replace(model, remat=True)) * 3 < temporary_bytes(model)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_bfloat16_is_close_and_keeps_float32_parameters(name):
+    model = small_model(name)
+    params = random_params(model)
+    expected, expected_gradient = loss_and_gradient(model, params, None)
+    shorter = dataclasses.replace(model, compute_dtype="bfloat16")
+    actual, gradient = loss_and_gradient(shorter, params, None)
+    assert actual.dtype == jnp.float32
+    assert 0 < abs(actual - expected) < 0.01 * expected
+    for leaf, ours, theirs in zip(
+        *map(jax.tree.leaves, (params, gradient, expected_gradient)), strict=True
+    ):
+        assert ours.dtype == leaf.dtype == jnp.float32
+        size = np.linalg.norm(theirs)
+        assert np.linalg.norm(ours - theirs) < 0.1 * size + 1e-6
+
+
+def test_unknown_compute_dtype():
+    with pytest.raises(
+        InputError, match="model.compute_dtype is 'float8'; expected one of float32"
+    ):
+        small_model("rnnlm", compute_dtype="float8")
