@@ -11,8 +11,18 @@ import jax.numpy as jnp
 
 from dclm_jax.nn.products import rounded_product
 
-CHUNK = 256
-"""Tokens in a chunk of the output layer, where there are so many."""
+LOGITS = {"cpu": 2**22}
+"""Logits of a chunk by backend: what stays in a CPU's cache, and 256 MiB elsewhere."""
+
+MIN_CHUNK, MAX_CHUNK = 128, 4096
+"""Below, adding each chunk to the gradient of the kernel costs more than its products; above,
+products no longer gain."""
+
+
+def chunk_size(vocab_size: int) -> int:
+    """Tokens in a chunk of the output layer, a power of two, on the default backend."""
+    tokens = LOGITS.get(jax.default_backend(), 2**26) // vocab_size
+    return min(max(MIN_CHUNK, 1 << max(0, tokens.bit_length() - 1)), MAX_CHUNK)
 
 
 def _packed_positions(mask_F: jax.Array, chunk: int) -> tuple[jax.Array, jax.Array]:
@@ -49,13 +59,13 @@ def token_nll(
     bias_V: jax.Array,
     targets_F: jax.Array,
     mask_F: jax.Array,
-    chunk: int = CHUNK,
+    chunk: int | None = None,
 ) -> jax.Array:
     """-log softmax(features @ kernel + bias)[target] in nats at every position, 0 outside the mask.
 
-    For scoring: it has no gradient.
+    For scoring: it has no gradient. `chunk` is `chunk_size(V)` unless told.
     """
-    chunk = min(chunk, mask_F.size)
+    chunk = min(chunk or chunk_size(bias_V.size), mask_F.size)
     positions, num_chunks = _packed_positions(mask_F, chunk)
 
     def add_chunk(index: jax.Array, nll_F: jax.Array) -> jax.Array:
@@ -75,7 +85,7 @@ def summed_nll(
     bias_V: jax.Array,
     targets_F: jax.Array,
     mask_F: jax.Array,
-    chunk: int = CHUNK,
+    chunk: int | None = None,
 ) -> jax.Array:
     """The sum over masked positions of -log softmax(features @ kernel + bias)[target], in nats.
 
@@ -86,7 +96,7 @@ def summed_nll(
 
 
 def _summed_nll_forward(features_FxD, kernel_DxV, bias_V, targets_F, mask_F, chunk):
-    chunk = min(chunk, mask_F.size)
+    chunk = min(chunk or chunk_size(bias_V.size), mask_F.size)
     positions, num_chunks = _packed_positions(mask_F, chunk)
     size, dtype = mask_F.size, kernel_DxV.dtype
 
@@ -111,10 +121,10 @@ def _summed_nll_forward(features_FxD, kernel_DxV, bias_V, targets_F, mask_F, chu
         0, num_chunks, add_chunk, (zero, *gradients)
     )
     # The gradient of a logit is p - [it is the target's]; this is the second term.
-    real_Fx1 = mask_F[:, None]
-    d_features_FxD -= jnp.where(real_Fx1, kernel_DxV.T[targets_F], 0)
-    d_kernel_DxV = d_kernel_DxV.at[:, targets_F].add(-jnp.where(real_Fx1, features_FxD, 0).T)
-    d_bias_V = d_bias_V.at[targets_F].add(-mask_F.astype(bias_V.dtype))
+    d_features_FxD -= jnp.where(mask_F[:, None], kernel_DxV[:, targets_F].T, 0)
+    counted_F = jnp.where(mask_F, targets_F, bias_V.size)
+    d_kernel_DxV = d_kernel_DxV.at[:, counted_F].add(-features_FxD.T, mode="drop")
+    d_bias_V = d_bias_V.at[counted_F].add(-1, mode="drop")
     return total, (d_features_FxD, d_kernel_DxV.astype(dtype), d_bias_V)
 
 

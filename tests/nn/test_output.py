@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dclm_jax.nn.output import CHUNK, summed_nll, token_nll
+from dclm_jax.nn.output import chunk_size, summed_nll, token_nll
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -26,7 +26,7 @@ MASKS = {
 }
 close = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12)
 
-CHUNKS = pytest.mark.parametrize("chunk", [1, 5, SIZE, SIZE + 1, CHUNK])
+CHUNKS = pytest.mark.parametrize("chunk", [1, 5, SIZE, SIZE + 1, None])
 EACH_MASK = pytest.mark.parametrize("mask_F", MASKS.values(), ids=MASKS.keys())
 
 
@@ -100,3 +100,11 @@ def test_large_logits_stay_finite_in_float32(scale):
     np.testing.assert_allclose(nll_F, expected_F, rtol=1e-4, atol=1e-3)
     gradients = jax.grad(summed_nll, argnums=(0, 1, 2))(features, kernel, bias, *rest)
     assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="chunks are chosen for the backend")
+@pytest.mark.parametrize(
+    ("vocab_size", "tokens"), [(9, 4096), (10_003, 256), (16_385, 128), (5_000_000, 128)]
+)
+def test_chunks_are_a_power_of_two_that_fits_the_cache(vocab_size, tokens):
+    assert chunk_size(vocab_size) == tokens
