@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from flax import jax_utils
 from ml_collections import ConfigDict
 
 from dclm_jax import models
@@ -33,9 +32,11 @@ from dclm_jax.training.progress import (
 from dclm_jax.training.step import (
     StepMetrics,
     TrainState,
+    collect,
     create_state,
     parallel_step,
-    shard_rows,
+    spread,
+    spread_rows,
 )
 
 
@@ -151,7 +152,7 @@ def _run_steps(
     done = int(state.step)
     window = _Window(run, log, line, learning_rate(run.config.optimizer, run.total_steps))
     # One copy a device, and none of them shares its buffers with `state`, which is donated.
-    state = jax_utils.replicate(state)
+    state = spread(state)
     pending: tuple[int, StepMetrics] | None = None
     ending = "finished"
     with interruption() as interrupted:
@@ -171,12 +172,12 @@ def _run_steps(
                 # Nothing is saved before every step up to it is known to be finite.
                 window.add(*pending)
                 pending = None
-                host_state = jax.device_get(jax_utils.unreplicate(state))
+                host_state = jax.device_get(collect(state))
                 # A finite loss and gradient can still make an update that is not.
                 if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(host_state)):
                     raise _divergence(run, done, "the update is not finite")
                 if evaluate:
-                    _evaluate(run, done, jax_utils.unreplicate(state.params), log, line)
+                    _evaluate(run, done, collect(state.params), log, line)
                     window.restart_clock()
                 run.checkpoints.save_latest(host_state, dataclasses.asdict(run.progress))
             if stop:
@@ -208,7 +209,7 @@ class _Window:
         Raises:
           DivergenceError: the loss or the norm of the gradient is not finite.
         """
-        metrics = jax.device_get(jax_utils.unreplicate(metrics))
+        metrics = jax.device_get(collect(metrics))
         nll, tokens = float(metrics.nll), int(metrics.tokens)
         norm = float(metrics.gradient_norm)
         if not (math.isfinite(nll) and math.isfinite(norm)):
@@ -296,7 +297,7 @@ def _prefetch(batches: TrainingBatches, first: int, last: int) -> Iterator[Batch
 
     def make(step: int) -> Batch:
         rows = process_rows(batches(step), jax.process_index(), jax.process_count())
-        return shard_rows(rows, jax.local_device_count())
+        return spread_rows(rows)
 
     with ThreadPoolExecutor(1) as worker:
         upcoming = worker.submit(make, first) if first < last else None

@@ -1,12 +1,20 @@
-"""One training step: pure, and data-parallel under `jax.pmap`."""
+"""One training step: pure, and data-parallel under `jax.pmap`.
 
+A run on a single device has no use for pmap, whose leading axis of length 1 makes XLA copy the
+parameters and the optimizer's state at every step. `spread`, `parallel_step` and `collect` are the
+places that know which of the two is in use.
+"""
+
+import functools
 from collections.abc import Callable
+from typing import Any
 
 import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from flax import jax_utils
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel, Params
@@ -50,8 +58,9 @@ def train_step(
     state: TrainState,
     batch: Batch,
     key: jax.Array,
+    axis: str | None = DEVICES,
 ) -> tuple[TrainState, StepMetrics]:
-    """One update from this device's rows of the global batch; runs inside `pmap` over `DEVICES`.
+    """One update from this device's rows of the global batch.
 
     Devices hold different numbers of tokens: the gradient is the sum over all devices of the
     gradients of summed losses, divided by the sum of tokens, which is what one device would
@@ -59,9 +68,10 @@ def train_step(
 
     Args:
       key: the run's dropout key; the step and each row's index in the global batch are folded in.
+      axis: name of the pmap axis over all devices; None where there is one device and no pmap.
     """
     rows = batch.tokens_BxSxN.shape[0]
-    first_row = jax.lax.axis_index(DEVICES) * rows
+    first_row = 0 if axis is None else jax.lax.axis_index(axis) * rows
     step_key = jax.random.fold_in(key, state.step)
     keys_B = jax.vmap(jax.random.fold_in, (None, 0))(step_key, first_row + jnp.arange(rows))
 
@@ -70,7 +80,8 @@ def train_step(
         return likelihood.nll + likelihood.auxiliary, likelihood
 
     gradients, likelihood = jax.grad(loss, has_aux=True)(state.params)
-    gradients, likelihood = jax.lax.psum((gradients, likelihood), DEVICES)
+    if axis is not None:
+        gradients, likelihood = jax.lax.psum((gradients, likelihood), axis)
     gradients = jax.tree.map(lambda gradient: gradient / likelihood.tokens, gradients)
     updates, optimizer_state = optimizer.update(gradients, state.optimizer_state, state.params)
     params = jax.tree.map(jnp.add, state.params, updates)
@@ -86,12 +97,30 @@ def train_step(
 def parallel_step(
     model: DocumentModel, optimizer: optax.GradientTransformation
 ) -> Callable[[TrainState, Batch, jax.Array], tuple[TrainState, StepMetrics]]:
-    """`train_step` over all devices: replicated state (donated), sharded batch, broadcast key."""
-
-    def step(state: TrainState, batch: Batch, key: jax.Array):
-        return train_step(model, optimizer, state, batch, key)
-
+    """`train_step` over all devices: state (donated) and batch of `spread`, broadcast key."""
+    step = functools.partial(train_step, model, optimizer)
+    if _on_one_device():
+        return jax.jit(functools.partial(step, axis=None), donate_argnums=(0,))
     return jax.pmap(step, axis_name=DEVICES, in_axes=(0, 0, None), donate_argnums=(0,))
+
+
+def _on_one_device() -> bool:
+    return jax.device_count() == 1
+
+
+def spread(state: TrainState) -> TrainState:
+    """A copy of the state on every local device, none of which shares its buffers with `state`."""
+    return jax.tree.map(jnp.copy, state) if _on_one_device() else jax_utils.replicate(state)
+
+
+def collect(tree: Any) -> Any:
+    """One of the equal copies that the devices hold of a spread state or of a step's metrics."""
+    return tree if _on_one_device() else jax_utils.unreplicate(tree)
+
+
+def spread_rows(batch: Batch) -> Batch:
+    """This process's rows, shared out to its devices."""
+    return batch if _on_one_device() else shard_rows(batch, jax.local_device_count())
 
 
 def shard_rows(batch: Batch, num_devices: int) -> Batch:

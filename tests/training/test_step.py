@@ -10,12 +10,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import jax_utils
 
 from dclm_jax.models.reading import batch_likelihood
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
-from dclm_jax.training.step import TrainState, parallel_step, shard_rows
+from dclm_jax.training.step import (
+    TrainState,
+    collect,
+    parallel_step,
+    shard_rows,
+    spread,
+    spread_rows,
+)
 from tests.models.support import DOCUMENTS, pack, random_params, small_model
 
 CLIP = 0.2
@@ -28,14 +34,14 @@ def run_steps(name: str, dropout: float, steps: int = 2) -> tuple[TrainState, li
     optimizer = create_optimizer(OptimizerConfig(learning_rate=RATE, clip_norm=CLIP), steps)
     params = random_params(model)
     state = TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
-    state = jax_utils.replicate(state)
+    state = spread(state)
     step = parallel_step(model, optimizer)
-    batch = shard_rows(pack(DOCUMENTS), jax.local_device_count())
+    batch = spread_rows(pack(DOCUMENTS))
     norms = []
     for _ in range(steps):
         state, metrics = jax.block_until_ready(step(state, batch, jax.random.key(7)))
-        norms.append(float(metrics.gradient_norm[0]))
-    return jax.device_get(jax_utils.unreplicate(state)), norms
+        norms.append(float(collect(metrics).gradient_norm))
+    return jax.device_get(collect(state)), norms
 
 
 @pytest.mark.parametrize("name", ["ccdclm", "hrnnlm"])
