@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.scoring import Document
+from dclm_jax.evaluation.scoring import Continuation, Document
 
 # First words of the seeds of independent random streams.
 _ORDERS, _TEST_SETS = 0, 1
@@ -27,7 +27,7 @@ class SentenceScorer(Protocol):
     @property
     def context_order(self) -> int | None: ...
 
-    def score(self, documents: Iterator[Document]) -> Iterator[list[np.ndarray]]: ...
+    def score(self, documents: Iterator[Document | Continuation]) -> Iterator[list[np.ndarray]]: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -233,7 +233,7 @@ def random_orders(
 
 
 class _Plan(NamedTuple):
-    """How the outcomes of one document follow from the scores of `num_requests` documents."""
+    """How the outcomes of one document follow from the scores of `num_requests` requests."""
 
     orders: np.ndarray  # the original and every different permutation
     rows: np.ndarray  # where in `orders` the original is, then each draw
@@ -251,7 +251,7 @@ def _outcomes(
     """For each document, float [counts[i]]: 1 where it is likelier than the draw, 0.5 for a tie."""
     plans: collections.deque[_Plan] = collections.deque()
 
-    def requests() -> Iterator[Document]:
+    def requests() -> Iterator[Document | Continuation]:
         for index, (document, count) in enumerate(zip(documents, counts, strict=True)):
             rng = np.random.default_rng([_ORDERS, seed, index])
             original, drawn = random_orders(document, int(count), rng)
@@ -261,7 +261,8 @@ def _outcomes(
             way, selections = _selections(orders, scorer.context_order)
             plans.append(_Plan(orders, rows.reshape(-1), way, len(selections)))
             for selection in selections:
-                yield [document[sentence] for sentence in selection]
+                sentences = [document[index] for index in selection]
+                yield Continuation(sentences) if way == "pairs" else sentences
 
     collected: list[list[float]] = []
     done = 0
@@ -278,16 +279,18 @@ def _outcomes(
 
 
 def _selections(orders: np.ndarray, context_order: int | None) -> tuple[str, Sequence[Any]]:
-    """Which sentences to score as a document, and the way to get the totals of `orders` from it.
+    """Which sentences each request consists of, and the way to get the totals of `orders` from it.
 
-    Without context a sentence has one score. With the previous sentence as context it has one for
-    every sentence before it; scoring those pairs is less work than scoring many permutations.
+    Without context a sentence has one score. With the previous sentence as context it has one at
+    the start of a document and one after every sentence: n + n^2 scores of sentences for any number
+    of orders, where each order scored by itself takes n.
     """
     num_orders, num_sentences = orders.shape
     if context_order == 0:
         return "sentences", list(orders[:1])
-    if context_order == 1 and 2 * num_sentences < num_orders:
-        return "pairs", [(i, j) for i in range(num_sentences) for j in range(num_sentences)]
+    if context_order == 1 and num_sentences + 1 < num_orders:
+        indices = range(num_sentences)
+        return "pairs", [(i,) for i in indices] + [(i, j) for i in indices for j in indices]
     return "orders", list(orders)
 
 
@@ -298,8 +301,8 @@ def _totals(way: str, orders: np.ndarray, scores: list[list[float]]) -> np.ndarr
         of_sentence = dict(zip(orders[0].tolist(), scores[0], strict=True))
         return np.array([math.fsum(of_sentence[i] for i in order) for order in orders.tolist()])
     if way == "pairs":
-        table = np.array(scores).reshape(num_sentences, num_sentences, 2)
-        first, after = table[:, 0, 0], table[:, :, 1]
+        flat = np.array(scores)[:, 0]
+        first, after = flat[:num_sentences], flat[num_sentences:].reshape(num_sentences, -1)
         return np.array(
             [math.fsum([first[order[0]], *after[order[:-1], order[1:]]]) for order in orders]
         )

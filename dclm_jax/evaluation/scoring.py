@@ -12,12 +12,23 @@ import flax.jax_utils
 import jax
 import numpy as np
 
-from dclm_jax.data.batches import Batch, pack_sentences
+from dclm_jax.data.batches import pack_sentences
 from dclm_jax.errors import InputError
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.models.reading import block_nll
 
 Document = Sequence[np.ndarray]
+
+
+class Continuation(NamedTuple):
+    """Sentences of which only the last is scored, given the ones before.
+
+    The others are read for their context and never enter the output layer, which is most of the
+    work.
+    """
+
+    sentences: Document
+
 
 MAX_POSITIONS = 2**16
 """B*S*N of a block on one device, which bounds memory; only a single longer sentence exceeds it."""
@@ -37,8 +48,15 @@ _MIN_LENGTH = 8
 _BLOCKS_AHEAD = 4
 
 
+class _Request(NamedTuple):
+    """Sentences to read, of which those from `first_scored` on are scored."""
+
+    sentences: Document
+    first_scored: int
+
+
 class _Block(NamedTuple):
-    """Sentences first..first+S-1 of the documents `rows` (indices into the window)."""
+    """Sentences first..first+S-1 of the requests `rows` (indices into the window)."""
 
     rows: list[int]
     first: int
@@ -77,18 +95,20 @@ class Scorer:
         """Sentences before a sentence that its score depends on; None for all."""
         return self.model.context_order
 
-    def score(self, documents: Iterable[Document]) -> Iterator[list[np.ndarray]]:
+    def score(self, documents: Iterable[Document | Continuation]) -> Iterator[list[np.ndarray]]:
         """Scores documents in their order, holding a bounded window of them in memory.
 
         Args:
-          documents: each a sequence of sentences, each int [M] word ids without START and END.
+          documents: each a sequence of sentences, each int [M] word ids without START and END; or
+            the `Continuation` of such a sequence.
 
         Yields:
           For every document a list over its sentences of float32 [M + 1]: -log P(target) in nats of
-          the targets w1..wM END, given all words before them in the document.
+          the targets w1..wM END, given all words before them in the document. For a `Continuation`
+          a list with one such array, that of its last sentence.
         """
         for window in self._windows(documents):
-            scores: list[list[Any]] = [[None] * len(document) for document in window]
+            scores: list[list[Any]] = [[None] * _num_scored(request) for request in window]
             pending: collections.deque[_Block] = collections.deque()
             for rows, num_rows in self._batches(window):
                 for block in self._dispatch(window, rows, num_rows):
@@ -99,12 +119,13 @@ class Scorer:
                 _collect(pending.popleft(), window, scores)
             yield from scores
 
-    def _windows(self, documents: Iterable[Document]) -> Iterator[list[Document]]:
-        window: list[Document] = []
+    def _windows(self, documents: Iterable[Document | Continuation]) -> Iterator[list[_Request]]:
+        window: list[_Request] = []
         tokens = 0
         for document in documents:
-            window.append(document)
-            tokens += sum(len(sentence) + 1 for sentence in document)
+            request = _request(document)
+            window.append(request)
+            tokens += sum(len(sentence) + 1 for sentence in request.sentences)
             if (
                 len(window) >= _WINDOW_BATCHES * self.batch_size
                 or tokens >= _WINDOW_TOKENS_PER_ROW * self.batch_size
@@ -114,52 +135,72 @@ class Scorer:
         if window:
             yield window
 
-    def _batches(self, window: list[Document]) -> Iterator[tuple[list[int], int]]:
-        """Indices of documents to score together, and B, the rows on each device."""
+    def _batches(self, window: list[_Request]) -> Iterator[tuple[list[int], int]]:
+        """Indices of requests to score together, and B, the rows on each device."""
         by_row_limit: dict[int, list[int]] = collections.defaultdict(list)
-        for index, document in enumerate(window):
-            if document:
-                by_row_limit[self._row_limit(document)].append(index)
+        for index, request in enumerate(window):
+            if request.sentences:
+                by_row_limit[self._row_limit(request)].append(index)
         for limit, indices in sorted(by_row_limit.items(), reverse=True):
-            indices.sort(key=lambda index: -len(window[index]))
+            indices.sort(key=lambda index: _size(window[index]), reverse=True)
             while indices:
-                longest = len(window[indices[0]])
+                longest = len(window[indices[0]].sentences)
                 rows = [
                     index
                     for index in indices[: limit * self._num_devices]
-                    if len(window[index]) * _LENGTH_RATIO > longest
+                    if len(window[index].sentences) * _LENGTH_RATIO > longest
                 ]
                 indices = indices[len(rows) :]
                 yield rows, _power_of_two(-(-len(rows) // self._num_devices))
 
-    def _row_limit(self, document: Document) -> int:
+    def _row_limit(self, request: _Request) -> int:
         """The power of two of rows that fit on a device if all have sentences this long."""
-        length = _padded_length(max(map(len, document)))
+        length = _padded_length(max(map(len, request.sentences)))
         rows = self._max_rows
         while rows > 1 and rows * length > MAX_POSITIONS:
             rows //= 2
         return rows
 
-    def _dispatch(self, window: list[Document], rows: list[int], num_rows: int) -> Iterator[_Block]:
+    def _dispatch(self, window: list[_Request], rows: list[int], num_rows: int) -> Iterator[_Block]:
         """Starts the blocks of a batch one after another; does not wait for their results."""
         open_document, score_block = _pmapped(self.model)
-        num_sentences = max(len(window[index]) for index in rows)
-        empty: list[Document] = [()] * (num_rows * self._num_devices - len(rows))
+        num_sentences = max(len(window[index].sentences) for index in rows)
+        num_empty = num_rows * self._num_devices - len(rows)
+        empty: list[Document] = [()] * num_empty
+        first_scored_R = np.array([window[index].first_scored for index in rows] + [0] * num_empty)
         context = None
         first = 0
         while first < num_sentences:
             size, length = _block_shape(window, rows, num_rows, first, num_sentences)
-            sentences = [window[index][first : first + size] for index in rows] + empty
-            batch = _spread(pack_sentences(sentences, size, length), self._num_devices)
+            sentences = [window[index].sentences[first : first + size] for index in rows] + empty
+            scored_RxS = first + np.arange(size) >= first_scored_R[:, None]
+            batch, scored_DxBxS = _spread(
+                (pack_sentences(sentences, size, length), scored_RxS), self._num_devices
+            )
             if context is None:
                 context = open_document(self._params, num_rows, length)
-            context, nll_DxBxSxN = score_block(self._params, context, batch)
+            context, nll_DxBxSxN = score_block(self._params, context, batch, scored_DxBxS)
             yield _Block(rows, first, nll_DxBxSxN)
             first += size
 
 
+def _request(document: Document | Continuation) -> _Request:
+    if isinstance(document, Continuation):
+        return _Request(document.sentences, max(len(document.sentences) - 1, 0))
+    return _Request(document, 0)
+
+
+def _num_scored(request: _Request) -> int:
+    return len(request.sentences) - request.first_scored
+
+
+def _size(request: _Request) -> tuple[int, int]:
+    """What requests of one batch should have in common, so that little of it is padding."""
+    return len(request.sentences), max(map(len, request.sentences))
+
+
 def _block_shape(
-    window: list[Document], rows: list[int], num_rows: int, first: int, num_sentences: int
+    window: list[_Request], rows: list[int], num_rows: int, first: int, num_sentences: int
 ) -> tuple[int, int]:
     """S and N of the block that begins at sentence `first`.
 
@@ -169,7 +210,9 @@ def _block_shape(
     size = min(BLOCK_SENTENCES, _power_of_two(num_sentences))
     while True:
         longest = max(
-            len(sentence) for index in rows for sentence in window[index][first : first + size]
+            len(sentence)
+            for index in rows
+            for sentence in window[index].sentences[first : first + size]
         )
         length = _padded_length(longest)
         if size == 1 or num_rows * size * length <= MAX_POSITIONS:
@@ -186,15 +229,17 @@ def _padded_length(num_words: int) -> int:
     return max(_MIN_LENGTH, _power_of_two(num_words + 1))
 
 
-def _collect(block: _Block, window: list[Document], scores: list[list[Any]]) -> None:
+def _collect(block: _Block, window: list[_Request], scores: list[list[Any]]) -> None:
     nll_DxBxSxN = jax.device_get(block.nll_DxBxSxN)
     nll_RxSxN = nll_DxBxSxN.reshape(-1, *nll_DxBxSxN.shape[2:])
     for nll_SxN, index in zip(nll_RxSxN, block.rows, strict=False):
-        sentences = window[index][block.first : block.first + len(nll_SxN)]
-        for offset, sentence in enumerate(sentences):
+        request = window[index]
+        last = min(block.first + len(nll_SxN), len(request.sentences))
+        for position in range(max(block.first, request.first_scored), last):
+            length = len(request.sentences[position]) + 1
             # A copy, because a view would keep the padded block alive.
-            nll = nll_SxN[offset, : len(sentence) + 1].astype(np.float32)
-            scores[index][block.first + offset] = nll
+            nll = nll_SxN[position - block.first, :length].astype(np.float32)
+            scores[index][position - request.first_scored] = nll
 
 
 @functools.cache
@@ -207,9 +252,9 @@ def _pmapped(model: DocumentModel) -> tuple[Callable[..., Any], Callable[..., An
     return open_document, score_block
 
 
-def _spread(batch: Batch, num_devices: int) -> Batch:
+def _spread(tree_R: Any, num_devices: int) -> Any:
     """[R, ...] -> [D, R/D, ...]."""
-    return jax.tree.map(lambda array: array.reshape(num_devices, -1, *array.shape[1:]), batch)
+    return jax.tree.map(lambda array: array.reshape(num_devices, -1, *array.shape[1:]), tree_R)
 
 
 def _power_of_two(number: int) -> int:

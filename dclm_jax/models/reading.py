@@ -246,19 +246,28 @@ def batch_likelihood(
 
 
 def block_nll(
-    model: DocumentModel, params: Params, context: Context, batch: Batch
+    model: DocumentModel,
+    params: Params,
+    context: Context,
+    batch: Batch,
+    scored_BxS: jax.Array | None = None,
 ) -> tuple[Context, jax.Array]:
     """The nats of every target of some consecutive sentences, read from `context` on.
 
     Args:
       context: of the sentences before.
+      scored_BxS: bool, the sentences to score; None for all. The others are read, but their
+        positions do not enter the output layer.
 
     Returns:
-      The context after them and the negative log-likelihoods [B, S, N], 0 at padding.
+      The context after them and the negative log-likelihoods [B, S, N], 0 at padding and in
+      sentences that are not scored.
     """
     params = model.compute_params(params)
     tokens, targets, mask = _time_major(batch)
     reading = read_documents(model, params, context, tokens, mask)
+    if scored_BxS is not None:
+        mask &= scored_BxS.T[:, None, :]
     features = reading.features
     nll_F = token_nll(
         features.reshape(-1, features.shape[-1]),

@@ -9,7 +9,7 @@ import pytest
 from dclm_jax import models
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import coherence
-from dclm_jax.evaluation.scoring import Scorer
+from dclm_jax.evaluation.scoring import Continuation, Scorer
 
 
 class FakeScorer:
@@ -19,15 +19,29 @@ class FakeScorer:
         self.nll = nll
         self.context_order = context_order
         self.num_scored = 0
+        self.num_sentences_scored = 0
 
     def score(self, documents):
-        for document in documents:
-            self.num_scored += 1
+        for request in documents:
+            is_continuation = isinstance(request, Continuation)
+            document = request.sentences if is_continuation else request
             before = [None, *(int(ids[0]) for ids in document[:-1])]
-            yield [
+            scores = [
                 np.array([self.nll(b, int(ids[0])), 0.0])
                 for b, ids in zip(before, document, strict=True)
-            ]
+            ][-1 if is_continuation else 0 :]
+            self.num_scored += 1
+            self.num_sentences_scored += len(scores)
+            yield scores
+
+
+class WholeOrders:
+    """Scores like `scorer` without saying what a score depends on: every order is scored whole."""
+
+    context_order = None
+
+    def __init__(self, scorer):
+        self.score = scorer.score
 
 
 def sentences(*words):
@@ -99,7 +113,7 @@ def test_bootstrap_equals_the_same_test_sets_scored_one_by_one():
     assert result.sd == pytest.approx(np.std(accuracies, ddof=1))
 
 
-@pytest.mark.parametrize("context_order", [0, None])
+@pytest.mark.parametrize("context_order", [0, 1, None])
 def test_ties_count_half_whatever_the_order_of_summation(context_order):
     # 0.1 * word has no exact sum: plain left-to-right addition would break ties at random.
     documents = [sentences(*range(3, 3 + n)) for n in (4, 9, 23)]
@@ -126,9 +140,62 @@ def test_pairs_of_sentences_give_what_whole_permutations_give():
     whole, pairs = FakeScorer(nll), FakeScorer(nll, context_order=1)
     expected = coherence.bootstrap(whole, documents, replicates=200)
     assert coherence.bootstrap(pairs, documents, replicates=200) == expected
-    # Two sentences have two orders, which are fewer than their pairs.
-    assert pairs.num_scored == 2 + 16 + 36 + 16 < whole.num_scored
+    # Two sentences have two orders, which are fewer than their pairs. The others are scored once
+    # at the start of a document and once after every sentence.
+    assert pairs.num_scored == 2 + (4 + 16) + (6 + 36) + (4 + 16) < whole.num_scored
+    assert pairs.num_sentences_scored == 2 * 2 + (4 + 16) + (6 + 36) + (4 + 16)
+    assert pairs.num_sentences_scored < whole.num_sentences_scored
     assert 0 < expected.mean < 1
+
+
+def codclm_scorer():
+    model = models.create(
+        "codclm", vocab_size=12, embedding_dim=3, hidden_dim=4, num_layers=1, cell="rnn"
+    )
+    # Larger than initial parameters, so that context decides.
+    return Scorer(model, jax.tree.map(lambda array: 3 * array, model.init(jax.random.key(1))))
+
+
+def documents_of_random_words(*num_sentences):
+    rng = np.random.default_rng(3)
+    documents = [
+        [rng.integers(2, 12, rng.integers(0, 20)) for _ in range(number)]
+        for number in num_sentences
+    ]
+    # Equal sentences are one sentence to all orders.
+    documents[-1][-1] = documents[-1][0].copy()
+    return documents
+
+
+def test_pairs_of_a_real_model_give_what_whole_permutations_give():
+    scorer = codclm_scorer()
+    documents = documents_of_random_words(2, 3, 6, 5)
+    pairs = coherence.bootstrap(scorer, documents, replicates=40)
+    assert pairs == coherence.bootstrap(WholeOrders(scorer), documents, replicates=40)
+    assert 0 < pairs.mean < 1
+
+
+def test_totals_of_a_real_model_by_pairs():
+    scorer = codclm_scorer()
+    (document,) = documents_of_random_words(6)
+    _, orders = coherence.random_orders(document, 12, np.random.default_rng(0))
+    way, selections = coherence._selections(orders, scorer.context_order)
+    assert (way, len(selections)) == ("pairs", 6 + 36)
+    scores = scorer.score(Continuation([document[i] for i in one]) for one in selections)
+    totals = coherence._totals(way, orders, [[-float(one.sum()) for one in nll] for nll in scores])
+    whole = scorer.score([document[i] for i in order] for order in orders)
+    expected = [-sum(float(one.sum()) for one in nll) for nll in whole]
+    assert np.ptp(expected) > 0.1
+    np.testing.assert_allclose(totals, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("permutations", "num_scored"), [(40, 40 + 1), (41, 40 + 40**2)])
+def test_pairs_are_taken_where_they_score_fewer_sentences(permutations, num_scored):
+    # All drawn orders of 40 sentences differ, and the document itself is one more.
+    scorer = FakeScorer(ascending, context_order=1)
+    result = coherence.fixed(scorer, [sentences(*range(3, 43))], permutations=permutations)
+    assert result.mean == 1.0
+    assert scorer.num_scored == num_scored
 
 
 def test_few_permutations_of_a_long_document_are_not_scored_by_pairs():

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -14,7 +15,8 @@ from dclm_jax import models
 from dclm_jax.data.batches import pack_sentences
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import scoring
-from dclm_jax.evaluation.scoring import Scorer
+from dclm_jax.evaluation.scoring import Continuation, Scorer
+from dclm_jax.models import reading
 from dclm_jax.models.reading import batch_likelihood, block_nll
 
 VOCAB_SIZE = 11
@@ -49,6 +51,12 @@ def make_documents(seed=0):
     return [make_document(rng, one) for one in lengths]
 
 
+def make_requests():
+    """Documents and continuations in turn, so that batches hold both."""
+    documents = make_documents()
+    return [request for one in documents for request in (Continuation(one), one)]
+
+
 def score_alone(model, params, document):
     """One document in one block, without batching, padding or streaming."""
     length = max(map(len, document)) + 1
@@ -75,6 +83,66 @@ def test_scores_equal_a_document_read_alone_in_one_block(name):
     documents = make_documents()
     expected = [score_alone(model, params, one) if one else [] for one in documents]
     assert_same_scores(list(Scorer(model, params, batch_size=4).score(documents)), expected)
+
+
+@pytest.mark.parametrize("name", sorted(models.MODELS))
+def test_a_continuation_is_the_last_sentence_of_its_document(name):
+    model, params = make_model(name)
+    documents = make_documents()
+    expected = [score_alone(model, params, one)[-1:] if one else [] for one in documents]
+    scorer = Scorer(model, params, batch_size=4)
+    assert_same_scores(list(scorer.score(map(Continuation, documents))), expected)
+
+
+def test_documents_and_continuations_are_scored_together_in_their_order():
+    model, params = make_model("codclm")
+    scorer = Scorer(model, params, batch_size=4)
+    whole = list(scorer.score(make_documents()))
+    expected = [scores for one in whole for scores in (one[-1:], one)]
+    assert_same_scores(list(scorer.score(make_requests())), expected)
+
+
+@pytest.mark.parametrize("name", ["codclm", "ccdclm"])
+def test_sentences_that_are_not_scored_stay_out_of_the_output_layer(monkeypatch, name):
+    model, params = make_model(name)
+    documents = make_documents()
+    batch = pack_sentences([documents[0], documents[6], documents[1]], 4, 16)
+    context = model.open_document(params, 3, 16)
+    masks = []
+    token_nll = reading.token_nll
+
+    def spy(features, kernel, bias, targets, mask):
+        masks.append(mask)
+        return token_nll(features, kernel, bias, targets, mask)
+
+    monkeypatch.setattr(reading, "token_nll", spy)
+    scored = np.array([[False, False, True, False], [True, False, True, True], [False] * 4])
+    context_after, every = block_nll(model, params, context, batch)
+    context_after_some, some = block_nll(model, params, context, batch, jnp.asarray(scored))
+    # Words and END of each sentence: (3, 0, 5), (5, 5, 5) and (1) words.
+    assert [int(mask.sum()) for mask in masks] == [(4 + 1 + 6) + (6 + 6 + 6) + 2, 6 + 6 + 6]
+    np.testing.assert_array_equal(some != 0, batch.mask_BxSxN & scored[..., None])
+    np.testing.assert_allclose(some, np.where(scored[..., None], every, 0), rtol=1e-6)
+    np.testing.assert_array_equal(context_after_some, context_after)
+
+
+def test_the_output_layer_sees_what_is_asked_for_and_no_more(monkeypatch):
+    num_positions = 0
+    pmapped = scoring._pmapped
+
+    def counting(model):
+        open_document, score_block = pmapped(model)
+
+        def count(params, context, batch, scored_DxBxS):
+            nonlocal num_positions
+            num_positions += np.sum(batch.mask_BxSxN & scored_DxBxS[..., None])
+            return score_block(params, context, batch, scored_DxBxS)
+
+        return open_document, count
+
+    monkeypatch.setattr(scoring, "_pmapped", counting)
+    scores = list(Scorer(*make_model("codclm"), batch_size=4).score(make_requests()))
+    assert num_positions == sum(len(nll) for one in scores for nll in one)
 
 
 def test_scores_sum_to_the_training_likelihood():
@@ -109,6 +177,16 @@ def test_scores_do_not_depend_on_blocks_and_windows(monkeypatch, name):
     assert_same_scores(list(Scorer(model, params, batch_size=4).score(documents)), expected)
 
 
+def test_continuations_do_not_depend_on_blocks_and_windows(monkeypatch):
+    model, params = make_model("ccdclm")
+    requests = make_requests()
+    expected = list(Scorer(model, params, batch_size=4).score(requests))
+    monkeypatch.setattr(scoring, "MAX_POSITIONS", 64)
+    monkeypatch.setattr(scoring, "BLOCK_SENTENCES", 2)
+    monkeypatch.setattr(scoring, "_WINDOW_TOKENS_PER_ROW", 20)
+    assert_same_scores(list(Scorer(model, params, batch_size=4).score(requests)), expected)
+
+
 def test_padding_does_not_change_scores():
     model, params = make_model("adclm")
     documents = make_documents()
@@ -119,16 +197,16 @@ def test_padding_does_not_change_scores():
 
 
 def test_scores_do_not_depend_on_the_number_of_devices(tmp_path):
-    documents = make_documents()
+    requests = make_requests()
     model, params = make_model("adclm")
-    expected = list(Scorer(model, params, batch_size=4).score(documents))
+    expected = list(Scorer(model, params, batch_size=4).score(requests))
     # The number of devices is fixed when jax starts, hence a process of its own.
     script = (
         "import jax, numpy as np, sys\n"
         "from tests.evaluation.test_scoring import *\n"
         "assert jax.local_device_count() == 2\n"
         "model, params = make_model('adclm')\n"
-        "scores = Scorer(model, params, batch_size=5).score(make_documents())\n"
+        "scores = Scorer(model, params, batch_size=5).score(make_requests())\n"
         "flat = [nll for document in scores for nll in document]\n"
         "np.save(sys.argv[1], np.concatenate(flat))\n"
     )
@@ -210,6 +288,23 @@ def test_blocks_stay_within_the_bound(monkeypatch):
     assert all(number & (number - 1) == 0 for number in rows)
 
 
+def test_sentences_of_like_length_are_packed_together(monkeypatch):
+    lengths = []
+
+    def spy(rows, size, length):
+        lengths.append(length)
+        return pack_sentences(rows, size, length)
+
+    monkeypatch.setattr(scoring, "pack_sentences", spy)
+    rng = np.random.default_rng(6)
+    num_rows = 4 * jax.local_device_count()
+    short, long = ([make_document(rng, [1, words]) for _ in range(num_rows)] for words in (2, 40))
+    requests = [Continuation(one) for pair in zip(short, long, strict=True) for one in pair]
+    scores = list(Scorer(*make_model("codclm"), batch_size=num_rows).score(requests))
+    assert lengths == [64, 8]
+    assert [one.shape for (one,) in scores] == [(3,), (41,)] * num_rows
+
+
 def test_the_input_is_streamed():
     read = 0
 
@@ -224,7 +319,9 @@ def test_the_input_is_streamed():
     assert read == 16
 
 
-@pytest.mark.parametrize("documents", [[], iter(()), [[]], [[], []]])
+@pytest.mark.parametrize(
+    "documents", [[], iter(()), [[]], [[], []], [Continuation([])], [[], Continuation(())]]
+)
 def test_nothing_to_score(documents):
     expected = [[] for _ in documents] if isinstance(documents, list) else []
     assert list(Scorer(*make_model("ccdclm")).score(documents)) == expected
