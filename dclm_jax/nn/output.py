@@ -44,13 +44,28 @@ def _take(array: jax.Array, positions: jax.Array) -> jax.Array:
 def _softmax(
     features: jax.Array, kernel_DxV: jax.Array, bias_V: jax.Array, targets: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """-log p(target) of a chunk [C], exp(logits - their largest) [C, V] and its row sums [C]."""
-    logits_CxV = rounded_product(features, kernel_DxV, kernel_DxV.dtype) + bias_V
-    largest = jnp.max(logits_CxV, axis=1)
-    exps_CxV = jnp.exp(logits_CxV - largest[:, None])
+    """-log p(target) of a chunk [C], exp(logits - their bound) [C, V] and its row sums [C]."""
+    products_CxV = rounded_product(features, kernel_DxV, kernel_DxV.dtype)
+    bound = _logit_bound(products_CxV, bias_V)
+    exps_CxV = jnp.exp(products_CxV + (bias_V - bound[:, None]))
     normalizer = jnp.sum(exps_CxV, axis=1)
-    target_logit = jnp.take_along_axis(logits_CxV, targets[:, None], axis=1)[:, 0]
-    return jnp.log(normalizer) + largest - target_logit, exps_CxV, normalizer
+    product = jnp.take_along_axis(products_CxV, targets[:, None], axis=1)[:, 0]
+    nll = jnp.log(normalizer) - (product + (bias_V[targets] - bound))
+    return nll, exps_CxV, normalizer
+
+
+def _logit_bound(products_CxV: jax.Array, bias_V: jax.Array) -> jax.Array:
+    """What exps are relative to: at least each row's largest logit, and less than 60 above it.
+
+    The sum of both maxima spares a pass over all logits. It is that close where biases are, and 60
+    leaves the exp of the largest logit far above the smallest float32.
+    """
+    top = jnp.max(bias_V)
+    return jax.lax.cond(
+        top - jnp.min(bias_V) < 60,
+        lambda: jnp.max(products_CxV, axis=1) + top,
+        lambda: jnp.max(products_CxV + bias_V, axis=1),
+    )
 
 
 def token_nll(

@@ -108,3 +108,17 @@ def test_large_logits_stay_finite_in_float32(scale):
 )
 def test_chunks_are_a_power_of_two_that_fits_the_cache(vocab_size, tokens):
     assert chunk_size(vocab_size) == tokens
+
+
+@pytest.mark.parametrize("spread", [50.0, 500.0])
+def test_biases_far_apart_stay_exact_in_float32(spread):
+    """The most likely word may have the smallest bias."""
+    bias_V = np.linspace(0, -spread, VOCAB)
+    kernel_DxV = np.array([[0.0] * (VOCAB - 1) + [2 * spread], *[[0.0] * VOCAB] * (FEATURES - 1)])
+    features_FxD = np.abs(FEATURES_FxD)
+    arrays = [jnp.asarray(a, jnp.float32) for a in (features_FxD, kernel_DxV, bias_V)]
+    rest = (jnp.asarray(TARGETS_F), jnp.asarray(MASKS["all"]), 5)
+    expected_F = numpy_nll(features_FxD, kernel_DxV, bias_V)
+    np.testing.assert_allclose(token_nll(*arrays, *rest), expected_F, rtol=1e-4, atol=1e-4)
+    gradients = jax.grad(summed_nll, argnums=(0, 1, 2))(*arrays, *rest)
+    assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
