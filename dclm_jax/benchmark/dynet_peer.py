@@ -1,0 +1,114 @@
+"""DyNet, the toolkit of the paper, on the same work: its coupled LSTM with peepholes.
+
+`CoupledLSTMBuilder` computes what our `coupled_peephole_lstm` does (f = 1 - i, full matrices from
+c_{n-1} to i and from c_n to o). A layer's parameters are, in DyNet's order, x, h, c -> i and the
+bias; x, h, c -> o and the bias; x, h -> g and the bias; each matrix is the transpose of ours.
+
+Written as a competent user of DyNet would: a graph for each step, and the output layer as one
+product for all tokens of a segment (`concatenate_to_batch`, `pickneglogsoftmax_batch`), which is
+three times as fast as one `pickneglogsoftmax` a token. With the option "autobatch" DyNet batches
+what segments have in common.
+"""
+
+import time
+from typing import Any
+
+import numpy as np
+
+from dclm_jax.benchmark.timing import Turn
+from dclm_jax.benchmark.worker import Job, peak_memory
+from dclm_jax.data.vocabulary import END, START
+
+LEARNING_RATE, CLIP_NORM, EPSILON = 0.1, 5.0, 1e-20
+
+
+def copied_layer(layer: dict[str, np.ndarray]) -> list[np.ndarray]:
+    """Our parameters of a layer as DyNet orders them; with a context, x there is our [x, c]."""
+    inputs = layer["input"]
+    if "context" in layer:
+        inputs = np.concatenate([inputs, layer["context"]])
+    x_i, x_g, x_o = np.split(inputs.T, 3)
+    h_i, h_g, h_o = np.split(layer["recurrent"].T, 3)
+    b_i, b_g, b_o = np.split(layer["bias"], 3)
+    c_i, c_o = layer["peephole_input"].T, layer["peephole_output"].T
+    return [x_i, h_i, c_i, b_i, x_o, h_o, c_o, b_o, x_g, h_g, b_g]
+
+
+class Training:
+    """RNNLM or CCDCLM, its AdaGrad trainer and batches; `turn` is one pass over them."""
+
+    def __init__(self, job: Job):
+        # DyNet takes its memory when it is imported.
+        self.memory_before = peak_memory()
+        self.dy = dy = _import_dynet(job.options["autobatch"])
+        params, stack = job.params, job.params["stack"]
+        # Kept, because the trainer does not keep it alive.
+        self.collection = collection = dy.ParameterCollection()
+        layers = [copied_layer(layer) for layer in stack]
+        input_dim, hidden_dim = layers[0][0].shape[1], layers[0][0].shape[0]
+        self.lstm = dy.CoupledLSTMBuilder(len(stack), input_dim, hidden_dim, collection)
+        for theirs, ours in zip(self.lstm.get_parameters(), layers, strict=True):
+            for parameter, value in zip(theirs, ours, strict=True):
+                parameter.set_value(np.ascontiguousarray(value))
+        self.embedding = collection.lookup_parameters_from_numpy(params["embedding"])
+        self.kernel = collection.parameters_from_numpy(params["output"]["kernel"].T)
+        self.bias = collection.parameters_from_numpy(params["output"]["bias"])
+        self.context = None
+        if job.model == "ccdclm":
+            self.context = collection.parameters_from_numpy(params["initial_context"])
+        self.trainer = dy.AdagradTrainer(collection, LEARNING_RATE, EPSILON)
+        self.trainer.set_clip_threshold(CLIP_NORM)
+        self.batches = [[[w.tolist() for w in row] for row in rows] for rows in job.batches]
+
+    def device(self) -> str:
+        return "cpu, one thread"
+
+    def memory(self) -> int:
+        """Peak bytes of this process, what it had before DyNet left out."""
+        return peak_memory() - self.memory_before
+
+    def turn(self) -> Turn:
+        start = time.perf_counter()
+        losses = [self.step(batch) for batch in self.batches]
+        return Turn(time.perf_counter() - start, losses[0])
+
+    def step(self, documents: list[list[list[int]]]) -> float:
+        self.dy.renew_cg()
+        tokens = sum(len(words) + 1 for document in documents for words in document)
+        nll = self.dy.esum([self.nll(document) for document in documents])
+        loss = nll / tokens
+        loss.forward()
+        loss.backward()
+        self.trainer.update()
+        return nll.value()
+
+    def nll(self, document: list[list[int]]) -> Any:
+        """Nats of a segment, as an expression of the graph."""
+        dy, context = self.dy, self.context
+        outputs: list[Any] = []
+        targets: list[int] = []
+        for words in document:
+            inputs = [self.embedding[word] for word in (START, *words)]
+            if context is not None:
+                inputs = [dy.concatenate([x, context]) for x in inputs]
+            hidden = self.lstm.initial_state().transduce(inputs)
+            if context is not None:
+                context = hidden[-1]
+            outputs += hidden
+            targets += [*words, END]
+        logits = dy.affine_transform([self.bias, self.kernel, dy.concatenate_to_batch(outputs)])
+        return dy.sum_batches(dy.pickneglogsoftmax_batch(logits, targets))
+
+
+def _import_dynet(autobatch: bool) -> Any:
+    """DyNet reads its configuration when it is imported, once a process."""
+    import dynet_config  # pyright: ignore[reportMissingImports]
+
+    dynet_config.set(random_seed=1, autobatch=int(autobatch))
+    import dynet  # pyright: ignore[reportMissingImports]
+
+    return dynet
+
+
+def create(job: Job) -> Training:
+    return Training(job)

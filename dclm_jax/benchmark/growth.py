@@ -1,0 +1,63 @@
+"""What a corpus costs from text to the last batch of an epoch, in a process of its own."""
+
+import pathlib
+import tempfile
+import time
+from typing import NamedTuple
+
+import numpy as np
+
+from dclm_jax.benchmark.worker import peak_memory
+from dclm_jax.benchmark.workloads import sentence_lengths
+from dclm_jax.data.batches import TrainingBatches
+from dclm_jax.data.corpus import open_corpus
+from dclm_jax.data.prepare import prepare
+
+VOCAB_SIZE = 10_000
+SENTENCES, BATCH_SIZE, SEGMENT_LENGTH = 20, 16, 5
+
+
+class Cost(NamedTuple):
+    """Seconds of the work, without starting Python; peak bytes of the process; targets read."""
+
+    seconds: float
+    memory: int
+    tokens: int
+
+
+class FromText:
+    """`prepare` and one epoch of batches."""
+
+    def __init__(self, text: pathlib.Path):
+        self._text = text
+
+    def cost(self) -> Cost:
+        with tempfile.TemporaryDirectory() as folder:
+            start = time.perf_counter()
+            directory = pathlib.Path(folder, "corpus")
+            prepare({"train": self._text}, directory, vocab_size=VOCAB_SIZE)
+            batches = TrainingBatches(
+                open_corpus(directory, "train"),
+                segment_length=SEGMENT_LENGTH,
+                batch_size=BATCH_SIZE,
+                seed=0,
+            )
+            steps = range(batches.steps_per_epoch)
+            tokens = sum(int(batches(step).mask_BxSxN.sum()) for step in steps)
+            return Cost(time.perf_counter() - start, peak_memory(), tokens)
+
+
+def write_text(path: pathlib.Path, num_documents: int, seed: int) -> pathlib.Path:
+    """Documents of 20 sentences, a line each, as `prepare` reads them."""
+    rng = np.random.default_rng(seed)
+    words = np.array([f"w{index}" for index in range(VOCAB_SIZE)], object)
+    with open(path, "w", encoding="utf-8") as file:
+        for _ in range(num_documents):
+            for length in sentence_lengths(rng, SENTENCES):
+                file.write(" ".join(words[rng.integers(VOCAB_SIZE, size=length)]) + "\n")
+            file.write("\n")
+    return path
+
+
+def create(text: pathlib.Path) -> FromText:
+    return FromText(text)

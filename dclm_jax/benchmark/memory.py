@@ -1,0 +1,72 @@
+"""Temporary memory of a training step, compiled but never run, with our output layer and a plain
+one."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from dclm_jax.data.batches import Batch
+from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.models.reading import read_documents
+from dclm_jax.training.config import OptimizerConfig
+from dclm_jax.training.optimizer import create_optimizer
+from dclm_jax.training.step import TrainState, create_state, train_step
+
+
+def step_memory(model: DocumentModel, shape_BxSxN: tuple[int, int, int]) -> int:
+    """Bytes that our training step needs beside its arguments, on one device."""
+    optimizer = create_optimizer(OptimizerConfig(), 1)
+    state, batch, key = _arguments(model, optimizer, shape_BxSxN)
+    step = functools.partial(train_step, model, optimizer, axis=None)
+    return _temporary_bytes(jax.jit(step, donate_argnums=0).lower(state, batch, key))
+
+
+def plain_step_memory(model: DocumentModel, shape_BxSxN: tuple[int, int, int]) -> int:
+    """The same for the same step with `plain_nll`."""
+    optimizer = create_optimizer(OptimizerConfig(), 1)
+
+    def step(state: TrainState, batch: Batch) -> TrainState:
+        gradients = jax.grad(lambda params: plain_nll(model, params, batch))(state.params)
+        updates, optimizer_state = optimizer.update(gradients, state.optimizer_state, state.params)
+        params = jax.tree.map(jnp.add, state.params, updates)
+        return TrainState(state.step + 1, params, optimizer_state)
+
+    state, batch, _ = _arguments(model, optimizer, shape_BxSxN)
+    return _temporary_bytes(jax.jit(step, donate_argnums=0).lower(state, batch))
+
+
+def plain_nll(model: DocumentModel, params: Params, batch: Batch) -> jax.Array:
+    """Nats per target of a batch, by one softmax over all positions [S, N, B, V]."""
+    tokens, targets, mask = (
+        jnp.moveaxis(array, 0, 2)
+        for array in (batch.tokens_BxSxN, batch.targets_BxSxN, batch.mask_BxSxN)
+    )
+    _, length, rows = tokens.shape
+    context = model.open_document(params, rows, length)
+    kernel_DxV, bias_V = model.output_layer(params)
+    features = read_documents(model, params, context, tokens, mask).features
+    log_probs = jax.nn.log_softmax(features @ kernel_DxV + bias_V)
+    chosen = jnp.take_along_axis(log_probs, targets[..., None], axis=-1)[..., 0]
+    return -jnp.sum(jnp.where(mask, chosen, 0)) / jnp.sum(mask)
+
+
+def _arguments(
+    model: DocumentModel,
+    optimizer: optax.GradientTransformation,
+    shape_BxSxN: tuple[int, int, int],
+) -> tuple[Any, Any, Any]:
+    """State, batch and key as shapes: nothing of this size is made."""
+
+    def make() -> tuple[TrainState, Batch, jax.Array]:
+        key, ids = jax.random.key(0), jnp.zeros(shape_BxSxN, jnp.int32)
+        batch = Batch(tokens_BxSxN=ids, targets_BxSxN=ids, mask_BxSxN=ids > 0)
+        return create_state(model, optimizer, key), batch, key
+
+    return jax.eval_shape(make)
+
+
+def _temporary_bytes(lowered: Any) -> int:
+    return lowered.compile().memory_analysis().temp_size_in_bytes

@@ -1,0 +1,92 @@
+"""This project as a contender: the step that training runs and the functions that scoring runs."""
+
+import time
+from typing import Any
+
+import jax
+import numpy as np
+
+from dclm_jax.benchmark.timing import Turn
+from dclm_jax.data.batches import Batch, length_bucket, pack_sentences
+from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.models.reading import block_nll
+from dclm_jax.training.config import OptimizerConfig
+from dclm_jax.training.optimizer import create_optimizer
+from dclm_jax.training.step import collect, create_state, parallel_step, spread, spread_rows
+
+MATRIX_DIM = 2048
+
+
+class Training:
+    """Steps as `training/loop.py` makes them: pmapped, donated, batches handed over as numpy."""
+
+    def __init__(self, model: DocumentModel, batches: list[Batch], seed: int = 0):
+        optimizer = create_optimizer(OptimizerConfig(), len(batches))
+        self._step = parallel_step(model, optimizer)
+        state = create_state(model, optimizer, jax.random.key(seed))
+        self.params: Params = jax.device_get(state.params)
+        self._state = spread(state)
+        self._batches = [spread_rows(batch) for batch in batches]
+        self._key = jax.random.key(seed)
+
+    def turn(self) -> Turn:
+        start = time.perf_counter()
+        metrics = []
+        for batch in self._batches:
+            self._state, one = self._step(self._state, batch, self._key)
+            metrics.append(one)
+        jax.block_until_ready((self._state, metrics))
+        return Turn(time.perf_counter() - start, float(collect(metrics[0]).nll))
+
+    def temporary_memory(self) -> int:
+        """Bytes that the largest of the compiled steps needs beside its arguments, on a device."""
+        by_shape = {batch.mask_BxSxN.shape: batch for batch in self._batches}
+        compiled = [
+            self._step.lower(self._state, batch, self._key).compile() for batch in by_shape.values()
+        ]
+        return max(step.memory_analysis().temp_size_in_bytes for step in compiled)
+
+
+class Scoring:
+    """The nats of every target of whole documents, each batch in one block."""
+
+    def __init__(self, model: DocumentModel, params: Params, batches: list[list[Any]]):
+        def nll(params: Params, batch: Batch) -> jax.Array:
+            rows, _, length = batch.mask_BxSxN.shape
+            context = model.open_document(params, rows, length)
+            return block_nll(model, params, context, batch)[1]
+
+        self._nll = jax.jit(nll)
+        self._params = jax.device_put(params)
+        self._batches = [_pack(documents) for documents in batches]
+
+    def turn(self) -> Turn:
+        start = time.perf_counter()
+        nll = jax.device_get([self._nll(self._params, batch) for batch in self._batches])
+        return Turn(time.perf_counter() - start, float(nll[0].sum(dtype=np.float64)))
+
+
+def _pack(documents: list[list[np.ndarray]]) -> Batch:
+    longest = max(len(sentence) for document in documents for sentence in document)
+    return pack_sentences(documents, max(map(len, documents)), length_bucket(longest + 1))
+
+
+class MatrixProduct:
+    """The float32 product of two 2048 x 2048 matrices: what the device can do."""
+
+    flops = 2 * MATRIX_DIM**3
+
+    def __init__(self):
+        keys = jax.random.split(jax.random.key(0))
+        self._factors = [jax.random.normal(key, (MATRIX_DIM, MATRIX_DIM)) for key in keys]
+        self._product = jax.jit(jax.numpy.matmul)
+
+    def turn(self) -> float:
+        start = time.perf_counter()
+        jax.block_until_ready(self._product(*self._factors))
+        return time.perf_counter() - start
+
+
+def create(job: tuple[DocumentModel, list[Batch]]) -> Training:
+    """In a process of its own, to see how long it takes until the first step is done."""
+    return Training(*job)

@@ -1,0 +1,149 @@
+"""The work that is measured: synthetic documents, the batches made of them, the FLOPs they need.
+
+Ids are uniform over the words: no speed depends on which words they are. Sentences are as long as
+those of news text, because their lengths decide the shapes.
+"""
+
+import dataclasses
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from dclm_jax import models
+from dclm_jax.data.batches import Batch, TrainingBatches
+from dclm_jax.data.corpus import TOKEN_DTYPE, Corpus
+from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from dclm_jax.models.base import DocumentModel
+
+Document = list[np.ndarray]
+
+LENGTH_MEAN, LENGTH_SD = 24, 9
+LENGTH_LEAST, LENGTH_MOST = 4, 60
+
+
+@dataclasses.dataclass(frozen=True)
+class Size:
+    """How large the models and the corpus are: V, K, H, layers, L and documents of the corpus."""
+
+    vocab_size: int = 10_003
+    embedding_dim: int = 128
+    hidden_dim: int = 128
+    num_layers: int = 2
+    segment_length: int = 5
+    num_documents: int = 1_000
+
+    def model(self, name: str, cell: str = "lstm") -> DocumentModel:
+        """A model of this size, without dropout."""
+        return models.create(
+            name,
+            vocab_size=self.vocab_size,
+            embedding_dim=self.embedding_dim,
+            hidden_dim=self.hidden_dim,
+            num_layers=self.num_layers,
+            cell=cell,
+        )
+
+
+def sentence_lengths(rng: np.random.Generator, count: int) -> np.ndarray:
+    """Words of `count` sentences, without END."""
+    drawn = np.rint(rng.normal(LENGTH_MEAN, LENGTH_SD, size=count))
+    return np.clip(drawn, LENGTH_LEAST, LENGTH_MOST).astype(np.int64)
+
+
+def synthetic_documents(
+    seed: int, vocab_size: int, sentences: Sequence[int] | np.ndarray
+) -> list[Document]:
+    """Documents with the given numbers of sentences; each sentence holds int32 ids of words."""
+    rng = np.random.default_rng(seed)
+    lengths = sentence_lengths(rng, int(np.sum(sentences)))
+    ids = rng.integers(len(SPECIAL_TOKENS), vocab_size, size=lengths.sum(), dtype=np.int32)
+    split = iter(np.split(ids, np.cumsum(lengths)[:-1]))
+    return [[next(split) for _ in range(count)] for count in sentences]
+
+
+def synthetic_corpus(
+    seed: int, vocab_size: int, num_documents: int, directory: pathlib.Path
+) -> Corpus:
+    """A corpus of documents of 8 to 14 sentences; as in a prepared one its words are on disk."""
+    sentences = np.random.default_rng(seed).integers(8, 15, size=num_documents)
+    documents = synthetic_documents(seed, vocab_size, sentences)
+    lengths = [len(sentence) for document in documents for sentence in document]
+    path = directory / "train.tokens.bin"
+    np.concatenate([np.concatenate(document) for document in documents]).tofile(path)
+    words = (*SPECIAL_TOKENS, *(f"w{index}" for index in range(len(SPECIAL_TOKENS), vocab_size)))
+    return Corpus(
+        directory=directory,
+        split="train",
+        tokens=np.memmap(path, TOKEN_DTYPE, mode="r"),
+        sentence_offsets=np.concatenate([[0], np.cumsum(lengths)]),
+        document_offsets=np.concatenate([[0], np.cumsum(sentences)]),
+        vocabulary=Vocabulary(words, (0,) * vocab_size),
+        manifest={},
+    )
+
+
+def training_batches(
+    corpus: Corpus, segment_length: int, batch_size: int, count: int, seed: int
+) -> list[Batch]:
+    """The first `count` batches of training that have no empty row."""
+    batches = TrainingBatches(
+        corpus, segment_length=segment_length, batch_size=batch_size, seed=seed
+    )
+    full = (
+        batch
+        for batch in map(batches, range(batches.steps_per_epoch))
+        if batch.mask_BxSxN[:, 0, 0].all()
+    )
+    return [batch for batch, _ in zip(full, range(count), strict=False)]
+
+
+def documents_of(batch: Batch) -> list[Document]:
+    """The sentences of each row, without START, END and padding: what a peer packs as it likes."""
+    lengths_BxS = np.asarray(batch.mask_BxSxN).sum(axis=2) - 1
+    targets_BxSxN = np.asarray(batch.targets_BxSxN)
+    return [
+        [words[:length] for words, length in zip(row, lengths, strict=True) if length >= 0]
+        for row, lengths in zip(targets_BxSxN, lengths_BxS, strict=True)
+    ]
+
+
+def count_targets(documents: list[Document]) -> int:
+    """Words and ENDs."""
+    return sum(len(sentence) + 1 for document in documents for sentence in document)
+
+
+def useful_flops(model: DocumentModel, documents: list[Document]) -> int:
+    """FLOPs that a training step on real tokens cannot do without.
+
+    A multiply-add is 2, and the backward pass twice the forward pass. Matrix products are counted,
+    and attention's weighted sums; elementwise work is not. What depends on the context alone is
+    counted once a sentence.
+    """
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    once_a_token, once_a_sentence = 0, 0
+    for path, leaf in jax.tree_util.tree_leaves_with_path((shapes["stack"], shapes["output"])):
+        if len(leaf.shape) < 2:
+            continue
+        is_context = path[-1].key == "context" and model.name != "adclm"
+        once_a_sentence += leaf.size if is_context else 0
+        once_a_token += 0 if is_context else leaf.size
+    lengths = [[len(sentence) + 1 for sentence in document] for document in documents]
+    tokens, sentences = sum(map(sum, lengths)), sum(map(len, lengths))
+    multiply_adds = tokens * once_a_token + sentences * once_a_sentence
+    if "attention" in shapes:
+        multiply_adds += _attention_multiply_adds(shapes["attention"], lengths)
+    return 3 * 2 * multiply_adds
+
+
+def _attention_multiply_adds(attention: dict[str, Any], lengths: list[list[int]]) -> int:
+    """Queries, keys, scores and weighted sums; the memory of a first sentence is one vector."""
+    hidden_dim, attention_dim = attention["query"].shape
+    total = 0
+    for document in lengths:
+        for tokens, remembered in zip(document, [1, *document[:-1]], strict=True):
+            total += (tokens + remembered) * hidden_dim * attention_dim
+            total += tokens * remembered * (attention_dim + hidden_dim)
+    return total

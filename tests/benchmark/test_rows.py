@@ -1,0 +1,117 @@
+"""Rows from end to end at tiny sizes, with a peer that needs no library. Nothing is timed."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from dclm_jax.benchmark import growth, memory, ours, rows
+from dclm_jax.benchmark.report import Goal
+from dclm_jax.benchmark.rows import Peer, Setting, Training
+from dclm_jax.benchmark.timing import PeerError
+from dclm_jax.benchmark.workloads import Size, synthetic_documents
+from dclm_jax.data.batches import pack_sentences
+from dclm_jax.models.reading import batch_likelihood
+
+TINY = Size(vocab_size=30, embedding_dim=4, hidden_dim=4, num_layers=1, num_documents=12)
+ABSENT = Peer("Absent", "no_such_library", "no_such_module", {})
+
+
+def twin(factor: float = 1.0) -> Peer:
+    return Peer("Twin", "numpy", "tests.benchmark.twin", {"factor": factor})
+
+
+@pytest.fixture
+def setting(tmp_path, monkeypatch) -> Setting:
+    monkeypatch.setattr(ours, "MATRIX_DIM", 8)
+    return Setting(tmp_path, TINY, rounds=1)
+
+
+def train(peer: Peer, **options) -> Training:
+    return Training("rnnlm", 2, (peer,), Goal(2, 3), num_batches=1, **options)
+
+
+def test_a_run_gives_a_table_and_json(setting, monkeypatch):
+    monkeypatch.setattr(rows, "ROWS", {rows.HEADLINE: train(twin()), "absent": train(ABSENT)})
+    monkeypatch.setattr(rows, "PYTORCH", (ABSENT,))
+    table: list[str] = []
+    result = json.loads(json.dumps(rows.run([rows.HEADLINE, "absent"], setting, table.append)))
+    measured, skipped = result["rows"]
+    seconds = measured["tokens_per_second"]
+    assert result["ratio"] == measured["measured"] == measured["ratios"]["Twin"]
+    assert result["ratio"] == pytest.approx(seconds["ours"] / seconds["Twin"])
+    assert measured["memory_bytes"]["Twin"] == 1 and measured["memory_bytes"]["ours"] > 0
+    assert 0 < measured["useful_flops_fraction"]
+    assert (skipped["verdict"], skipped["measured"]) == ("skipped", None)
+    assert {"machine", "versions", "matrix_product_flops_per_second"} <= set(result)
+    assert any("no_such_library" in line and rows.INSTALL in line for line in table)
+    assert "no_such_library" in skipped["note"]
+
+
+def test_a_peer_with_another_loss_is_an_error(setting):
+    with pytest.raises(PeerError, match="Twin computes another rnnlm"):
+        train(twin(1.001))("name", setting)
+
+
+def test_scoring_has_the_same_loss_as_the_definition(setting, monkeypatch):
+    monkeypatch.setattr(rows, "PYTORCH", (twin(),))
+    monkeypatch.setattr(rows, "SCORED_BATCHES", 1)
+    (row,) = rows.score_row("name", setting)
+    assert row.measured is not None and row.measured > 0
+
+
+def test_every_row_of_a_suite_exists():
+    assert set(rows.SUITES["full"]) == set(rows.ROWS)
+    assert rows.SUITES["quick"] == (rows.HEADLINE,)
+
+
+class _Indifferent:
+    """A scorer of a model to which all words are as likely."""
+
+    context_order = 1
+
+    def __init__(self, *_):
+        pass
+
+    def score(self, documents):
+        for document in documents:
+            yield [np.ones(len(sentence) + 1) for sentence in document]
+
+
+def test_bootstrap_says_what_was_extrapolated(setting, monkeypatch):
+    monkeypatch.setattr(rows, "TEST_SETS", 50)
+    monkeypatch.setattr(rows, "Scorer", _Indifferent)
+    (row,) = rows.bootstrap_row("name", setting)
+    assert "200 permutations" in row.note and "64 of them" in row.note
+
+
+def test_growth_reads_ten_times_the_text(setting, monkeypatch):
+    monkeypatch.setattr(rows, "GROWTH_DOCUMENTS", 2)
+    names = [row.name for row in rows.growth_rows("growth", setting)]
+    assert names == ["growth_time", "growth_memory"]
+    assert not list(setting.directory.iterdir())
+
+
+def test_growth_counts_every_target(tmp_path):
+    text = growth.write_text(tmp_path / "text.txt", 3, seed=0)
+    cost = growth.create(text).cost()
+    lines = text.read_text().splitlines()
+    assert sum(map(bool, lines)) == 3 * growth.SENTENCES
+    assert cost.tokens == sum(len(line.split()) + 1 for line in lines if line)
+
+
+def test_the_plain_loss_is_ours_and_needs_more_memory():
+    model = TINY.model("rnnlm")
+    params = model.init(jax.random.key(0))
+    batch = pack_sentences(synthetic_documents(0, TINY.vocab_size, [3, 1]), 3, 64)
+
+    @jax.jit
+    def both(params, batch):
+        return memory.plain_nll(model, params, batch), batch_likelihood(model, params, batch)
+
+    plain, likelihood = both(params, batch)
+    assert float(plain) == pytest.approx(float(likelihood.nll / likelihood.tokens), rel=1e-5)
+    large = Size(vocab_size=5_000, embedding_dim=4, hidden_dim=4, num_layers=1).model("rnnlm")
+    shape = (8, 3, 48)
+    assert memory.step_memory(large, shape) < memory.plain_step_memory(large, shape)

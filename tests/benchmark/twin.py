@@ -1,0 +1,40 @@
+"""A peer that needs no library: our own likelihood, times the option "factor"."""
+
+import jax
+import jax.numpy as jnp
+
+from dclm_jax import models
+from dclm_jax.benchmark.timing import Turn
+from dclm_jax.benchmark.worker import Job
+from dclm_jax.data.batches import pack_sentences
+from dclm_jax.models.reading import batch_likelihood
+
+
+class Twin:
+    def __init__(self, job: Job):
+        vocab_size, embedding_dim = job.params["embedding"].shape
+        model = models.create(
+            job.model,
+            vocab_size=vocab_size,
+            embedding_dim=embedding_dim,
+            hidden_dim=job.params["stack"][0]["recurrent"].shape[0],
+            num_layers=len(job.params["stack"]),
+        )
+        rows = job.batches[0]
+        batch = pack_sentences(rows, max(map(len, rows)), 64)
+        params = jax.tree.map(jnp.asarray, job.params)
+        likelihood = jax.jit(lambda params, batch: batch_likelihood(model, params, batch))
+        self.nll = job.options["factor"] * float(likelihood(params, batch).nll)
+
+    def turn(self) -> Turn:
+        return Turn(1.0, self.nll)
+
+    def device(self) -> str:
+        return "cpu"
+
+    def memory(self) -> int:
+        return 1
+
+
+def create(job: Job) -> Twin:
+    return Twin(job)

@@ -1,0 +1,93 @@
+"""The command line of the benchmark."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from absl import flags
+from absl.testing import flagsaver
+
+from dclm_jax.benchmark import rows, timing
+from dclm_jax.errors import InputError
+from launch import benchmark
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def launch(*arguments, code=0):
+    done = subprocess.run(
+        [sys.executable, "-m", "launch.benchmark", *map(str, arguments)],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == code, done.stderr
+    return done
+
+
+def test_help_teaches_with_an_example():
+    # absl ends --help with exit code 1.
+    text = launch("--help", code=1).stdout
+    for part in ("python -m launch.benchmark --suite=quick", "--rounds", "train_ccdclm_16"):
+        assert part in text
+
+
+def test_bad_flags_end_in_one_line():
+    error = launch("--rounds=two", code=2).stderr
+    assert error.startswith("error: ") and error.count("\n") == 1
+    assert "two" in error
+
+
+@pytest.fixture
+def parsed():
+    """Flags at their defaults, as if a command line without any had been parsed."""
+    with flagsaver.flagsaver():
+        flags.FLAGS.mark_as_parsed()
+        yield
+
+
+@pytest.mark.parametrize(
+    ("flag", "value", "expected"),
+    [
+        ("rounds", "0", "--rounds=0"),
+        ("seed", "-1", "--seed=-1"),
+        ("rows", "train_adclm_15", "did you mean 'train_adclm_16'"),
+        ("output", "README.md/x.json", "README.md/x.json"),
+    ],
+)
+def test_bad_values_are_refused_before_anything_runs(
+    parsed, flag, value, expected, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "README.md").write_text("")
+    with flagsaver.as_parsed(**{flag: value}), pytest.raises(InputError, match=expected):
+        benchmark.main([])
+    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
+
+
+def test_a_row_as_json_on_standard_output(parsed, monkeypatch, capsys):
+    monkeypatch.setattr(rows, "INPUT_DOCUMENTS", 100)
+    with flagsaver.as_parsed(rows="input_16", rounds="1", output="-"):
+        assert benchmark.main([]) is None
+    done = capsys.readouterr()
+    result = json.loads(done.out)
+    assert [row["name"] for row in result["rows"]] == ["input_16"]
+    assert result["rows"][0]["least"] == 2e6 and result["ratio"] is None
+    assert "input_16" in done.err
+
+
+def test_a_peer_with_another_loss_ends_the_command(parsed, monkeypatch, tmp_path, capsys):
+    def differ(name, setting):
+        timing.require_same_loss("Peer", "ccdclm", 1.0, 2.0)
+
+    monkeypatch.setattr(rows, "ROWS", {"differ": differ})
+    output = str(tmp_path / "result.json")
+    with flagsaver.as_parsed(rows="differ", rounds="1", output=output):
+        assert benchmark.main([]) == 1
+    assert "Peer computes another ccdclm: its loss is 2, ours 1" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
