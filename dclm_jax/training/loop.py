@@ -172,12 +172,13 @@ def _run_steps(
                 # Nothing is saved before every step up to it is known to be finite.
                 window.add(*pending)
                 pending = None
-                host_state = jax.device_get(collect(state))
+                # Copies: the next step takes the buffers, while a checkpoint is still being written.
+                host_state = jax.tree.map(np.array, collect(state))
                 # A finite loss and gradient can still make an update that is not.
                 if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(host_state)):
                     raise _divergence(run, done, "the update is not finite")
                 if evaluate:
-                    _evaluate(run, done, collect(state.params), log, line)
+                    _evaluate(run, done, host_state.params, log, line)
                     window.restart_clock()
                 run.checkpoints.save_latest(host_state, dataclasses.asdict(run.progress))
             if stop:
@@ -273,7 +274,7 @@ def _evaluate(run: _Run, step: int, params: Params, log: MetricsLog, line: Progr
             "tokens": result.tokens,
             "vocabulary": run.valid.vocabulary.fingerprint,
         }
-        run.checkpoints.save_best(step, jax.device_get(params), info)
+        run.checkpoints.save_best(step, params, info)
     else:
         progress.evaluations_without_gain += 1
     log.write(
