@@ -105,7 +105,7 @@ def _scan_backward(step, residuals, cotangents):
         body, (d_last, zeros), (d_ys, xs, other_xs, carries, products), num_steps, reverse=True
     )
     rest = iter(d_summed)
-    d_leaves = [next(rest) if chosen else None for chosen in is_summed]
+    d_leaves: list[Any] = [next(rest) if chosen else None for chosen in is_summed]
     for index, a, d_product in zip(weight_of_product, factors, d_products, strict=True):
         dtype = leaves[index].dtype
         d_weight = rounded_product(flat(a).T, flat(d_product), dtype).astype(dtype)

@@ -111,13 +111,14 @@ def read_stack(
             h_NxBxH = h_NxBxH * dropout_masks[index - 1]
         gates_NxBxGH = product(h_NxBxH, layer["input"]) + layer["bias"]
         weights = {name: layer[name] for name in CELLS[cell].weights}
-        last, h_NxBxH = recurrence.scan(
+        scanned: tuple[State, jax.Array] = recurrence.scan(
             partial(_step_layer, cell),
             (weights, conditioning_BxGH if index == 0 else None),
             state[index],
             (gates_NxBxGH, mask_NxB),
             num_steps,
         )
+        last, h_NxBxH = scanned
         last_state.append(last)
     return tuple(last_state), h_NxBxH
 

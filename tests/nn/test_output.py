@@ -116,9 +116,12 @@ def test_biases_far_apart_stay_exact_in_float32(spread):
     bias_V = np.linspace(0, -spread, VOCAB)
     kernel_DxV = np.array([[0.0] * (VOCAB - 1) + [2 * spread], *[[0.0] * VOCAB] * (FEATURES - 1)])
     features_FxD = np.abs(FEATURES_FxD)
-    arrays = [jnp.asarray(a, jnp.float32) for a in (features_FxD, kernel_DxV, bias_V)]
+    features, kernel, bias = (
+        jnp.asarray(a, jnp.float32) for a in (features_FxD, kernel_DxV, bias_V)
+    )
     rest = (jnp.asarray(TARGETS_F), jnp.asarray(MASKS["all"]), 5)
+    nll_F = token_nll(features, kernel, bias, *rest)
     expected_F = numpy_nll(features_FxD, kernel_DxV, bias_V)
-    np.testing.assert_allclose(token_nll(*arrays, *rest), expected_F, rtol=1e-4, atol=1e-4)
-    gradients = jax.grad(summed_nll, argnums=(0, 1, 2))(*arrays, *rest)
+    np.testing.assert_allclose(nll_F, expected_F, rtol=1e-4, atol=1e-4)
+    gradients = jax.grad(summed_nll, argnums=(0, 1, 2))(features, kernel, bias, *rest)
     assert all(np.all(np.isfinite(gradient)) for gradient in gradients)

@@ -24,6 +24,10 @@ def step(affine, params, carry, inputs):
     return carry, (new, carry.sum())
 
 
+def scan(params, carry, xs, num_steps) -> tuple[jax.Array, tuple[jax.Array, ...]]:
+    return recurrence.scan(step, params, carry, xs, num_steps)
+
+
 def numpy_scan(params, carry, xs, steps):
     (first, second, scale), (x, is_real) = params, xs
     ys = np.zeros((STEPS, ROWS, WIDTH)), np.zeros(STEPS)
@@ -50,10 +54,11 @@ def arguments():
 @pytest.mark.parametrize("steps", [None, 0, 1, 4, STEPS])
 def test_values_are_those_of_a_loop(arguments, steps):
     num_steps = None if steps is None else jnp.int32(steps)
-    actual = jax.jit(partial(recurrence.scan, step))(
-        *jax.tree.map(jnp.asarray, arguments), num_steps
-    )
-    jax.tree.map(close, actual, numpy_scan(*arguments, STEPS if steps is None else steps))
+    params, carry, xs = arguments
+    expected = numpy_scan(params, carry, xs, STEPS if steps is None else steps)
+    params, carry, xs = jax.tree.map(jnp.asarray, arguments)
+    actual = jax.jit(scan)(params, carry, xs, num_steps)
+    jax.tree.map(close, actual, expected)
 
 
 @pytest.mark.parametrize("steps", [None, 1, 4, STEPS])
@@ -62,14 +67,14 @@ def test_gradients_are_those_of_lax_scan(arguments, steps):
     rng = np.random.default_rng(1)
     weights = rng.normal(size=(STEPS, ROWS, WIDTH)), rng.normal(size=STEPS)
 
-    def loss(scan, params, carry, x):
-        last, ys = scan(params, carry, (x, is_real))
+    def loss(read, params, carry, x):
+        last, ys = read(params, carry, (x, is_real))
         return jnp.sum(jnp.cos(last)) + sum(
             jnp.vdot(w, y) for w, y in zip(weights, ys, strict=True)
         )
 
     def ours(params, carry, xs):
-        return recurrence.scan(step, params, carry, xs, None if steps is None else jnp.int32(steps))
+        return scan(params, carry, xs, None if steps is None else jnp.int32(steps))
 
     def plain(params, carry, xs):
         taken = STEPS if steps is None else steps
@@ -92,7 +97,8 @@ def test_no_weight_gradient_is_made_inside_the_loop(arguments):
     params, carry, xs = jax.tree.map(jnp.asarray, arguments)
 
     def loss(params):
-        return jnp.sum(recurrence.scan(step, params, carry, xs, None)[0])
+        last, _ = scan(params, carry, xs, None)
+        return jnp.sum(last)
 
     def shapes_of_products(jaxpr, in_loop):
         for equation in jaxpr.eqns:
