@@ -1,6 +1,5 @@
 """What every launcher shares: flags parsed, bad input reported in one line, exit codes."""
 
-import ctypes
 import os
 import pathlib
 import sys
@@ -11,6 +10,7 @@ from typing import NoReturn
 import jax
 from absl import app, flags, logging
 
+from dclm_jax.allocation import keep_freed_memory
 from dclm_jax.errors import DivergenceError, InputError
 
 EXIT_BAD_INPUT = 2
@@ -41,7 +41,7 @@ def run(main: Callable[[Sequence[str]], int | None]) -> None:
             return 130
 
     _keep_compiled_programs()
-    _keep_freed_memory()
+    keep_freed_memory()
     app.run(guarded, flags_parser=_parse)
 
 
@@ -51,21 +51,6 @@ def _keep_compiled_programs() -> None:
         cache = pathlib.Path.home() / ".cache" / "dclm_jax" / "xla"
         jax.config.update("jax_compilation_cache_dir", str(cache))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-
-
-def _keep_freed_memory() -> None:
-    """Lets the C library keep what is freed, for the rest of the process.
-
-    XLA on a CPU takes its working memory anew at every call and frees it after. Given back to the
-    system, it would have to be cleared page by page each time, which costs a tenth of a small step.
-    """
-    libc = ctypes.CDLL(None)
-    # Values of glibc's malloc.h; other C libraries have no mallopt.
-    if hasattr(libc, "mallopt"):
-        arena_max, mmap_max, trim_threshold = -8, -4, -1
-        libc.mallopt(arena_max, 1)
-        libc.mallopt(mmap_max, 0)
-        libc.mallopt(trim_threshold, 2**31 - 1)
 
 
 def _parse(argv: Sequence[str]) -> list[str]:

@@ -18,7 +18,7 @@ MATRIX_DIM = 2048
 
 
 class Training:
-    """Steps as `training/loop.py` makes them: pmapped, donated, batches handed over as numpy."""
+    """Steps as `training/loop.py` makes them, state donated, batches handed over as numpy."""
 
     def __init__(self, model: DocumentModel, batches: list[Batch], seed: int = 0):
         optimizer = create_optimizer(OptimizerConfig(), len(batches))

@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
+from dclm_jax.allocation import keep_freed_memory
 from dclm_jax.benchmark.timing import PeerError
 
 
@@ -79,7 +80,7 @@ class Worker:
         self._send(method)
         try:
             return pickle.load(self._process.stdout)
-        except EOFError:
+        except (EOFError, pickle.UnpicklingError):
             raise self._failure() from None
 
     def _send(self, message: Any) -> None:
@@ -101,6 +102,8 @@ class Worker:
 
 def serve(create: Callable[[Any], Any]) -> None:
     """The process's side: makes the contender, then answers calls until the pipe is closed."""
+    # As launchers do for ours: no contender pays for memory that another may keep.
+    keep_freed_memory()
     replies = os.fdopen(os.dup(1), "wb")
     # What libraries print must not get among the replies.
     os.dup2(2, 1)

@@ -78,10 +78,10 @@ class DocumentModel:
       dropout: rate on non-recurrent connections while training: embeddings, between layers,
         features.
       tie_embeddings: use the embedding matrix as the output matrix of the hidden state (K = H).
-      compute_dtype: float32, or bfloat16 to round the factors of all matrix products; parameters,
-        sums and all else stay float32.
-      remat: keep only the contexts of sentences for the backward pass and read each sentence again
-        there: less memory for more time.
+      compute_dtype: float32, or bfloat16 to round the factors of all matrix products and the
+        gradients of their weights; parameters, sums, states and losses stay float32.
+      remat: forget gates and states of a sentence in training and read it again in the backward
+        pass: less memory for more time.
 
     Class attributes that subclasses set:
       context_order: sentences before the current one that it depends on: 0, n, or None for all.
@@ -159,19 +159,24 @@ class DocumentModel:
         """Adds what this model has beyond embeddings, stack and output layer."""
 
     def compute_params(self, params: Params) -> Params:
-        """The parameters to compute with: matrices rounded to `compute_dtype` if it is shorter."""
+        """The parameters to compute with: weights rounded to `compute_dtype` if it is shorter.
+
+        The embedding is no factor of a product, and the gradient of a frequent word is a sum of too
+        many terms for a short type.
+        """
         if self.compute_dtype == "float32":
             return params
-        return jax.tree.map(
-            lambda leaf: leaf.astype(self.compute_dtype) if leaf.ndim == 2 else leaf, params
+        weights = {name: value for name, value in params.items() if name != "embedding"}
+        rounded = jax.tree.map(
+            lambda leaf: leaf.astype(self.compute_dtype) if leaf.ndim == 2 else leaf, weights
         )
+        return {**rounded, "embedding": params["embedding"]}
 
     def project(
         self, params: Params, tokens: jax.Array, masks: DropoutMasks | None = None
     ) -> TokenInputs:
         """The work on token ids [..., B] that no scan needs to wait for: their embeddings."""
-        float_type = params["stack"][0]["bias"].dtype
-        embedded = params["embedding"][tokens].astype(float_type)
+        embedded = params["embedding"][tokens]
         if masks is None:
             return TokenInputs(embedded)
         return TokenInputs(embedded * masks.embeddings, masks.layers)
@@ -290,5 +295,13 @@ class DocumentModel:
 
     def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array]:
         """The kernel [D, V] and bias [V] of the softmax (Eq. 2)."""
-        kernel = params["embedding"].T if self.tie_embeddings else params["output"]["kernel"]
-        return kernel, params["output"]["bias"]
+        return self._output_kernel(params), params["output"]["bias"]
+
+    def _output_kernel(self, params: Params) -> jax.Array:
+        """The matrix [H, V] that acts on hidden states."""
+        if not self.tie_embeddings:
+            return params["output"]["kernel"]
+        kernel_HxV = params["embedding"].T
+        if self.compute_dtype == "float32":
+            return kernel_HxV
+        return kernel_HxV.astype(self.compute_dtype)

@@ -238,7 +238,8 @@ class ADCLM(DocumentModel):
         first, *others = params["stack"]
         # The scan needs no input product: it is made here for all tokens.
         first = {name: array for name, array in first.items() if name not in ("input", "bias")}
-        recurrent = {"stack": [first, *others], "attention": params["attention"]}
+        attention = {name: params["attention"][name] for name in ("query", "score")}
+        recurrent = {"stack": [first, *others], "attention": attention}
         inputs = (self.input_gates(params, x_NxB), x_NxB.layer_masks)
         return recurrence.scan(
             self._step_real,
@@ -273,8 +274,8 @@ class ADCLM(DocumentModel):
 
     def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array]:
         # Eq. 12 has its bias inside the tanh and none after W_o.
-        kernel = params["embedding"].T if self.tie_embeddings else params["output"]["kernel"]
-        return kernel, jnp.zeros(self.vocab_size, params["output"]["hidden_bias"].dtype)
+        float_type = params["output"]["hidden_bias"].dtype
+        return self._output_kernel(params), jnp.zeros(self.vocab_size, float_type)
 
 
 class SentenceHistory(NamedTuple):
@@ -340,8 +341,7 @@ class HRNNLM(DocumentModel):
         self, params: Params, context: Context, state: State, sentence: Sentence
     ) -> Context:
         del state
-        d_BxH = context.vector_BxH
-        words_NxBxK = params["embedding"][sentence.tokens_NxB[1:]].astype(d_BxH.dtype)
+        words_NxBxK = params["embedding"][sentence.tokens_NxB[1:]]
         bag_BxK = jnp.sum(words_NxBxK * sentence.mask_NxB[1:, :, None], axis=0)
         first = params["sentence_stack"][0]
         state, d = stack.step_stack(

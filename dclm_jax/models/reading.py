@@ -1,5 +1,6 @@
 """The driver that reads documents with any model, and the likelihoods that come of it."""
 
+import dataclasses
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -263,6 +264,7 @@ def block_nll(
       The context after them and the negative log-likelihoods [B, S, N], 0 at padding and in
       sentences that are not scored.
     """
+    model = dataclasses.replace(model, remat=False)
     params = model.compute_params(params)
     tokens, targets, mask = _time_major(batch)
     reading = read_documents(model, params, context, tokens, mask)

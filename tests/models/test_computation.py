@@ -76,3 +76,17 @@ def test_unknown_compute_dtype():
         InputError, match="model.compute_dtype is 'float8'; expected one of float32"
     ):
         small_model("rnnlm", compute_dtype="float8")
+
+
+@pytest.mark.parametrize("name", ["rnnlm", "hrnnlm"])
+def test_bfloat16_sums_the_gradient_of_a_frequent_word_in_float32(name):
+    """In bfloat16 a sum stops growing once it is 256 times its terms."""
+    model = small_model(name, compute_dtype="bfloat16")
+    params = random_params(model)
+
+    def gradient(copies):
+        batch = pack([((3, 4, 3), (5,))] * copies)
+        objective = jax.grad(lambda params: batch_likelihood(model, params, batch).nll)
+        return np.asarray(jax.jit(objective)(params)["embedding"])
+
+    np.testing.assert_allclose(gradient(1024), 1024 * gradient(1), rtol=0.02, atol=1e-3)
