@@ -2,7 +2,6 @@
 
 import dataclasses
 import importlib.metadata
-import os
 import pathlib
 import platform
 from typing import Any
@@ -47,6 +46,7 @@ class Row:
       note: how it was measured, or why it was skipped.
       details: further numbers, for the JSON file.
       lines: further lines of the table.
+      disturbed: other programs ran, so that what was measured is no result.
     """
 
     name: str
@@ -56,12 +56,15 @@ class Row:
     note: str = ""
     details: dict[str, Any] = dataclasses.field(default_factory=dict)
     lines: tuple[str, ...] = ()
+    disturbed: bool = False
 
     @property
     def verdict(self) -> str:
         if self.goal is None:
             return "reported"
-        return "skipped" if self.measured is None else self.goal.verdict(self.measured)
+        if self.measured is None:
+            return "skipped"
+        return "disturbed" if self.disturbed else self.goal.verdict(self.measured)
 
     def to_json(self) -> dict[str, Any]:
         """The attributes that are numbers or texts, as a JSON object."""
@@ -90,8 +93,9 @@ def row_text(row: Row) -> str:
         if measured is not None:
             cells[0] = goal.text(measured)
     first = f"{row.name:<20} " + " ".join(f"{cell:>12}" for cell in cells) + f"  {row.verdict}"
-    more = (line for line in (row.work, *row.lines, row.note) if line)
-    return "\n".join([first, *(f"    {line}" for line in more)])
+    disturbed = "other programs used the cores; run it again on a quiet machine"
+    more = (row.work, *row.lines, row.note, disturbed if row.disturbed else "")
+    return "\n".join([first, *(f"    {line}" for line in more if line)])
 
 
 def machine() -> dict[str, Any]:
@@ -103,8 +107,6 @@ def machine() -> dict[str, Any]:
         "device": device.device_kind,
         "platform": device.platform,
         "devices": jax.local_device_count(),
-        # What else runs here disturbs the contenders, and those with more threads most.
-        "load_average": os.getloadavg()[0],
     }
 
 

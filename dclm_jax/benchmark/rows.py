@@ -16,7 +16,7 @@ import numpy as np
 
 from dclm_jax.benchmark import growth, memory, ours, report, workloads
 from dclm_jax.benchmark.report import Goal, Row
-from dclm_jax.benchmark.timing import alternate, require_same_loss, stopwatch
+from dclm_jax.benchmark.timing import Rounds, alternate, require_same_loss, stopwatch
 from dclm_jax.benchmark.worker import Job, Worker
 from dclm_jax.benchmark.workloads import Size
 from dclm_jax.data.batches import Batch, TrainingBatches
@@ -101,7 +101,8 @@ class Training:
         own = ours.Training(model, batches, setting.seed)
         first = own.turn()
         job = Job("train", model.name, own.params, documents, setting.accelerated)
-        seconds, facts = _compete(own, first.nll, peers, job, setting.rounds)
+        rounds, facts = _compete(own, first.nll, peers, job, setting.rounds)
+        seconds = rounds.seconds
         tokens = sum(map(workloads.count_targets, documents))
         flops = sum(workloads.useful_flops(model, batch) for batch in documents)
         matrix_rate = ours.MatrixProduct.flops / seconds.pop(MATRIX_PRODUCT)
@@ -123,7 +124,7 @@ class Training:
         )
         measured = fraction if self.goal.unit == FLOPS else _ratio(seconds)
         note = "memory: ours temporary, of the compiled step; peers' the growth of their process"
-        return Row(name, work, self.goal, measured, note, details, lines)
+        return Row(name, work, self.goal, measured, note, details, lines, rounds.disturbed)
 
 
 def _training_batches(setting: Setting, batch_size: int, count: int) -> list[Batch]:
@@ -136,8 +137,8 @@ def _training_batches(setting: Setting, batch_size: int, count: int) -> list[Bat
 
 def _compete(
     own: ours.Training | ours.Scoring, nll: float, peers: tuple[Peer, ...], job: Job, rounds: int
-) -> tuple[dict[str, float], dict[str, Any]]:
-    """Median seconds of a turn of each, once all have our `nll` and are warm; and facts on peers.
+) -> tuple[Rounds, dict[str, Any]]:
+    """Rounds of all, once they have our `nll` and are warm, and facts on them.
 
     Raises:
       PeerError: a peer failed or has another loss.
@@ -151,14 +152,14 @@ def _compete(
         product = ours.MatrixProduct()
         product.turn()
         turns = {peer: partial(_seconds, worker) for peer, worker in workers.items()}
-        seconds = alternate(
+        result = alternate(
             {OURS: lambda: own.turn().seconds, **turns, MATRIX_PRODUCT: product.turn}, rounds
         )
-        facts = {
+        facts: dict[str, Any] = {
             f"{fact}{unit}": {peer: worker.call(fact) for peer, worker in workers.items()}
             for fact, unit in (("memory", "_bytes"), ("device", ""))
         }
-        return seconds, facts
+        return result, {**facts, "contention": result.contention}
 
 
 def _seconds(worker: Worker) -> float:
@@ -208,12 +209,14 @@ def score_row(name: str, setting: Setting) -> list[Row]:
     params = jax.device_get(model.init(jax.random.key(setting.seed)))
     own = ours.Scoring(model, params, batches)
     job = Job("score", model.name, params, batches, setting.accelerated)
-    seconds, facts = _compete(own, own.turn().nll, PYTORCH, job, setting.rounds)
+    rounds, facts = _compete(own, own.turn().nll, PYTORCH, job, setting.rounds)
+    seconds = rounds.seconds
     seconds.pop(MATRIX_PRODUCT)
     tokens = sum(map(workloads.count_targets, batches))
     details = {**_speeds(seconds, tokens), **facts}
     lines = tuple(_speed_lines(seconds, tokens, facts))
-    return [Row(name, work, goal, _ratio(seconds), "ours: block_nll", details, lines)]
+    note = "ours: block_nll"
+    return [Row(name, work, goal, _ratio(seconds), note, details, lines, rounds.disturbed)]
 
 
 TEST_SETS, SAMPLE = 1_000, 64
@@ -242,10 +245,11 @@ def bootstrap_row(name: str, setting: Setting) -> list[Row]:
 
     bootstrap()
     plain()
-    seconds = alternate(
+    rounds = alternate(
         {"bootstrap": partial(stopwatch, bootstrap), "plain": partial(stopwatch, plain)},
         setting.rounds,
     )
+    seconds = rounds.seconds
     pairs = TEST_SETS * len(documents)
     extrapolated = seconds["plain"] * pairs / len(sample)
     return [
@@ -258,6 +262,7 @@ def bootstrap_row(name: str, setting: Setting) -> list[Row]:
             f"full batches by the same Scorer ({seconds['plain']:.2f} s)",
             {"bootstrap_seconds": seconds["bootstrap"], "plain_seconds": extrapolated},
             (f"bootstrap {seconds['bootstrap']:.2f} s, plain {extrapolated:.1f} s",),
+            rounds.disturbed,
         )
     ]
 
@@ -329,7 +334,8 @@ def growth_rows(name: str, setting: Setting) -> list[Row]:
                 costs[kind].append(worker.call("cost"))
             return costs[kind][-1].seconds
 
-        seconds = alternate({kind: partial(turn, kind) for kind in texts}, setting.rounds)
+        rounds = alternate({kind: partial(turn, kind) for kind in texts}, setting.rounds)
+    seconds = rounds.seconds
     small, large = costs["small"][0], costs["large"][0]
     memory_bytes = {kind: max(cost.memory for cost in costs[kind]) for kind in costs}
     work = f"prepare and one epoch of batches: {small.tokens:,} and {large.tokens:,} targets"
@@ -342,6 +348,7 @@ def growth_rows(name: str, setting: Setting) -> list[Row]:
             "without the start of Python",
             {"seconds": seconds},
             (f"{seconds['small']:.2f} s and {seconds['large']:.2f} s",),
+            rounds.disturbed,
         ),
         Row(
             f"{name}_memory",
@@ -413,15 +420,12 @@ def run(names: Sequence[str], setting: Setting, show: Callable[[str], None]) -> 
       PeerError: a peer failed, or computes something else.
     """
     machine = report.machine()
-    show(
-        "{cpu}, {cores} cores, load average {load_average:.1f}; "
-        "JAX on {devices} x {device} ({platform})".format(**machine)
-    )
+    show("{cpu}, {cores} cores; JAX on {devices} x {device} ({platform})".format(**machine))
     for library in missing_libraries((*PYTORCH, DYNET_ONLINE)):
         show(how_to_install(library))
     product = ours.MatrixProduct()
     product.turn()
-    seconds = alternate({MATRIX_PRODUCT: product.turn}, setting.rounds)[MATRIX_PRODUCT]
+    seconds = alternate({MATRIX_PRODUCT: product.turn}, setting.rounds).seconds[MATRIX_PRODUCT]
     show(report.HEADER)
     results: dict[str, list[Row]] = {}
     for name in names:

@@ -1,5 +1,6 @@
 """Alternating rounds, medians, and the check that a peer computes the same thing."""
 
+import pathlib
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -8,8 +9,14 @@ from typing import NamedTuple
 PAUSE = 0.05
 """Seconds before each turn: threads of the turn before spin for a while before they sleep."""
 
+CONTENDED = 0.25
+"""Contention of a disturbed measurement; on a quiet machine of two cores it is below 0.05, with a
+second benchmark beside this one it is near 1."""
+
 LOSS_TOLERANCE = 1e-4
 """Relative difference of losses: sums of float32 in another order stay well below it."""
+
+_PRESSURE = pathlib.Path("/proc/pressure/cpu")
 
 
 class PeerError(Exception):
@@ -23,14 +30,40 @@ class Turn(NamedTuple):
     nll: float
 
 
-def alternate(turns: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, float]:
-    """The median seconds of each contender; each round gives every contender one turn."""
+class Rounds(NamedTuple):
+    """The median seconds of each contender, and for which part of the time some work waited for a
+    core that other work had; None where Linux does not say."""
+
+    seconds: dict[str, float]
+    contention: float | None
+
+    @property
+    def disturbed(self) -> bool:
+        """Other programs ran: the medians do not compare the contenders."""
+        return self.contention is not None and self.contention > CONTENDED
+
+
+def alternate(turns: Mapping[str, Callable[[], float]], rounds: int) -> Rounds:
+    """Gives every contender one turn a round."""
     seconds: dict[str, list[float]] = {name: [] for name in turns}
+    start, waited_before = time.perf_counter(), _seconds_waited()
     for _ in range(rounds):
         for name, turn in turns.items():
             time.sleep(PAUSE)
             seconds[name].append(turn())
-    return {name: statistics.median(values) for name, values in seconds.items()}
+    elapsed, waited = time.perf_counter() - start, _seconds_waited()
+    contention = None
+    if waited is not None and waited_before is not None:
+        contention = (waited - waited_before) / elapsed
+    medians = {name: statistics.median(values) for name, values in seconds.items()}
+    return Rounds(medians, contention)
+
+
+def _seconds_waited() -> float | None:
+    """Pressure stall information: "some avg10=... total=MICROSECONDS" is its first line."""
+    if not _PRESSURE.is_file():
+        return None
+    return int(_PRESSURE.read_text().split("\n")[0].rpartition("total=")[2]) / 1e6
 
 
 def stopwatch(work: Callable[[], object]) -> float:

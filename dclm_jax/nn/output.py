@@ -51,6 +51,8 @@ def _softmax(
     normalizer = jnp.sum(exps_CxV, axis=1)
     product = jnp.take_along_axis(products_CxV, targets[:, None], axis=1)[:, 0]
     nll = jnp.log(normalizer) - (product + (bias_V[targets] - bound))
+    # Logits beyond float32 make both ends infinite: that is no likelihood, not a perfect one.
+    nll = jnp.where(jnp.isfinite(bound) & (normalizer > 0), nll, jnp.nan)
     return nll, exps_CxV, normalizer
 
 

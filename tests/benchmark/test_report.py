@@ -26,6 +26,12 @@ def test_verdicts(goal, measured, verdict):
     assert json.loads(json.dumps(row.to_json()))["verdict"] == verdict
 
 
+def test_a_disturbed_row_has_no_verdict():
+    row = Row("name", "work", Goal(2.0, 2.5), 9.0, disturbed=True)
+    assert row.to_json()["verdict"] == "disturbed"
+    assert "other programs" in report.row_text(row)
+
+
 def test_rows_without_a_measure():
     skipped = Row("name", "work", Goal(2, 3), note="torch is not installed")
     assert skipped.verdict == "skipped" and skipped.to_json()["measured"] is None

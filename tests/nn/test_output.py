@@ -125,3 +125,12 @@ def test_biases_far_apart_stay_exact_in_float32(spread):
     np.testing.assert_allclose(nll_F, expected_F, rtol=1e-4, atol=1e-4)
     gradients = jax.grad(summed_nll, argnums=(0, 1, 2))(features, kernel, bias, *rest)
     assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
+
+
+def test_logits_beyond_float32_are_no_likelihood():
+    """Infinite products of both signs, as after a step that was far too long."""
+    features = jnp.full((2, 1), 1e30, jnp.float32)
+    kernel = jnp.asarray([[1e30, -1e30, 1.0]], jnp.float32)
+    mask_F, targets_F = jnp.ones(2, bool), jnp.asarray([0, 1])
+    nll_F = token_nll(features, kernel, jnp.zeros(3, jnp.float32), targets_F, mask_F)
+    assert np.all(np.isnan(nll_F))
