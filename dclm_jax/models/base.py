@@ -5,7 +5,7 @@ A model is a frozen object of pure functions over an explicit parameter tree. To
     context = open_document(params, batch_size, length)             c_0
     for every sentence:
         conditioning = condition(params, context)                   per-sentence work, done once
-        state = open_sentence(params, context)
+        state = open_sentence(params, context, batch_size)
         for every token:                                            a scan
             state, output = read_token(params, conditioning, state, x)
         features = emit(params, conditioning, outputs)              outside the scan
