@@ -10,6 +10,7 @@ minutes to compile and gains nothing.
 Gate order (i, f, g, o) is ours; our one bias is `bias_ih`, and `bias_hh` begins at zero.
 """
 
+import abc
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -78,7 +79,7 @@ def output_nll(features, weight, bias, targets, reduction: str):
     return F.cross_entropy(F.linear(features, weight, bias), targets, reduction=reduction)
 
 
-class _LanguageModel(nn.Module):
+class _LanguageModel(nn.Module, abc.ABC):
     """What the models share; `features` gives what enters the output layer, [F, D]."""
 
     folded = True
@@ -99,8 +100,9 @@ class _LanguageModel(nn.Module):
         features = self.features(batch)
         return output(features, self.output_weight, self.output_bias, batch.targets, reduction)
 
+    @abc.abstractmethod
     def features(self, batch: Packed) -> Any:
-        raise NotImplementedError
+        """The features [F, D] of the real positions, in the order of the targets."""
 
     def first_context(self, batch: Packed) -> Any:
         return self.initial_context.expand(batch.num_documents, -1)
@@ -248,7 +250,7 @@ def _tensor(array: np.ndarray) -> Any:
     return torch.from_numpy(np.array(array, order="C"))
 
 
-class Contender:
+class Contender(abc.ABC):
     """A model on a device and its batches; `turn` is one pass over them."""
 
     def __init__(self, job: Job):
@@ -280,8 +282,9 @@ class Contender:
             torch.cuda.synchronize()
         return Turn(time.perf_counter() - start, losses[0].item())
 
+    @abc.abstractmethod
     def step(self, batch: Packed) -> Any:
-        raise NotImplementedError
+        """Works on one batch and returns the sum of its nats, a scalar."""
 
 
 class Training(Contender):

@@ -172,8 +172,7 @@ def _run_steps(
                 # Nothing is saved before every step up to it is known to be finite.
                 window.add(*pending)
                 pending = None
-                # Copies: the next step takes the buffers while a checkpoint is being written.
-                host_state = jax.tree.map(np.array, collect(state))
+                host_state = jax.device_get(collect(state))
                 # A finite loss and gradient can still make an update that is not.
                 if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(host_state)):
                     raise _divergence(run, done, "the update is not finite")
