@@ -20,10 +20,12 @@ _BOUNDARY = "="
 
 
 class Document(NamedTuple):
-    """A document: its name and its sentences, each a list of words (none of them empty)."""
+    """A document: its name and its sentences, each a list of words (none of them empty); of tagged
+    text also the part of speech of every word."""
 
     id: str
     sentences: list[list[str]]
+    tags: list[list[str]] | None = None
 
 
 @dataclasses.dataclass
