@@ -1,9 +1,9 @@
-"""The models of `dclm_jax/models/dclm.py` a second time: float64 numpy, one word after another.
+"""The models of `dclm_jax/models/` a second time: float64 numpy, one word after another.
 
-Written from the equations of Ji et al. (2015, arXiv:1511.03962) and Lin et al. (2015) for the tests
-to compare with: no batches, no padding, no masks of positions, no fused products. Of the package
-only the names in the parameter tree and the model's options are used. A document is a list of
-sentences, a sentence a list of word ids.
+Written from the equations of Ji et al. (2015, arXiv:1511.03962), Lin et al. (2015) and Wang and Cho
+(2015, arXiv:1511.03729) for the tests to compare with: no batches, no padding, no masks of
+positions, no fused products. Of the package only the names in the parameter tree and the model's
+options are used. A document is a list of sentences, a sentence a list of word ids.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,7 +33,8 @@ class Reading(NamedTuple):
     Attributes:
       nll: for every sentence, -log p of its words and END, in nats.
       contexts: for every sentence, the context it is read with: c_{t-1} or d_{t-1} [H]; for adclm
-        c_{t-1,n} of every token [N, H]; for drnnlm every layer's arrays [X, H]; for rnnlm [0].
+        c_{t-1,n} of every token [N, H]; for drnnlm every layer's arrays [X, H]; for rnnlm [0]; for
+        larger contexts P times the counts of each of the n sentences before, oldest first [C, P].
       auxiliary: the further training objective, in nats.
     """
 
@@ -268,6 +269,88 @@ def adclm(reader: Reader, document: Document) -> None:
         remembered = hidden
 
 
+def late_fusion(cell: str, layer: dict[str, Any], x: Vector, state: tuple, q: Vector, f: dict):
+    """A step of an LSTM whose output sees q = W_p p beside its memory (Wang and Cho, 3.2)."""
+    h, c = state
+    gates = 4 if cell == "lstm" else 3
+    blocks = [
+        gate_blocks(matrix, gates) for matrix in (layer["input"], layer["recurrent"], layer["bias"])
+    ]
+    before = [x @ W + h @ U + b for W, U, b in zip(*blocks, strict=True)]
+    if cell == "lstm":
+        c = sigmoid(before[1]) * c + sigmoid(before[0]) * np.tanh(before[2])
+        o = sigmoid(before[3])
+    else:
+        i = sigmoid(before[0] + c @ layer["peephole_input"])
+        c = (1 - i) * c + i * np.tanh(before[1])
+        o = sigmoid(before[2] + c @ layer["peephole_output"])
+    r = sigmoid(q @ f["gate"] + c @ f["gate"] + f["gate_bias"])
+    return o * np.tanh(c + r * q), c
+
+
+def larger_context(reader: Reader, document: Document) -> None:
+    model, params = reader.model, reader.params
+    P, V, n = params["bag"].T, model.vocab_size, model.context_sentences
+    W_p = params["fusion"]["context"]
+    late, attends = model.name.endswith("lf"), "_att_" in model.name
+    bag_of_all = "_bow_" in model.name
+
+    def context_network(layer: dict[str, Any], inputs: list[Vector]) -> list[Vector]:
+        state = (np.zeros(model.context_dim),) * reader.num_states
+        hidden = []
+        for x in inputs:
+            state = reader.cell(layer, x, state)
+            hidden.append(state[0])
+        return hidden
+
+    for t, sentence in enumerate(document):
+        reader.nll.append([])
+        counts = [np.bincount(earlier, minlength=V) for earlier in document[max(0, t - n) : t]]
+        frequencies = [count / count.sum() for count in counts]
+        missing = [np.zeros(V)] * (n - len(counts))
+        reader.contexts.append(np.array([P @ count for count in missing + counts]))
+
+        annotations: list[Vector] = []
+        p = np.zeros(model.context_dim)
+        if bag_of_all and counts:
+            count = np.sum(counts, axis=0)
+            p = P @ (count / count.sum())
+        elif counts:
+            inputs = [P @ s for s in frequencies]
+            annotations = context_network(params["context_stack"][0], inputs)
+            p = annotations[-1]
+        if attends and counts:
+            reverse = context_network(params["reverse_context_stack"][0], inputs[::-1])[::-1]
+            annotations = [np.concatenate(z) for z in zip(annotations, reverse, strict=True)]
+
+        states = reader.zero_states(params["stack"])
+        for i, word, target in steps(sentence):
+            if attends:
+                p = np.zeros(2 * model.context_dim)
+                query, attention = states[-1][0], params["attention"]
+                scores = [
+                    attention["score"] @ np.tanh(query @ attention["query"] + z @ attention["key"])
+                    for z in annotations
+                ]
+                if scores:
+                    weights = softmax(np.array(scores))
+                    p = sum(w * z for w, z in zip(weights, annotations, strict=True))
+            x = reader.embedding(word, t, i)
+            if not late:
+                states = reader.step(states, x + p @ W_p, t, i)
+            else:
+                *_, last = states
+                states = reader.step(states, x, t, i)
+                below = x
+                if len(states) > 1:
+                    below = states[-2][0]
+                    if reader.dropout is not None:
+                        below = below * reader.dropout.layers[-1][t, i]
+                layer = params["stack"][-1]
+                states[-1] = late_fusion(model.cell, layer, below, last, p @ W_p, params["fusion"])
+            reader.predict(states[-1][0], reader.W_o, params["output"]["bias"], target, t, i)
+
+
 READERS: dict[str, Callable[[Reader, Document], None]] = {
     "rnnlm": rnnlm,
     "drnnlm": drnnlm,
@@ -275,6 +358,13 @@ READERS: dict[str, Callable[[Reader, Document], None]] = {
     "ccdclm": ccdclm,
     "codclm": codclm,
     "adclm": adclm,
+    "rlm": rnnlm,
+    "rlm_bow_ef": larger_context,
+    "rlm_bow_lf": larger_context,
+    "rlm_seqbow_ef": larger_context,
+    "rlm_seqbow_lf": larger_context,
+    "rlm_seqbow_att_ef": larger_context,
+    "rlm_seqbow_att_lf": larger_context,
 }
 
 

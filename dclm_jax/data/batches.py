@@ -3,6 +3,7 @@
 Shapes: B rows (segments or documents), S sentences of a row, N token positions of a sentence.
 """
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 
@@ -26,11 +27,14 @@ class Batch:
       tokens_BxSxN: int32 inputs.
       targets_BxSxN: int32 targets.
       mask_BxSxN: bool, True where there is a target.
+      earlier: sentences [B, C, N] right before those, not to be scored; a row that has fewer begins
+        with empty ones. None where nobody needs them.
     """
 
     tokens_BxSxN: np.ndarray | jax.Array
     targets_BxSxN: np.ndarray | jax.Array
     mask_BxSxN: np.ndarray | jax.Array
+    earlier: "Batch | None" = None
 
 
 def length_bucket(length: int) -> int:
@@ -70,7 +74,16 @@ class TrainingBatches:
     empty rows). The number of batches and their shapes are the same in every epoch.
     """
 
-    def __init__(self, corpus: Corpus, *, segment_length: int, batch_size: int, seed: int):
+    def __init__(
+        self,
+        corpus: Corpus,
+        *,
+        segment_length: int,
+        batch_size: int,
+        seed: int,
+        max_sentence_length: int = 0,
+        earlier_sentences: int = 0,
+    ):
         """Indexes the corpus; its words are read when a batch is asked for.
 
         Args:
@@ -78,28 +91,48 @@ class TrainingBatches:
           segment_length: L, which is also S of every batch.
           batch_size: B of every batch, over all devices and processes.
           seed: with the step it determines a batch; 0 or more.
+          max_sentence_length: sentences of more words are left out, as if the text did not have
+            them; 0 keeps all.
+          earlier_sentences: C, sentences before each segment that its batch holds as `earlier`.
 
         Raises:
-          InputError: an argument is too small.
+          InputError: an argument is too small, or no sentence is short enough.
         """
         for name, value, least in (
             ("segment_length", segment_length, 1),
             ("batch_size", batch_size, 1),
             ("seed", seed, 0),
+            ("max_sentence_length", max_sentence_length, 0),
         ):
             if value < least:
                 raise InputError(f"{name} is {value}; expected at least {least}")
         self.segment_length = segment_length
         self.batch_size = batch_size
         self.seed = seed
+        self.earlier_sentences = earlier_sentences
         self._tokens = corpus.tokens
-        self._sentence_offsets = np.asarray(corpus.sentence_offsets)
-        self._first, self._count = _cut_segments(
-            np.asarray(corpus.document_offsets), segment_length
+        offsets = np.asarray(corpus.sentence_offsets)
+        document_offsets = np.asarray(corpus.document_offsets)
+        self._begin, self._length = offsets[:-1], np.diff(offsets)
+        if max_sentence_length:
+            (kept,) = np.nonzero(self._length <= max_sentence_length)
+            if not len(kept):
+                raise InputError(
+                    f"max_sentence_length is {max_sentence_length}; every sentence of the training "
+                    f"text is longer, the shortest has {self._length.min()} words"
+                )
+            self._begin, self._length = self._begin[kept], self._length[kept]
+            document_offsets = np.searchsorted(kept, document_offsets)
+        self._first, self._count, self._document_first = _cut_segments(
+            document_offsets, segment_length
         )
-        lengths = np.diff(self._sentence_offsets)
         # Segments follow one another without gaps, which is what reduceat needs.
-        self._bucket = _length_buckets(np.maximum.reduceat(lengths, self._first) + 1)
+        longest = np.maximum.reduceat(self._length, self._first)
+        for distance in range(1, earlier_sentences + 1):
+            sentence = self._first - distance
+            exists = sentence >= self._document_first
+            longest = np.maximum(longest, np.where(exists, self._length[sentence], 0))
+        self._bucket = _length_buckets(longest + 1)
         # Ordering an epoch costs a sort of all segments, and steps come in order.
         self._epoch_order = functools.lru_cache(maxsize=2)(self._shuffle)
 
@@ -131,22 +164,28 @@ class TrainingBatches:
         begin = int(batches[position]) * self.batch_size
         chosen = segments[begin : begin + self.batch_size]
         first, count = self._first[chosen], self._count[chosen]
+        length = int(self._bucket[chosen[-1]])
 
-        sentence_BxS = first[:, None] + np.arange(self.segment_length)
-        exists_BxS = np.arange(self.segment_length) < count[:, None]
-        sentence_BxS = np.where(exists_BxS, sentence_BxS, 0)
-        offsets = self._sentence_offsets
-        lengths_BxS = np.full((self.batch_size, self.segment_length), -1, np.int64)
-        lengths_BxS[: len(chosen)] = np.where(
-            exists_BxS, offsets[sentence_BxS + 1] - offsets[sentence_BxS], -1
+        position = np.arange(self.segment_length)
+        batch = self._pack(first[:, None] + position, position < count[:, None], length)
+        if not self.earlier_sentences:
+            return batch
+        earlier_BxC = first[:, None] - np.arange(self.earlier_sentences, 0, -1)
+        exists_BxC = earlier_BxC >= self._document_first[chosen][:, None]
+        earlier = self._pack(earlier_BxC, exists_BxC, length)
+        return dataclasses.replace(batch, earlier=earlier)
+
+    def _pack(self, sentence_RxS: np.ndarray, exists_RxS: np.ndarray, length: int) -> Batch:
+        """The sentences of these numbers, those that exist, and empty rows up to B."""
+        lengths_BxS = np.full((self.batch_size, sentence_RxS.shape[1]), -1, np.int64)
+        lengths_BxS[: len(sentence_RxS)][exists_RxS] = self._length[sentence_RxS[exists_RxS]]
+        begins = self._begin[sentence_RxS[exists_RxS]]
+        lengths = lengths_BxS[lengths_BxS >= 0]
+        # The places of all words in the corpus, without a loop over sentences.
+        places = np.arange(lengths.sum()) + np.repeat(
+            begins - np.cumsum(lengths) + lengths, lengths
         )
-        words = np.concatenate(
-            [
-                self._tokens[begin:end]
-                for begin, end in zip(offsets[first], offsets[first + count], strict=True)
-            ]
-        )
-        return _fill(words, lengths_BxS, int(self._bucket[chosen[-1]]))
+        return _fill(self._tokens[places], lengths_BxS, length)
 
     def _shuffle(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Order of the segments (sorted by bucket) and of the batches cut from them."""
@@ -169,11 +208,7 @@ def process_rows(batch: Batch, process_index: int, process_count: int) -> Batch:
         )
     share = num_rows // process_count
     rows = slice(process_index * share, (process_index + 1) * share)
-    return Batch(
-        tokens_BxSxN=batch.tokens_BxSxN[rows],
-        targets_BxSxN=batch.targets_BxSxN[rows],
-        mask_BxSxN=batch.mask_BxSxN[rows],
-    )
+    return jax.tree.map(lambda array: array[rows], batch)
 
 
 def _length_buckets(lengths: np.ndarray) -> np.ndarray:
@@ -183,14 +218,19 @@ def _length_buckets(lengths: np.ndarray) -> np.ndarray:
     return np.asarray(boundaries)[np.searchsorted(boundaries, lengths)]
 
 
-def _cut_segments(document_offsets: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """First sentence and number of sentences of each segment, in the order of the corpus."""
+def _cut_segments(
+    document_offsets: np.ndarray, length: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """First sentence, number of sentences and the document's first sentence of each segment, in the
+    order of the corpus."""
     num_segments = -(-np.diff(document_offsets) // length)
     document = np.repeat(np.arange(len(num_segments)), num_segments)
     before = np.cumsum(num_segments) - num_segments
     within = np.arange(len(document)) - before[document]
-    first = document_offsets[document] + length * within
-    return first, np.minimum(length, document_offsets[document + 1] - first)
+    document_first = document_offsets[document]
+    first = document_first + length * within
+    count = np.minimum(length, document_offsets[document + 1] - first)
+    return first, count, document_first
 
 
 def _fill(words: np.ndarray, lengths_BxS: np.ndarray, length: int) -> Batch:

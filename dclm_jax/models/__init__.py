@@ -5,12 +5,11 @@ import difflib
 from typing import Any
 
 from dclm_jax.errors import InputError
-from dclm_jax.models import dclm
+from dclm_jax.models import dclm, larger_context
 from dclm_jax.models.base import DocumentModel
 
 MODELS: dict[str, type[DocumentModel]] = {
-    model.name: model
-    for model in (dclm.RNNLM, dclm.DRNNLM, dclm.HRNNLM, dclm.CCDCLM, dclm.CODCLM, dclm.ADCLM)
+    model.name: model for model in (*dclm.MODELS, *larger_context.MODELS)
 }
 
 

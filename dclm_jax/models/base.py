@@ -11,8 +11,9 @@ A model is a frozen object of pure functions over an explicit parameter tree. To
         features = emit(params, conditioning, outputs)              outside the scan
         context = close_sentence(params, context, state, sentence)
 
-with x = project(params, tokens) for all tokens of all sentences at once, and
-p(next word) = softmax(features @ kernel + bias), (kernel, bias) = output_layer(params).
+with x = project(params, tokens) and sentence.summary = summarize(params, tokens, mask) for all
+sentences at once, and p(next word) = softmax(features @ kernel + bias) with
+(kernel, bias) = output_layer(params).
 `models/reading.py` is the driver that runs this for any model.
 
 Arrays are time-major, [N, B, ...] inside a sentence and [S, N, B, ...] over sentences; the legend
@@ -50,10 +51,12 @@ class TokenInputs(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """A sentence that has been read: input tokens (START w1..wM), their mask and the outputs."""
+    """A sentence that has been read: input tokens (START w1..wM), their mask, what the model's
+    `summarize` says of them, and the outputs."""
 
     tokens_NxB: jax.Array
     mask_NxB: jax.Array
+    summary: Any
     outputs: Any
 
 
@@ -84,6 +87,7 @@ class DocumentModel:
         pass: less memory for more time.
 
     Class attributes that subclasses set:
+      tables: parameters that are looked up by word and are no factor of a product.
       context_order: sentences before the current one that it depends on: 0, n, or None for all.
       states_read_context: hidden states depend on the context. If not, all sentences of a document
         can be read at once, folded into the batch, before their contexts are known.
@@ -106,6 +110,7 @@ class DocumentModel:
     remat: bool = False
 
     name: ClassVar[str]
+    tables: ClassVar[tuple[str, ...]] = ("embedding",)
     context_order: ClassVar[int | None]
     states_read_context: ClassVar[bool]
     contexts_read_states: ClassVar[bool]
@@ -129,6 +134,12 @@ class DocumentModel:
                 f"model.tie_embeddings needs embedding_dim = hidden_dim; "
                 f"they are {self.embedding_dim} and {self.hidden_dim}"
             )
+
+    @property
+    def earlier_sentences(self) -> int:
+        """Sentences that training reads before a segment to have its first contexts whole: n, of a
+        model whose contexts are made of the words of the last n sentences, otherwise 0."""
+        return 0 if self.contexts_read_states else self.context_order or 0
 
     @property
     def feature_dim(self) -> int:
@@ -161,16 +172,16 @@ class DocumentModel:
     def compute_params(self, params: Params) -> Params:
         """The parameters to compute with: weights rounded to `compute_dtype` if it is shorter.
 
-        The embedding is no factor of a product, and the gradient of a frequent word is a sum of too
-        many terms for a short type.
+        Tables are no factors of products, and the gradient of a frequent word is a sum of too many
+        terms for a short type.
         """
         if self.compute_dtype == "float32":
             return params
-        weights = {name: value for name, value in params.items() if name != "embedding"}
+        weights = {name: value for name, value in params.items() if name not in self.tables}
         rounded = jax.tree.map(
             lambda leaf: leaf.astype(self.compute_dtype) if leaf.ndim == 2 else leaf, weights
         )
-        return {**rounded, "embedding": params["embedding"]}
+        return {**rounded, **{name: params[name] for name in self.tables}}
 
     def project(
         self, params: Params, tokens: jax.Array, masks: DropoutMasks | None = None
@@ -180,6 +191,12 @@ class DocumentModel:
         if masks is None:
             return TokenInputs(embedded)
         return TokenInputs(embedded * masks.embeddings, masks.layers)
+
+    def summarize(self, params: Params, tokens: jax.Array, mask: jax.Array) -> Any:
+        """What `close_sentence` needs of the words alone, for the input tokens [..., N, B] of many
+        sentences at once; arrays [..., B, X], or None."""
+        del params, tokens, mask
+        return None
 
     def dropout_masks(self, keys_B: jax.Array, shape_SxN: tuple[int, int]) -> DropoutMasks | None:
         """The masks of one training step, or None at dropout 0; `keys_B` is one key a row."""
@@ -275,6 +292,35 @@ class DocumentModel:
             x_NxB.layer_masks,
             self.context_gates(conditioning),
         )
+
+    def scan_steps(
+        self,
+        params: Params,
+        conditioning: Conditioning,
+        state: State,
+        x_NxB: TokenInputs,
+        mask_NxB: jax.Array,
+    ) -> tuple[State, Any]:
+        """`read_sentence` of a model that has a `step` of its own: one step after the other."""
+        inputs = (self.input_gates(params, x_NxB), x_NxB.layer_masks)
+        return recurrence.scan(
+            self._step_real,
+            (self.recurrent_params(params), conditioning),
+            state,
+            (inputs, mask_NxB),
+            stack.steps_to_take(mask_NxB),
+        )
+
+    def _step_real(self, affine: Affine, constants: Any, state: State, inputs: Any):
+        (params, conditioning), (inputs, is_real_B) = constants, inputs
+        new_state, output = self.step(affine, params, conditioning, state, inputs)
+        return stack.keep_at_padding(is_real_B, new_state, state), output
+
+    def recurrent_params(self, params: Params) -> Params:
+        """The parameters that `step` reads: input products are made before the scan."""
+        first, *others = params["stack"]
+        first = {name: array for name, array in first.items() if name not in ("input", "bias")}
+        return {"stack": [first, *others]}
 
     def emit(self, params: Params, conditioning: Conditioning, outputs: Any) -> jax.Array:
         """The features [N, B, D] that enter the output layer, from the outputs of a sentence."""

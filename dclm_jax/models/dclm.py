@@ -21,7 +21,8 @@ from dclm_jax.models.base import (
     TokenInputs,
 )
 from dclm_jax.nn import recurrence, stack
-from dclm_jax.nn.attention import additive_attention
+from dclm_jax.nn.attention import Memory, attend, init_attention
+from dclm_jax.nn.bags import sum_of_rows
 from dclm_jax.nn.initializers import glorot_uniform
 from dclm_jax.nn.products import product
 from dclm_jax.nn.recurrence import Affine
@@ -132,15 +133,6 @@ class CODCLM(_LastHiddenState):
         return jnp.concatenate([kernel_HxV, params["output"]["context"]]), bias_V
 
 
-class Memory(NamedTuple):
-    """What the ADCLM attends to: hidden states of the previous sentence, the part of the attention
-    score that they alone decide (W_a2 h_m), and which positions are real."""
-
-    values_MxBxH: jax.Array
-    keys_MxBxA: jax.Array
-    mask_MxB: jax.Array
-
-
 @dataclasses.dataclass(frozen=True)
 class ADCLM(DocumentModel):
     """Attention over the words of the previous sentence (2.3, Eq. 8-12).
@@ -168,17 +160,13 @@ class ADCLM(DocumentModel):
 
     def _init_own(self, key: jax.Array, params: Params) -> None:
         H, A = self.hidden_dim, self.attention_dim
-        keys = jax.random.split(key, 6)
+        keys = jax.random.split(key, 4)
         params["initial_context"] = glorot_uniform(keys[0], 1, H)[0]
-        params["attention"] = {
-            "query": glorot_uniform(keys[1], H, A),
-            "key": glorot_uniform(keys[2], H, A),
-            "score": glorot_uniform(keys[3], A, 1)[:, 0],
-        }
+        params["attention"] = init_attention(keys[1], H, H, A)
         params["output"] = {
             **{name: value for name, value in params["output"].items() if name != "bias"},
-            "hidden": glorot_uniform(keys[4], H, H),
-            "context": glorot_uniform(keys[5], H, H),
+            "hidden": glorot_uniform(keys[2], H, H),
+            "context": glorot_uniform(keys[3], H, H),
             "hidden_bias": jnp.zeros(H),
         }
 
@@ -211,16 +199,8 @@ class ADCLM(DocumentModel):
         inputs: tuple[jax.Array, tuple[jax.Array, ...]],
     ) -> tuple[State, Any]:
         gates_BxGH, layer_masks = inputs
-        attention = params["attention"]
         h_BxH = stack.top_hidden(state)
-        zeros_BxA = jnp.zeros((len(h_BxH), self.attention_dim), h_BxH.dtype)
-        c_BxH = additive_attention(
-            attention["score"],
-            affine(zeros_BxA, h_BxH, attention["query"]),
-            conditioning.keys_MxBxA,
-            conditioning.values_MxBxH,
-            conditioning.mask_MxB,
-        )
+        c_BxH = attend(affine, params["attention"], h_BxH, conditioning)
         gates_BxGH = affine(gates_BxGH, c_BxH, params["stack"][0]["context"])
         state, h_BxH = stack.step_stack(
             affine, self.cell, params["stack"], state, gates_BxGH, layer_masks
@@ -235,24 +215,11 @@ class ADCLM(DocumentModel):
         x_NxB: TokenInputs,
         mask_NxB: jax.Array,
     ) -> tuple[State, Any]:
-        first, *others = params["stack"]
-        # The scan needs no input product: it is made here for all tokens.
-        first = {name: array for name, array in first.items() if name not in ("input", "bias")}
-        attention = {name: params["attention"][name] for name in ("query", "score")}
-        recurrent = {"stack": [first, *others], "attention": attention}
-        inputs = (self.input_gates(params, x_NxB), x_NxB.layer_masks)
-        return recurrence.scan(
-            self._step_real,
-            (recurrent, conditioning),
-            state,
-            (inputs, mask_NxB),
-            stack.steps_to_take(mask_NxB),
-        )
+        return self.scan_steps(params, conditioning, state, x_NxB, mask_NxB)
 
-    def _step_real(self, affine: Affine, constants: Any, state: State, inputs: Any):
-        (params, conditioning), (inputs, is_real_B) = constants, inputs
-        new_state, output = self.step(affine, params, conditioning, state, inputs)
-        return stack.keep_at_padding(is_real_B, new_state, state), output
+    def recurrent_params(self, params: Params) -> Params:
+        attention = {name: params["attention"][name] for name in ("query", "score")}
+        return {**super().recurrent_params(params), "attention": attention}
 
     def emit(self, params: Params, conditioning: Conditioning, outputs: Any) -> jax.Array:
         h, c = outputs
@@ -337,19 +304,20 @@ class HRNNLM(DocumentModel):
     def context_gates(self, conditioning: Conditioning) -> jax.Array | None:
         return conditioning
 
+    def summarize(self, params: Params, tokens: jax.Array, mask: jax.Array) -> Any:
+        return sum_of_rows(params["embedding"], tokens, mask)
+
     def close_sentence(
         self, params: Params, context: Context, state: State, sentence: Sentence
     ) -> Context:
         del state
-        words_NxBxK = params["embedding"][sentence.tokens_NxB[1:]]
-        bag_BxK = jnp.sum(words_NxBxK * sentence.mask_NxB[1:, :, None], axis=0)
         first = params["sentence_stack"][0]
         state, d = stack.step_stack(
             recurrence.affine,
             self.cell,
             params["sentence_stack"],
             context.state,
-            product(bag_BxK, first["input"]) + first["bias"],
+            product(sentence.summary, first["input"]) + first["bias"],
         )
         return SentenceHistory(d, state)
 
@@ -360,6 +328,9 @@ class HRNNLM(DocumentModel):
         words_NxB, mask_NxB = sentence.tokens_NxB[1:], sentence.mask_NxB[1:]
         chosen_BxN = jnp.take_along_axis(log_probs_BxV, words_NxB.T, axis=1)
         return -self.sentence_loss_weight * jnp.sum(jnp.where(mask_NxB.T, chosen_BxN, 0))
+
+
+MODELS = (RNNLM, DRNNLM, HRNNLM, CCDCLM, CODCLM, ADCLM)
 
 
 def _init_stack_with_context(model: DocumentModel, key: jax.Array) -> list[Params]:

@@ -98,14 +98,15 @@ def _read_nested(
 ) -> Reading:
     batch_size = tokens_SxNxB.shape[2]
     x_SxNxB = model.project(params, tokens_SxNxB, masks)
+    summaries_S = model.summarize(params, tokens_SxNxB, mask_SxNxB)
     read_sentence = partial(scan_tokens, model) if plain else model.read_sentence
 
     def read_one(context, inputs):
-        tokens_NxB, mask_NxB, x_NxB = inputs
+        tokens_NxB, mask_NxB, summary, x_NxB = inputs
         conditioning = model.condition(params, context)
         state = model.open_sentence(params, context, batch_size)
         state, outputs = read_sentence(params, conditioning, state, x_NxB, mask_NxB)
-        sentence = Sentence(tokens_NxB, mask_NxB, outputs)
+        sentence = Sentence(tokens_NxB, mask_NxB, summary, outputs)
         features_NxBxD = model.emit(params, conditioning, outputs)
         auxiliary = model.auxiliary_nll(params, context, sentence)
         context = model.close_sentence(params, context, state, sentence)
@@ -114,7 +115,7 @@ def _read_nested(
     if model.remat:
         read_one = jax.checkpoint(read_one)
     context, (features, auxiliary) = jax.lax.scan(
-        read_one, context, (tokens_SxNxB, mask_SxNxB, x_SxNxB)
+        read_one, context, (tokens_SxNxB, mask_SxNxB, summaries_S, x_SxNxB)
     )
     return Reading(context, features, jnp.sum(auxiliary))
 
@@ -136,13 +137,8 @@ def _read_states_first(
     outputs = _unfold(outputs, num_sentences)
     state_SxB = jax.tree.map(lambda a: a.reshape(num_sentences, batch_size, *a.shape[1:]), state)
 
-    def close(context, inputs):
-        tokens_NxB, mask_NxB, state, outputs = inputs
-        sentence = Sentence(tokens_NxB, mask_NxB, outputs)
-        return model.close_sentence(params, context, state, sentence), context
-
-    context, contexts_S = jax.lax.scan(
-        close, context, (tokens_SxNxB, mask_SxNxB, state_SxB, outputs)
+    context, contexts_S = _close_sentences(
+        model, params, context, tokens_SxNxB, mask_SxNxB, state_SxB, outputs
     )
     features = jax.vmap(lambda c, o: model.emit(params, model.condition(params, c), o))(
         contexts_S, outputs
@@ -164,11 +160,7 @@ def _read_contexts_first(
     num_sentences, _, batch_size = tokens_SxNxB.shape
     rows = num_sentences * batch_size
 
-    def close(context, inputs):
-        sentence = Sentence(*inputs, outputs=None)
-        return model.close_sentence(params, context, None, sentence), context
-
-    context, contexts_S = jax.lax.scan(close, context, (tokens_SxNxB, mask_SxNxB))
+    context, contexts_S = _close_sentences(model, params, context, tokens_SxNxB, mask_SxNxB)
     contexts = jax.tree.map(lambda a: a.reshape(rows, *a.shape[2:]), contexts_S)
     conditioning = model.condition(params, contexts)
     state = model.open_sentence(params, contexts, rows)
@@ -177,6 +169,27 @@ def _read_contexts_first(
     features = _unfold(model.emit(params, conditioning, outputs), num_sentences)
     return Reading(
         context, features, _auxiliary(model, params, contexts_S, tokens_SxNxB, mask_SxNxB)
+    )
+
+
+def _close_sentences(
+    model: DocumentModel,
+    params: Params,
+    context: Context,
+    tokens_SxNxB: jax.Array,
+    mask_SxNxB: jax.Array,
+    state_SxB: State = None,
+    outputs_S: Any = None,
+) -> tuple[Context, Context]:
+    """The context after all sentences, and the context [S, ...] that each of them is read with."""
+    summaries_S = model.summarize(params, tokens_SxNxB, mask_SxNxB)
+
+    def close(context, inputs):
+        state, *sentence = inputs
+        return model.close_sentence(params, context, state, Sentence(*sentence)), context
+
+    return jax.lax.scan(
+        close, context, (state_SxB, tokens_SxNxB, mask_SxNxB, summaries_S, outputs_S)
     )
 
 
@@ -194,7 +207,8 @@ def _auxiliary(
     @jax.checkpoint
     def one(inputs):
         context, tokens_NxB, mask_NxB = inputs
-        return model.auxiliary_nll(params, context, Sentence(tokens_NxB, mask_NxB, None))
+        sentence = Sentence(tokens_NxB, mask_NxB, summary=None, outputs=None)
+        return model.auxiliary_nll(params, context, sentence)
 
     return jnp.sum(jax.lax.map(one, (contexts_S, tokens_SxNxB, mask_SxNxB)))
 
@@ -215,11 +229,13 @@ def _unfold(tree_NxR, num_sentences: int):
 
 
 class Likelihood(NamedTuple):
-    """Sums over a batch: nats of the targets, nats of the auxiliary loss, number of targets."""
+    """Sums over a batch: nats of the targets, nats of the auxiliary loss, number of targets and of
+    sentences."""
 
     nll: jax.Array
     auxiliary: jax.Array
     tokens: jax.Array
+    sentences: jax.Array
 
 
 def batch_likelihood(
@@ -228,6 +244,8 @@ def batch_likelihood(
     """The likelihood of a batch of documents or segments, each read from its start.
 
     Args:
+      batch: its `earlier` sentences, if any, give the first contexts and are not scored; they need
+        a model whose contexts do not read hidden states.
       keys_B: one dropout key a row, in training; None scores without dropout.
     """
     params = model.compute_params(params)
@@ -235,6 +253,9 @@ def batch_likelihood(
     num_sentences, length, batch_size = tokens.shape
     masks = None if keys_B is None else model.dropout_masks(keys_B, (num_sentences, length))
     context = model.open_document(params, batch_size, length)
+    if batch.earlier is not None:
+        earlier_tokens, _, earlier_mask = _time_major(batch.earlier)
+        context, _ = _close_sentences(model, params, context, earlier_tokens, earlier_mask)
     reading = read_documents(model, params, context, tokens, mask, masks)
     features = reading.features if masks is None else reading.features * masks.features
     nll: jax.Array = summed_nll(
@@ -243,7 +264,8 @@ def batch_likelihood(
         targets.reshape(-1),
         mask.reshape(-1),
     )
-    return Likelihood(nll, reading.auxiliary, jnp.sum(mask))
+    # Every sentence has a first position, START's.
+    return Likelihood(nll, reading.auxiliary, jnp.sum(mask), jnp.sum(mask[:, 0]))
 
 
 def block_nll(

@@ -1,21 +1,46 @@
-"""Additive attention over the hidden states of a sentence (Ji et al. 2015, Eq. 8-10)."""
+"""Additive attention (Bahdanau et al. 2015; Ji et al. 2015, Eq. 8-10).
+
+Parameters: `query` [H, A] and `key` [X, A], the matrices of the asking state and of what is
+remembered, and `score` [A].
+"""
+
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from dclm_jax.nn.initializers import glorot_uniform
+from dclm_jax.nn.recurrence import Affine
 
-def additive_attention(
-    score_A: jax.Array,
-    query_BxA: jax.Array,
-    keys_MxBxA: jax.Array,
-    values_MxBxH: jax.Array,
-    mask_MxB: jax.Array,
-) -> jax.Array:
-    """sum_m alpha_m values_m with alpha = softmax_m(score . tanh(query + keys_m)), [B, H].
 
-    `query_BxA` and `keys_MxBxA` are W_a1 h and W_a2 h_m; positions outside `mask_MxB` weigh
-    nothing. At least one position of every row must be inside the mask.
+class Memory(NamedTuple):
+    """What is attended to: values, the part of the score that they alone decide (W_key m), and
+    which positions are real; at least one in every row."""
+
+    values_MxBxH: jax.Array
+    keys_MxBxA: jax.Array
+    mask_MxB: jax.Array
+
+
+def init_attention(
+    key: jax.Array, query_dim: int, key_dim: int, attention_dim: int
+) -> dict[str, jax.Array]:
+    """The parameters of an attention."""
+    query_key, key_key, score_key = jax.random.split(key, 3)
+    return {
+        "query": glorot_uniform(query_key, query_dim, attention_dim),
+        "key": glorot_uniform(key_key, key_dim, attention_dim),
+        "score": glorot_uniform(score_key, attention_dim, 1)[:, 0],
+    }
+
+
+def attend(affine: Affine, params: dict[str, Any], h_BxH: jax.Array, memory: Memory) -> jax.Array:
+    """sum_m alpha_m values_m with alpha = softmax_m(score . tanh(W_query h + keys_m)), [B, H].
+
+    `affine` makes the product with h (nn/recurrence.py).
     """
-    scores_MxB = jnp.tanh(query_BxA + keys_MxBxA) @ score_A
-    weights_MxB = jax.nn.softmax(scores_MxB, axis=0, where=mask_MxB)
-    return jnp.einsum("mb,mbh->bh", weights_MxB, values_MxBxH)
+    zeros_BxA = jnp.zeros((len(h_BxH), params["score"].shape[0]), h_BxH.dtype)
+    query_BxA = affine(zeros_BxA, h_BxH, params["query"])
+    scores_MxB = jnp.tanh(query_BxA + memory.keys_MxBxA) @ params["score"]
+    weights_MxB = jax.nn.softmax(scores_MxB, axis=0, where=memory.mask_MxB)
+    return jnp.einsum("mb,mbh->bh", weights_MxB, memory.values_MxBxH)

@@ -16,18 +16,28 @@ from dclm_jax.nn.initializers import glorot_uniform
 from dclm_jax.nn.recurrence import Affine
 
 State = tuple[jax.Array, ...]
+Expose = Callable[[jax.Array], jax.Array]
 Params = dict[str, Any]
 
 
 class Cell(NamedTuple):
     """One kind of recurrent cell: its number of gates G and of state arrays, the names of the
-    matrices of its recurrence, and its functions."""
+    matrices of its recurrence, and its functions.
+
+    The step of a cell with a memory takes `expose` as well: what it computes from the memory c
+    enters the output nonlinearity in place of c.
+    """
 
     num_gates: int
     num_states: int
     weights: tuple[str, ...]
     init_recurrence: Callable[[jax.Array, int], Params]
-    step: Callable[[Affine, Params, State, jax.Array], State]
+    step: Callable[..., State]
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether there is a memory c beside the hidden state."""
+        return self.num_states == 2
 
 
 def _init_coupled_peephole_lstm(key: jax.Array, hidden_dim: int) -> Params:
@@ -40,8 +50,16 @@ def _init_coupled_peephole_lstm(key: jax.Array, hidden_dim: int) -> Params:
     }
 
 
+def _all_of_it(c_BxH: jax.Array) -> jax.Array:
+    return c_BxH
+
+
 def _coupled_peephole_lstm(
-    affine: Affine, params: Params, state: State, gates_BxGH: jax.Array
+    affine: Affine,
+    params: Params,
+    state: State,
+    gates_BxGH: jax.Array,
+    expose: Expose = _all_of_it,
 ) -> State:
     """The LSTM of the papers' toolkit: f = 1 - i, full-matrix peepholes c_{n-1} -> i and c_n -> o.
 
@@ -54,7 +72,7 @@ def _coupled_peephole_lstm(
     i = jax.nn.sigmoid(affine(i, c, params["peephole_input"]))
     c = c + i * (jnp.tanh(g) - c)
     o = jax.nn.sigmoid(affine(o, c, params["peephole_output"]))
-    return o * jnp.tanh(c), c
+    return o * jnp.tanh(expose(c)), c
 
 
 def _init_lstm(key: jax.Array, hidden_dim: int) -> Params:
@@ -63,7 +81,13 @@ def _init_lstm(key: jax.Array, hidden_dim: int) -> Params:
     return {"recurrent": glorot_uniform(key, hidden_dim, hidden_dim, copies=4), "bias": bias}
 
 
-def _lstm(affine: Affine, params: Params, state: State, gates_BxGH: jax.Array) -> State:
+def _lstm(
+    affine: Affine,
+    params: Params,
+    state: State,
+    gates_BxGH: jax.Array,
+    expose: Expose = _all_of_it,
+) -> State:
     """The LSTM with input, forget and output gates and no peepholes; gate order i, f, g, o.
 
     c_n = f c_{n-1} + i g,  h_n = o tanh(c_n)
@@ -73,7 +97,7 @@ def _lstm(affine: Affine, params: Params, state: State, gates_BxGH: jax.Array) -
     # One tanh for all gates, as sigmoid(x) = (1 + tanh(x / 2)) / 2.
     i, f, g, o = jnp.split(jnp.tanh(scale * affine(gates_BxGH, h, params["recurrent"])), 4, axis=-1)
     c = (0.5 + 0.5 * f) * c + (0.5 + 0.5 * i) * g
-    return (0.5 + 0.5 * o) * jnp.tanh(c), c
+    return (0.5 + 0.5 * o) * jnp.tanh(expose(c)), c
 
 
 def _init_gru(key: jax.Array, hidden_dim: int) -> Params:

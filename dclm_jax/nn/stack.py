@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax.nn import recurrence
-from dclm_jax.nn.cells import CELLS, Params, State
+from dclm_jax.nn.cells import CELLS, Expose, Params, State
 from dclm_jax.nn.initializers import glorot_uniform
 from dclm_jax.nn.products import product
 from dclm_jax.nn.recurrence import Affine
@@ -59,25 +59,29 @@ def step_stack(
     state: StackState,
     gates_BxGH: jax.Array,
     dropout_masks: tuple[jax.Array, ...] = (),
+    expose: Expose | None = None,
 ) -> tuple[StackState, jax.Array]:
     """One token through all layers; `gates_BxGH` is the first layer's input product plus bias.
 
     Args:
       affine: makes the products (nn/recurrence.py).
       dropout_masks: one [B, H] multiplier for the input of each layer after the first, or none.
+      expose: what the last layer's output nonlinearity sees of its memory; None for all of it.
 
     Returns:
       The new state of every layer, and the top layer's hidden state [B, H].
     """
     step = CELLS[cell].step
-    new_state = [step(affine, layers[0], state[0], gates_BxGH)]
+    last_step = step if expose is None else partial(step, expose=expose)
+    steps = [step] * (len(layers) - 1) + [last_step]
+    new_state = [steps[0](affine, layers[0], state[0], gates_BxGH)]
     for index, layer in enumerate(layers[1:], start=1):
         below = new_state[-1][0]
         if dropout_masks:
             below = below * dropout_masks[index - 1]
         bias_BxGH = jnp.broadcast_to(layer["bias"], gates_BxGH.shape)
         new_state.append(
-            step(affine, layer, state[index], affine(bias_BxGH, below, layer["input"]))
+            steps[index](affine, layer, state[index], affine(bias_BxGH, below, layer["input"]))
         )
     return tuple(new_state), top_hidden(tuple(new_state))
 
@@ -95,7 +99,7 @@ def read_stack(
 
     Args:
       x_NxBxK: inputs of the first layer.
-      mask_NxB: True at real positions, which come first.
+      mask_NxB: True at real positions; at others a row's state stays as it is.
       dropout_masks: one [N, B, H] multiplier for the input of each layer after the first, or none.
       conditioning_BxGH: what is added to the first layer's gates at every position, or none.
 
@@ -137,10 +141,12 @@ def keep_at_padding(is_real_B: jax.Array, new_state: Any, state: Any) -> Any:
 
 
 def steps_to_take(mask_NxB: jax.Array) -> jax.Array | None:
-    """The length of the longest row, where a loop of unknown length costs nothing: on CPUs."""
+    """The steps up to the last real position of any row, where a loop of unknown length costs
+    nothing: on CPUs."""
     if jax.default_backend() != "cpu":
         return None
-    return jnp.max(jnp.sum(mask_NxB, axis=0))
+    ends_N = jnp.where(jnp.any(mask_NxB, axis=1), 1 + jnp.arange(len(mask_NxB)), 0)
+    return jnp.max(ends_N)
 
 
 def top_hidden(state: StackState) -> jax.Array:

@@ -9,6 +9,7 @@ from ml_collections import ConfigDict
 from dclm_jax.errors import InputError
 from dclm_jax.models import did_you_mean, model_class
 
+LOSS_UNITS = ("token", "sentence")
 _FREE_TO_CHANGE = ("data.directory", "training.log_every", "training.evaluation_batch_size")
 """Keys that may differ when a run goes on: they decide no parameter."""
 
@@ -25,21 +26,24 @@ class DataConfig:
     directory: output of `python -m launch.prepare`, with splits train and valid.
     segment_length: L, sentences of a training segment.
     batch_size: segments a step, over all devices; 1 is the paper's online learning.
+    max_sentence_length: training sentences of more words are left out; 0 keeps all. Evaluation
+      always scores all.
     """
 
     directory: str = ""
     segment_length: int = _option(5, 1)
     batch_size: int = _option(16, 1)
+    max_sentence_length: int = _option(0)
 
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
     """How parameters move.
 
-    name: adagrad, adam or sgd.
+    name: adagrad, adadelta, adam or sgd.
     learning_rate: its peak.
     initial_accumulator: AdaGrad's sum of squares before the first step.
-    clip_norm: global norm the gradient per token is clipped to; 0 for none.
+    clip_norm: global norm the gradient is clipped to; 0 for none.
     schedule: constant, or linear, cosine or exponential decay.
     warmup_steps: linear growth to the peak before it.
     decay_steps: steps of the decay; 0 for the whole run.
@@ -65,6 +69,7 @@ class TrainingConfig:
     evaluate_every: steps between development perplexities; 0 for once an epoch.
     checkpoint_every: steps between checkpoints for resuming, beside those at evaluations.
     log_every: steps between lines of metrics.
+    loss_per: token or sentence: what the training loss is a mean over.
     patience: evaluations without a better perplexity before stopping; 0 for never.
     evaluation_batch_size: documents scored together.
     """
@@ -75,6 +80,7 @@ class TrainingConfig:
     evaluate_every: int = _option(0)
     checkpoint_every: int = _option(1000, 1)
     log_every: int = _option(50, 1)
+    loss_per: str = "token"
     patience: int = _option(5)
     evaluation_batch_size: int = _option(32, 1)
 
@@ -139,6 +145,11 @@ def validated(config: Mapping[str, Any] | ConfigDict) -> RunConfig:
             if least is not None and not value >= least:
                 key = f"{section}.{field.name}"
                 raise InputError(f"{key} is {value}; expected at least {least}")
+    if values["training.loss_per"] not in LOSS_UNITS:
+        raise InputError(
+            f"training.loss_per is {values['training.loss_per']!r}; "
+            f"expected one of {', '.join(LOSS_UNITS)}"
+        )
     if not values["data.directory"]:
         raise InputError(
             "data.directory is empty; expected the output of launch.prepare, "
@@ -159,7 +170,9 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Readable differences of two configurations in keys that decide a run's result."""
-    old_values, new_values = dict(flat(old)), dict(flat(new))
+    # A run of before a key was there has its default.
+    defaults = dict(flat(default_config(new["model"]["name"]).to_dict()))
+    old_values, new_values = defaults | dict(flat(old)), dict(flat(new))
     return [
         f"{key} is {old_values.get(key)!r} there and {new_values.get(key)!r} here"
         for key in sorted(old_values | new_values)

@@ -87,6 +87,8 @@ def train(
         segment_length=settings.data.segment_length,
         batch_size=settings.data.batch_size,
         seed=settings.training.seed,
+        max_sentence_length=settings.data.max_sentence_length,
+        earlier_sentences=model.earlier_sentences,
     )
     total_steps = settings.training.epochs * batches.steps_per_epoch
     if settings.training.max_steps:
@@ -106,7 +108,7 @@ def train(
         state, progress = restored[0], Progress(**restored[1])
     _report_start(report, settings, workdir, state, restored is not None)
     run = _Run(settings, model, batches, valid, checkpoints, progress, total_steps)
-    step = parallel_step(model, optimizer)
+    step = parallel_step(model, optimizer, settings.training.loss_per)
     line = ProgressLine(int(state.step), total_steps, report)
     try:
         with MetricsLog(workdir, int(state.step)) as log:

@@ -17,6 +17,8 @@ def _adagrad(learning_rate: optax.ScalarOrSchedule, options: OptimizerConfig):
 
 OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
     "adagrad": _adagrad,
+    # Zeiler's decay and constant (2012); its learning rate is 1.
+    "adadelta": lambda learning_rate, options: optax.adadelta(learning_rate, rho=0.95, eps=1e-6),
     "adam": lambda learning_rate, options: optax.adam(learning_rate),
     "sgd": lambda learning_rate, options: optax.sgd(learning_rate),
 }

@@ -36,7 +36,7 @@ class TrainState:
 @flax.struct.dataclass
 class StepMetrics:
     """Sums over the global batch: nats of the targets and of the auxiliary loss, number of targets;
-    and the global norm of the gradient per token, before clipping."""
+    and the global norm of the gradient of the mean loss, before clipping."""
 
     nll: jax.Array
     auxiliary: jax.Array
@@ -59,16 +59,18 @@ def train_step(
     batch: Batch,
     key: jax.Array,
     axis: str | None = DEVICES,
+    loss_per: str = "token",
 ) -> tuple[TrainState, StepMetrics]:
     """One update from this device's rows of the global batch.
 
     Devices hold different numbers of tokens: the gradient is the sum over all devices of the
-    gradients of summed losses, divided by the sum of tokens, which is what one device would
-    compute.
+    gradients of summed losses, divided by the sum of tokens (or sentences), which is what one
+    device would compute.
 
     Args:
       key: the run's dropout key; the step and each row's index in the global batch are folded in.
       axis: name of the pmap axis over all devices; None where there is one device and no pmap.
+      loss_per: "token" or "sentence", what the loss is a mean over.
     """
     rows = batch.tokens_BxSxN.shape[0]
     first_row = 0 if axis is None else jax.lax.axis_index(axis) * rows
@@ -82,7 +84,8 @@ def train_step(
     gradients, likelihood = jax.grad(loss, has_aux=True)(state.params)
     if axis is not None:
         gradients, likelihood = jax.lax.psum((gradients, likelihood), axis)
-    gradients = jax.tree.map(lambda gradient: gradient / likelihood.tokens, gradients)
+    count = {"token": likelihood.tokens, "sentence": likelihood.sentences}[loss_per]
+    gradients = jax.tree.map(lambda gradient: gradient / count, gradients)
     updates, optimizer_state = optimizer.update(gradients, state.optimizer_state, state.params)
     params = jax.tree.map(jnp.add, state.params, updates)
     metrics = StepMetrics(
@@ -95,10 +98,10 @@ def train_step(
 
 
 def parallel_step(
-    model: DocumentModel, optimizer: optax.GradientTransformation
+    model: DocumentModel, optimizer: optax.GradientTransformation, loss_per: str = "token"
 ) -> Callable[[TrainState, Batch, jax.Array], tuple[TrainState, StepMetrics]]:
     """`train_step` over all devices: state (donated) and batch of `spread`, broadcast key."""
-    step = functools.partial(train_step, model, optimizer)
+    step = functools.partial(train_step, model, optimizer, loss_per=loss_per)
     if _on_one_device():
         return jax.jit(functools.partial(step, axis=None), donate_argnums=(0,))
     return jax.pmap(step, axis_name=DEVICES, in_axes=(0, 0, None), donate_argnums=(0,))

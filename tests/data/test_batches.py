@@ -129,18 +129,73 @@ def test_a_batch_is_a_function_of_seed_and_step(corpus):
     assert forward[:steps] != forward[steps : 2 * steps]
 
 
+def test_sentences_before_a_segment_come_along(corpus):
+    earlier_sentences = 4
+    batches = TrainingBatches(
+        corpus, segment_length=L, batch_size=B, seed=5, earlier_sentences=earlier_sentences
+    )
+    expected = {}
+    for d in range(corpus.num_documents):
+        document = [tuple(s.tolist()) for s in corpus.document(d)]
+        for i in range(0, len(document), L):
+            expected[tuple(document[i : i + L])] = tuple(document[max(0, i - 4) : i])
+    seen = {}
+    for step in range(batches.steps_per_epoch):
+        batch = batches(step)
+        assert batch.earlier is not None
+        assert batch.earlier.tokens_BxSxN.shape[1] == earlier_sentences
+        assert batch.earlier.tokens_BxSxN.shape[2] == batch.tokens_BxSxN.shape[2]
+        # The sentence right before a segment is the last: what is missing is missing in front.
+        exists_BxC = batch.earlier.mask_BxSxN[..., 0]
+        assert (np.diff(exists_BxC.astype(int)) >= 0).all()
+        seen |= dict(zip(unpack(batch), unpack(batch.earlier), strict=True))
+    seen.pop((), None)
+    assert seen == expected
+    assert {len(sentences) for sentences in expected.values()} > {0, 3}
+
+
+def test_long_sentences_are_left_out(corpus):
+    most = 20
+    batches = TrainingBatches(
+        corpus, segment_length=L, batch_size=B, seed=5, max_sentence_length=most
+    )
+    expected = []
+    for d in range(corpus.num_documents):
+        kept = [tuple(s.tolist()) for s in corpus.document(d) if len(s) <= most]
+        expected += [tuple(kept[i : i + L]) for i in range(0, len(kept), L)]
+    rows = [row for step in range(batches.steps_per_epoch) for row in unpack(batches(step))]
+    assert sorted(row for row in rows if row) == sorted(expected)
+    assert max(batches.lengths) == length_bucket(most + 1)
+
+
 def test_whole_corpus_in_one_batch(corpus):
     batches = TrainingBatches(corpus, segment_length=100, batch_size=50, seed=0)
     assert batches.steps_per_epoch == 1
     assert sum(map(bool, unpack(batches(0)))) == corpus.num_documents
 
 
+def test_no_sentence_is_short_enough(tmp_path):
+    (tmp_path / "t").write_text("a b c\nd e f g\n")
+    prepare({"train": tmp_path / "t"}, tmp_path / "out")
+    with pytest.raises(InputError, match="max_sentence_length is 2; .* the shortest has 3 words"):
+        TrainingBatches(
+            open_corpus(tmp_path / "out", "train"),
+            segment_length=L,
+            batch_size=B,
+            seed=0,
+            max_sentence_length=2,
+        )
+
+
 @pytest.mark.parametrize("process_count", [1, 2, 4])
 def test_processes_share_the_rows(corpus, process_count):
-    batch = TrainingBatches(corpus, segment_length=L, batch_size=B, seed=0)(0)
+    batch = TrainingBatches(corpus, segment_length=L, batch_size=B, seed=0, earlier_sentences=2)(0)
+    assert batch.earlier is not None
     shares = [process_rows(batch, index, process_count) for index in range(process_count)]
     assert {share.tokens_BxSxN.shape[0] for share in shares} == {B // process_count}
     assert [row for share in shares for row in unpack(share)] == unpack(batch)
+    earlier = [row for share in shares for row in unpack(share.earlier)]
+    assert earlier == unpack(batch.earlier)
 
 
 def test_bad_arguments(corpus):
@@ -150,6 +205,8 @@ def test_bad_arguments(corpus):
             TrainingBatches(corpus, **arguments)
     with pytest.raises(InputError, match="seed is -1"):
         TrainingBatches(corpus, segment_length=L, batch_size=B, seed=-1)
+    with pytest.raises(InputError, match="max_sentence_length is -1; expected at least 0"):
+        TrainingBatches(corpus, segment_length=L, batch_size=B, seed=0, max_sentence_length=-1)
     batches = TrainingBatches(corpus, segment_length=L, batch_size=B, seed=0)
     with pytest.raises(ValueError, match="step is -1"):
         batches(-1)

@@ -148,7 +148,9 @@ def test_streaming_token_by_token_equals_the_block(name):
                 close(plain_nll(model, params, features, jnp.array(target)), expected[b, s, n])
             outputs = jax.tree.map(lambda *arrays: jnp.concatenate(arrays), *outputs)
             tokens_NxB = jnp.array(tokens)[:, None]
-            sentence = Sentence(tokens_NxB, jnp.ones_like(tokens_NxB, bool), outputs)
+            mask_NxB = jnp.ones_like(tokens_NxB, bool)
+            summary = model.summarize(params, tokens_NxB, mask_NxB)
+            sentence = Sentence(tokens_NxB, mask_NxB, summary, outputs)
             context = model.widen_context(context, len(tokens))
             context = model.close_sentence(params, context, state, sentence)
 
@@ -196,9 +198,9 @@ def test_predictions_depend_on_the_past_alone(name):
     targets_BxSxN = np.random.default_rng(0).integers(0, S * N, (1, S, N))
     batch = Batch(tokens_BxSxN, targets_BxSxN, mask_SxN[None])
 
-    def nll(embedding_PxK):
-        # Only inputs go through the embedding: the output layer has a matrix of its own.
-        changed = {**params, "embedding": embedding_PxK}
+    def nll(tables):
+        # Only inputs go through the tables: the output layer has a matrix of its own.
+        changed = {**params, **tables}
         tokens, targets, mask = map(
             time_major, (batch.tokens_BxSxN, batch.targets_BxSxN, batch.mask_BxSxN)
         )
@@ -206,12 +208,14 @@ def test_predictions_depend_on_the_past_alone(name):
         reading = read_documents(model, changed, context, tokens, mask)
         return plain_nll(model, changed, reading.features, targets).reshape(-1)
 
-    def jacobian(_, embedding_PxK):
-        return jax.jacrev(nll)(embedding_PxK)
+    def jacobian(_, tables):
+        return jax.jacrev(nll)(tables)
 
-    # [S*N predictions, S*N input positions]
-    influence = np.linalg.norm(quick_jit(jacobian)(model, params["embedding"]), axis=-1)
-    influence = influence.reshape(S, N, S, N)
+    # Of each table [S*N predictions, S*N input positions, K].
+    tables = {name: params[name] for name in model.tables}
+    derivatives = quick_jit(jacobian)(model, tables)
+    influence = sum(np.linalg.norm(table, axis=-1) for table in derivatives.values())
+    influence = np.reshape(influence, (S, N, S, N))
 
     for s, n in np.argwhere(mask_SxN):
         for t, m in np.ndindex(S, N):
@@ -220,8 +224,9 @@ def test_predictions_depend_on_the_past_alone(name):
             else:
                 order = model.context_order
                 reached = t < s and (order is None or s - t <= order)
-                # The bag of words of the hierarchical model is without START.
-                expected = reached and mask_SxN[t, m] and not (name == "hrnnlm" and m == 0)
+                # Bags of words are without START.
+                has_bags = name == "hrnnlm" or name.startswith("rlm_")
+                expected = reached and mask_SxN[t, m] and not (has_bags and m == 0)
             assert (influence[s, n, t, m] > 0) == expected, (s, n, t, m)
 
 

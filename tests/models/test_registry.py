@@ -8,9 +8,12 @@ from dclm_jax import models
 from dclm_jax.errors import InputError
 from dclm_jax.nn.cells import CELLS
 
+BAGS = ("bow", "seqbow", "seqbow_att")
 
-def test_the_six_models_are_registered():
-    names = {"rnnlm", "drnnlm", "hrnnlm", "ccdclm", "codclm", "adclm"}
+
+def test_the_models_of_the_papers_are_registered():
+    names = {"rnnlm", "drnnlm", "hrnnlm", "ccdclm", "codclm", "adclm", "rlm"}
+    names |= {f"rlm_{bags}_{fusion}" for bags in BAGS for fusion in ("ef", "lf")}
     assert set(models.MODELS) == names
     assert {models.create(name, vocab_size=9).name for name in names} == names
     assert models.model_class("adclm") is models.MODELS["adclm"]
@@ -28,7 +31,7 @@ def test_options_arrive():
         (
             "zzz",
             {},
-            "unknown model 'zzz'; known: adclm, ccdclm, codclm, drnnlm, hrnnlm, rnnlm",
+            "unknown model 'zzz'; known: adclm, ccdclm, codclm, drnnlm, hrnnlm, rlm, rlm_bow_ef,",
         ),
         (
             "rnnlm",
@@ -48,6 +51,19 @@ def test_options_arrive():
         ("rnnlm", {"dropout": 1.0}, "model.dropout is 1.0; expected 0 <= dropout < 1"),
         ("rnnlm", {"dropout": -0.1}, "model.dropout is -0.1; expected 0 <= dropout < 1"),
         ("adclm", {"attention_dim": 0}, "model.attention_dim is 0; expected at least 1"),
+        (
+            "rlm_bow_ef",
+            {"context_sentences": -1},
+            "model.context_sentences is -1; expected at least 1 (rlm is the model without context)",
+        ),
+        ("rlm_seqbow_ef", {"context_dim": 0}, "model.context_dim is 0; expected at least 1"),
+        ("rlm_seqbow_att_lf", {"attention_dim": 0}, "model.attention_dim is 0"),
+        (
+            "rlm_bow_lf",
+            {"cell": "gru"},
+            "model.cell is 'gru'; late fusion needs a memory cell: one of coupled_peephole_lstm, "
+            "lstm",
+        ),
         (
             "hrnnlm",
             {"sentence_loss_weight": -1.0},

@@ -29,6 +29,11 @@ def test_default_is_the_papers_recipe():
         ({"training.epochs": 0}, "training.epochs is 0; expected at least 1"),
         ({"optimizer.learning_rate": float("nan")}, "optimizer.learning_rate is nan"),
         ({"data.directory": ""}, "data.directory is empty"),
+        ({"data.max_sentence_length": -1}, "data.max_sentence_length is -1; expected at least 0"),
+        (
+            {"training.loss_per": "word"},
+            "training.loss_per is 'word'; expected one of token, sentence",
+        ),
     ],
 )
 def test_values_out_of_range(values, message):
@@ -57,6 +62,8 @@ def test_differences_name_keys_that_decide_the_result():
     old, new = make().to_dict(), make().to_dict()
     new["training"]["log_every"] = 1
     new["data"]["directory"] = "elsewhere"
+    assert differences(old, new) == []
+    del old["data"]["max_sentence_length"]
     assert differences(old, new) == []
     new["model"]["hidden_dim"] = 7
     assert differences(old, new) == ["model.hidden_dim is 128 there and 7 here"]

@@ -17,6 +17,21 @@ def test_adagrad_leaves_untouched_rows_alone_and_moves_others_by_the_rate():
     np.testing.assert_allclose(np.asarray(update), [[0.0, 0.0], [-0.1, 0.1]], rtol=1e-5)
 
 
+def test_adadelta_is_zeilers():
+    """E[g^2] and E[dx^2] decay by 0.95; dx = -g sqrt(E[dx^2] + 1e-6) / sqrt(E[g^2] + 1e-6)."""
+    options = OptimizerConfig(name="adadelta", learning_rate=1.0, clip_norm=0.0)
+    optimizer = create_optimizer(options, 3)
+    params = jnp.zeros(2)
+    state = optimizer.init(params)
+    squares = moves = np.zeros(2)
+    for gradient in ([0.3, -20.0], [0.0, 1.0], [-0.1, 2.0]):
+        update, state = optimizer.update(jnp.array(gradient), state, params)
+        squares = 0.95 * squares + 0.05 * np.square(gradient)
+        expected = -np.array(gradient) * np.sqrt((moves + 1e-6) / (squares + 1e-6))
+        moves = 0.95 * moves + 0.05 * expected**2
+        np.testing.assert_allclose(np.asarray(update), expected, rtol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("schedule", "expected"),
     [

@@ -1,5 +1,6 @@
 """One step by hand, and the same step on one device and on two with unequal token counts."""
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dclm_jax.data.batches import Batch
 from dclm_jax.models.reading import batch_likelihood
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
@@ -28,15 +30,20 @@ CLIP = 0.2
 RATE = 0.1
 
 
-def run_steps(name: str, dropout: float, steps: int = 2) -> tuple[TrainState, list[float]]:
-    """Steps over DOCUMENTS on all local devices, each step waited for."""
+def run_steps(
+    name: str, dropout: float, steps: int = 2, loss_per: str = "token"
+) -> tuple[TrainState, list[float]]:
+    """Steps over DOCUMENTS on all local devices, each step waited for.
+
+    Models of the n sentences before a segment have other documents' sentences there.
+    """
     model = small_model(name, dropout=dropout)
     optimizer = create_optimizer(OptimizerConfig(learning_rate=RATE, clip_norm=CLIP), steps)
     params = random_params(model)
     state = TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
     state = spread(state)
-    step = parallel_step(model, optimizer)
-    batch = spread_rows(pack(DOCUMENTS))
+    step = parallel_step(model, optimizer, loss_per)
+    batch = spread_rows(make_batch(name))
     norms = []
     for _ in range(steps):
         state, metrics = jax.block_until_ready(step(state, batch, jax.random.key(7)))
@@ -44,15 +51,26 @@ def run_steps(name: str, dropout: float, steps: int = 2) -> tuple[TrainState, li
     return jax.device_get(collect(state)), norms
 
 
-@pytest.mark.parametrize("name", ["ccdclm", "hrnnlm"])
-def test_two_steps_of_clipped_adagrad_by_hand(name):
+def make_batch(name: str) -> Batch:
+    batch = pack(DOCUMENTS)
+    if not small_model(name).earlier_sentences:
+        return batch
+    return dataclasses.replace(batch, earlier=pack(DOCUMENTS[::-1]))
+
+
+@pytest.mark.parametrize(
+    ("name", "loss_per"),
+    [("ccdclm", "token"), ("hrnnlm", "token"), ("rlm_seqbow_att_lf", "sentence")],
+)
+def test_two_steps_of_clipped_adagrad_by_hand(name, loss_per):
     """Gradient of the mean, clipped to the norm; squares summed from 0; rate / root of them."""
-    state, norms = run_steps(name, dropout=0.0)
-    model, batch = small_model(name), pack(DOCUMENTS)
+    state, norms = run_steps(name, dropout=0.0, loss_per=loss_per)
+    model, batch = small_model(name), make_batch(name)
+    count = {"token": batch.mask_BxSxN.sum(), "sentence": sum(map(len, DOCUMENTS))}[loss_per]
 
     def loss(params):
         likelihood = batch_likelihood(model, params, batch)
-        return (likelihood.nll + likelihood.auxiliary) / batch.mask_BxSxN.sum()
+        return (likelihood.nll + likelihood.auxiliary) / count
 
     params = random_params(model)
     squares = jax.tree.map(np.zeros_like, params)
@@ -103,6 +121,7 @@ print(json.dumps(results))
 def test_two_devices_take_the_same_step_as_one():
     """Four documents of 11, 2, 15 and 4 targets: the devices hold 13 and 19 of them."""
     cases = [("codclm", 0.0), ("hrnnlm", 0.0), ("adclm", 0.0), ("ccdclm", 0.4)]
+    cases.append(("rlm_bow_lf", 0.0))
     environment = {
         **os.environ,
         "XLA_FLAGS": "--xla_force_host_platform_device_count=2",

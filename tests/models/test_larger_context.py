@@ -1,0 +1,105 @@
+"""What the models of Wang and Cho (2015) do with the sentences before, beside the oracles."""
+
+import dataclasses
+
+import jax
+import numpy as np
+import pytest
+
+from dclm_jax import models
+from dclm_jax.models.reading import batch_likelihood, block_nll
+from tests.models.support import pack, quick_jit, random_params, small_model
+
+NAMES = [name for name in models.MODELS if name.startswith("rlm_")]
+DOCUMENT = ((5, 3, 7, 4), (6,), (8, 2, 3), (4, 9), (10, 4, 4), (7,))
+
+pytestmark = pytest.mark.usefixtures("x64")
+
+
+@quick_jit
+def scores(model, params, batch):
+    context = model.open_document(params, *batch.tokens_BxSxN.shape[::2])
+    return block_nll(model, params, context, batch)[1]
+
+
+@quick_jit
+def likelihood(model, params, batch):
+    return batch_likelihood(model, params, batch)
+
+
+@pytest.mark.parametrize("first", [1, 2, 4])
+@pytest.mark.parametrize("name", NAMES)
+def test_a_segment_with_the_sentences_before_it_is_scored_as_in_its_document(name, first):
+    model = small_model(name)
+    params = random_params(model)
+    whole_SxN = scores(model, params, pack([DOCUMENT]))[0]
+    n = model.earlier_sentences
+    assert n == model.context_order == 2
+    before = DOCUMENT[max(0, first - n) : first]
+    # What is missing of n sentences is missing in front.
+    earlier = pack([((),) * (n - len(before)) + before])
+    empty = np.arange(n) < n - len(before)
+    earlier = jax.tree.map(lambda a: np.where(empty[:, None], np.zeros_like(a), a), earlier)
+    result = likelihood(
+        model, params, dataclasses.replace(pack([DOCUMENT[first:]]), earlier=earlier)
+    )
+    np.testing.assert_allclose(result.nll, whole_SxN[first:].sum(), rtol=1e-12)
+    assert result.sentences == len(DOCUMENT) - first
+    without = likelihood(model, params, pack([DOCUMENT[first:]]))
+    assert abs(without.nll - result.nll) > 1e-6
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_order_of_the_context_matters_in_sequences_of_bags_alone(name):
+    model = small_model(name)
+    params = random_params(model)
+    first, second, last = DOCUMENT[:3]
+    straight, swapped = (
+        scores(model, params, pack([document]))[0, 2]
+        for document in ((first, second, last), (second, first, last))
+    )
+    if "_bow_" in name:
+        np.testing.assert_allclose(straight, swapped, rtol=1e-12)
+    else:
+        assert np.abs(straight - swapped).max() > 1e-6
+
+
+def test_the_order_of_words_in_the_context_does_not_matter():
+    model = small_model("rlm_seqbow_lf")
+    params = random_params(model)
+    changed, unchanged = (
+        scores(model, params, pack([(DOCUMENT[1], before, DOCUMENT[3])]))[0, 2]
+        for before in ((3, 2, 8), (8, 2, 3))
+    )
+    np.testing.assert_allclose(changed, unchanged, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["rlm_bow_ef", "rlm_seqbow_att_lf"])
+def test_no_array_is_as_large_as_vocabulary_times_context(name):
+    """A step's temporaries do not grow with V but for the gradients of V-sized parameters."""
+    V, n = 30_000, 8
+    small = models.create(
+        name, vocab_size=V, embedding_dim=4, hidden_dim=4, context_dim=4, context_sentences=n
+    )
+    batch = pack([DOCUMENT] * 4)
+    batch = dataclasses.replace(batch, earlier=pack([DOCUMENT] * 4))
+
+    def shapes(model):
+        params = jax.eval_shape(model.init, jax.random.key(0))
+        jaxpr = jax.make_jaxpr(jax.grad(lambda p: batch_likelihood(model, p, batch).nll))(params)
+        return {tuple(v.aval.shape) for v in _variables(jaxpr.jaxpr)}
+
+    rows_and_words = {shape for shape in shapes(small) if V in shape}
+    context = {shape for shape in rows_and_words if n in shape or 4 * 6 in shape}
+    assert rows_and_words and not context
+
+
+def _variables(jaxpr):
+    for equation in jaxpr.eqns:
+        yield from (v for v in equation.outvars if hasattr(v.aval, "shape"))
+        for value in jax.tree.leaves(
+            list(equation.params.values()), is_leaf=lambda v: hasattr(v, "eqns")
+        ):
+            inner = getattr(value, "jaxpr", value)
+            if hasattr(inner, "eqns"):
+                yield from _variables(inner)
