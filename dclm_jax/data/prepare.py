@@ -20,14 +20,13 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from dclm_jax.data import corpus, readers, sotu
+from dclm_jax.data import corpus, layouts, readers, sotu
 from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError
 
 PathLike = str | pathlib.Path
 Report = Callable[[str], None]
 
-SOTU_FRACTIONS = (0.8, 0.1, 0.1)
 _CHUNK = 1 << 20
 
 
@@ -51,7 +50,7 @@ def prepare(
       vocab_size: how many of the most frequent training words to keep.
       vocabulary: a vocabulary file to use instead of the training words.
       unknown_token: how the text spells an unknown word, if it does.
-      format: one of `readers.FORMATS` but "sotu".
+      format: one of `readers.TEXT_FORMATS`.
       lowercase: turn all words to lower case.
       overwrite: replace a prepared corpus that came from other sources or options.
       report: called with a line when an existing corpus is reused.
@@ -73,9 +72,9 @@ def prepare(
     with _Inputs({split: sources[split] for split in splits}) as inputs:
 
         def documents() -> Iterator[tuple[int, readers.Document, int]]:
-            for index, split in enumerate(splits):
+            for split in splits:
                 for document, empty in inputs.read(split, format, lowercase):
-                    yield index, document, empty
+                    yield corpus.SPLITS.index(split), document, empty
 
         return _prepare(
             documents(),
@@ -114,28 +113,13 @@ def prepare_input(
     Raises:
       InputError: as `prepare`; or the shares are no shares, or there are too few documents.
     """
-    fractions = _check_fractions(fractions)
-    if seed < 0:
-        raise InputError(f"seed is {seed}; expected 0 or more")
-    splits = [split for split, share in zip(corpus.SPLITS, fractions, strict=True) if share]
-    shares = [share for share in fractions if share]
+    fractions = _check_fractions(fractions, corpus.SPLITS)
+    _check_seed(seed)
     words = _WordOptions(vocab_size, vocabulary, unknown_token, lowercase)
-
-    def assign(num_documents: int) -> np.ndarray:
-        bounds = np.rint(np.cumsum(shares) * num_documents).astype(np.int64)
-        sizes = np.diff(bounds, prepend=0)
-        if not sizes.all():
-            raise InputError(
-                f"{source}: {num_documents} documents are too few to split as "
-                + ",".join(f"{share:g}" for share in fractions)
-            )
-        parts = np.repeat(np.arange(len(shares)), sizes)
-        return np.random.default_rng(seed).permutation(parts)
-
     with _Inputs({"input": source}) as inputs:
         return _prepare(
             ((0, document, empty) for document, empty in inputs.read("input", format, lowercase)),
-            splits,
+            _with_shares(fractions),
             output,
             words,
             request={
@@ -144,51 +128,167 @@ def prepare_input(
                 "fractions": list(fractions),
                 "seed": seed,
             },
-            assign=assign,
+            assign=lambda names: _divide(len(names), fractions, seed, source),
             overwrite=overwrite,
             report=report,
         )
 
 
-def prepare_sotu(
+def prepare_collection(
+    name: str,
     output: PathLike,
     *,
+    source: PathLike | None = None,
+    fractions: Sequence[float] | None = None,
+    seed: int = 0,
     vocab_size: int = 10_000,
     vocabulary: PathLike | None = None,
+    lowercase: bool = False,
     overwrite: bool = False,
     report: Report = lambda line: None,
 ) -> dict[str, Any]:
-    """Prepares the State of the Union addresses, lower-cased and split by year (80/10/10 %).
+    """Prepares a public corpus of raw text that is known by its name.
 
-    Every test address is from a later year than every validation address, and those than every
-    training address. See `prepare` for the arguments.
+      sotu: the State of the Union addresses of the package `sotu`, lower-cased and split by year
+        (80/10/10 %): every test address is from a later year than every validation address, and
+        those than every training address. None of source, fractions, seed and lowercase applies.
+      imdb: the IMDB reviews of Maas et al. (2011); the folder aclImdb. The corpus has its own test
+        reviews; the others, those of train/unsup included if it is there, are divided at random
+        into train and valid (86/14 %, as in Table 1 of Wang and Cho, 2015).
+      bbc: the BBC articles of Greene and Cunningham (2006); the folder bbc. They are divided at
+        random (90/5/5 %).
+
+    Sentences and words are found by `prose`. See `prepare` for the other arguments.
+
+    Args:
+      name: one of `COLLECTIONS`.
+      source: the folder of the corpus.
+      fractions: the shares of train, valid and test (imdb: of train and valid) instead of those
+        above; a share of 0 leaves the split out.
+      seed: which documents go where.
+      report: also called with a line before the text is split into sentences.
 
     Raises:
-      InputError: a package of the extra `text` is not installed, or as `prepare`.
+      InputError: the name is unknown, an argument does not apply to it or is missing, the folder
+        is not of its layout, a package of the extra `text` is not installed, or as `prepare_input`.
     """
-    words = _WordOptions(vocab_size, vocabulary, None, True)
-    years: list[int] = []
+    if name not in COLLECTIONS:
+        raise InputError(f"unknown corpus {name!r}; expected one of {', '.join(COLLECTIONS)}")
+    collection = COLLECTIONS[name]
+    if collection.embedded:
+        if source is not None or fractions is not None or seed or lowercase:
+            raise InputError(f"{name} takes no source, fractions, seed or lowercase")
+        source, lowercase = name, True
+    elif source is None:
+        raise InputError(f"{name} needs a source: the folder of {layouts.LAYOUTS[name].title}")
+    shares = collection.fractions if fractions is None else fractions
+    shares = _check_fractions(shares, corpus.SPLITS[: len(collection.fractions)])
+    _check_seed(seed)
+    description = collection.describe(source)
 
     def documents() -> Iterator[tuple[int, readers.Document, int]]:
-        report("splitting the State of the Union addresses into sentences (under two minutes)")
-        for document in readers.read_documents("sotu", "sotu", lowercase=True):
-            years.append(sotu.address_year(document.id))
-            yield 0, document, 0
+        found = "".join(
+            f"; {folder}: {count:,}" for folder, count in description.get("files", {}).items()
+        )
+        report(f"splitting {collection.title} into sentences ({collection.duration}){found}")
+        for document, empty in _read(source, name, lowercase):
+            yield 0, document, empty
 
     return _prepare(
         documents(),
-        list(corpus.SPLITS),
+        _with_shares((*shares, *(1.0 for _ in corpus.SPLITS[len(shares) :]))),
         output,
-        words,
+        _WordOptions(vocab_size, vocabulary, None, lowercase),
         request={
-            "sources": {"sotu": {"name": f"sotu {sotu.version()}", "sha256": sotu.checksum()}},
-            "format": "sotu",
-            "fractions": list(SOTU_FRACTIONS),
+            "sources": {name: description},
+            "format": name,
+            "fractions": list(shares),
+            **({} if collection.embedded else {"seed": seed}),
         },
-        assign=lambda num_documents: np.asarray(sotu.split_by_year(years, SOTU_FRACTIONS)),
+        assign=lambda names: collection.divide(names, shares, seed),
         overwrite=overwrite,
         report=report,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Collection:
+    """What there is to know of a corpus that has a name.
+
+    Attributes:
+      title: what it is called in messages.
+      duration: what to expect of splitting it into sentences.
+      fractions: the shares of the splits that are divided; the corpus has its own of the others.
+      describe: its folder -> its name and checksum, for the manifest.
+      divide: (names of its documents, shares, seed) -> the index of each one's split.
+      embedded: a package holds it, and all choices are made: no folder, shares, seed or case.
+    """
+
+    title: str
+    duration: str
+    fractions: tuple[float, ...]
+    describe: Callable[[PathLike], dict[str, Any]]
+    divide: Callable[[Sequence[str], Sequence[float], int], np.ndarray]
+    embedded: bool = False
+
+
+def _describe_sotu(source: PathLike) -> dict[str, Any]:
+    del source
+    return {"name": f"sotu {sotu.version()}", "sha256": sotu.checksum()}
+
+
+def _describe_layout(name: str) -> Callable[[PathLike], dict[str, Any]]:
+    def describe(source: PathLike) -> dict[str, Any]:
+        files = layouts.LAYOUTS[name].files(source)
+        return {
+            "name": str(source),
+            "sha256": _checksum(pathlib.Path(source), [f for part in files.values() for f in part]),
+            "files": {folder: len(part) for folder, part in files.items()},
+        }
+
+    return describe
+
+
+def _divide_by_year(names: Sequence[str], shares: Sequence[float], seed: int) -> np.ndarray:
+    del seed
+    return np.asarray(sotu.split_by_year([sotu.address_year(name) for name in names], shares))
+
+
+def _divide_reviews(names: Sequence[str], shares: Sequence[float], seed: int) -> np.ndarray:
+    is_training = np.asarray([name.startswith("train/") for name in names])
+    parts = np.full(len(names), corpus.SPLITS.index("test"))
+    parts[is_training] = _divide(int(is_training.sum()), shares, seed, "imdb")
+    return parts
+
+
+def _divide_articles(names: Sequence[str], shares: Sequence[float], seed: int) -> np.ndarray:
+    return _divide(len(names), shares, seed, "bbc")
+
+
+COLLECTIONS = {
+    "sotu": _Collection(
+        title="the State of the Union addresses",
+        duration="under two minutes",
+        fractions=(0.8, 0.1, 0.1),
+        describe=_describe_sotu,
+        divide=_divide_by_year,
+        embedded=True,
+    ),
+    "imdb": _Collection(
+        title=layouts.LAYOUTS["imdb"].title,
+        duration="about six minutes on two CPU cores",
+        fractions=(0.86, 0.14),
+        describe=_describe_layout("imdb"),
+        divide=_divide_reviews,
+    ),
+    "bbc": _Collection(
+        title=layouts.LAYOUTS["bbc"].title,
+        duration="under a minute",
+        fractions=(0.9, 0.05, 0.05),
+        describe=_describe_layout("bbc"),
+        divide=_divide_articles,
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -247,36 +347,44 @@ class _Inputs:
     def checksums(self) -> dict[str, dict[str, str]]:
         """What each input is called and the SHA-256 of its file names and contents."""
         return {
-            key: {"name": str(path), "sha256": _checksum(self._spooled.get(key, path))}
+            key: {"name": str(path), "sha256": _checksum_input(self._spooled.get(key, path))}
             for key, path in self._paths.items()
         }
 
     def read(
         self, key: str, format: str, lowercase: bool
     ) -> Iterator[tuple[readers.Document, int]]:
-        """Documents, each with the number of empty sentences dropped since the one before."""
+        """As `_read`, of the input of this name."""
         path = self._paths[key]
-        statistics = readers.ReadStatistics()
-        before = 0
-        for document in readers.read_documents(
-            self._spooled.get(key, path),
-            format,
-            lowercase=lowercase,
-            statistics=statistics,
-            name=str(path) if key in self._spooled else None,
-        ):
-            yield document, statistics.empty_sentences - before
-            before = statistics.empty_sentences
+        name = str(path) if key in self._spooled else None
+        return _read(self._spooled.get(key, path), format, lowercase, name)
+
+
+def _read(
+    path: PathLike, format: str, lowercase: bool, name: str | None = None
+) -> Iterator[tuple[readers.Document, int]]:
+    """Documents, each with the number of empty sentences dropped since the one before."""
+    statistics = readers.ReadStatistics()
+    before = 0
+    for document in readers.read_documents(
+        path, format, lowercase=lowercase, statistics=statistics, name=name
+    ):
+        yield document, statistics.empty_sentences - before
+        before = statistics.empty_sentences
 
 
 def _is_pipe(path: PathLike) -> bool:
     return str(path) == readers.STDIN or pathlib.Path(path).is_fifo()
 
 
-def _checksum(path: PathLike) -> str:
-    root = pathlib.Path(path)
+def _checksum_input(path: PathLike) -> str:
+    return _checksum(pathlib.Path(path), readers.input_files(path))
+
+
+def _checksum(root: pathlib.Path, files: Iterable[pathlib.Path]) -> str:
+    """SHA-256 of the names of `files` below `root`, and of what they hold."""
     digest = hashlib.sha256()
-    for file in readers.input_files(root):
+    for file in files:
         # A single file may be renamed; in a folder the names decide the order.
         name = file.relative_to(root).as_posix() if root.is_dir() else ""
         try:
@@ -286,17 +394,42 @@ def _checksum(path: PathLike) -> str:
     return digest.hexdigest()
 
 
-def _check_fractions(fractions: Sequence[float]) -> tuple[float, ...]:
+def _check_fractions(fractions: Sequence[float], splits: Sequence[str]) -> tuple[float, ...]:
     if (
-        len(fractions) != len(corpus.SPLITS)
+        len(fractions) != len(splits)
         or not all(0 <= share <= 1 for share in fractions)
         or abs(sum(fractions) - 1) > 1e-6
     ):
+        count = {2: "two", 3: "three"}[len(splits)]
         raise InputError(
-            f"split is {','.join(f'{share:g}' for share in fractions)}; expected three shares of "
-            "train, valid and test that add up to 1"
+            f"split is {','.join(f'{share:g}' for share in fractions)}; expected {count} shares of "
+            f"{', '.join(splits[:-1])} and {splits[-1]} that add up to 1"
         )
     return tuple(fractions)
+
+
+def _check_seed(seed: int) -> None:
+    if seed < 0:
+        raise InputError(f"seed is {seed}; expected 0 or more")
+
+
+def _with_shares(fractions: Sequence[float]) -> list[str]:
+    return [split for split, share in zip(corpus.SPLITS, fractions, strict=True) if share]
+
+
+def _divide(
+    num_documents: int, fractions: Sequence[float], seed: int, source: PathLike
+) -> np.ndarray:
+    """The index of the split of each document, drawn at random."""
+    bounds = np.rint(np.cumsum(fractions) * num_documents).astype(np.int64)
+    sizes = np.diff(bounds, prepend=0)
+    if not sizes[np.asarray(fractions) > 0].all():
+        raise InputError(
+            f"{source}: {num_documents} documents are too few to split as "
+            + ",".join(f"{share:g}" for share in fractions)
+        )
+    parts = np.repeat(np.arange(len(fractions)), sizes)
+    return np.random.default_rng(seed).permutation(parts)
 
 
 def _prepare(
@@ -308,11 +441,11 @@ def _prepare(
     request: dict[str, Any],
     overwrite: bool,
     report: Report,
-    assign: Callable[[int], np.ndarray] | None = None,
+    assign: Callable[[Sequence[str]], np.ndarray] | None = None,
 ) -> dict[str, Any]:
-    """Reads (split index, document, empty sentences) and writes a corpus, or reuses it.
+    """Reads (index in `corpus.SPLITS`, document, empty sentences), writes a corpus or reuses it.
 
-    `assign`, if given, maps the number of documents to their split indices once all are read.
+    `assign`, if given, maps the names of the documents to their indices once all are read.
     """
     if words.vocab_size < 1:
         raise InputError(f"vocab_size is {words.vocab_size}; expected at least 1")
@@ -340,11 +473,12 @@ def _prepare(
         with raw:
             for index, document, empty in documents:
                 raw.add(index, document, empty)
-        parts = raw.parts() if assign is None else assign(raw.num_documents)
+        parts = raw.parts() if assign is None else assign(raw.names)
         vocabulary = given
         if vocabulary is None:
-            counts = raw.count(np.flatnonzero(parts == splits.index("train")))
-            num_sentences = raw.num_sentences(parts == splits.index("train"))
+            in_train = parts == corpus.SPLITS.index("train")
+            counts = raw.count(np.flatnonzero(in_train))
+            num_sentences = raw.num_sentences(in_train)
             vocabulary = Vocabulary.build(
                 {word: int(count) for word, count in zip(raw.words, counts, strict=True) if count},
                 words.vocab_size,
@@ -353,8 +487,10 @@ def _prepare(
             )
         vocabulary.save(directory / corpus.VOCABULARY_FILE)
         statistics = {
-            split: raw.write_split(directory, split, np.flatnonzero(parts == index), vocabulary)
-            for index, split in enumerate(splits)
+            split: raw.write_split(
+                directory, split, np.flatnonzero(parts == corpus.SPLITS.index(split)), vocabulary
+            )
+            for split in splits
         }
         raw.remove()
         manifest = {
@@ -473,8 +609,8 @@ class _RawText:
         return list(self._ids)
 
     @property
-    def num_documents(self) -> int:
-        return len(self._names)
+    def names(self) -> Sequence[str]:
+        return self._names
 
     def parts(self) -> np.ndarray:
         return np.asarray(self._parts)

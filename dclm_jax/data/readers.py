@@ -8,15 +8,16 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
-from dclm_jax.data import prose, sotu
+from dclm_jax.data import layouts, prose, sotu
 from dclm_jax.errors import InputError
 
-TEXT_FORMATS = ("auto", "lines", "jsonl", "prose")
-FORMATS = (*TEXT_FORMATS, "sotu")
+TEXT_FORMATS = ("auto", "lines", "tagged", "jsonl", "prose")
+FORMATS = (*TEXT_FORMATS, "sotu", *layouts.LAYOUTS)
 STDIN = "-"
 
 _BOM = b"\xef\xbb\xbf"
 _BOUNDARY = "="
+_TAG = "/"
 
 
 class Document(NamedTuple):
@@ -57,11 +58,15 @@ def read_documents(
     Formats:
       lines: a tokenised sentence a line; a blank line or one that begins with "=" ends a document
         (several in a row count as one).
+      tagged: as lines, of tokens WORD/TAG; a word may hold slashes, a tag may not. A line that
+        begins with "=" ends a document only if its first token holds no slash.
       jsonl: an object a line, {"id": ..., "sentences": [...]}; a sentence is a string of words
-        separated by spaces or a list of words; the id is optional.
+        separated by spaces or a list of words; the id is optional, and so are "tags", written as
+        the sentences are and with one tag a word.
       prose: raw text, split into sentences by pysbd and words by sacremoses; a blank line ends a
         paragraph, a line that begins with "=" a document.
       sotu: the addresses in the `sotu` package; `path` is ignored.
+      imdb, bbc: public corpora, of which `path` is the folder (see `layouts`).
       auto: jsonl for files named .jsonl or .json, otherwise lines.
 
     Documents without a name of their own are called FILE:LINE, after the line they begin on.
@@ -121,6 +126,10 @@ def _read_blocks(path: str | pathlib.Path, format: str, name: str | None) -> Ite
         for address in sotu.read_addresses():
             yield Document(address.id, address.sentences)
         return
+    if format in layouts.LAYOUTS:
+        for text in layouts.read_texts(format, path):
+            yield Document(text.id, text.sentences)
+        return
     if str(path) == STDIN:
         parse = _PARSERS["lines" if format == "auto" else format]
         yield from parse(_decode(sys.stdin.buffer, STDIN), name or STDIN, STDIN)
@@ -141,6 +150,8 @@ def _read_blocks(path: str | pathlib.Path, format: str, name: str | None) -> Ite
 
 def _clean(block: Document, lowercase: bool, statistics: ReadStatistics) -> Document | None:
     kept = [sentence for sentence in block.sentences if sentence]
+    # A sentence has as many tags as words, so the empty ones are the same.
+    tags = None if block.tags is None else [sentence for sentence in block.tags if sentence]
     statistics.empty_sentences += len(block.sentences) - len(kept)
     if not kept:
         statistics.empty_documents += 1
@@ -150,7 +161,7 @@ def _clean(block: Document, lowercase: bool, statistics: ReadStatistics) -> Docu
     statistics.documents += 1
     statistics.sentences += len(kept)
     statistics.tokens += sum(map(len, kept))
-    return Document(block.id, kept)
+    return Document(block.id, kept, tags)
 
 
 def _decode(stream: BinaryIO, source: str) -> Iterator[_Line]:
@@ -181,6 +192,29 @@ def _parse_lines(lines: Iterable[_Line], label: str, source: str) -> Iterator[Do
         yield Document(f"{label}:{start}", sentences)
 
 
+def _parse_tagged(lines: Iterable[_Line], label: str, source: str) -> Iterator[Document]:
+    start, sentences, tags = 0, [], []
+    for number, text in lines:
+        tokens = text.split()
+        if tokens and not (text.startswith(_BOUNDARY) and _TAG not in tokens[0]):
+            start = start or number
+            pairs = [_tagged_word(token, f"{source}:{number}") for token in tokens]
+            sentences.append([word for word, _ in pairs])
+            tags.append([tag for _, tag in pairs])
+        elif sentences:
+            yield Document(f"{label}:{start}", sentences, tags)
+            start, sentences, tags = 0, [], []
+    if sentences:
+        yield Document(f"{label}:{start}", sentences, tags)
+
+
+def _tagged_word(token: str, where: str) -> tuple[str, str]:
+    word, _, tag = token.rpartition(_TAG)
+    if not word or not tag:
+        raise InputError(f"{where}: expected a word and its tag as WORD/TAG, got {token!r}")
+    return word, tag
+
+
 def _parse_jsonl(lines: Iterable[_Line], label: str, source: str) -> Iterator[Document]:
     for number, text in lines:
         if not text.strip():
@@ -194,22 +228,40 @@ def _parse_jsonl(lines: Iterable[_Line], label: str, source: str) -> Iterator[Do
             raise InputError(f"{where}: not valid JSON: {error}") from error
         if not isinstance(record, dict) or not isinstance(record.get("sentences"), list):
             raise InputError(f'{where}: expected an object {{"id": ..., "sentences": [...]}}')
-        sentences = [_json_sentence(sentence, where) for sentence in record["sentences"]]
+        sentences = [_json_words(sentence, "word", where) for sentence in record["sentences"]]
+        tags = _json_tags(record.get("tags"), sentences, where)
         identifier = _json_id(record.get("id"), f"{label}:{number}", where)
         if "\\u" in text:
-            _refuse_surrogates([[identifier], *sentences], where)
-        yield Document(identifier, sentences)
+            _refuse_surrogates([[identifier], *sentences, *(tags or [])], where)
+        yield Document(identifier, sentences, tags)
 
 
-def _json_sentence(sentence: Any, where: str) -> list[str]:
+def _json_words(sentence: Any, kind: str, where: str) -> list[str]:
     if isinstance(sentence, str):
         return sentence.split()
     if isinstance(sentence, list) and all(isinstance(word, str) for word in sentence):
         for word in sentence:
             if word.split() != [word]:
-                raise InputError(f"{where}: a word is empty or holds white space: {word!r}")
+                raise InputError(f"{where}: a {kind} is empty or holds white space: {word!r}")
         return sentence
-    raise InputError(f"{where}: expected each sentence to be a string or a list of words")
+    of = "" if kind == "word" else f"the {kind}s of "
+    raise InputError(f"{where}: expected {of}each sentence to be a string or a list of {kind}s")
+
+
+def _json_tags(record: Any, sentences: list[list[str]], where: str) -> list[list[str]] | None:
+    if record is None:
+        return None
+    if not isinstance(record, list):
+        raise InputError(f"{where}: expected 'tags' to be a list with an entry for each sentence")
+    tags = [_json_words(sentence, "tag", where) for sentence in record]
+    if len(tags) != len(sentences):
+        raise InputError(f"{where}: has {len(sentences)} sentences but tags for {len(tags)}")
+    for number, (words, own) in enumerate(zip(sentences, tags, strict=True), start=1):
+        if len(words) != len(own):
+            raise InputError(
+                f"{where}: sentence {number} has {len(words)} words but {len(own)} tags"
+            )
+    return tags
 
 
 def _json_id(identifier: Any, default: str, where: str) -> str:
@@ -266,6 +318,7 @@ def _prose_documents(lines: Iterable[_Line]) -> Iterator[tuple[int, prose.Paragr
 
 _PARSERS: dict[str, Callable[[Iterable[_Line], str, str], Iterator[Document]]] = {
     "lines": _parse_lines,
+    "tagged": _parse_tagged,
     "jsonl": _parse_jsonl,
     "prose": _parse_prose,
 }

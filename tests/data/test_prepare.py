@@ -164,6 +164,32 @@ def test_empty_sentences_are_counted_per_split(tmp_path):
     assert manifest["splits"]["train"]["sentences"] == 3
 
 
+def test_tagged_text_is_prepared_as_its_words(tmp_path):
+    (tmp_path / "t").write_text("The/AT 1/2/CD The/NN\n\n=/SYM\n")
+    prepare({"train": tmp_path / "t"}, tmp_path / "out", format="tagged", lowercase=True)
+    assert words_of(tmp_path / "out", "train") == [[["the", "1/2", "the"]], [["="]]]
+    assert open_corpus(tmp_path / "out", "train").vocabulary.words[3:] == ("the", "1/2", "=")
+
+
+def test_penn_treebank_without_document_boundaries_is_one_document_a_split(tmp_path):
+    # As Mikolov's files are: a space at both ends of a line, <unk> and N in the text.
+    line = " the <unk> rose N N to $ N million \n"
+    sizes = {"train": 42_068, "valid": 3_370, "test": 3_761}
+    sources = {split: tmp_path / f"ptb.{split}.txt" for split in sizes}
+    for split, size in sizes.items():
+        sources[split].write_text(line * size)
+    manifest = prepare(sources, tmp_path / "out", unknown_token="<unk>")
+    for split, size in sizes.items():
+        entry = manifest["splits"][split]
+        assert (entry["documents"], entry["sentences"], entry["tokens"]) == (1, size, 9 * size)
+        assert (entry["oov_tokens"], entry["longest_document"]) == (size, size)
+    corpus = open_corpus(tmp_path / "out", "train")
+    assert corpus.vocabulary.words[3:] == ("N", "$", "million", "rose", "the", "to")
+    assert corpus.vocabulary.decode(corpus.document(0)[42_067]) == [
+        *("the", "<UNKNOWN>", "rose", "N", "N", "to", "$", "N", "million")
+    ]
+
+
 def test_named_pipe_is_read_once(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

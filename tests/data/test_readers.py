@@ -1,6 +1,7 @@
 import io
 import json
 import types
+from collections.abc import Generator
 
 import pytest
 
@@ -49,6 +50,64 @@ def test_jsonl_strings_lists_ids_and_empty_sentences(tmp_path):
     assert statistics == ReadStatistics(3, 4, 6, empty_sentences=3, empty_documents=1)
 
 
+def test_tagged_words_may_hold_slashes_and_begin_with_equals_signs(tmp_path):
+    text = (
+        "\nThe/AT 1/2/CD //nn --/--\n=/sym a/b/NN\n \n\n= 3/4 of it =\nHe/PPS\n=heading\nIt/PPS\r\n"
+    )
+    statistics = ReadStatistics()
+    path = write(tmp_path / "t.txt", text)
+    assert list(read_documents(path, "tagged", statistics=statistics)) == [
+        Document(
+            "t.txt:2",
+            [["The", "1/2", "/", "--"], ["=", "a/b"]],
+            [["AT", "CD", "nn", "--"], ["sym", "NN"]],
+        ),
+        Document("t.txt:7", [["He"]], [["PPS"]]),
+        Document("t.txt:9", [["It"]], [["PPS"]]),
+    ]
+    assert statistics == ReadStatistics(documents=3, sentences=4, tokens=8)
+
+
+def test_lower_case_is_for_words_and_not_for_tags(tmp_path):
+    path = write(tmp_path / "t", "He/PPS RAN/VBD\n")
+    [document] = read_documents(path, "tagged", lowercase=True)
+    assert document == Document("t:1", [["he", "ran"]], [["PPS", "VBD"]])
+
+
+def test_jsonl_tags_stay_with_their_words_where_empty_sentences_are_dropped(tmp_path):
+    lines = [
+        {
+            "sentences": ["", "The Cat", [], ["Sat"], ["="]],
+            "tags": [[], ["DT", "NN"], "", " VBD ", "SYM"],
+        },
+        {"sentences": ["It"], "tags": None},
+        {"sentences": [""], "tags": [""]},
+    ]
+    statistics = ReadStatistics()
+    path = write(tmp_path / "t.jsonl", "\n".join(map(json.dumps, lines)))
+    assert list(read_documents(path, lowercase=True, statistics=statistics)) == [
+        Document("t.jsonl:1", [["the", "cat"], ["sat"], ["="]], [["DT", "NN"], ["VBD"], ["SYM"]]),
+        Document("t.jsonl:2", [["it"]], None),
+    ]
+    assert statistics == ReadStatistics(2, 4, 5, empty_sentences=3, empty_documents=1)
+
+
+@pytest.mark.parametrize("token", ["of", "/IN", "of/", "/", "=/", "a//"])
+def test_a_token_that_is_no_word_and_tag_is_refused(tmp_path, token):
+    path = write(
+        tmp_path / "t", f"The/AT\n\n{token} a/AT\n" if token == "=/" else f"\n\na/AT {token}"
+    )
+    with pytest.raises(InputError, match=rf"t:3: expected .* as WORD/TAG, got '{token}'$"):
+        list(read_documents(path, "tagged"))
+
+
+def test_a_brown_line_without_its_tags_is_refused_after_the_documents_before_it(tmp_path):
+    stream = read_documents(write(tmp_path / "t", "a/b\n\nThe/AT jury said/VBD\n"), "tagged")
+    assert next(stream).tags == [["b"]]
+    with pytest.raises(InputError, match=r"t:3: .*'jury'"):
+        next(stream)
+
+
 def test_folder_is_read_in_order_of_names_and_by_suffix(tmp_path):
     (tmp_path / "b").mkdir()
     write(tmp_path / "b" / "z.txt", "last\n")
@@ -90,6 +149,31 @@ def test_prose_in_worker_processes_equals_one_process(monkeypatch):
     assert len(alone) == 9 and len(alone[0]) == 3
 
 
+def test_failing_worker_process_is_reported(monkeypatch, tmp_path):
+    (tmp_path / "broken.py").write_text("import sys\nsys.stdin.readline()\nsys.exit('it broke')\n")
+    monkeypatch.setattr(prose, "__file__", str(tmp_path / "broken.py"))
+    monkeypatch.setattr(prose, "_BATCH_CHARACTERS", 100)
+    with pytest.raises(RuntimeError, match="splitting sentences failed: it broke"):
+        list(prose.split_documents([["Sentence. " * 20]] * 5))
+
+
+def test_worker_processes_end_when_reading_stops_early(monkeypatch):
+    started = []
+    popen = prose.subprocess.Popen
+
+    def start(*arguments, **options):
+        started.append(popen(*arguments, **options))
+        return started[-1]
+
+    monkeypatch.setattr(prose.subprocess, "Popen", start)
+    monkeypatch.setattr(prose, "_BATCH_CHARACTERS", 100)
+    stream = prose.split_documents([f"Sentence {i}. " * 10] for i in range(100))
+    assert isinstance(stream, Generator)
+    assert next(stream)[0] == ["Sentence", "0", "."]
+    stream.close()
+    assert started and all(process.returncode == 0 for process in started)
+
+
 def test_overlong_paragraph_loses_no_words():
     sentence = "It went on and on without an end . "
     for text in (sentence * 500, "word " * 3000, "x" * 9000):
@@ -127,6 +211,25 @@ def test_reading_streams(tmp_path):
         ("t.jsonl", b'{"id": [], "sentences": ["a"]}\n', r"t\.jsonl:1: expected 'id'"),
         ("t.jsonl", b'{"id": "a\\nb", "sentences": ["a"]}\n', r"expected 'id' to be one line"),
         ("t.jsonl", b'{"sentences": ["\\ud800"]}\n', r"t\.jsonl:1: .*surrogate"),
+        ("t.jsonl", b'{"sentences": ["a"], "tags": ["\\ud800"]}\n', r"t\.jsonl:1: .*surrogate"),
+        (
+            "t.jsonl",
+            b'{"sentences": ["a"]}\n{"sentences": ["a", "b c d"], "tags": ["X", ["X", "Y"]]}\n',
+            r"t\.jsonl:2: sentence 2 has 3 words but 2 tags",
+        ),
+        (
+            "t.jsonl",
+            b'{"sentences": ["", "b"], "tags": ["X", ""]}\n',
+            r"t\.jsonl:1: sentence 1 has 0 words but 1 tags",
+        ),
+        (
+            "t.jsonl",
+            b'{"sentences": ["a", "b"], "tags": ["X"]}\n',
+            r"t\.jsonl:1: has 2 sentences but tags for 1",
+        ),
+        ("t.jsonl", b'{"sentences": ["a"], "tags": "X"}\n', r":1: expected 'tags' to be a list"),
+        ("t.jsonl", b'{"sentences": ["a"], "tags": [1]}\n', r":1: expected the tags of each"),
+        ("t.jsonl", b'{"sentences": ["a"], "tags": [["X Y"]]}\n', r":1: a tag is empty or holds"),
         ("t.jsonl", b"[" * 200_000, r"t\.jsonl:1: nested too deeply"),
         ("t.jsonl", b'{"sentences": [""]}\n', r"t\.jsonl: holds no documents"),
     ],

@@ -1,0 +1,296 @@
+import json
+
+import pytest
+
+from dclm_jax.data import ReadStatistics, layouts, open_corpus, prepare_collection, read_documents
+from dclm_jax.data.readers import Document
+from dclm_jax.errors import InputError
+
+TOPICS = ("business", "entertainment", "politics", "sport", "tech")
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def write_imdb(root, train=20, test=4, unsup=6):
+    """The folder of the corpus, with the files in it that are no reviews."""
+    for folder, number in (("train", train), ("test", test)):
+        for label in ("pos", "neg"):
+            write(root / folder / f"urls_{label}.txt", "http://example.com/usercomments\n")
+            for i in range(number // 2):
+                text = f"Film{i} was {label}.<br /><br />I saw it twice."
+                write(root / folder / label / f"{i}_{7 if label == 'pos' else 2}.txt", text)
+        write(root / folder / "labeledBow.feat", "9 0:9 1:1\n")
+    for i in range(unsup):
+        write(root / "train" / "unsup" / f"{i}_0.txt", f"Unrated {i}.")
+    write(root / "train" / "unsupBow.feat", "0 0:8\n")
+    write(root / "imdb.vocab", "the\nand\n")
+    write(root / "imdbEr.txt", "0.049\n")
+    write(root / "README", "Large Movie Review Dataset v1.0\n")
+    return root
+
+
+def write_bbc(root, articles=8):
+    for topic in TOPICS:
+        for i in range(1, articles + 1):
+            write(root / topic / f"{i:03}.txt", f"Title {i} of {topic}\n\nIt was said.\n")
+    write(root / "README.TXT", "Consists of 2225 documents from the BBC news website.\n")
+    return root
+
+
+def ids_of(directory):
+    splits = json.loads((directory / "manifest.json").read_text("utf-8"))["splits"]
+    return {split: open_corpus(directory, split, verify=True).document_ids for split in splits}
+
+
+def words_of(directory, split, name):
+    corpus = open_corpus(directory, split)
+    index = corpus.document_ids.index(name)
+    return [corpus.vocabulary.decode(sentence) for sentence in corpus.document(index)]
+
+
+def test_imdb_reviews_and_nothing_else_in_a_fixed_order(tmp_path):
+    root = write_imdb(tmp_path / "aclImdb", train=4, test=2, unsup=11)
+    assert [document.id for document in read_documents(root, "imdb")] == [
+        *("train/pos/0_7", "train/pos/1_7", "train/neg/0_2", "train/neg/1_2"),
+        # In the order of names: 10 comes before 2.
+        *("train/unsup/0_0", "train/unsup/10_0"),
+        *(f"train/unsup/{i}_0" for i in (1, 2, 3, 4, 5, 6, 7, 8, 9)),
+        *("test/pos/0_7", "test/neg/0_2"),
+    ]
+
+
+def test_line_breaks_of_a_review_end_paragraphs(tmp_path):
+    root = write_imdb(tmp_path, train=2, test=2, unsup=0)
+    review = (
+        "A <b>great</b> film, isn't\nit<br /><br />no full stop<br>Next.\u0085Third<BR/>"
+        "fourth<br/ >= not a boundary<br \n/>\n"
+    )
+    write(root / "train" / "pos" / "0_7.txt", b"\xef\xbb\xbf" + review.encode())
+    document = next(read_documents(root, "imdb"))
+    assert document == Document(
+        "train/pos/0_7",
+        [
+            ["A", "<", "b", ">", "great", "<", "/", "b", ">", "film", ",", "isn", "'t", "it"],
+            ["no", "full", "stop"],
+            ["Next", "."],
+            ["Third"],
+            ["fourth", "<", "br", "/", ">", "=", "not", "a", "boundary"],
+        ],
+    )
+
+
+def test_imdb_division(tmp_path):
+    root = write_imdb(tmp_path / "aclImdb")
+    said = []
+    manifest = prepare_collection("imdb", tmp_path / "out", source=root, report=said.append)
+    ids = ids_of(tmp_path / "out")
+    # 0.86 of 26 is 22.4.
+    assert {split: len(names) for split, names in ids.items()} == {
+        "train": 22,
+        "valid": 4,
+        "test": 4,
+    }
+    assert ids["test"] == ["test/pos/0_7", "test/pos/1_7", "test/neg/0_2", "test/neg/1_2"]
+    assert sorted(ids["train"] + ids["valid"]) == sorted(
+        [f"train/pos/{i}_7" for i in range(10)]
+        + [f"train/neg/{i}_2" for i in range(10)]
+        + [f"train/unsup/{i}_0" for i in range(6)]
+    )
+    assert words_of(tmp_path / "out", "test", "test/pos/1_7") == [
+        ["Film1", "was", "pos", "."],
+        ["I", "saw", "it", "twice", "."],
+    ]
+    assert manifest["sources"]["imdb"]["files"] == {
+        "train/pos": 10,
+        "train/neg": 10,
+        "train/unsup": 6,
+        "test/pos": 2,
+        "test/neg": 2,
+    }
+    assert len(said) == 1 and "train/unsup: 6; test/pos: 2" in said[0]
+
+
+def test_imdb_without_unsupervised_reviews(tmp_path):
+    root = write_imdb(tmp_path / "aclImdb", unsup=0)
+    prepare_collection("imdb", tmp_path / "out", source=root, fractions=(0.5, 0.5))
+    assert {split: len(names) for split, names in ids_of(tmp_path / "out").items()} == {
+        "train": 10,
+        "valid": 10,
+        "test": 4,
+    }
+
+
+def test_imdb_share_of_zero_leaves_valid_out_and_keeps_the_test_reviews(tmp_path):
+    root = write_imdb(tmp_path / "aclImdb")
+    prepare_collection("imdb", tmp_path / "out", source=root, fractions=(1, 0))
+    ids = ids_of(tmp_path / "out")
+    assert {split: len(names) for split, names in ids.items()} == {"train": 26, "test": 4}
+    assert all(name.startswith("test/") for name in ids["test"])
+
+
+@pytest.mark.parametrize("name", ["imdb", "bbc"])
+def test_seed_says_what_is_held_out(tmp_path, name):
+    root = (write_imdb if name == "imdb" else write_bbc)(tmp_path / "corpus")
+    ids = []
+    for number, seed in enumerate((1, 1, 2)):
+        prepare_collection(name, tmp_path / str(number), source=root, seed=seed)
+        ids.append(ids_of(tmp_path / str(number)))
+    assert ids[0] == ids[1]
+    assert ids[0]["valid"] != ids[2]["valid"]
+    assert sorted(sum(ids[0].values(), [])) == sorted(sum(ids[2].values(), []))
+
+
+def test_bbc_articles_and_nothing_else(tmp_path):
+    root = write_bbc(tmp_path / "bbc", articles=2)
+    write(root / "sport" / "._001.txt", b"\xff")
+    write(root / "tech" / "notes.md", "none of them")
+    assert [document.id for document in read_documents(root, "bbc")] == [
+        f"{topic}/{number}" for topic in TOPICS for number in ("001", "002")
+    ]
+
+
+def test_bbc_title_paragraphs_and_lines_that_are_not_utf8(tmp_path):
+    root = write_bbc(tmp_path / "bbc", articles=1)
+    article = (
+        b"Chelsea sack Mutu\r\nHe cost \xa315.8m\nand caf\xc3\xa9s. He left\r\n\r\n"
+        b"= not a boundary\n \n\n\x80\n\na \x81\n"
+    )
+    write(root / "sport" / "001.txt", article)
+    statistics = ReadStatistics()
+    documents = {d.id: d.sentences for d in read_documents(root, "bbc", statistics=statistics)}
+    # Each line is decoded on its own; 0x81 is no character of cp1252, but a control in Latin-1.
+    assert documents["sport/001"] == [
+        ["Chelsea", "sack", "Mutu"],
+        ["He", "cost", "£", "15.8m", "and", "cafés", "."],
+        ["He", "left"],
+        ["=", "not", "a", "boundary"],
+        ["€"],
+        ["a", "\x81"],
+    ]
+    assert statistics.documents == 5
+
+
+def test_bbc_division_and_case(tmp_path):
+    root = write_bbc(tmp_path / "bbc")
+    prepare_collection("bbc", tmp_path / "out", source=root)
+    ids = ids_of(tmp_path / "out")
+    assert {split: len(names) for split, names in ids.items()} == {
+        "train": 36,
+        "valid": 2,
+        "test": 2,
+    }
+    assert words_of(tmp_path / "out", "train", ids["train"][0])[1] == ["It", "was", "said", "."]
+    prepare_collection(
+        "bbc", tmp_path / "low", source=root, fractions=(0.5, 0.25, 0.25), lowercase=True
+    )
+    ids = ids_of(tmp_path / "low")
+    assert [len(names) for names in ids.values()] == [20, 10, 10]
+    assert words_of(tmp_path / "low", "train", ids["train"][0])[1] == ["it", "was", "said", "."]
+
+
+def test_existing_corpus_is_reused_whatever_lies_beside_the_articles(tmp_path):
+    root = write_bbc(tmp_path / "bbc")
+    said = []
+    first = prepare_collection("bbc", tmp_path / "out", source=root)
+    write(root / "README.TXT", "another read me")
+    write(root / "new.txt", "no article")
+    again = prepare_collection("bbc", tmp_path / "out", source=root, report=said.append)
+    assert again == first
+    assert len(said) == 1 and said[0].startswith("reusing")
+
+
+@pytest.mark.parametrize(
+    ("change", "differing"),
+    [
+        (dict(seed=1), "seed"),
+        (dict(fractions=(0.5, 0.3, 0.2)), "fractions"),
+        (dict(lowercase=True), "lowercase"),
+        (dict(edit="business/001.txt"), "sources"),
+        (dict(edit="business/009.txt"), "sources"),
+    ],
+)
+def test_other_options_or_articles_are_refused_unless_overwritten(tmp_path, change, differing):
+    root = write_bbc(tmp_path / "bbc")
+    prepare_collection("bbc", tmp_path / "out", source=root)
+    options = {key: value for key, value in change.items() if key != "edit"}
+    if "edit" in change:
+        write(root / change["edit"], "Another title\n")
+    with pytest.raises(InputError, match=rf"made otherwise \({differing} differ\)"):
+        prepare_collection("bbc", tmp_path / "out", source=root, **options)
+    prepare_collection("bbc", tmp_path / "out", source=root, overwrite=True, **options)
+
+
+@pytest.mark.parametrize("folder", ["train/pos", "train/neg", "test/pos", "test/neg"])
+def test_missing_folder_of_reviews_is_named(tmp_path, folder):
+    root = write_imdb(tmp_path / "aclImdb", train=2, test=2, unsup=1)
+    (root / folder).rename(tmp_path / "elsewhere")
+    with pytest.raises(InputError, match=rf"aclImdb/{folder}: no such folder; expected the folder"):
+        prepare_collection("imdb", tmp_path / "out", source=root)
+    (root / folder).mkdir()
+    with pytest.raises(InputError, match=rf"aclImdb/{folder}: holds no \.txt files"):
+        prepare_collection("imdb", tmp_path / "out", source=root)
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_topic_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"business: no such folder; expected .* the BBC articles"):
+        list(read_documents(write_bbc(tmp_path / "bbc").parent, "bbc"))
+    (tmp_path / "bbc" / "tech").rename(tmp_path / "tech")
+    with pytest.raises(InputError, match=r"bbc/tech: no such folder"):
+        list(read_documents(tmp_path / "bbc", "bbc"))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"test/neg/0_2\.txt: is empty"),
+        (b"A\nb \xa3\n", r"test/neg/0_2\.txt:2: not valid UTF-8"),
+    ],
+)
+def test_bad_review_is_named_and_nothing_is_left(tmp_path, content, message):
+    root = write_imdb(tmp_path / "aclImdb", train=2, test=2)
+    write(root / "test" / "neg" / "0_2.txt", content)
+    with pytest.raises(InputError, match=message):
+        prepare_collection("imdb", tmp_path / "deep" / "out", source=root)
+    assert list((tmp_path / "deep").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("ptb", {}, "unknown corpus 'ptb'; expected one of sotu, imdb, bbc"),
+        ("bbc", {}, "bbc needs a source: the folder of the BBC articles"),
+        ("sotu", dict(source="x"), "sotu takes no source"),
+        ("sotu", dict(seed=1), "sotu takes no source"),
+        ("imdb", dict(source="IN", fractions=(0.8, 0.1, 0.1)), "two shares of train and valid"),
+        ("bbc", dict(source="IN", fractions=(0.5, 0.5)), "three shares of train, valid and test"),
+        ("imdb", dict(source="IN", seed=-1), "seed is -1"),
+        ("imdb", dict(source="IN"), "imdb: 2 documents are too few to split as 0.86,0.14"),
+    ],
+)
+def test_bad_options_of_collections(tmp_path, name, options, message):
+    root = write_imdb(tmp_path / "in", train=2, test=2, unsup=0)
+    if options.get("source") == "IN":
+        options = {**options, "source": root}
+    with pytest.raises(InputError, match=message):
+        prepare_collection(name, tmp_path / "out", **options)
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+
+
+def test_articles_stream(tmp_path, monkeypatch):
+    # The files are read while sentences come out, not all of them before the first.
+    root = write_bbc(tmp_path / "bbc", articles=40)
+    monkeypatch.setattr("dclm_jax.data.prose._BATCH_CHARACTERS", 100)
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1}, raising=False)
+    read = []
+    whole = layouts._read
+    monkeypatch.setattr(layouts, "_read", lambda *a: read.append(a) or whole(*a))
+    stream = read_documents(root, "bbc")
+    assert next(stream).id == "business/001"
+    assert 0 < len(read) < 40
+    assert sum(1 for _ in stream) == 199
+    assert len(read) == 200

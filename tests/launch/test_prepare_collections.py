@@ -1,0 +1,147 @@
+"""`launch.prepare` on the folders of public corpora: results, and refused combinations of flags."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+TOPICS = ("business", "entertainment", "politics", "sport", "tech")
+
+
+def launch(*arguments, code=0):
+    """Runs the launcher to its end and returns what it prints: stderr if it must fail."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", "launch.prepare", *map(str, arguments)],
+        cwd=REPOSITORY,
+        env={**os.environ, "JAX_PLATFORMS": "cpu"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == code, done.stderr
+    if code:
+        assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
+        return done.stderr
+    assert done.stderr == ""
+    return done.stdout
+
+
+def document_ids(directory, split):
+    return (directory / f"{split}.document_ids.txt").read_text("utf-8").split()
+
+
+@pytest.fixture
+def bbc(tmp_path):
+    for topic in TOPICS:
+        (tmp_path / "bbc" / topic).mkdir(parents=True)
+        for i in range(1, 5):
+            article = f"Title of {topic}\n\nThe Story costs £{i}m. It ends.\n"
+            (tmp_path / "bbc" / topic / f"{i:03}.txt").write_bytes(article.encode("latin-1"))
+    (tmp_path / "bbc" / "README.TXT").write_text("no article")
+    return tmp_path / "bbc"
+
+
+@pytest.fixture
+def imdb(tmp_path):
+    for folder in ("train/pos", "train/neg", "test/pos", "test/neg"):
+        (tmp_path / "aclImdb" / folder).mkdir(parents=True)
+        for i in range(5):
+            review = f"Review {i} of {folder.split('/')[0]}.<br /><br />It ends."
+            (tmp_path / "aclImdb" / folder / f"{i}_9.txt").write_text(review)
+    (tmp_path / "aclImdb" / "train" / "labeledBow.feat").write_text("9 0:9\n")
+    return tmp_path / "aclImdb"
+
+
+def test_bbc_by_default_and_with_all_its_flags(bbc, tmp_path):
+    first = tmp_path / "first"
+    arguments = ("--corpus=bbc", f"--input={bbc}", "--vocab_size=9")
+    output = launch(*arguments, f"--output={first}")
+    assert output.splitlines()[0].startswith("splitting the BBC articles into sentences")
+    assert f"prepared corpus: {first}" in output
+    sizes = {split: len(document_ids(first, split)) for split in ("train", "valid", "test")}
+    assert sizes == {"train": 18, "valid": 1, "test": 1}
+    splits = json.loads((first / "manifest.json").read_text("utf-8"))["splits"]
+    # A title of 3 words, sentences of 6 (£ is one of them) and 3.
+    assert (splits["train"]["sentences"], splits["train"]["tokens"]) == (18 * 3, 18 * 12)
+    assert splits["train"]["longest_sentence"] == 6
+
+    second = tmp_path / "second"
+    more = ("--split=0.5,0.25,0.25", "--seed=7", "--lowercase")
+    launch(*arguments, *more, f"--output={second}")
+    sizes = {split: len(document_ids(second, split)) for split in ("train", "valid", "test")}
+    assert sizes == {"train": 10, "valid": 5, "test": 5}
+    vocabulary = (second / "vocabulary.tsv").read_text("utf-8")
+    assert "\nstory\t10\n" in vocabulary and "Story" not in vocabulary
+    assert launch(*arguments, *more, f"--output={second}").startswith("reusing")
+
+
+def test_imdb_by_default_and_with_another_share(imdb, tmp_path):
+    for name, split, sizes in (("a", (), [9, 1]), ("b", ("--split=0.6,0.4",), [6, 4])):
+        output = tmp_path / name
+        launch("--corpus=imdb", f"--input={imdb}", *split, f"--output={output}")
+        assert [len(document_ids(output, split)) for split in ("train", "valid")] == sizes
+        assert document_ids(output, "test") == [
+            f"test/{label}/{i}_9" for label in ("pos", "neg") for i in range(5)
+        ]
+    manifest = json.loads((tmp_path / "a" / "manifest.json").read_text("utf-8"))
+    assert manifest["splits"]["test"]["sentences"] == 20
+    assert manifest["splits"]["test"]["tokens"] == 10 * (5 + 3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--corpus=imdb"], "--corpus=imdb needs --input"),
+        (["--corpus=bbc", "--seed=1"], "--corpus=bbc needs --input"),
+        (["--corpus=sotu", "--input=BBC"], "--corpus=sotu takes no --input"),
+        (["--corpus=sotu", "--split=0.8,0.1,0.1"], "--corpus=sotu takes no --split"),
+        (["--corpus=sotu", "--nolowercase"], "--corpus=sotu takes no --lowercase"),
+        (["--corpus=bbc", "--input=BBC", "--format=prose"], "--corpus=bbc takes no --format"),
+        (
+            ["--corpus=imdb", "--input=BBC", "--unknown_token=<unk>"],
+            "--corpus=imdb takes no --unknown_token",
+        ),
+        (
+            ["--corpus=bbc", "--input=BBC", "--train=BBC"],
+            "got --train/--valid/--test and --corpus=bbc",
+        ),
+        (["--train=BBC", "--split=1,0,0"], "--train/--valid/--test takes no --split"),
+        (["--train=BBC", "--seed=1"], "--train/--valid/--test takes no --seed"),
+        (["--corpus=ptb", "--input=BBC"], "--corpus=ptb"),
+        (["--corpus=imdb", "--input=BBC"], "BBC/train/pos: no such folder"),
+        (["--corpus=bbc", "--input=BBC/none"], "BBC/none/business: no such folder"),
+        (["--corpus=bbc", "--input=-"], "-/business: no such folder"),
+        (["--corpus=bbc", "--input=BBC", "--split=0.9,0.1"], "expected three shares"),
+        (["--corpus=imdb", "--input=BBC", "--split=x,y"], "--split is x,y; expected numbers"),
+        (["--corpus=imdb", "--input=BBC", "--split=0.8,0.1,0.1"], "expected two shares"),
+    ],
+)
+def test_refused_combinations_of_flags(bbc, tmp_path, arguments, expected):
+    arguments = [argument.replace("BBC", str(bbc)) for argument in arguments]
+    error = launch(*arguments, f"--output={tmp_path / 'out'}", code=2)
+    assert expected.replace("BBC", str(bbc)) in error
+    assert [path.name for path in tmp_path.iterdir()] == ["bbc"]
+
+
+def test_tagged_text(tmp_path):
+    text = tmp_path / "text"
+    text.write_text("The/AT 1/2/CD\n\n=/SYM\n")
+    out = tmp_path / "out"
+    launch(f"--train={text}", "--format=tagged", f"--output={out}")
+    words = [line.split("\t")[0] for line in (out / "vocabulary.tsv").read_text().splitlines()]
+    assert words[3:] == ["1/2", "=", "The"]
+    text.write_text("The/AT jury\n")
+    error = launch(
+        f"--test={text}",
+        f"--vocabulary={out / 'vocabulary.tsv'}",
+        "--format=tagged",
+        f"--output={tmp_path / 'bad'}",
+        code=2,
+    )
+    assert f"{text}:1: " in error and "'jury'" in error
+    assert not (tmp_path / "bad").exists()
