@@ -1,28 +1,36 @@
-"""What all experiments of "Larger-Context Language Modelling" share (Wang and Cho 2015, 5)."""
+"""What the experiments of "Larger-Context Language Modelling" share (Wang and Cho 2015, 5.1)."""
 
 import ml_collections
 
+from dclm_jax.errors import InputError
 from dclm_jax.training.config import default_config
 
 
-def paper_config(experiment: str) -> ml_collections.ConfigDict:
-    """Returns the paper's settings for `MODEL` or `MODEL-n`, such as rlm or rlm_bow_lf-4.
+def larger_context_config(experiment: str, units: int) -> ml_collections.ConfigDict:
+    """Returns the paper's settings for `MODEL` or `MODEL-n`, such as rlm or rlm_bow_lf-8.
 
-    n is the number of context sentences (4 without it). The paper gives the number of LSTM units,
-    1,000, the optimizer, the objective and the longest training sentence. It says nothing of the
-    width of embeddings and context vectors (here as wide as the LSTM), batches and clipping. Its
-    vocabularies are set by launch.prepare.
+    n is the number of context sentences, 4 if it is not given. From the paper: one layer of LSTM,
+    Adadelta, the log-likelihood as a mean over sentences, training sentences of up to 50 words,
+    early stopping on the validation likelihood. It does not say how wide embeddings and context
+    vectors are (here as wide as the LSTM), how many sentences a step takes (here 80), or whether
+    gradients are clipped (here not).
     """
-    model, _, n = experiment.partition("-")
+    model, dash, n = experiment.partition("-")
     config = default_config(model)
     with config.unlocked():
-        config.model.update(embedding_dim=1000, hidden_dim=1000, cell="lstm", num_layers=1)
+        config.model.update(embedding_dim=units, hidden_dim=units, num_layers=1, cell="lstm")
         if "context_sentences" in config.model:
-            config.model.context_dim = 1000
-            config.model.context_sentences = int(n or 4)
-        elif n:
-            raise ValueError(f"{model} has no context sentences; expected {model!r} alone")
+            config.model.context_dim = units
+            config.model.context_sentences = _number(n, experiment) if dash else 4
+        elif dash:
+            raise InputError(f"{experiment!r}: {model} has no context sentences; expected {model}")
         config.data.update(segment_length=5, batch_size=16, max_sentence_length=50)
         config.optimizer.update(name="adadelta", learning_rate=1.0, clip_norm=0.0)
         config.training.update(loss_per="sentence", epochs=30, evaluate_every=0, patience=2)
     return config
+
+
+def _number(text: str, experiment: str) -> int:
+    if not text.isdecimal():
+        raise InputError(f"{experiment!r}: expected MODEL-n with a number of context sentences n")
+    return int(text)

@@ -185,8 +185,8 @@ def test_truncated_checkpoints_fall_back_to_the_previous_and_say_so(
 def test_non_finite_step_stops_with_the_last_good_checkpoint(data, tmp_path, monkeypatch):
     step = loop.parallel_step
 
-    def poisoned(model, optimizer):
-        good = step(model, optimizer)
+    def poisoned(model, optimizer, loss_per):
+        good = step(model, optimizer, loss_per)
 
         def run(state, batch, key):
             state, metrics = good(state, batch, key)

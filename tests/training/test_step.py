@@ -60,7 +60,7 @@ def make_batch(name: str) -> Batch:
 
 @pytest.mark.parametrize(
     ("name", "loss_per"),
-    [("ccdclm", "token"), ("hrnnlm", "token"), ("rlm_seqbow_att_lf", "sentence")],
+    [("ccdclm", "token"), ("hrnnlm", "token"), ("rlm_bow_lf", "sentence")],
 )
 def test_two_steps_of_clipped_adagrad_by_hand(name, loss_per):
     """Gradient of the mean, clipped to the norm; squares summed from 0; rate / root of them."""

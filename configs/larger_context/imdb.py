@@ -1,0 +1,26 @@
+"""Larger-context language models on IMDB reviews at the paper's settings (1,000 units).
+
+The corpus is the folder aclImdb of Maas et al. (2011), as it is unpacked. The model and the number
+of context sentences follow the file's name after a colon (see ptb.py).
+
+    python -m launch.prepare --corpus=imdb --input=aclImdb --vocab_size=30000 --output=data/imdb
+    python -m launch.train --config=configs/larger_context/imdb.py:rlm_seqbow_att_lf-4 \
+        --config.data.directory=data/imdb --workdir=runs/imdb/rlm_seqbow_att_lf-4
+    python -m launch.evaluate --workdir=runs/imdb/rlm_seqbow_att_lf-4 --split=test
+    python -m launch.evaluate --workdir=runs/imdb/rlm,runs/imdb/rlm_seqbow_att_lf-4 --split=test \
+        --by_pos --plot=figure3.png
+
+Setting: paper.py; 30,000 words.
+Time: made for an accelerator: 930,000 training sentences. Preparing takes some minutes.
+Expected result: the paper shows its results in figures; the 5-gram has 110.20. Every context model
+but the SeqBoW without attention is better than RLM and the 5-gram, late fusion better than early.
+"""
+
+import ml_collections
+
+from configs.larger_context.paper import larger_context_config
+
+
+def get_config(experiment: str = "rlm_seqbow_att_lf-4") -> ml_collections.ConfigDict:
+    """Returns the configuration for `MODEL` or `MODEL-n`."""
+    return larger_context_config(experiment, units=1000)
