@@ -15,19 +15,21 @@ import dataclasses
 import functools
 import math
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
+from dclm_jax import ngram
 from dclm_jax.data.readers import Document
 from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import perplexity
-from dclm_jax.evaluation.scoring import Scorer
+from dclm_jax.evaluation.scoring import Scorer, SentenceScorer
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.training.checkpoints import restore_run
+from dclm_jax.training.checkpoints import read_config, restore_run
 
 Sentence = str | Sequence[str]
 """Words separated by spaces, or a list of words."""
@@ -63,32 +65,34 @@ class DocumentScore:
 
 @dataclasses.dataclass(frozen=True)
 class LanguageModel:
-    """A model with its parameters and vocabulary.
+    """A model of any kind with its vocabulary.
 
     Attributes:
-      model: its functions.
-      params: its parameters.
+      name: of the model, as in its configuration.
+      num_parameters: trained scalars; of an n-gram model the n-grams stored, of all orders.
       vocabulary: between words and ids.
       config: the configuration it was trained with.
-      step: the training step the parameters are from.
-      batch_size: documents scored together; it changes speed and memory, not scores.
+      step: the training step it is from; None where training has no steps (n-gram models).
+      make_scorer: makes `scorer` when that is first asked for.
     """
 
-    model: DocumentModel
-    params: Params
+    name: str
+    num_parameters: int
     vocabulary: Vocabulary
     config: dict[str, Any]
-    step: int
-    batch_size: int = DEFAULT_BATCH_SIZE
+    step: int | None
+    make_scorer: Callable[[], SentenceScorer] = dataclasses.field(repr=False)
 
     @functools.cached_property
-    def scorer(self) -> Scorer:
-        """Scores word ids; holds the parameters on all local devices."""
-        return Scorer(self.model, self.params, batch_size=self.batch_size)
+    def scorer(self) -> SentenceScorer:
+        """Scores word ids."""
+        return self.make_scorer()
 
     @property
-    def num_parameters(self) -> int:
-        return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(self.params))
+    def summary(self) -> str:
+        """Name, size and step in a line."""
+        step = "" if self.step is None else f", step {self.step:,}"
+        return f"{self.name}, {self.num_parameters:,} parameters{step}"
 
     def encode(self, document: Document | Sequence[Sentence]) -> list[np.ndarray]:
         """The word ids of a document's sentences.
@@ -141,16 +145,61 @@ class LanguageModel:
         return perplexity.measure(self.scorer, map(self.encode, documents))
 
 
+@dataclasses.dataclass(frozen=True)
+class NeuralLanguageModel(LanguageModel):
+    """A model of the registry; its scorer holds the parameters on all local devices.
+
+    Attributes:
+      model: its functions.
+      params: its parameters.
+    """
+
+    model: DocumentModel
+    params: Params = dataclasses.field(repr=False)
+
+
 def restore(
     workdir: str | os.PathLike[str], *, batch_size: int = DEFAULT_BATCH_SIZE
 ) -> LanguageModel:
-    """The best model of a run of `python -m launch.train`.
+    """The best model of a run of `python -m launch.train`, or that of `python -m launch.ngram`.
+
+    Args:
+      workdir: of the run.
+      batch_size: documents scored together; it changes speed and memory, not scores.
+
+    Returns:
+      A `NeuralLanguageModel`, which has `model` and `params` too, if the model is one of the
+      registry.
 
     Raises:
-      InputError: `workdir` holds no run, or no checkpoint that can be read.
+      InputError: `workdir` holds no run, or no model that can be read.
     """
-    run = restore_run(os.fspath(workdir))
-    return LanguageModel(run.model, run.params, run.vocabulary, run.config, run.step, batch_size)
+    folder = Path(workdir)
+    if read_config(folder).get("model", {}).get("name") == ngram.NAME:
+        return _restore_ngram(folder)
+    run = restore_run(folder)
+    return NeuralLanguageModel(
+        name=run.model.name,
+        num_parameters=sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(run.params)),
+        vocabulary=run.vocabulary,
+        config=run.config,
+        step=run.step,
+        make_scorer=functools.partial(Scorer, run.model, run.params, batch_size=batch_size),
+        model=run.model,
+        params=run.params,
+    )
+
+
+def _restore_ngram(workdir: Path) -> LanguageModel:
+    run = ngram.restore_run(workdir)
+    return LanguageModel(
+        name=ngram.NAME,
+        num_parameters=sum(run.counts),
+        vocabulary=run.vocabulary,
+        config=run.config,
+        step=None,
+        make_scorer=lambda: run.scorer,
+    )
 
 
 def _words(document: Document | Sequence[Sentence]) -> list[list[str]]:

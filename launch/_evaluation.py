@@ -2,18 +2,28 @@
 
 import sys
 import time
-from typing import Any
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
 
+import numpy as np
 from absl import flags
 
 import dclm_jax
 from dclm_jax.data.corpus import SPLITS
 from dclm_jax.data.readers import TEXT_FORMATS
+from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.inputs import Input, open_split, open_text
+from dclm_jax.evaluation import inputs
+from dclm_jax.evaluation.compare import distinct_labels
 from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
 
-_WORKDIR = flags.DEFINE_string("workdir", None, "Work directory of a run of launch.train.")
+_WORKDIR = flags.DEFINE_string(
+    "workdir",
+    None,
+    "Work directory of a run of launch.train or launch.ngram; for launch.evaluate also several, "
+    "separated by commas.",
+)
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
     DEFAULT_BATCH_SIZE,
@@ -35,35 +45,114 @@ def define_data_flags() -> None:
     flags.DEFINE_enum("split", "test", SPLITS, "Split of the prepared corpus.")
 
 
+class Run(NamedTuple):
+    """One of several runs: what to call it, where it lies, its model."""
+
+    label: str
+    workdir: str
+    lm: LanguageModel
+
+
 def restore() -> LanguageModel:
     """The run of --workdir."""
-    if not _WORKDIR.value:
+    return _restore(_WORKDIR.value)
+
+
+def restore_all() -> list[Run]:
+    """The runs of --workdir, separated by commas, which must have one vocabulary."""
+    value = _WORKDIR.value or ""
+    # A folder's name may hold a comma.
+    given = [value] if value and Path(value).is_dir() else value.split(",")
+    workdirs = [workdir.strip() for workdir in given]
+    folders = [Path(workdir).resolve() for workdir in workdirs]
+    for index, folder in enumerate(folders):
+        if folder in folders[:index]:
+            raise InputError(f"--workdir names {workdirs[index]} twice; expected different runs")
+    models = [_restore(workdir) for workdir in workdirs]
+    for workdir, lm in zip(workdirs, models, strict=True):
+        if lm.vocabulary.fingerprint != models[0].vocabulary.fingerprint:
+            raise InputError(
+                f"{workdir} has another vocabulary "
+                f"({inputs.describe_vocabulary(lm.vocabulary)}) than {workdirs[0]} "
+                f"({inputs.describe_vocabulary(models[0].vocabulary)}); only runs of one "
+                "vocabulary can be compared"
+            )
+    labels = distinct_labels(
+        [lm.name for lm in models], [folder.name for folder in folders], workdirs
+    )
+    return list(map(Run, labels, workdirs, models))
+
+
+def _restore(workdir: str | None) -> LanguageModel:
+    if not workdir:
         raise InputError("--workdir is missing; expected the work directory of a trained run")
-    return dclm_jax.restore(_WORKDIR.value, batch_size=_BATCH_SIZE.value)
+    return dclm_jax.restore(workdir, batch_size=_BATCH_SIZE.value)
 
 
-def open_documents(lm: LanguageModel) -> Input:
-    """The documents that --data, --input and --split name."""
+def open_documents(
+    lm: LanguageModel,
+) -> tuple[Iterable[list[np.ndarray]], int | None, dict[str, Any]]:
+    """The documents that --data, --input and --split name, how many, and where they are from."""
+    check_data_flags()
+    documents, num_documents, source = open_input([Run(lm.name, "", lm)])
+    return (document.sentences for document in documents), num_documents, source
+
+
+def check_data_flags(*, other_split: bool = False, other_text: bool = False) -> None:
+    """Refuses flags that have no effect.
+
+    Args:
+      other_split: a split is read even with --input.
+      other_text: text is read even without --input.
+    """
+    values = flags.FLAGS
+    if values.input is not None and (
+        values["split"].present or (values.data is not None and not other_split)
+    ):
+        raise InputError("--input replaces --data and --split; expected one of the two")
+    if (FORMAT.present or LOWERCASE.present) and values.input is None and not other_text:
+        raise InputError("--format and --lowercase belong to --input, which is missing")
+
+
+def open_input(runs: Sequence[Run], tagger: inputs.Tagger | None = None) -> inputs.Input:
+    """What --input names, or else --data and --split; with parts of speech if there is a tagger."""
     values = flags.FLAGS
     if values.input is not None:
-        if values.data is not None or values["split"].present:
-            raise InputError("--input replaces --data and --split; expected one of the two")
-        return open_text(
-            lm.vocabulary, values.input, format=FORMAT.value, lowercase=LOWERCASE.value
-        )
-    if FORMAT.present or LOWERCASE.present:
-        raise InputError("--format and --lowercase belong to --input, which is missing")
-    directory = values.data or lm.config["data"]["directory"]
-    return open_split(lm.vocabulary, directory, values.split)
+        return open_text(runs[0].lm.vocabulary, values.input, tagger)
+    return open_split(runs, values.split, tagger)
 
 
-def describe_run(lm: LanguageModel) -> dict[str, Any]:
-    """What a result file says of the run."""
+def open_text(
+    vocabulary: Vocabulary, path: str, tagger: inputs.Tagger | None = None
+) -> inputs.Input:
+    """Text as --format and --lowercase say."""
+    return inputs.open_text(
+        vocabulary, path, format=FORMAT.value, lowercase=LOWERCASE.value, tagger=tagger
+    )
+
+
+def open_split(
+    runs: Sequence[Run], split: str, tagger: inputs.Tagger | None = None
+) -> inputs.Input:
+    """A split of --data, or of the corpus that all runs were trained on."""
+    directories = [flags.FLAGS.data or run.lm.config["data"]["directory"] for run in runs]
+    first = directories[0]
+    for run, directory in zip(runs, directories, strict=True):
+        if Path(directory).resolve() != Path(first).resolve():
+            raise InputError(
+                f"{runs[0].workdir} was trained on {first} and {run.workdir} on {directory}; "
+                "expected one corpus for all by --data"
+            )
+    return inputs.open_split(runs[0].lm.vocabulary, first, split, tagger=tagger)
+
+
+def describe_run(lm: LanguageModel, workdir: str | None = None) -> dict[str, Any]:
+    """What a result file says of a run, by default that of --workdir."""
     return {
-        "model": lm.model.name,
+        "model": lm.name,
         "parameters": lm.num_parameters,
         "step": lm.step,
-        "workdir": _WORKDIR.value,
+        "workdir": workdir or _WORKDIR.value,
     }
 
 

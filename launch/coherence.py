@@ -76,8 +76,7 @@ def _measure() -> tuple[str, dict[str, Any]]:
     value = {**results[0].to_json(), **_evaluation.describe_run(lm), **source}
     if len(results) > 1:
         value["fixed"] = results[1].to_json()
-    header = f"{lm.model.name}, {lm.num_parameters:,} parameters, step {lm.step:,}"
-    return "\n".join([header, *map(str, results)]), value
+    return "\n".join([lm.summary, *map(str, results)]), value
 
 
 def _compare(paths: Sequence[str]) -> tuple[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Measures the perplexity of a trained run from its best checkpoint.
+"""Measures the perplexity of trained runs: by itself, by part of speech, and of two runs mixed.
 
 The test split of the corpus the run was trained on, with the result kept as JSON:
 
@@ -13,33 +13,266 @@ count as UNKNOWN):
 Documents are scored whole: context is carried from their first sentence to their last.
 Perplexity = exp(sum of -log P in nats / number of targets); END is predicted and counted, START
 never is. Perplexities compare only between equal vocabularies and token counts, printed beside.
+
+Several runs of one vocabulary are scored on the same documents, side by side. Where some of them
+are larger-context models (model.context_sentences is n), the picture shows perplexity against n:
+
+    python -m launch.evaluate --workdir=runs/rlm,runs/bow_lf_1,runs/bow_lf_4 --plot=context.png
+
+By part of speech (Wang and Cho 2015, 6.2): perplexity of the words of each class, exp(sum of their
+-log P / their number). Tags are those of the text (format `tagged`, or "tags" in `jsonl`), else
+those that HanTa gives the words (pip install 'dclm_jax[tags]'), under the names of the Penn
+Treebank; UNC is what has none, such as the unknown words of a prepared corpus. Noun is NN and NNS,
+Verb is VB and VBZ.
+Listed are the classes of the --pos_tags most frequent tags; then all other tags together,
+punctuation and END, so that the classes add up to the whole text. The picture has a group of bars
+for each class:
+
+    python -m launch.evaluate --workdir=runs/rlm,runs/bow_lf_4 --by_pos --plot=pos.png
+    python -m launch.evaluate --workdir=runs/rlm --by_pos --input=brown.txt --format=tagged
+
+Two runs mixed, such as a neural model A and an n-gram model B: p = w p_A + (1 - w) p_B for every
+token. The weight w is tuned on one split (or text), and applied to another one:
+
+    python -m launch.evaluate --workdir=runs/rlm,runs/kn5 --interpolate
+    python -m launch.evaluate --workdir=runs/rlm,runs/kn5 --interpolate --tune_on=test --split=valid
+    python -m launch.evaluate --workdir=runs/rlm,runs/kn5 --interpolate --tune_input=old.txt \\
+        --input=new.txt --by_pos
+
+The JSON of a single run is one object, with --by_pos the classes under "by_pos". That of several is
+{"runs": [...]} with such an object for each; --interpolate adds "mixture" and "tuning".
 """
 
+import math
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from absl import flags
 
-from dclm_jax.evaluation import outputs, perplexity
+from dclm_jax.data.corpus import SPLITS
+from dclm_jax.data.readers import STDIN, input_files
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import compare, interpolation, outputs, parts_of_speech, plots
+from dclm_jax.evaluation.perplexity import Perplexity
 from launch import _app, _evaluation
 
 _evaluation.define_data_flags()
 flags.adopt_module_key_flags(_evaluation)
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
+_PLOT = flags.DEFINE_string(
+    "plot",
+    None,
+    "Picture to draw (PNG, PDF, SVG): with --by_pos bars for each class, without it perplexity "
+    "against n.",
+)
+_BY_POS = flags.DEFINE_bool("by_pos", False, "Measure every part of speech by itself as well.")
+_POS_TAGS = flags.DEFINE_integer(
+    "pos_tags", 10, "The most frequent tags, whose classes --by_pos lists; the rest is `other`."
+)
+_INTERPOLATE = flags.DEFINE_bool("interpolate", False, "Mix the two runs of --workdir.")
+_TUNE_ON = flags.DEFINE_enum(
+    "tune_on", "valid", SPLITS, "Split of the prepared corpus that tunes the weight."
+)
+_TUNE_INPUT = flags.DEFINE_string(
+    "tune_input", None, "Text that tunes the weight instead, read as --format says."
+)
+
+_MIXTURE = "mixture"
+
+
+class _Measured(NamedTuple):
+    """What was measured: `perplexities` of the runs and, last, of their mixture if there is one."""
+
+    runs: list[_evaluation.Run]
+    source: dict[str, Any]
+    perplexities: list[Perplexity]
+    mixture: interpolation.Mixture | None
+    tuned_on: dict[str, Any]
+    classes: list[parts_of_speech.ClassSums]
+    tagger: str
+
+    @property
+    def labels(self) -> list[str]:
+        labels = [run.label for run in self.runs]
+        return labels if self.mixture is None else [*labels, _MIXTURE]
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    lm = _evaluation.restore()
-    documents, num_documents, source = _evaluation.open_documents(lm)
-    with _evaluation.Progress("perplexity") as progress:
-        result = perplexity.measure(
-            lm.scorer, documents, on_document=lambda sums: progress(sums.documents, num_documents)
-        )
+    _check_flags()
+    runs = _evaluation.restore_all()
+    if _INTERPOLATE.value and len(runs) != 2:
+        raise InputError(f"--interpolate mixes two runs; --workdir names {len(runs)}")
+    if _PLOT.value and not _BY_POS.value:
+        # Before the work, which only adds the perplexities.
+        plots.require_context([_point(run, math.nan) for run in runs])
+    measured = _measure(runs)
+    text = _text(measured)
+    if _PLOT.value:
+        _plot(measured, _PLOT.value)
+        text += f"\nPlot: {_PLOT.value}"
     if _OUTPUT.value != outputs.STDOUT:
-        print(f"{lm.model.name}, {lm.num_parameters:,} parameters, step {lm.step:,}\n{result}")
+        print(text)
     if _OUTPUT.value:
-        run = _evaluation.describe_run(lm)
-        outputs.write_json(_OUTPUT.value, {**result.to_json(), **run, **source})
+        outputs.write_json(_OUTPUT.value, _json(measured))
+
+
+def _check_flags() -> None:
+    if _POS_TAGS.present and not _BY_POS.value:
+        raise InputError("--pos_tags belongs to --by_pos, which is missing")
+    if _POS_TAGS.value < 1:
+        raise InputError(f"--pos_tags is {_POS_TAGS.value}; expected at least 1")
+    if not _INTERPOLATE.value and (_TUNE_ON.present or _TUNE_INPUT.present):
+        raise InputError("--tune_on and --tune_input belong to --interpolate, which is missing")
+    if _TUNE_ON.present and _TUNE_INPUT.present:
+        raise InputError("--tune_input replaces --tune_on; expected one of the two")
+    tunes_on_text = _TUNE_INPUT.value is not None
+    _evaluation.check_data_flags(
+        other_split=_INTERPOLATE.value and not tunes_on_text, other_text=tunes_on_text
+    )
+    if _INTERPOLATE.value:
+        _require_other_text(flags.FLAGS.input, flags.FLAGS.split)
+    if _PLOT.value:
+        plots.check_target(_PLOT.value)
+
+
+def _require_other_text(evaluated: str | None, split: str) -> None:
+    """The weight is not tuned on what it is measured on: it would be fitted to it."""
+    if evaluated is None and _TUNE_INPUT.value is None and _TUNE_ON.value == split:
+        raise InputError(
+            f"the weight would be tuned on the split it is measured on, {split}; "
+            "expected another one as --tune_on or --split"
+        )
+    if evaluated is not None and _TUNE_INPUT.value is not None:
+        both = set(_files(evaluated)) & set(_files(_TUNE_INPUT.value))
+        if both:
+            raise InputError(
+                f"the weight would be tuned on text it is measured on, {min(both)}; "
+                "expected other text as --tune_input or --input"
+            )
+
+
+def _files(path: str) -> list[str]:
+    if path == STDIN:
+        return [STDIN]
+    return [str(file.resolve()) for file in input_files(path)]
+
+
+def _measure(runs: list[_evaluation.Run]) -> _Measured:
+    tagger = parts_of_speech.Tagger() if _BY_POS.value else None
+    documents, num_documents, source = _evaluation.open_input(runs, tagger)
+    scorers = [run.lm.scorer for run in runs]
+    mixture, tuned_on = None, {}
+    if _INTERPOLATE.value:
+        mixture, tuned_on = _tune(runs)
+    by_tag = parts_of_speech.TagSums(len(runs) + (mixture is not None)) if tagger else None
+    with _evaluation.Progress("perplexity") as progress:
+        perplexities = interpolation.measure(
+            scorers,
+            documents,
+            weight=None if mixture is None else mixture.weight,
+            by_tag=by_tag,
+            on_document=lambda sums: progress(sums.documents, num_documents),
+        )
+    classes = by_tag.classes(_POS_TAGS.value) if by_tag else []
+    by = tagger.source if tagger else ""
+    return _Measured(runs, source, perplexities, mixture, tuned_on, classes, by)
+
+
+def _tune(runs: list[_evaluation.Run]) -> tuple[interpolation.Mixture, dict[str, Any]]:
+    if _TUNE_INPUT.value is None:
+        opened = _evaluation.open_split(runs, _TUNE_ON.value)
+    else:
+        opened = _evaluation.open_text(runs[0].lm.vocabulary, _TUNE_INPUT.value)
+    documents, num_documents, source = opened
+    with _evaluation.Progress("tuning") as progress:
+        mixture = interpolation.tune(
+            [run.lm.scorer for run in runs],
+            documents,
+            on_document=lambda sums: progress(sums.documents, num_documents),
+        )
+    return mixture, source
+
+
+def _text(measured: _Measured) -> str:
+    first = measured.perplexities[0]
+    if len(measured.runs) == 1:
+        lines = [measured.runs[0].lm.summary, str(first)]
+    else:
+        # What was counted is the same for all.
+        lines = [*_table(measured), *str(first).splitlines()[1:]]
+    if measured.mixture is not None:
+        weight, (tuned, *_) = measured.mixture
+        where = measured.tuned_on
+        a, b = (run.label for run in measured.runs)
+        lines.append(
+            f"{_MIXTURE}: {weight:.4f} {a} + {1 - weight:.4f} {b}, tuned on "
+            f"{where.get('input') or where['split']} ({tuned.tokens:,} targets)"
+        )
+    if measured.classes:
+        lines += ["", parts_of_speech.table(measured.classes, measured.labels)]
+        lines.append(f"parts of speech: {measured.tagger}")
+    return "\n".join(lines)
+
+
+def _table(measured: _Measured) -> list[str]:
+    parameters = [run.lm.num_parameters for run in measured.runs]
+    if measured.mixture is not None:
+        parameters.append(sum(parameters))
+    columns = [
+        ("run", *measured.labels),
+        ("parameters", *(f"{number:,}" for number in parameters)),
+        ("targets", *(f"{one.tokens:,}" for one in measured.perplexities)),
+        ("perplexity", *(f"{one.perplexity:.4f}" for one in measured.perplexities)),
+    ]
+    if measured.mixture is not None:
+        tuned = measured.mixture.perplexities
+        columns.append(("when tuning", *(f"{one.perplexity:.4f}" for one in tuned)))
+    return compare.aligned(list(zip(*columns, strict=True)))
+
+
+def _json(measured: _Measured) -> dict[str, Any]:
+    results = []
+    for index, perplexity in enumerate(measured.perplexities):
+        result = {**perplexity.to_json()}
+        if index < len(measured.runs):
+            run = measured.runs[index]
+            result |= _evaluation.describe_run(run.lm, run.workdir)
+        result |= measured.source
+        if measured.classes:
+            classes = parts_of_speech.to_json(measured.classes, index)
+            result["by_pos"] = {"tagger": measured.tagger, "classes": classes}
+        results.append(result)
+    if len(measured.runs) == 1:
+        return results[0]
+    value: dict[str, Any] = {"runs": results[: len(measured.runs)]}
+    if measured.mixture is not None:
+        weight, tuned = measured.mixture
+        *of_runs, of_mixture = (perplexity.to_json() for perplexity in tuned)
+        value[_MIXTURE] = {"weight": weight, **results[-1]}
+        value["tuning"] = {**measured.tuned_on, "runs": of_runs, _MIXTURE: of_mixture}
+    return value
+
+
+def _plot(measured: _Measured, path: str) -> None:
+    if measured.classes:
+        perplexities = zip(*(one.perplexities for one in measured.classes), strict=True)
+        plots.plot_classes(
+            [one.name for one in measured.classes],
+            dict(zip(measured.labels, perplexities, strict=True)),
+            path,
+        )
+        return
+    values = [one.perplexity for one in measured.perplexities]
+    points = list(map(_point, measured.runs, values))
+    if measured.mixture is not None:
+        points.append(plots.Result(_MIXTURE, _MIXTURE, None, values[-1]))
+    plots.plot_context(points, path)
+
+
+def _point(run: _evaluation.Run, perplexity: float) -> plots.Result:
+    number = run.lm.config["model"].get("context_sentences")
+    return plots.Result(run.label, run.lm.name, number, perplexity)
 
 
 if __name__ == "__main__":

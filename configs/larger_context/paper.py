@@ -17,16 +17,17 @@ def larger_context_config(experiment: str, units: int) -> ml_collections.ConfigD
     """
     model, dash, n = experiment.partition("-")
     config = default_config(model)
-    with config.unlocked():
-        config.model.update(embedding_dim=units, hidden_dim=units, num_layers=1, cell="lstm")
-        if "context_sentences" in config.model:
-            config.model.context_dim = units
-            config.model.context_sentences = _number(n, experiment) if dash else 4
-        elif dash:
-            raise InputError(f"{experiment!r}: {model} has no context sentences; expected {model}")
-        config.data.update(segment_length=5, batch_size=16, max_sentence_length=50)
-        config.optimizer.update(name="adadelta", learning_rate=1.0, clip_norm=0.0)
-        config.training.update(loss_per="sentence", epochs=30, evaluate_every=0, patience=2)
+    if "context_sentences" in config.to_dict()["model"]:
+        number = _number(n, experiment) if dash else 4
+        config.update(model={"context_dim": units, "context_sentences": number})
+    elif dash:
+        raise InputError(f"{experiment!r}: {model} has no context sentences; expected {model}")
+    config.update(
+        model={"embedding_dim": units, "hidden_dim": units, "num_layers": 1, "cell": "lstm"},
+        data={"segment_length": 5, "batch_size": 16, "max_sentence_length": 50},
+        optimizer={"name": "adadelta", "learning_rate": 1.0, "clip_norm": 0.0},
+        training={"loss_per": "sentence", "epochs": 30, "evaluate_every": 0, "patience": 2},
+    )
     return config
 
 

@@ -20,5 +20,5 @@ from configs.larger_context.paper import larger_context_config
 def get_config(experiment: str = "rlm_bow_lf-4") -> ml_collections.ConfigDict:
     """Returns the configuration for `MODEL` or `MODEL-n`."""
     config = larger_context_config(experiment, units=128)
-    config.training.update(epochs=4)
+    config.update(training={"epochs": 4})
     return config

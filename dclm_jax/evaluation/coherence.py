@@ -10,24 +10,15 @@ import collections
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.scoring import Continuation, Document
+from dclm_jax.evaluation.scoring import Continuation, Document, SentenceScorer
 
 # First words of the seeds of independent random streams.
 _ORDERS, _TEST_SETS = 0, 1
-
-
-class SentenceScorer(Protocol):
-    """What is needed of `scoring.Scorer`."""
-
-    @property
-    def context_order(self) -> int | None: ...
-
-    def score(self, documents: Iterator[Document | Continuation]) -> Iterator[list[np.ndarray]]: ...
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,14 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from dclm_jax.errors import InputError
+from dclm_jax.evaluation import plots
 
 CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.jsonl"
 PERPLEXITY_FILE = "perplexity.json"
 COHERENCE_FILE = "coherence.json"
-
-# Okabe and Ito's colours, which stay distinct for colour-blind readers.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ def read_runs(workdirs: Sequence[str | os.PathLike[str]]) -> tuple[RunSummary, .
     if not folders:
         raise InputError("no work directory to compare; expected one or more")
     names = [_model_name(folder) for folder in folders]
-    labels = names if len(set(names)) == len(names) else [str(folder) for folder in folders]
+    labels = distinct_labels(names, list(map(str, folders)))
     runs = tuple(map(_read_run, folders, labels))
     for run in runs[1:]:
         _require_comparable(runs[0], run)
@@ -91,11 +89,7 @@ def comparison_table(runs: Sequence[RunSummary]) -> str:
         )
         for run in runs
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
-    ]
-    lines.insert(1, "  ".join("-" * width for width in widths))
+    lines = aligned(rows)
     first = runs[0]
     lines.append(
         f"Perplexity = exp(sum NLL / targets) over {first.scored_tokens:,} targets "
@@ -109,6 +103,24 @@ def comparison_table(runs: Sequence[RunSummary]) -> str:
     return "\n".join(lines)
 
 
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table: a header, a rule and the other rows, numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
+    ]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    return lines
+
+
+def distinct_labels(*candidates: Sequence[str]) -> list[str]:
+    """The first of `candidates` that names every run differently, or else the last."""
+    for labels in candidates:
+        if len(set(labels)) == len(labels):
+            return list(labels)
+    return list(candidates[-1])
+
+
 def plot_learning_curves(runs: Sequence[RunSummary], path: str | os.PathLike[str]) -> None:
     """Draws development perplexity (log scale) against training tokens as a picture at `path`.
 
@@ -117,46 +129,25 @@ def plot_learning_curves(runs: Sequence[RunSummary], path: str | os.PathLike[str
     Raises:
         InputError: matplotlib is not installed, or `path` has no suffix that it can write.
     """
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
-    except ImportError as error:
-        raise InputError("plots need matplotlib: pip install 'dclm_jax[plots]'") from error
-
-    # A Figure of its own, not pyplot: no global state, and no display is ever looked for.
-    figure = Figure(figsize=(8, 5), dpi=150, layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.add_subplot()
+    figure, axes = plots.new_figure((8, 5))
     for index, run in enumerate(runs):
         best = min(run.curve, key=lambda point: point.perplexity)
-        colour = _COLOURS[index % len(_COLOURS)]
         axes.plot(
             [point.tokens / 1e6 for point in run.curve],
             [point.perplexity for point in run.curve],
             marker="o",
             markersize=3,
-            color=colour,
+            color=plots.colour(index),
             label=f"{run.label} (best {best.perplexity:.1f})",
         )
-    axes.set_yscale("log")
-    # Decades alone would leave most curves, which span less than one, without a labelled tick.
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
-    axes.yaxis.set_major_formatter(StrMethodFormatter("{x:,.0f}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
+    plots.use_log_scale(axes)
     axes.set_xlim(left=0)
     axes.set_xlabel("training tokens (millions)")
     axes.set_ylabel("validation perplexity (log scale)")
     axes.set_title("Learning curves")
     axes.grid(alpha=0.3)
     axes.legend()
-
-    target = Path(path)
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(target)
-    except (OSError, ValueError) as error:
-        raise InputError(f"{target}: cannot write the plot: {error}") from error
+    plots.save(figure, path)
 
 
 def _read_run(folder: Path, label: str) -> RunSummary:

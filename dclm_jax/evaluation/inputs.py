@@ -1,26 +1,48 @@
 """Documents to evaluate on: a split of a prepared corpus, or text read as it is."""
 
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dclm_jax.data import corpus, readers
-from dclm_jax.data.vocabulary import Vocabulary
+from dclm_jax.data.vocabulary import UNKNOWN, UNKNOWN_TOKEN, Vocabulary
 from dclm_jax.errors import InputError
+
+Tagger = Callable[[readers.Document], list[list[str]]]
+"""Gives every word of a document a part of speech, one list a sentence."""
+
+
+class Encoded(NamedTuple):
+    """A document: the word ids of its sentences, and the tag of every word if they were wanted."""
+
+    sentences: list[np.ndarray]
+    tags: list[list[str]] | None = None
 
 
 class Input(NamedTuple):
-    """Documents as word ids, how many there are (None: not known yet), and where they are from."""
+    """Documents, how many there are (None: not known yet), and where they are from."""
 
-    documents: Iterable[list[np.ndarray]]
+    documents: Iterable[Encoded]
     num_documents: int | None
     source: dict[str, Any]
 
 
-def open_split(vocabulary: Vocabulary, directory: str | pathlib.Path, split: str) -> Input:
+def open_split(
+    vocabulary: Vocabulary,
+    directory: str | pathlib.Path,
+    split: str,
+    *,
+    tagger: Tagger | None = None,
+) -> Input:
     """A split of a prepared corpus.
+
+    Args:
+      vocabulary: of the model.
+      directory: where the corpus lies.
+      split: "train", "valid" or "test".
+      tagger: reads the words that the ids stand for; UNKNOWN as the text itself spells it.
 
     Raises:
       InputError: it is not there, or its vocabulary is not the model's.
@@ -28,28 +50,53 @@ def open_split(vocabulary: Vocabulary, directory: str | pathlib.Path, split: str
     data = corpus.open_corpus(directory, split)
     if data.vocabulary.fingerprint != vocabulary.fingerprint:
         raise InputError(
-            f"{directory} was prepared with another vocabulary ({_describe(data.vocabulary)}) than "
-            f"the model's ({_describe(vocabulary)}); expected the same, or text by --input"
+            f"{directory} was prepared with another vocabulary "
+            f"({describe_vocabulary(data.vocabulary)}) than the model's "
+            f"({describe_vocabulary(vocabulary)}); expected the same, or text by --input"
         )
-    documents = map(data.document, range(data.num_documents))
+    spelling = list(data.vocabulary.words)
+    spelling[UNKNOWN] = data.vocabulary.unknown_token or UNKNOWN_TOKEN
+
+    def document(index: int) -> Encoded:
+        sentences = data.document(index)
+        if tagger is None:
+            return Encoded(sentences)
+        words = [[spelling[word] for word in sentence] for sentence in sentences]
+        return Encoded(sentences, tagger(readers.Document(str(index), words)))
+
+    documents = map(document, range(data.num_documents))
     return Input(documents, data.num_documents, {"data": str(directory), "split": split})
 
 
 def open_text(
-    vocabulary: Vocabulary, path: str, *, format: str = "auto", lowercase: bool = False
+    vocabulary: Vocabulary,
+    path: str,
+    *,
+    format: str = "auto",
+    lowercase: bool = False,
+    tagger: Tagger | None = None,
 ) -> Input:
     """Text in any format of `dclm_jax.data.readers`, streamed; "-" is standard input.
+
+    Args:
+      vocabulary: of the model.
+      path: of the text.
+      format: of the text.
+      lowercase: turn all words to lower case.
+      tagger: reads the words of the text, whether the vocabulary holds them or not.
 
     Raises:
       InputError: (as it is read) it is missing or malformed.
     """
 
-    def documents() -> Iterator[list[np.ndarray]]:
+    def documents() -> Iterator[Encoded]:
         for document in readers.read_documents(path, format, lowercase=lowercase):
-            yield [vocabulary.encode(words) for words in document.sentences]
+            sentences = [vocabulary.encode(words) for words in document.sentences]
+            yield Encoded(sentences, None if tagger is None else tagger(document))
 
     return Input(documents(), None, {"input": str(path), "split": None})
 
 
-def _describe(vocabulary: Vocabulary) -> str:
+def describe_vocabulary(vocabulary: Vocabulary) -> str:
+    """What tells vocabularies apart, for messages."""
     return f"{len(vocabulary):,} entries, fingerprint {vocabulary.fingerprint}"

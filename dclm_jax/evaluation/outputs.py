@@ -27,21 +27,8 @@ def open_output(path: str | os.PathLike[str]) -> Iterator[TextIO]:
         yield sys.stdout
         sys.stdout.flush()
         return
-    target = pathlib.Path(path)
-    temporary = target.with_name(target.name + ".tmp")
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        file = open(temporary, "w", encoding="utf-8", newline="\n")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-    try:
-        with file:
-            yield file
-        os.replace(temporary, target)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with _whole(path, "w", encoding="utf-8", newline="\n") as file:
+        yield file
 
 
 def write_json(path: str | os.PathLike[str], value: dict[str, Any]) -> None:
@@ -53,3 +40,32 @@ def write_json(path: str | os.PathLike[str], value: dict[str, Any]) -> None:
     with open_output(path) as file:
         json.dump(value, file, indent=2, ensure_ascii=False)
         file.write("\n")
+
+
+def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
+    """Writes a binary file.
+
+    Raises:
+      InputError: the file cannot be written.
+    """
+    with _whole(path, "wb") as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def _whole(path: str | os.PathLike[str], mode: str, **options: Any) -> Iterator[Any]:
+    target = pathlib.Path(path)
+    temporary = target.with_name(target.name + ".tmp")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        file = open(temporary, mode, **options)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+    try:
+        with file:
+            yield file
+        os.replace(temporary, target)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+    finally:
+        temporary.unlink(missing_ok=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.scoring import Document, Scorer
+from dclm_jax.evaluation.scoring import Document, SentenceScorer
 
 COUNTING_RULE = "END is predicted and counted, START never is"
 
@@ -93,7 +93,7 @@ class Perplexity:
 
 
 def measure(
-    scorer: Scorer,
+    scorer: SentenceScorer,
     documents: Iterable[Document],
     *,
     on_document: Callable[[Perplexity], None] | None = None,
@@ -116,7 +116,7 @@ def measure(
             waiting.append(document)
             yield document
 
-    total = Perplexity(vocabulary_size=scorer.model.vocab_size)
+    total = Perplexity(vocabulary_size=scorer.vocab_size)
     for nll in scorer.score(remember()):
         total = total.add(waiting.popleft(), nll)
         if on_document is not None:

@@ -6,7 +6,7 @@ Shapes: B rows on a device (documents), S sentences of a block, N token position
 import collections
 import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import flax.jax_utils
 import jax
@@ -28,6 +28,18 @@ class Continuation(NamedTuple):
     """
 
     sentences: Document
+
+
+class SentenceScorer(Protocol):
+    """What perplexity, coherence and `LanguageModel` need of a model; see `Scorer`."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def context_order(self) -> int | None: ...
+
+    def score(self, documents: Iterable[Document | Continuation]) -> Iterator[list[np.ndarray]]: ...
 
 
 MAX_POSITIONS = 2**16
@@ -89,6 +101,11 @@ class Scorer:
         self._num_devices = jax.local_device_count()
         self._params = flax.jax_utils.replicate(params, jax.local_devices())
         self._max_rows = _power_of_two(-(-batch_size // self._num_devices))
+
+    @property
+    def vocab_size(self) -> int:
+        """V, the three special tokens included."""
+        return self.model.vocab_size
 
     @property
     def context_order(self) -> int | None:

@@ -15,6 +15,8 @@ from dclm_jax.evaluation.scoring import Continuation, Scorer
 class FakeScorer:
     """-log P of a word is a function of the previous sentence's first word and its own."""
 
+    vocab_size = 50
+
     def __init__(self, nll, context_order=None):
         self.nll = nll
         self.context_order = context_order
@@ -42,6 +44,7 @@ class WholeOrders:
 
     def __init__(self, scorer):
         self.score = scorer.score
+        self.vocab_size = scorer.vocab_size
 
 
 def sentences(*words):

@@ -26,7 +26,7 @@ def fake_scorer(nll) -> Any:
     def score(documents):
         yield from (one for _, one in zip(list(documents), nll, strict=True))
 
-    return SimpleNamespace(model=SimpleNamespace(vocab_size=10), score=score)
+    return SimpleNamespace(vocab_size=10, score=score)
 
 
 def test_sums_by_hand():

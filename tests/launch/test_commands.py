@@ -1,8 +1,8 @@
 """Command lines end to end, each in a process of its own, on a small corpus made here."""
 
+import importlib.util
 import json
 import math
-import os
 import re
 import shutil
 import signal
@@ -17,83 +17,17 @@ import pytest
 
 import dclm_jax
 from dclm_jax.data.readers import read_documents
+from dclm_jax.language_model import NeuralLanguageModel
 from dclm_jax.training.checkpoints import restore_run
-
-REPOSITORY = Path(__file__).parents[2]
-TOPICS, WORDS_PER_TOPIC = 5, 20
-STEPS = 24
-# Sums of some hundred float32 terms of about 5 nats, taken in another order.
-TOLERANCE = 1e-5
-
-CONFIG = """
-from dclm_jax.training.config import default_config
-
-
-def get_config(model="ccdclm"):
-    config = default_config(model)
-    with config.unlocked():
-        config.model.update(embedding_dim=8, hidden_dim=8, num_layers=1)
-        config.data.batch_size = 8
-        config.optimizer.update(name="adam", learning_rate=0.02)
-        config.training.update(
-            max_steps={steps}, evaluate_every=8, checkpoint_every=4, log_every=1, patience=0
-        )
-    return config
-"""
-
-
-def environment(**variables: str) -> dict[str, str]:
-    """Launchers are found from any directory; pytest's own flags for XLA do not reach them."""
-    inherited = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    return {**inherited, "PYTHONPATH": str(REPOSITORY), **variables}
-
-
-def launch(name, *arguments, code=0, quiet=True, cwd=None, stdin=None, **variables):
-    """Runs `python -m launch.NAME` to its end and returns the process."""
-    done = subprocess.run(
-        [sys.executable, "-m", f"launch.{name}", *map(str, arguments)],
-        cwd=cwd or REPOSITORY,
-        env=environment(**variables),
-        input=stdin,
-        stdin=subprocess.DEVNULL if stdin is None else None,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == code, done.stderr
-    if code == 0 and quiet:
-        assert done.stderr == ""
-    return done
-
-
-def refuse(name, *arguments, code=2, **options) -> str:
-    """Runs a launcher that must end in a single line on stderr, and returns that line."""
-    error = launch(name, *arguments, code=code, **options).stderr
-    assert error.startswith("error: ") and error.count("\n") == 1, error
-    return error.strip()
-
-
-def write_documents(path: Path, seed: int, documents: int) -> Path:
-    """Documents whose sentences all draw on one topic's words."""
-    rng = np.random.default_rng(seed)
-    lines = []
-    for _ in range(documents):
-        first = WORDS_PER_TOPIC * rng.integers(TOPICS)
-        for _ in range(rng.integers(2, 6)):
-            words = first + rng.integers(WORDS_PER_TOPIC, size=rng.integers(2, 7))
-            lines.append(" ".join(f"w{word}" for word in words))
-        lines.append("")
-    path.write_text("\n".join(lines))
-    return path
-
-
-def fingerprint(directory: Path) -> dict[str, bytes]:
-    """Every file below a directory with its content."""
-    return {
-        str(file.relative_to(directory)): file.read_bytes()
-        for file in sorted(directory.rglob("*"))
-        if file.is_file()
-    }
+from tests.launch.support import (
+    REPOSITORY,
+    STEPS,
+    TOLERANCE,
+    environment,
+    fingerprint,
+    launch,
+    refuse,
+)
 
 
 def latest_state(run: Path, step: int):
@@ -116,52 +50,6 @@ def damage(checkpoint: Path) -> None:
     for file in checkpoint.rglob("*"):
         if file.is_file():
             file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
-
-
-class Workspace:
-    """The text, the prepared corpus, a configuration and a finished run that all tests read."""
-
-    def __init__(self, root: Path):
-        self.root = root
-        self.text = {
-            split: write_documents(root / f"{split}.txt", seed, documents)
-            for seed, (split, documents) in enumerate(
-                (("train", 60), ("valid", 8), ("test", 11)), start=1
-            )
-        }
-        self.corpus, self.run = root / "corpus", root / "run"
-        self.prepared = launch(
-            "prepare", *self.sources(), f"--output={self.corpus}", "--vocab_size=95"
-        )
-        self.config = root / "tiny.py"
-        self.config.write_text(CONFIG.format(steps=STEPS))
-        self.trained = launch("train", *self.training(self.run))
-
-        vocabulary = f"--vocabulary={self.corpus / 'vocabulary.tsv'}"
-        self.test_only, self.other_corpus = root / "test_only", root / "other"
-        test = f"--test={self.text['test']}"
-        launch("prepare", test, vocabulary, f"--output={self.test_only}")
-        launch("prepare", *self.sources(), f"--output={self.other_corpus}", "--vocab_size=50")
-
-    def sources(self) -> list[str]:
-        return [f"--{split}={path}" for split, path in self.text.items()]
-
-    def training(self, workdir: Path, *more: str, config: Path | None = None) -> list[str]:
-        return [
-            f"--config={config or self.config}",
-            f"--workdir={workdir}",
-            f"--config.data.directory={self.corpus}",
-            *more,
-        ]
-
-    def evaluate(self, *arguments, **options):
-        done = launch("evaluate", f"--workdir={self.run}", "--output=-", *arguments, **options)
-        return json.loads(done.stdout)
-
-
-@pytest.fixture(scope="module")
-def space(tmp_path_factory) -> Workspace:
-    return Workspace(tmp_path_factory.mktemp("commands"))
 
 
 def test_prepare_writes_the_three_splits_and_leaves_them_when_run_again(space):
@@ -588,3 +476,94 @@ def test_evaluation_refuses_bad_input_and_writes_nothing(
 def test_compare_refuses_a_run_without_results(space):
     assert str(space.run) in refuse("compare", f"--workdirs={space.run}")
     assert "--workdirs" in refuse("compare")
+
+
+# In the place of KenLM's programs: a model in which all words, and the end, have log10 P = -2.
+EVEN_LMPLZ = """#!/usr/bin/env bash
+cat >model.arpa <<'END'
+\\data\\
+ngram 1=4
+ngram 2=1
+
+\\1-grams:
+-2\t<unk>\t0
+0\t<s>\t0
+-2\t</s>\t0
+-2\tw0\t0
+
+\\2-grams:
+-2\tw0 w0
+
+\\end\\
+END
+"""
+COPY_ARPA = '#!/usr/bin/env bash\ncp "$3" "$4"\n'
+
+
+def test_an_ngram_model_goes_wherever_a_neural_one_does(space, tmp_path):
+    if importlib.util.find_spec("kenlm") is None:
+        pytest.skip("the package kenlm is not installed: pip install -e '.[ngram]'")
+    for name, text in (("lmplz", EVEN_LMPLZ), ("build_binary", COPY_ARPA)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    run = tmp_path / "run"
+    arguments = [f"--data={space.corpus}", "--order=2", f"--workdir={run}"]
+    done = launch("ngram", *arguments, KENLM_BIN=str(tmp_path))
+    assert "5 n-grams of orders 1 to 2" in done.stdout
+    assert f"launch.evaluate --workdir={run}" in done.stdout
+    assert "reusing" in launch("ngram", *arguments, KENLM_BIN="absent").stdout
+
+    evaluated = json.loads(launch("evaluate", f"--workdir={run}", "--output=-").stdout)
+    assert evaluated["perplexity"] == pytest.approx(100, rel=TOLERANCE)
+    assert (evaluated["model"], evaluated["parameters"], evaluated["step"]) == ("ngram", 5, None)
+    assert evaluated["tokens"] == space.evaluate()["tokens"]
+    assert "ngram, 5 parameters\n" in launch("evaluate", f"--workdir={run}").stdout
+
+    arguments = ["--permutations=2", "--bootstrap=3", "--output=-"]
+    coherence = json.loads(launch("coherence", f"--workdir={run}", *arguments).stdout)
+    assert (coherence["mean"], coherence["fixed"]["mean"]) == (0.5, 0.5)
+    assert coherence["model"] == "ngram"
+
+    text = space.text["test"]
+    scores = launch("score", f"--workdir={run}", f"--input={text}").stdout.splitlines()
+    sentences = [one for line in scores for one in json.loads(line)["sentences"]]
+    surprisals = [surprisal for one in sentences for surprisal in one["surprisals"]]
+    assert len(surprisals) == evaluated["tokens"]
+    assert surprisals == pytest.approx([math.log(100)] * len(surprisals), rel=TOLERANCE)
+
+    assert "holds a run with another configuration" in refuse("train", *space.training(run))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--order=1"], "order is 1; expected at least 2"),
+        ([], "KenLM's program lmplz is not in absent (KENLM_BIN)"),
+        (["--data=TESTONLY"], "'train'"),
+        (["--data=absent"], "absent: no such directory"),
+        (["--order=five"], "--order=five"),
+        (["--workdir=RUN"], "another configuration: model.name is 'ccdclm' there and 'ngram' here"),
+    ],
+)
+def test_ngram_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments, expected):
+    places = {"TESTONLY": space.test_only, "RUN": space.run}
+    for name, place in places.items():
+        arguments = [argument.replace(name, str(place)) for argument in arguments]
+    given = [f"--data={space.corpus}", "--workdir=run", *arguments]
+    assert expected in refuse("ngram", *given, cwd=tmp_path, KENLM_BIN="absent")
+    assert not list(tmp_path.iterdir())
+    assert "--workdir" in refuse("ngram", f"--data={space.corpus}")
+
+
+def test_a_neural_model_in_python_has_its_functions_and_parameters(space):
+    lm = dclm_jax.restore(space.run)
+    assert isinstance(lm, NeuralLanguageModel)
+    run = restore_run(space.run)
+    assert lm.model == run.model
+    jax.tree.map(np.testing.assert_array_equal, lm.params, run.params)
+    assert lm.num_parameters == sum(leaf.size for leaf in jax.tree.leaves(run.params))
+    assert lm.summary == f"ccdclm, {lm.num_parameters:,} parameters, step {run.step}"
+    # Made when it is first asked for, and once: it holds copies of the parameters.
+    assert "scorer" not in vars(lm)
+    assert lm.scorer is lm.scorer
+    assert (lm.scorer.vocab_size, lm.scorer.context_order) == (98, None)

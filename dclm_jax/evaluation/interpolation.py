@@ -1,0 +1,168 @@
+"""Several models on the same documents in one pass, and two of them mixed token by token.
+
+The mixture of A and B has p = w p_A + (1 - w) p_B for every token, with one weight w for all of
+them, tuned on other text than is evaluated.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation.inputs import Encoded
+from dclm_jax.evaluation.parts_of_speech import TagSums
+from dclm_jax.evaluation.perplexity import Perplexity
+from dclm_jax.evaluation.scoring import SentenceScorer
+
+# Halvings of the interval that holds the weight: 2^-40 is far below what any text can tell.
+_HALVINGS = 40
+# Tokens whose terms of a sum are formed at once.
+_CHUNK = 2**20
+
+
+class Mixture(NamedTuple):
+    """A tuned weight and what was measured on the text that it was tuned on.
+
+    Attributes:
+      weight: w, of the first model.
+      perplexities: of the first model, of the second one and of their mixture.
+    """
+
+    weight: float
+    perplexities: list[Perplexity]
+
+
+def measure(
+    scorers: Sequence[SentenceScorer],
+    documents: Iterable[Encoded],
+    *,
+    weight: float | None = None,
+    by_tag: TagSums | None = None,
+    on_document: Callable[[Perplexity], None] | None = None,
+) -> list[Perplexity]:
+    """The perplexities of models on the same documents, each scored whole; streams.
+
+    Args:
+      scorers: of the models, which share one vocabulary.
+      documents: what to score, with tags if `by_tag` is given.
+      weight: of the first of two models in their mixture, which is measured as a third one.
+      by_tag: to which the documents are added, for as many models as are measured.
+      on_document: called with the sums so far after every document, to show progress.
+
+    Raises:
+      InputError: there is no sentence to score.
+    """
+    num_models = len(scorers) + (weight is not None)
+    totals = [Perplexity(vocabulary_size=scorers[0].vocab_size)] * num_models
+    for document, scores in _score(scorers, documents):
+        if weight is not None:
+            scores.append([mix(weight, *pair) for pair in zip(*scores, strict=True)])
+        totals = [
+            total.add(document.sentences, nll) for total, nll in zip(totals, scores, strict=True)
+        ]
+        if by_tag is not None:
+            by_tag.add(document.tags or [], scores)
+        if on_document is not None:
+            on_document(totals[0])
+    if not totals[0].tokens:
+        raise InputError("there is no sentence to score")
+    return totals
+
+
+def tune(
+    scorers: Sequence[SentenceScorer],
+    documents: Iterable[Encoded],
+    *,
+    on_document: Callable[[Perplexity], None] | None = None,
+) -> Mixture:
+    """The weight at which the mixture of two models makes documents most likely.
+
+    The documents stream; what is kept of them are the nats of every token under both models.
+
+    Args:
+      scorers: of the two models, which share one vocabulary.
+      documents: what to tune on.
+      on_document: called with the sums so far after every document, to show progress.
+
+    Raises:
+      InputError: there is no sentence to score, or a score is not a number.
+    """
+    first, second = (Perplexity(vocabulary_size=scorer.vocab_size) for scorer in scorers)
+    kept: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    for document, (nll_a, nll_b) in _score(scorers, documents):
+        first = first.add(document.sentences, nll_a)
+        second = second.add(document.sentences, nll_b)
+        for nats, nll in zip(kept, (nll_a, nll_b), strict=True):
+            nats.extend(nll)
+        if on_document is not None:
+            on_document(first)
+    if not first.tokens:
+        raise InputError("there is no sentence to tune the weight on")
+    a, b = (np.concatenate(nats, dtype=np.float32) for nats in kept)
+    weight = best_weight(a, b)
+    nll = sum(float(mix(weight, *pair).sum()) for pair in _chunks(a, b))
+    return Mixture(weight, [first, second, dataclasses.replace(first, nll=nll)])
+
+
+def mix(weight: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """-log(weight exp(-a) + (1 - weight) exp(-b)) in float64, also where exp(-a) underflows."""
+    with np.errstate(divide="ignore"):
+        log_a, log_b = np.log(weight), np.log1p(-weight)
+    return -np.logaddexp(log_a - a.astype(np.float64), log_b - b.astype(np.float64))
+
+
+def best_weight(a: np.ndarray, b: np.ndarray) -> float:
+    """The weight in (0, 1) at which `mix(weight, a, b)` has the least sum.
+
+    The log-likelihood is concave in the weight: its slope falls, and is halved in on. Two equal
+    models have 0.5.
+
+    Raises:
+      InputError: a score is not a number.
+    """
+    if np.isnan(a).any() or np.isnan(b).any():
+        raise InputError("a score of the text to tune on is not a number")
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        weight = (low + high) / 2
+        slope = sum(_slope(weight, *pair) for pair in _chunks(a, b))
+        if slope == 0:
+            return weight
+        low, high = (weight, high) if slope > 0 else (low, weight)
+    return (low + high) / 2
+
+
+def _slope(weight: float, a: np.ndarray, b: np.ndarray) -> float:
+    """The derivative of the log-likelihood: sum of (p_A - p_B) / (w p_A + (1 - w) p_B).
+
+    Both sides of the fraction are divided by the larger probability, so that neither overflows.
+    """
+    with np.errstate(invalid="ignore"):
+        ratio = b.astype(np.float64) - a.astype(np.float64)
+    # Where both probabilities are 0 no weight makes a difference.
+    ratio = np.where(np.isnan(ratio), 0.0, ratio)
+    smaller, of_larger = np.exp(-np.abs(ratio)), np.where(ratio > 0, weight, 1 - weight)
+    terms = -np.expm1(-np.abs(ratio)) / (of_larger + (1 - of_larger) * smaller)
+    return float(np.sum(np.copysign(terms, ratio)))
+
+
+def _chunks(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    for first in range(0, len(a), _CHUNK):
+        yield a[first : first + _CHUNK], b[first : first + _CHUNK]
+
+
+def _score(
+    scorers: Sequence[SentenceScorer], documents: Iterable[Encoded]
+) -> Iterator[tuple[Encoded, list[list[np.ndarray]]]]:
+    """Documents with their scores by each model. What one scorer reads ahead waits for the others,
+    so that the documents are read and tagged once."""
+    own, *ahead = itertools.tee(documents, len(scorers) + 1)
+    scores = [
+        scorer.score(document.sentences for document in one)
+        for scorer, one in zip(scorers, ahead, strict=True)
+    ]
+    for document, *nll in zip(own, *scores, strict=True):
+        yield document, nll

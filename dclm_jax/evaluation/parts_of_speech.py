@@ -1,0 +1,251 @@
+"""Perplexity by part of speech (Wang and Cho 2015, section 6.2), of one model or several.
+
+Every target belongs to one class: a word to that of its tag, the END of a sentence to END. The sums
+over the classes are those of the whole text, and the perplexity of a class is
+exp(sum of its NLL / its targets), never a mean of perplexities.
+
+As in the paper, NN and NNS are `Noun`, VB and VBZ are `Verb`, and other tags stay by themselves.
+The paper's 36 tags are those of words: punctuation is a class of its own, never among the most
+frequent tags.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dclm_jax.data.readers import Document
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation.compare import aligned
+
+END_CLASS, OTHER_CLASS, PUNCTUATION_CLASS = "END", "other", "punctuation"
+
+_MERGED = {"NN": "Noun", "NNS": "Noun", "VB": "Verb", "VBZ": "Verb"}
+# Suffixes of the Brown corpus: of titles, of headlines, and of words that are spoken about.
+_BROWN_SUFFIXES = re.compile(r"(-(TL|HL|NC))+$")
+# Tags that spell marks, but for Brown's * (not), and those with a name (Penn Treebank, BNC).
+_PUNCTUATION = re.compile(r"[^\w*]+|-[LR][RCS]B-|PU[LNQR]")
+
+_UNCLASSIFIED = "UNC"
+_HANTA_MODEL = "morphmodel_en.pgz"
+# Its tags are those of the BNC. Where PRP is a preposition there, it is a pronoun in the Treebank.
+_TREEBANK_TAGS = {
+    **{"AJ0": "JJ", "AJC": "JJR", "AJS": "JJS", "ORD": "JJ"},
+    **{"AT0": "DT", "DT0": "DT", "DTQ": "WDT", "DPS": "PRP$", "EX0": "EX"},
+    **{"AV0": "RB", "AVP": "RP", "AVQ": "WRB", "XX0": "RB"},
+    **{"CJC": "CC", "CJS": "IN", "CJT": "IN", "PRF": "IN", "PRP": "IN", "TO0": "TO"},
+    **{"CRD": "CD", "ITJ": "UH", "POS": "POS", "VM0": "MD"},
+    **{"NN0": "NN", "NN1": "NN", "NN2": "NNS", "NP0": "NNP"},
+    **{"PNI": "NN", "PNP": "PRP", "PNQ": "WP", "PNX": "PRP"},
+    **{f"V{verb}B": "VBP" for verb in "BDHV"},
+    **{f"V{verb}I": "VB" for verb in "BDHV"},
+    **{f"V{verb}{form}": f"VB{form}" for verb in "BDHV" for form in "DGNZ"},
+    "!!!": _UNCLASSIFIED,
+}
+# The time for a word grows with the square of its length; what it is shows at its end.
+_MAX_LETTERS = 40
+# Text in small letters, as the Penn Treebank of language modelling, may write N for any number.
+_NUMBER_MARK, _NUMBER = "N", "1"
+# What stands for a word, as <unk>, has no part of speech.
+_MARK = re.compile(r"<[^<>]+>")
+
+
+class Tagger:
+    """Parts of speech of documents: their own where they have them, else HanTa's.
+
+    HanTa's tags are turned into those of the Penn Treebank. Without an equal there, and left as
+    they are: ZZ0 (a single letter), those of punctuation, and UNC, which is what cannot be
+    classified. That is also the tag of what stands for a word, as `<unk>` does.
+
+    Attributes:
+      source: "input" or "HanTa", whichever gave the tags of the last document.
+    """
+
+    def __init__(self):
+        self.source = "input"
+        self._tag_sentence: Callable[..., Any] | None = None
+
+    def __call__(self, document: Document) -> list[list[str]]:
+        """The tag of every word, one list a sentence.
+
+        Raises:
+          InputError: the document has no tags and HanTa is not installed.
+        """
+        if document.tags is not None:
+            self.source = "input"
+            return [[normalise(tag) for tag in tags] for tags in document.tags]
+        self.source = "HanTa"
+        if self._tag_sentence is None:
+            self._tag_sentence = _load_hanta()
+        # A small letter speaks against a name, but not where all letters are small.
+        has_case = any(
+            word[:1].isupper() and len(word) > 1
+            for sentence in document.sentences
+            for word in sentence
+        )
+        tagged = []
+        for words in document.sentences:
+            shown = [word[-_MAX_LETTERS:] for word in words]
+            if not has_case:
+                shown = [_NUMBER if word == _NUMBER_MARK else word for word in shown]
+            tags = self._tag_sentence(shown, taglevel=0, casesensitive=has_case)
+            tagged.append(list(map(_treebank_tag, words, tags)))
+        return tagged
+
+
+def normalise(tag: str) -> str:
+    """A tag in upper case, without the suffixes of the Brown corpus."""
+    return _BROWN_SUFFIXES.sub("", tag.upper())
+
+
+def tag_class(tag: str) -> str:
+    """The class of a normalised tag."""
+    return PUNCTUATION_CLASS if _PUNCTUATION.fullmatch(tag) else _MERGED.get(tag, tag)
+
+
+class ClassSums(NamedTuple):
+    """A class of targets and what each model makes of them.
+
+    Attributes:
+      name: of the class.
+      tags: those that it is made of.
+      tokens: its targets.
+      nll: sum of -log P over them in nats, one for each model.
+    """
+
+    name: str
+    tags: tuple[str, ...]
+    tokens: int
+    nll: tuple[float, ...]
+
+    @property
+    def perplexities(self) -> tuple[float, ...]:
+        """exp(nll / tokens) of each model; infinite where that overflows."""
+        with np.errstate(over="ignore"):
+            return tuple(np.exp(np.divide(self.nll, self.tokens)).tolist())
+
+
+class TagSums:
+    """Sums of nats by tag, to which documents are added one by one."""
+
+    def __init__(self, num_models: int):
+        self._indices = {END_CLASS: 0}
+        self._tokens = np.zeros(1, np.int64)
+        self._nll = np.zeros((num_models, 1))
+
+    def add(self, tags: list[list[str]], scores: Sequence[list[np.ndarray]]) -> None:
+        """Adds a document.
+
+        Args:
+          tags: of its words, one list a sentence.
+          scores: of each model, the nats of the targets w1..wM END of every sentence.
+        """
+        names = [name for sentence in tags for name in (*sentence, END_CLASS)]
+        if not names:
+            return
+        indices = self._indices
+        targets = [indices.setdefault(name, len(indices)) for name in names]
+        self._tokens = _grown(self._tokens, len(indices))
+        self._nll = _grown(self._nll, len(indices))
+        self._tokens += np.bincount(targets, minlength=len(indices))
+        for total, nll in zip(self._nll, scores, strict=True):
+            total += np.bincount(targets, np.concatenate(nll), minlength=len(indices))
+
+    def classes(self, num_tags: int = 10) -> list[ClassSums]:
+        """The classes of the `num_tags` most frequent tags, and all other targets.
+
+        Returns:
+          The classes in the order of their frequency, then "other", "punctuation" and END, where
+          there are any. A class that is listed for one of its tags has its other tags as well.
+
+        Raises:
+          InputError: `num_tags` is below 1.
+        """
+        if num_tags < 1:
+            raise InputError(f"pos_tags is {num_tags}; expected at least 1")
+        last = (OTHER_CLASS, PUNCTUATION_CLASS, END_CLASS)
+        by_frequency = sorted(
+            self._indices, key=lambda tag: (-self._tokens[self._indices[tag]], tag)
+        )
+        ranked = [tag for tag in by_frequency if tag_class(tag) not in last]
+        listed = {*map(tag_class, ranked[:num_tags]), *last}
+        members: dict[str, list[str]] = {}
+        for tag in by_frequency:
+            name = tag_class(tag)
+            members.setdefault(name if name in listed else OTHER_CLASS, []).append(tag)
+        sums = sorted(
+            (self._sum(name, tags) for name, tags in members.items()),
+            key=lambda one: (last.index(one.name) + 1 if one.name in last else 0, -one.tokens),
+        )
+        return [one for one in sums if one.tokens]
+
+    def _sum(self, name: str, tags: list[str]) -> ClassSums:
+        places = [self._indices[tag] for tag in tags]
+        nll = self._nll[:, places].sum(axis=1)
+        return ClassSums(name, tuple(tags), int(self._tokens[places].sum()), tuple(nll.tolist()))
+
+
+def table(classes: Sequence[ClassSums], labels: Sequence[str]) -> str:
+    """Aligned text: a row a class and one for all, a column of perplexities a model.
+
+    Args:
+      classes: made by `TagSums.classes`.
+      labels: what to call each model.
+    """
+    total = ClassSums(
+        "all",
+        (),
+        sum(one.tokens for one in classes),
+        tuple(np.sum([one.nll for one in classes], axis=0).tolist()),
+    )
+    rows = [("class", "targets", "share", *labels)]
+    for one in (*classes, total):
+        share = f"{100 * one.tokens / total.tokens:.1f}%"
+        perplexities = (f"{perplexity:,.2f}" for perplexity in one.perplexities)
+        rows.append((one.name, f"{one.tokens:,}", share, *perplexities))
+    lines = aligned(rows)
+    lines.insert(-1, lines[1])
+    merged = [
+        f"{one.name} = {' + '.join(one.tags)}"
+        for one in classes
+        if one.name in _MERGED.values() and len(one.tags) > 1
+    ]
+    return "\n".join([*lines, *([", ".join(merged)] if merged else [])])
+
+
+def to_json(classes: Sequence[ClassSums], model: int) -> dict[str, Any]:
+    """The classes by their names, with the sums of one of the models."""
+    return {
+        one.name: {
+            "perplexity": one.perplexities[model],
+            "nll": one.nll[model],
+            "tokens": one.tokens,
+            "tags": list(one.tags),
+        }
+        for one in classes
+    }
+
+
+def _treebank_tag(word: str, tag: str) -> str:
+    """The Treebank's tag for HanTa's."""
+    tag = _TREEBANK_TAGS.get(tag, tag)
+    # To HanTa, a sign that it does not know is the name of something.
+    is_sign = tag in ("NN", "NNP") and not any(map(str.isalnum, word))
+    return _UNCLASSIFIED if is_sign or _MARK.fullmatch(word) else tag
+
+
+def _grown(sums: np.ndarray, size: int) -> np.ndarray:
+    """`sums` with zeros at the end of its last axis, to be `size` long."""
+    missing = [(0, 0)] * (sums.ndim - 1) + [(0, size - sums.shape[-1])]
+    return np.pad(sums, missing)
+
+
+def _load_hanta() -> Callable[..., Any]:
+    try:
+        from HanTa import HanoverTagger
+    except ImportError as error:
+        raise InputError(
+            "text without parts of speech needs HanTa to tag it: pip install 'dclm_jax[tags]'"
+        ) from error
+    return HanoverTagger.HanoverTagger(_HANTA_MODEL).tag_sent

@@ -1,0 +1,258 @@
+"""Pictures of results. matplotlib is imported when the first one is made.
+
+Colours stay distinct for colour-blind readers; legends stand beside the data.
+"""
+
+import io
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import outputs
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+# Okabe and Ito's.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+_HATCHES = ("", "//", "..", "xx")
+# Where the largest value is more than this many times the smallest, an axis is logarithmic.
+_LINEAR_RATIO = 8
+# Bars with their values written above them; more would be too narrow for the digits.
+_MAX_WRITTEN = 80
+
+
+class Result(NamedTuple):
+    """A run in a picture of perplexity against the number of context sentences.
+
+    Attributes:
+      label: of this run.
+      model: whose runs are joined by a line.
+      context_sentences: n, or None for a model without this option.
+      perplexity: of the text.
+    """
+
+    label: str
+    model: str
+    context_sentences: int | None
+    perplexity: float
+
+
+def check_target(path: str | os.PathLike[str]) -> None:
+    """Finds out before long work whether a picture can be made.
+
+    Raises:
+      InputError: matplotlib is not installed, or `path` has no suffix that it can write.
+    """
+    figure, _ = new_figure((1, 1))
+    supported = figure.canvas.get_supported_filetypes()
+    if _format(path) not in supported:
+        raise InputError(
+            f"{path}: cannot write the plot: its name has none of the suffixes "
+            + ", ".join(f".{name}" for name in sorted(supported))
+        )
+
+
+def new_figure(size: tuple[float, float]) -> "tuple[Figure, Axes]":
+    """An empty figure, width and height in inches, and its axes.
+
+    Raises:
+      InputError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise InputError("plots need matplotlib: pip install 'dclm_jax[plots]'") from error
+    # A Figure of its own, not pyplot: no global state, and no display is ever looked for.
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.add_subplot()
+
+
+def save(figure: "Figure", path: str | os.PathLike[str]) -> None:
+    """Writes a picture, whole or not at all; the suffix of `path` chooses the format.
+
+    Raises:
+      InputError: `path` has no suffix that matplotlib can write, or cannot be written.
+    """
+    picture = io.BytesIO()
+    try:
+        figure.savefig(picture, format=_format(path))
+    except ValueError as error:
+        raise InputError(f"{path}: cannot write the plot: {error}") from error
+    outputs.write_bytes(path, picture.getvalue())
+
+
+def colour(index: int) -> str:
+    """The colour of the run `index`; they repeat after the last."""
+    return _COLOURS[index % len(_COLOURS)]
+
+
+def use_log_scale(axes: "Axes") -> None:
+    """Makes the y axis logarithmic, with numbers that people read."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    axes.set_yscale("log")
+    # Decades alone would leave most curves, which span less than one, without a labelled tick.
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
+    axes.yaxis.set_major_formatter(FuncFormatter(_tick))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def plot_classes(
+    classes: Sequence[str],
+    perplexities: Mapping[str, Sequence[float]],
+    path: str | os.PathLike[str],
+) -> None:
+    """Draws bars in groups, one group a class (Wang and Cho 2015, Figure 3).
+
+    Args:
+      classes: names on the x axis.
+      perplexities: of each run, by its label, one a class.
+      path: picture to write.
+
+    Raises:
+      InputError: a perplexity is not finite, matplotlib is not installed, or `path` cannot be
+        written.
+    """
+    _require_finite(perplexities)
+    num_bars = len(classes) * len(perplexities)
+    written = num_bars <= _MAX_WRITTEN
+    figure, axes = new_figure((4 + 0.3 * len(classes) + (0.2 if written else 0.08) * num_bars, 5))
+    width = 0.84 / len(perplexities)
+    for index, (label, values) in enumerate(perplexities.items()):
+        offset = (index - (len(perplexities) - 1) / 2) * width
+        bars = axes.bar(
+            np.arange(len(classes)) + offset,
+            values,
+            0.94 * width,
+            color=colour(index),
+            hatch=_HATCHES[index // len(_COLOURS) % len(_HATCHES)],
+            edgecolor="white",
+            linewidth=0,
+            label=_plain(label),
+        )
+        if written:
+            texts = [f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" for value in values]
+            axes.bar_label(bars, texts, padding=2, rotation=90, fontsize=7)
+    low, high = _set_scale(axes, perplexities.values())
+    if axes.get_yscale() == "log":
+        # The room above is for what is written there.
+        axes.set_ylim(low / 1.5, high * (high / low) ** 0.15)
+    else:
+        axes.set_ylim(0, high * 1.15)
+    axes.set_xlim(-0.6, len(classes) - 0.4)
+    axes.set_xticks(range(len(classes)), list(map(_plain, classes)))
+    axes.tick_params(axis="x", length=0)
+    axes.set_title("Perplexity by part of speech")
+    axes.grid(axis="y", alpha=0.3)
+    axes.set_axisbelow(True)
+    figure.legend(loc="outside right upper")
+    save(figure, path)
+
+
+def plot_context(results: Sequence[Result], path: str | os.PathLike[str]) -> None:
+    """Draws perplexity against n, one line a model (Wang and Cho 2015, Figure 2).
+
+    Runs without n are horizontal lines.
+
+    Raises:
+      InputError: no run has n, two runs of a model have the same, a perplexity is not finite,
+        matplotlib is not installed, or `path` cannot be written.
+    """
+    lines = require_context(results)
+    _require_finite({one.label: [one.perplexity] for one in results})
+    figure, axes = new_figure((8, 5))
+    ticks = sorted({number for line in lines.values() for number in line})
+    styles: Iterator[int] = iter(range(len(results)))
+    for (model, line), index in zip(lines.items(), styles, strict=False):
+        numbers = sorted(line)
+        axes.plot(
+            numbers,
+            [line[number].perplexity for number in numbers],
+            marker=_MARKERS[index % len(_MARKERS)],
+            color=colour(index),
+            label=_plain(model),
+        )
+    flat = [one for one in results if one.context_sentences is None]
+    for one, index in zip(flat, styles, strict=False):
+        axes.axhline(
+            one.perplexity,
+            linestyle=("--", ":", "-.")[index % 3],
+            color=colour(index),
+            label=_plain(f"{one.label} ({one.perplexity:.1f})"),
+        )
+    _set_scale(axes, [[one.perplexity for one in results]])
+    axes.set_xscale("log", base=2)
+    axes.set_xlim(ticks[0] / 1.25, ticks[-1] * 1.25)
+    axes.set_xticks(ticks, map(str, ticks))
+    axes.minorticks_off()
+    axes.set_xlabel("n, context sentences")
+    axes.set_title("Perplexity by context")
+    axes.grid(alpha=0.3)
+    figure.legend(loc="outside right upper")
+    save(figure, path)
+
+
+def require_context(results: Sequence[Result]) -> dict[str, dict[int, Result]]:
+    """The runs that have n, by model and n.
+
+    Raises:
+      InputError: no run has n, or two runs of a model have the same.
+    """
+    lines: dict[str, dict[int, Result]] = {}
+    for one in results:
+        if one.context_sentences is None:
+            continue
+        line = lines.setdefault(one.model, {})
+        other = line.setdefault(one.context_sentences, one)
+        if other is not one:
+            raise InputError(
+                f"{other.label} and {one.label} are both {one.model} with n = "
+                f"{one.context_sentences}; a line in the plot has one run for each n"
+            )
+    if not lines:
+        raise InputError(
+            "there is nothing to plot perplexity against: no run has model.context_sentences; "
+            "by part of speech it can be drawn for any model"
+        )
+    return lines
+
+
+def _set_scale(axes: "Axes", values: Iterable[Sequence[float]]) -> tuple[float, float]:
+    """Makes the y axis of perplexities logarithmic where that shows more; the least and largest."""
+    flat = [value for one in values for value in one]
+    low, high = min(flat), max(flat)
+    if high > _LINEAR_RATIO * low:
+        use_log_scale(axes)
+        axes.set_ylabel("perplexity (log scale)")
+    else:
+        axes.set_ylabel("perplexity")
+    return low, high
+
+
+def _require_finite(perplexities: Mapping[str, Sequence[float]]) -> None:
+    for label, values in perplexities.items():
+        if not np.all(np.isfinite(values)):
+            raise InputError(f"a perplexity of {label} is not finite and cannot be drawn")
+
+
+def _tick(value: float, position: int | None = None) -> str:
+    del position
+    return f"{value:,.0f}" if value >= 10 else f"{value:g}"
+
+
+def _plain(text: str) -> str:
+    """Text whose dollar signs, as in the tag PRP$, do not begin a formula."""
+    return text.replace("$", r"\$")
+
+
+def _format(path: str | os.PathLike[str]) -> str:
+    return Path(path).suffix[1:].lower()

@@ -1,0 +1,188 @@
+"""Models side by side and mixed, against loops over probabilities and a fine grid of weights."""
+
+import math
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+from dclm_jax import models
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import interpolation, perplexity
+from dclm_jax.evaluation.inputs import Encoded
+from dclm_jax.evaluation.parts_of_speech import TagSums
+from dclm_jax.evaluation.scoring import Scorer
+
+
+class FakeScorer:
+    """-log P of a word is that of a table, END's the last one; reads `window` documents ahead."""
+
+    vocab_size = 10
+    context_order = 0
+
+    def __init__(self, table, window=1):
+        self.table = np.asarray(table, np.float32)
+        self.window = window
+
+    def score(self, documents):
+        waiting = []
+        for document in documents:
+            waiting.append([self.table[np.append(ids, -1)] for ids in document])
+            if len(waiting) == self.window:
+                yield from waiting
+                waiting = []
+        yield from waiting
+
+
+def fake_scorers(*windows: int) -> list[Any]:
+    rng = np.random.default_rng(0)
+    return [FakeScorer(rng.exponential(2, 10), window) for window in windows]
+
+
+def random_documents(count, seed=1):
+    rng = np.random.default_rng(seed)
+    for _ in range(count):
+        sentences = [rng.integers(2, 9, rng.integers(0, 7)) for _ in range(rng.integers(1, 5))]
+        yield Encoded(sentences, [["NN" if word > 5 else "IN" for word in s] for s in sentences])
+
+
+def plain_mixture(weight, scorers, documents):
+    """Sum of nats of a mixture, token by token."""
+    total = 0.0
+    for document in documents:
+        for ids in document.sentences:
+            for word in [*ids, -1]:
+                p, q = (math.exp(-float(scorer.table[word])) for scorer in scorers)
+                total -= math.log(weight * p + (1 - weight) * q)
+    return total
+
+
+def test_models_side_by_side_measure_what_each_measures_alone():
+    model = models.create("ccdclm", vocab_size=9, embedding_dim=3, hidden_dim=4, num_layers=1)
+    neural = Scorer(model, model.init(jax.random.key(0)), batch_size=2)
+    (fake,) = fake_scorers(3)
+    fake.vocab_size = 9
+    documents = list(random_documents(40))
+    measured = interpolation.measure([neural, fake, neural], iter(documents))
+    alone = [
+        perplexity.measure(scorer, [document.sentences for document in documents])
+        for scorer in (neural, fake)
+    ]
+    assert measured == [alone[0], alone[1], alone[0]]
+    assert measured[0].nll != measured[1].nll
+
+
+@pytest.mark.parametrize("windows", [(1, 7), (7, 1), (4, 4)])
+def test_documents_are_read_once_and_in_a_bounded_window(windows):
+    read, done, ahead = [], [], []
+
+    def stream():
+        for document in random_documents(60):
+            read.append(document)
+            ahead.append(len(read) - len(done))
+            yield document
+
+    scorers = fake_scorers(*windows)
+    measured = interpolation.measure(scorers, stream(), on_document=done.append)
+    assert len(read) == len(done) == measured[0].documents == 60
+    assert max(ahead) <= max(windows)
+    assert [sums.documents for sums in done] == list(range(1, 61))
+    assert done[-1] == measured[0]
+
+
+def test_the_mixture_is_one_more_model():
+    scorers = fake_scorers(1, 3)
+    by_tag = TagSums(3)
+    measured = interpolation.measure(scorers, random_documents(20), weight=0.3, by_tag=by_tag)
+    assert len(measured) == 3
+    assert measured[2].nll == pytest.approx(plain_mixture(0.3, scorers, random_documents(20)))
+    assert measured[2].tokens == measured[0].tokens
+    classes = by_tag.classes()
+    assert {one.name for one in classes} == {"Noun", "IN", "END"}
+    for model, total in enumerate(measured):
+        assert math.fsum(one.nll[model] for one in classes) == pytest.approx(total.nll, rel=1e-12)
+    assert sum(one.tokens for one in classes) == measured[2].tokens
+
+
+def test_mixing_by_hand():
+    a, b = np.array([0.5, 2.0, 0.0], np.float32), np.array([1.5, 0.25, 3.0], np.float32)
+    expected = [
+        -math.log(0.2 * math.exp(-p) + 0.8 * math.exp(-q)) for p, q in zip(a, b, strict=True)
+    ]
+    mixed = interpolation.mix(0.2, a, b)
+    assert mixed.dtype == np.float64
+    np.testing.assert_allclose(mixed, expected, rtol=1e-14)
+    np.testing.assert_array_equal(interpolation.mix(1.0, a, b), a)
+    np.testing.assert_array_equal(interpolation.mix(0.0, a, b), b)
+
+
+def test_mixing_does_not_underflow():
+    a = np.array([2000, 1e5, math.inf, math.inf], np.float32)
+    b = np.array([2000, 3000, 4.0, math.inf], np.float32)
+    expected = [2000, 3000 + math.log(2), 4 + math.log(2), math.inf]
+    np.testing.assert_allclose(interpolation.mix(0.5, a, b), expected, rtol=1e-14)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_best_weight_of_a_fine_grid(seed):
+    rng = np.random.default_rng(seed)
+    a, b = rng.gamma(2, 2 + seed, (2, 400)).astype(np.float32)
+    weights = np.linspace(0, 1, 10_001)[:, None]
+    p, q = np.exp(-a.astype(np.float64)), np.exp(-b.astype(np.float64))
+    likelihoods = np.log(weights * p + (1 - weights) * q).sum(axis=1)
+    weight = interpolation.best_weight(a, b)
+    assert weight == pytest.approx(weights[likelihoods.argmax(), 0], abs=1e-4)
+    assert 0.05 < weight < 0.95
+    assert -interpolation.mix(weight, a, b).sum() >= likelihoods.max()
+
+
+def test_the_best_weight_by_hand():
+    # p = 0.8 and 0.2, q = 0.2 and 0.8: of three of the first and one of the second kind,
+    # 3 * 0.6 / (0.2 + 0.6 w) = 0.6 / (0.8 - 0.6 w), so that w = 2.2 / 2.4.
+    a, b = -np.log([0.8, 0.8, 0.8, 0.2]), -np.log([0.2, 0.2, 0.2, 0.8])
+    assert interpolation.best_weight(a, b) == pytest.approx(2.2 / 2.4, abs=1e-9)
+    assert interpolation.best_weight(b, a) == pytest.approx(0.2 / 2.4, abs=1e-9)
+
+
+def test_the_best_weight_at_the_ends_and_where_probabilities_underflow():
+    low, high = np.full(5, 1.0, np.float32), np.full(5, 2.0, np.float32)
+    assert interpolation.best_weight(low, high) == pytest.approx(1, abs=1e-6)
+    assert interpolation.best_weight(high, low) == pytest.approx(0, abs=1e-6)
+    assert interpolation.best_weight(low, low) == 0.5
+    # Each is certain where the other is hopeless: the weight is the share of its tokens.
+    a = np.array([3000, 2000, 1.0, math.inf, math.inf], np.float32)
+    b = np.array([2000, 3000, math.inf, 1.0, math.inf], np.float32)
+    assert interpolation.best_weight(a, b) == pytest.approx(0.5, abs=1e-9)
+    assert interpolation.best_weight(a[:3], b[:3]) == pytest.approx(2 / 3, abs=1e-9)
+    with pytest.raises(InputError, match="a score of the text to tune on is not a number"):
+        interpolation.best_weight(a, np.array([0, 0, 0, 0, math.nan], np.float32))
+
+
+def test_tuning_reports_what_it_was_tuned_on(monkeypatch):
+    scorers = fake_scorers(2, 5)
+    seen = []
+    weight, perplexities = interpolation.tune(
+        scorers, random_documents(30), on_document=lambda sums: seen.append(sums.documents)
+    )
+    assert seen == list(range(1, 31))
+    documents = list(random_documents(30))
+    assert perplexities[:2] == interpolation.measure(scorers, documents)
+    assert perplexities[2].nll == pytest.approx(plain_mixture(weight, scorers, documents))
+    assert perplexities[2].tokens == perplexities[0].tokens
+    grid = [plain_mixture(one, scorers, documents) for one in np.linspace(0, 1, 101)]
+    assert weight == pytest.approx(np.argmin(grid) / 100, abs=0.01)
+    assert 0 < perplexities[2].nll <= min(grid)
+    monkeypatch.setattr(interpolation, "_CHUNK", 7)
+    in_chunks = interpolation.tune(scorers, documents)
+    assert in_chunks.weight == pytest.approx(weight, abs=1e-9)
+    assert in_chunks.perplexities[2].nll == pytest.approx(perplexities[2].nll, rel=1e-12)
+
+
+def test_nothing_to_score():
+    scorers = fake_scorers(1, 1)
+    for documents in ([], [Encoded([])]):
+        with pytest.raises(InputError, match="there is no sentence to score"):
+            interpolation.measure(scorers, documents)
+        with pytest.raises(InputError, match="there is no sentence to tune the weight on"):
+            interpolation.tune(scorers, documents)

@@ -1,0 +1,259 @@
+"""Sums by part of speech against plain loops, and HanTa's tags in the names of the Treebank."""
+
+import collections
+import math
+import sys
+
+import numpy as np
+import pytest
+
+from dclm_jax.data import open_corpus, prepare
+from dclm_jax.data.readers import Document
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import parts_of_speech
+from dclm_jax.evaluation.inputs import open_split, open_text
+from dclm_jax.evaluation.parts_of_speech import ClassSums, Tagger, TagSums
+from dclm_jax.evaluation.perplexity import Perplexity
+
+
+@pytest.mark.parametrize(
+    ("tag", "expected"),
+    [
+        ("nn", "Noun"),
+        ("NNS", "Noun"),
+        ("nn-tl-hl", "Noun"),
+        ("vb-nc", "Verb"),
+        ("VBZ", "Verb"),
+        ("VBD", "VBD"),
+        ("NNP", "NNP"),
+        ("fw-nn-tl", "FW-NN"),
+        ("in+at", "IN+AT"),
+        ("pp$$", "PP$$"),
+        ("np-hl", "NP"),
+        ("*-hl", "*"),
+        (",-hl", "punctuation"),
+        ("---hl", "punctuation"),
+        ("``", "punctuation"),
+        ("(", "punctuation"),
+        ("-LRB-", "punctuation"),
+        ("PUN", "punctuation"),
+        ("-NONE-", "-NONE-"),
+    ],
+)
+def test_classes_of_tags(tag, expected):
+    assert parts_of_speech.tag_class(parts_of_speech.normalise(tag)) == expected
+
+
+def random_documents(seed=0):
+    """Tags of documents, some sentences without words, and the scores of two models."""
+    rng = np.random.default_rng(seed)
+    names = np.array(["NN", "NNS", "VB", "VBZ", "IN", "JJ", "UH", "CD", ",", "."])
+    for _ in range(20):
+        lengths = rng.integers(0, 9, size=rng.integers(0, 5))
+        tags = [rng.choice(names, size, p=np.arange(1, 11) / 55).tolist() for size in lengths]
+        yield tags, [[rng.exponential(3, n + 1).astype(np.float32) for n in lengths] for _ in "ab"]
+
+
+def test_sums_equal_those_of_a_loop_and_add_up_to_the_whole():
+    sums = TagSums(2)
+    totals = [Perplexity(10), Perplexity(10)]
+    tokens = collections.Counter()
+    nll: dict[tuple[str, int], float] = collections.defaultdict(float)
+    for tags, scores in random_documents():
+        sums.add(tags, scores)
+        ids = [np.zeros(len(sentence), np.int32) for sentence in tags]
+        totals = [total.add(ids, one) for total, one in zip(totals, scores, strict=True)]
+        for sentence, *values in zip(tags, *scores, strict=True):
+            for tag, *pair in zip([*sentence, "END"], *values, strict=True):
+                tokens[tag] += 1
+                nll[tag, 0] += float(pair[0])
+                nll[tag, 1] += float(pair[1])
+    classes = sums.classes(4)
+    merged = {"Noun": ("NNS", "NN"), "Verb": ("VBZ", "VB"), "END": ("END",)}
+    listed = sorted(set(tokens) - {",", ".", "END"}, key=lambda tag: -tokens[tag])[:4]
+    names = {{"NN": "Noun", "NNS": "Noun", "VB": "Verb", "VBZ": "Verb"}.get(t, t) for t in listed}
+    assert {one.name for one in classes} == names | {"other", "punctuation", "END"}
+    assert [one.name for one in classes][-3:] == ["other", "punctuation", "END"]
+    frequencies = [one.tokens for one in classes[:-3]]
+    assert frequencies == sorted(frequencies, reverse=True)
+    for one in classes:
+        if one.name in merged:
+            assert sorted(one.tags) == sorted(merged[one.name])
+        assert one.tokens == sum(tokens[tag] for tag in one.tags)
+        for model in range(2):
+            expected = sum(nll[tag, model] for tag in one.tags)
+            assert one.nll[model] == pytest.approx(expected, rel=1e-12)
+            perplexity = math.exp(expected / one.tokens)
+            assert one.perplexities[model] == pytest.approx(perplexity, rel=1e-12)
+    # Every tag is in one class.
+    assert sorted(tag for one in classes for tag in one.tags) == sorted(tokens)
+    assert sum(one.tokens for one in classes) == totals[0].tokens
+    for model, total in enumerate(totals):
+        summed = math.fsum(one.nll[model] for one in classes)
+        assert summed == pytest.approx(total.nll, rel=1e-12)
+
+
+def by_hand() -> TagSums:
+    """NN 3, IN 2, NNS 1, VBD 1, UH 1, a comma, two ENDs."""
+    sums = TagSums(1)
+    nll = np.array([1, 2, 3, 0.5, 4, 7, 5, 0.25], np.float32)
+    sums.add([["NN", "IN", "NN", ",", "NNS", "VBD", "UH"]], [[nll]])
+    sums.add([["NN", "IN"]], [[np.array([6, 2.5, 0.75], np.float32)]])
+    return sums
+
+
+def test_classes_by_hand():
+    assert by_hand().classes(2) == [
+        ClassSums("Noun", ("NN", "NNS"), 4, (14.0,)),
+        ClassSums("IN", ("IN",), 2, (4.5,)),
+        ClassSums("other", ("UH", "VBD"), 2, (12.0,)),
+        ClassSums("punctuation", (",",), 1, (0.5,)),
+        ClassSums("END", ("END",), 2, (1.0,)),
+    ]
+    # NNS is not among the two most frequent tags, but its class is listed; ties by name.
+    names = [one.name for one in by_hand().classes(4)]
+    assert names == ["Noun", "IN", "UH", "other", "punctuation", "END"]
+    assert [one.name for one in by_hand().classes(1)] == ["Noun", "other", "punctuation", "END"]
+    assert [one.name for one in by_hand().classes()][-2:] == ["punctuation", "END"]
+    with pytest.raises(InputError, match="pos_tags is 0; expected at least 1"):
+        by_hand().classes(0)
+
+
+def test_perplexity_is_not_a_mean_of_perplexities_and_never_clipped():
+    noun = by_hand().classes(1)[0]
+    assert noun.perplexities == (pytest.approx(math.exp(14 / 4)),)
+    assert ClassSums("UH", ("UH",), 2, (1500.0, 2.0)).perplexities == (math.inf, math.e)
+
+
+def test_documents_without_sentences_add_nothing():
+    sums = by_hand()
+    sums.add([], [[]])
+    assert sums.classes() == by_hand().classes()
+
+
+def test_the_table_and_json_by_value():
+    classes = [
+        ClassSums("Noun", ("NN", "NNS"), 3, (3 * math.log(200), 3 * math.log(1500))),
+        ClassSums("END", ("END",), 1, (math.log(2), math.log(4))),
+    ]
+    assert parts_of_speech.table(classes, ["rnnlm", "b"]).splitlines() == [
+        "class  targets   share   rnnlm         b",
+        "-----  -------  ------  ------  --------",
+        "Noun         3   75.0%  200.00  1,500.00",
+        "END          1   25.0%    2.00      4.00",
+        "-----  -------  ------  ------  --------",
+        "all          4  100.0%   63.25    340.87",
+        "Noun = NN + NNS",
+    ]
+    value = parts_of_speech.to_json(classes, 1)
+    assert list(value) == ["Noun", "END"]
+    assert value["END"] == {
+        "perplexity": pytest.approx(4),
+        "nll": math.log(4),
+        "tokens": 1,
+        "tags": ["END"],
+    }
+
+
+def split(text: str) -> list[str]:
+    return text.split()
+
+
+def test_tags_of_the_text_are_used_without_hanta(monkeypatch):
+    monkeypatch.setitem(sys.modules, "HanTa", None)
+    tagger = Tagger()
+    tags = [["at", "nn-tl"], ["vbz-hl"]]
+    document = Document("a", [["The", "House"], ["is"]], tags)
+    assert tagger(document) == [["AT", "NN"], ["VBZ"]]
+    assert tagger.source == "input"
+    with pytest.raises(InputError, match=r"needs HanTa to tag it: pip install 'dclm_jax\[tags\]'"):
+        tagger(Document("b", [["The", "House"]]))
+
+
+def test_hanta_speaks_the_treebank():
+    tagger = Tagger()
+    sentences = [
+        split("The cats sat on the mat , and they did n't move ."),
+        split("She could not see that it works ."),
+        ["<unk>"],
+    ]
+    assert tagger(Document("a", sentences)) == [
+        split("DT NNS VBD IN DT NN PUN CC PRP VBD RB VB PUN"),
+        split("PRP MD RB VB IN PRP VBZ PUN"),
+        ["UNC"],
+    ]
+    assert tagger.source == "HanTa"
+
+
+def test_every_tag_of_hanta_has_a_name_in_the_treebank():
+    tag_sentence = parts_of_speech._load_hanta()
+    model = tag_sentence.__self__
+    own = {model.int2tag[-number] for number in model.tag2int.values() if number < 0}
+    assert len(own) > 50
+    unmapped = own - {"UNKNOWN", "NN", "IN"} - set(parts_of_speech._TREEBANK_TAGS)
+    # Punctuation has its class by any name.
+    assert unmapped == {"PUL", "PUN", "PUQ", "PUR", "UNC", "ZZ0"}
+
+
+def test_small_letters_speak_against_names_only_where_there_are_capitals():
+    words = split("we met bush in turkey")
+    tagger = Tagger()
+    as_names, as_nouns = ["PRP", "VBD", "NNP", "IN", "NNP"], ["PRP", "VBD", "NN", "IN", "NN"]
+    assert tagger(Document("a", [words])) == [as_names]
+    # A capital by itself proves nothing: it stands for a number.
+    assert tagger(Document("a", [words, ["N", "dogs"]])) == [as_names, ["CD", "NNS"]]
+    assert tagger(Document("a", [words, ["Yes"]]))[0] == as_nouns
+
+
+def test_marks_and_signs_are_no_names():
+    sentences = [split("it paid $ N to the <unk> of mr. <unk>"), split("He saw <UNKNOWN> .")]
+    tagger = Tagger()
+    (lower,) = tagger(Document("a", sentences[:1]))
+    assert lower == split("PRP VBD UNC CD IN DT UNC IN NNP UNC")
+    assert tagger(Document("b", sentences[1:])) == [["PRP", "VBD", "UNC", "PUN"]]
+
+
+def test_words_longer_than_words_are_take_no_time():
+    words = ["the", "x" * 10**6, "establish" * 1000 + "ment", "."]
+    assert len(Tagger()(Document("a", [words]))[0]) == 4
+
+
+class Recorder:
+    """Tags words with their numbers of letters, and keeps what it was given."""
+
+    def __init__(self):
+        self.words = []
+
+    def __call__(self, document):
+        self.words.append(document.sentences)
+        return [[str(len(word)) for word in sentence] for sentence in document.sentences]
+
+
+@pytest.mark.parametrize(("unknown_token", "spelling"), [(None, "<UNKNOWN>"), ("?", "?")])
+def test_a_tagger_reads_the_words_of_a_split_and_of_text(tmp_path, unknown_token, spelling):
+    text = tmp_path / "text.txt"
+    text.write_text("the cat sat\nthe rare cat\n\nthe cat sat\n")
+    corpus = tmp_path / "corpus"
+    prepare({"test": text, "train": text}, corpus, vocab_size=3, unknown_token=unknown_token)
+    vocabulary = open_corpus(corpus, "test").vocabulary
+    assert vocabulary.decode([3, 4, 5]) == ["cat", "the", "sat"]
+    ids = [[[4, 3, 5], [4, 2, 3]], [[4, 3, 5]]]
+    of_split, of_text = Recorder(), Recorder()
+    for tagger, (documents, number, _) in (
+        (of_split, open_split(vocabulary, corpus, "test", tagger=of_split)),
+        (of_text, open_text(vocabulary, str(text), tagger=of_text)),
+    ):
+        encoded = list(documents)
+        assert number in (2, None)
+        assert [[one.tolist() for one in each.sentences] for each in encoded] == ids
+        assert encoded[0].tags == [[str(len(word)) for word in one] for one in tagger.words[0]]
+    assert of_split.words == [
+        [["the", "cat", "sat"], ["the", spelling, "cat"]],
+        [["the", "cat", "sat"]],
+    ]
+    assert of_text.words == [
+        [["the", "cat", "sat"], ["the", "rare", "cat"]],
+        [["the", "cat", "sat"]],
+    ]
+    assert [one.tags for one in open_split(vocabulary, corpus, "test").documents] == [None, None]
+    assert [one.tags for one in open_text(vocabulary, str(text)).documents] == [None, None]

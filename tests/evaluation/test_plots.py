@@ -1,0 +1,179 @@
+"""What is drawn, by the values and places of what a figure holds."""
+
+import itertools
+import math
+import sys
+
+import pytest
+from matplotlib.colors import to_hex
+
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import plots
+from dclm_jax.evaluation.plots import Result
+
+CLASSES = ["Noun", "IN", "DT", "JJ", "RB", "Verb", "PRP", "CC", "other", "punctuation", "END"]
+VALUES = [452.0, 60.2, 20.0, 1731.0, 300.0, 500.0, 90.0, 30.0, 150.0, 15.0, 2.5]
+
+
+@pytest.fixture
+def figures(monkeypatch):
+    """Every figure that is saved."""
+    saved = []
+    save = plots.save
+
+    def keep(figure, path):
+        save(figure, path)
+        saved.append(figure)
+
+    monkeypatch.setattr(plots, "save", keep)
+    return saved
+
+
+def texts_of(figure):
+    """The texts of a figure with their boxes, after everything has found its place."""
+    renderer = figure.canvas.get_renderer()
+    (axes,) = figure.axes
+    texts = [*axes.get_xticklabels(), *axes.get_yticklabels(), *axes.texts, axes.title]
+    texts += [text for legend in figure.legends for text in legend.get_texts()]
+    return [(text.get_text(), text.get_window_extent(renderer)) for text in texts]
+
+
+def require_readable(figure):
+    """No text lies on another one or outside the picture, and the legend is beside the data."""
+    (axes,) = figure.axes
+    low, high = axes.get_ylim()
+    for legend in figure.legends:
+        assert not legend.get_window_extent().overlaps(axes.get_window_extent())
+    hidden = {
+        label.get_text()
+        for tick, label in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)
+        if not low <= tick <= high
+    }
+    shown = [(text, box) for text, box in texts_of(figure) if text and text not in hidden]
+    for (one, box), (other, other_box) in itertools.combinations(shown, 2):
+        assert not box.overlaps(other_box), (one, other)
+    for text, box in shown:
+        assert figure.bbox.x0 <= box.x0 <= box.x1 <= figure.bbox.x1, text
+        assert figure.bbox.y0 <= box.y0 <= box.y1 <= figure.bbox.y1, text
+
+
+@pytest.mark.parametrize("num_runs", [1, 3, 6, 9])
+def test_bars_are_the_perplexities(figures, tmp_path, num_runs):
+    runs = {f"run{i}": [value * (1 + 0.1 * i) for value in VALUES] for i in range(num_runs)}
+    plots.plot_classes(CLASSES, runs, tmp_path / "bars.png")
+    assert (tmp_path / "bars.png").read_bytes().startswith(b"\x89PNG")
+    (axes,) = figures[0].axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == CLASSES
+    looks = set()
+    for bars, values in zip(axes.containers, runs.values(), strict=True):
+        assert [bar.get_height() for bar in bars] == values
+        places = [bar.get_x() + bar.get_width() / 2 for bar in bars]
+        assert [round(place) for place in places] == list(range(len(CLASSES)))
+        looks.add((to_hex(bars[0].get_facecolor()), bars[0].get_hatch()))
+    assert len(looks) == num_runs
+    edges = sorted(bar.get_x() for bars in axes.containers for bar in bars)
+    width = axes.containers[0][0].get_width()
+    assert all(b - a > width for a, b in itertools.pairwise(edges))
+    (legend,) = figures[0].legends
+    assert [text.get_text() for text in legend.get_texts()] == list(runs)
+    require_readable(figures[0])
+    if num_runs == 3:
+        written = [text.get_text() for text in axes.texts]
+        assert written[:4] == ["452", "60.2", "20", "1,731"]
+
+
+def test_the_axis_of_bars_fits_their_values(figures, tmp_path):
+    plots.plot_classes(["a", "b"], {"run": [10.0, 70.0]}, tmp_path / "linear.png")
+    plots.plot_classes(["a", "b"], {"run": [10.0, 90.0]}, tmp_path / "log.png")
+    linear, log = (figure.axes[0] for figure in figures)
+    assert (linear.get_yscale(), linear.get_ylabel()) == ("linear", "perplexity")
+    assert linear.get_ylim()[0] == 0 and linear.get_ylim()[1] > 70
+    assert (log.get_yscale(), log.get_ylabel()) == ("log", "perplexity (log scale)")
+    assert 5 < log.get_ylim()[0] < 10 and log.get_ylim()[1] > 90
+
+
+def test_dollar_signs_are_no_formulas(figures, tmp_path):
+    plots.plot_classes(["PP$$", "NP$"], {"$a$": [1.0, 2.0]}, tmp_path / "bars.svg")
+    svg = (tmp_path / "bars.svg").read_text()
+    for text in ("PP$$", "NP$", "$a$"):
+        assert f"<!-- {text} -->" in svg
+
+
+RESULTS = [
+    Result("lf_4", "rlm_bow_lf", 4, 110.0),
+    Result("lf_1", "rlm_bow_lf", 1, 114.0),
+    Result("lf_2", "rlm_bow_lf", 2, 112.0),
+    Result("att_8", "rlm_seqbow_att_lf", 8, 105.0),
+    Result("att_1", "rlm_seqbow_att_lf", 1, 115.0),
+    Result("kn5", "ngram", None, 148.0),
+    Result("rlm", "rlm", None, 121.0),
+]
+
+
+def test_lines_are_models_over_n_and_others_are_level(figures, tmp_path):
+    plots.plot_context(RESULTS, tmp_path / "deep" / "context.png")
+    (axes,) = figures[0].axes
+    lf, att, kn5, rlm = axes.lines
+    assert (lf.get_xdata().tolist(), lf.get_ydata().tolist()) == ([1, 2, 4], [114, 112, 110])
+    assert (att.get_xdata().tolist(), att.get_ydata().tolist()) == ([1, 8], [115, 105])
+    assert (set(kn5.get_ydata()), set(rlm.get_ydata())) == ({148.0}, {121.0})
+    assert len({line.get_color() for line in axes.lines}) == 4
+    labels = [text.get_text() for text in figures[0].legends[0].get_texts()]
+    assert labels == ["rlm_bow_lf", "rlm_seqbow_att_lf", "kn5 (148.0)", "rlm (121.0)"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "2", "4", "8"]
+    assert axes.get_xlim()[0] < 1 < 8 < axes.get_xlim()[1]
+    assert axes.get_yscale() == "linear"
+    require_readable(figures[0])
+
+
+def test_a_single_point_is_a_picture(figures, tmp_path):
+    plots.plot_context([Result("a", "rlm_bow_lf", 4, 20.0)], tmp_path / "context.png")
+    assert figures[0].axes[0].lines[0].get_xdata().tolist() == [4]
+    require_readable(figures[0])
+
+
+@pytest.mark.parametrize(
+    ("results", "message"),
+    [
+        (RESULTS[5:], "nothing to plot perplexity against: no run has model.context_sentences"),
+        (
+            [*RESULTS, Result("again", "rlm_bow_lf", 2, 99.0)],
+            "lf_2 and again are both rlm_bow_lf with n = 2",
+        ),
+        ([RESULTS[0], Result("x", "x", None, math.inf)], "a perplexity of x is not finite"),
+    ],
+)
+def test_what_cannot_be_drawn(tmp_path, results, message):
+    with pytest.raises(InputError, match=message):
+        plots.plot_context(results, tmp_path / "context.png")
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(InputError, match="a perplexity of run is not finite"):
+        plots.plot_classes(["a", "b"], {"run": [1.0, math.nan]}, tmp_path / "bars.png")
+
+
+@pytest.mark.parametrize("name", ["plot.xyz", "plot"])
+def test_a_format_that_does_not_exist_is_found_before_and_while_saving(tmp_path, name):
+    target = tmp_path / name
+    with pytest.raises(InputError, match=f"{name}: cannot write the plot.*suffixes.*.png"):
+        plots.check_target(target)
+    target.write_text("before")
+    figure, _ = plots.new_figure((1, 1))
+    with pytest.raises(InputError, match=f"{name}: cannot write the plot"):
+        plots.save(figure, target)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
+
+
+def test_targets_that_can_be_written(tmp_path):
+    for name in ("a.png", "a.PNG", "a.pdf", "a.svg"):
+        plots.check_target(tmp_path / name)
+    (tmp_path / "file").write_text("")
+    figure, _ = plots.new_figure((1, 1))
+    with pytest.raises(InputError, match="cannot be written"):
+        plots.save(figure, tmp_path / "file" / "a.png")
+
+
+def test_without_matplotlib(monkeypatch, tmp_path):
+    for name in ("matplotlib.figure", "matplotlib.backends.backend_agg"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(InputError, match=r"plots need matplotlib: pip install 'dclm_jax\[plots\]'"):
+        plots.check_target(tmp_path / "a.png")

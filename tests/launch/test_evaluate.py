@@ -1,0 +1,311 @@
+"""launch.evaluate on several runs: side by side, by part of speech, mixed, and in pictures."""
+
+import collections
+import json
+import math
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import dclm_jax
+from dclm_jax.data.readers import read_documents
+from tests.launch.support import TOLERANCE, launch, refuse
+
+TAGS = ("nn-tl", "nns", "vb", "vbz", "in", "at", "fw-nn", ",")
+
+
+def tag_of(word: str) -> str:
+    """A part of speech for each of the words w0, w1, ..., some more often than others."""
+    return TAGS[int(math.sqrt(int(word[1:]) % 64))]
+
+
+CLASS_OF = {
+    "nn-tl": "Noun",
+    "nns": "Noun",
+    "vb": "Verb",
+    "vbz": "Verb",
+    "in": "IN",
+    "at": "AT",
+    "fw-nn": "FW-NN",
+    ",": "punctuation",
+}
+
+
+class Runs:
+    """Runs beside that of `space` (ccdclm), on the same corpus, and its text with tags."""
+
+    def __init__(self, space, root: Path):
+        self.ccdclm = space.run
+        self.rnnlm = self._train(space, root / "rnnlm", "rnnlm")
+        self.small = self._train(space, root / "small", "ccdclm", "--config.model.hidden_dim=4")
+        self.contexts = [
+            self._train(
+                space,
+                root / f"bow_{number}",
+                "rlm_bow_lf",
+                f"--config.model.context_sentences={number}",
+                "--config.model.context_dim=4",
+            )
+            for number in (1, 2)
+        ]
+        self.other = root / "other"
+        arguments = [f"--config.data.directory={space.other_corpus}"]
+        launch("train", *space.training(self.other, *arguments))
+        self.tagged = {}
+        for split in ("valid", "test"):
+            self.tagged[split] = root / f"{split}.tagged"
+            documents = [
+                "\n".join(
+                    " ".join(f"{word}/{tag_of(word)}" for word in words) for words in one.sentences
+                )
+                for one in read_documents(space.text[split])
+            ]
+            self.tagged[split].write_text("\n\n".join(documents))
+
+    @staticmethod
+    def _train(space, workdir: Path, model: str, *more: str) -> Path:
+        config = Path(f"{space.config}:{model}")
+        launch("train", *space.training(workdir, *more, config=config))
+        return workdir
+
+
+@pytest.fixture(scope="module")
+def runs(space, tmp_path_factory) -> Runs:
+    return Runs(space, tmp_path_factory.mktemp("runs"))
+
+
+def evaluate(*arguments, workdirs=(), **options):
+    names = ",".join(map(str, workdirs))
+    done = launch("evaluate", f"--workdir={names}", "--output=-", *arguments, **options)
+    return json.loads(done.stdout)
+
+
+def tokens_of(workdir, path):
+    """Words and ENDs of a text with their log-probabilities under a run."""
+    documents = [one.sentences for one in read_documents(path)]
+    for document in dclm_jax.restore(workdir).score(documents):
+        for sentence in document.sentences:
+            yield from zip(sentence.tokens, sentence.log_probs, strict=True)
+
+
+def test_several_runs_are_measured_as_each_alone(space, runs, tmp_path):
+    workdirs = [runs.ccdclm, runs.rnnlm]
+    output = tmp_path / "result.json"
+    done = launch(
+        "evaluate", f"--workdir={runs.ccdclm},{runs.rnnlm}", "--split=valid", f"--output={output}"
+    )
+    together = json.loads(output.read_text())
+    assert list(together) == ["runs"]
+    lines = done.stdout.splitlines()
+    assert lines[0].split() == ["run", "parameters", "targets", "perplexity"]
+    for workdir, result, line in zip(workdirs, together["runs"], lines[2:], strict=False):
+        alone = evaluate("--split=valid", workdirs=[workdir])
+        assert result == alone
+        assert result["workdir"] == str(workdir)
+        parameters, tokens = f"{result['parameters']:,}", f"{result['tokens']:,}"
+        assert line.split() == [result["model"], parameters, tokens, f"{result['perplexity']:.4f}"]
+    assert [result["model"] for result in together["runs"]] == ["ccdclm", "rnnlm"]
+    assert "counting: END is predicted and counted" in done.stdout
+
+    piped = evaluate("--input=-", workdirs=workdirs, stdin=space.text["valid"].read_text())
+    for result, other in zip(together["runs"], piped["runs"], strict=True):
+        assert other["nll"] == pytest.approx(result["nll"], rel=TOLERANCE)
+
+
+def test_runs_of_one_model_are_named_after_their_folders(runs, tmp_path):
+    done = launch("evaluate", f"--workdir={runs.ccdclm},{runs.small}")
+    assert [line.split()[0] for line in done.stdout.splitlines()[2:4]] == ["run", "small"]
+    # A comma in a folder's name.
+    shutil.copytree(runs.small, tmp_path / "a,b")
+    assert "ccdclm, " in launch("evaluate", f"--workdir={tmp_path / 'a,b'}").stdout
+
+
+def test_gold_parts_of_speech_against_a_loop(space, runs):
+    arguments = ["--by_pos", "--pos_tags=3", f"--input={runs.tagged['test']}", "--format=tagged"]
+    results = evaluate(*arguments, workdirs=[runs.ccdclm, runs.rnnlm])["runs"]
+    for workdir, result in zip([runs.ccdclm, runs.rnnlm], results, strict=True):
+        nll: dict[str, float] = collections.defaultdict(float)
+        count, by_tag = collections.Counter(), collections.Counter()
+        for token, log_prob in tokens_of(workdir, space.text["test"]):
+            tag = "END" if token == "<END>" else tag_of(token)
+            name = CLASS_OF.get(tag, tag)
+            nll[name] -= log_prob
+            count[name] += 1
+            by_tag[tag] += name not in ("END", "punctuation")
+        listed = {CLASS_OF[tag] for tag, _ in by_tag.most_common(3)}
+        others = set(count) - listed - {"END", "punctuation"}
+        assert listed and others
+        classes = result["by_pos"]["classes"]
+        assert result["by_pos"]["tagger"] == "input"
+        assert list(classes) == [
+            *sorted(listed, key=lambda name: -count[name]),
+            "other",
+            "punctuation",
+            "END",
+        ]
+        for name, one in classes.items():
+            names = others if name == "other" else {name}
+            total, number = sum(nll[each] for each in names), sum(count[each] for each in names)
+            assert one["tokens"] == number
+            assert one["nll"] == pytest.approx(total, rel=TOLERANCE)
+            assert one["perplexity"] == pytest.approx(math.exp(total / number), rel=TOLERANCE)
+        assert sum(one["tokens"] for one in classes.values()) == result["tokens"]
+        summed = math.fsum(one["nll"] for one in classes.values())
+        assert summed == pytest.approx(result["nll"], rel=1e-12)
+
+
+def test_hanta_tags_a_split_and_text_without_tags(space, runs, tmp_path):
+    plot = tmp_path / "bars.png"
+    run = f"--workdir={runs.ccdclm}"
+    done = launch("evaluate", run, "--by_pos", f"--plot={plot}", f"--output={tmp_path / 'a.json'}")
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    result = json.loads((tmp_path / "a.json").read_text())
+    plain = space.evaluate()
+    assert list(result) == [*plain, "by_pos"]
+    assert {key: result[key] for key in plain} == plain
+    assert result["by_pos"]["tagger"] == "HanTa"
+    classes = result["by_pos"]["classes"]
+    assert sum(one["tokens"] for one in classes.values()) == result["tokens"]
+    assert classes["END"]["tokens"] == result["sentences"]
+    for name, one in classes.items():
+        assert f"{name:<6}" in done.stdout and f"{one['perplexity']:,.2f}" in done.stdout
+    # Text has the words that a split has lost.
+    text = evaluate("--by_pos", f"--input={space.text['test']}", workdirs=[runs.ccdclm])
+    assert text["by_pos"]["tagger"] == "HanTa"
+    tags = {tag for one in text["by_pos"]["classes"].values() for tag in one["tags"]}
+    assert tags <= {tag for one in classes.values() for tag in one["tags"]} | {"NN", "CD", "UNC"}
+
+
+@pytest.mark.parametrize("tune_on_text", [False, True])
+def test_two_runs_mixed(space, runs, tmp_path, tune_on_text):
+    workdirs = [runs.ccdclm, runs.rnnlm]
+    texts = {split: space.text[split] for split in ("valid", "test")}
+    arguments = [f"--workdir={runs.ccdclm},{runs.rnnlm}", "--interpolate"]
+    if tune_on_text:
+        texts = runs.tagged
+        arguments += [f"--input={texts['test']}", f"--tune_input={texts['valid']}"]
+        arguments += ["--format=tagged", "--by_pos"]
+    done = launch("evaluate", *arguments, f"--output={tmp_path / 'result.json'}")
+    result = json.loads((tmp_path / "result.json").read_text())
+
+    nats = {
+        split: np.array(
+            [
+                [-log_prob for _, log_prob in tokens_of(workdir, space.text[split])]
+                for workdir in workdirs
+            ]
+        )
+        for split in texts
+    }
+    weights = np.linspace(0, 1, 2001)[:, None]
+
+    def mixed(weight, split):
+        p, q = np.exp(-nats[split])
+        return -np.log(weight * p + (1 - weight) * q)
+
+    weight = result["mixture"]["weight"]
+    assert weight == pytest.approx(
+        weights[mixed(weights, "valid").sum(axis=1).argmin(), 0], abs=2e-3
+    )
+    for split, value in (("valid", result["tuning"]), ("test", result)):
+        for one, expected in zip(value["runs"], nats[split].sum(axis=1), strict=True):
+            assert one["nll"] == pytest.approx(expected, rel=TOLERANCE)
+        mixture = value["mixture"]
+        assert mixture["nll"] == pytest.approx(mixed(weight, split).sum(), rel=TOLERANCE)
+        assert mixture["tokens"] == nats[split].shape[1]
+        assert mixture["perplexity"] == math.exp(mixture["nll"] / mixture["tokens"])
+        assert f"{mixture['perplexity']:.4f}" in done.stdout
+    assert f"mixture: {weight:.4f} ccdclm + {1 - weight:.4f} rnnlm" in done.stdout
+    best = min(one["nll"] for one in result["tuning"]["runs"])
+    assert result["tuning"]["mixture"]["nll"] <= best
+    if tune_on_text:
+        assert result["tuning"]["input"] == str(texts["valid"])
+        classes = result["mixture"]["by_pos"]["classes"]
+        assert {"Noun", "Verb", "END"} <= set(classes)
+        summed = math.fsum(one["nll"] for one in classes.values())
+        assert summed == pytest.approx(result["mixture"]["nll"], rel=1e-12)
+        assert classes["Noun"]["nll"] != result["runs"][0]["by_pos"]["classes"]["Noun"]["nll"]
+    else:
+        assert result["tuning"]["split"] == "valid"
+        assert result["mixture"]["split"] == "test"
+
+
+def test_perplexity_against_context_in_a_picture(runs, tmp_path):
+    plot = tmp_path / "context.svg"
+    workdirs = ",".join(map(str, [*runs.contexts, runs.rnnlm]))
+    done = launch("evaluate", f"--workdir={workdirs}", f"--plot={plot}")
+    assert done.stdout.splitlines()[-1] == f"Plot: {plot}"
+    svg = plot.read_text()
+    assert svg.count("<!-- rlm_bow_lf -->") == 1
+    perplexity = float(done.stdout.splitlines()[4].split()[-1])
+    assert f"<!-- rnnlm ({perplexity:.1f}) -->" in svg
+
+
+@pytest.mark.parametrize(
+    ("workdirs", "arguments", "expected"),
+    [
+        ("A,OTHER", [], "OTHER has another vocabulary (53 entries, fingerprint"),
+        ("A,A", [], "names A twice"),
+        ("A,absent", [], "absent holds no run"),
+        ("A,", [], "--workdir is missing"),
+        ("A,B", ["--pos_tags=3"], "--pos_tags belongs to --by_pos"),
+        ("A,B", ["--by_pos", "--pos_tags=0"], "--pos_tags is 0; expected at least 1"),
+        ("A,B", ["--plot=a.png"], "no run has model.context_sentences"),
+        ("A,B", ["--by_pos", "--plot=a.xyz"], "a.xyz: cannot write the plot"),
+        ("A,B,C", ["--interpolate"], "--interpolate mixes two runs; --workdir names 3"),
+        ("A", ["--interpolate"], "--interpolate mixes two runs; --workdir names 1"),
+        ("A,OTHER", ["--interpolate"], "another vocabulary"),
+        ("A,B", ["--interpolate", "--split=valid"], "tuned on the split it is measured on, valid"),
+        ("A,B", ["--interpolate", "--tune_on=test"], "tuned on the split it is measured on, test"),
+        (
+            "A,B",
+            ["--interpolate", "--input=TEXT", "--tune_input=./TEXT"],
+            "tuned on text it is measured on",
+        ),
+        ("A,B", ["--interpolate", "--input=-", "--tune_input=-"], "measured on, -;"),
+        ("A,B", ["--interpolate", "--tune_input=absent.txt"], "absent.txt"),
+        (
+            "A,B",
+            ["--interpolate", "--tune_input=TEXT", "--tune_on=train"],
+            "--tune_input replaces --tune_on",
+        ),
+        ("A,B", ["--tune_on=train"], "belong to --interpolate"),
+        ("A,B", ["--input=TEXT", "--split=test"], "--input replaces --data and --split"),
+        ("A,B", ["--format=lines"], "--format and --lowercase belong to --input"),
+        ("A,B", ["--by_pos", "--input=TEXT", "--format=tagged"], "as WORD/TAG"),
+    ],
+)
+def test_bad_input_is_refused_and_nothing_written(
+    space, runs, tmp_path, workdirs, arguments, expected
+):
+    places = {"A": runs.ccdclm, "B": runs.rnnlm, "C": runs.small, "OTHER": runs.other}
+    shutil.copy(space.text["test"], tmp_path / "TEXT")
+    given = ",".join(str(places.get(name, name)) for name in workdirs.split(","))
+    for name in ("A", "OTHER"):
+        expected = expected.replace(f"{name} ", f"{places[name]} ")
+    error = refuse(
+        "evaluate", f"--workdir={given}", "--output=output", *arguments, cwd=tmp_path, stdin=""
+    )
+    assert expected in error
+    assert [path.name for path in tmp_path.iterdir()] == ["TEXT"]
+
+
+def test_runs_of_different_corpora_need_to_be_told_which(space, runs, tmp_path):
+    moved = tmp_path / "moved"
+    shutil.copytree(space.corpus, moved)
+    run = tmp_path / "run"
+    shutil.copytree(runs.rnnlm, run)
+    config = json.loads((run / "config.json").read_text())
+    config["data"]["directory"] = str(moved)
+    (run / "config.json").write_text(json.dumps(config))
+    error = refuse("evaluate", f"--workdir={runs.ccdclm},{run}")
+    assert f"was trained on {space.corpus} and {run} on {moved}" in error and "--data" in error
+    result = evaluate(f"--data={moved}", workdirs=[runs.ccdclm, run])
+    assert [one["data"] for one in result["runs"]] == [str(moved)] * 2
+    # Text is measured on, but the weight is tuned on a split.
+    text = f"--input={space.text['test']}"
+    assert "--data" in refuse("evaluate", f"--workdir={runs.ccdclm},{run}", "--interpolate", text)
+    result = evaluate(f"--data={moved}", "--interpolate", text, workdirs=[runs.ccdclm, run])
+    assert result["tuning"]["data"] == str(moved)

@@ -1,0 +1,557 @@
+"""The n-gram baseline against a plain reader of ARPA files and against KenLM's own `query`.
+
+Neither KenLM's programs nor its Python package need to be there. Where the package is not, the
+reader takes its place; where the programs are not, scripts do that only copy a model made here.
+"""
+
+import importlib.util
+import itertools
+import math
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import dclm_jax
+from dclm_jax import data, ngram
+from dclm_jax.data.corpus import open_corpus
+from dclm_jax.data.vocabulary import END, SPECIAL_TOKENS, START, UNKNOWN, Vocabulary
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import coherence
+from dclm_jax.evaluation.scoring import Continuation
+from dclm_jax.language_model import NeuralLanguageModel
+
+REPOSITORY = Path(__file__).parents[1]
+PROGRAMS = ("lmplz", "build_binary")
+# KenLM keeps float32 log-probabilities and adds up to five of them.
+TOLERANCE = 1e-5
+TRICKY = ("<s>", "</s>", "<unk>", "<UNK>", "\\<s>", "\\", "a\0b", "a\\0b", "é", "\ufeffx", "1\\/2")
+OWN_UNKNOWN = "<?>"
+
+MODEL = """\\data\\
+ngram 1=6
+ngram 2=4
+ngram 3=2
+
+\\1-grams:
+-1.5\t<unk>\t0
+0\t<s>\t-0.25
+-0.75\t</s>\t0
+-0.5\ta\t-0.125
+-1\tb\t-0.5
+-1.25\t<UNKNOWN>\t-0.0625
+
+\\2-grams:
+-0.375\t<s> a\t-0.3125
+-0.25\ta b\t-0.1875
+-0.875\tb </s>\t0
+-0.625\ta <UNKNOWN>\t-0.5
+
+\\3-grams:
+-0.15625\t<s> a b
+-0.21875\ta b </s>
+
+\\end\\
+"""
+
+# In the place of lmplz and build_binary; what lmplz is told to do goes into a log.
+FAKE_LMPLZ = """#!/usr/bin/env bash
+echo "$*" >>"$FAKE_LOG"
+if [[ -n ${FAKE_FAILURE:-} ]]; then
+  echo begun >model.arpa
+  echo "$FAKE_FAILURE" >&2
+  [[ $* == *" --discount_fallback" && $FAKE_FAILURE == *--discount_fallback* ]] || exit 1
+fi
+cp train.txt "$FAKE_LOG.text"
+cp "$FAKE_MODEL" model.arpa
+echo '2 4 D1=0.5 D2=1 D3+=1.5' >&2
+"""
+FAKE_BUILD_BINARY = '#!/usr/bin/env bash\n[[ -z ${FAKE_BROKEN:-} ]] || exit 3\ncp "$3" "$4"\n'
+
+
+class Arpa:
+    """A model read from its ARPA file; probabilities by the definition of back-off."""
+
+    def __init__(self, path):
+        self.entries = {}
+        for line in Path(path).read_text("utf-8").split("\n"):
+            columns = line.split("\t")
+            if len(columns) > 1:
+                backoff = float(columns[2]) if len(columns) > 2 else 0.0
+                self.entries[tuple(columns[1].split(" "))] = float(columns[0]), backoff
+        self.order = max(map(len, self.entries))
+
+    def log10(self, context, word):
+        if (*context, word) in self.entries:
+            return self.entries[*context, word][0]
+        return self.entries.get(context, (0.0, 0.0))[1] + self.log10(context[1:], word)
+
+    def sentence(self, words):
+        """log10 P of each word and of the end."""
+        known = [word if (word,) in self.entries else "<unk>" for word in words]
+        read, scores = ("<s>",), []
+        for word in [*known, "</s>"]:
+            scores.append(self.log10(read[max(0, len(read) - self.order + 1) :], word))
+            read = (*read, word)
+        return scores
+
+
+class StandIn:
+    """What is used of the package `kenlm`, built for orders up to 6."""
+
+    Config = SimpleNamespace
+    ARPALoadComplain = SimpleNamespace(NONE=None)
+
+    class Model:
+        def __init__(self, path, options):
+            del options
+            self.arpa = Arpa(path)
+            if self.arpa.order > 6:
+                raise OSError("This model has order 7")
+
+        def full_scores(self, text):
+            yield from ((score, None, None) for score in self.arpa.sentence(text.split()))
+
+
+@pytest.fixture(autouse=True)
+def package(monkeypatch):
+    """KenLM's package, or what stands in for it."""
+    if importlib.util.find_spec("kenlm") is None:
+        monkeypatch.setitem(sys.modules, "kenlm", StandIn)
+
+
+@pytest.fixture
+def fakes(tmp_path, monkeypatch) -> Path:
+    """Programs that make the model above of any text; returns the log of lmplz's arguments."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name, text in zip(PROGRAMS, (FAKE_LMPLZ, FAKE_BUILD_BINARY), strict=True):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    (folder / "model").write_text(MODEL)
+    monkeypatch.setenv("KENLM_BIN", str(folder))
+    monkeypatch.setenv("FAKE_MODEL", str(folder / "model"))
+    monkeypatch.setenv("FAKE_LOG", str(folder / "log"))
+    return folder / "log"
+
+
+def require_toolkit(*programs: str) -> None:
+    """Skips the test unless KenLM itself is there, programs and package."""
+    if importlib.util.find_spec("kenlm") is None:
+        pytest.skip("the package kenlm is not installed: pip install -e '.[ngram]'")
+    built = REPOSITORY / ".kenlm" / "bin"
+    if "KENLM_BIN" not in os.environ and built.is_dir():
+        os.environ["KENLM_BIN"] = str(built)
+    for program in (*PROGRAMS, *programs):
+        if shutil.which(program, path=os.environ.get("KENLM_BIN")) is None:
+            pytest.skip(f"KenLM's {program} is not there: bash launch/build_kenlm.sh")
+
+
+def prepare(folder: Path, documents, *, vocabulary=None, unknown_token=None) -> Path:
+    """A prepared corpus whose split train has these documents."""
+    folder.mkdir(exist_ok=True)
+    text = folder / "text.txt"
+    lines = ["\n".join(map(" ".join, sentences)) for sentences in documents]
+    text.write_text("\n\n".join(lines) + "\n", encoding="utf-8")
+    corpus = folder / "corpus"
+    data.prepare({"train": text}, corpus, vocabulary=vocabulary, unknown_token=unknown_token)
+    return corpus
+
+
+def natural_documents(seed=0, documents=300):
+    """Words whose frequencies fall off as in natural text, many leaning on the word before."""
+    rng = np.random.default_rng(seed)
+    words = [OWN_UNKNOWN, *TRICKY, *(f"w{number}" for number in range(3000))]
+    probabilities = 1 / np.arange(3, 3 + len(words))
+    probabilities /= probabilities.sum()
+
+    def sentence():
+        ids = rng.choice(len(words), size=rng.integers(1, 12), p=probabilities)
+        follows = np.concatenate([[False], rng.random(len(ids) - 1) < 0.5])
+        for index in np.flatnonzero(follows):
+            ids[index] = (ids[index - 1] * 7 + 1) % len(words)
+        return [words[index] for index in ids]
+
+    return [[sentence() for _ in range(rng.integers(1, 8))] for _ in range(documents)]
+
+
+@pytest.fixture
+def tiny(tmp_path) -> Path:
+    return prepare(tmp_path / "tiny", [[["a", "b"], ["b", "a", "a"]], [["a"]]])
+
+
+def vocabulary_of(*words: str) -> Vocabulary:
+    return Vocabulary((*SPECIAL_TOKENS, *words), (0,) * (3 + len(words)))
+
+
+def contents(folder: Path) -> dict[str, tuple[bytes, float]]:
+    return {file.name: (file.read_bytes(), file.stat().st_mtime) for file in folder.iterdir()}
+
+
+def in_nats(log10):
+    return -math.log(10) * np.array(log10)
+
+
+def nll(scorer, *sentences):
+    (scores,) = scorer.score([[np.array(sentence, np.int32) for sentence in sentences]])
+    return scores
+
+
+def test_scores_by_hand(tmp_path):
+    """a b END, the empty sentence, and UNKNOWN, which is not the toolkit's own unknown word."""
+    (tmp_path / "model.arpa").write_text(MODEL)
+    vocabulary = vocabulary_of("a", "b", "c")
+    scorer = ngram.NGramScorer(tmp_path / "model.arpa", vocabulary)
+    assert (scorer.context_order, scorer.vocab_size) == (0, 6)
+    scores = nll(scorer, [3, 4], [], [3, UNKNOWN], [5, 3])
+    by_hand = [
+        [-0.375, -0.15625, -0.21875],
+        [-0.25 - 0.75],
+        # Of a <UNKNOWN> after <s>, and of </s> after a <UNKNOWN>.
+        [-0.375, -0.3125 - 0.625, -0.5 - 0.0625 - 0.75],
+        [-0.25 - 1.5, -0.5, -0.125 - 0.75],
+    ]
+    assert len(scores) == len(by_hand)
+    for score, expected in zip(scores, by_hand, strict=True):
+        assert score.dtype == np.float32
+        np.testing.assert_allclose(score, in_nats(expected), rtol=TOLERANCE)
+
+
+def test_a_continuation_is_its_last_sentence(tmp_path):
+    (tmp_path / "model.arpa").write_text(MODEL)
+    scorer = ngram.NGramScorer(tmp_path / "model.arpa", vocabulary_of("a", "b"))
+    document = [np.array([3, 4]), np.array([4, 3, 3])]
+    whole, last, none = scorer.score([document, Continuation(document), Continuation([])])
+    assert len(whole) == 2 and len(last) == 1 and none == []
+    np.testing.assert_array_equal(last[0], whole[1])
+
+
+def test_spellings_are_distinct_and_none_is_reserved():
+    pieces = ["\\", "\0", "0", "a", "<s>", "</s>", "<unk>", "<UNK>"]
+    words = {
+        "".join(parts)
+        for count in (1, 2, 3, 4)
+        for parts in itertools.product(pieces, repeat=count)
+    }
+    spelled = ngram.spellings(vocabulary_of(*sorted(words)))
+    assert len(set(spelled)) == len(spelled)
+    assert not {"<s>", "</s>", "<unk>", "<UNK>"} & set(spelled)
+    assert not any("\0" in word for word in spelled)
+    assert ngram.spellings(vocabulary_of("the", "<unk>x", "é")) == [
+        *SPECIAL_TOKENS,
+        "the",
+        "<unk>x",
+        "é",
+    ]
+
+
+def test_train_writes_the_text_and_a_whole_workdir(tiny, fakes, tmp_path):
+    lines = []
+    counts = ngram.train(tiny, tmp_path / "runs" / "kn", order=3, report=lines.append)
+    assert counts == [6, 4, 2]
+    workdir = tmp_path / "runs" / "kn"
+    assert sorted(path.name for path in workdir.iterdir()) == [
+        "config.json",
+        "model.arpa",
+        "model.binary",
+        "vocabulary.tsv",
+    ]
+    assert sorted(path.name for path in workdir.parent.iterdir()) == ["kn"]
+    text = fakes.with_name("log.text").read_text()
+    assert [line.split() for line in text.splitlines()] == [["a", "b"], ["b", "a", "a"], ["a"]]
+    assert "-o 3 " in fakes.read_text() and "fallback" not in fakes.read_text()
+    assert any("2-grams:" in line and line.endswith("discounts 0.5 1 1.5") for line in lines)
+
+    lm = dclm_jax.restore(workdir)
+    assert (lm.name, lm.num_parameters, lm.step) == ("ngram", 12, None)
+    assert lm.config == {
+        "model": {"name": "ngram", "order": 3},
+        "data": {"directory": str(tiny.absolute())},
+    }
+    assert lm.summary == "ngram, 12 parameters"
+    assert not isinstance(lm, NeuralLanguageModel)
+    (document,) = lm.score([["a b", "never"]])
+    assert document.sentences[1].known == [False, True]
+    expected = [in_nats([-0.375, -0.15625, -0.21875]), in_nats([-0.25 - 1.25, -0.0625 - 0.75])]
+    assert document.log_prob == pytest.approx(-sum(map(sum, expected)), rel=TOLERANCE)
+    measured = lm.perplexity([["a b", "never"]])
+    assert measured.nll == pytest.approx(-document.log_prob)
+    assert (measured.tokens, measured.oov_words, measured.vocabulary_size) == (5, 1, 5)
+
+
+def test_fallback_discounts_are_used_and_reported(tiny, fakes, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAKE_FAILURE", "rerun with --discount_fallback")
+    lines = []
+    ngram.train(tiny, tmp_path / "kn", order=3, report=lines.append)
+    first, second = fakes.read_text().splitlines()
+    assert second == f"{first} --discount_fallback"
+    assert any("falls back to 0.5, 1 and 1.5" in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "expected"),
+    [
+        ("FAKE_FAILURE", "cannot sort\nno space left", "lmplz failed with exit code 1: no space"),
+        ("FAKE_BROKEN", "yes", "build_binary failed with exit code 3"),
+    ],
+)
+def test_a_program_that_fails_leaves_nothing(
+    tiny, fakes, tmp_path, monkeypatch, variable, value, expected
+):
+    monkeypatch.setenv(variable, value)
+    with pytest.raises(InputError, match=expected) as raised:
+        ngram.train(tiny, tmp_path / "runs" / "kn", order=3, report=lambda line: None)
+    assert "\n" not in str(raised.value)
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_an_interrupted_run_leaves_nothing(tiny, fakes, tmp_path, monkeypatch):
+    def interrupt(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ngram, "_read_counts", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        ngram.train(tiny, tmp_path / "runs" / "kn", order=3, report=lambda line: None)
+    assert list((tmp_path / "runs").iterdir()) == []
+
+
+def test_a_workdir_is_reused_or_refused(tiny, fakes, tmp_path, monkeypatch):
+    workdir = tmp_path / "kn"
+    workdir.mkdir()
+
+    def train(corpus=tiny, order=3, into=workdir):
+        lines = []
+        counts = ngram.train(corpus, into, order=order, report=lines.append)
+        return counts, lines
+
+    counts, _ = train()
+    before = contents(workdir)
+    # Nothing is needed of the toolkit any more.
+    monkeypatch.setenv("KENLM_BIN", str(tmp_path / "absent"))
+    again, lines = train()
+    assert again == counts and len(lines) == 1 and "reusing" in lines[0]
+
+    with pytest.raises(InputError, match=r"model\.order is 3 there and 4 here"):
+        train(order=4)
+    other = prepare(tmp_path / "other", [[["a", "b"]]])
+    with pytest.raises(InputError, match=r"data\.directory is '.*tiny.*other"):
+        train(corpus=other)
+    # The same place and words, but another text.
+    data.prepare({"train": tmp_path / "other" / "text.txt"}, tiny, overwrite=True)
+    with pytest.raises(InputError, match="another vocabulary"):
+        train()
+    assert contents(workdir) == before
+
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes").write_text("keep")
+    for into in (tmp_path / "mine", tmp_path / "mine" / "notes"):
+        with pytest.raises(InputError, match="left alone"):
+            train(into=into)
+    assert (tmp_path / "mine" / "notes").read_text() == "keep"
+
+
+@pytest.mark.parametrize(("order", "expected"), [(1, "at least 2"), (0, "at least 2")])
+def test_orders_that_are_too_small(tiny, tmp_path, order, expected):
+    with pytest.raises(InputError, match=f"order is {order}; expected {expected}"):
+        ngram.train(tiny, tmp_path / "kn", order=order)
+
+
+def test_orders_that_cannot_be_queried(tiny, fakes, tmp_path, monkeypatch):
+    largest = ngram._max_order()
+    assert largest >= 5
+    ngram.train(tiny, tmp_path / "kn", order=largest, report=lambda line: None)
+    with pytest.raises(InputError, match=f"order is {largest + 1}; .*up to order {largest}"):
+        ngram.train(tiny, tmp_path / "more", order=largest + 1)
+    assert not (tmp_path / "more").exists()
+
+
+def test_missing_programs_are_one_clear_line(tiny, fakes, tmp_path, monkeypatch):
+    (tmp_path / "bin" / "build_binary").unlink()
+    with pytest.raises(InputError, match=r"build_binary is not in .*bin \(KENLM_BIN\)"):
+        ngram.train(tiny, tmp_path / "kn")
+    monkeypatch.delenv("KENLM_BIN")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match="lmplz is not on the PATH.*build_kenlm.sh") as raised:
+        ngram.train(tiny, tmp_path / "kn")
+    assert "\n" not in str(raised.value)
+    assert not (tmp_path / "kn").exists()
+
+
+def test_a_missing_package_is_one_clear_line(tiny, fakes, tmp_path, monkeypatch):
+    ngram.train(tiny, tmp_path / "kn", order=3, report=lambda line: None)
+    monkeypatch.setitem(sys.modules, "kenlm", None)
+    for attempt in (
+        lambda: dclm_jax.restore(tmp_path / "kn"),
+        lambda: ngram.train(tiny, tmp_path / "new"),
+    ):
+        with pytest.raises(InputError, match=r"pip install 'dclm_jax\[ngram\]'"):
+            attempt()
+    assert not (tmp_path / "new").exists()
+
+
+def test_damaged_files_are_refused(tiny, fakes, tmp_path):
+    ngram.train(tiny, tmp_path / "kn", order=3, report=lambda line: None)
+    (tmp_path / "kn" / "model.arpa").write_text("something else")
+    with pytest.raises(InputError, match="model.arpa: not an ARPA file"):
+        dclm_jax.restore(tmp_path / "kn")
+    (tmp_path / "kn" / "model.arpa").unlink()
+    with pytest.raises(InputError, match="model.arpa: cannot be read: No such file"):
+        dclm_jax.restore(tmp_path / "kn")
+
+
+def test_a_damaged_binary_is_refused(tiny, fakes, tmp_path):
+    if importlib.util.find_spec("kenlm") is None:
+        pytest.skip("the package kenlm is not installed: pip install -e '.[ngram]'")
+    ngram.train(tiny, tmp_path / "kn", order=3, report=lambda line: None)
+    for content in (b"", b"something else\n"):
+        (tmp_path / "kn" / "model.binary").write_bytes(content)
+        with pytest.raises(InputError, match="model.binary: cannot be read by kenlm"):
+            dclm_jax.restore(tmp_path / "kn")
+
+
+@pytest.fixture(scope="module")
+def natural(tmp_path_factory):
+    """A corpus large enough for discounts, and the 5-gram that KenLM makes of it."""
+    require_toolkit()
+    root = tmp_path_factory.mktemp("natural")
+    documents = [[["BZh91AY", "a"]], *natural_documents()]
+    corpus = prepare(root, documents, unknown_token=OWN_UNKNOWN)
+    lines = []
+    ngram.train(corpus, root / "kn5", report=lines.append)
+    assert not any("falls back" in line for line in lines)
+    return corpus, root / "kn5"
+
+
+def some_sentences(vocab_size, count=300):
+    rng = np.random.default_rng(1)
+    drawn = [rng.integers(UNKNOWN, vocab_size, size=rng.integers(0, 9)) for _ in range(count)]
+    return [ids.astype(np.int32) for ids in drawn]
+
+
+def test_scores_agree_with_a_plain_reader_of_the_model(natural):
+    corpus, workdir = natural
+    train = open_corpus(corpus, "train")
+    lm = dclm_jax.restore(workdir)
+    arpa = Arpa(workdir / "model.arpa")
+    assert arpa.order == 5
+    assert lm.num_parameters == len(arpa.entries)
+    spelled = ngram.spellings(train.vocabulary)
+    # All that KenLM has to keep apart is in the text.
+    assert {(spelled[train.vocabulary.words.index(word)],) for word in TRICKY} <= set(arpa.entries)
+    assert ("<UNKNOWN>",) in arpa.entries
+    seen = [sentence for index in range(20) for sentence in train.document(index)]
+    for sentence in [*seen, *some_sentences(len(train.vocabulary))]:
+        (score,) = nll(lm.scorer, sentence)
+        expected = in_nats(arpa.sentence([spelled[word] for word in sentence]))
+        np.testing.assert_allclose(score, expected, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+def test_scores_agree_with_query(natural, tmp_path):
+    require_toolkit("query")
+    corpus, workdir = natural
+    vocabulary = open_corpus(corpus, "train").vocabulary
+    spelled = ngram.spellings(vocabulary)
+    sentences = some_sentences(len(vocabulary))
+    text = "".join(" ".join(spelled[word] for word in one) + "\n" for one in sentences)
+    query = shutil.which("query", path=os.environ.get("KENLM_BIN"))
+    done = subprocess.run(
+        [str(query), "-v", "sentence", workdir / "model.binary"],
+        input=text.encode(),
+        capture_output=True,
+        check=True,
+    )
+    totals = [float(total) for total in re.findall(r"Total: (\S+) OOV: 0", done.stdout.decode())]
+    scores = nll(dclm_jax.restore(workdir).scorer, *sentences)
+    np.testing.assert_allclose([one.sum() for one in scores], in_nats(totals), rtol=1e-4)
+
+
+def test_unknown_is_counted_like_any_other_word(natural):
+    """Among many rare words UNKNOWN is frequent, where KenLM's own is as rare as can be."""
+    corpus, workdir = natural
+    vocabulary = open_corpus(corpus, "train").vocabulary
+    scorer = dclm_jax.restore(workdir).scorer
+    (unknown,) = nll(scorer, [UNKNOWN])
+    rarest = min(nll(scorer, [word])[0][0] for word in range(END + 1, len(vocabulary)))
+    toolkits = in_nats(Arpa(workdir / "model.arpa").entries["<unk>",][0])
+    assert vocabulary.counts[UNKNOWN] > 100
+    assert unknown[0] < toolkits - 2 and rarest < toolkits
+
+
+def test_probabilities_add_up_to_one(tmp_path):
+    """Also where words of the vocabulary, UNKNOWN included, are not in the training text."""
+    require_toolkit()
+    words = [*SPECIAL_TOKENS, *(f"w{number}" for number in range(40)), "never", "neither"]
+    (tmp_path / "words").write_text("\n".join(words))
+    documents = [
+        [[word for word in sentence if word in words] for sentence in document]
+        for document in natural_documents(documents=400)
+    ]
+    documents = [[one for one in document if one] for document in documents]
+    corpus = prepare(tmp_path, [one for one in documents if one], vocabulary=tmp_path / "words")
+    ngram.train(corpus, tmp_path / "kn", order=3, report=lambda line: None)
+    lm = dclm_jax.restore(tmp_path / "kn")
+    vocabulary = lm.vocabulary
+    following = [word for word in range(len(vocabulary)) if word not in (START, END)]
+    for context in ([], [3], [4, 3], [UNKNOWN], [vocabulary.words.index("never"), 5]):
+        scores = nll(lm.scorer, *([*context, word] for word in following))
+        end = nll(lm.scorer, context)[0][-1]
+        at = len(context)
+        total = math.fsum(math.exp(-one[at]) for one in scores) + math.exp(-end)
+        assert total == pytest.approx(1, abs=1e-5)
+    never, neither, unknown = (
+        nll(lm.scorer, [word])[0][0]
+        for word in (vocabulary.words.index("never"), vocabulary.words.index("neither"), UNKNOWN)
+    )
+    assert never == neither == unknown
+
+
+def test_a_small_corpus_makes_a_model(tiny, tmp_path):
+    require_toolkit()
+    lines = []
+    counts = ngram.train(tiny, tmp_path / "kn", report=lines.append)
+    assert len(counts) == 5 and counts[0] == 5
+    assert any("falls back" in line for line in lines)
+    assert 1 < dclm_jax.restore(tmp_path / "kn").perplexity([["a b", "b a a"]]).perplexity < 5
+
+
+def test_coherence_is_blind_to_order(tiny, fakes, tmp_path):
+    ngram.train(tiny, tmp_path / "kn", order=3, report=lambda line: None)
+    scorer = dclm_jax.restore(tmp_path / "kn").scorer
+    documents = [[np.array(ids) for ids in ([3, 4], [4], [3], [2, 3, 4])]]
+    assert coherence.fixed(scorer, documents, permutations=5).mean == 0.5
+    assert coherence.bootstrap(scorer, documents, replicates=5).mean == 0.5
+
+
+def test_the_build_script_names_what_is_missing_and_builds_once(tmp_path):
+    def build(**variables):
+        return subprocess.run(
+            [
+                shutil.which("bash") or "bash",
+                REPOSITORY / "launch/build_kenlm.sh",
+                tmp_path / "bin",
+            ],
+            env={**os.environ, **variables},
+            capture_output=True,
+            text=True,
+        )
+
+    done = build(PATH=str(tmp_path))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("error: cmake is missing; on Debian")
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "bin").exists()
+
+    (tmp_path / "bin").mkdir()
+    for name in (*PROGRAMS, "query"):
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\necho compiled with maximum order 6.\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+    done = build(PATH=str(tmp_path))
+    assert done.returncode == 0 and done.stdout.startswith("already built")
+    assert f"export KENLM_BIN={tmp_path / 'bin'}" in done.stdout
+    assert build(PATH=str(tmp_path), MAX_ORDER="8").returncode == 2
