@@ -11,15 +11,17 @@ def larger_context_config(experiment: str, units: int) -> ml_collections.ConfigD
 
     n is the number of context sentences, 4 if it is not given. From the paper: one layer of LSTM,
     Adadelta, the log-likelihood as a mean over sentences, training sentences of up to 50 words,
-    early stopping on the validation likelihood. It does not say how wide embeddings and context
-    vectors are (here as wide as the LSTM), how many sentences a step takes (here 80), or whether
-    gradients are clipped (here not).
+    early stopping on the validation likelihood. It does not say how wide embeddings, context
+    vectors and attention are (here as wide as the LSTM), how many sentences a step takes (here 80),
+    or whether gradients are clipped (here not).
     """
     model, dash, n = experiment.partition("-")
     config = default_config(model)
     if "context_sentences" in config.to_dict()["model"]:
         number = _number(n, experiment) if dash else 4
         config.update(model={"context_dim": units, "context_sentences": number})
+        if "attention_dim" in config.to_dict()["model"]:
+            config.update(model={"attention_dim": units})
     elif dash:
         raise InputError(f"{experiment!r}: {model} has no context sentences; expected {model}")
     config.update(

@@ -69,7 +69,8 @@ class TrainingBatches:
     """Segments of at most L consecutive sentences of a document, shuffled into batches.
 
     Within an epoch the segments are shuffled, sorted by the length bucket of their longest
-    sentence, cut into batches, and the batches are shuffled. What is left over in a bucket goes
+    sentence (of those before it that come along, too), cut into batches, and the batches are
+    shuffled. What is left over in a bucket goes
     into a batch of the next larger one, so at most one batch an epoch is partial (filled up with
     empty rows). The number of batches and their shapes are the same in every epoch.
     """
@@ -91,8 +92,8 @@ class TrainingBatches:
           segment_length: L, which is also S of every batch.
           batch_size: B of every batch, over all devices and processes.
           seed: with the step it determines a batch; 0 or more.
-          max_sentence_length: sentences of more words are left out, as if the text did not have
-            them; 0 keeps all.
+          max_sentence_length: sentences of more words are left out, of contexts too, as if the text
+            did not have them; 0 keeps all.
           earlier_sentences: C, sentences before each segment that its batch holds as `earlier`.
 
         Raises:
@@ -131,7 +132,8 @@ class TrainingBatches:
         for distance in range(1, earlier_sentences + 1):
             sentence = self._first - distance
             exists = sentence >= self._document_first
-            longest = np.maximum(longest, np.where(exists, self._length[sentence], 0))
+            lengths = self._length[np.maximum(sentence, 0)]
+            longest = np.maximum(longest, np.where(exists, lengths, 0))
         self._bucket = _length_buckets(longest + 1)
         # Ordering an epoch costs a sort of all segments, and steps come in order.
         self._epoch_order = functools.lru_cache(maxsize=2)(self._shuffle)

@@ -194,7 +194,7 @@ class DocumentModel:
 
     def summarize(self, params: Params, tokens: jax.Array, mask: jax.Array) -> Any:
         """What `close_sentence` needs of the words alone, for the input tokens [..., N, B] of many
-        sentences at once; arrays [..., B, X], or None."""
+        sentences at once; arrays [..., B] or [..., B, X], or None."""
         del params, tokens, mask
         return None
 

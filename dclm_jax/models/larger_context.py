@@ -132,26 +132,6 @@ class _LargerContext(DocumentModel):
     def condition(self, params: Params, context: Context) -> Conditioning:
         return self.feed(params, self.represent(params, context))
 
-    def step(
-        self,
-        affine: Affine,
-        params: Params,
-        conditioning: Conditioning,
-        state: State,
-        inputs: TokenGates,
-    ) -> tuple[State, Any]:
-        return self.fuse(affine, params, conditioning, state, inputs)
-
-    def read_sentence(
-        self,
-        params: Params,
-        conditioning: Conditioning,
-        state: State,
-        x_NxB: TokenInputs,
-        mask_NxB: jax.Array,
-    ) -> tuple[State, Any]:
-        return self.scan_steps(params, conditioning, state, x_NxB, mask_NxB)
-
     # The representation.
 
     def _init_representation(self, key: jax.Array, params: Params) -> None:
@@ -167,13 +147,7 @@ class _LargerContext(DocumentModel):
         raise NotImplementedError
 
     def feed(self, params: Params, p: jax.Array) -> jax.Array:
-        """The linear map of p that a step needs, [..., X] of [..., P]; made once a sentence."""
-        raise NotImplementedError
-
-    def fuse(
-        self, affine: Affine, params: Params, fed_BxX: jax.Array, state: State, inputs: TokenGates
-    ) -> tuple[State, Any]:
-        """One token through the stack, given `feed` of its p."""
+        """The linear map of p that `step` takes as conditioning, [..., X] of [..., P]."""
         raise NotImplementedError
 
 
@@ -242,16 +216,16 @@ class _SeqBoWATT(_SeqBoW):
         _, reverse_CxBxP = self._read_bags(
             params["reverse_context_stack"], bags_CxBxP[::-1], exists_CxB[::-1]
         )
-        z_CxBxP = jnp.concatenate([forward_CxBxP, reverse_CxBxP[::-1]], axis=-1)
-        return jnp.where(exists_CxB[..., None], z_CxBxP, 0)
+        z_CxBxZ = jnp.concatenate([forward_CxBxP, reverse_CxBxP[::-1]], axis=-1)
+        return jnp.where(exists_CxB[..., None], z_CxBxZ, 0)
 
     def condition(self, params: Params, context: Context) -> Conditioning:
-        z_CxBxP = self.represent(params, context)
-        keys_CxBxA = product(z_CxBxP, params["attention"]["key"])
+        z_CxBxZ = self.represent(params, context)
+        keys_CxBxA = product(z_CxBxZ, params["attention"]["key"])
         exists_CxB = context.exists_BxC.T
         # A first sentence attends to all C places, which hold zero.
         mask_CxB = exists_CxB | ~jnp.any(exists_CxB, axis=0)
-        return Memory(self.feed(params, z_CxBxP), keys_CxBxA, mask_CxB)
+        return Memory(self.feed(params, z_CxBxZ), keys_CxBxA, mask_CxB)
 
     def step(
         self,
@@ -263,7 +237,17 @@ class _SeqBoWATT(_SeqBoW):
     ) -> tuple[State, Any]:
         # To feed is linear: the mean of what is fed is what the mean feeds.
         fed_BxX = attend(affine, params["attention"], stack.top_hidden(state), conditioning)
-        return self.fuse(affine, params, fed_BxX, state, inputs)
+        return super().step(affine, params, fed_BxX, state, inputs)
+
+    def read_sentence(
+        self,
+        params: Params,
+        conditioning: Conditioning,
+        state: State,
+        x_NxB: TokenInputs,
+        mask_NxB: jax.Array,
+    ) -> tuple[State, Any]:
+        return self.scan_steps(params, conditioning, state, x_NxB, mask_NxB)
 
     def recurrent_params(self, params: Params) -> Params:
         attention = {name: params["attention"][name] for name in ("query", "score")}
@@ -279,12 +263,8 @@ class _EarlyFusion(_LargerContext):
     def feed(self, params: Params, p: jax.Array) -> jax.Array:
         return product(product(p, params["fusion"]["context"]), params["stack"][0]["input"])
 
-    def fuse(
-        self, affine: Affine, params: Params, fed_BxX: jax.Array, state: State, inputs: TokenGates
-    ) -> tuple[State, Any]:
-        gates_BxGH, layer_masks = inputs
-        gates_BxGH = gates_BxGH + fed_BxX
-        return stack.step_stack(affine, self.cell, params["stack"], state, gates_BxGH, layer_masks)
+    def context_gates(self, conditioning: Conditioning) -> jax.Array | None:
+        return conditioning
 
 
 class _LateFusion(_LargerContext):
@@ -312,20 +292,35 @@ class _LateFusion(_LargerContext):
     def feed(self, params: Params, p: jax.Array) -> jax.Array:
         return product(p, params["fusion"]["context"])
 
-    def fuse(
-        self, affine: Affine, params: Params, fed_BxX: jax.Array, state: State, inputs: TokenGates
+    def step(
+        self,
+        affine: Affine,
+        params: Params,
+        conditioning: Conditioning,
+        state: State,
+        inputs: TokenGates,
     ) -> tuple[State, Any]:
         gates_BxGH, layer_masks = inputs
-        fusion = params["fusion"]
+        fusion, fed_BxH = params["fusion"], conditioning
 
         def expose(c_BxH: jax.Array) -> jax.Array:
             bias_BxH = jnp.broadcast_to(fusion["gate_bias"], c_BxH.shape)
-            r_BxH = jax.nn.sigmoid(affine(bias_BxH, fed_BxX + c_BxH, fusion["gate"]))
-            return c_BxH + r_BxH * fed_BxX
+            r_BxH = jax.nn.sigmoid(affine(bias_BxH, fed_BxH + c_BxH, fusion["gate"]))
+            return c_BxH + r_BxH * fed_BxH
 
         return stack.step_stack(
             affine, self.cell, params["stack"], state, gates_BxGH, layer_masks, expose
         )
+
+    def read_sentence(
+        self,
+        params: Params,
+        conditioning: Conditioning,
+        state: State,
+        x_NxB: TokenInputs,
+        mask_NxB: jax.Array,
+    ) -> tuple[State, Any]:
+        return self.scan_steps(params, conditioning, state, x_NxB, mask_NxB)
 
     def recurrent_params(self, params: Params) -> Params:
         fusion = {name: params["fusion"][name] for name in ("gate", "gate_bias")}

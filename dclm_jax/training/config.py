@@ -26,8 +26,8 @@ class DataConfig:
     directory: output of `python -m launch.prepare`, with splits train and valid.
     segment_length: L, sentences of a training segment.
     batch_size: segments a step, over all devices; 1 is the paper's online learning.
-    max_sentence_length: training sentences of more words are left out; 0 keeps all. Evaluation
-      always scores all.
+    max_sentence_length: training sentences of more words are left out, of contexts too; 0 keeps
+      all. Evaluation always scores and reads all.
     """
 
     directory: str = ""
@@ -41,7 +41,7 @@ class OptimizerConfig:
     """How parameters move.
 
     name: adagrad, adadelta, adam or sgd.
-    learning_rate: its peak.
+    learning_rate: its peak; Zeiler's adadelta has 1.
     initial_accumulator: AdaGrad's sum of squares before the first step.
     clip_norm: global norm the gradient is clipped to; 0 for none.
     schedule: constant, or linear, cosine or exponential decay.

@@ -154,6 +154,18 @@ def test_sentences_before_a_segment_come_along(corpus):
     assert {len(sentences) for sentences in expected.values()} > {0, 3}
 
 
+def test_more_sentences_before_than_the_text_has(tmp_path):
+    (tmp_path / "t").write_text("a b\nc\nd e f g h\n")
+    prepare({"train": tmp_path / "t"}, tmp_path / "out")
+    corpus = open_corpus(tmp_path / "out", "train")
+    sizes = {"segment_length": 1, "batch_size": 3, "seed": 0, "max_sentence_length": 2}
+    batch = TrainingBatches(corpus, earlier_sentences=8, **sizes)(0)
+    assert batch.earlier is not None
+    rows = dict(zip(unpack(batch), unpack(batch.earlier), strict=True))
+    first, second = (tuple(map(tuple, [sentence])) for sentence in corpus.document(0)[:2])
+    assert rows == {first: (), second: first, (): ()}
+
+
 def test_long_sentences_are_left_out(corpus):
     most = 20
     batches = TrainingBatches(

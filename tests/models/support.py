@@ -46,7 +46,7 @@ def small_model(name: str, **options: Any) -> DocumentModel:
     """A model of a few dimensions, K = 4 and H = 5 unless told."""
     options = {"embedding_dim": 4, "hidden_dim": 5, "cell": "coupled_peephole_lstm", **options}
     if name == "adclm" or "_att_" in name:
-        options["attention_dim"] = 3
+        options["attention_dim"] = 2
     if name.startswith("rlm_"):
         options = {"context_sentences": 2, "context_dim": 3, **options}
     if name == "hrnnlm":

@@ -106,6 +106,12 @@ def test_layers(name, num_layers):
     check(small_model(name, num_layers=num_layers))
 
 
+@pytest.mark.parametrize("context_sentences", [1, 8])
+@pytest.mark.parametrize("name", [name for name in MODELS if name.startswith("rlm_")])
+def test_context_sentences(name, context_sentences):
+    check(small_model(name, context_sentences=context_sentences))
+
+
 def draw_masks(model, keys_B):
     return model.dropout_masks(keys_B, BATCH.tokens_BxSxN.shape[1:])
 
