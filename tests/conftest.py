@@ -16,6 +16,14 @@ def compilation_cache(tmp_path_factory) -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def compiled_programs() -> Iterator[None]:
+    """Forgets the programs of a file of tests: the mappings of thousands of them exhaust what Linux
+    allows a process, and XLA dies of that."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture
 def x64() -> Iterator[None]:
     """64-bit arithmetic for one test; the rest of the suite keeps JAX's 32-bit default."""

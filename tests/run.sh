@@ -15,4 +15,5 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS=1
 step ruff check .
 step ruff format --check .
 step pyright --pythonpath "$PYTHON"
-step pytest -q "$@"
+# A file of tests is one process's: what it has compiled, and runs it has trained, serve all of it.
+step pytest -q --numprocesses=2 --dist=loadfile "$@"
