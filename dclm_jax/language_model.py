@@ -175,7 +175,7 @@ def restore(
       InputError: `workdir` holds no run, or no model that can be read.
     """
     folder = Path(workdir)
-    if read_config(folder).get("model", {}).get("name") == ngram.NAME:
+    if read_config(folder)["model"]["name"] == ngram.NAME:
         return _restore_ngram(folder)
     run = restore_run(folder)
     return NeuralLanguageModel(

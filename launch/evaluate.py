@@ -107,14 +107,15 @@ def main(argv: Sequence[str]) -> None:
         # Before the work, which only adds the perplexities.
         plots.require_context([_point(run, math.nan) for run in runs])
     measured = _measure(runs)
-    text = _text(measured)
-    if _PLOT.value:
-        _plot(measured, _PLOT.value)
-        text += f"\nPlot: {_PLOT.value}"
     if _OUTPUT.value != outputs.STDOUT:
-        print(text)
+        print(_text(measured))
     if _OUTPUT.value:
         outputs.write_json(_OUTPUT.value, _json(measured))
+    if _PLOT.value:
+        # Last, so that a picture that cannot be drawn loses nothing that was measured.
+        _plot(measured, _PLOT.value)
+        if _OUTPUT.value != outputs.STDOUT:
+            print(f"Plot: {_PLOT.value}")
 
 
 def _check_flags() -> None:

@@ -4,11 +4,14 @@ The corpus is the folder aclImdb of Maas et al. (2011), as it is unpacked. The m
 of context sentences follow the file's name after a colon (see ptb.py).
 
     python -m launch.prepare --corpus=imdb --input=aclImdb --vocab_size=30000 --output=data/imdb
-    python -m launch.train --config=configs/larger_context/imdb.py:rlm_seqbow_att_lf-4 \
-        --config.data.directory=data/imdb --workdir=runs/imdb/rlm_seqbow_att_lf-4
-    python -m launch.evaluate --workdir=runs/imdb/rlm_seqbow_att_lf-4 --split=test
-    python -m launch.evaluate --workdir=runs/imdb/rlm,runs/imdb/rlm_seqbow_att_lf-4 --split=test \
-        --by_pos --plot=figure3.png
+    for run in rlm rlm_seqbow_att_lf-{1,2,4,8}; do
+        python -m launch.train --config=configs/larger_context/imdb.py:$run \
+            --config.data.directory=data/imdb --workdir=runs/imdb/$run
+    done
+    python -m launch.ngram --data=data/imdb --workdir=runs/imdb/kn5
+    runs=runs/imdb/rlm,runs/imdb/rlm_seqbow_att_lf-1,runs/imdb/rlm_seqbow_att_lf-8
+    python -m launch.evaluate --workdir=$runs,runs/imdb/kn5 --plot=figure2.png
+    python -m launch.evaluate --workdir=$runs --by_pos --plot=figure3.png
 
 Setting: paper.py; 30,000 words.
 Time: made for an accelerator: 930,000 training sentences. Preparing takes some minutes.

@@ -5,9 +5,14 @@ prepared corpus of documents will do:
 
     python -m launch.prepare --train=REVIEWS/train.txt --valid=REVIEWS/valid.txt \
         --test=REVIEWS/test.txt --output=data/reviews
-    python -m launch.train --config=configs/larger_context/small.py:rlm_bow_lf-4 \
-        --config.data.directory=data/reviews --workdir=runs/reviews/rlm_bow_lf-4
-    python -m launch.evaluate --workdir=runs/reviews/rlm,runs/reviews/rlm_bow_lf-4 --split=test
+    for run in rlm rlm_bow_lf-{1,8}; do
+        python -m launch.train --config=configs/larger_context/small.py:$run \
+            --config.data.directory=data/reviews --workdir=runs/reviews/$run
+    done
+    python -m launch.ngram --data=data/reviews --workdir=runs/reviews/kn5
+    runs=runs/reviews/rlm,runs/reviews/rlm_bow_lf-1,runs/reviews/rlm_bow_lf-8,runs/reviews/kn5
+    python -m launch.evaluate --workdir=$runs --plot=perplexity_by_context.png
+    python -m launch.evaluate --workdir=$runs --by_pos --plot=perplexity_by_pos.png
 
 Setting: paper.py, but K = H = 128, 20 sentences a step, AdaGrad 0.1 and three epochs for every
 model. The paper's Adadelta needs many more: after one epoch of film reviews RLM has development

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dclm_jax.data import corpus, readers
-from dclm_jax.data.vocabulary import UNKNOWN, UNKNOWN_TOKEN, Vocabulary
+from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 
 Tagger = Callable[[readers.Document], list[list[str]]]
@@ -42,7 +42,7 @@ def open_split(
       vocabulary: of the model.
       directory: where the corpus lies.
       split: "train", "valid" or "test".
-      tagger: reads the words that the ids stand for; UNKNOWN as the text itself spells it.
+      tagger: reads the words that the ids stand for, and `<UNKNOWN>` for those it does not know.
 
     Raises:
       InputError: it is not there, or its vocabulary is not the model's.
@@ -54,8 +54,7 @@ def open_split(
             f"({describe_vocabulary(data.vocabulary)}) than the model's "
             f"({describe_vocabulary(vocabulary)}); expected the same, or text by --input"
         )
-    spelling = list(data.vocabulary.words)
-    spelling[UNKNOWN] = data.vocabulary.unknown_token or UNKNOWN_TOKEN
+    spelling = data.vocabulary.words
 
     def document(index: int) -> Encoded:
         sentences = data.document(index)

@@ -2,7 +2,8 @@
 
 Every target belongs to one class: a word to that of its tag, the END of a sentence to END. The sums
 over the classes are those of the whole text, and the perplexity of a class is
-exp(sum of its NLL / its targets), never a mean of perplexities.
+exp(sum of its NLL / its targets), as everywhere here; the paper takes the mean of the perplexities
+of its words.
 
 As in the paper, NN and NNS are `Noun`, VB and VBZ are `Verb`, and other tags stay by themselves.
 The paper's 36 tags are those of words: punctuation is a class of its own, never among the most
@@ -59,12 +60,16 @@ class Tagger:
     classified. That is also the tag of what stands for a word, as `<unk>` does.
 
     Attributes:
-      source: "input" or "HanTa", whichever gave the tags of the last document.
+      source: "input" or "HanTa", whichever gave the tags, or "input and HanTa".
     """
 
     def __init__(self):
-        self.source = "input"
+        self._sources: set[str] = set()
         self._tag_sentence: Callable[..., Any] | None = None
+
+    @property
+    def source(self) -> str:
+        return " and ".join(sorted(self._sources, reverse=True))
 
     def __call__(self, document: Document) -> list[list[str]]:
         """The tag of every word, one list a sentence.
@@ -73,9 +78,9 @@ class Tagger:
           InputError: the document has no tags and HanTa is not installed.
         """
         if document.tags is not None:
-            self.source = "input"
+            self._sources.add("input")
             return [[normalise(tag) for tag in tags] for tags in document.tags]
-        self.source = "HanTa"
+        self._sources.add("HanTa")
         if self._tag_sentence is None:
             self._tag_sentence = _load_hanta()
         # A small letter speaks against a name, but not where all letters are small.

@@ -99,11 +99,9 @@ class _LargerContext(DocumentModel):
 
     def _init_own(self, key: jax.Array, params: Params) -> None:
         bag_key, representation_key, fusion_key = jax.random.split(key, 3)
-        # A mean over words is small, and so is the gradient of each of them: columns of the size of
-        # activations make a context that the rest of the model can learn from at once.
-        params["bag"] = jax.random.uniform(
-            bag_key, (self.vocab_size, self.context_dim), minval=-1.0, maxval=1.0
-        )
+        # Of V inputs few are not zero. Counted as V they would make P so small that optimizers with
+        # a constant beside the gradient, such as Adadelta, hardly move it.
+        params["bag"] = glorot_uniform(bag_key, self.vocab_size, self.context_dim, fan_in=1)
         self._init_representation(representation_key, params)
         params["fusion"] = self._init_fusion(fusion_key)
 

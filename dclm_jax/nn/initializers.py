@@ -11,7 +11,7 @@ def glorot_uniform(
 
     Every copy (a gate of a cell) is drawn for its own dimensions, `fan_in` to `output_dim`;
     `fan_in` (default `input_dim`) is larger where the matrix is one block of a product over a
-    concatenation.
+    concatenation, and smaller where most inputs are zero.
     """
     limit = jnp.sqrt(6.0 / ((fan_in or input_dim) + output_dim))
     return jax.random.uniform(key, (input_dim, copies * output_dim), minval=-limit, maxval=limit)

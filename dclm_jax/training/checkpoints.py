@@ -119,6 +119,9 @@ def read_config(workdir: Path) -> dict[str, Any]:
         raise InputError(f"{path}: not a JSON file ({error})") from error
     if not isinstance(config, dict):
         raise InputError(f"{path}: expected a JSON object")
+    model = config.get("model")
+    if not isinstance(model, dict) or not isinstance(model.get("name"), str):
+        raise InputError(f"{path}: expected the model's name under model.name")
     return config
 
 
