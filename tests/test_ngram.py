@@ -28,6 +28,8 @@ from dclm_jax.evaluation.scoring import Continuation
 from dclm_jax.language_model import NeuralLanguageModel
 
 REPOSITORY = Path(__file__).parents[1]
+# Asked before a test puts something in its place.
+HAS_KENLM = importlib.util.find_spec("kenlm") is not None
 PROGRAMS = ("lmplz", "build_binary")
 # KenLM keeps float32 log-probabilities and adds up to five of them.
 TOLERANCE = 1e-5
@@ -122,7 +124,7 @@ class StandIn:
 @pytest.fixture(autouse=True)
 def package(monkeypatch):
     """KenLM's package, or what stands in for it."""
-    if importlib.util.find_spec("kenlm") is None:
+    if not HAS_KENLM:
         monkeypatch.setitem(sys.modules, "kenlm", StandIn)
 
 
@@ -143,7 +145,7 @@ def fakes(tmp_path, monkeypatch) -> Path:
 
 def require_toolkit(*programs: str) -> None:
     """Skips the test unless KenLM itself is there, programs and package."""
-    if importlib.util.find_spec("kenlm") is None:
+    if not HAS_KENLM:
         pytest.skip("the package kenlm is not installed: pip install -e '.[ngram]'")
     built = REPOSITORY / ".kenlm" / "bin"
     if "KENLM_BIN" not in os.environ and built.is_dir():
@@ -406,7 +408,7 @@ def test_damaged_files_are_refused(tiny, fakes, tmp_path):
 
 
 def test_a_damaged_binary_is_refused(tiny, fakes, tmp_path):
-    if importlib.util.find_spec("kenlm") is None:
+    if not HAS_KENLM:
         pytest.skip("the package kenlm is not installed: pip install -e '.[ngram]'")
     ngram.train(tiny, tmp_path / "kn", order=3, report=lambda line: None)
     for content in (b"", b"something else\n"):

@@ -17,6 +17,9 @@ long document, and the context of an article's first sentence is the article bef
 Time: made for an accelerator; small.py is what a CPU can do.
 Expected result: the paper shows its results in figures. Every context model is better than RLM and
 than the 5-gram (148), late fusion is better than early fusion, and better with more context.
+Measured: on Mikolov's text the 5-gram has test perplexity 141.2 (82,430 targets; `<unk>` is an
+ordinary word), and KenLM's own query program says the same. Without the first line of the training
+text, which lists rare names, it has 140.84.
 """
 
 import ml_collections
