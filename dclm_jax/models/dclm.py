@@ -18,7 +18,6 @@ from dclm_jax.models.base import (
     Params,
     Sentence,
     State,
-    TokenInputs,
 )
 from dclm_jax.nn import recurrence, stack
 from dclm_jax.nn.attention import Memory, attend, init_attention
@@ -207,15 +206,7 @@ class ADCLM(DocumentModel):
         )
         return state, (h_BxH, c_BxH)
 
-    def read_sentence(
-        self,
-        params: Params,
-        conditioning: Conditioning,
-        state: State,
-        x_NxB: TokenInputs,
-        mask_NxB: jax.Array,
-    ) -> tuple[State, Any]:
-        return self.scan_steps(params, conditioning, state, x_NxB, mask_NxB)
+    read_sentence = DocumentModel.scan_steps
 
     def recurrent_params(self, params: Params) -> Params:
         attention = {name: params["attention"][name] for name in ("query", "score")}

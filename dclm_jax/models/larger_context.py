@@ -26,7 +26,6 @@ from dclm_jax.models.base import (
     Params,
     Sentence,
     State,
-    TokenInputs,
 )
 from dclm_jax.nn import stack
 from dclm_jax.nn.attention import Memory, attend, init_attention
@@ -237,15 +236,7 @@ class _SeqBoWATT(_SeqBoW):
         fed_BxX = attend(affine, params["attention"], stack.top_hidden(state), conditioning)
         return super().step(affine, params, fed_BxX, state, inputs)
 
-    def read_sentence(
-        self,
-        params: Params,
-        conditioning: Conditioning,
-        state: State,
-        x_NxB: TokenInputs,
-        mask_NxB: jax.Array,
-    ) -> tuple[State, Any]:
-        return self.scan_steps(params, conditioning, state, x_NxB, mask_NxB)
+    read_sentence = DocumentModel.scan_steps
 
     def recurrent_params(self, params: Params) -> Params:
         attention = {name: params["attention"][name] for name in ("query", "score")}
@@ -310,15 +301,7 @@ class _LateFusion(_LargerContext):
             affine, self.cell, params["stack"], state, gates_BxGH, layer_masks, expose
         )
 
-    def read_sentence(
-        self,
-        params: Params,
-        conditioning: Conditioning,
-        state: State,
-        x_NxB: TokenInputs,
-        mask_NxB: jax.Array,
-    ) -> tuple[State, Any]:
-        return self.scan_steps(params, conditioning, state, x_NxB, mask_NxB)
+    read_sentence = DocumentModel.scan_steps
 
     def recurrent_params(self, params: Params) -> Params:
         fusion = {name: params["fusion"][name] for name in ("gate", "gate_bias")}
