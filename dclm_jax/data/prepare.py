@@ -6,7 +6,6 @@ as final ones. So only the distinct words are ever held in memory, and input is 
 split) once.
 """
 
-import collections
 import dataclasses
 import hashlib
 import json
@@ -16,18 +15,17 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
 from dclm_jax.data import corpus, layouts, readers, sotu
-from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
+from dclm_jax.data.raw_text import RawText
+from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 
 PathLike = str | pathlib.Path
 Report = Callable[[str], None]
-
-_CHUNK = 1 << 20
 
 
 def prepare(
@@ -469,7 +467,7 @@ def _prepare(
         return existing
 
     with _Replacing(output) as directory:
-        raw = _RawText(directory)
+        raw = RawText(directory)
         with raw:
             for index, document, empty in documents:
                 raw.add(index, document, empty)
@@ -579,119 +577,3 @@ class _Replacing:
         self._target.rename(aside)
         self._directory.rename(self._target)
         shutil.rmtree(aside)
-
-
-class _RawText:
-    """Text as provisional word ids on disk, with what is known of each document in memory."""
-
-    def __init__(self, directory: pathlib.Path):
-        self._path = directory / "raw.bin"
-        self._lengths_path = directory / "raw.lengths.bin"
-        self._ids: collections.defaultdict[str, int] = collections.defaultdict()
-        self._ids.default_factory = self._ids.__len__
-        self._files: list[BinaryIO] = []
-        self._names: list[str] = []
-        self._parts: list[int] = []
-        self._empty: list[int] = []
-        self._sentences: list[int] = []
-        self._tokens: list[int] = []
-
-    def __enter__(self) -> "_RawText":
-        self._files = [open(self._path, "wb"), open(self._lengths_path, "wb")]
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        for file in self._files:
-            file.close()
-
-    @property
-    def words(self) -> list[str]:
-        return list(self._ids)
-
-    @property
-    def names(self) -> Sequence[str]:
-        return self._names
-
-    def parts(self) -> np.ndarray:
-        return np.asarray(self._parts)
-
-    def num_sentences(self, chosen: np.ndarray) -> int:
-        return int(np.asarray(self._sentences)[chosen].sum())
-
-    def add(self, part: int, document: readers.Document, empty: int) -> None:
-        lengths = [len(sentence) for sentence in document.sentences]
-        lookup = self._ids.__getitem__
-        ids = [lookup(word) for sentence in document.sentences for word in sentence]
-        self._files[0].write(np.asarray(ids, corpus.TOKEN_DTYPE).tobytes())
-        self._files[1].write(np.asarray(lengths, corpus.OFFSET_DTYPE).tobytes())
-        self._names.append(document.id)
-        self._parts.append(part)
-        self._empty.append(empty)
-        self._sentences.append(len(lengths))
-        self._tokens.append(len(ids))
-
-    def count(self, chosen: np.ndarray) -> np.ndarray:
-        """Occurrences of each provisional id in the chosen documents."""
-        counts = np.zeros(len(self._ids), np.int64)
-        tokens = np.memmap(self._path, corpus.TOKEN_DTYPE, mode="r")
-        for begin, end in _runs(chosen, self._tokens):
-            for at in range(begin, end, _CHUNK):
-                counts += np.bincount(tokens[at : min(at + _CHUNK, end)], minlength=len(counts))
-        return counts
-
-    def write_split(
-        self, directory: pathlib.Path, split: str, chosen: np.ndarray, vocabulary: Vocabulary
-    ) -> dict[str, Any]:
-        """Writes the chosen documents with final ids and returns their statistics."""
-        if not len(chosen):
-            raise InputError(f"split {split!r} would hold no documents")
-        files = corpus.split_files(split)
-        final = vocabulary.encode(self.words).astype(corpus.TOKEN_DTYPE)
-        tokens = np.memmap(self._path, corpus.TOKEN_DTYPE, mode="r")
-        oov_tokens = 0
-        with open(directory / files[0], "wb") as file:
-            for begin, end in _runs(chosen, self._tokens):
-                for at in range(begin, end, _CHUNK):
-                    ids = final[tokens[at : min(at + _CHUNK, end)]]
-                    oov_tokens += int((ids == UNKNOWN).sum())
-                    file.write(ids.tobytes())
-        all_lengths = np.memmap(self._lengths_path, corpus.OFFSET_DTYPE, mode="r")
-        lengths = np.concatenate([all_lengths[a:b] for a, b in _runs(chosen, self._sentences)])
-        sentences = np.asarray(self._sentences)[chosen]
-        _write_offsets(directory / files[1], lengths)
-        _write_offsets(directory / files[2], sentences)
-        with open(directory / files[3], "w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{self._names[index]}\n" for index in chosen)
-        num_documents, num_tokens = len(chosen), int(lengths.sum())
-        return {
-            "documents": num_documents,
-            "sentences": len(lengths),
-            "tokens": num_tokens,
-            "oov_tokens": oov_tokens,
-            "oov_rate": oov_tokens / num_tokens,
-            "tokens_per_document": num_tokens / num_documents,
-            "sentences_per_document": len(lengths) / num_documents,
-            "longest_sentence": int(lengths.max()),
-            "longest_document": int(sentences.max()),
-            "empty_sentences": int(np.asarray(self._empty)[chosen].sum()),
-            "files": corpus.describe_files(directory, files),
-        }
-
-    def remove(self) -> None:
-        self._path.unlink()
-        self._lengths_path.unlink()
-
-
-def _runs(chosen: np.ndarray, sizes: list[int]) -> Iterator[tuple[int, int]]:
-    """Where the chosen documents lie in a file of all, neighbours taken together."""
-    ends = np.cumsum(sizes)
-    begins = ends - sizes
-    for run in np.split(chosen, np.flatnonzero(np.diff(chosen) != 1) + 1):
-        if len(run):
-            yield int(begins[run[0]]), int(ends[run[-1]])
-
-
-def _write_offsets(path: pathlib.Path, sizes: np.ndarray) -> None:
-    offsets = np.zeros(len(sizes) + 1, corpus.OFFSET_DTYPE)
-    np.cumsum(sizes, out=offsets[1:])
-    offsets.tofile(path)

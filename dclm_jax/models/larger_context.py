@@ -12,6 +12,7 @@ predecessors has those there are; the first sentence of a document has p = 0.
 With several layers (the paper has one), early fusion feeds the first and late fusion the last.
 """
 
+import abc
 import dataclasses
 from typing import Any, NamedTuple
 
@@ -61,7 +62,7 @@ class Bags(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class _LargerContext(DocumentModel):
+class _LargerContext(DocumentModel, abc.ABC):
     """A model of a sentence given the n before it.
 
     Attributes:
@@ -131,21 +132,23 @@ class _LargerContext(DocumentModel):
 
     # The representation.
 
+    @abc.abstractmethod
     def _init_representation(self, key: jax.Array, params: Params) -> None:
-        raise NotImplementedError
+        """Adds the representation's parameters beside P."""
 
+    @abc.abstractmethod
     def represent(self, params: Params, context: Bags) -> jax.Array:
         """p [B, P], or what p is a mean of, [C, B, P]."""
-        raise NotImplementedError
 
     # The fusion.
 
+    @abc.abstractmethod
     def _init_fusion(self, key: jax.Array) -> Params:
-        raise NotImplementedError
+        """The fusion's parameters."""
 
+    @abc.abstractmethod
     def feed(self, params: Params, p: jax.Array) -> jax.Array:
         """The linear map of p that `step` takes as conditioning, [..., X] of [..., P]."""
-        raise NotImplementedError
 
 
 class _BoW(_LargerContext):
