@@ -13,7 +13,6 @@ KenLM has an unknown word of its own, `<unk>`, which is no word of the text. UNK
 counted like any other, so that perplexities compare with those of the other models.
 """
 
-import contextlib
 import itertools
 import json
 import math
@@ -31,6 +30,7 @@ import numpy as np
 
 from dclm_jax.data.corpus import Corpus, open_corpus
 from dclm_jax.data.vocabulary import Vocabulary
+from dclm_jax.directories import Replacing
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.scoring import Continuation, Document
 from dclm_jax.training.checkpoints import CONFIG_FILE, VOCABULARY_FILE, read_config
@@ -138,7 +138,7 @@ def train(
         f"of {data_directory}"
     )
     start = time.monotonic()
-    with _making(target) as directory:
+    with Replacing(target) as directory:
         discounts = _estimate(lmplz, data, directory, order, report)
         _require_success(
             _run(build_binary, "-T", f"{directory}/sort", ARPA_FILE, BINARY_FILE, cwd=directory)
@@ -241,26 +241,6 @@ def _holds_same(workdir: pathlib.Path, config: Mapping[str, Any], vocabulary: Vo
             f"{workdir} holds a run with another vocabulary than {config['data']['directory']}"
         )
     return True
-
-
-@contextlib.contextmanager
-def _making(target: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A temporary directory that becomes `target` if all goes well, and else is removed."""
-    try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        directory = pathlib.Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written: {error.strerror}") from error
-    try:
-        yield directory
-        umask = os.umask(0)
-        os.umask(umask)
-        directory.chmod(0o777 & ~umask)
-        directory.rename(target)
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written: {error.strerror}") from error
-    finally:
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _find_program(name: str) -> str:

@@ -9,7 +9,6 @@ split) once.
 import dataclasses
 import hashlib
 import json
-import os
 import pathlib
 import shutil
 import sys
@@ -22,6 +21,7 @@ import numpy as np
 from dclm_jax.data import corpus, layouts, readers, sotu
 from dclm_jax.data.raw_text import RawText
 from dclm_jax.data.vocabulary import Vocabulary
+from dclm_jax.directories import Replacing
 from dclm_jax.errors import InputError
 
 PathLike = str | pathlib.Path
@@ -466,7 +466,7 @@ def _prepare(
         report(f"reusing {output}: it holds the same sources and options")
         return existing
 
-    with _Replacing(output) as directory:
+    with Replacing(output) as directory:
         raw = RawText(directory)
         with raw:
             for index, document, empty in documents:
@@ -539,41 +539,3 @@ def _require_same(
         )
     for entry in (manifest["vocabulary"], *manifest["splits"].values()):
         corpus.check_files(output, entry["files"])
-
-
-class _Replacing:
-    """A temporary directory beside `target` that takes its place when all has gone well."""
-
-    def __init__(self, target: pathlib.Path):
-        self._target = target
-
-    def __enter__(self) -> pathlib.Path:
-        parent = self._target.parent
-        try:
-            parent.mkdir(parents=True, exist_ok=True)
-            self._directory = pathlib.Path(
-                tempfile.mkdtemp(prefix=f".{self._target.name}.", dir=parent)
-            )
-        except OSError as error:
-            raise InputError(f"{self._target}: cannot be written: {error.strerror}") from error
-        return self._directory
-
-    def __exit__(self, kind: type[BaseException] | None, *exception: object) -> None:
-        try:
-            if kind is None:
-                self._replace()
-        finally:
-            shutil.rmtree(self._directory, ignore_errors=True)
-
-    def _replace(self) -> None:
-        umask = os.umask(0)
-        os.umask(umask)
-        self._directory.chmod(0o777 & ~umask)
-        if not self._target.exists():
-            self._directory.rename(self._target)
-            return
-        # A directory in use cannot be replaced in one step: the old one is put aside first.
-        aside = self._directory.with_name(self._directory.name + ".old")
-        self._target.rename(aside)
-        self._directory.rename(self._target)
-        shutil.rmtree(aside)
