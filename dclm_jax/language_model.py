@@ -29,7 +29,8 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import perplexity
 from dclm_jax.evaluation.scoring import Scorer, SentenceScorer
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.training.checkpoints import read_config, restore_run
+from dclm_jax.training.checkpoints import restore_run
+from dclm_jax.training.workdir import read_config
 
 Sentence = str | Sequence[str]
 """Words separated by spaces, or a list of words."""

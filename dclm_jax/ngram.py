@@ -33,8 +33,8 @@ from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.directories import Replacing
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.scoring import Continuation, Document
-from dclm_jax.training.checkpoints import CONFIG_FILE, VOCABULARY_FILE, read_config
 from dclm_jax.training.config import flat
+from dclm_jax.training.workdir import CONFIG_FILE, VOCABULARY_FILE, read_config
 
 NAME = "ngram"
 ARPA_FILE = "model.arpa"

@@ -10,10 +10,13 @@ from typing import NoReturn
 import jax
 from absl import app, flags, logging
 
+from dclm_jax import processes
 from dclm_jax.allocation import keep_freed_memory
 from dclm_jax.errors import DivergenceError, InputError
 
 EXIT_BAD_INPUT = 2
+EXIT_INTERRUPTED = 75
+"""The system's code for "try again": training was interrupted and saved."""
 _CONFIG_MODULE = "config_config"
 """What ml_collections calls the file of a flag --config once it is loaded."""
 
@@ -29,16 +32,23 @@ def run(main: Callable[[Sequence[str]], int | None]) -> None:
             _fail(f"unexpected argument {argv[1]!r}; flags are written --name=value (see --help)")
         try:
             return main(argv)
+        except processes.SharedError as error:
+            _fail(str(error), says=error.process == processes.index())
         except InputError as error:
-            _fail(str(error))
+            _fail(str(error), alone=True)
         except DivergenceError as error:
-            _fail(str(error), code=1)
+            _fail(str(error), code=1, says=processes.is_first())
         except BrokenPipeError:
             # The reader of our output went away (`... | head`): that is no error of ours.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return 0
         except KeyboardInterrupt:
             return 130
+        except Exception:
+            if processes.count() == 1:
+                raise
+            traceback.print_exc()
+            _leave(1)
 
     _keep_compiled_programs()
     keep_freed_memory()
@@ -91,6 +101,19 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(text).split())
 
 
-def _fail(message: str, code: int = EXIT_BAD_INPUT) -> NoReturn:
-    print(f"error: {message}", file=sys.stderr, flush=True)
+def _fail(
+    message: str, code: int = EXIT_BAD_INPUT, *, says: bool = True, alone: bool = False
+) -> NoReturn:
+    """Ends in one line. `says` unless another process does; `alone` where the others go on."""
+    if says:
+        print(f"error: {message}", file=sys.stderr, flush=True)
+    if alone and processes.count() > 1:
+        _leave(code)
     sys.exit(code)
+
+
+def _leave(code: int) -> NoReturn:
+    """Ends this process of several at once; waiting for the others as usual could take for ever."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

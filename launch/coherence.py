@@ -25,10 +25,11 @@ from absl import flags
 
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import coherence, outputs
-from launch import _app, _evaluation
+from launch import _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
 flags.adopt_module_key_flags(_evaluation)
+flags.adopt_module_key_flags(_cluster)
 _PERMUTATIONS = flags.DEFINE_integer(
     "permutations", 20, "Permutations of each document (a); 0 leaves (a) out."
 )
@@ -42,6 +43,7 @@ _COMPARE = flags.DEFINE_list(
 
 def main(argv: Sequence[str]) -> None:
     del argv
+    _cluster.join()
     if _COMPARE.value is not None:
         text, value = _compare(_COMPARE.value)
     else:

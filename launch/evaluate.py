@@ -54,10 +54,11 @@ from dclm_jax.data.readers import STDIN, input_files
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import compare, interpolation, outputs, parts_of_speech, plots
 from dclm_jax.evaluation.perplexity import Perplexity
-from launch import _app, _evaluation
+from launch import _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
 flags.adopt_module_key_flags(_evaluation)
+flags.adopt_module_key_flags(_cluster)
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
 _PLOT = flags.DEFINE_string(
     "plot",
@@ -99,6 +100,7 @@ class _Measured(NamedTuple):
 
 def main(argv: Sequence[str]) -> None:
     del argv
+    _cluster.join()
     _check_flags()
     runs = _evaluation.restore_all()
     if _INTERPOLATE.value and len(runs) != 2:

@@ -29,9 +29,10 @@ from dclm_jax.data import readers
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.outputs import open_output
 from dclm_jax.language_model import DocumentScore
-from launch import _app, _evaluation
+from launch import _app, _cluster, _evaluation
 
 flags.adopt_module_key_flags(_evaluation)
+flags.adopt_module_key_flags(_cluster)
 _INPUT = flags.DEFINE_string("input", None, "Text to score; '-' is standard input.")
 _OUTPUT = flags.DEFINE_string("output", "-", "File to write; '-' is standard output.")
 _OUTPUT_FORMAT = flags.DEFINE_enum("output_format", "jsonl", ("jsonl", "tsv"), "What to write.")
@@ -49,6 +50,7 @@ _TSV_HEADER = (
 
 def main(argv: Sequence[str]) -> None:
     del argv
+    _cluster.join()
     if not _INPUT.value:
         raise InputError("--input is missing; expected a file, a folder or '-'")
     lm = _evaluation.restore()

@@ -7,7 +7,14 @@
 Any value of the configuration can be set on the command line, for example
 --config.model.hidden_dim=64. The workdir holds config.json, vocabulary.tsv, checkpoints/,
 metrics.jsonl and, where tensorboardX is installed, tensorboard/. SIGTERM or Ctrl-C saves and stops;
-the same command goes on from there.
+the same command goes on from there (exit code 75 until it has finished).
+
+Several processes make one job, each with its devices: srun, mpirun and the hosts of a TPU slice are
+recognised, elsewhere every process is started with
+
+  --coordinator_address=HOST:PORT --num_processes=2 --process_id=0 (then 1)
+
+Process 0 prints and writes. The steps are those of one process, but for the rounding of sums.
 """
 
 import functools
@@ -19,19 +26,22 @@ from ml_collections import ConfigDict, config_flags
 
 from dclm_jax.errors import InputError
 from dclm_jax.training.loop import train
-from launch import _app
+from launch import _app, _cluster
 
 _CONFIG = config_flags.DEFINE_config_file(
     "config", None, "Configuration file, configs/... ; see its docstring for the run it describes."
 )
 _WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the run; made if it does not exist.")
+flags.adopt_module_key_flags(_cluster)
 flags.mark_flags_as_required(["config", "workdir"])
 
 
-def main(argv: Sequence[str]) -> None:
+def main(argv: Sequence[str]) -> int:
     del argv
+    _cluster.join()
     # Flushed, so that a log file shows where the run is.
-    train(_config(), _WORKDIR.value or "", report=functools.partial(print, flush=True))
+    result = train(_config(), _WORKDIR.value or "", report=functools.partial(print, flush=True))
+    return _app.EXIT_INTERRUPTED if result.ending == "interrupted" else 0
 
 
 def _config() -> ConfigDict:

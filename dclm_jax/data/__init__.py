@@ -5,7 +5,6 @@ from dclm_jax.data.batches import (
     TrainingBatches,
     length_bucket,
     pack_sentences,
-    process_rows,
 )
 from dclm_jax.data.corpus import Corpus, open_corpus, statistics_table
 from dclm_jax.data.prepare import prepare, prepare_collection, prepare_input
@@ -28,7 +27,6 @@ __all__ = [
     "prepare",
     "prepare_collection",
     "prepare_input",
-    "process_rows",
     "read_documents",
     "statistics_table",
 ]

@@ -197,22 +197,6 @@ class TrainingBatches:
         return by_bucket, rng.permutation(self.steps_per_epoch)
 
 
-def process_rows(batch: Batch, process_index: int, process_count: int) -> Batch:
-    """The contiguous, equal share of a global batch's rows that belongs to one process.
-
-    Raises:
-      InputError: the rows cannot be shared equally.
-    """
-    num_rows = batch.tokens_BxSxN.shape[0]
-    if num_rows % process_count:
-        raise InputError(
-            f"batch_size {num_rows} cannot be shared equally by {process_count} processes"
-        )
-    share = num_rows // process_count
-    rows = slice(process_index * share, (process_index + 1) * share)
-    return jax.tree.map(lambda array: array[rows], batch)
-
-
 def _length_buckets(lengths: np.ndarray) -> np.ndarray:
     boundaries: list[int] = list(LENGTH_BOUNDARIES)
     while boundaries[-1] < lengths.max(initial=0):

@@ -74,6 +74,12 @@ class Corpus:
     def statistics(self) -> dict[str, Any]:
         return self.manifest["splits"][self.split]
 
+    @property
+    def checksums(self) -> dict[str, str]:
+        """SHA-256 of every file of the directory, by its name."""
+        parts = [self.manifest["vocabulary"], *self.manifest["splits"].values()]
+        return {name: file["sha256"] for part in parts for name, file in part["files"].items()}
+
     @functools.cached_property
     def document_ids(self) -> list[str]:
         """Names of the documents, read when first asked for."""

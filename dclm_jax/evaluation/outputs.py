@@ -1,4 +1,4 @@
-"""Result files that are either whole or absent."""
+"""Result files that are either whole or absent; the first process of a job writes them."""
 
 import contextlib
 import json
@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
 
+from dclm_jax import processes
 from dclm_jax.errors import InputError
 
 STDOUT = "-"
@@ -54,6 +55,10 @@ def write_bytes(path: str | os.PathLike[str], content: bytes) -> None:
 
 @contextlib.contextmanager
 def _whole(path: str | os.PathLike[str], mode: str, **options: Any) -> Iterator[Any]:
+    if not processes.is_first():
+        with open(os.devnull, mode, **options) as nowhere:
+            yield nowhere
+        return
     target = pathlib.Path(path)
     temporary = target.with_name(target.name + ".tmp")
     try:

@@ -12,6 +12,7 @@ import flax.jax_utils
 import jax
 import numpy as np
 
+from dclm_jax import processes
 from dclm_jax.data.batches import pack_sentences
 from dclm_jax.errors import InputError
 from dclm_jax.models.base import DocumentModel, Params
@@ -76,7 +77,10 @@ class _Block(NamedTuple):
 
 
 class Scorer:
-    """Negative log-likelihoods of documents under a model, on all local devices.
+    """Negative log-likelihoods of documents under a model, on all devices of all processes.
+
+    Where a job has several processes, each of them scores the same documents, shares the work with
+    the others, and gets all results: what follows from them is the same number as with one process.
 
     Scores do not depend on the batch size, on which documents are scored together or on the number
     of devices, but for the rounding of floating-point sums.
@@ -127,16 +131,22 @@ class Scorer:
         for window in self._windows(documents):
             scores: list[list[Any]] = [[None] * _num_scored(request) for request in window]
             pending: collections.deque[_Block] = collections.deque()
-            for rows, num_rows in self._batches(window):
+            for number, (rows, num_rows) in enumerate(self._batches(window)):
+                if number % processes.count() != processes.index():
+                    continue
                 for block in self._dispatch(window, rows, num_rows):
                     pending.append(block)
                     if len(pending) > _BLOCKS_AHEAD:
                         _collect(pending.popleft(), window, scores)
             while pending:
                 _collect(pending.popleft(), window, scores)
+            _exchange(window, scores)
             yield from scores
 
     def _windows(self, documents: Iterable[Document | Continuation]) -> Iterator[list[_Request]]:
+        # A batch at least for each process.
+        batches = max(_WINDOW_BATCHES, processes.count())
+        tokens_per_row = _WINDOW_TOKENS_PER_ROW * batches // _WINDOW_BATCHES
         window: list[_Request] = []
         tokens = 0
         for document in documents:
@@ -144,8 +154,8 @@ class Scorer:
             window.append(request)
             tokens += sum(len(sentence) + 1 for sentence in request.sentences)
             if (
-                len(window) >= _WINDOW_BATCHES * self.batch_size
-                or tokens >= _WINDOW_TOKENS_PER_ROW * self.batch_size
+                len(window) >= batches * self.batch_size
+                or tokens >= tokens_per_row * self.batch_size
             ):
                 yield window
                 window, tokens = [], 0
@@ -257,6 +267,28 @@ def _collect(block: _Block, window: list[_Request], scores: list[list[Any]]) -> 
             # A copy, because a view would keep the padded block alive.
             nll = nll_SxN[position - block.first, :length].astype(np.float32)
             scores[index][position - request.first_scored] = nll
+
+
+def _exchange(window: list[_Request], scores: list[list[Any]]) -> None:
+    """Fills in what other processes have scored. A document is scored by one of them."""
+    if processes.count() == 1:
+        return
+    mine = [index for index, nll in enumerate(scores) if nll and nll[0] is not None]
+    numbers = np.concatenate([np.zeros(0, np.float32), *(one for i in mine for one in scores[i])])
+    everyone = zip(
+        processes.gather(np.array(mine, np.int32).tobytes()),
+        processes.gather(numbers.tobytes()),
+        strict=True,
+    )
+    for indices, content in everyone:
+        nll = np.frombuffer(content, np.float32)
+        first = 0
+        for index in np.frombuffer(indices, np.int32):
+            request = window[index]
+            for position, sentence in enumerate(request.sentences[request.first_scored :]):
+                last = first + len(sentence) + 1
+                scores[index][position] = nll[first:last]
+                first = last
 
 
 @functools.cache

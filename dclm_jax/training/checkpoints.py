@@ -1,18 +1,18 @@
 """Checkpoints of a run, the only module that knows orbax.
 
-WORKDIR/
-  config.json               the configuration, enough to rebuild the model
-  vocabulary.tsv            the vocabulary
-  checkpoints/latest/STEP   for resuming: state and progress, the two newest
-  checkpoints/best/STEP     for use: parameters at the best development perplexity, the two newest
+WORKDIR/checkpoints/
+  latest/STEP   for resuming: state and progress, the two newest
+  best/STEP     for use: parameters at the best development perplexity, the two newest
 
-Saves are asynchronous and atomic: a directory without `tmp` in its name is complete.
+Saves are asynchronous and atomic: a directory without `tmp` in its name is complete. It holds the
+checksums of its files (checksums.json), which are compared before anything is read.
 """
 
+import contextlib
 import json
 import logging
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,14 +20,14 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from dclm_jax import models
+from dclm_jax import models, processes
+from dclm_jax.data.corpus import file_sha256
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.training import config as configuration
+from dclm_jax.training.workdir import VOCABULARY_FILE, read_config
 
-CONFIG_FILE = "config.json"
-VOCABULARY_FILE = "vocabulary.tsv"
+CHECKSUMS_FILE = "checksums.json"
 
 
 class RestoredRun(NamedTuple):
@@ -45,91 +45,54 @@ class Checkpoints:
     """The checkpoints of one run, written and read by `training.loop`."""
 
     def __init__(self, workdir: Path):
-        self._latest = _manager(workdir / "checkpoints" / "latest", create=True)
-        self._best = _manager(workdir / "checkpoints" / "best", create=True)
+        self._latest = _Store(workdir / "checkpoints" / "latest")
+        self._best = _Store(workdir / "checkpoints" / "best")
 
     def restore(self, template: Any) -> tuple[Any, dict[str, Any]] | None:
-        """The newest readable state and its progress, or None in a new workdir.
+        """The newest sound state and its progress, or None in a new workdir.
 
         Everything ahead of it is removed: the run is about to write those steps again.
 
         Raises:
-          InputError: checkpoints exist and none can be read.
+          InputError: checkpoints exist and none is sound.
         """
-        found = _restore_newest(self._latest, {"state": _abstract(template)}, "progress")
+        found = self._latest.restore_newest({"state": _abstract(template)}, "progress")
         if found is None:
             return None
         step, trees, progress = found
-        for manager in (self._latest, self._best):
-            for later in [other for other in manager.all_steps() if other > step]:
-                manager.delete(later)
+        self._latest.delete_after(step)
+        self._best.delete_after(step)
         return trees["state"], progress
 
     def save_latest(self, state: Any, progress: Mapping[str, Any]) -> None:
-        """Saves for resuming; `state` must have a `step`. Returns before the files are written."""
-        _save(self._latest, int(state.step), {"state": state}, "progress", progress)
+        """Saves for resuming; `state` must have a `step`. Returns before the files are written.
+
+        Raises:
+          InputError: it cannot be written, or the save before could not be finished.
+        """
+        self._latest.save(int(state.step), {"state": state}, "progress", progress)
 
     def save_best(self, step: int, params: Params, info: Mapping[str, Any]) -> None:
-        """Saves for use."""
-        _save(self._best, step, {"params": params}, "info", info)
+        """Saves for use, as `save_latest`."""
+        self._best.save(step, {"params": params}, "info", info)
 
     def close(self) -> None:
-        """Waits until everything is on disk."""
-        self._latest.close()
-        self._best.close()
+        """Waits until everything is on disk.
 
-
-def claim_workdir(workdir: Path, config: Mapping[str, Any], vocabulary: Vocabulary) -> None:
-    """Writes configuration and vocabulary into a new workdir; checks those of an existing one.
-
-    Raises:
-      InputError: the workdir holds a run with another configuration or vocabulary.
-    """
-    config_path, vocabulary_path = workdir / CONFIG_FILE, workdir / VOCABULARY_FILE
-    if config_path.exists() and vocabulary_path.exists():
-        if different := configuration.differences(read_config(workdir), config):
-            more = f" (and {len(different) - 1} more)" if len(different) > 1 else ""
-            raise InputError(
-                f"{workdir} holds a run with another configuration: {different[0]}{more}"
-            )
-        if Vocabulary.load(vocabulary_path).fingerprint != vocabulary.fingerprint:
-            raise InputError(
-                f"{workdir} holds a run with another vocabulary than {config['data']['directory']}"
-            )
-        return
-    workdir.mkdir(parents=True, exist_ok=True)
-    vocabulary.save(vocabulary_path)
-    temporary = config_path.with_suffix(".tmp")
-    temporary.write_text(json.dumps(config, indent=2) + "\n")
-    temporary.replace(config_path)
-
-
-def read_config(workdir: Path) -> dict[str, Any]:
-    """The configuration a run was started with.
-
-    Raises:
-      InputError: the workdir is missing or holds none.
-    """
-    path = workdir / CONFIG_FILE
-    if not path.is_file():
-        raise InputError(f"{workdir} holds no run: {CONFIG_FILE} is missing")
-    try:
-        config = json.loads(path.read_text())
-    except ValueError as error:
-        raise InputError(f"{path}: not a JSON file ({error})") from error
-    if not isinstance(config, dict):
-        raise InputError(f"{path}: expected a JSON object")
-    model = config.get("model")
-    if not isinstance(model, dict) or not isinstance(model.get("name"), str):
-        raise InputError(f"{path}: expected the model's name under model.name")
-    return config
+        Raises:
+          InputError: a save could not be finished.
+        """
+        try:
+            self._latest.close()
+        finally:
+            self._best.close()
 
 
 def restore_run(workdir: str | Path) -> RestoredRun:
     """Model, best parameters and vocabulary of a run, on whatever devices there are.
 
     Raises:
-      InputError: the workdir holds no run, no finished evaluation yet, or nothing readable.
+      InputError: the workdir holds no run, no finished evaluation yet, or nothing sound.
     """
     workdir = Path(workdir)
     config = read_config(workdir)
@@ -140,8 +103,9 @@ def restore_run(workdir: str | Path) -> RestoredRun:
     found = None
     if directory.is_dir():
         template = jax.eval_shape(model.init, jax.random.key(0))
-        with _manager(directory, create=False) as manager:
-            found = _restore_newest(manager, {"params": _abstract(template)}, "info")
+        store = _Store(directory, read_only=True)
+        found = store.restore_newest({"params": _abstract(template)}, "info")
+        store.close()
     if found is None:
         raise InputError(
             f"{workdir} has no checkpoint to use yet: train until the first evaluation"
@@ -154,54 +118,112 @@ def restore_run(workdir: str | Path) -> RestoredRun:
     return RestoredRun(model, trees["params"], vocabulary, config, step, info)
 
 
-def _manager(directory: Path, *, create: bool) -> ocp.CheckpointManager:
-    # Orbax logs every save, and it and asyncio every damaged file: the run has its own lines.
-    for name in ("absl", "asyncio"):
-        logging.getLogger(name).setLevel(logging.CRITICAL)
-    options = ocp.CheckpointManagerOptions(max_to_keep=2, create=create, read_only=not create)
-    return ocp.CheckpointManager(directory.absolute(), options=options)
+class _Store:
+    """Checkpoints of one kind, each sealed with the checksums of its files."""
+
+    def __init__(self, directory: Path, *, read_only: bool = False):
+        # Orbax logs every save, and it and asyncio every damaged file: the run has its own lines.
+        for name in ("absl", "asyncio"):
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        self._directory = directory.absolute()
+        options = ocp.CheckpointManagerOptions(
+            max_to_keep=2,
+            create=False,
+            read_only=read_only,
+            # What a killed process was writing; the workdir's lock keeps living ones out.
+            cleanup_tmp_directories=not read_only,
+            async_options=ocp.AsyncOptions(post_finalization_callback=self._seal),
+            # A process reads, and the first one writes, by itself: no other takes part.
+            multiprocessing_options=ocp.options.MultiprocessingOptions(
+                primary_host=processes.index(), active_processes={processes.index()}
+            ),
+        )
+        with _writing(self._directory):
+            if not read_only:
+                self._directory.mkdir(parents=True, exist_ok=True)
+            self._manager = ocp.CheckpointManager(self._directory, options=options)
+
+    def save(
+        self, step: int, trees: Mapping[str, Any], json_name: str, values: Mapping[str, Any]
+    ) -> None:
+        with _writing(self._directory):
+            # The save before may have met a full disk.
+            self._manager.wait_until_finished()
+            if step in self._manager.all_steps():
+                return
+            # Copies: on CPU a device_get shares its buffer with the device, which the next step
+            # reuses.
+            copies = jax.tree.map(np.array, trees)
+            items: dict[str, Any] = {
+                name: ocp.args.StandardSave(tree) for name, tree in copies.items()
+            }
+            items[json_name] = ocp.args.JsonSave(dict(values))
+            self._manager.save(step, args=ocp.args.Composite(**items), force=True)
+
+    def _seal(self) -> None:
+        """Runs when the files of a checkpoint are written, before its directory gets its name."""
+        (unnamed,) = ocp.utils.tmp_checkpoints(self._directory)
+        directory = Path(unnamed.get())
+        # Files of the directory itself are orbax's notes, and not complete before it has its name.
+        files = [path for path in directory.glob("*/**/*") if path.is_file()]
+        sums = {str(path.relative_to(directory)): file_sha256(path) for path in sorted(files)}
+        (directory / CHECKSUMS_FILE).write_text(json.dumps(sums, indent=2) + "\n")
+
+    def restore_newest(
+        self, templates: Mapping[str, Any], json_name: str
+    ) -> tuple[int, Any, dict[str, Any]] | None:
+        """The newest sound checkpoint, with a line on stderr for each that is not."""
+        steps = sorted(self._manager.all_steps(), reverse=True)
+        for step in steps:
+            try:
+                restored = self._restore(step, templates, json_name)
+            # What checksums do not cover surfaces as whatever the layer that trips over it raises.
+            except Exception as error:
+                where = self._directory / str(step)
+                print(f"warning: {where} cannot be used: {_one_line(error)}", file=sys.stderr)
+                continue
+            if step != steps[0]:
+                print(f"warning: using step {step} instead", file=sys.stderr, flush=True)
+            return step, {name: restored[name] for name in templates}, restored[json_name]
+        if steps:
+            raise InputError(f"no checkpoint in {self._directory} can be used")
+        return None
+
+    def _restore(self, step: int, templates: Mapping[str, Any], json_name: str) -> Any:
+        _compare_checksums(self._directory / str(step))
+        items: dict[str, Any] = {json_name: ocp.args.JsonRestore()}
+        items |= {name: ocp.args.StandardRestore(tree) for name, tree in templates.items()}
+        return self._manager.restore(step, args=ocp.args.Composite(**items))
+
+    def delete_after(self, step: int) -> None:
+        for later in [other for other in self._manager.all_steps() if other > step]:
+            self._manager.delete(later)
+
+    def close(self) -> None:
+        with _writing(self._directory):
+            self._manager.close()
 
 
-def _save(
-    manager: ocp.CheckpointManager,
-    step: int,
-    trees: Mapping[str, Any],
-    json_name: str,
-    values: Mapping[str, Any],
-) -> None:
-    if step in manager.all_steps():
-        return
-    # Copies: on CPU a device_get shares its buffer with the device, which the next step reuses.
-    copies = jax.tree.map(np.array, trees)
-    items: dict[str, Any] = {name: ocp.args.StandardSave(tree) for name, tree in copies.items()}
-    items[json_name] = ocp.args.JsonSave(dict(values))
-    manager.save(step, args=ocp.args.Composite(**items), force=True)
+@contextlib.contextmanager
+def _writing(directory: Path) -> Iterator[None]:
+    """Makes an `InputError` of what the storage layers raise for a disk that cannot be written."""
+    try:
+        yield
+    except (OSError, ValueError, RuntimeError) as error:
+        raise InputError(
+            f"{directory}: cannot be written ({_one_line(error)}); earlier checkpoints stay"
+        ) from error
 
 
-def _restore_newest(
-    manager: ocp.CheckpointManager, templates: Mapping[str, Any], json_name: str
-) -> tuple[int, Any, dict[str, Any]] | None:
-    """The newest checkpoint that can be read, with a line on stderr for each that cannot."""
-    steps = sorted(manager.all_steps(), reverse=True)
-    for step in steps:
-        items: dict[str, Any] = {
-            name: ocp.args.StandardRestore(tree) for name, tree in templates.items()
-        }
-        items[json_name] = ocp.args.JsonRestore()
-        try:
-            restored = manager.restore(step, args=ocp.args.Composite(**items))
-        # A damaged file surfaces as whatever the storage layer that trips over it raises.
-        except Exception as error:
-            where = manager.directory / str(step)
-            reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
-            print(f"warning: {where} cannot be read ({reason})", file=sys.stderr, flush=True)
-            continue
-        if step != steps[0]:
-            print(f"warning: using step {step} instead", file=sys.stderr, flush=True)
-        return step, {name: restored[name] for name in templates}, restored[json_name]
-    if steps:
-        raise InputError(f"no checkpoint in {manager.directory} can be read")
-    return None
+def _compare_checksums(directory: Path) -> None:
+    sums = json.loads((directory / CHECKSUMS_FILE).read_text("utf-8"))
+    for name, expected in sums.items():
+        if file_sha256(directory / name) != expected:
+            raise InputError(f"{name} differs from its checksum")
+
+
+def _one_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]
 
 
 def _abstract(template: Any) -> Any:

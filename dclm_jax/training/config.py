@@ -48,6 +48,8 @@ class OptimizerConfig:
     warmup_steps: linear growth to the peak before it.
     decay_steps: steps of the decay; 0 for the whole run.
     final_fraction: of the peak, where the decay ends.
+    max_skipped_steps: steps in a row whose gradient is not finite that are left out and counted;
+      with 0 the first one stops the run.
     """
 
     name: str = "adagrad"
@@ -58,6 +60,7 @@ class OptimizerConfig:
     warmup_steps: int = _option(0)
     decay_steps: int = _option(0)
     final_fraction: float = _option(0.0)
+    max_skipped_steps: int = _option(0)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,5 +1,6 @@
 """The training loop: from a configuration to checkpoints of the best model."""
 
+import contextlib
 import dataclasses
 import math
 import time
@@ -12,16 +13,14 @@ import jax
 import numpy as np
 from ml_collections import ConfigDict
 
-from dclm_jax import models
-from dclm_jax.data.batches import Batch, TrainingBatches, process_rows
+from dclm_jax import models, processes
+from dclm_jax.data.batches import Batch, TrainingBatches
 from dclm_jax.data.corpus import Corpus, open_corpus, read_manifest, statistics_table
 from dclm_jax.errors import DivergenceError
 from dclm_jax.evaluation.perplexity import measure
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.training.checkpoints import Checkpoints, claim_workdir
 from dclm_jax.training.config import RunConfig, validated
-from dclm_jax.training.metrics import MetricsLog
 from dclm_jax.training.optimizer import create_optimizer, learning_rate
 from dclm_jax.training.progress import (
     ProgressLine,
@@ -29,6 +28,7 @@ from dclm_jax.training.progress import (
     parameter_table,
     safe_exp,
 )
+from dclm_jax.training.records import Records
 from dclm_jax.training.step import (
     StepMetrics,
     TrainState,
@@ -42,13 +42,22 @@ from dclm_jax.training.step import (
 
 @dataclasses.dataclass
 class Progress:
-    """What a run knows beside its state; saved with it. `seconds` is time spent training."""
+    """What a run knows beside its state; saved with it.
+
+    best_perplexity, best_step: of the best evaluation.
+    evaluations_without_gain: since then.
+    tokens: targets trained on.
+    seconds: spent training.
+    skipped: steps left out because their gradient was not finite; `skipped_in_a_row` just now.
+    """
 
     best_perplexity: float = math.inf
     best_step: int = 0
     evaluations_without_gain: int = 0
     tokens: int = 0
     seconds: float = 0.0
+    skipped: int = 0
+    skipped_in_a_row: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,18 +77,22 @@ def train(
 ) -> Result:
     """Trains a model, or goes on with a run that was interrupted, until it is done.
 
+    Where a job has several processes, each calls this; the first one reports and writes.
+
     Args:
       config: see `training.config.default_config`.
-      workdir: directory of the run; made if it does not exist.
+      workdir: directory of the run; made if it does not exist. Only the first process needs it.
       report: takes each line for the user.
 
     Raises:
-      InputError: a configuration, data directory or workdir that cannot be used.
+      InputError: a configuration, data directory or workdir that cannot be used, or a disk that
+        cannot be written.
       DivergenceError: a loss or gradient that is not finite; the last good checkpoint stays.
     """
-    settings = validated(config)
     workdir = Path(workdir)
-    training, valid = (open_corpus(settings.data.directory, split) for split in ("train", "valid"))
+    if not processes.is_first():
+        report = _say_nothing
+    settings, training, valid = processes.together(lambda: _open(config))
     options = dict(settings.model)
     model = models.create(options.pop("name"), vocab_size=len(training.vocabulary), **options)
     batches = TrainingBatches(
@@ -97,27 +110,32 @@ def train(
     kept = settings.to_dict()
     # Evaluation finds the data from any working directory.
     kept["data"]["directory"] = str(Path(settings.data.directory).absolute())
-    claim_workdir(workdir, kept, training.vocabulary)
-
     init_key, dropout_key = jax.random.split(jax.random.key(settings.training.seed))
-    state = create_state(model, optimizer, init_key)
-    checkpoints = Checkpoints(workdir)
-    progress = Progress()
-    restored = checkpoints.restore(state)
-    if restored is not None:
-        state, progress = restored[0], Progress(**restored[1])
-    _report_start(report, settings, workdir, state, restored is not None)
-    run = _Run(settings, model, batches, valid, checkpoints, progress, total_steps)
-    step = parallel_step(model, optimizer, settings.training.loss_per)
-    line = ProgressLine(int(state.step), total_steps, report)
-    try:
-        with MetricsLog(workdir, int(state.step)) as log:
-            result = _run_steps(run, step, state, dropout_key, log, line)
-    finally:
-        line.close()
-        checkpoints.close()
+    with Records(workdir, kept, training) as records:
+        state = create_state(model, optimizer, init_key)
+        progress = Progress()
+        restored = records.restore(state)
+        if restored is not None:
+            state, progress = restored[0], Progress(**restored[1])
+        records.open_log(int(state.step))
+        _report_start(report, settings, workdir, state, restored is not None)
+        run = _Run(settings, model, batches, valid, records, progress, total_steps)
+        step = parallel_step(model, optimizer, settings.training.loss_per)
+        with contextlib.closing(ProgressLine(int(state.step), total_steps, report)) as line:
+            result = _run_steps(run, step, state, dropout_key, line)
     report(_ending(result, workdir))
     return result
+
+
+def _say_nothing(line: str) -> None:
+    """For processes other than the first."""
+
+
+def _open(config: ConfigDict | Mapping[str, Any]) -> tuple[RunConfig, Corpus, Corpus]:
+    settings = validated(config)
+    directory = settings.data.directory
+    training, valid = (open_corpus(directory, split, verify=True) for split in ("train", "valid"))
+    return settings, training, valid
 
 
 @dataclasses.dataclass(frozen=True)
@@ -128,7 +146,7 @@ class _Run:
     model: DocumentModel
     batches: TrainingBatches
     valid: Corpus
-    checkpoints: Checkpoints
+    records: Records
     progress: Progress
     total_steps: int
 
@@ -147,12 +165,11 @@ def _run_steps(
     step: Callable,
     state: TrainState,
     dropout_key: jax.Array,
-    log: MetricsLog,
     line: ProgressLine,
 ) -> Result:
     settings = run.config.training
     done = int(state.step)
-    window = _Window(run, log, line, learning_rate(run.config.optimizer, run.total_steps))
+    window = _Window(run, line, learning_rate(run.config.optimizer, run.total_steps))
     # One copy a device, and none of them shares its buffers with `state`, which is donated.
     state = spread(state)
     pending: tuple[int, StepMetrics] | None = None
@@ -169,7 +186,7 @@ def _run_steps(
                 window.add(*pending)
             pending = done, metrics
             evaluate = done % run.evaluate_every == 0 or done == run.total_steps
-            stop = interrupted()
+            stop = interrupted(done)
             if evaluate or stop or done % settings.checkpoint_every == 0:
                 # Nothing is saved before every step up to it is known to be finite.
                 window.add(*pending)
@@ -179,9 +196,9 @@ def _run_steps(
                 if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(host_state)):
                     raise _divergence(run, done, "the update is not finite")
                 if evaluate:
-                    _evaluate(run, done, host_state.params, log, line)
+                    _evaluate(run, done, host_state.params, line)
                     window.restart_clock()
-                run.checkpoints.save_latest(host_state, dataclasses.asdict(run.progress))
+                run.records.save_latest(host_state, dataclasses.asdict(run.progress))
             if stop:
                 ending = "interrupted"
                 break
@@ -193,8 +210,8 @@ def _run_steps(
 class _Window:
     """Collects the metrics of steps and reports them every `log_every` steps."""
 
-    def __init__(self, run: _Run, log: MetricsLog, line: ProgressLine, rate: Callable):
-        self._run, self._log, self._line, self._rate = run, log, line, rate
+    def __init__(self, run: _Run, line: ProgressLine, rate: Callable):
+        self._run, self._line, self._rate = run, line, rate
         self._clear()
 
     def _clear(self) -> None:
@@ -214,35 +231,47 @@ class _Window:
         metrics = jax.device_get(collect(metrics))
         nll, tokens = float(metrics.nll), int(metrics.tokens)
         norm = float(metrics.gradient_norm)
-        if not (math.isfinite(nll) and math.isfinite(norm)):
-            raise _divergence(
-                self._run, step, f"loss per token is {nll / tokens} and gradient norm {norm}"
-            )
+        progress = self._run.progress
+        if math.isfinite(nll) and math.isfinite(norm):
+            self._nll, self._tokens, self._norm = self._nll + nll, self._tokens + tokens, norm
+            progress.tokens += tokens
+            progress.skipped_in_a_row = 0
+        else:
+            self._skip(step, nll / tokens, norm)
         now = time.monotonic()
         elapsed, self._clock = now - self._clock, now
-        self._nll, self._tokens = self._nll + nll, self._tokens + tokens
         self._seconds += elapsed
-        progress = self._run.progress
-        progress.tokens += tokens
         progress.seconds += elapsed
-        if step % self._run.config.training.log_every == 0:
+        if step % self._run.config.training.log_every == 0 and self._tokens:
             loss = self._nll / self._tokens
             rate = self._tokens / max(self._seconds, 1e-9)
             epoch = (step - 1) // self._run.batches.steps_per_epoch + 1
-            self._log.write(
+            self._run.records.write(
                 "train",
                 step,
                 epoch=epoch,
                 loss=loss,
                 perplexity=safe_exp(loss),
-                gradient_norm=norm,
+                gradient_norm=self._norm,
                 learning_rate=float(self._rate(step - 1)),
                 tokens=progress.tokens,
                 seconds=progress.seconds,
                 tokens_per_second=rate,
+                skipped=progress.skipped,
             )
             self._line.update(step, epoch, safe_exp(loss), rate)
             self._clear()
+
+    def _skip(self, step: int, loss: float, norm: float) -> None:
+        """Counts a step whose gradient the optimizer has left out, if it was to leave it out."""
+        progress = self._run.progress
+        progress.skipped += 1
+        progress.skipped_in_a_row += 1
+        what = f"loss per token is {loss} and gradient norm {norm}"
+        most = self._run.config.optimizer.max_skipped_steps
+        if math.isfinite(norm) or progress.skipped_in_a_row > most:
+            raise _divergence(self._run, step, what)
+        self._line.say(f"step {step}: {what}; left out, {progress.skipped} in all")
 
 
 def _divergence(run: _Run, step: int, what: str) -> DivergenceError:
@@ -254,7 +283,7 @@ def _divergence(run: _Run, step: int, what: str) -> DivergenceError:
     )
 
 
-def _evaluate(run: _Run, step: int, params: Params, log: MetricsLog, line: ProgressLine) -> None:
+def _evaluate(run: _Run, step: int, params: Params, line: ProgressLine) -> None:
     """Development perplexity; keeps the parameters if it is the best so far."""
     progress = run.progress
     scorer = Scorer(run.model, params, batch_size=run.config.training.evaluation_batch_size)
@@ -275,10 +304,10 @@ def _evaluate(run: _Run, step: int, params: Params, log: MetricsLog, line: Progr
             "tokens": result.tokens,
             "vocabulary": run.valid.vocabulary.fingerprint,
         }
-        run.checkpoints.save_best(step, params, info)
+        run.records.save_best(step, params, info)
     else:
         progress.evaluations_without_gain += 1
-    log.write(
+    run.records.write(
         "valid",
         step,
         epoch=epoch,
@@ -298,8 +327,7 @@ def _prefetch(batches: TrainingBatches, first: int, last: int) -> Iterator[Batch
     """This process's rows of the batches from `first` to before `last`, made one step ahead."""
 
     def make(step: int) -> Batch:
-        rows = process_rows(batches(step), jax.process_index(), jax.process_count())
-        return spread_rows(rows)
+        return spread_rows(batches(step))
 
     with ThreadPoolExecutor(1) as worker:
         upcoming = worker.submit(make, first) if first < last else None

@@ -1,10 +1,14 @@
 """Where the numbers of a run go: JSON lines, and TensorBoard events if tensorboardX is there."""
 
+import contextlib
 import importlib.util
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from dclm_jax.errors import InputError
 
 FILE = "metrics.jsonl"
 
@@ -13,10 +17,36 @@ class MetricsLog:
     """Appends one JSON object a line to WORKDIR/metrics.jsonl and mirrors numbers to TensorBoard.
 
     A resumed run drops the lines after the step it resumes from, so no step appears twice.
+
+    Raises:
+      InputError: the file cannot be written.
     """
 
     def __init__(self, workdir: Path, step: int):
         self._path = workdir / FILE
+        with self._writing():
+            self._drop_after(step)
+            self._file = self._path.open("a", buffering=1)
+        self._events = None
+        if importlib.util.find_spec("tensorboardX"):
+            from tensorboardX import SummaryWriter
+
+            self._events = SummaryWriter(str(workdir / "tensorboard"), purge_step=step + 1)
+
+    def write(self, kind: str, step: int, **values: Any) -> None:
+        """One line {"kind", "step", ...}; kind is "train" or "valid".
+
+        Raises:
+          InputError: it cannot be written.
+        """
+        with self._writing():
+            self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
+            if self._events:
+                for name, value in values.items():
+                    if math.isfinite(value):
+                        self._events.add_scalar(f"{kind}/{name}", value, step)
+
+    def _drop_after(self, step: int) -> None:
         before = self._path.read_text() if self._path.exists() else ""
         lines = [line for line in read_metrics(self._path) if line["step"] <= step]
         kept = "".join(json.dumps(line) + "\n" for line in lines)
@@ -25,25 +55,21 @@ class MetricsLog:
             temporary = self._path.with_suffix(".tmp")
             temporary.write_text(kept)
             temporary.replace(self._path)
-        self._file = self._path.open("a", buffering=1)
-        self._events = None
-        if importlib.util.find_spec("tensorboardX"):
-            from tensorboardX import SummaryWriter
 
-            self._events = SummaryWriter(str(workdir / "tensorboard"), purge_step=step + 1)
-
-    def write(self, kind: str, step: int, **values: Any) -> None:
-        """One line {"kind", "step", ...}; kind is "train" or "valid"."""
-        self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
-        if self._events:
-            for name, value in values.items():
-                if math.isfinite(value):
-                    self._events.add_scalar(f"{kind}/{name}", value, step)
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise InputError(f"{self._path}: cannot be written: {error.strerror}") from error
 
     def close(self) -> None:
-        self._file.close()
-        if self._events:
-            self._events.close()
+        with self._writing():
+            try:
+                self._file.close()
+            finally:
+                if self._events:
+                    self._events.close()
 
     def __enter__(self) -> "MetricsLog":
         return self

@@ -71,6 +71,8 @@ def create_optimizer(options: OptimizerConfig, total_steps: int) -> optax.Gradie
             f"optimizer.name is {options.name!r}{did_you_mean(options.name, OPTIMIZERS)}"
         )
     update = OPTIMIZERS[options.name](learning_rate(options, total_steps), options)
-    if not options.clip_norm:
-        return update
-    return optax.chain(optax.clip_by_global_norm(options.clip_norm), update)
+    if options.clip_norm:
+        update = optax.chain(optax.clip_by_global_norm(options.clip_norm), update)
+    if options.max_skipped_steps:
+        update = optax.apply_if_finite(update, options.max_skipped_steps)
+    return update

@@ -2,6 +2,7 @@
 
 import importlib.util
 import math
+import os
 import signal
 import sys
 import time
@@ -11,6 +12,7 @@ from typing import Any
 
 import jax
 
+from dclm_jax import processes
 from dclm_jax.models.base import Params
 
 
@@ -87,25 +89,33 @@ class ProgressLine:
 
 
 @contextmanager
-def interruption() -> Iterator[Callable[[], bool]]:
+def interruption() -> Iterator[Callable[[int], bool]]:
     """Turns the first SIGTERM or Ctrl-C into a flag, so that the run can save and stop.
 
-    A second one acts as usual. Yields a function that tells whether one has come.
+    A second one acts as usual. With several processes one of them is enough to stop all.
+
+    Yields:
+      A function that takes the step just done and tells whether to stop after it.
     """
     received: list[int] = []
-    previous: dict[int, Any] = {
-        int(number): signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)
-    }
+    # With several processes JAX listens for SIGTERM, and tells the others.
+    signals = (signal.SIGINT,) if processes.count() > 1 else (signal.SIGTERM, signal.SIGINT)
+    previous: dict[int, Any] = {int(number): signal.getsignal(number) for number in signals}
 
     def note(number: int, frame: object) -> None:
         del frame
         received.append(number)
         signal.signal(number, previous[number])
+        if processes.count() > 1:
+            os.kill(os.getpid(), signal.SIGTERM)
 
     for number in previous:
         signal.signal(number, note)
     try:
-        yield lambda: bool(received)
+        if processes.count() > 1:
+            yield processes.stop_agreed
+        else:
+            yield lambda step: bool(received)
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)

@@ -100,11 +100,16 @@ def train_step(
 def parallel_step(
     model: DocumentModel, optimizer: optax.GradientTransformation, loss_per: str = "token"
 ) -> Callable[[TrainState, Batch, jax.Array], tuple[TrainState, StepMetrics]]:
-    """`train_step` over all devices: state (donated) and batch of `spread`, broadcast key."""
+    """`train_step` over the devices of all processes: state (donated) and batch of `spread`,
+    broadcast key."""
     step = functools.partial(train_step, model, optimizer, loss_per=loss_per)
     if _on_one_device():
         return jax.jit(functools.partial(step, axis=None), donate_argnums=(0,))
-    return jax.pmap(step, axis_name=DEVICES, in_axes=(0, 0, None), donate_argnums=(0,))
+    # In the order of the rows that `spread_rows` gives to processes.
+    devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+    return jax.pmap(
+        step, axis_name=DEVICES, in_axes=(0, 0, None), donate_argnums=(0,), devices=devices
+    )
 
 
 def _on_one_device() -> bool:
@@ -122,8 +127,12 @@ def collect(tree: Any) -> Any:
 
 
 def spread_rows(batch: Batch) -> Batch:
-    """This process's rows, shared out to its devices."""
-    return batch if _on_one_device() else shard_rows(batch, jax.local_device_count())
+    """The rows of a global batch that belong to this process's devices."""
+    if _on_one_device():
+        return batch
+    first = jax.process_index() * jax.local_device_count()
+    mine = slice(first, first + jax.local_device_count())
+    return jax.tree.map(lambda array: array[mine], shard_rows(batch, jax.device_count()))
 
 
 def shard_rows(batch: Batch, num_devices: int) -> Batch:

@@ -7,7 +7,6 @@ from dclm_jax.data import (
     open_corpus,
     pack_sentences,
     prepare,
-    process_rows,
 )
 from dclm_jax.errors import InputError
 
@@ -199,17 +198,6 @@ def test_no_sentence_is_short_enough(tmp_path):
         )
 
 
-@pytest.mark.parametrize("process_count", [1, 2, 4])
-def test_processes_share_the_rows(corpus, process_count):
-    batch = TrainingBatches(corpus, segment_length=L, batch_size=B, seed=0, earlier_sentences=2)(0)
-    assert batch.earlier is not None
-    shares = [process_rows(batch, index, process_count) for index in range(process_count)]
-    assert {share.tokens_BxSxN.shape[0] for share in shares} == {B // process_count}
-    assert [row for share in shares for row in unpack(share)] == unpack(batch)
-    earlier = [row for share in shares for row in unpack(share.earlier)]
-    assert earlier == unpack(batch.earlier)
-
-
 def test_bad_arguments(corpus):
     for name in ("segment_length", "batch_size"):
         arguments = dict(segment_length=L, batch_size=B, seed=0) | {name: 0}
@@ -222,5 +210,3 @@ def test_bad_arguments(corpus):
     batches = TrainingBatches(corpus, segment_length=L, batch_size=B, seed=0)
     with pytest.raises(ValueError, match="step is -1"):
         batches(-1)
-    with pytest.raises(InputError, match="batch_size 4 cannot be shared equally by 3 processes"):
-        process_rows(batches(0), 0, 3)

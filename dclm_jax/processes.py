@@ -1,0 +1,155 @@
+"""The processes of one job: who speaks and writes, what all must know, how results come together.
+
+A job is one process or several that `start` has joined by `jax.distributed`. All run the same
+program; the first one writes files and prints. With one process every function here is the
+identity, or nearly.
+"""
+
+import json
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import numpy as np
+from jax.experimental import multihost_utils
+
+from dclm_jax.errors import InputError
+
+Tree = TypeVar("Tree")
+
+_TASKS_OF_A_STEP = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")
+"""Set to the number of tasks by Slurm's srun and Open MPI's mpirun."""
+
+
+class SharedError(InputError):
+    """An error of one process that all of them raise; `process` is the one to report it."""
+
+    def __init__(self, message: str, process: int):
+        super().__init__(message)
+        self.process = process
+
+
+def start(
+    coordinator_address: str | None = None,
+    num_processes: int | None = None,
+    process_id: int | None = None,
+) -> None:
+    """Joins this process to the others of its job; to be called before any device is used.
+
+    Without arguments it joins what a scheduler started together: the tasks of an `srun` or `mpirun`
+    or the hosts of a TPU slice. Where there is nothing of the kind it does nothing.
+
+    Args:
+      coordinator_address: HOST:PORT of process 0, the same in all processes.
+      num_processes: of the job.
+      process_id: from 0.
+
+    Raises:
+      InputError: some arguments are missing or impossible, or the others cannot be reached.
+    """
+    given = (coordinator_address, num_processes, process_id)
+    if any(value is not None for value in given):
+        _check(coordinator_address, num_processes, process_id)
+    elif not _started_with_others():
+        return
+    try:
+        jax.distributed.initialize(coordinator_address, num_processes, process_id)
+    except (RuntimeError, ValueError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(f"the job's processes cannot be joined: {reason}") from error
+
+
+def _check(coordinator_address: str | None, num_processes: int | None, process_id: int | None):
+    if coordinator_address is None or num_processes is None or process_id is None:
+        raise InputError(
+            "expected all or none of coordinator_address, num_processes and process_id"
+        )
+    if not coordinator_address.rpartition(":")[2].isdigit():
+        raise InputError(f"coordinator_address is {coordinator_address!r}; expected HOST:PORT")
+    if not 0 <= process_id < num_processes:
+        raise InputError(
+            f"process_id is {process_id} of {num_processes} processes; "
+            "expected 0 up to num_processes - 1"
+        )
+
+
+def _started_with_others() -> bool:
+    if any(int(os.environ.get(variable) or 1) > 1 for variable in _TASKS_OF_A_STEP):
+        return True
+    return "," in os.environ.get("TPU_WORKER_HOSTNAMES", "")
+
+
+def count() -> int:
+    """How many processes the job has."""
+    return jax.process_count() if jax.distributed.is_initialized() else 1
+
+
+def index() -> int:
+    """This process's number, from 0."""
+    # Asking JAX would wake up its devices.
+    return jax.process_index() if jax.distributed.is_initialized() else 0
+
+
+def is_first() -> bool:
+    """Whether this is the process that prints and writes."""
+    return index() == 0
+
+
+def gather(content: bytes) -> list[bytes]:
+    """What each process gave, in all of them. A meeting: every process must call it."""
+    if count() == 1:
+        return [content]
+    sizes_P = multihost_utils.process_allgather(np.int32(len(content)))
+    padded = np.zeros(max(int(sizes_P.max()), 1), np.uint8)
+    padded[: len(content)] = np.frombuffer(content, np.uint8)
+    rows = multihost_utils.process_allgather(padded)
+    return [row[:size].tobytes() for row, size in zip(rows, sizes_P, strict=True)]
+
+
+def together(action: Callable[[], Tree]) -> Tree:
+    """What `action` gives here, once it has succeeded on every process. A meeting.
+
+    Raises:
+      SharedError: it raised an `InputError` here or on another process.
+      InputError: likewise, where there is no other process.
+    """
+    if count() == 1:
+        return action()
+    value, message = None, ""
+    try:
+        value = action()
+    except InputError as error:
+        message = str(error)
+    for process, content in enumerate(gather(message.encode())):
+        if content:
+            raise SharedError(content.decode(), process)
+    return value  # pyright: ignore[reportReturnType]
+
+
+def on_first(action: Callable[[], Any]) -> Any:
+    """What `action`, which only the first process runs, gives: a JSON value, in all. A meeting.
+
+    Raises:
+      SharedError, InputError: as `together`.
+    """
+    value = together(lambda: action() if is_first() else None)
+    return json.loads(gather(json.dumps(value).encode())[0]) if count() > 1 else value
+
+
+def from_first(tree: Tree) -> Tree:
+    """The first process's arrays, in all of them. A meeting.
+
+    Args:
+      tree: arrays of the same shapes and dtypes in all processes.
+    """
+    return multihost_utils.broadcast_one_to_all(tree) if count() > 1 else tree
+
+
+def stop_agreed(step: int) -> bool:
+    """Whether the job is to stop after this step, because any process received a SIGTERM.
+
+    The processes go on for a step or two until all have heard of it, and then all stop at the same
+    one. A meeting of several processes: each must call it after every step.
+    """
+    return multihost_utils.reached_preemption_sync_point(step)

@@ -1,0 +1,163 @@
+"""A run's directory: what belongs to whom, and who may write.
+
+WORKDIR/
+  config.json       the configuration, enough to rebuild the model
+  vocabulary.tsv    the vocabulary
+  corpus.json       checksums of the prepared files that the run is trained on
+  lock              empty, or the process that is writing here
+  checkpoints/      see `training.checkpoints`
+  metrics.jsonl     see `training.metrics`
+"""
+
+import contextlib
+import datetime
+import errno
+import fcntl
+import json
+import os
+import socket
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+from dclm_jax.data.vocabulary import Vocabulary
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation.outputs import write_json
+from dclm_jax.training import config as configuration
+
+CONFIG_FILE = "config.json"
+VOCABULARY_FILE = "vocabulary.tsv"
+CORPUS_FILE = "corpus.json"
+LOCK_FILE = "lock"
+
+
+@contextlib.contextmanager
+def writing(workdir: Path) -> Iterator[None]:
+    """Makes the directory if it is not there, and keeps other jobs out of it meanwhile.
+
+    The lock is the operating system's: it ends with its process, however that ends. What the file
+    says is for people.
+
+    Raises:
+      InputError: another job is writing there, or nothing can be written.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            workdir.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context((workdir / LOCK_FILE).open("a+"))
+            _lock(file, workdir)
+            file.seek(0)
+            if left_by := file.read():
+                print(f"note: {workdir} was left locked by {_owner(left_by)}", file=sys.stderr)
+            file.truncate(0)
+            file.write(_myself())
+            file.flush()
+        except OSError as error:
+            raise InputError(f"{workdir}: cannot be written: {error.strerror}") from error
+        stack.callback(file.truncate, 0)
+        yield
+
+
+def _lock(file: TextIO, workdir: Path) -> None:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        file.seek(0)
+        raise InputError(
+            f"{workdir} is in use by {_owner(file.read())}: "
+            "stop that job, or choose another workdir"
+        ) from error
+    except OSError as error:
+        if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
+            raise
+        print(f"warning: {workdir} cannot be locked: see that one job writes", file=sys.stderr)
+
+
+def _myself() -> str:
+    since = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    return json.dumps({"host": socket.gethostname(), "process": os.getpid(), "since": since})
+
+
+def _owner(text: str) -> str:
+    try:
+        owner = json.loads(text)
+        return f"process {owner['process']} on {owner['host']} since {owner['since']}"
+    except (ValueError, TypeError, KeyError):
+        return "a job that did not leave its name"
+
+
+def claim(
+    workdir: Path,
+    config: Mapping[str, Any],
+    vocabulary: Vocabulary,
+    corpus: Mapping[str, Any],
+) -> None:
+    """Writes configuration, vocabulary and checksums into a new workdir; else checks them.
+
+    Args:
+      workdir: held by `writing`.
+      config: plain values.
+      vocabulary: of the corpus.
+      corpus: names and checksums of its files.
+
+    Raises:
+      InputError: the workdir holds a run with another configuration, vocabulary or corpus.
+    """
+    config_path, vocabulary_path = workdir / CONFIG_FILE, workdir / VOCABULARY_FILE
+    directory = config["data"]["directory"]
+    if config_path.exists() and vocabulary_path.exists():
+        if different := configuration.differences(read_config(workdir), config):
+            more = f" (and {len(different) - 1} more)" if len(different) > 1 else ""
+            raise InputError(
+                f"{workdir} holds a run with another configuration: {different[0]}{more}"
+            )
+        if Vocabulary.load(vocabulary_path).fingerprint != vocabulary.fingerprint:
+            raise InputError(f"{workdir} holds a run with another vocabulary than {directory}")
+        _check_corpus(workdir / CORPUS_FILE, corpus, directory)
+        return
+    try:
+        vocabulary.save(vocabulary_path)
+    except OSError as error:
+        raise InputError(f"{vocabulary_path}: cannot be written: {error.strerror}") from error
+    write_json(workdir / CORPUS_FILE, dict(corpus))
+    # Last: a workdir with a configuration is complete.
+    write_json(config_path, dict(config))
+
+
+def _check_corpus(path: Path, corpus: Mapping[str, Any], directory: str) -> None:
+    before = _read_object(path)
+    changed = sorted(name for name in before | dict(corpus) if before.get(name) != corpus.get(name))
+    if changed:
+        raise InputError(
+            f"{directory} has changed since this run began: {changed[0]} has another checksum than "
+            f"in {path}"
+        )
+
+
+def read_config(workdir: Path) -> dict[str, Any]:
+    """The configuration a run was started with.
+
+    Raises:
+      InputError: the workdir is missing or holds none.
+    """
+    path = workdir / CONFIG_FILE
+    if not path.is_file():
+        raise InputError(f"{workdir} holds no run: {CONFIG_FILE} is missing")
+    config = _read_object(path)
+    model = config.get("model")
+    if not isinstance(model, dict) or not isinstance(model.get("name"), str):
+        raise InputError(f"{path}: expected the model's name under model.name")
+    return config
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not a JSON file ({error})") from error
+    if not isinstance(value, dict):
+        raise InputError(f"{path}: expected a JSON object")
+    return value

@@ -1,0 +1,35 @@
+"""Flags of the launchers that several processes may run together, and how they join."""
+
+import os
+import sys
+
+from absl import flags
+
+from dclm_jax import processes
+from dclm_jax.errors import InputError
+
+_COORDINATOR = flags.DEFINE_string(
+    "coordinator_address",
+    None,
+    "HOST:PORT of process 0, for a job of several processes. Not needed under srun, mpirun or on "
+    "the hosts of a TPU slice, which are recognised.",
+)
+_NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "Processes of the job.")
+_PROCESS_ID = flags.DEFINE_integer("process_id", None, "Number of this process, from 0.")
+_TEXT_FLAGS = ("input", "tune_input")
+
+
+def join() -> None:
+    """Joins this process to its job, before any device is used. Only the first one prints.
+
+    Raises:
+      InputError: flags are missing, or the other processes cannot be reached.
+    """
+    processes.start(_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
+    if processes.count() == 1:
+        return
+    for name in _TEXT_FLAGS:
+        if name in flags.FLAGS and flags.FLAGS[name].value == "-":
+            raise InputError(f"--{name} is '-'; expected a file, which all processes can read")
+    if not processes.is_first():
+        sys.stdout = open(os.devnull, "w")
