@@ -31,5 +31,11 @@ def join() -> None:
     for name in _TEXT_FLAGS:
         if name in flags.FLAGS and flags.FLAGS[name].value == "-":
             raise InputError(f"--{name} is '-'; expected a file, which all processes can read")
-    if not processes.is_first():
-        sys.stdout = open(os.devnull, "w")
+    shown = os.dup(sys.stdout.fileno())
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), sys.stdout.fileno())
+    # At the first meeting Gloo greets on standard output, where a result may be expected.
+    processes.gather(b"")
+    if processes.is_first():
+        os.dup2(shown, sys.stdout.fileno())
+    os.close(shown)

@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import numpy as np
+import optax
 from ml_collections import ConfigDict
 
 from dclm_jax import models, processes
@@ -92,7 +93,49 @@ def train(
     workdir = Path(workdir)
     if not processes.is_first():
         report = _say_nothing
-    settings, training, valid = processes.together(lambda: _open(config))
+    work = processes.together(lambda: _open(config))
+    settings = work.config.to_dict()
+    # Evaluation finds the data from any working directory.
+    settings["data"]["directory"] = str(Path(work.config.data.directory).absolute())
+    init_key, dropout_key = jax.random.split(jax.random.key(work.config.training.seed))
+    with Records(workdir, settings, work.valid) as records:
+        state = create_state(work.model, work.optimizer, init_key)
+        progress = Progress()
+        restored = records.restore(state)
+        if restored is not None:
+            state, progress = restored[0], Progress(**restored[1])
+        records.open_log(int(state.step))
+        _report_start(report, work.config, workdir, state, restored is not None)
+        with contextlib.closing(ProgressLine(int(state.step), work.total_steps, report)) as line:
+            result = _run_steps(_Run(work, records, progress, line), state, dropout_key)
+    report(_ending(result, workdir))
+    return result
+
+
+def _say_nothing(line: str) -> None:
+    """For processes other than the first."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Work:
+    """What a configuration asks for."""
+
+    config: RunConfig
+    model: DocumentModel
+    optimizer: optax.GradientTransformation
+    batches: TrainingBatches
+    valid: Corpus
+    total_steps: int
+
+    @property
+    def evaluate_every(self) -> int:
+        return self.config.training.evaluate_every or self.batches.steps_per_epoch
+
+
+def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
+    settings = validated(config)
+    directory = settings.data.directory
+    training, valid = (open_corpus(directory, split, verify=True) for split in ("train", "valid"))
     options = dict(settings.model)
     model = models.create(options.pop("name"), vocab_size=len(training.vocabulary), **options)
     batches = TrainingBatches(
@@ -107,75 +150,35 @@ def train(
     if settings.training.max_steps:
         total_steps = min(total_steps, settings.training.max_steps)
     optimizer = create_optimizer(settings.optimizer, total_steps)
-    kept = settings.to_dict()
-    # Evaluation finds the data from any working directory.
-    kept["data"]["directory"] = str(Path(settings.data.directory).absolute())
-    init_key, dropout_key = jax.random.split(jax.random.key(settings.training.seed))
-    with Records(workdir, kept, training) as records:
-        state = create_state(model, optimizer, init_key)
-        progress = Progress()
-        restored = records.restore(state)
-        if restored is not None:
-            state, progress = restored[0], Progress(**restored[1])
-        records.open_log(int(state.step))
-        _report_start(report, settings, workdir, state, restored is not None)
-        run = _Run(settings, model, batches, valid, records, progress, total_steps)
-        step = parallel_step(model, optimizer, settings.training.loss_per)
-        with contextlib.closing(ProgressLine(int(state.step), total_steps, report)) as line:
-            result = _run_steps(run, step, state, dropout_key, line)
-    report(_ending(result, workdir))
-    return result
-
-
-def _say_nothing(line: str) -> None:
-    """For processes other than the first."""
-
-
-def _open(config: ConfigDict | Mapping[str, Any]) -> tuple[RunConfig, Corpus, Corpus]:
-    settings = validated(config)
-    directory = settings.data.directory
-    training, valid = (open_corpus(directory, split, verify=True) for split in ("train", "valid"))
-    return settings, training, valid
+    return _Work(settings, model, optimizer, batches, valid, total_steps)
 
 
 @dataclasses.dataclass(frozen=True)
 class _Run:
-    """What stays the same over the steps of a run (`progress` is the one thing that moves)."""
+    """A run that is going on; `progress` is the one thing that changes."""
 
-    config: RunConfig
-    model: DocumentModel
-    batches: TrainingBatches
-    valid: Corpus
+    work: _Work
     records: Records
     progress: Progress
-    total_steps: int
-
-    @property
-    def evaluate_every(self) -> int:
-        return self.config.training.evaluate_every or self.batches.steps_per_epoch
+    line: ProgressLine
 
     @property
     def out_of_patience(self) -> bool:
-        patience = self.config.training.patience
+        patience = self.work.config.training.patience
         return bool(patience) and self.progress.evaluations_without_gain >= patience
 
 
-def _run_steps(
-    run: _Run,
-    step: Callable,
-    state: TrainState,
-    dropout_key: jax.Array,
-    line: ProgressLine,
-) -> Result:
-    settings = run.config.training
+def _run_steps(run: _Run, state: TrainState, dropout_key: jax.Array) -> Result:
+    work, settings = run.work, run.work.config.training
+    step = parallel_step(work.model, work.optimizer, settings.loss_per)
     done = int(state.step)
-    window = _Window(run, line, learning_rate(run.config.optimizer, run.total_steps))
+    window = _Window(run)
     # One copy a device, and none of them shares its buffers with `state`, which is donated.
     state = spread(state)
     pending: tuple[int, StepMetrics] | None = None
     ending = "finished"
     with interruption() as interrupted:
-        for batch in _prefetch(run.batches, done, run.total_steps):
+        for batch in _prefetch(work.batches, done, work.total_steps):
             if run.out_of_patience:
                 ending = "early_stop"
                 break
@@ -185,7 +188,7 @@ def _run_steps(
             if pending is not None:
                 window.add(*pending)
             pending = done, metrics
-            evaluate = done % run.evaluate_every == 0 or done == run.total_steps
+            evaluate = done % work.evaluate_every == 0 or done == work.total_steps
             stop = interrupted(done)
             if evaluate or stop or done % settings.checkpoint_every == 0:
                 # Nothing is saved before every step up to it is known to be finite.
@@ -196,13 +199,13 @@ def _run_steps(
                 if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(host_state)):
                     raise _divergence(run, done, "the update is not finite")
                 if evaluate:
-                    _evaluate(run, done, host_state.params, line)
+                    _evaluate(run, done, host_state.params)
                     window.restart_clock()
                 run.records.save_latest(host_state, dataclasses.asdict(run.progress))
             if stop:
                 ending = "interrupted"
                 break
-    if ending == "finished" and run.out_of_patience and done < run.total_steps:
+    if ending == "finished" and run.out_of_patience and done < work.total_steps:
         ending = "early_stop"
     return Result(ending, done, run.progress.best_step, run.progress.best_perplexity)
 
@@ -210,8 +213,9 @@ def _run_steps(
 class _Window:
     """Collects the metrics of steps and reports them every `log_every` steps."""
 
-    def __init__(self, run: _Run, line: ProgressLine, rate: Callable):
-        self._run, self._line, self._rate = run, line, rate
+    def __init__(self, run: _Run):
+        self._run = run
+        self._rate = learning_rate(run.work.config.optimizer, run.work.total_steps)
         self._clear()
 
     def _clear(self) -> None:
@@ -242,10 +246,10 @@ class _Window:
         elapsed, self._clock = now - self._clock, now
         self._seconds += elapsed
         progress.seconds += elapsed
-        if step % self._run.config.training.log_every == 0 and self._tokens:
+        if step % self._run.work.config.training.log_every == 0 and self._tokens:
             loss = self._nll / self._tokens
             rate = self._tokens / max(self._seconds, 1e-9)
-            epoch = (step - 1) // self._run.batches.steps_per_epoch + 1
+            epoch = (step - 1) // self._run.work.batches.steps_per_epoch + 1
             self._run.records.write(
                 "train",
                 step,
@@ -259,7 +263,7 @@ class _Window:
                 tokens_per_second=rate,
                 skipped=progress.skipped,
             )
-            self._line.update(step, epoch, safe_exp(loss), rate)
+            self._run.line.update(step, epoch, safe_exp(loss), rate)
             self._clear()
 
     def _skip(self, step: int, loss: float, norm: float) -> None:
@@ -268,10 +272,10 @@ class _Window:
         progress.skipped += 1
         progress.skipped_in_a_row += 1
         what = f"loss per token is {loss} and gradient norm {norm}"
-        most = self._run.config.optimizer.max_skipped_steps
+        most = self._run.work.config.optimizer.max_skipped_steps
         if math.isfinite(norm) or progress.skipped_in_a_row > most:
             raise _divergence(self._run, step, what)
-        self._line.say(f"step {step}: {what}; left out, {progress.skipped} in all")
+        self._run.line.say(f"step {step}: {what}; left out, {progress.skipped} in all")
 
 
 def _divergence(run: _Run, step: int, what: str) -> DivergenceError:
@@ -283,16 +287,16 @@ def _divergence(run: _Run, step: int, what: str) -> DivergenceError:
     )
 
 
-def _evaluate(run: _Run, step: int, params: Params, line: ProgressLine) -> None:
+def _evaluate(run: _Run, step: int, params: Params) -> None:
     """Development perplexity; keeps the parameters if it is the best so far."""
-    progress = run.progress
-    scorer = Scorer(run.model, params, batch_size=run.config.training.evaluation_batch_size)
-    documents = (run.valid.document(index) for index in range(run.valid.num_documents))
+    work, progress = run.work, run.progress
+    scorer = Scorer(work.model, params, batch_size=work.config.training.evaluation_batch_size)
+    documents = (work.valid.document(index) for index in range(work.valid.num_documents))
     result = measure(scorer, documents)
     perplexity = result.perplexity
     if math.isnan(perplexity):
         raise _divergence(run, step, "the development loss is not a number")
-    epoch = step / run.batches.steps_per_epoch
+    epoch = step / work.batches.steps_per_epoch
     better = perplexity < progress.best_perplexity
     if better:
         progress.best_perplexity, progress.best_step = perplexity, step
@@ -302,7 +306,7 @@ def _evaluate(run: _Run, step: int, params: Params, line: ProgressLine) -> None:
             "epoch": epoch,
             "perplexity": perplexity,
             "tokens": result.tokens,
-            "vocabulary": run.valid.vocabulary.fingerprint,
+            "vocabulary": work.valid.vocabulary.fingerprint,
         }
         run.records.save_best(step, params, info)
     else:
@@ -317,7 +321,7 @@ def _evaluate(run: _Run, step: int, params: Params, line: ProgressLine) -> None:
         seconds=progress.seconds,
     )
     note = "best so far" if better else f"best {progress.best_perplexity:.2f}"
-    line.say(
+    run.line.say(
         f"step {step}  epoch {epoch:.2f}  development perplexity {perplexity:.2f} "
         f"over {result.tokens:,} tokens ({note})"
     )

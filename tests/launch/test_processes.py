@@ -1,0 +1,178 @@
+"""Jobs of two processes with two devices each, against one process with one device."""
+
+import contextlib
+import json
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import jax
+import numpy as np
+import pytest
+
+from dclm_jax.training.checkpoints import restore_run
+from dclm_jax.training.metrics import read_metrics
+from tests.launch.support import REPOSITORY, TOLERANCE, environment, launch
+
+PROCESSES = 2
+TWO_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+STEPS = 60
+
+
+def free_port() -> int:
+    with contextlib.closing(socket.socket()) as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def start_together(name: str, *arguments, second: str | None = None) -> list[subprocess.Popen[str]]:
+    """The processes of one job, in order; `second` is an argument of the second one alone."""
+    address = f"--coordinator_address=127.0.0.1:{free_port()}"
+    own = ([], [second] if second else [])
+    return [
+        subprocess.Popen(
+            [
+                *(sys.executable, "-m", f"launch.{name}", *map(str, arguments), *own[index]),
+                *(address, f"--num_processes={PROCESSES}", f"--process_id={index}"),
+            ],
+            cwd=REPOSITORY,
+            env=environment(**TWO_DEVICES),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for index in range(PROCESSES)
+    ]
+
+
+def finish(job: list[subprocess.Popen[str]], code: int = 0) -> list[tuple[str, str]]:
+    """Standard output and error of each process, which must all end with this exit code."""
+    texts = [process.communicate(timeout=180) for process in job]
+    assert [process.returncode for process in job] == [code] * len(job), texts
+    return texts
+
+
+def together(name: str, *arguments, code: int = 0, **options) -> list[tuple[str, str]]:
+    return finish(start_together(name, *arguments, **options), code)
+
+
+@pytest.fixture(scope="module")
+def values() -> list[str]:
+    """Batches of 7 rows for 4 devices: one row of them is empty."""
+    return [
+        "--config.data.batch_size=7",
+        f"--config.training.max_steps={STEPS}",
+        "--config.training.epochs=100",
+        "--config.training.evaluate_every=20",
+        "--config.training.checkpoint_every=15",
+        "--config.model.dropout=0.2",
+    ]
+
+
+def until(process: subprocess.Popen[str], start: str) -> Iterator[str]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        yield line
+        if line.startswith(start):
+            return
+
+
+def test_a_run_of_two_processes_stops_together_and_equals_that_of_one(space, values, tmp_path):
+    """SIGTERM goes to the second process alone; both save and stop, and the run goes on."""
+    one, two = tmp_path / "one", tmp_path / "two"
+    launch("train", *space.training(one, *values))
+    job = start_together("train", *space.training(two, *values))
+    shown = "".join(until(job[0], "step 10/"))
+    job[1].send_signal(signal.SIGTERM)
+    (rest, _), (silent, _) = finish(job, code=75)
+    assert silent == ""
+    assert "devices: 4 x cpu" in shown
+    stopped = re.search(r"interrupted and saved at step (\d+); the same command goes on", rest)
+    assert stopped and 10 <= int(stopped[1]) < STEPS
+    (resumed, _), (silent, _) = together("train", *space.training(two, *values))
+    assert silent == ""
+    assert f"resuming after step {stopped[1]}\n" in resumed
+    assert f"finished {STEPS} steps" in resumed
+
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-4),
+        restore_run(one).params,
+        restore_run(two).params,
+    )
+    lines_one, lines_two = (read_metrics(run / "metrics.jsonl") for run in (one, two))
+    assert [line["step"] for line in lines_one] == [line["step"] for line in lines_two]
+    for a, b in zip(lines_one, lines_two, strict=True):
+        assert a["kind"] == b["kind"] and a["tokens"] == b["tokens"]
+        np.testing.assert_allclose(a["loss"], b["loss"], rtol=1e-4)
+
+
+def test_evaluation_of_two_processes_merges_exactly(space, tmp_path):
+    """Every process scores a part; the batches, and so the bits, are those of one process."""
+    for name, arguments in (
+        ("evaluate", ()),
+        ("coherence", ("--permutations=3", "--bootstrap=5")),
+        ("score", (f"--input={space.text['test']}", "--batch_size=2")),
+    ):
+        run = f"--workdir={space.run}"
+        alone = launch(name, run, "--output=-", *arguments, **TWO_DEVICES).stdout
+        (first, errors), second = together(name, run, "--output=-", *arguments)
+        assert (first, errors) == (alone, "")
+        assert second == ("", "")
+        assert len(alone) > 100
+
+
+def test_results_of_two_processes_are_written_by_the_first(space, tmp_path):
+    output = tmp_path / "perplexity.json"
+    together("evaluate", f"--workdir={space.run}", f"--output={output}")
+    measured = json.loads(output.read_text())
+    expected = space.evaluate()
+    np.testing.assert_allclose(measured["nll"], expected["nll"], rtol=TOLERANCE)
+    assert [file.name for file in tmp_path.iterdir()] == ["perplexity.json"]
+
+
+def test_an_error_of_one_process_ends_all_and_is_said_once(space, tmp_path):
+    run, missing = tmp_path / "run", tmp_path / "missing"
+    wrong = f"--config.data.directory={missing}"
+    first, second = together("train", *space.training(run), second=wrong, code=2)
+    assert first == ("", "")
+    assert second == (
+        "",
+        f"error: {missing}: no such directory; expected one made by launch.prepare\n",
+    )
+    assert not run.exists()
+
+
+def test_an_error_of_the_first_process_ends_all(space, tmp_path):
+    """Only the first one looks at the workdir, which holds a run of another configuration."""
+    arguments = space.training(space.run, "--config.model.hidden_dim=9")
+    first, second = together("train", *arguments, code=2)
+    assert "holds a run with another configuration: model.hidden_dim is 8 there" in first[1]
+    assert second == ("", "")
+
+
+def test_standard_input_cannot_be_shared(space):
+    (_, errors), _ = together("score", f"--workdir={space.run}", "--input=-", code=2)
+    assert errors == "error: --input is '-'; expected a file, which all processes can read\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--process_id=0"], "expected all or none of coordinator_address"),
+        (
+            ["--coordinator_address=localhost", "--num_processes=2", "--process_id=0"],
+            "coordinator_address is 'localhost'; expected HOST:PORT",
+        ),
+        (
+            ["--coordinator_address=localhost:1", "--num_processes=2", "--process_id=2"],
+            "process_id is 2 of 2 processes",
+        ),
+    ],
+)
+def test_bad_flags(space, arguments, message):
+    done = launch("evaluate", f"--workdir={space.run}", *arguments, code=2)
+    assert message in done.stderr
