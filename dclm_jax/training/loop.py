@@ -29,6 +29,7 @@ from dclm_jax.training.progress import (
     parameter_table,
     safe_exp,
 )
+from dclm_jax.training.result import Result, forget_result, keep_result
 from dclm_jax.training.step import (
     StepMetrics,
     TrainState,
@@ -49,16 +50,6 @@ class Progress:
     evaluations_without_gain: int = 0
     tokens: int = 0
     seconds: float = 0.0
-
-
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """How a call of `train` ended: finished, early_stop or interrupted."""
-
-    ending: str
-    step: int
-    best_step: int
-    best_perplexity: float
 
 
 def train(
@@ -98,6 +89,7 @@ def train(
     # Evaluation finds the data from any working directory.
     kept["data"]["directory"] = str(Path(settings.data.directory).absolute())
     claim_workdir(workdir, kept, training.vocabulary)
+    forget_result(workdir)
 
     init_key, dropout_key = jax.random.split(jax.random.key(settings.training.seed))
     state = create_state(model, optimizer, init_key)
@@ -116,6 +108,7 @@ def train(
     finally:
         line.close()
         checkpoints.close()
+    keep_result(workdir, result)
     report(_ending(result, workdir))
     return result
 
