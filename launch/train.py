@@ -11,37 +11,23 @@ the same command goes on from there.
 """
 
 import functools
-import os
 from collections.abc import Sequence
 
 from absl import flags
-from ml_collections import ConfigDict, config_flags
 
-from dclm_jax.errors import InputError
 from dclm_jax.training.loop import train
-from launch import _app
+from launch import _app, _training
 
-_CONFIG = config_flags.DEFINE_config_file(
-    "config", None, "Configuration file, configs/... ; see its docstring for the run it describes."
-)
+flags.adopt_module_key_flags(_training)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the run; made if it does not exist.")
-flags.mark_flags_as_required(["config", "workdir"])
+flags.mark_flag_as_required("workdir")
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
     # Flushed, so that a log file shows where the run is.
-    train(_config(), _WORKDIR.value or "", report=functools.partial(print, flush=True))
-
-
-def _config() -> ConfigDict:
-    # A file that cannot be read leaves an object here that raises whenever it is touched.
-    if isinstance(_CONFIG.value, ConfigDict):
-        return _CONFIG.value
-    path = config_flags.get_config_filename(flags.FLAGS["config"]).split(":")[0]
-    if os.path.isfile(path):
-        raise InputError(f"{path}: expected its get_config to return a ConfigDict")
-    raise InputError(f"{path}: there is no such configuration file")
+    report = functools.partial(print, flush=True)
+    train(_training.config(), _WORKDIR.value or "", report=report)
 
 
 if __name__ == "__main__":
