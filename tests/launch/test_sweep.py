@@ -97,7 +97,6 @@ def test_a_sweep_of_anything_else_is_refused(space, swept):
     before = fingerprint(directory)
     other = refuse("sweep", *sweeping(space, directory, GRID, "--config.model.num_layers=2"))
     assert f"{directory} holds a sweep of another configuration: model.num_layers is 1" in other
-    assert "holds a sweep over" in refuse("sweep", *sweeping(space, directory, GRID[:-18]))
     assert fingerprint(directory) == before
 
 
@@ -143,7 +142,7 @@ def test_an_interrupted_sweep_saves_and_goes_on(space, tmp_path):
         start_new_session=True,
     )
     log, cell = directory / "logs" / "seed=7.out", directory / "cells" / "seed=7"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 110
     while not (log.exists() and "step 30/" in log.read_text()):
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.02)
