@@ -27,13 +27,13 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import outputs
 from dclm_jax.evaluation.compare import aligned
 from dclm_jax.models import did_you_mean
-from dclm_jax.training.checkpoints import CONFIG_FILE
 from dclm_jax.training.config import differences, flat, validated
 from dclm_jax.training.metrics import FILE as METRICS_FILE
 from dclm_jax.training.metrics import read_metrics
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.progress import count_parameters
 from dclm_jax.training.result import Result, read_result
+from dclm_jax.training.workdir import CONFIG_FILE
 
 SWEEP_FILE = "sweep.json"
 TABLE_FILE = "sweep.csv"
