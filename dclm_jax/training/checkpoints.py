@@ -108,20 +108,16 @@ def read_config(workdir: Path) -> dict[str, Any]:
     """The configuration a run was started with.
 
     Raises:
-      InputError: the workdir is missing or holds none.
+      InputError: the workdir is missing or holds none that can be read.
     """
     path = workdir / CONFIG_FILE
     if not path.is_file():
         raise InputError(f"{workdir} holds no run: {CONFIG_FILE} is missing")
     try:
-        config = json.loads(path.read_text())
-    except ValueError as error:
+        config = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a JSON file ({error})") from error
-    if not isinstance(config, dict):
-        raise InputError(f"{path}: expected a JSON object")
-    model = config.get("model")
-    if not isinstance(model, dict) or not isinstance(model.get("name"), str):
-        raise InputError(f"{path}: expected the model's name under model.name")
+    configuration.check_saved(config, str(path))
     return config
 
 
