@@ -1,5 +1,11 @@
 """The one exception that means "the input is wrong", as opposed to "the program is wrong"."""
 
+import reprlib
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 200
+_SHORT.maxlevel = 2
+
 
 class InputError(ValueError):
     """Bad input from the user: one line naming the file, line or flag and what was expected.
@@ -7,6 +13,22 @@ class InputError(ValueError):
     Launchers print the message without a traceback and exit with code 2.
     """
 
+    def __init__(self, message: str):
+        # Names of files may hold anything, line breaks and commands to terminals included.
+        super().__init__(printable(message))
+
 
 class DivergenceError(RuntimeError):
     """Training met a loss or a gradient that is not finite. Launchers print it and exit with 1."""
+
+
+def printable(text: str) -> str:
+    """Text as one line that can be shown and encoded: escapes stand for all other characters."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
+def shown(value: object) -> str:
+    """What was found in a file, for a message: as `repr`, but short whatever it is."""
+    return _SHORT.repr(value)

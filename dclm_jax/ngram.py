@@ -4,13 +4,17 @@ KenLM's `lmplz` estimates it from the training split of a prepared corpus, `buil
 into a file that is mapped into memory, and the Python package `kenlm` answers queries.
 
 WORKDIR/
-  config.json       {"model": {"name": "ngram", "order": 5}, "data": {"directory": ...}}
+  config.json       {"model": {"name": "ngram", "order": 5}, "data": {"directory": ...},
+                    "binary": {"sha256": ...}}
   vocabulary.tsv    the vocabulary
   model.arpa        all n-grams with their log-probabilities, as text
   model.binary      the same for queries
 
 KenLM has an unknown word of its own, `<unk>`, which is no word of the text. UNKNOWN is one: it is
 counted like any other, so that perplexities compare with those of the other models.
+
+KenLM trusts its binary files: one that is damaged may end the process. So a checksum is compared
+first. It finds damage, but not intent: use n-gram runs of people you trust.
 """
 
 import itertools
@@ -28,10 +32,10 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from dclm_jax.data.corpus import Corpus, open_corpus
+from dclm_jax.data.corpus import Corpus, file_sha256, open_corpus
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.directories import Replacing
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, shown
 from dclm_jax.evaluation.scoring import Continuation, Document
 from dclm_jax.training.config import flat
 from dclm_jax.training.workdir import CONFIG_FILE, VOCABULARY_FILE, read_config
@@ -145,7 +149,8 @@ def train(
         )
         counts = _read_counts(directory / ARPA_FILE)
         data.vocabulary.save(directory / VOCABULARY_FILE)
-        (directory / CONFIG_FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        kept = {**config, "binary": {"sha256": file_sha256(directory / BINARY_FILE)}}
+        (directory / CONFIG_FILE).write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
     for length, count in enumerate(counts, start=1):
         report(f"{length}-grams: {count:>13,}{discounts.get(length, '')}")
     report(f"made a model of order {order} in {time.monotonic() - start:.1f} s")
@@ -162,7 +167,18 @@ def restore_run(workdir: str | os.PathLike[str]) -> NGramRun:
     config = read_config(workdir)
     vocabulary = Vocabulary.load(workdir / VOCABULARY_FILE)
     counts = _read_counts(workdir / ARPA_FILE)
+    _check_binary(workdir / BINARY_FILE, config)
     return NGramRun(NGramScorer(workdir / BINARY_FILE, vocabulary), counts, vocabulary, config)
+
+
+def _check_binary(path: pathlib.Path, config: Mapping[str, Any]) -> None:
+    # A workdir of before has no checksum.
+    expected = config.get("binary", {}).get("sha256")
+    try:
+        if expected is not None and file_sha256(path) != expected:
+            raise InputError(f"{path}: its checksum differs from that in {CONFIG_FILE}")
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def spellings(vocabulary: Vocabulary) -> list[str]:
@@ -229,11 +245,12 @@ def _holds_same(workdir: pathlib.Path, config: Mapping[str, Any], vocabulary: Vo
     if not (workdir / CONFIG_FILE).is_file():
         raise InputError(f"{workdir}: exists and holds no run; it is left alone")
     old, new = dict(flat(read_config(workdir))), dict(flat(config))
-    for key in new | old:
+    # The binary file follows from the rest.
+    for key in [key for key in new | old if not key.startswith("binary.")]:
         if old.get(key) != new.get(key):
             raise InputError(
                 f"{workdir} holds a run with another configuration: "
-                f"{key} is {old.get(key)!r} there and {new.get(key)!r} here"
+                f"{key} is {shown(old.get(key))} there and {shown(new.get(key))} here"
             )
     # With the counts of the words: another text under the same path is noticed.
     if Vocabulary.load(workdir / VOCABULARY_FILE) != vocabulary:
@@ -282,7 +299,7 @@ def _read_counts(path: pathlib.Path) -> list[int]:
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             for line in itertools.takewhile(lambda line: not line.startswith("\\1-"), file):
-                if match := re.fullmatch(r"ngram \d+=(\d+)\s*", line):
+                if match := re.fullmatch(r"ngram \d+=(\d{1,18})\s*", line):
                     counts.append(int(match[1]))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
@@ -309,7 +326,8 @@ def _load(path: str | os.PathLike[str]) -> Any:
     options.arpa_complain = kenlm.ARPALoadComplain.NONE
     try:
         return kenlm.Model(os.fspath(path), options)
-    except (OSError, RuntimeError) as error:
+    # Cython turns errors of the C++ library into these; text of a damaged file may be no UTF-8.
+    except (OSError, RuntimeError, UnicodeDecodeError, MemoryError) as error:
         reason = " ".join(str(error).split())[:300]
         raise InputError(f"{path}: cannot be read by kenlm ({reason})") from error
 

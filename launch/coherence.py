@@ -16,9 +16,7 @@ With both (a) and (b), the JSON result is that of (b), and holds that of (a) und
 Accuracies are from 0 to 1. The same seed gives every model the same permutations and test sets.
 """
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from absl import flags
@@ -84,16 +82,7 @@ def _measure() -> tuple[str, dict[str, Any]]:
 def _compare(paths: Sequence[str]) -> tuple[str, dict[str, Any]]:
     if len(paths) != 2:
         raise InputError(f"--compare names {len(paths)} results; expected two: A.json,B.json")
-    return coherence.compare(*((path, _read_result(path)) for path in paths))
-
-
-def _read_result(path: str) -> Any:
-    try:
-        return json.loads(Path(path).read_text("utf-8"))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON ({error})") from error
+    return coherence.compare(*((path, coherence.read_result(path)) for path in paths))
 
 
 if __name__ == "__main__":

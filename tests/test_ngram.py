@@ -4,8 +4,10 @@ Neither KenLM's programs nor its Python package need to be there. Where the pack
 reader takes its place; where the programs are not, scripts do that only copy a model made here.
 """
 
+import hashlib
 import importlib.util
 import itertools
+import json
 import math
 import os
 import re
@@ -275,6 +277,7 @@ def test_train_writes_the_text_and_a_whole_workdir(tiny, fakes, tmp_path):
     assert lm.config == {
         "model": {"name": "ngram", "order": 3},
         "data": {"directory": str(tiny.absolute())},
+        "binary": {"sha256": hashlib.sha256((workdir / "model.binary").read_bytes()).hexdigest()},
     }
     assert lm.summary == "ngram, 12 parameters"
     assert not isinstance(lm, NeuralLanguageModel)
@@ -399,9 +402,10 @@ def test_a_missing_package_is_one_clear_line(tiny, fakes, tmp_path, monkeypatch)
 
 def test_damaged_files_are_refused(tiny, fakes, tmp_path):
     ngram.train(tiny, tmp_path / "kn", order=3, report=lambda line: None)
-    (tmp_path / "kn" / "model.arpa").write_text("something else")
-    with pytest.raises(InputError, match="model.arpa: not an ARPA file"):
-        dclm_jax.restore(tmp_path / "kn")
+    for content in ("something else", "\\data\\\nngram 1=" + "9" * 5000):
+        (tmp_path / "kn" / "model.arpa").write_text(content)
+        with pytest.raises(InputError, match="model.arpa: not an ARPA file"):
+            dclm_jax.restore(tmp_path / "kn")
     (tmp_path / "kn" / "model.arpa").unlink()
     with pytest.raises(InputError, match="model.arpa: cannot be read: No such file"):
         dclm_jax.restore(tmp_path / "kn")
@@ -411,8 +415,15 @@ def test_a_damaged_binary_is_refused(tiny, fakes, tmp_path):
     if not HAS_KENLM:
         pytest.skip("the package kenlm is not installed: pip install -e '.[ngram]'")
     ngram.train(tiny, tmp_path / "kn", order=3, report=lambda line: None)
-    for content in (b"", b"something else\n"):
+    config = json.loads((tmp_path / "kn" / "config.json").read_text())
+    for content in (b"", b"something else\n", b"\\data\\\n\xff\n"):
         (tmp_path / "kn" / "model.binary").write_bytes(content)
+        (tmp_path / "kn" / "config.json").write_text(json.dumps(config))
+        with pytest.raises(InputError, match="model.binary: its checksum differs"):
+            dclm_jax.restore(tmp_path / "kn")
+        # A workdir of before there were checksums.
+        kept = {key: value for key, value in config.items() if key != "binary"}
+        (tmp_path / "kn" / "config.json").write_text(json.dumps(kept))
         with pytest.raises(InputError, match="model.binary: cannot be read by kenlm"):
             dclm_jax.restore(tmp_path / "kn")
 

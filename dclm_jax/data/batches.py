@@ -111,7 +111,7 @@ class TrainingBatches:
         self.batch_size = batch_size
         self.seed = seed
         self.earlier_sentences = earlier_sentences
-        self._tokens = corpus.tokens
+        self._corpus = corpus
         offsets = np.asarray(corpus.sentence_offsets)
         document_offsets = np.asarray(corpus.document_offsets)
         self._begin, self._length = offsets[:-1], np.diff(offsets)
@@ -158,6 +158,7 @@ class TrainingBatches:
 
         Raises:
           ValueError: `step` is negative.
+          InputError: the corpus holds an id there that is that of no word.
         """
         if step < 0:
             raise ValueError(f"step is {step}; expected 0 or more")
@@ -187,7 +188,9 @@ class TrainingBatches:
         places = np.arange(lengths.sum()) + np.repeat(
             begins - np.cumsum(lengths) + lengths, lengths
         )
-        return _fill(self._tokens[places], lengths_BxS, length)
+        words = self._corpus.tokens[places]
+        self._corpus.check_ids(words)
+        return _fill(words, lengths_BxS, length)
 
     def _shuffle(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Order of the segments (sorted by bucket) and of the batches cut from them."""

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dclm_jax.data.vocabulary import Vocabulary
-from dclm_jax.errors import InputError
+from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
+from dclm_jax.errors import InputError, shown
 
 FORMAT_VERSION = 1
 SPLITS = ("train", "valid", "test")
@@ -24,6 +24,16 @@ _TOKENS = "{}.tokens.bin"
 _SENTENCE_OFFSETS = "{}.sentence_offsets.bin"
 _DOCUMENT_OFFSETS = "{}.document_offsets.bin"
 _DOCUMENT_IDS = "{}.document_ids.txt"
+
+# What there must be of a manifest, by the type of the values.
+_FILE = {"bytes": int, "sha256": str}
+_SPLIT = {
+    **dict.fromkeys(("documents", "sentences", "tokens", "oov_tokens", "empty_sentences"), int),
+    **dict.fromkeys(("oov_rate", "tokens_per_document", "sentences_per_document"), float),
+}
+_LARGEST = 2**63 - 1
+# Ids that are checked at once.
+_CHUNK = 1 << 20
 
 
 def split_files(split: str) -> tuple[str, str, str, str]:
@@ -82,79 +92,181 @@ class Corpus:
 
     @functools.cached_property
     def document_ids(self) -> list[str]:
-        """Names of the documents, read when first asked for."""
+        """Names of the documents, read when first asked for.
+
+        Raises:
+          InputError: the file is not UTF-8, or holds another number of names.
+        """
         path = self.directory / _DOCUMENT_IDS.format(self.split)
-        return path.read_text("utf-8").removesuffix("\n").split("\n")
+        try:
+            # Read as bytes, since text would end lines where there is no line feed.
+            names = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
+        except OSError as error:
+            raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise InputError(f"{path}: not valid UTF-8: {error.reason}") from error
+        if len(names) != self.num_documents:
+            raise InputError(f"{path}: has {len(names)} names for {self.num_documents} documents")
+        return names
 
     def document(self, index: int) -> list[np.ndarray]:
         """The sentences of a document, each int32 [num_words] (views, nothing is copied).
 
         Raises:
           IndexError: there is no document `index`.
+          InputError: an id in it is that of no word.
         """
         if not 0 <= index < self.num_documents:
             raise IndexError(f"document {index} of {self.num_documents}")
         first, last = self.document_offsets[index : index + 2]
         offsets = self.sentence_offsets[first : last + 1]
+        self.check_ids(self.tokens[offsets[0] : offsets[-1]])
         return [self.tokens[begin:end] for begin, end in zip(offsets, offsets[1:], strict=False)]
+
+    def check_ids(self, ids: np.ndarray) -> None:
+        """Checks ids where they are read, since opening a split reads none of them.
+
+        Raises:
+          InputError: one is that of no word.
+        """
+        size = len(self.vocabulary)
+        if len(ids) and not (UNKNOWN <= ids.min() and ids.max() < size):
+            wrong = ids[(ids < UNKNOWN) | (ids >= size)][0]
+            path = self.directory / _TOKENS.format(self.split)
+            raise InputError(
+                f"{path}: holds the id {wrong}; expected those of words, {UNKNOWN} to {size - 1}"
+            )
 
 
 def read_manifest(directory: str | pathlib.Path) -> dict[str, Any]:
     """The manifest of a prepared corpus.
 
     Raises:
-      InputError: there is no directory or no readable manifest of this format in it.
+      InputError: there is no directory or no readable manifest of this format in it, or the
+        manifest lacks something that is read, or names other files than a corpus has.
     """
     directory = pathlib.Path(directory)
-    if not directory.is_dir():
-        raise InputError(f"{directory}: no such directory; expected one made by launch.prepare")
     path = directory / MANIFEST_FILE
-    if not path.is_file():
-        raise InputError(f"{directory}: holds no {MANIFEST_FILE}; expected a prepared corpus")
     try:
-        manifest = json.loads(path.read_text("utf-8"))
-        version, splits = manifest["format_version"], manifest["splits"]
-        if not isinstance(splits, dict):
-            raise TypeError("'splits' is not an object")
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        if not directory.is_dir():
+            raise InputError(f"{directory}: no such directory; expected one made by launch.prepare")
+        if not path.is_file():
+            raise InputError(f"{directory}: holds no {MANIFEST_FILE}; expected a prepared corpus")
+        text = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    try:
+        manifest = json.loads(text)
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not a manifest of a prepared corpus ({error})") from error
-    if version != FORMAT_VERSION:
-        raise InputError(f"{path}: has format version {version}; expected {FORMAT_VERSION}")
+    _check_manifest(manifest, str(path))
     return manifest
 
 
+def _check_manifest(manifest: Any, path: str) -> None:
+    """Raises InputError unless all that is ever read of a manifest is there and of its type."""
+    _require(manifest, {"format_version": int}, path, "")
+    version = manifest["format_version"]
+    if version != FORMAT_VERSION:
+        raise InputError(f"{path}: has format version {shown(version)}; expected {FORMAT_VERSION}")
+    _require(manifest, {"vocabulary": {"size": int, "fingerprint": str}}, path, "")
+    _require(manifest, {"options": {}, "sources": {}, "splits": {}}, path, "")
+    for name, source in manifest["sources"].items():
+        _require(source, {"sha256": str}, path, f"sources.{shown(name)}")
+    _require_files(manifest["vocabulary"], (VOCABULARY_FILE,), path, "vocabulary")
+    for split, entry in manifest["splits"].items():
+        if split not in SPLITS:
+            raise InputError(f"{path}: names a split {shown(split)}; expected {', '.join(SPLITS)}")
+        _require(entry, _SPLIT, path, f"splits.{split}")
+        _require_files(entry, split_files(split), path, f"splits.{split}")
+
+
+def _require_files(entry: Any, names: tuple[str, ...], path: str, key: str) -> None:
+    """Raises InputError unless an entry describes these files and no others: files are opened by
+    the names that a corpus has, so that a manifest cannot lead anywhere else."""
+    _require(entry, {"files": dict.fromkeys(names, _FILE)}, path, key)
+    for name in entry["files"]:
+        if name not in names:
+            expected = ", ".join(names)
+            raise InputError(f"{path}: {key}.files names {shown(name)}; expected {expected}")
+
+
+def _require(value: Any, expected: Any, path: str, key: str) -> None:
+    """Raises InputError unless a value is of a type or, of an object, those of its keys are."""
+    where = f"{path}: not a manifest of a prepared corpus: {key or 'it'} is"
+    if isinstance(expected, dict):
+        if not isinstance(value, dict):
+            raise InputError(f"{where} {shown(value)}; expected an object")
+        for name, part in expected.items():
+            inner = f"{key}.{name}" if key else name
+            if name not in value:
+                raise InputError(f"{path}: not a manifest of a prepared corpus: it has no {inner}")
+            _require(value[name], part, path, inner)
+        return
+    if expected is str:
+        if not isinstance(value, str):
+            raise InputError(f"{where} {shown(value)}; expected text")
+        return
+    kinds = (int,) if expected is int else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value <= _LARGEST:
+        raise InputError(f"{where} {shown(value)}; expected a count")
+
+
 def open_corpus(directory: str | pathlib.Path, split: str, *, verify: bool = False) -> Corpus:
-    """Opens a split without reading its words.
+    """Opens a split without reading its words; ids are checked where they are read.
 
     Args:
       directory: made by `dclm_jax.data.prepare`.
       split: "train", "valid" or "test".
-      verify: also compare every file's checksum, which reads them all.
+      verify: also compare every file's checksum and check all ids, which reads them all.
 
     Raises:
       InputError: the directory, its manifest, the split or a file is absent, or a file differs
-        from what the manifest says.
+        from what the manifest says or does not fit the others.
     """
     directory = pathlib.Path(directory)
     manifest = read_manifest(directory)
     if split not in manifest["splits"]:
         present = ", ".join(manifest["splits"]) or "none"
         raise InputError(f"split {split!r} has no data in {directory}; it has: {present}")
-    check_files(directory, manifest["splits"][split]["files"], verify=verify)
+    entry = manifest["splits"][split]
+    check_files(directory, entry["files"], verify=verify)
     check_files(directory, manifest["vocabulary"]["files"], verify=verify)
     vocabulary = Vocabulary.load(directory / VOCABULARY_FILE)
     if vocabulary.fingerprint != manifest["vocabulary"]["fingerprint"]:
         raise InputError(f"{directory / VOCABULARY_FILE}: is not the vocabulary of the manifest")
-    tokens, sentences, documents, _ = split_files(split)
-    return Corpus(
+    tokens, sentences, documents, _ = (directory / name for name in split_files(split))
+    corpus = Corpus(
         directory=directory,
         split=split,
-        tokens=np.memmap(directory / tokens, TOKEN_DTYPE, mode="r"),
-        sentence_offsets=np.memmap(directory / sentences, OFFSET_DTYPE, mode="r"),
-        document_offsets=np.memmap(directory / documents, OFFSET_DTYPE, mode="r"),
+        tokens=_open_array(tokens, TOKEN_DTYPE, entry["tokens"]),
+        sentence_offsets=_open_array(sentences, OFFSET_DTYPE, entry["sentences"] + 1),
+        document_offsets=_open_array(documents, OFFSET_DTYPE, entry["documents"] + 1),
         vocabulary=vocabulary,
         manifest=manifest,
     )
+    _check_offsets(sentences, corpus.sentence_offsets, corpus.num_tokens)
+    _check_offsets(documents, corpus.document_offsets, corpus.num_sentences)
+    if verify:
+        for begin in range(0, corpus.num_tokens, _CHUNK):
+            corpus.check_ids(corpus.tokens[begin : begin + _CHUNK])
+    return corpus
+
+
+def _open_array(path: pathlib.Path, dtype: np.dtype, length: int) -> np.ndarray:
+    try:
+        array = np.memmap(path, dtype, mode="r")
+    # A file that is empty, or not a whole number of values long, is a ValueError.
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be mapped into memory ({error})") from error
+    if len(array) != length:
+        raise InputError(f"{path}: has {len(array)} values; the manifest says {length}")
+    return array
+
+
+def _check_offsets(path: pathlib.Path, offsets: np.ndarray, end: int) -> None:
+    if not (offsets[0] == 0 and offsets[-1] == end and np.all(offsets[:-1] < offsets[1:])):
+        raise InputError(f"{path}: expected offsets that rise from 0 to {end}")
 
 
 def describe_files(directory: pathlib.Path, names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
@@ -171,12 +283,14 @@ def check_files(
     """Compares files with `describe_files`; checksums only with `verify`.
 
     Raises:
-      InputError: a file is absent or differs.
+      InputError: a file is absent, differs, or is a link that leads out of the directory.
     """
     for name, expected in files.items():
         path = directory / name
         if not path.is_file():
             raise InputError(f"{path}: missing; prepare the corpus again")
+        if not path.resolve().is_relative_to(directory.resolve()):
+            raise InputError(f"{path}: leads out of the corpus, to {path.resolve()}")
         size = path.stat().st_size
         if size != expected["bytes"]:
             raise InputError(f"{path}: has {size} bytes; the manifest says {expected['bytes']}")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from dclm_jax.data import prose
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, printable
 
 _LINE_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 
@@ -70,7 +70,7 @@ def read_texts(name: str, root: str | pathlib.Path) -> Iterator[Text]:
     files = [file for folder in layout.files(root).values() for file in folder]
     texts = (layout.paragraphs(_read(file, layout)) for file in files)
     for file, sentences in zip(files, prose.split_documents(texts), strict=True):
-        yield Text(file.relative_to(root).with_suffix("").as_posix(), sentences)
+        yield Text(printable(file.relative_to(root).with_suffix("").as_posix()), sentences)
 
 
 def _text_files(folder: pathlib.Path, layout: Layout) -> list[pathlib.Path]:

@@ -386,7 +386,9 @@ def _checksum(root: pathlib.Path, files: Iterable[pathlib.Path]) -> str:
         # A single file may be renamed; in a folder the names decide the order.
         name = file.relative_to(root).as_posix() if root.is_dir() else ""
         try:
-            digest.update(f"{name}\n{corpus.file_sha256(file)}\n".encode())
+            line = f"{name}\n{corpus.file_sha256(file)}\n"
+            # Names of files are bytes, in any encoding.
+            digest.update(line.encode("utf-8", "surrogateescape"))
         except OSError as error:
             raise InputError(f"{file}: cannot be read: {error.strerror}") from error
     return digest.hexdigest()
@@ -504,7 +506,10 @@ def _prepare(
             "splits": statistics,
         }
         (directory / corpus.MANIFEST_FILE).write_text(
-            json.dumps(manifest, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+            json.dumps(manifest, indent=2, ensure_ascii=False) + "\n",
+            encoding="utf-8",
+            # The name of a source may be no UTF-8; in JSON that is an escape, too.
+            errors="backslashreplace",
         )
     return manifest
 

@@ -28,6 +28,8 @@ _BATCH_CHARACTERS = 500_000
 # pysbd uses more patterns than the 512 that Python keeps compiled: to compile them again and again
 # takes nearly half of its time.
 _KEPT_PATTERNS = 8_192
+# pysbd takes a number that follows one of these to begin with it, and fails.
+_SEPARATORS = dict.fromkeys(range(0x1C, 0x20), " ")
 _SENTENCE_BREAK = re.compile(r"(?<=[.!?])\s+")
 
 
@@ -170,7 +172,7 @@ class _Splitter:
         sentences = (
             [str(word) for word in self._tokenizer.tokenize(sentence, escape=False)]
             for paragraph in paragraphs
-            for piece in _pieces(paragraph)
+            for piece in _pieces(paragraph.translate(_SEPARATORS))
             for sentence in self._segmenter.segment(piece)
         )
         return [sentence for sentence in sentences if sentence]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from dclm_jax.data import layouts, prose, sotu
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, printable, shown
 
 TEXT_FORMATS = ("auto", "lines", "tagged", "jsonl", "prose")
 FORMATS = (*TEXT_FORMATS, "sotu", *layouts.LAYOUTS)
@@ -138,7 +138,8 @@ def _read_blocks(path: str | pathlib.Path, format: str, name: str | None) -> Ite
     path = pathlib.Path(path)
     for file in files:
         label = name or (file.relative_to(path).as_posix() if path.is_dir() else file.name)
-        source, chosen = name or str(file), format
+        # A file may be called anything, but the name of a document is a line of text.
+        label, source, chosen = printable(label), name or str(file), format
         if format == "auto":
             chosen = "jsonl" if file.suffix.lower() in (".jsonl", ".json") else "lines"
         try:
@@ -211,7 +212,7 @@ def _parse_tagged(lines: Iterable[_Line], label: str, source: str) -> Iterator[D
 def _tagged_word(token: str, where: str) -> tuple[str, str]:
     word, _, tag = token.rpartition(_TAG)
     if not word or not tag:
-        raise InputError(f"{where}: expected a word and its tag as WORD/TAG, got {token!r}")
+        raise InputError(f"{where}: expected a word and its tag as WORD/TAG, got {shown(token)}")
     return word, tag
 
 
@@ -242,7 +243,7 @@ def _json_words(sentence: Any, kind: str, where: str) -> list[str]:
     if isinstance(sentence, list) and all(isinstance(word, str) for word in sentence):
         for word in sentence:
             if word.split() != [word]:
-                raise InputError(f"{where}: a {kind} is empty or holds white space: {word!r}")
+                raise InputError(f"{where}: a {kind} is empty or holds white space: {shown(word)}")
         return sentence
     of = "" if kind == "word" else f"the {kind}s of "
     raise InputError(f"{where}: expected {of}each sentence to be a string or a list of {kind}s")
@@ -269,7 +270,7 @@ def _json_id(identifier: Any, default: str, where: str) -> str:
         return default
     if isinstance(identifier, bool) or not isinstance(identifier, str | int):
         raise InputError(f"{where}: expected 'id' to be a string or a whole number")
-    if len(str(identifier).splitlines()) != 1:
+    if str(identifier).splitlines() != [str(identifier)]:
         raise InputError(f"{where}: expected 'id' to be one line of text")
     return str(identifier)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, shown
 
 START, END, UNKNOWN = 0, 1, 2
 START_TOKEN, END_TOKEN, UNKNOWN_TOKEN = "<START>", "<END>", "<UNKNOWN>"
@@ -125,13 +125,15 @@ class Vocabulary:
             word, *columns = line.split("\t")
             where = f"{path}:{number}"
             if not word or word.split() != [word]:
-                raise InputError(f"{where}: expected one word, or word<TAB>count, got {line!r}")
+                raise InputError(
+                    f"{where}: expected one word, or word<TAB>count, got {shown(line)}"
+                )
             if word in entries:
-                raise InputError(f"{where}: {word!r} is here twice (line {entries[word][1]})")
+                raise InputError(f"{where}: {shown(word)} is here twice (line {entries[word][1]})")
             entries[word] = (_parse_count(columns, where), number)
             if len(columns) > 1:
-                if word != UNKNOWN_TOKEN or len(columns) > 2 or not columns[1].strip():
-                    raise InputError(f"{where}: expected word<TAB>count, got {line!r}")
+                if word != UNKNOWN_TOKEN or columns[1].split() != columns[1:]:
+                    raise InputError(f"{where}: expected word<TAB>count, got {shown(line)}")
                 unknown_token = columns[1]
         missing = [token for token in SPECIAL_TOKENS if token not in entries]
         if missing:
@@ -161,5 +163,5 @@ def _parse_count(columns: list[str], where: str) -> int:
     if not columns:
         return 0
     if not (columns[0].isascii() and columns[0].isdigit() and len(columns[0]) < 20):
-        raise InputError(f"{where}: expected a count after the tab, got {columns[0]!r}")
+        raise InputError(f"{where}: expected a count after the tab, got {shown(columns[0])}")
     return int(columns[0])

@@ -8,15 +8,21 @@ two sentences has a single one. A document whose sentences are all the same can 
 
 import collections
 import dataclasses
+import json
 import math
+import pathlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, shown
 from dclm_jax.evaluation.scoring import Continuation, Document, SentenceScorer
 
+# What decides the test sets of a bootstrap.
+_TEST_SET_KEYS = ("documents", "replicates", "seed")
+# Seeds may have as many bits.
+_LARGEST = 2**128
 # First words of the seeds of independent random streams.
 _ORDERS, _TEST_SETS = 0, 1
 
@@ -147,6 +153,20 @@ def z_test(mean_a: float, sd_a: float, n_a: int, mean_b: float, sd_b: float, n_b
     return ZTest(z, 0.5 * math.erfc(z / math.sqrt(2)))
 
 
+def read_result(path: str) -> Any:
+    """A result file, for `compare`, which checks what it holds.
+
+    Raises:
+      InputError: it cannot be read or is no JSON.
+    """
+    try:
+        return json.loads(pathlib.Path(path).read_bytes())
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON ({error})") from error
+
+
 def compare(a: tuple[str, Any], b: tuple[str, Any]) -> tuple[str, dict[str, Any]]:
     """The z-test of whether A's accuracy is above B's, on two bootstrap results.
 
@@ -162,13 +182,16 @@ def compare(a: tuple[str, Any], b: tuple[str, Any]) -> tuple[str, dict[str, Any]
     (name_a, result_a), (name_b, result_b) = a, b
     for name, result in (a, b):
         _require_bootstrap(name, result)
-    for key in ("documents", "replicates", "seed"):
-        if result_a.get(key) != result_b.get(key):
+    for key in _TEST_SET_KEYS:
+        if result_a[key] != result_b[key]:
             raise InputError(
-                f"the test sets differ: {key} is {result_a.get(key)} in {name_a} and "
-                f"{result_b.get(key)} in {name_b}"
+                f"the test sets differ: {key} is {result_a[key]} in {name_a} and "
+                f"{result_b[key]} in {name_b}"
             )
-    z, p = z_test(*_sample(result_a), *_sample(result_b))
+    try:
+        z, p = z_test(*_sample(result_a), *_sample(result_b))
+    except InputError as error:
+        raise InputError(f"{name_a} and {name_b}: {error}") from error
     text = "\n".join(
         [
             *(
@@ -189,9 +212,14 @@ def _sample(result: dict[str, Any]) -> tuple[float, float, int]:
 def _require_bootstrap(name: str, result: Any) -> None:
     if not isinstance(result, dict) or result.get("kind") != "bootstrap":
         raise InputError(f"{name}: not a bootstrap result; expected one of --bootstrap=R")
-    for key in ("mean", "sd", "replicates"):
-        if isinstance(result.get(key), bool) or not isinstance(result.get(key), int | float):
-            raise InputError(f"{name}: expected a number under {key!r}, found {result.get(key)!r}")
+    for key in ("mean", "sd"):
+        if type(result.get(key)) not in (int, float) or not 0 <= result[key] <= 1:
+            found = shown(result.get(key))
+            raise InputError(f"{name}: expected a number from 0 to 1 under {key!r}, found {found}")
+    for key in _TEST_SET_KEYS:
+        if type(result.get(key)) is not int or not 0 <= result[key] <= _LARGEST:
+            found = shown(result.get(key))
+            raise InputError(f"{name}: expected a whole number under {key!r}, found {found}")
 
 
 def random_orders(

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, printable, shown
 from dclm_jax.evaluation import plots
 
 CONFIG_FILE = "config.json"
 METRICS_FILE = "metrics.jsonl"
 PERPLEXITY_FILE = "perplexity.json"
 COHERENCE_FILE = "coherence.json"
+_LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,7 @@ def plot_learning_curves(runs: Sequence[RunSummary], path: str | os.PathLike[str
             marker="o",
             markersize=3,
             color=plots.colour(index),
-            label=f"{run.label} (best {best.perplexity:.1f})",
+            label=plots.plain(f"{run.label} (best {best.perplexity:.1f})"),
         )
     plots.use_log_scale(axes)
     axes.set_xlim(left=0)
@@ -156,13 +157,13 @@ def _read_run(folder: Path, label: str) -> RunSummary:
     curve, seconds = _read_metrics(folder / METRICS_FILE)
     return RunSummary(
         label=label,
-        parameters=int(perplexity.number("parameters")),
+        parameters=perplexity.count("parameters"),
         perplexity=perplexity.number("perplexity"),
-        scored_tokens=int(perplexity.number("tokens")),
-        vocabulary_size=int(perplexity.number("vocabulary_size")),
+        scored_tokens=perplexity.count("tokens"),
+        vocabulary_size=perplexity.count("vocabulary_size"),
         oov_rate=perplexity.number("oov_rate"),
         coherence=coherence.number("mean"),
-        coherence_documents=int(coherence.number("documents")),
+        coherence_documents=coherence.count("documents"),
         minutes=seconds / 60,
         curve=curve,
     )
@@ -175,7 +176,7 @@ def _model_name(folder: Path) -> str:
     model = _read_fields(path, "python -m launch.train --workdir").values.get("model")
     if not isinstance(model, dict) or not isinstance(model.get("name"), str):
         raise InputError(f"{path}: expected the model's name under model.name")
-    return model["name"]
+    return printable(model["name"])
 
 
 def _require_comparable(first: RunSummary, other: RunSummary) -> None:
@@ -200,8 +201,8 @@ def _read_metrics(path: Path) -> tuple[tuple[CurvePoint, ...], float]:
         fields = _parse_fields(f"{path}:{number}", line)
         seconds = fields.number("seconds")
         if fields.values.get("kind") == "valid":
-            points[int(fields.number("step"))] = CurvePoint(
-                int(fields.number("tokens")), fields.number("perplexity")
+            points[fields.count("step")] = CurvePoint(
+                fields.count("tokens"), fields.number("perplexity")
             )
     if not points:
         raise InputError(f"{path}: no line of kind 'valid'; the run was never evaluated")
@@ -225,10 +226,24 @@ class _Fields:
     values: dict[str, Any]
 
     def number(self, name: str) -> float:
+        """A number that is not negative; a perplexity may be infinite."""
         value = self.values.get(name)
-        if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InputError(f"{self.place}: expected a number under {name!r}, found {value!r}")
+        if type(value) is float and value >= 0:
+            return value
+        if type(value) is int and 0 <= value <= _LARGEST:
+            return float(value)
+        raise self._unexpected("non-negative number", name)
+
+    def count(self, name: str) -> int:
+        """A number of things."""
+        value = self.values.get(name)
+        if type(value) is not int or not 0 <= value <= _LARGEST:
+            raise self._unexpected("whole number", name)
         return value
+
+    def _unexpected(self, kind: str, name: str) -> InputError:
+        found = shown(self.values.get(name))
+        return InputError(f"{self.place}: expected a {kind} under {name!r}, found {found}")
 
 
 def _read_fields(path: Path, made_by: str) -> _Fields:
@@ -238,7 +253,7 @@ def _read_fields(path: Path, made_by: str) -> _Fields:
 def _parse_fields(place: str, text: str) -> _Fields:
     try:
         values = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{place}: not JSON: {error}") from error
     if not isinstance(values, dict):
         raise InputError(f"{place}: expected a JSON object")

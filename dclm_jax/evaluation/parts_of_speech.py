@@ -10,6 +10,7 @@ The paper's 36 tags are those of words: punctuation is a class of its own, never
 frequent tags.
 """
 
+import pathlib
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -253,4 +254,6 @@ def _load_hanta() -> Callable[..., Any]:
         raise InputError(
             "text without parts of speech needs HanTa to tag it: pip install 'dclm_jax[tags]'"
         ) from error
-    return HanoverTagger.HanoverTagger(_HANTA_MODEL).tag_sent
+    # HanTa unpickles what it is given, and takes a bare name from the working directory first.
+    model = pathlib.Path(HanoverTagger.__file__).with_name(_HANTA_MODEL)
+    return HanoverTagger.HanoverTagger(str(model)).tag_sent

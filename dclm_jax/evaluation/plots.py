@@ -140,7 +140,7 @@ def plot_classes(
             hatch=_HATCHES[index // len(_COLOURS) % len(_HATCHES)],
             edgecolor="white",
             linewidth=0,
-            label=_plain(label),
+            label=plain(label),
         )
         if written:
             texts = [f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" for value in values]
@@ -152,7 +152,7 @@ def plot_classes(
     else:
         axes.set_ylim(0, high * 1.15)
     axes.set_xlim(-0.6, len(classes) - 0.4)
-    axes.set_xticks(range(len(classes)), list(map(_plain, classes)))
+    axes.set_xticks(range(len(classes)), list(map(plain, classes)))
     axes.tick_params(axis="x", length=0)
     axes.set_title("Perplexity by part of speech")
     axes.grid(axis="y", alpha=0.3)
@@ -242,7 +242,7 @@ def plot_context(results: Sequence[Result], path: str | os.PathLike[str]) -> Non
             [line[number].perplexity for number in numbers],
             marker=_MARKERS[index % len(_MARKERS)],
             color=colour(index),
-            label=_plain(model),
+            label=plain(model),
         )
     flat = [one for one in results if one.context_sentences is None]
     for one, index in zip(flat, styles, strict=False):
@@ -250,7 +250,7 @@ def plot_context(results: Sequence[Result], path: str | os.PathLike[str]) -> Non
             one.perplexity,
             linestyle=("--", ":", "-.")[index % 3],
             color=colour(index),
-            label=_plain(f"{one.label} ({one.perplexity:.1f})"),
+            label=plain(f"{one.label} ({one.perplexity:.1f})"),
         )
     _set_scale(axes, [[one.perplexity for one in results]])
     axes.set_xscale("log", base=2)
@@ -336,7 +336,7 @@ def _tick(value: float, position: int | None = None) -> str:
     return f"{value:,.0f}" if value >= 10 else f"{value:g}"
 
 
-def _plain(text: str) -> str:
+def plain(text: str) -> str:
     """Text whose dollar signs, as in the tag PRP$, do not begin a formula."""
     return text.replace("$", r"\$")
 

@@ -2,15 +2,19 @@
 
 import dataclasses
 import difflib
+import numbers
 from typing import Any
 
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, shown
 from dclm_jax.models import dclm, larger_context
 from dclm_jax.models.base import DocumentModel
 
 MODELS: dict[str, type[DocumentModel]] = {
     model.name: model for model in (*dclm.MODELS, *larger_context.MODELS)
 }
+
+# Of a size, so that arrays of it can be indexed.
+_LARGEST = 2**31 - 1
 
 
 def model_class(name: str) -> type[DocumentModel]:
@@ -20,7 +24,7 @@ def model_class(name: str) -> type[DocumentModel]:
       InputError: there is none; the message gives the nearest name.
     """
     if name not in MODELS:
-        raise InputError(f"unknown model {name!r}{did_you_mean(name, MODELS)}")
+        raise InputError(f"unknown model {shown(name)}{did_you_mean(name, MODELS)}")
     return MODELS[name]
 
 
@@ -34,10 +38,25 @@ def create(name: str, **options: Any) -> DocumentModel:
     known = [field.name for field in dataclasses.fields(cls)]
     for option in options:
         if option not in known:
-            raise InputError(f"model {name} has no option {option!r}{did_you_mean(option, known)}")
+            raise InputError(
+                f"model {name} has no option {shown(option)}{did_you_mean(option, known)}"
+            )
     if "vocab_size" not in options:
         raise InputError(f"model {name} needs vocab_size")
+    for field in dataclasses.fields(cls):
+        if field.name in options:
+            _check_type(f"model.{field.name}", options[field.name], field)
     return cls(**options)
+
+
+def _check_type(key: str, value: Any, field: dataclasses.Field) -> None:
+    # The one field without a default is a size.
+    kind = int if field.default is dataclasses.MISSING else type(field.default)
+    accepted = {float: numbers.Real, int: numbers.Integral}.get(kind, kind)
+    if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
+        raise InputError(f"{key} is {shown(value)}; expected a value of type {kind.__name__}")
+    if kind is int and value > _LARGEST:
+        raise InputError(f"{key} is {value}; expected at most {_LARGEST}")
 
 
 def did_you_mean(word: str, known) -> str:

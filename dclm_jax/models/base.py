@@ -35,6 +35,7 @@ from dclm_jax.nn.products import product
 from dclm_jax.nn.recurrence import Affine
 
 COMPUTE_DTYPES = ("float32", "bfloat16")
+MAX_LAYERS = 1000
 
 Params = dict[str, Any]
 Context = Any
@@ -120,6 +121,11 @@ class DocumentModel:
         for field in ("vocab_size", "embedding_dim", "hidden_dim", "num_layers"):
             if getattr(self, field) < 1:
                 raise InputError(f"model.{field} is {getattr(self, field)}; expected at least 1")
+        # Layers are made one by one, and a number in a file may be any.
+        if self.num_layers > MAX_LAYERS:
+            raise InputError(
+                f"model.num_layers is {self.num_layers}; expected at most {MAX_LAYERS}"
+            )
         if self.cell not in CELLS:
             raise InputError(f"model.cell is {self.cell!r}; expected one of {', '.join(CELLS)}")
         if self.compute_dtype not in COMPUTE_DTYPES:

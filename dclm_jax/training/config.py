@@ -1,12 +1,13 @@
 """The configuration of a run: its keys, defaults and checks."""
 
 import dataclasses
+import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
 
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, shown
 from dclm_jax.models import did_you_mean, model_class
 
 LOSS_UNITS = ("token", "sentence")
@@ -171,13 +172,48 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]
             yield f"{prefix}{key}", value
 
 
+def check_saved(config: Any, place: str) -> None:
+    """Checks what every user of a saved configuration relies on, whatever model it is of.
+
+    Args:
+      config: what was read.
+      place: the file, for messages.
+
+    Raises:
+      InputError: it is not made of sections of plain values, or lacks the model's name or the
+        data's directory.
+    """
+    if not isinstance(config, dict):
+        raise InputError(f"{place}: expected a JSON object")
+    for section, values in config.items():
+        if not isinstance(values, dict) or any(isinstance(v, dict | list) for v in values.values()):
+            raise InputError(f"{place}: expected plain values by name under {shown(section)}")
+    for section, key, what in (
+        ("model", "name", "the model's name"),
+        ("data", "directory", "the directory of the data"),
+    ):
+        if not isinstance(config.get(section, {}).get(key), str):
+            raise InputError(f"{place}: expected {what} under {section}.{key}")
+    if not _is_file_name(config["data"]["directory"]):
+        raise InputError(f"{place}: data.directory holds characters that no file's name has")
+    if "vocab_size" in config["model"]:
+        raise InputError(f"{place}: model.vocab_size is no option; the vocabulary has its own size")
+
+
+def _is_file_name(text: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
+
+
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Readable differences of two configurations in keys that decide a run's result."""
     # A run of before a key was there has its default.
     defaults = dict(flat(default_config(new["model"]["name"]).to_dict()))
     old_values, new_values = defaults | dict(flat(old)), dict(flat(new))
     return [
-        f"{key} is {old_values.get(key)!r} there and {new_values.get(key)!r} here"
+        f"{key} is {shown(old_values.get(key))} there and {shown(new_values.get(key))} here"
         for key in sorted(old_values | new_values)
         if key not in _FREE_TO_CHANGE and old_values.get(key) != new_values.get(key)
     ]

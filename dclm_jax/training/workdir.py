@@ -139,21 +139,19 @@ def read_config(workdir: Path) -> dict[str, Any]:
     """The configuration a run was started with.
 
     Raises:
-      InputError: the workdir is missing or holds none.
+      InputError: the workdir is missing or holds none that can be read.
     """
     path = workdir / CONFIG_FILE
     if not path.is_file():
         raise InputError(f"{workdir} holds no run: {CONFIG_FILE} is missing")
     config = _read_object(path)
-    model = config.get("model")
-    if not isinstance(model, dict) or not isinstance(model.get("name"), str):
-        raise InputError(f"{path}: expected the model's name under model.name")
+    configuration.check_saved(config, str(path))
     return config
 
 
 def _read_object(path: Path) -> dict[str, Any]:
     try:
-        value = json.loads(path.read_text("utf-8"))
+        value = json.loads(path.read_bytes())
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:

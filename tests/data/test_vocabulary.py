@@ -70,6 +70,7 @@ def test_fingerprint_depends_on_words_and_order_alone():
         (b"<START>\n<END>\n<UNKNOWN>\na b\n", r"v:4: expected one word"),
         (b"<START>\n<END>\n<UNKNOWN>\na\tmany\n", r"v:4: expected a count .* 'many'"),
         (b"<START>\n<END>\n<UNKNOWN>\na\t1\tx\n", r"v:4: expected word<TAB>count"),
+        (b"<START>\n<END>\n<UNKNOWN>\t1\ta b\n", r"v:3: expected word<TAB>count"),
         (b"<START>\n<END>\n\xff\n", r"v:3: not valid UTF-8"),
     ],
 )

@@ -332,7 +332,7 @@ def test_comparing_two_results():
     ("change", "message"),
     [
         ({"kind": "fixed"}, "b.json: not a bootstrap result"),
-        ({"sd": None}, "b.json: expected a number under 'sd', found None"),
+        ({"sd": None}, "b.json: expected a number from 0 to 1 under 'sd', found None"),
         ({"documents": 6}, "the test sets differ: documents is 5 in a.json and 6 in b.json"),
         ({"seed": 6}, "the test sets differ: seed is 0 in a.json and 6 in b.json"),
     ],
@@ -343,5 +343,7 @@ def test_results_that_cannot_be_compared(change, message):
         coherence.compare(("a.json", a), ("b.json", a | change))
     with pytest.raises(InputError, match="b.json: not a bootstrap result"):
         coherence.compare(("a.json", a), ("b.json", []))
-    with pytest.raises(InputError, match="a z-test needs a standard deviation above 0"):
+    with pytest.raises(
+        InputError, match="a.json and b.json: a z-test needs a standard deviation above 0"
+    ):
         coherence.compare(("a.json", a | {"sd": 0.0}), ("b.json", a | {"sd": 0.0}))

@@ -1,0 +1,366 @@
+"""What lies in a workdir, a checkpoint or a folder of data is read, and never run."""
+
+import ast
+import dataclasses
+import gzip
+import hashlib
+import io
+import json
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import dclm_jax
+from dclm_jax import models
+from dclm_jax.data import Vocabulary, open_corpus, prepare, read_documents
+from dclm_jax.data.readers import Document
+from dclm_jax.data.vocabulary import SPECIAL_TOKENS
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import coherence, compare
+from dclm_jax.evaluation.parts_of_speech import Tagger
+from dclm_jax.training.checkpoints import Checkpoints, claim_workdir, read_config
+from dclm_jax.training.config import OptimizerConfig, default_config
+from dclm_jax.training.optimizer import create_optimizer
+from dclm_jax.training.step import TrainState, create_state
+
+REPOSITORY = Path(__file__).parents[1]
+SOURCES = sorted(
+    str(path.relative_to(REPOSITORY))
+    for folder in ("dclm_jax", "launch")
+    for path in (REPOSITORY / folder).rglob("*.py")
+)
+
+# Modules whose files run code when they are read, and those that unpack archives.
+MODULES = {
+    *("pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "yaml"),
+    *("code", "codeop", "imp", "runpy", "tarfile", "zipfile", "zipimport"),
+}
+BUILTINS = {"eval", "exec", "compile", "__import__", "breakpoint"}
+CALLS = {
+    *(
+        "import_module",
+        "import_string",
+        "__import__",
+        "system",
+        "popen",
+        "getoutput",
+        "getstatusoutput",
+        "create_subprocess_shell",
+    ),
+    *("unpack_archive", "read_pickle", "exec_module", "load_module", "run_path", "run_module"),
+    *(f"{kind}{suffix}" for kind in ("exec", "spawn") for suffix in ("l", "le", "v", "ve", "vp")),
+}
+LOADERS = {"np", "numpy", "jnp", "torch", "yaml", "pickle", "joblib"}
+# Between the benchmark and the processes it starts itself there are pipes, and no files.
+ALLOWED = {
+    ("dclm_jax/benchmark/worker.py", "import pickle"),
+    ("dclm_jax/benchmark/worker.py", "pickle.load"),
+    ("dclm_jax/benchmark/worker.py", "import_module"),
+}
+
+
+def dangers(source: str) -> Iterator[str]:
+    """Everything in a program that could run what it reads."""
+    for node in ast.walk(ast.parse(source)):
+        match node:
+            case ast.Import(names=names):
+                modules = [alias.name for alias in names]
+            case ast.ImportFrom(module=str(module), names=names):
+                modules = [module]
+                yield from (f"import {one.name}" for one in names if one.name in CALLS | BUILTINS)
+            case _:
+                modules = []
+        yield from (f"import {one}" for one in modules if one.split(".")[0] in MODULES)
+        if isinstance(node, ast.keyword):
+            is_false = isinstance(node.value, ast.Constant) and node.value.value is False
+            if node.arg in ("shell", "allow_pickle") and not is_false:
+                yield f"{node.arg}="
+        if isinstance(node, ast.Name) and node.id in CALLS | BUILTINS:
+            yield node.id
+        if isinstance(node, ast.Attribute):
+            owner = node.value.id if isinstance(node.value, ast.Name) else ""
+            if node.attr in CALLS or (owner == "builtins" and node.attr in BUILTINS):
+                yield node.attr
+            if node.attr in ("load", "loads", "Unpickler") and owner in LOADERS:
+                yield f"{owner}.{node.attr}"
+
+
+@pytest.mark.parametrize("path", SOURCES)
+def test_no_program_can_run_what_it_reads(path):
+    found = {(path, danger) for danger in dangers((REPOSITORY / path).read_text("utf-8"))}
+    assert found <= ALLOWED
+
+
+def test_what_is_allowed_is_there():
+    found = {
+        (path, danger)
+        for path in {path for path, _ in ALLOWED}
+        for danger in dangers((REPOSITORY / path).read_text("utf-8"))
+    }
+    assert found == ALLOWED
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        *("import pickle", "from pickle import loads", "import yaml.reader", "import tarfile as t"),
+        *("eval(text)", "exec(text)", "run = eval", "compile(text, '', 'exec')", "os.system(text)"),
+        *("from os import system", "import os.path\nos.popen(text)", "os.execv(path, [])"),
+        *("np.load(path)", "numpy.load(path, allow_pickle=True)", "read(allow_pickle=value)"),
+        *("torch.load(path)", "subprocess.run(text, shell=True)", "run(text, shell=flag)"),
+        *("importlib.import_module(name)", "shutil.unpack_archive(path)", "pd.read_pickle(path)"),
+    ],
+)
+def test_dangers_are_found(program):
+    assert list(dangers(program))
+    assert not list(dangers("json.load(file); re.compile(text); run(text, shell=False)"))
+
+
+def test_configuration_files_are_programs_of_the_training_command_alone():
+    readers = [path for path in SOURCES if "config_flags" in (REPOSITORY / path).read_text()]
+    assert readers == ["launch/train.py"]
+
+
+class Payload:
+    """Makes a directory when it is unpickled."""
+
+    def __init__(self, marker: Path):
+        self._marker = marker
+
+    def __reduce__(self):
+        return os.mkdir, (str(self._marker),)
+
+
+def payloads(marker: Path) -> dict[str, bytes]:
+    """Files that make `marker` if they are loaded as pickles, whichever way."""
+    array = np.array([Payload(marker)], dtype=object)
+    npy, npz = io.BytesIO(), io.BytesIO()
+    np.save(npy, array, allow_pickle=True)
+    np.savez(npz, array)
+    binary = pickle.dumps(Payload(marker))
+    return {
+        "pickle": binary,
+        "text": pickle.dumps(Payload(marker), protocol=0),
+        "gzip": gzip.compress(binary),
+        "npy": npy.getvalue(),
+        "npz": npz.getvalue(),
+    }
+
+
+KINDS = ("pickle", "text", "gzip", "npy", "npz")
+
+
+def test_payloads_work(tmp_path):
+    marker = tmp_path / "marker"
+    contents = payloads(marker)
+    assert tuple(contents) == KINDS
+    for kind, content in contents.items():
+        if kind.startswith("np"):
+            loaded = np.load(io.BytesIO(content), allow_pickle=True)
+            _ = loaded["arr_0"] if kind == "npz" else loaded
+        else:
+            pickle.loads(gzip.decompress(content) if kind == "gzip" else content)
+        marker.rmdir()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    return finish(tmp_path_factory.mktemp("finished") / "run")
+
+
+def finish(workdir: Path) -> Path:
+    """Makes a workdir with a checkpoint for use and one for resuming."""
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "b"), (0,) * 5)
+    config = default_config("ccdclm").to_dict()
+    config["model"].update(embedding_dim=2, hidden_dim=2, num_layers=1)
+    config["data"]["directory"] = "data"
+    claim_workdir(workdir, config, vocabulary)
+    state = state_of(config)
+    checkpoints = Checkpoints(workdir)
+    info = {"step": 3, "perplexity": 2.0, "vocabulary": vocabulary.fingerprint}
+    checkpoints.save_best(3, state.params, info)
+    checkpoints.save_latest(state, {"tokens": 9})
+    checkpoints.close()
+    return workdir
+
+
+def state_of(config: dict[str, Any]) -> TrainState:
+    options = dict(config["model"])
+    model = models.create(options.pop("name"), vocab_size=5, **options)
+    optimizer = create_optimizer(OptimizerConfig(), 9)
+    state = create_state(model, optimizer, jax.random.key(0))
+    return dataclasses.replace(state, step=jax.numpy.int32(3))
+
+
+def use(workdir: Path) -> int:
+    """The step of the best model."""
+    return dclm_jax.restore(workdir).step or 0
+
+
+def resume(workdir: Path) -> int:
+    """The step that training goes on from."""
+    checkpoints = Checkpoints(workdir)
+    try:
+        found = checkpoints.restore(state_of(read_config(workdir)))
+    finally:
+        checkpoints.close()
+    assert found is not None and found[1] == {"tokens": 9}
+    return int(found[0].step)
+
+
+def files_of(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.rglob("*")) if path.is_file()]
+
+
+# Reads of damaged files still under way when the first one fails end in closed event loops.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("read", [use, resume])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_checkpoint_of_pickles_is_refused(finished, tmp_path, read, kind):
+    run, marker = tmp_path / "run", tmp_path / "marker"
+    shutil.copytree(finished, run)
+    assert read(run) == 3
+    content = payloads(marker)[kind]
+    files = files_of(run / "checkpoints")
+    assert len(files) > 5
+    for file in files:
+        kept = file.read_bytes()
+        file.write_bytes(content)
+        try:
+            # Not every file is read.
+            assert read(run) == 3
+        except InputError as error:
+            assert "no checkpoint in " in str(error)
+        file.write_bytes(kept)
+    for file in files:
+        file.write_bytes(content)
+    with pytest.raises(InputError, match="no checkpoint in .* can be read"):
+        read(run)
+    assert not marker.exists()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+@pytest.mark.parametrize("read", [use, resume])
+@pytest.mark.parametrize("kind", ["pickle", "npz"])
+def test_pickles_beside_the_files_of_a_checkpoint_are_not_run(finished, tmp_path, read, kind):
+    names = ["checkpoint", "aggregate", "state.pkl", "params.npy", "model.npz", "_sharding"]
+    run, marker = tmp_path / "run", tmp_path / "marker"
+    shutil.copytree(finished, run)
+    folders = [run, *(path for path in run.rglob("*") if path.is_dir())]
+    for file in [folder / name for folder in folders for name in names]:
+        if file.exists():
+            continue
+        file.write_bytes(payloads(marker)[kind])
+        try:
+            assert read(run) == 3
+        except InputError as error:
+            assert "no checkpoint in " in str(error)
+        file.unlink()
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_workdir_of_pickles_is_refused(finished, tmp_path, kind):
+    marker = tmp_path / "marker"
+    for name in ("config.json", "vocabulary.tsv"):
+        run = tmp_path / name / "run"
+        shutil.copytree(finished, run)
+        (run / name).write_bytes(payloads(marker)[kind])
+        with pytest.raises(InputError, match=name):
+            dclm_jax.restore(run)
+    for name in ("config.json", "metrics.jsonl", "perplexity.json", "coherence.json"):
+        (run / name).write_bytes(payloads(marker)[kind])
+        with pytest.raises(InputError, match="config.json"):
+            compare.read_runs([run])
+        with pytest.raises(InputError, match=name):
+            coherence.read_result(str(run / name))
+    assert not marker.exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_data_of_pickles_is_refused(tmp_path, kind):
+    marker, text = tmp_path / "marker", tmp_path / "text"
+    content = payloads(marker)[kind]
+    text.write_text("a b\n\nb a c\n")
+    prepare({"train": text}, tmp_path / "corpus", vocab_size=3)
+    for file in files_of(tmp_path / "corpus"):
+        kept, manifest = file.read_bytes(), (tmp_path / "corpus" / "manifest.json").read_text()
+        file.write_bytes(content)
+        if file.name != "manifest.json":
+            # Right in every other respect.
+            forged = json.loads(manifest)
+            entries = forged["vocabulary"]["files"] | forged["splits"]["train"]["files"]
+            digest = hashlib.sha256(content).hexdigest()
+            entries[file.name].update({"bytes": len(content), "sha256": digest})
+            (tmp_path / "corpus" / "manifest.json").write_text(json.dumps(forged))
+        with pytest.raises(InputError, match=r"train\.|vocabulary.tsv|manifest.json"):
+            _ = open_corpus(tmp_path / "corpus", "train", verify=True).document_ids
+        file.write_bytes(kept)
+        (tmp_path / "corpus" / "manifest.json").write_text(manifest)
+    text.write_bytes(content)
+    for format in ("lines", "tagged", "jsonl"):
+        try:
+            assert list(read_documents(text, format))
+        except InputError as error:
+            assert str(text) in str(error)
+    assert not marker.exists()
+
+
+def test_parts_of_speech_are_not_those_of_a_pickle_in_the_working_directory(tmp_path, monkeypatch):
+    """HanTa's model is a pickle, of the installed package."""
+    pytest.importorskip("HanTa")
+    marker = tmp_path / "marker"
+    (tmp_path / "morphmodel_en.pgz").write_bytes(payloads(marker)["gzip"])
+    monkeypatch.chdir(tmp_path)
+    assert Tagger()(Document("x", [["the", "cat"]])) == [["DT", "NN"]]
+    assert not marker.exists()
+
+
+AUDIT = """
+import sys
+
+FORBIDDEN = ("pickle.find_class", "os.system", "os.exec", "os.posix_spawn", "subprocess.Popen")
+sys.addaudithook(lambda event, values: print(event, values) if event in FORBIDDEN else None)
+
+import numpy, pickle
+import dclm_jax
+
+workdir, corpus, control = sys.argv[1:]
+pickle.loads(pickle.dumps(numpy.arange(3)))
+print("control", flush=True)
+opened = dclm_jax.data.open_corpus(corpus, "train", verify=True)
+run = dclm_jax.restore(workdir)
+assert len(list(run.score([["a b", "b"]]))) == 1 and opened.document(0)
+if control == "unpickle":
+    pickle.loads(pickle.dumps(numpy.arange(3)))
+"""
+
+
+@pytest.mark.parametrize("control", ["nothing", "unpickle"])
+def test_restoring_and_scoring_unpickle_nothing_and_start_nothing(finished, tmp_path, control):
+    """Of the libraries below, too."""
+    (tmp_path / "text").write_text("a b\n\nb a c\n")
+    prepare({"train": tmp_path / "text"}, tmp_path / "corpus", vocab_size=3)
+    done = subprocess.run(
+        [sys.executable, "-c", AUDIT, finished, tmp_path / "corpus", control],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    before, after = done.stdout.split("control\n")
+    assert "pickle.find_class" in before
+    assert ("pickle.find_class" in after) == (control == "unpickle")
+    if control == "nothing":
+        assert after == ""
