@@ -29,8 +29,8 @@ from dclm_jax.data import (
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN
 from dclm_jax.errors import InputError, printable
 from dclm_jax.evaluation import coherence, compare, parts_of_speech
-from dclm_jax.training.checkpoints import read_config
 from dclm_jax.training.config import default_config
+from dclm_jax.training.workdir import read_config
 from tests.evaluation.test_compare import write_run
 from tests.fuzzing import anything, attack, attack_json, damaged, fuzz, value_or_input_error
 from tests.test_ngram import HAS_KENLM, MODEL, StandIn
