@@ -5,7 +5,7 @@ import pathlib
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import jax
 from absl import app, flags, logging
@@ -44,15 +44,34 @@ def run(main: Callable[[Sequence[str]], int | None]) -> None:
             return 0
         except KeyboardInterrupt:
             return 130
-        except Exception:
+        except Exception as error:
             if processes.count() == 1:
                 raise
+            if isinstance(error, jax.errors.JaxRuntimeError):
+                # What a process meets when another one, or its machine, is gone.
+                _fail(
+                    f"process {processes.index()} lost the others, or a device "
+                    f"({_one_line(error)[:200]}); the same command goes on",
+                    EXIT_INTERRUPTED,
+                    alone=True,
+                )
             traceback.print_exc()
             _leave(1)
 
     _keep_compiled_programs()
     keep_freed_memory()
+    sys.unraisablehook = _unraisable
     app.run(guarded, flags_parser=_parse)
+
+
+def _unraisable(unraisable: Any) -> None:
+    """Reports what nobody can catch, but for the rest of a save that has failed already.
+
+    The first file that does not fit on the disk is an error of ours; those still under way report
+    to an event loop that has gone with it.
+    """
+    if str(unraisable.exc_value) != "Event loop is closed":
+        sys.__unraisablehook__(unraisable)
 
 
 def _keep_compiled_programs() -> None:

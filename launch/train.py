@@ -18,40 +18,26 @@ Process 0 prints and writes. The steps are those of one process, but for the rou
 """
 
 import functools
-import os
 from collections.abc import Sequence
 
 from absl import flags
-from ml_collections import ConfigDict, config_flags
 
-from dclm_jax.errors import InputError
 from dclm_jax.training.loop import train
-from launch import _app, _cluster
+from launch import _app, _cluster, _training
 
-_CONFIG = config_flags.DEFINE_config_file(
-    "config", None, "Configuration file, configs/... ; see its docstring for the run it describes."
-)
+flags.adopt_module_key_flags(_training)
 _WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the run; made if it does not exist.")
 flags.adopt_module_key_flags(_cluster)
-flags.mark_flags_as_required(["config", "workdir"])
+flags.mark_flag_as_required("workdir")
 
 
 def main(argv: Sequence[str]) -> int:
     del argv
     _cluster.join()
     # Flushed, so that a log file shows where the run is.
-    result = train(_config(), _WORKDIR.value or "", report=functools.partial(print, flush=True))
+    report = functools.partial(print, flush=True)
+    result = train(_training.config(), _WORKDIR.value or "", report=report)
     return _app.EXIT_INTERRUPTED if result.ending == "interrupted" else 0
-
-
-def _config() -> ConfigDict:
-    # A file that cannot be read leaves an object here that raises whenever it is touched.
-    if isinstance(_CONFIG.value, ConfigDict):
-        return _CONFIG.value
-    path = config_flags.get_config_filename(flags.FLAGS["config"]).split(":")[0]
-    if os.path.isfile(path):
-        raise InputError(f"{path}: expected its get_config to return a ConfigDict")
-    raise InputError(f"{path}: there is no such configuration file")
 
 
 if __name__ == "__main__":

@@ -8,9 +8,9 @@ from dclm_jax.training.config import default_config
 def paper_config(model: str) -> ml_collections.ConfigDict:
     """Returns the paper's settings for the model of that name; the data directory is for a flag.
 
-    The paper selects K and H from {32, 48, 64, 96, 128, 256} by development perplexity and does not
-    say which won: both are 128 here. It learns online, which is --config.data.batch_size=1: some 16
-    times as many, smaller steps an epoch.
+    The paper selects K and H from {32, 48, 64, 96, 128, 256} by development perplexity, as
+    launch.sweep does, and does not say which won: both are 128 here. It learns online, which is
+    --config.data.batch_size=1: some 16 times as many, smaller steps an epoch.
     """
     config = default_config(model)
     config.update(

@@ -1,6 +1,7 @@
 """Text on its way to a prepared corpus: provisional word ids on disk, rewritten as final ones."""
 
 import collections
+import contextlib
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
@@ -22,6 +23,7 @@ class RawText:
         self._lengths_path = directory / "raw.lengths.bin"
         self._ids: collections.defaultdict[str, int] = collections.defaultdict()
         self._ids.default_factory = self._ids.__len__
+        self._open_files = contextlib.ExitStack()
         self._files: list[BinaryIO] = []
         self._names: list[str] = []
         self._parts: list[int] = []
@@ -30,12 +32,12 @@ class RawText:
         self._tokens: list[int] = []
 
     def __enter__(self) -> "RawText":
-        self._files = [open(self._path, "wb"), open(self._lengths_path, "wb")]
+        paths = (self._path, self._lengths_path)
+        self._files = [self._open_files.enter_context(open(path, "wb")) for path in paths]
         return self
 
     def __exit__(self, *exception: object) -> None:
-        for file in self._files:
-            file.close()
+        self._open_files.close()
 
     @property
     def words(self) -> list[str]:

@@ -17,6 +17,8 @@ from dclm_jax.evaluation import outputs
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.image import AxesImage
+    from matplotlib.patches import Rectangle
 
 # Okabe and Ito's.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -24,6 +26,8 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 _HATCHES = ("", "//", "..", "xx")
 # Where the largest value is more than this many times the smallest, an axis is logarithmic.
 _LINEAR_RATIO = 8
+# Decades alone would leave most axes, which span less than one, without a labelled tick.
+_LOG_TICKS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
 # Bars with their values written above them; more would be too narrow for the digits.
 _MAX_WRITTEN = 80
 
@@ -100,8 +104,7 @@ def use_log_scale(axes: "Axes") -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     axes.set_yscale("log")
-    # Decades alone would leave most curves, which span less than one, without a labelled tick.
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
+    axes.yaxis.set_major_locator(LogLocator(subs=_LOG_TICKS))
     axes.yaxis.set_major_formatter(FuncFormatter(_tick))
     axes.yaxis.set_minor_formatter(NullFormatter())
 
@@ -155,6 +158,66 @@ def plot_classes(
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
     figure.legend(loc="outside right upper")
+    save(figure, path)
+
+
+def plot_grid(
+    rows: tuple[str, Sequence[str]],
+    columns: tuple[str, Sequence[str]],
+    perplexities: Mapping[tuple[str, str], float],
+    path: str | os.PathLike[str],
+) -> None:
+    """Draws a grid search of two keys as a table of colours, the lowest perplexity framed.
+
+    Args:
+      rows: name and values of the key of the y axis, from below.
+      columns: the same of the x axis.
+      perplexities: by values of row and column. What is missing or not finite stays empty.
+      path: picture to write.
+
+    Raises:
+      InputError: there is no finite perplexity, matplotlib is not installed, or `path` cannot be
+        written.
+    """
+    finite = {place: value for place, value in perplexities.items() if np.isfinite(value)}
+    if not finite:
+        raise InputError(f"{path}: there is no finite perplexity to draw")
+    values = np.array(
+        [[finite.get((row, column), np.nan) for column in columns[1]] for row in rows[1]]
+    )
+    figure, axes = new_figure((3 + 0.9 * len(columns[1]), 2 + 0.6 * len(rows[1])))
+    low, high = min(finite.values()), max(finite.values())
+    logarithmic = high > _LINEAR_RATIO * low
+    # Dark is good, also where there is one perplexity alone.
+    image = axes.imshow(
+        values,
+        cmap="viridis",
+        norm="log" if logarithmic else "linear",
+        vmin=low,
+        vmax=high if high > low else low + 1,
+        origin="lower",
+        aspect="auto",
+    )
+    for (y, x), value in np.ndenumerate(values):
+        empty = np.isnan(value)
+        shade = 1.0 if empty else float(np.asarray(image.norm(value)))
+        axes.text(
+            x,
+            y,
+            "–" if empty else _written(value),
+            ha="center",
+            va="center",
+            color="black" if shade > 0.6 else "white",
+        )
+        if value == low:
+            axes.add_patch(_frame(x, y))
+    axes.set_xticks(range(len(columns[1])), list(map(_plain, columns[1])))
+    axes.set_yticks(range(len(rows[1])), list(map(_plain, rows[1])))
+    axes.tick_params(length=0)
+    axes.set_xlabel(_plain(columns[0]))
+    axes.set_ylabel(_plain(rows[0]))
+    axes.set_title("Development perplexity (best framed)")
+    _add_scale(figure, axes, image, logarithmic)
     save(figure, path)
 
 
@@ -242,6 +305,30 @@ def _require_finite(perplexities: Mapping[str, Sequence[float]]) -> None:
     for label, values in perplexities.items():
         if not np.all(np.isfinite(values)):
             raise InputError(f"a perplexity of {label} is not finite and cannot be drawn")
+
+
+def _add_scale(figure: "Figure", axes: "Axes", image: "AxesImage", logarithmic: bool) -> None:
+    """The perplexities that the colours stand for, beside the axes."""
+    from matplotlib.ticker import FuncFormatter, LogLocator
+
+    if not logarithmic:
+        figure.colorbar(image, ax=axes)
+        return
+    ticks = LogLocator(subs=_LOG_TICKS)
+    figure.colorbar(image, ax=axes, ticks=ticks, format=FuncFormatter(_tick)).minorticks_off()
+
+
+def _frame(x: float, y: float) -> "Rectangle":
+    """Lies within the square of a cell, whose outer edges the axes would cover."""
+    from matplotlib.patches import Rectangle
+
+    corner = (x - 0.46, y - 0.46)
+    return Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=_COLOURS[1], linewidth=3)
+
+
+def _written(perplexity: float) -> str:
+    """With two decimals, and fewer where they would not fit in."""
+    return f"{perplexity:,.{2 if perplexity < 100 else 1 if perplexity < 1000 else 0}f}"
 
 
 def _tick(value: float, position: int | None = None) -> str:

@@ -25,11 +25,12 @@ from dclm_jax.training.config import RunConfig, validated
 from dclm_jax.training.optimizer import create_optimizer, learning_rate
 from dclm_jax.training.progress import (
     ProgressLine,
-    interruption,
+    agreed_interruption,
     parameter_table,
     safe_exp,
 )
 from dclm_jax.training.records import Records
+from dclm_jax.training.result import Result, keep_result
 from dclm_jax.training.step import (
     StepMetrics,
     TrainState,
@@ -59,16 +60,6 @@ class Progress:
     seconds: float = 0.0
     skipped: int = 0
     skipped_in_a_row: int = 0
-
-
-@dataclasses.dataclass(frozen=True)
-class Result:
-    """How a call of `train` ended: finished, early_stop or interrupted."""
-
-    ending: str
-    step: int
-    best_step: int
-    best_perplexity: float
 
 
 def train(
@@ -108,6 +99,7 @@ def train(
         _report_start(report, work.config, workdir, state, restored is not None)
         with contextlib.closing(ProgressLine(int(state.step), work.total_steps, report)) as line:
             result = _run_steps(_Run(work, records, progress, line), state, dropout_key)
+    processes.on_first(lambda: keep_result(workdir, result))
     report(_ending(result, workdir))
     return result
 
@@ -177,7 +169,7 @@ def _run_steps(run: _Run, state: TrainState, dropout_key: jax.Array) -> Result:
     state = spread(state)
     pending: tuple[int, StepMetrics] | None = None
     ending = "finished"
-    with interruption() as interrupted:
+    with agreed_interruption() as interrupted:
         for batch in _prefetch(work.batches, done, work.total_steps):
             if run.out_of_patience:
                 ending = "early_stop"

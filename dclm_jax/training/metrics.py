@@ -4,6 +4,8 @@ import contextlib
 import importlib.util
 import json
 import math
+import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,11 +29,7 @@ class MetricsLog:
         with self._writing():
             self._drop_after(step)
             self._file = self._path.open("a", buffering=1)
-        self._events = None
-        if importlib.util.find_spec("tensorboardX"):
-            from tensorboardX import SummaryWriter
-
-            self._events = SummaryWriter(str(workdir / "tensorboard"), purge_step=step + 1)
+            self._events = _Events(workdir, step) if _has_tensorboard() else None
 
     def write(self, kind: str, step: int, **values: Any) -> None:
         """One line {"kind", "step", ...}; kind is "train" or "valid".
@@ -42,9 +40,7 @@ class MetricsLog:
         with self._writing():
             self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
             if self._events:
-                for name, value in values.items():
-                    if math.isfinite(value):
-                        self._events.add_scalar(f"{kind}/{name}", value, step)
+                self._events.write(kind, step, values)
 
     def _drop_after(self, step: int) -> None:
         before = self._path.read_text() if self._path.exists() else ""
@@ -76,6 +72,48 @@ class MetricsLog:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _has_tensorboard() -> bool:
+    return importlib.util.find_spec("tensorboardX") is not None
+
+
+class _Events:
+    """A file of TensorBoard events, written as they come.
+
+    tensorboardX's own SummaryWriter leaves that to a thread, and waits for ever on one that has met
+    a full disk or a clock that jumped.
+    """
+
+    def __init__(self, workdir: Path, step: int):
+        from tensorboardX.proto import event_pb2
+        from tensorboardX.record_writer import RecordWriter
+
+        self._event: Any = event_pb2.Event
+        directory = workdir / "tensorboard"
+        directory.mkdir(exist_ok=True)
+        name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{step}"
+        self._writer = RecordWriter(str(directory / name))
+        self._write(0, file_version="brain.Event:2")
+        # TensorBoard hides what a run that was killed had written beyond.
+        session: Any = event_pb2.SessionLog
+        self._write(step + 1, session_log=session(status=session.START))
+
+    def write(self, kind: str, step: int, values: dict[str, float]) -> None:
+        from tensorboardX.summary import scalar
+
+        for name, value in values.items():
+            if math.isfinite(value):
+                self._write(step, summary=scalar(f"{kind}/{name}", value))
+        if kind == "valid":
+            self._writer.flush()
+
+    def _write(self, step: int, **content: Any) -> None:
+        event = self._event(wall_time=time.time(), step=step, **content)
+        self._writer.write(event.SerializeToString())
+
+    def close(self) -> None:
+        self._writer.close()
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

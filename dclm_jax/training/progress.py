@@ -89,36 +89,47 @@ class ProgressLine:
 
 
 @contextmanager
-def interruption() -> Iterator[Callable[[int], bool]]:
-    """Turns the first SIGTERM or Ctrl-C into a flag, so that the run can save and stop.
+def interruption() -> Iterator[Callable[[], bool]]:
+    """Turns the first SIGTERM or Ctrl-C into a flag, so that the work can be saved and stopped.
 
-    A second one acts as usual. With several processes one of them is enough to stop all.
-
-    Yields:
-      A function that takes the step just done and tells whether to stop after it.
+    A second one acts as usual. Yields a function that tells whether one has come.
     """
     received: list[int] = []
-    # With several processes JAX listens for SIGTERM, and tells the others.
-    signals = (signal.SIGINT,) if processes.count() > 1 else (signal.SIGTERM, signal.SIGINT)
-    previous: dict[int, Any] = {int(number): signal.getsignal(number) for number in signals}
+    previous: dict[int, Any] = {
+        int(number): signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)
+    }
 
     def note(number: int, frame: object) -> None:
         del frame
         received.append(number)
         signal.signal(number, previous[number])
-        if processes.count() > 1:
-            os.kill(os.getpid(), signal.SIGTERM)
 
     for number in previous:
         signal.signal(number, note)
     try:
-        if processes.count() > 1:
-            yield processes.stop_agreed
-        else:
-            yield lambda step: bool(received)
+        yield lambda: bool(received)
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def agreed_interruption() -> Iterator[Callable[[int], bool]]:
+    """`interruption` of all processes of a job by a signal to any of them.
+
+    Yields:
+      A function that takes the step just done and tells whether to stop after it.
+    """
+    if processes.count() == 1:
+        with interruption() as interrupted:
+            yield lambda step: interrupted()
+        return
+    # JAX listens for SIGTERM, and tells the other processes.
+    previous = signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    try:
+        yield processes.stop_agreed
+    finally:
+        signal.signal(signal.SIGINT, previous)
 
 
 def safe_exp(nats: float) -> float:

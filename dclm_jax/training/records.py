@@ -10,6 +10,7 @@ from dclm_jax.data.corpus import Corpus
 from dclm_jax.models.base import Params
 from dclm_jax.training.checkpoints import Checkpoints
 from dclm_jax.training.metrics import MetricsLog
+from dclm_jax.training.result import forget_result
 from dclm_jax.training.step import TrainState
 from dclm_jax.training.workdir import claim, writing
 
@@ -36,6 +37,7 @@ class Records:
         def take() -> None:
             self._stack.enter_context(writing(workdir))
             claim(workdir, config, corpus.vocabulary, corpus.checksums)
+            forget_result(workdir)
             self._checkpoints = self._stack.enter_context(contextlib.closing(Checkpoints(workdir)))
 
         with self._stack:

@@ -19,7 +19,7 @@ import socket
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
@@ -45,21 +45,20 @@ def writing(workdir: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
             workdir.mkdir(parents=True, exist_ok=True)
-            file = stack.enter_context((workdir / LOCK_FILE).open("a+"))
+            file = stack.enter_context((workdir / LOCK_FILE).open("a+b", buffering=0))
             _lock(file, workdir)
             file.seek(0)
             if left_by := file.read():
                 print(f"note: {workdir} was left locked by {_owner(left_by)}", file=sys.stderr)
             file.truncate(0)
             file.write(_myself())
-            file.flush()
         except OSError as error:
             raise InputError(f"{workdir}: cannot be written: {error.strerror}") from error
         stack.callback(file.truncate, 0)
         yield
 
 
-def _lock(file: TextIO, workdir: Path) -> None:
+def _lock(file: BinaryIO, workdir: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -74,12 +73,13 @@ def _lock(file: TextIO, workdir: Path) -> None:
         print(f"warning: {workdir} cannot be locked: see that one job writes", file=sys.stderr)
 
 
-def _myself() -> str:
+def _myself() -> bytes:
     since = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    return json.dumps({"host": socket.gethostname(), "process": os.getpid(), "since": since})
+    owner = {"host": socket.gethostname(), "process": os.getpid(), "since": since}
+    return json.dumps(owner).encode()
 
 
-def _owner(text: str) -> str:
+def _owner(text: bytes) -> str:
     try:
         owner = json.loads(text)
         return f"process {owner['process']} on {owner['host']} since {owner['since']}"

@@ -176,3 +176,18 @@ def test_standard_input_cannot_be_shared(space):
 def test_bad_flags(space, arguments, message):
     done = launch("evaluate", f"--workdir={space.run}", *arguments, code=2)
     assert message in done.stderr
+
+
+def test_a_process_that_dies_ends_the_others_and_the_run_goes_on(space, values, tmp_path):
+    run = tmp_path / "run"
+    job = start_together("train", *space.training(run, *values))
+    list(until(job[0], "step 20 "))
+    job[1].kill()
+    _, errors = job[0].communicate(timeout=100)
+    job[1].communicate()
+    assert job[0].returncode == 75
+    assert re.search(
+        r"^error: process 0 lost the others, or a device \(.*\); the same", errors, re.M
+    )
+    (resumed, _), _ = together("train", *space.training(run, *values))
+    assert "resuming after step" in resumed and f"finished {STEPS} steps" in resumed

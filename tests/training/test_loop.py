@@ -18,6 +18,7 @@ from dclm_jax.training import loop
 from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.config import default_config
 from dclm_jax.training.metrics import MetricsLog, read_metrics
+from dclm_jax.training.result import Result, keep_result, read_result
 from dclm_jax.training.step import collect
 
 WORDS = "a b c d e f g h i j".split()
@@ -114,11 +115,13 @@ def test_interrupted_and_resumed_is_uninterrupted(
     first = loop.train(config(data), tmp_path / "run", report=lambda line: None)
     assert first.ending == "interrupted"
     assert stop_at <= first.step < 12
+    assert read_result(tmp_path / "run") is None
     monkeypatch.undo()
     lines: list[str] = []
     second = loop.train(config(data), tmp_path / "run", report=lines.append)
     assert f"resuming after step {first.step}" in lines
     assert second.ending == "finished"
+    assert read_result(tmp_path / "run") == second
     assert_same_bits(latest_state(tmp_path / "run", 12), latest_state(uninterrupted, 12))
     assert_same_bits(restore_run(tmp_path / "run").params, restore_run(uninterrupted).params)
     assert comparable(tmp_path / "run") == comparable(uninterrupted)
@@ -197,8 +200,11 @@ def test_non_finite_step_stops_with_the_last_good_checkpoint(data, tmp_path, mon
         return run
 
     monkeypatch.setattr(loop, "parallel_step", poisoned)
+    # As if it had ended before: a run that goes on has no result.
+    keep_result(tmp_path, Result("finished", 12, 10, 7.5))
     with pytest.raises(DivergenceError, match="step 9: loss per token is nan"):
         loop.train(config(data, **{"training.checkpoint_every": 3}), tmp_path, report=print)
+    assert read_result(tmp_path) is None
     assert restore_run(tmp_path).step == 5
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(restore_run(tmp_path).params))
     assert not (tmp_path / "checkpoints" / "latest" / "9").exists()

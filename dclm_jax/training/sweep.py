@@ -1,0 +1,339 @@
+"""A grid of configurations: its text, its cells, what is kept of it, and which cell is the best.
+
+SWEEP/
+  sweep.json          the configuration and the grid
+  cells/CELL/         the workdir of a run, one for each choice of values
+  sweep.csv           the finished cells, the best one first
+"""
+
+import copy
+import csv
+import hashlib
+import itertools
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+from absl import flags
+from ml_collections import ConfigDict
+
+from dclm_jax import models
+from dclm_jax.data.corpus import open_corpus
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import outputs
+from dclm_jax.evaluation.compare import aligned
+from dclm_jax.models import did_you_mean
+from dclm_jax.training.checkpoints import CONFIG_FILE
+from dclm_jax.training.config import differences, flat, validated
+from dclm_jax.training.metrics import FILE as METRICS_FILE
+from dclm_jax.training.metrics import read_metrics
+from dclm_jax.training.optimizer import create_optimizer
+from dclm_jax.training.progress import count_parameters
+from dclm_jax.training.result import Result, read_result
+
+SWEEP_FILE = "sweep.json"
+TABLE_FILE = "sweep.csv"
+CELLS = "cells"
+_FORM = "expected --grid='KEY=VALUE,VALUE;KEY=VALUE,VALUE'"
+_PARSERS: dict[type, flags.ArgumentParser] = {
+    bool: flags.BooleanParser(),
+    int: flags.IntegerParser(),
+    float: flags.FloatParser(),
+    str: flags.ArgumentParser(),
+}
+# File systems allow 255 bytes; a job's files add an ending to a cell's name.
+_MAX_NAME = 180
+
+Value = bool | int | float | str
+
+
+class Cell(NamedTuple):
+    """A choice of one value for every key of a grid; `name` is that of its folder."""
+
+    name: str
+    values: dict[str, Value]
+
+
+class Outcome(NamedTuple):
+    """A finished cell.
+
+    Attributes:
+      parameters: scalars of the model.
+      seconds: spent training, evaluation left out.
+      tokens_per_second: targets trained on in that time.
+    """
+
+    cell: Cell
+    parameters: int
+    result: Result
+    seconds: float
+    tokens_per_second: float
+
+
+def parse_grid(text: str) -> dict[str, list[str]]:
+    """The values of every key in "KEY=VALUE,VALUE;KEY=VALUE", as they are written.
+
+    Raises:
+      InputError: naming the part, what was found and what was expected.
+    """
+    grid: dict[str, list[str]] = {}
+    for part in text.split(";"):
+        key, equals, values = (piece.strip() for piece in part.partition("="))
+        if not key or not equals:
+            raise InputError(f"--grid: found {part.strip()!r}; {_FORM}")
+        if key in grid:
+            raise InputError(f"--grid: {key} is there twice; expected every key once")
+        grid[key] = [value.strip() for value in values.split(",")]
+        if not all(grid[key]):
+            raise InputError(f"--grid: found an empty value in {part.strip()!r}; {_FORM}")
+    return grid
+
+
+def typed(grid: Mapping[str, Sequence[str]], config: ConfigDict) -> dict[str, list[Value]]:
+    """The grid with values of the types that its keys have in the configuration.
+
+    Raises:
+      InputError: an unknown key, a value of another type, or one that is there twice.
+    """
+    known = dict(flat(config.to_dict()))
+    return {key: _typed_values(key, values, known) for key, values in grid.items()}
+
+
+def _typed_values(key: str, texts: Sequence[str], known: Mapping[str, Any]) -> list[Value]:
+    if key not in known:
+        raise InputError(f"--grid: unknown configuration key {key!r}{did_you_mean(key, known)}")
+    kind = type(known[key])
+    if kind not in _PARSERS:
+        raise InputError(
+            f"--grid: {key} is {known[key]!r}; expected a key of a number, text or true and false"
+        )
+    values: list[Value] = []
+    for text in texts:
+        try:
+            value: Any = _PARSERS[kind].parse(text)
+        except ValueError as error:
+            raise InputError(
+                f"--grid: {key} has the value {text!r}; expected a value of type {kind.__name__}"
+            ) from error
+        if value in values:
+            raise InputError(f"--grid: {key} has the value {text} twice; expected different values")
+        values.append(value)
+    return values
+
+
+def cells(grid: Mapping[str, Sequence[Value]]) -> list[Cell]:
+    """Every choice of values; those of the last key change first."""
+    labels = short_names(list(grid))
+    choices = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    return [
+        Cell(_file_name(f"{labels[key]}={value}" for key, value in values.items()), values)
+        for values in choices
+    ]
+
+
+def short_names(keys: Sequence[str]) -> dict[str, str]:
+    """Keys without their section, where that tells them apart."""
+    names = {key: key.rpartition(".")[2] for key in keys}
+    return names if len(set(names.values())) == len(names) else {key: key for key in keys}
+
+
+def _file_name(parts) -> str:
+    text = ",".join(parts)
+    name = re.sub(r"[^A-Za-z0-9_.,=+-]", "_", text)[:_MAX_NAME]
+    if name == text:
+        return name
+    # What was left out may have been all that two names differ in.
+    return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def configured(config: ConfigDict, values: Mapping[str, Value]) -> ConfigDict:
+    """The configuration of a cell; the one given stays as it is."""
+    changed = copy.deepcopy(config)
+    changed.update_from_flattened_dict(dict(values))
+    return changed
+
+
+def check(config: ConfigDict, all_cells: Sequence[Cell]) -> dict[str, int]:
+    """Finds out before anything is started whether every cell can be trained.
+
+    Returns:
+      The number of parameters of each cell's model, by the cell's name.
+
+    Raises:
+      InputError: naming the cell, the key, what it is and what was expected.
+    """
+    vocabularies: dict[str, int] = {}
+    parameters = {}
+    for cell in all_cells:
+        try:
+            settings = validated(configured(config, cell.values))
+            directory = settings.data.directory
+            if directory not in vocabularies:
+                corpora = [open_corpus(directory, split) for split in ("train", "valid")]
+                vocabularies[directory] = len(corpora[0].vocabulary)
+            options = dict(settings.model)
+            name = options.pop("name")
+            model = models.create(name, vocab_size=vocabularies[directory], **options)
+            create_optimizer(settings.optimizer, total_steps=1)
+        except InputError as error:
+            raise InputError(f"cell {cell.name}: {error}") from error
+        # Within eval_shape the key is abstract too: no accelerator is taken from the cells.
+        shapes = jax.eval_shape(lambda model=model: model.init(jax.random.key(0)))
+        parameters[cell.name] = count_parameters(shapes)
+    return parameters
+
+
+def agreed_grid(
+    directory: Path, config: ConfigDict, grid: Mapping[str, Sequence[Value]]
+) -> dict[str, Sequence[Value]]:
+    """The grid, its keys in the order of the sweep that the directory may hold.
+
+    Its values may be others than there: a cell has the same name in every grid of these keys.
+
+    Raises:
+      InputError: the directory holds a run, or a sweep of another configuration or other keys.
+    """
+    path = directory / SWEEP_FILE
+    if not path.exists():
+        if (directory / CONFIG_FILE).exists():
+            raise InputError(f"{directory} holds a run; expected a directory of its own")
+        return dict(grid)
+    held = _read_sweep(path)
+    if set(held["grid"]) != set(grid):
+        raise InputError(
+            f"{directory} holds a sweep over {', '.join(held['grid'])}; "
+            f"found --grid over {', '.join(grid)}"
+        )
+    # What the grid sets is the same on both sides, whatever the configurations have there.
+    chosen = {key: values[0] for key, values in grid.items()}
+    old = ConfigDict(held["config"])
+    try:
+        old = configured(old, chosen)
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{path}: expected the configuration of a sweep over its grid") from error
+    if different := differences(old.to_dict(), configured(config, chosen).to_dict()):
+        more = f" (and {len(different) - 1} more)" if len(different) > 1 else ""
+        raise InputError(
+            f"{directory} holds a sweep of another configuration: {different[0]}{more}"
+        )
+    return {key: grid[key] for key in held["grid"]}
+
+
+def write_sweep(directory: Path, config: ConfigDict, grid: Mapping[str, Sequence[Value]]) -> None:
+    """Keeps what the directory is a sweep of.
+
+    Raises:
+      InputError: the file cannot be written.
+    """
+    outputs.write_json(directory / SWEEP_FILE, {"grid": dict(grid), "config": config.to_dict()})
+
+
+def _read_sweep(path: Path) -> dict[str, Any]:
+    try:
+        held = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: cannot be read: {error}") from error
+    if not isinstance(held, dict):
+        raise InputError(f"{path}: expected a JSON object")
+    for name in ("grid", "config"):
+        if not isinstance(held.get(name), dict):
+            raise InputError(f"{path}: expected a JSON object under {name!r}")
+    if not all(isinstance(values, list) for values in held["grid"].values()):
+        raise InputError(f"{path}: expected a list of values for every key of the grid")
+    return held
+
+
+def outcome(cell: Cell, parameters: int, workdir: Path) -> Outcome | None:
+    """What a finished cell has come to; None of one that is not finished.
+
+    Raises:
+      InputError: its result or metrics cannot be used.
+    """
+    result = read_result(workdir)
+    if result is None:
+        return None
+    path = workdir / METRICS_FILE
+    lines = read_metrics(path)
+    try:
+        seconds, tokens = float(lines[-1]["seconds"]), float(lines[-1]["tokens"])
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path}: expected a last line with seconds and tokens") from error
+    rate = tokens / seconds if seconds else math.nan
+    return Outcome(cell, parameters, result, seconds, rate)
+
+
+def ranked(outcomes: Sequence[Outcome]) -> list[Outcome]:
+    """The lowest development perplexity first; equal ones stay in the order of the grid."""
+    return sorted(outcomes, key=lambda one: one.result.best_perplexity)
+
+
+def table(best_first: Sequence[Outcome]) -> str:
+    """The aligned table of finished cells, with a mark at the best."""
+    keys = list(best_first[0].cell.values)
+    labels = short_names(keys)
+    rows = [
+        (
+            "",
+            *(labels[key] for key in keys),
+            "parameters",
+            "development perplexity",
+            "best step",
+            "seconds",
+            "tokens/s",
+        )
+    ]
+    for index, one in enumerate(best_first):
+        rows.append(
+            (
+                "" if index else "best",
+                *(str(one.cell.values[key]) for key in keys),
+                f"{one.parameters:,}",
+                f"{one.result.best_perplexity:.2f}",
+                f"{one.result.best_step:,}",
+                f"{one.seconds:.1f}",
+                f"{one.tokens_per_second:,.0f}",
+            )
+        )
+    return "\n".join(line.rstrip() for line in aligned(rows))
+
+
+def write_table(path: Path, best_first: Sequence[Outcome]) -> None:
+    """Writes the finished cells as CSV, numbers unrounded.
+
+    Raises:
+      InputError: the file cannot be written.
+    """
+    keys = list(best_first[0].cell.values)
+    with outputs.open_output(path) as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(
+            [
+                "cell",
+                *keys,
+                "parameters",
+                "perplexity",
+                "best_step",
+                "ending",
+                "step",
+                "seconds",
+                "tokens_per_second",
+            ]
+        )
+        for one in best_first:
+            writer.writerow(
+                [
+                    one.cell.name,
+                    *(one.cell.values[key] for key in keys),
+                    one.parameters,
+                    one.result.best_perplexity,
+                    one.result.best_step,
+                    one.result.ending,
+                    one.result.step,
+                    one.seconds,
+                    one.tokens_per_second,
+                ]
+            )

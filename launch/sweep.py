@@ -1,0 +1,284 @@
+"""Trains a model for every choice of some values, and selects by development perplexity.
+
+The grid search of Ji et al. (2015, 3.1) over K (embedding_dim) and H (hidden_dim), two cells at a
+time on this machine; any other key of the configuration may be in the grid as well:
+
+    python -m launch.sweep --config=configs/ptb/ccdclm.py --workdir=sweeps/ccdclm \\
+        --config.data.directory=data/ptb --jobs=2 \\
+        --grid='model.hidden_dim=32,48,64,96,128,256;model.embedding_dim=32,48,64,96,128,256'
+
+--config=FILE and --config.KEY=VALUE are those of launch.train, and hold for all cells. All cells
+are checked before the first is started; --dry_run shows them and their commands, and starts none:
+
+    python -m launch.sweep --config=configs/quickstart.py:ccdclm --workdir=sweeps/rates \\
+        --config.data.directory=data/sotu --grid='optimizer.learning_rate=0.05,0.1,0.2' --dry_run
+
+Every cell is a run of launch.train in a workdir of its own, SWEEP/cells/hidden_dim=32,..., to be
+used like any other; what it prints is in SWEEP/logs. Ctrl-C or SIGTERM saves and stops the cells of
+this machine. The same command goes on: finished cells are not started again, the others go on from
+their newest checkpoint. A grid may get other values later, more or fewer; its keys and the
+configuration stay.
+
+As an array of jobs in Slurm, with the parameters of sbatch that your cluster asks for. `time` is in
+minutes: then a cell saves, and its job is queued again to go on, at most max_num_timeout times (3).
+Ctrl-C leaves the jobs alone; the same command waits for them, and submits none twice:
+
+    python -m launch.sweep --config=configs/ptb/ccdclm.py --workdir=sweeps/ccdclm \\
+        --config.data.directory=data/ptb --grid='model.hidden_dim=32,64;model.dropout=0.0,0.2' \\
+        --executor=slurm --slurm=partition=gpu,account=nlp,time=240,gpus_per_node=1 --jobs=4
+
+At the end come a table, also as SWEEP/sweep.csv, the best cell, and the cells that failed with the
+last line of their errors; the exit code is 1 if there are any. --plot draws a grid of two keys.
+"""
+
+import functools
+import os
+import shlex
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from absl import flags
+
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import plots
+from dclm_jax.training import jobs, sweep
+from dclm_jax.training.progress import duration, interruption
+from dclm_jax.training.sweep import Cell, Outcome, Value
+from launch import _app, _training
+from launch._cell import CellCommand, is_running
+
+flags.adopt_module_key_flags(_training)
+_WORKDIR = flags.DEFINE_string(
+    "workdir", None, "Directory of the sweep; made if it does not exist.", required=True
+)
+_GRID = flags.DEFINE_string(
+    "grid", None, "Keys and their values, 'KEY=VALUE,VALUE;KEY=VALUE', in quotes.", required=True
+)
+_EXECUTOR = flags.DEFINE_enum(
+    "executor", "local", ("local", "slurm"), "Where cells run: on this machine, or in Slurm."
+)
+_JOBS = flags.DEFINE_integer(
+    "jobs", None, "Most cells that run at a time; default: 1, in Slurm as many as it lets."
+)
+_SLURM = flags.DEFINE_string(
+    "slurm", None, "Parameters of sbatch, NAME=VALUE,NAME=VALUE; `time` (minutes) is needed."
+)
+_PLOT = flags.DEFINE_string(
+    "plot", None, "Picture to draw: development perplexity by two keys (PNG, PDF, SVG)."
+)
+_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Show the cells and their commands, and stop.")
+
+_say = functools.partial(print, flush=True)
+
+
+class _Plan(NamedTuple):
+    """What is to be trained; `parameters` of each cell's model by the cell's name."""
+
+    directory: Path
+    grid: dict[str, Sequence[Value]]
+    cells: list[Cell]
+    parameters: dict[str, int]
+
+    def workdir(self, cell: Cell) -> Path:
+        return self.directory / sweep.CELLS / cell.name
+
+    def log(self, cell: Cell, ending: str) -> Path:
+        return self.directory / "logs" / f"{cell.name}.{ending}"
+
+    @property
+    def jobs(self) -> Path:
+        return self.directory / "jobs"
+
+
+def main(argv: Sequence[str]) -> int:
+    del argv
+    _check_flags()
+    plan = _plan()
+    if _DRY_RUN.value:
+        for cell in plan.cells:
+            _say(f"{cell.name}  {plan.parameters[cell.name]:,} parameters\n  {_shown(plan, cell)}")
+        return 0
+    outcomes = _finished(plan)
+    waiting = [cell for cell in plan.cells if cell.name not in outcomes]
+    run = _executor(plan, waiting) if waiting else None
+    sweep.write_sweep(plan.directory, _training.config(), plan.grid)
+    logs = plan.directory / "logs"
+    _say(f"{len(plan.cells)} cells, {len(outcomes)} finished before; what they print is in {logs}")
+    failed = _train(plan, waiting, outcomes, run) if run else {}
+    if outcomes:
+        _report(plan, outcomes)
+    if failed:
+        _report_failed(plan, failed)
+    return 1 if failed else 0
+
+
+def _check_flags() -> None:
+    if _JOBS.value is not None and _JOBS.value < 1:
+        raise InputError(f"--jobs is {_JOBS.value}; expected at least 1")
+    if _SLURM.value is not None and _EXECUTOR.value != "slurm":
+        raise InputError("--slurm belongs to --executor=slurm, which is missing")
+    if _PLOT.value:
+        plots.check_target(_PLOT.value)
+
+
+def _plan() -> _Plan:
+    config, directory = _training.config(), Path(_WORKDIR.value or "")
+    texts = sweep.parse_grid(_GRID.value or "")
+    for key in _training.overrides():
+        if key in texts:
+            raise InputError(f"--config.{key} sets a key of --grid; expected one of the two")
+    grid = sweep.agreed_grid(directory, config, sweep.typed(texts, config))
+    if _PLOT.value and len(several := _several(grid)) != 2:
+        raise InputError(
+            "--plot draws a grid of two keys with several values each; "
+            f"--grid has {', '.join(several) or 'none'}"
+        )
+    all_cells = sweep.cells(grid)
+    return _Plan(directory, grid, all_cells, sweep.check(config, all_cells))
+
+
+def _several(grid: Mapping[str, Sequence[Value]]) -> list[str]:
+    return [key for key, values in grid.items() if len(values) > 1]
+
+
+def _finished(plan: _Plan) -> dict[str, Outcome]:
+    found = {cell.name: _outcome(plan, cell) for cell in plan.cells}
+    return {name: outcome for name, outcome in found.items() if outcome is not None}
+
+
+def _outcome(plan: _Plan, cell: Cell) -> Outcome | None:
+    return sweep.outcome(cell, plan.parameters[cell.name], plan.workdir(cell))
+
+
+_Run = Callable[[Mapping[str, CellCommand], Callable[[], bool]], Iterator[jobs.Ended]]
+
+
+def _executor(plan: _Plan, waiting: Sequence[Cell]) -> _Run:
+    """What runs commands, once everything that it needs is known to be there."""
+    jobs.require_submitit()
+    if _EXECUTOR.value == "slurm":
+        parameters = jobs.parse_slurm(_SLURM.value or "")
+        jobs.require_slurm()
+        return lambda tasks, interrupted: jobs.run_slurm(
+            tasks,
+            plan.jobs,
+            at_once=_JOBS.value,
+            parameters=parameters,
+            interrupted=interrupted,
+        )
+    for cell in waiting:
+        if is_running(log := plan.log(cell, "out")):
+            raise InputError(f"{log} is locked: another process trains this cell; wait or stop it")
+    return lambda tasks, interrupted: jobs.run_local(
+        tasks, plan.jobs, at_once=_JOBS.value or 1, interrupted=interrupted
+    )
+
+
+def _train(
+    plan: _Plan, waiting: Sequence[Cell], outcomes: dict[str, Outcome], run: _Run
+) -> dict[str, tuple[str, Path]]:
+    """Runs cells, adds to `outcomes`, and returns the `_failure` of the others."""
+    by_name = {cell.name: cell for cell in waiting}
+    tasks = {cell.name: _task(plan, cell) for cell in waiting}
+    failed: dict[str, tuple[str, Path]] = {}
+    total = len(plan.cells)
+    with interruption() as interrupted:
+        for ended in run(tasks, interrupted):
+            cell, time = by_name[ended.name], duration(ended.seconds)
+            if (outcome := _outcome(plan, cell)) is not None:
+                outcomes[cell.name] = outcome
+                what = f"development perplexity {outcome.result.best_perplexity:.2f}"
+            elif interrupted():
+                what = "stopped"
+            else:
+                failed[cell.name] = _failure(ended, plan.log(cell, "err"))
+                what = "failed"
+            _say(f"[{len(outcomes) + len(failed)}/{total}] {cell.name}  {what}  {time}")
+        if interrupted():
+            rest = "goes on from there" if _EXECUTOR.value == "local" else "waits for the jobs"
+            _say(
+                f"interrupted: {len(outcomes)} of {total} cells are finished; "
+                f"the same command {rest}"
+            )
+    return failed
+
+
+def _task(plan: _Plan, cell: Cell) -> CellCommand:
+    # submitit hides all GPUs from jobs on this machine, in Slurm it leaves them alone.
+    name = "CUDA_VISIBLE_DEVICES"
+    environment = {name: os.environ.get(name)} if _EXECUTOR.value == "local" else {}
+    return CellCommand(
+        [sys.executable, *_arguments(plan, cell)],
+        plan.log(cell, "out"),
+        plan.log(cell, "err"),
+        environment,
+    )
+
+
+def _arguments(plan: _Plan, cell: Cell) -> list[str]:
+    values = {**_training.overrides(), **cell.values}
+    return [
+        "-m",
+        "launch.train",
+        f"--config={_training.source()}",
+        *(f"--config.{key}={value}" for key, value in values.items()),
+        f"--workdir={plan.workdir(cell)}",
+    ]
+
+
+def _shown(plan: _Plan, cell: Cell) -> str:
+    return shlex.join(["python", *_arguments(plan, cell)])
+
+
+def _failure(ended: jobs.Ended, errors: Path) -> tuple[str, Path]:
+    """The last line of what the cell, or else its job, has to say, and the file it is from."""
+    written = [path for path in (errors, ended.log) if path.exists() and path.read_bytes().strip()]
+    if not written:
+        code = "no exit code" if ended.code is None else f"exit code {ended.code}"
+        return f"ended without a message and with {code}", errors
+    # An older one is that of an earlier start.
+    latest = max(written, key=lambda path: path.stat().st_mtime)
+    return latest.read_text(errors="replace").strip().splitlines()[-1], latest
+
+
+def _report(plan: _Plan, outcomes: Mapping[str, Outcome]) -> None:
+    # In the order of the grid, whatever order they have ended in.
+    best_first = sweep.ranked([outcomes[cell.name] for cell in plan.cells if cell.name in outcomes])
+    path = plan.directory / sweep.TABLE_FILE
+    sweep.write_table(path, best_first)
+    _say(f"\n{sweep.table(best_first)}\nTable: {path}")
+    best = shlex.quote(str(plan.workdir(best_first[0].cell)))
+    _say(f"Best cell: python -m launch.evaluate --workdir={best} --split=test")
+    if _PLOT.value:
+        _plot(plan, best_first, _PLOT.value)
+        _say(f"Plot: {_PLOT.value}")
+
+
+def _plot(plan: _Plan, outcomes: Sequence[Outcome], path: str) -> None:
+    labels = sweep.short_names(list(plan.grid))
+    rows, columns = _several(plan.grid)
+    perplexities = {
+        (str(one.cell.values[rows]), str(one.cell.values[columns])): one.result.best_perplexity
+        for one in outcomes
+    }
+    plots.plot_grid(
+        (labels[rows], list(map(str, plan.grid[rows]))),
+        (labels[columns], list(map(str, plan.grid[columns]))),
+        perplexities,
+        path,
+    )
+
+
+def _report_failed(plan: _Plan, failed: Mapping[str, tuple[str, Path]]) -> None:
+    _say("\nFailed cells:")
+    for cell in plan.cells:
+        if cell.name in failed:
+            line, log = failed[cell.name]
+            _say(f"{cell.name}\n  {line}\n  log: {log}\n  again: {_shown(plan, cell)}")
+    _say(f"error: {len(failed)} of {len(plan.cells)} cells failed", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    _app.run(main)

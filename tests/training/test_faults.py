@@ -1,0 +1,393 @@
+"""What clusters do to a run: disks, damaged files, other jobs, bad numbers, clocks.
+
+Kills and signals: tests/launch/test_kills.py, test_processes.py, test_commands.py.
+"""
+
+import contextlib
+import json
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dclm_jax.data.corpus import open_corpus
+from dclm_jax.data.prepare import prepare
+from dclm_jax.errors import DivergenceError, InputError
+from dclm_jax.training import loop, step
+from dclm_jax.training.checkpoints import CHECKSUMS_FILE, Checkpoints, restore_run
+from dclm_jax.training.metrics import read_metrics
+from dclm_jax.training.step import TrainState
+from dclm_jax.training.workdir import writing
+from tests.training.test_loop import assert_same_bits, config, latest_state, write_documents
+
+NOBODY = 65534
+
+
+def quiet(line: str) -> None:
+    del line
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory) -> dict[str, str]:
+    root = tmp_path_factory.mktemp("text")
+    return {
+        split: str(write_documents(root / f"{split}.txt", seed, count))
+        for seed, (split, count) in enumerate((("train", 30), ("valid", 5)))
+    }
+
+
+@pytest.fixture
+def data(sources, tmp_path) -> Path:
+    """A corpus of the test's own, to be damaged."""
+    prepare(sources, tmp_path / "prepared", vocab_size=20, report=quiet)
+    return tmp_path / "prepared"
+
+
+@pytest.fixture(scope="module")
+def whole(sources, tmp_path_factory) -> tuple[Path, Path]:
+    """A corpus and an uninterrupted run on it, to be copied."""
+    root = tmp_path_factory.mktemp("whole")
+    prepare(sources, root / "prepared", vocab_size=20, report=quiet)
+    loop.train(config(root / "prepared"), root / "run", report=quiet)
+    return root / "prepared", root / "run"
+
+
+# Checkpoints
+
+
+def tiny_state(step: int) -> TrainState:
+    values = np.arange(2000, dtype=np.float32) * step
+    return TrainState(jnp.int32(step), {"a": values, "b": {"c": values[:3]}}, {"d": values[:50]})
+
+
+@pytest.fixture(scope="module")
+def two_checkpoints(tmp_path_factory) -> Path:
+    workdir = tmp_path_factory.mktemp("sealed")
+    with contextlib.closing(Checkpoints(workdir)) as checkpoints:
+        for number in (1, 2):
+            checkpoints.save_latest(tiny_state(number), {"tokens": number})
+    return workdir
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0x10
+    path.write_bytes(content)
+
+
+DAMAGES = {
+    "flipped": flip,
+    "truncated": lambda path: path.write_bytes(path.read_bytes()[: path.stat().st_size // 2]),
+    "emptied": lambda path: path.write_bytes(b""),
+    "missing": lambda path: path.unlink(),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_any_damaged_file_is_detected_and_the_previous_checkpoint_is_used(
+    two_checkpoints, tmp_path, damage, capfd
+):
+    newest = two_checkpoints / "checkpoints" / "latest" / "2"
+    files = [file.relative_to(newest) for file in newest.rglob("*") if file.stat().st_size]
+    sealed = json.loads((newest / CHECKSUMS_FILE).read_text())
+    assert len(sealed) >= 5
+    for number, file in enumerate(file for file in files if not (newest / file).is_dir()):
+        workdir = tmp_path / str(number)
+        shutil.copytree(two_checkpoints, workdir)
+        DAMAGES[damage](workdir / newest.relative_to(two_checkpoints) / file)
+        capfd.readouterr()
+        with contextlib.closing(Checkpoints(workdir)) as checkpoints:
+            restored = checkpoints.restore(tiny_state(0))
+        assert restored is not None
+        state, progress = restored
+        errors = capfd.readouterr().err
+        if str(file) in sealed or str(file) == CHECKSUMS_FILE:
+            assert progress == {"tokens": 1}, file
+            assert "2 cannot be used: " in errors and "using step 1 instead" in errors
+            if damage in ("flipped", "truncated", "emptied") and str(file) in sealed:
+                assert f"{file} differs from its checksum" in errors
+        # Orbax's own notes on a checkpoint hold no value: with or without them, nothing is wrong.
+        assert_same_bits(state.params, tiny_state(progress["tokens"]).params)
+        assert int(state.step) == progress["tokens"]
+
+
+def test_a_workdir_without_a_sound_checkpoint_is_refused(two_checkpoints, tmp_path):
+    workdir = tmp_path / "run"
+    shutil.copytree(two_checkpoints, workdir)
+    for number in ("1", "2"):
+        flip(workdir / "checkpoints" / "latest" / number / "progress" / "metadata")
+    with (
+        contextlib.closing(Checkpoints(workdir)) as checkpoints,
+        pytest.raises(InputError, match=r"no checkpoint in .*latest can be used"),
+    ):
+        checkpoints.restore(tiny_state(0))
+
+
+# Disks
+
+
+@contextlib.contextmanager
+def files_of_at_most(size: int) -> Iterator[None]:
+    """No file can grow beyond `size` bytes, which programs meet as they meet a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_full_disk_while_a_checkpoint_is_written(whole, tmp_path, monkeypatch):
+    """The disk fills up after step 5; the run stops, keeps step 5, and later goes on from there."""
+    data, uninterrupted = whole
+    run = tmp_path / "run"
+    full = contextlib.ExitStack()
+    add = loop._Window.add
+
+    def add_then_fill(self, step, metrics):
+        add(self, step, metrics)
+        if step == 6:
+            self._run.records._checkpoints._latest._manager.wait_until_finished()
+            full.enter_context(files_of_at_most(100))
+
+    monkeypatch.setattr(loop._Window, "add", add_then_fill)
+    monkeypatch.setattr("dclm_jax.training.records.Records.write", lambda *rest, **values: None)
+    with full, pytest.raises(InputError, match=r"/checkpoints/.*: cannot be written \(.*earlier"):
+        loop.train(config(data), run, report=quiet)
+    monkeypatch.undo()
+    assert restore_run(run).step == 5
+    lines: list[str] = []
+    result = loop.train(config(data), run, report=lines.append)
+    assert "resuming after step 5" in lines
+    assert result.ending == "finished"
+    assert_same_bits(latest_state(run, 12), latest_state(uninterrupted, 12))
+    assert not list(run.glob("checkpoints/*/*tmp*"))
+
+
+def test_full_disk_while_metrics_are_written(whole, tmp_path):
+    data, uninterrupted = whole
+    run = tmp_path / "run"
+    message = r"metrics.jsonl: cannot be written: File too large"
+    late = {"training.checkpoint_every": 100, "training.evaluate_every": 100}
+    # The configuration and the vocabulary fit.
+    with files_of_at_most(1500), pytest.raises(InputError, match=message):
+        loop.train(config(data, **late), run, report=quiet)
+    loop.train(config(data, **late), run, report=quiet)
+    assert_same_bits(latest_state(run, 12), latest_state(uninterrupted, 12))
+    lines = read_metrics(run / "metrics.jsonl")
+    assert [line["step"] for line in lines if line["kind"] == "train"] == list(range(1, 13))
+
+
+def test_full_disk_while_a_workdir_is_begun(whole, tmp_path):
+    data, _ = whole
+    with files_of_at_most(10), pytest.raises(InputError, match="cannot be written: File too"):
+        loop.train(config(data), tmp_path / "run", report=quiet)
+    assert loop.train(config(data), tmp_path / "run", report=quiet).ending == "finished"
+
+
+def test_full_disk_while_a_corpus_is_prepared(sources, tmp_path):
+    output = tmp_path / "prepared"
+    with files_of_at_most(500), pytest.raises(InputError, match="cannot be written: File too"):
+        prepare(sources, output, vocab_size=20, report=quiet)
+    assert list(tmp_path.iterdir()) == []
+    prepare(sources, output, vocab_size=20, report=quiet)
+    assert open_corpus(output, "train", verify=True).num_documents == 30
+
+
+@contextlib.contextmanager
+def without_rights() -> Iterator[None]:
+    """Root may write anywhere: be nobody meanwhile."""
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+@pytest.mark.parametrize("existing", [False, True])
+def test_read_only_workdir_is_one_line(whole, tmp_path, existing):
+    data, uninterrupted = whole
+    place = tmp_path / "place"
+    if existing:
+        shutil.copytree(uninterrupted, place / "run")
+    place.mkdir(exist_ok=True)
+    for directory in (place, *place.iterdir()):
+        directory.chmod(0o555)
+    # Every parent of pytest's own directories can be read by their owner alone.
+    opened = [parent for parent in place.parents if parent.owner() == place.owner()]
+    modes = {parent: parent.stat().st_mode for parent in (*opened, *data.parents) if parent.stat()}
+    try:
+        for parent in modes:
+            if "pytest" in str(parent):
+                parent.chmod(0o755)
+        lock = place / "run" / "lock"
+        if existing:
+            lock.chmod(0o444)
+        with (
+            without_rights(),
+            pytest.raises(InputError, match="run: cannot be written: Permission"),
+        ):
+            loop.train(config(data), place / "run", report=quiet)
+    finally:
+        for parent, mode in modes.items():
+            parent.chmod(mode)
+    assert existing == (place / "run").exists()
+
+
+# Other jobs
+
+
+def hold(workdir: Path) -> subprocess.Popen[str]:
+    """Another process that writes in a workdir until it is told to end."""
+    program = (
+        "import sys, pathlib\n"
+        "from dclm_jax.training.workdir import writing\n"
+        "with writing(pathlib.Path(sys.argv[1])):\n"
+        "    print('held', flush=True)\n"
+        "    sys.stdin.read()\n"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", program, str(workdir)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert holder.stdout is not None and holder.stdout.readline() == "held\n"
+    return holder
+
+
+def test_a_second_job_is_refused_and_a_lock_of_the_dead_is_taken(whole, tmp_path, capfd):
+    data, uninterrupted = whole
+    run = tmp_path / "run"
+    shutil.copytree(uninterrupted, run)
+    before = latest_state(run, 12)
+    with hold(run) as holder:
+        expected = rf"run is in use by process {holder.pid} on \S+ since 20\d\d-\d\d-\d\dT\S+: stop"
+        with pytest.raises(InputError, match=expected):
+            loop.train(config(data), run, report=quiet)
+        holder.kill()
+    capfd.readouterr()
+    assert loop.train(config(data), run, report=quiet).ending == "finished"
+    note = capfd.readouterr().err
+    assert note.startswith(f"note: {run} was left locked by process {holder.pid} on ")
+    assert_same_bits(latest_state(run, 12), before)
+    assert (run / "lock").read_text() == ""
+
+
+def test_a_lock_that_ended_well_says_nothing(tmp_path, capfd):
+    for _ in range(2):
+        with writing(tmp_path):
+            assert json.loads((tmp_path / "lock").read_text())["process"] == os.getpid()
+    assert capfd.readouterr().err == ""
+
+
+def test_a_corpus_that_changed_is_refused(sources, data, tmp_path):
+    run = tmp_path / "run"
+    loop.train(config(data, **{"training.max_steps": 2}), run, report=quiet)
+    # Another text with the same words: the vocabulary is the same file.
+    text = Path(sources["train"]).read_text().split("\n\n")
+    other = tmp_path / "other.txt"
+    other.write_text("\n\n".join(text[::-1]))
+    prepare(sources | {"train": str(other)}, data, vocab_size=20, report=quiet, overwrite=True)
+    message = r"prepared has changed since this run began: train\.\S+ has another checksum"
+    with pytest.raises(InputError, match=message):
+        loop.train(config(data, **{"training.max_steps": 2}), run, report=quiet)
+
+
+def test_a_flipped_bit_in_the_corpus_is_refused(data, tmp_path):
+    flip(data / "train.tokens.bin")
+    with pytest.raises(InputError, match="train.tokens.bin: its checksum differs"):
+        loop.train(config(data), tmp_path / "run", report=quiet)
+    assert not (tmp_path / "run").exists()
+
+
+# Numbers and clocks
+
+
+def poison(monkeypatch, steps: set[int]) -> None:
+    """The gradient of these steps (from 1) is not a number."""
+    train_step = step.train_step
+
+    def poisoned(model, optimizer, state, batch, key, axis, loss_per):
+        bad = jnp.isin(state.step + 1, jnp.array(sorted(steps)))
+        likelihood = step.batch_likelihood
+
+        def scaled(*arguments):
+            value = likelihood(*arguments)
+            return value._replace(nll=jnp.where(bad, jnp.nan, 1.0) * value.nll)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(step, "batch_likelihood", scaled)
+            return train_step(model, optimizer, state, batch, key, axis, loss_per)
+
+    monkeypatch.setattr(step, "train_step", poisoned)
+
+
+def test_a_gradient_that_is_not_a_number_stops_the_run(whole, tmp_path, monkeypatch):
+    data, _ = whole
+    poison(monkeypatch, {8})
+    with pytest.raises(
+        DivergenceError, match="step 8: loss per token is nan and gradient norm nan"
+    ):
+        loop.train(config(data), tmp_path / "run", report=quiet)
+    assert restore_run(tmp_path / "run").step == 5
+
+
+def test_a_gradient_that_is_not_a_number_is_left_out_on_request(whole, tmp_path, monkeypatch):
+    data, _ = whole
+    poison(monkeypatch, {3, 7, 8})
+    lines: list[str] = []
+    settings = config(data, **{"optimizer.max_skipped_steps": 2})
+    result = loop.train(settings, tmp_path / "run", report=lines.append)
+    assert result.ending == "finished"
+    left_out = [line for line in lines if "left out" in line]
+    assert [line.split(":")[0] for line in left_out] == ["step 3", "step 7", "step 8"]
+    assert left_out[-1].endswith("left out, 3 in all")
+    metrics = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    training = [line for line in metrics if line["kind"] == "train"]
+    assert [line["step"] for line in training] == [1, 2, 4, 5, 6, 9, 10, 11, 12]
+    assert training[-1]["skipped"] == 3
+    assert all(np.isfinite(line["gradient_norm"]) for line in training)
+    # A step that is left out changes neither parameters nor what the optimizer has summed up.
+    monkeypatch.undo()
+    poison(monkeypatch, {3})
+    for steps in (2, 3):
+        some = config(data, **{"optimizer.max_skipped_steps": 2, "training.max_steps": steps})
+        loop.train(some, tmp_path / str(steps), report=quiet)
+    two, three = latest_state(tmp_path / "2", 2), latest_state(tmp_path / "3", 3)
+    assert_same_bits(two["params"], three["params"])
+    inner = "inner_state"
+    assert_same_bits(two["optimizer_state"][inner], three["optimizer_state"][inner])
+
+
+def test_too_many_steps_in_a_row_that_are_not_finite_stop_the_run(whole, tmp_path, monkeypatch):
+    data, _ = whole
+    poison(monkeypatch, {6, 7, 8})
+    with pytest.raises(DivergenceError, match="step 8: "):
+        settings = config(data, **{"optimizer.max_skipped_steps": 2})
+        loop.train(settings, tmp_path / "run", report=quiet)
+    params = jax.tree.leaves(restore_run(tmp_path / "run").params)
+    assert all(np.isfinite(value).all() for value in params)
+
+
+def test_a_clock_that_jumps_changes_nothing(whole, tmp_path, monkeypatch):
+    data, uninterrupted = whole
+    jumps, now = random.Random(0), time.time
+    monkeypatch.setattr(time, "time", lambda: max(0.0, now() + jumps.uniform(-100, 100)))
+    result = loop.train(config(data), tmp_path / "run", report=quiet)
+    assert result.ending == "finished"
+    assert_same_bits(latest_state(tmp_path / "run", 12), latest_state(uninterrupted, 12))
+    seconds = [line["seconds"] for line in read_metrics(tmp_path / "run" / "metrics.jsonl")]
+    assert seconds == sorted(seconds) and 0 < seconds[-1] < 600

@@ -1,0 +1,78 @@
+"""kill -9 at random moments, also while checkpoints are written: the result has the same bits."""
+
+import contextlib
+import random
+import time
+from pathlib import Path
+
+from dclm_jax.data.prepare import prepare
+from dclm_jax.training.checkpoints import restore_run
+from tests.training import lives
+from tests.training.test_loop import assert_same_bits, comparable, latest_state, write_documents
+
+KILLS = 50
+STEPS = 900
+VALUES = {
+    "training.max_steps": STEPS,
+    "training.epochs": 1000,
+    "training.evaluate_every": 30,
+    "training.checkpoint_every": 4,
+    "training.patience": 0,
+}
+
+
+def live(data: Path, run: Path, cache: Path) -> None:
+    process, lines = lives.begin(data, run, cache, VALUES)
+    with contextlib.suppress(EOFError):
+        while lines.poll(120) and lines.recv():
+            pass
+    process.join(60)
+    assert process.exitcode == 0
+
+
+def being_saved(run: Path) -> bool:
+    return any(run.glob("checkpoints/*/*tmp*"))
+
+
+def killed(data: Path, run: Path, cache: Path, rng: random.Random) -> tuple[bool, str]:
+    """One life that is cut off; whether that was within a save, and the last line it said."""
+    process, lines = lives.begin(data, run, cache, VALUES)
+    last = ""
+    if rng.random() < 0.9:
+        while lines.poll(120) and not last.startswith("step "):
+            last = lines.recv()
+    time.sleep(rng.uniform(0, 0.15))
+    if rng.random() < 0.5:
+        end = time.monotonic() + 1
+        while not being_saved(run) and time.monotonic() < end:
+            pass
+        time.sleep(rng.uniform(0, 0.01))
+    process.kill()
+    process.join(60)
+    with contextlib.suppress(EOFError):
+        while lines.poll(0):
+            last = lines.recv()
+    return being_saved(run), last
+
+
+def test_fifty_kills_leave_the_bits_of_an_uninterrupted_run(tmp_path):
+    sources = {
+        split: str(write_documents(tmp_path / f"{split}.txt", seed, count))
+        for seed, (split, count) in enumerate((("train", 30), ("valid", 5)))
+    }
+    data, cache = tmp_path / "prepared", tmp_path / "cache"
+    prepare(sources, data, vocab_size=20, report=lambda line: None)
+    whole, run = tmp_path / "whole", tmp_path / "run"
+    live(data, whole, cache)
+    rng = random.Random(0)
+    lives_ended = [killed(data, run, cache, rng) for _ in range(KILLS)]
+    assert not any(last.startswith("finished") for _, last in lives_ended), "too few steps"
+    assert sum(within_a_save for within_a_save, _ in lives_ended) >= 10
+    live(data, run, cache)
+    assert_same_bits(latest_state(run, STEPS), latest_state(whole, STEPS))
+    assert_same_bits(restore_run(run).params, restore_run(whole).params)
+    losses = [
+        [(line["step"], line["loss"]) for line in comparable(one) if line["kind"] == "valid"]
+        for one in (run, whole)
+    ]
+    assert losses[0] == losses[1] and len(losses[0]) == STEPS // 30

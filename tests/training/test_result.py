@@ -1,0 +1,50 @@
+"""What a run that has ended for good leaves, and what is refused in its place."""
+
+import json
+import math
+
+import pytest
+
+from dclm_jax.errors import InputError
+from dclm_jax.training.result import Result, forget_result, keep_result, read_result
+
+GOOD = {"ending": "finished", "step": 12, "best_step": 10, "best_perplexity": 7.5}
+
+
+@pytest.mark.parametrize("ending", ["finished", "early_stop"])
+@pytest.mark.parametrize("perplexity", [7.123456789012345, math.inf])
+def test_a_result_is_kept_whole_until_the_run_goes_on(tmp_path, ending, perplexity):
+    result = Result(ending, 12, 10, perplexity)
+    assert read_result(tmp_path) is None
+    keep_result(tmp_path, result)
+    assert read_result(tmp_path) == result
+    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
+    forget_result(tmp_path)
+    forget_result(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_kept_of_an_interrupted_run(tmp_path):
+    keep_result(tmp_path, Result("interrupted", 12, 10, 7.5))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "cannot be read"),
+        ("[]", "expected a JSON object of ending, step, best_step, best_perplexity"),
+        (json.dumps({**GOOD, "more": 1}), "expected a JSON object of"),
+        (json.dumps({**GOOD, "ending": "interrupted"}), "'interrupted'; expected one of finished,"),
+        (json.dumps({**GOOD, "step": 1.5}), "step is 1.5; expected a number of steps"),
+        (json.dumps({**GOOD, "best_step": -1}), "best_step is -1; expected a number of steps"),
+        (json.dumps({**GOOD, "best_perplexity": True}), "is True; expected more than 0"),
+        (json.dumps({**GOOD, "best_perplexity": math.nan}), "is nan; expected more than 0"),
+    ],
+)
+def test_anything_else_is_refused(tmp_path, text, message):
+    (tmp_path / "result.json").write_text(text)
+    with pytest.raises(InputError) as error:
+        read_result(tmp_path)
+    assert str(error.value).startswith(f"{tmp_path / 'result.json'}: ")
+    assert message in str(error.value)

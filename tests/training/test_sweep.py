@@ -1,0 +1,292 @@
+"""Grids: their text, their cells, what is kept of them, the best of the finished cells."""
+
+import csv
+import itertools
+import json
+import math
+import re
+
+import jax
+import pytest
+from ml_collections import ConfigDict
+
+from dclm_jax import models
+from dclm_jax.data.prepare import prepare
+from dclm_jax.errors import InputError
+from dclm_jax.training import sweep
+from dclm_jax.training.config import default_config, flat, validated
+from dclm_jax.training.result import Result, keep_result
+from dclm_jax.training.sweep import Cell, Outcome
+
+
+@pytest.fixture
+def config(tmp_path) -> ConfigDict:
+    """A configuration whose corpus is there, with a vocabulary of three words and three tokens."""
+    text = tmp_path / "text.txt"
+    text.write_text("a b c\nb c\n\nc\n")
+    sources = {split: str(text) for split in ("train", "valid")}
+    prepare(sources, tmp_path / "corpus", vocab_size=3, report=lambda line: None)
+    config = default_config("ccdclm")
+    config.update_from_flattened_dict({"data.directory": str(tmp_path / "corpus")})
+    return config.lock()
+
+
+def plan(text, config):
+    return sweep.cells(sweep.typed(sweep.parse_grid(text), config))
+
+
+def test_a_grid_is_keys_and_values():
+    assert sweep.parse_grid("model.hidden_dim=32,48;optimizer.learning_rate=0.1") == {
+        "model.hidden_dim": ["32", "48"],
+        "optimizer.learning_rate": ["0.1"],
+    }
+    assert sweep.parse_grid(" a = 1 , x=y ; b=2 ") == {"a": ["1", "x=y"], "b": ["2"]}
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "--grid: found ''; expected --grid='KEY=VALUE,VALUE;KEY=VALUE,VALUE'"),
+        ("model.hidden_dim", "--grid: found 'model.hidden_dim'; expected --grid='KEY="),
+        ("a=1;", "--grid: found ''; expected"),
+        ("=1", "--grid: found '=1'; expected"),
+        ("a=", "--grid: found an empty value in 'a='; expected"),
+        ("a=1,,2", "--grid: found an empty value in 'a=1,,2'; expected"),
+        ("a=1;b=2;a=3", "--grid: a is there twice; expected every key once"),
+    ],
+)
+def test_text_that_is_no_grid(text, message):
+    with pytest.raises(InputError, match=f"^{re.escape(message)}"):
+        sweep.parse_grid(text)
+
+
+def test_values_have_the_types_of_their_keys():
+    text = "model.hidden_dim=32,64;optimizer.learning_rate=1,1e-3;model.tie_embeddings=true,0"
+    grid = sweep.typed(sweep.parse_grid(text + ";model.cell=gru"), default_config())
+    assert grid == {
+        "model.hidden_dim": [32, 64],
+        "optimizer.learning_rate": [1.0, 0.001],
+        "model.tie_embeddings": [True, False],
+        "model.cell": ["gru"],
+    }
+    assert [type(values[0]) for values in grid.values()] == [int, float, bool, str]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model.hiden_dim=3", "unknown configuration key 'model.hiden_dim'; did you mean 'model.h"),
+        ("model=3", "unknown configuration key 'model'"),
+        (
+            "model.hidden_dim=32,3x",
+            "model.hidden_dim has the value '3x'; expected a value of type ",
+        ),
+        (
+            "model.hidden_dim=3.5",
+            "model.hidden_dim has the value '3.5'; expected a value of type i",
+        ),
+        (
+            "model.remat=perhaps",
+            "model.remat has the value 'perhaps'; expected a value of type boo",
+        ),
+        (
+            "model.dropout=0.1,0.2,0.10",
+            "model.dropout has the value 0.10 twice; expected different",
+        ),
+    ],
+)
+def test_keys_and_values_that_no_configuration_has(text, message):
+    with pytest.raises(InputError, match=f"^--grid: {re.escape(message)}"):
+        sweep.typed(sweep.parse_grid(text), default_config())
+
+
+def test_a_key_of_no_single_value_cannot_vary():
+    config = ConfigDict({"data": {"weights": (1, 2)}})
+    with pytest.raises(InputError, match=r"--grid: data.weights is \(1, 2\); expected a key of a"):
+        sweep.typed({"data.weights": ["1"]}, config)
+
+
+def test_cells_are_all_choices_and_say_so_in_their_names():
+    cells = sweep.cells({"model.hidden_dim": [32, 48], "model.embedding_dim": [8, 16]})
+    assert [cell.name for cell in cells] == [
+        "hidden_dim=32,embedding_dim=8",
+        "hidden_dim=32,embedding_dim=16",
+        "hidden_dim=48,embedding_dim=8",
+        "hidden_dim=48,embedding_dim=16",
+    ]
+    assert cells[1].values == {"model.hidden_dim": 32, "model.embedding_dim": 16}
+
+
+def test_keys_of_one_short_name_keep_their_sections():
+    cells = sweep.cells({"model.name": ["rlm"], "optimizer.name": ["sgd"]})
+    assert [cell.name for cell in cells] == ["model.name=rlm,optimizer.name=sgd"]
+
+
+def test_names_are_those_of_files_and_differ():
+    values = ["a/b", "a b", "a%Ab", "../a", "ä", "x" * 400, "x" * 401]
+    names = [cell.name for cell in sweep.cells({"data.directory": values})]
+    assert len(set(names)) == len(values)
+    for name in names:
+        assert re.fullmatch(r"directory=[A-Za-z0-9_.,=+-]+-[0-9a-f]{8}", name)
+        assert len(name) < 200
+
+
+def test_the_configuration_of_a_cell_follows_references_and_leaves_the_given_one(config):
+    with config.unlocked():
+        config.model.embedding_dim = config.model.get_oneway_ref("hidden_dim")
+    before = config.to_dict()
+    changed = sweep.configured(config, {"model.hidden_dim": 5, "optimizer.learning_rate": 0.5})
+    values = dict(flat(changed.to_dict()))
+    assert values["model.hidden_dim"] == values["model.embedding_dim"] == 5
+    assert values["optimizer.learning_rate"] == 0.5
+    assert config.to_dict() == before
+
+
+def test_checked_cells_have_the_parameters_of_their_models(config):
+    cells = plan("model.hidden_dim=3,5;model.num_layers=1,2", config)
+    parameters = sweep.check(config, cells)
+    assert list(parameters) == [cell.name for cell in cells]
+    for cell in cells:
+        options = validated(sweep.configured(config, cell.values)).model
+        model = models.create(options.pop("name"), vocab_size=6, **options)
+        leaves = jax.tree.leaves(model.init(jax.random.key(0)))
+        assert parameters[cell.name] == sum(leaf.size for leaf in leaves)
+
+
+@pytest.mark.parametrize(
+    ("grid", "message"),
+    [
+        ("model.dropout=0.1,2", "dropout=2.0: "),
+        ("model.cell=gru,lsmt", "cell=lsmt: "),
+        ("optimizer.name=sgd,adamw", "name=adamw: optimizer.name is 'adamw'; did you mean 'adam'?"),
+        ("optimizer.schedule=cosin", "schedule=cosin: optimizer.schedule is 'cosin'; did you mean"),
+        (
+            "data.segment_length=5,0",
+            "segment_length=0: data.segment_length is 0; expected at least",
+        ),
+        (
+            "training.loss_per=token,word",
+            "loss_per=word: training.loss_per is 'word'; expected one",
+        ),
+        ("data.directory=absent", "directory=absent: absent"),
+        ("model.tie_embeddings=1;model.hidden_dim=4", "tie_embeddings=True,hidden_dim=4: "),
+    ],
+)
+def test_a_cell_that_cannot_be_trained_is_named(config, grid, message):
+    with pytest.raises(InputError, match=f"^cell {re.escape(message)}"):
+        sweep.check(config, plan(grid, config))
+
+
+def test_a_sweep_may_change_the_values_of_its_grid_and_nothing_else(config, tmp_path):
+    directory = tmp_path / "sweep"
+    grid = {"model.hidden_dim": [32, 64], "model.embedding_dim": [8]}
+    assert sweep.agreed_grid(directory, config, grid) == grid
+    sweep.write_sweep(directory, config, grid)
+    assert [path.name for path in directory.iterdir()] == ["sweep.json"]
+
+    turned = {"model.embedding_dim": [8, 16], "model.hidden_dim": [96, 32]}
+    agreed = sweep.agreed_grid(directory, config, turned)
+    # Names of cells begin with the key that was the first.
+    assert list(agreed.items()) == [
+        ("model.hidden_dim", [96, 32]),
+        ("model.embedding_dim", [8, 16]),
+    ]
+
+    same = sweep.configured(config, {"model.hidden_dim": 7, "training.log_every": 3})
+    assert sweep.agreed_grid(directory, same, grid) == grid
+    other = sweep.configured(config, {"training.seed": 1, "model.num_layers": 3})
+    message = r"of another configuration: model.num_layers is 2 there and 3 here \(and 1 more\)"
+    with pytest.raises(InputError, match=message):
+        sweep.agreed_grid(directory, other, grid)
+    message = "holds a sweep over model.hidden_dim, model.embedding_dim; found --grid over"
+    with pytest.raises(InputError, match=message):
+        sweep.agreed_grid(directory, config, {"model.hidden_dim": [32, 64]})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "expected a JSON object"),
+        ('{"grid": {}}', "expected a JSON object under 'config'"),
+        ('{"grid": {"model.hidden_dim": 3}, "config": {}}', "expected a list of values for every"),
+        (
+            '{"grid": {"model.hidden_dim": [3]}, "config": {}}',
+            "expected the configuration of a swe",
+        ),
+    ],
+)
+def test_a_broken_sweep_file_is_named(config, tmp_path, text, message):
+    (tmp_path / "sweep.json").write_text(text)
+    with pytest.raises(InputError, match=f"^{re.escape(str(tmp_path / 'sweep.json'))}: {message}"):
+        sweep.agreed_grid(tmp_path, config, {"model.hidden_dim": [3]})
+
+
+def test_a_sweep_keeps_out_of_the_workdir_of_a_run(config, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    with pytest.raises(InputError, match="holds a run; expected a directory of its own"):
+        sweep.agreed_grid(tmp_path, config, {"model.hidden_dim": [3]})
+
+
+def test_the_outcome_of_a_cell_is_its_result_and_its_last_metrics(tmp_path):
+    cell = Cell("hidden_dim=3", {"model.hidden_dim": 3})
+    assert sweep.outcome(cell, 7, tmp_path) is None
+    result = Result("finished", 12, 10, 7.5)
+    keep_result(tmp_path, result)
+    with pytest.raises(InputError, match=r"metrics.jsonl: expected a last line with seconds and"):
+        sweep.outcome(cell, 7, tmp_path)
+    lines = [{"step": step, "seconds": 0.5 * step, "tokens": 30 * step} for step in (1, 12)]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert sweep.outcome(cell, 7, tmp_path) == Outcome(cell, 7, result, 6.0, 60.0)
+
+
+def outcomes(*perplexities):
+    cells = sweep.cells({"model.hidden_dim": [3, 40], "optimizer.learning_rate": [0.1, 1e-5]})
+    return [
+        Outcome(cell, 1000 * (index + 1), Result("finished", 12, 10, perplexity), 1.5, 12345.6)
+        for index, (cell, perplexity) in enumerate(zip(cells, perplexities, strict=True))
+    ]
+
+
+def test_the_lowest_perplexity_is_the_best_and_of_equal_ones_the_first():
+    for order in itertools.permutations([7.5, 8.5, math.inf, 7.5]):
+        given = outcomes(*order)
+        found = sweep.ranked(given)
+        assert [one.result.best_perplexity for one in found] == [7.5, 7.5, 8.5, math.inf]
+        assert found[0] is given[order.index(7.5)]
+
+
+def test_the_table_marks_the_best():
+    assert sweep.table(sweep.ranked(outcomes(107.256, 8.5, math.inf, 1234.5))).splitlines() == [
+        "      hidden_dim  learning_rate  parameters  development perplexity  best step  seconds"
+        "  tokens/s",
+        "----  ----------  -------------  ----------  ----------------------  ---------  -------"
+        "  --------",
+        "best           3          1e-05       2,000                    8.50         10      1.5"
+        "    12,346",
+        "               3            0.1       1,000                  107.26         10      1.5"
+        "    12,346",
+        "              40          1e-05       4,000                 1234.50         10      1.5"
+        "    12,346",
+        "              40            0.1       3,000                     inf         10      1.5"
+        "    12,346",
+    ]
+
+
+def test_the_file_of_the_table_has_all_digits(tmp_path):
+    sweep.write_table(tmp_path / "sweep.csv", outcomes(7.123456789012345, 8.5, 9.5, 10.5))
+    with (tmp_path / "sweep.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 4
+    assert rows[0] == {
+        "cell": "hidden_dim=3,learning_rate=0.1",
+        "model.hidden_dim": "3",
+        "optimizer.learning_rate": "0.1",
+        "parameters": "1000",
+        "perplexity": "7.123456789012345",
+        "best_step": "10",
+        "ending": "finished",
+        "step": "12",
+        "seconds": "1.5",
+        "tokens_per_second": "12345.6",
+    }
