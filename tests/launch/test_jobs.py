@@ -81,14 +81,15 @@ class Slurm(Programs):
 
     def __init__(self, root: Path):
         super().__init__(root)
-        self.write("srun", 'exit "$FAKE_STATUS"')
+        self.write("srun", 'echo "$FAKE_SAYS" >&2; exit "$FAKE_STATUS"')
         self.write("scontrol", 'exit "${FAKE_SCONTROL:-0}"')
 
-    def job(self, *flags, status=0, **variables):
+    def job(self, *flags, status=0, says="", **variables):
         return self.bash(
             SBATCH,
             *flags,
             FAKE_STATUS=str(status),
+            FAKE_SAYS=says,
             SLURM_SUBMIT_DIR=str(self.cwd),
             SLURM_JOB_ID="7",
             SLURM_JOB_NAME="trial",
@@ -135,9 +136,21 @@ def test_a_slurm_job_is_requeued_if_it_was_interrupted(slurm, status, requeued):
     assert commands[1:] == (["scontrol requeue 7"] if requeued else [])
 
 
+def test_a_slurm_job_one_of_whose_processes_failed_is_not_requeued(slurm):
+    """The others lose it and exit with 75, and srun's exit code is the highest."""
+    line = "srun: error: node1: task{}: Exited with exit code {}"
+    mixed = line.format("s 0,2-3", 75) + "\n" + line.format(" 1", 2)
+    done, commands = slurm.job(status=75, says=mixed)
+    assert (done.returncode, len(commands)) == (2, 1)
+    assert mixed in done.stderr
+    alike = line.format("s 0-3", 75)
+    done, commands = slurm.job(status=75, says=alike)
+    assert (done.returncode, commands[1:]) == (75, ["scontrol requeue 7"])
+
+
 def test_requeueing_ends(slurm):
     done, commands = slurm.job(status=75, REQUEUES="3", SLURM_RESTART_COUNT="2")
-    assert commands[1:] == ["scontrol requeue 7"] and done.stderr == ""
+    assert commands[1:] == ["scontrol requeue 7"] and not done.stderr.strip()
     for variables in ({"REQUEUES": "3", "SLURM_RESTART_COUNT": "3"}, {"FAKE_SCONTROL": "1"}):
         done, _ = slurm.job(status=75, **variables)
         assert done.returncode == 75
