@@ -5,6 +5,7 @@ program; the first one writes files and prints. With one process every function 
 identity, or nearly.
 """
 
+import itertools
 import json
 import os
 from collections.abc import Callable
@@ -20,6 +21,8 @@ Tree = TypeVar("Tree")
 
 _TASKS_OF_A_STEP = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")
 """Set to the number of tasks by Slurm's srun and Open MPI's mpirun."""
+
+_calls = itertools.count(1)
 
 
 class SharedError(InputError):
@@ -37,8 +40,8 @@ def start(
 ) -> None:
     """Joins this process to the others of its job; to be called before any device is used.
 
-    Without arguments it joins what a scheduler started together: the tasks of an `srun` or `mpirun`
-    or the hosts of a TPU slice. Where there is nothing of the kind it does nothing.
+    Without arguments it joins what a scheduler started together: the tasks of an `srun` or `mpirun`,
+    or the TPU hosts of a Kubernetes job. Where there is nothing of the kind it does nothing.
 
     Args:
       coordinator_address: HOST:PORT of process 0, the same in all processes.
@@ -146,10 +149,12 @@ def from_first(tree: Tree) -> Tree:
     return multihost_utils.broadcast_one_to_all(tree) if count() > 1 else tree
 
 
-def stop_agreed(step: int) -> bool:
-    """Whether the job is to stop after this step, because any process received a SIGTERM.
+def stop_agreed() -> bool:
+    """Whether the job is to stop now, because any process has received a SIGTERM.
 
-    The processes go on for a step or two until all have heard of it, and then all stop at the same
-    one. A meeting of several processes: each must call it after every step.
+    The processes go on for a call or two until all have heard of it, and then all are told at the
+    same one. A meeting of several processes: each must call it after every step.
     """
-    return multihost_utils.reached_preemption_sync_point(step)
+    # Calls are counted and not steps: JAX agrees on the call after the last one that any process has
+    # made, which is the first one if the signal comes before; a run that goes on starts elsewhere.
+    return multihost_utils.reached_preemption_sync_point(next(_calls))

@@ -12,7 +12,7 @@ _COORDINATOR = flags.DEFINE_string(
     "coordinator_address",
     None,
     "HOST:PORT of process 0, for a job of several processes. Not needed under srun, mpirun or on "
-    "the hosts of a TPU slice, which are recognised.",
+    "TPUs on Kubernetes, which are recognised.",
 )
 _NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "Processes of the job.")
 _PROCESS_ID = flags.DEFINE_integer("process_id", None, "Number of this process, from 0.")

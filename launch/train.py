@@ -9,8 +9,8 @@ Any value of the configuration can be set on the command line, for example
 metrics.jsonl and, where tensorboardX is installed, tensorboard/. SIGTERM or Ctrl-C saves and stops;
 the same command goes on from there (exit code 75 until it has finished).
 
-Several processes make one job, each with its devices: srun, mpirun and the hosts of a TPU slice are
-recognised, elsewhere every process is started with
+Several processes make one job, each with its devices: srun, mpirun and TPUs on
+Kubernetes are recognised, elsewhere every process is started with
 
   --coordinator_address=HOST:PORT --num_processes=2 --process_id=0 (then 1)
 

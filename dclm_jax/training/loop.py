@@ -181,7 +181,7 @@ def _run_steps(run: _Run, state: TrainState, dropout_key: jax.Array) -> Result:
                 window.add(*pending)
             pending = done, metrics
             evaluate = done % work.evaluate_every == 0 or done == work.total_steps
-            stop = interrupted(done)
+            stop = interrupted()
             if evaluate or stop or done % settings.checkpoint_every == 0:
                 # Nothing is saved before every step up to it is known to be finite.
                 window.add(*pending)

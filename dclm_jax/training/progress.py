@@ -114,15 +114,14 @@ def interruption() -> Iterator[Callable[[], bool]]:
 
 
 @contextmanager
-def agreed_interruption() -> Iterator[Callable[[int], bool]]:
+def agreed_interruption() -> Iterator[Callable[[], bool]]:
     """`interruption` of all processes of a job by a signal to any of them.
 
-    Yields:
-      A function that takes the step just done and tells whether to stop after it.
+    Yields a function, to be called after every step, that tells whether to stop.
     """
     if processes.count() == 1:
         with interruption() as interrupted:
-            yield lambda step: interrupted()
+            yield interrupted
         return
     # JAX listens for SIGTERM, and tells the other processes.
     previous = signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))

@@ -93,6 +93,13 @@ def test_a_run_of_two_processes_stops_together_and_equals_that_of_one(space, val
     assert "devices: 4 x cpu" in shown
     stopped = re.search(r"interrupted and saved at step (\d+); the same command goes on", rest)
     assert stopped and 10 <= int(stopped[1]) < STEPS
+    # Once more, before the first step: nothing has been agreed on yet.
+    job = start_together("train", *space.training(two, *values))
+    list(until(job[0], "resuming after"))
+    job[1].send_signal(signal.SIGTERM)
+    (rest, _), _ = finish(job, code=75)
+    stopped = re.search(r"interrupted and saved at step (\d+)", rest)
+    assert stopped and int(stopped[1]) < STEPS
     (resumed, _), (silent, _) = together("train", *space.training(two, *values))
     assert silent == ""
     assert f"resuming after step {stopped[1]}\n" in resumed
