@@ -40,8 +40,8 @@ def start(
 ) -> None:
     """Joins this process to the others of its job; to be called before any device is used.
 
-    Without arguments it joins what a scheduler started together: the tasks of an `srun` or `mpirun`,
-    or the TPU hosts of a Kubernetes job. Where there is nothing of the kind it does nothing.
+    Without arguments it joins what a scheduler started together: the tasks of an `srun` or
+    `mpirun`, or the TPU hosts of a Kubernetes job. Where there is no such thing it does nothing.
 
     Args:
       coordinator_address: HOST:PORT of process 0, the same in all processes.
@@ -155,6 +155,6 @@ def stop_agreed() -> bool:
     The processes go on for a call or two until all have heard of it, and then all are told at the
     same one. A meeting of several processes: each must call it after every step.
     """
-    # Calls are counted and not steps: JAX agrees on the call after the last one that any process has
-    # made, which is the first one if the signal comes before; a run that goes on starts elsewhere.
+    # Calls are counted and not steps: JAX agrees on the call after the last one that any process
+    # has made, the first one if there is none yet; a run that goes on has another first step.
     return multihost_utils.reached_preemption_sync_point(next(_calls))

@@ -207,7 +207,7 @@ class _Window:
 
     def __init__(self, run: _Run):
         self._run = run
-        self._rate = learning_rate(run.work.config.optimizer, run.work.total_steps)
+        self._rate: Callable = learning_rate(run.work.config.optimizer, run.work.total_steps)
         self._clear()
 
     def _clear(self) -> None:

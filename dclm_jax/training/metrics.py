@@ -89,15 +89,16 @@ class _Events:
         from tensorboardX.proto import event_pb2
         from tensorboardX.record_writer import RecordWriter
 
-        self._event: Any = event_pb2.Event
+        events: Any = event_pb2
+        self._event = events.Event
         directory = workdir / "tensorboard"
         directory.mkdir(exist_ok=True)
         name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{step}"
         self._writer = RecordWriter(str(directory / name))
         self._write(0, file_version="brain.Event:2")
         # TensorBoard hides what a run that was killed had written beyond.
-        session: Any = event_pb2.SessionLog
-        self._write(step + 1, session_log=session(status=session.START))
+        restart = events.SessionLog(status=events.SessionLog.START)
+        self._write(step + 1, session_log=restart)
 
     def write(self, kind: str, step: int, values: dict[str, float]) -> None:
         from tensorboardX.summary import scalar

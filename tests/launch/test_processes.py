@@ -18,7 +18,7 @@ from dclm_jax.training.metrics import read_metrics
 from tests.launch.support import REPOSITORY, TOLERANCE, environment, launch
 
 PROCESSES = 2
-TWO_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+TWO_DEVICES = "--xla_force_host_platform_device_count=2"
 STEPS = 60
 
 
@@ -39,7 +39,7 @@ def start_together(name: str, *arguments, second: str | None = None) -> list[sub
                 *(address, f"--num_processes={PROCESSES}", f"--process_id={index}"),
             ],
             cwd=REPOSITORY,
-            env=environment(**TWO_DEVICES),
+            env=environment(XLA_FLAGS=TWO_DEVICES),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -125,7 +125,7 @@ def test_evaluation_of_two_processes_merges_exactly(space, tmp_path):
         ("score", (f"--input={space.text['test']}", "--batch_size=2")),
     ):
         run = f"--workdir={space.run}"
-        alone = launch(name, run, "--output=-", *arguments, **TWO_DEVICES).stdout
+        alone = launch(name, run, "--output=-", *arguments, XLA_FLAGS=TWO_DEVICES).stdout
         (first, errors), second = together(name, run, "--output=-", *arguments)
         assert (first, errors) == (alone, "")
         assert second == ("", "")
