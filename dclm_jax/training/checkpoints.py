@@ -23,7 +23,7 @@ import orbax.checkpoint as ocp
 from dclm_jax import models, processes
 from dclm_jax.data.corpus import file_sha256
 from dclm_jax.data.vocabulary import Vocabulary
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, printable
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.training.workdir import VOCABULARY_FILE, read_config
 
@@ -111,7 +111,7 @@ def restore_run(workdir: str | Path) -> RestoredRun:
             f"{workdir} has no checkpoint to use yet: train until the first evaluation"
         )
     step, trees, info = found
-    if info["vocabulary"] != vocabulary.fingerprint:
+    if info.get("vocabulary") != vocabulary.fingerprint:
         raise InputError(
             f"{directory / str(step)} is for another vocabulary than {workdir / VOCABULARY_FILE}"
         )
@@ -141,7 +141,11 @@ class _Store:
         with _writing(self._directory):
             if not read_only:
                 self._directory.mkdir(parents=True, exist_ok=True)
+        try:
             self._manager = ocp.CheckpointManager(self._directory, options=options)
+        # It reads orbax's notes, which no checksum covers, and raises whatever they lead to.
+        except Exception as error:
+            raise InputError(f"{self._directory}: cannot be read ({_one_line(error)})") from error
 
     def save(
         self, step: int, trees: Mapping[str, Any], json_name: str, values: Mapping[str, Any]
@@ -164,9 +168,7 @@ class _Store:
         """Runs when the files of a checkpoint are written, before its directory gets its name."""
         (unnamed,) = ocp.utils.tmp_checkpoints(self._directory)
         directory = Path(unnamed.get())
-        # Files of the directory itself are orbax's notes, and not complete before it has its name.
-        files = [path for path in directory.glob("*/**/*") if path.is_file()]
-        sums = {str(path.relative_to(directory)): file_sha256(path) for path in sorted(files)}
+        sums = {name: file_sha256(path) for name, path in _sealed_files(directory).items()}
         (directory / CHECKSUMS_FILE).write_text(json.dumps(sums, indent=2) + "\n")
 
     def restore_newest(
@@ -193,7 +195,10 @@ class _Store:
         _compare_checksums(self._directory / str(step))
         items: dict[str, Any] = {json_name: ocp.args.JsonRestore()}
         items |= {name: ocp.args.StandardRestore(tree) for name, tree in templates.items()}
-        return self._manager.restore(step, args=ocp.args.Composite(**items))
+        restored = self._manager.restore(step, args=ocp.args.Composite(**items))
+        if not isinstance(restored[json_name], dict):
+            raise InputError(f"{json_name} is no JSON object")
+        return restored
 
     def delete_after(self, step: int) -> None:
         for later in [other for other in self._manager.all_steps() if other > step]:
@@ -215,15 +220,26 @@ def _writing(directory: Path) -> Iterator[None]:
         ) from error
 
 
+def _sealed_files(directory: Path) -> dict[str, Path]:
+    """By name, all files but those of the directory itself, which are orbax's notes and not
+    complete before it has its name."""
+    files = sorted(path for path in directory.glob("*/**/*") if path.is_file())
+    return {str(path.relative_to(directory)): path for path in files}
+
+
 def _compare_checksums(directory: Path) -> None:
     sums = json.loads((directory / CHECKSUMS_FILE).read_text("utf-8"))
-    for name, expected in sums.items():
-        if file_sha256(directory / name) != expected:
+    # Names are compared and never opened: they could lead anywhere.
+    files = _sealed_files(directory)
+    if not isinstance(sums, dict) or sums.keys() != files.keys():
+        raise InputError(f"its files are not those of {CHECKSUMS_FILE}")
+    for name, path in files.items():
+        if file_sha256(path) != sums[name]:
             raise InputError(f"{name} differs from its checksum")
 
 
 def _one_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0][:200]
+    return printable((str(error).splitlines() or [type(error).__name__])[0][:200])
 
 
 def _abstract(template: Any) -> Any:

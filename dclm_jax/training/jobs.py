@@ -246,7 +246,7 @@ def _read_record(path: Path) -> dict[str, str]:
         numbers = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from error
     if not isinstance(numbers, dict) or not all(isinstance(one, str) for one in numbers.values()):
         raise InputError(f"{path}: expected a JSON object of job numbers")

@@ -17,7 +17,7 @@ from ml_collections import ConfigDict
 from dclm_jax import models, processes
 from dclm_jax.data.batches import Batch, TrainingBatches
 from dclm_jax.data.corpus import Corpus, open_corpus, read_manifest, statistics_table
-from dclm_jax.errors import DivergenceError
+from dclm_jax.errors import DivergenceError, InputError, shown
 from dclm_jax.evaluation.perplexity import measure
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.models.base import DocumentModel, Params
@@ -62,6 +62,17 @@ class Progress:
     skipped_in_a_row: int = 0
 
 
+def _restored_progress(values: dict[str, Any], workdir: Path) -> Progress:
+    kinds = {field.name: type(field.default) for field in dataclasses.fields(Progress)}
+    # A checkpoint of before a number was kept has its default.
+    if not {name: type(value) for name, value in values.items()}.items() <= kinds.items():
+        raise InputError(
+            f"{workdir / 'checkpoints' / 'latest'}: the progress of the newest checkpoint is "
+            f"{shown(values)}; expected numbers called {', '.join(kinds)}"
+        )
+    return Progress(**values)
+
+
 def train(
     config: ConfigDict | Mapping[str, Any],
     workdir: str | Path,
@@ -94,7 +105,7 @@ def train(
         progress = Progress()
         restored = records.restore(state)
         if restored is not None:
-            state, progress = restored[0], Progress(**restored[1])
+            state, progress = restored[0], _restored_progress(restored[1], workdir)
         records.open_log(int(state.step))
         _report_start(report, work.config, workdir, state, restored is not None)
         with contextlib.closing(ProgressLine(int(state.step), work.total_steps, report)) as line:

@@ -43,13 +43,13 @@ class MetricsLog:
                 self._events.write(kind, step, values)
 
     def _drop_after(self, step: int) -> None:
-        before = self._path.read_text() if self._path.exists() else ""
+        before = self._path.read_bytes() if self._path.exists() else b""
         lines = [line for line in read_metrics(self._path) if line["step"] <= step]
-        kept = "".join(json.dumps(line) + "\n" for line in lines)
+        kept = "".join(json.dumps(line) + "\n" for line in lines).encode()
         # A finished run that is started again leaves the file and its date alone.
         if kept != before:
             temporary = self._path.with_suffix(".tmp")
-            temporary.write_text(kept)
+            temporary.write_bytes(kept)
             temporary.replace(self._path)
 
     @contextlib.contextmanager
@@ -118,12 +118,17 @@ class _Events:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """The complete lines of a metrics file; a last line that was cut off by a crash is left out."""
+    """The lines of a metrics file up to one that `MetricsLog` did not write as it is: usually the
+    last, which a crash has cut off."""
     lines = []
-    if path.exists():
-        for line in path.read_text().splitlines():
-            try:
-                lines.append(json.loads(line))
-            except json.JSONDecodeError:
-                break
+    for text in path.read_bytes().splitlines() if path.exists() else []:
+        try:
+            line = json.loads(text)
+        except (ValueError, RecursionError):
+            break
+        if not isinstance(line, dict) or type(line.get("step")) is not int:
+            break
+        if any(isinstance(value, dict | list) for value in line.values()):
+            break
+        lines.append(line)
     return lines

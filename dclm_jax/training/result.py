@@ -51,7 +51,7 @@ def read_result(workdir: Path) -> Result | None:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from error
     names = [field.name for field in dataclasses.fields(Result)]
     if not isinstance(values, dict) or sorted(values) != sorted(names):

@@ -235,7 +235,7 @@ def write_sweep(directory: Path, config: ConfigDict, grid: Mapping[str, Sequence
 def _read_sweep(path: Path) -> dict[str, Any]:
     try:
         held = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InputError(f"{path}: cannot be read: {error}") from error
     if not isinstance(held, dict):
         raise InputError(f"{path}: expected a JSON object")

@@ -83,7 +83,7 @@ def _owner(text: bytes) -> str:
     try:
         owner = json.loads(text)
         return f"process {owner['process']} on {owner['host']} since {owner['since']}"
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return "a job that did not leave its name"
 
 

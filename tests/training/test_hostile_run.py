@@ -1,0 +1,127 @@
+"""Checkpoints and metrics damaged, or made on purpose: taken, or refused in one line."""
+
+import dataclasses
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+
+from dclm_jax.errors import InputError
+from dclm_jax.training.loop import Progress, _restored_progress
+from dclm_jax.training.metrics import MetricsLog, read_metrics
+from tests.fuzzing import anything, attack_json, damaged, fuzz, single_faults, value_or_input_error
+from tests.test_no_code_runs import finish, resume, seal, use
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    return finish(tmp_path_factory.mktemp("finished") / "run")
+
+
+@pytest.mark.parametrize(
+    "name", ["best/3/info/metadata", "best/3/_CHECKPOINT_METADATA", "best/3/params/_METADATA"]
+)
+def test_descriptions_of_a_checkpoint(finished, tmp_path_factory, name):
+    run = tmp_path_factory.mktemp("described") / "run"
+    shutil.copytree(finished, run)
+    file = run / "checkpoints" / name
+    original = file.read_bytes()
+
+    def check(content: bytes) -> None:
+        file.write_bytes(content)
+        seal(run)
+        value_or_input_error(run, lambda: use(run))
+
+    for content in list(single_faults(json.loads(original)))[:: 1 if len(original) < 500 else 40]:
+        check(content)
+    fuzz(40)(given(anything() | damaged(original))(check))()
+
+
+def test_values_of_a_checkpoint(finished, tmp_path_factory):
+    run = tmp_path_factory.mktemp("damaged") / "run"
+    shutil.copytree(finished, run)
+    for file in (run / "checkpoints" / "best" / "3" / "params").rglob("*"):
+        if not file.is_file():
+            continue
+        original = file.read_bytes()
+
+        def check(content: bytes) -> None:
+            file.write_bytes(content)  # noqa: B023
+            seal(run)
+            value_or_input_error(run, lambda: use(run))
+
+        fuzz(20)(given(anything() | damaged(original))(check))()
+        file.write_bytes(original)
+
+
+def test_a_checkpoint_of_another_kind_is_not_resumed(finished, tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    for content in (b"[1]", b'"x"', b"3", b"null"):
+        (run / "checkpoints" / "latest" / "3" / "progress" / "metadata").write_bytes(content)
+        seal(run)
+        with pytest.raises(InputError, match="no checkpoint in .*latest can be used"):
+            resume(run)
+
+
+@pytest.mark.parametrize("name", ["../../../../secret", "/dev/zero", "params/../../3/secret"])
+def test_checksums_lead_nowhere_else(finished, tmp_path, name, capfd):
+    """A device that never ends would be read for ever."""
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    (tmp_path / "secret").write_bytes(b"secret")
+    file = run / "checkpoints" / "best" / "3" / "checksums.json"
+    sums = json.loads(file.read_text())
+    for forged in ({**sums, name: "0"}, {name: "0"}, {}, [], None, "x"):
+        file.write_text(json.dumps(forged))
+        with pytest.raises(InputError, match="no checkpoint in .*best can be used"):
+            use(run)
+        assert "its files are not those of checksums.json" in capfd.readouterr().err
+
+
+def test_checksums(finished, tmp_path_factory):
+    run = tmp_path_factory.mktemp("sealed") / "run"
+    shutil.copytree(finished, run)
+    file = run / "checkpoints" / "best" / "3" / "checksums.json"
+
+    def check(content: bytes) -> None:
+        file.write_bytes(content)
+        value_or_input_error(run, lambda: use(run))
+
+    fuzz(60)(given(anything() | damaged(file.read_bytes()))(check))()
+
+
+def test_progress():
+    good = dataclasses.asdict(Progress(best_step=3))
+
+    def check(content: bytes) -> None:
+        try:
+            values = json.loads(content)
+        except (ValueError, RecursionError):
+            return
+        if isinstance(values, dict):
+            value_or_input_error(Path("run"), lambda: _restored_progress(values, Path("run")))
+
+    attack_json(check, good, 100)
+    assert _restored_progress(good, Path("run")) == Progress(best_step=3)
+
+
+def test_metrics(tmp_path_factory):
+    workdir = tmp_path_factory.mktemp("metrics")
+    file = workdir / "metrics.jsonl"
+    first = {"kind": "train", "step": 1, "loss": 1.0}
+    others = "".join(json.dumps(first | {"step": step}) + "\n" for step in (2, 3, 4)).encode()
+
+    def check(content: bytes) -> None:
+        file.write_bytes(content + b"\n" + others)
+        before = read_metrics(file)
+        with MetricsLog(workdir, step=3) as log:
+            log.write("train", 4, loss=2.0)
+        kept = [line for line in before if line["step"] <= 3]
+        after = read_metrics(file)
+        assert json.dumps(after[:-1]) == json.dumps(kept)
+        assert after[-1] == {"kind": "train", "step": 4, "loss": 2.0}
+
+    attack_json(check, first, 50)
