@@ -269,7 +269,10 @@ def test_interrupted_training_goes_on_bit_for_bit(space, long_run, tmp_path, num
     else:
         assert process.returncode == -signal.SIGKILL
     assert not (run / "checkpoints" / "latest" / "400").exists()
-    resumed = launch("train", *arguments)
+    resumed = launch("train", *arguments, quiet=False)
+    left_locked = f"note: {run} was left locked by process {process.pid} on "
+    assert resumed.stderr.startswith(left_locked if number == signal.SIGKILL else "")
+    assert resumed.stderr.count("\n") == (number == signal.SIGKILL)
     assert "resuming after step" in resumed.stdout
     assert "finished 400 steps" in resumed.stdout
     assert_same_run(run, whole, 400)
