@@ -37,6 +37,8 @@ def start(
     coordinator_address: str | None = None,
     num_processes: int | None = None,
     process_id: int | None = None,
+    *,
+    stops_together: bool = False,
 ) -> None:
     """Joins this process to the others of its job; to be called before any device is used.
 
@@ -47,20 +49,19 @@ def start(
       coordinator_address: HOST:PORT of process 0, the same in all processes.
       num_processes: of the job.
       process_id: from 0.
+      stops_together: SIGTERM is kept for `stop_agreed` instead of ending the process.
 
     Raises:
-      InputError: some arguments are missing or impossible, or the others cannot be reached.
+      InputError: some arguments are missing or impossible. (Where the others do not come within
+        five minutes, JAX ends the process.)
     """
     given = (coordinator_address, num_processes, process_id)
     if any(value is not None for value in given):
         _check(coordinator_address, num_processes, process_id)
     elif not _started_with_others():
         return
-    try:
-        jax.distributed.initialize(coordinator_address, num_processes, process_id)
-    except (RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
-        raise InputError(f"the job's processes cannot be joined: {reason}") from error
+    jax.config.update("jax_enable_preemption_service", stops_together)
+    jax.distributed.initialize(coordinator_address, num_processes, process_id)
 
 
 def _check(coordinator_address: str | None, num_processes: int | None, process_id: int | None):

@@ -41,13 +41,13 @@ def run(main: Callable[[Sequence[str]], int | None]) -> None:
         except BrokenPipeError:
             # The reader of our output went away (`... | head`): that is no error of ours.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return 0
+            return _end(0)
         except KeyboardInterrupt:
-            return 130
+            return _end(130)
         except Exception as error:
             if processes.count() == 1:
                 raise
-            if isinstance(error, jax.errors.JaxRuntimeError):
+            if isinstance(error, jax.errors.JaxRuntimeError) and not _is_own_fault(error):
                 # What a process meets when another one, or its machine, is gone.
                 _fail(
                     f"process {processes.index()} lost the others, or a device "
@@ -129,6 +129,18 @@ def _fail(
     if alone and processes.count() > 1:
         _leave(code)
     sys.exit(code)
+
+
+def _end(code: int) -> int:
+    """The exit code of one process; where there are several, it does not wait for the others."""
+    if processes.count() > 1:
+        _leave(code)
+    return code
+
+
+def _is_own_fault(error: Exception) -> bool:
+    """Whether a device refused what it was asked for: it would refuse that again."""
+    return str(error).startswith(("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED"))
 
 
 def _leave(code: int) -> NoReturn:

@@ -19,13 +19,18 @@ _PROCESS_ID = flags.DEFINE_integer("process_id", None, "Number of this process, 
 _TEXT_FLAGS = ("input", "tune_input")
 
 
-def join() -> None:
+def join(*, stops_together: bool = False) -> None:
     """Joins this process to its job, before any device is used. Only the first one prints.
 
+    Args:
+      stops_together: `processes.stop_agreed` will be asked whether there was a SIGTERM, which
+        otherwise ends the process.
+
     Raises:
-      InputError: flags are missing, or the other processes cannot be reached.
+      InputError: flags are missing or wrong.
     """
-    processes.start(_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
+    flags_given = (_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
+    processes.start(*flags_given, stops_together=stops_together)
     if processes.count() == 1:
         return
     for name in _TEXT_FLAGS:

@@ -28,7 +28,8 @@ Ctrl-C leaves the jobs alone; the same command waits for them, and submits none 
         --executor=slurm --slurm=partition=gpu,account=nlp,time=240,gpus_per_node=1 --jobs=4
 
 At the end come a table, also as SWEEP/sweep.csv, the best cell, and the cells that failed with the
-last line of their errors; the exit code is 1 if there are any. --plot draws a grid of two keys.
+last line of their errors; the exit code is 1 if there are any, 75 if the sweep was stopped. --plot
+draws a grid of two keys.
 """
 
 import functools
@@ -111,7 +112,8 @@ def main(argv: Sequence[str]) -> int:
         _report(plan, outcomes)
     if failed:
         _report_failed(plan, failed)
-    return 1 if failed else 0
+        return 1
+    return 0 if len(outcomes) == len(plan.cells) else _app.EXIT_INTERRUPTED
 
 
 def _check_flags() -> None:

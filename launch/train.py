@@ -33,7 +33,7 @@ flags.mark_flag_as_required("workdir")
 
 def main(argv: Sequence[str]) -> int:
     del argv
-    _cluster.join()
+    _cluster.join(stops_together=True)
     # Flushed, so that a log file shows where the run is.
     report = functools.partial(print, flush=True)
     result = train(_training.config(), _WORKDIR.value or "", report=report)

@@ -76,8 +76,17 @@ class Checkpoints:
         """Saves for use, as `save_latest`."""
         self._best.save(step, {"params": params}, "info", info)
 
-    def close(self) -> None:
+    def wait(self) -> None:
         """Waits until everything is on disk.
+
+        Raises:
+          InputError: a save could not be finished.
+        """
+        self._latest.wait()
+        self._best.wait()
+
+    def close(self) -> None:
+        """Waits, and lets go of the directories.
 
         Raises:
           InputError: a save could not be finished.
@@ -203,6 +212,10 @@ class _Store:
     def delete_after(self, step: int) -> None:
         for later in [other for other in self._manager.all_steps() if other > step]:
             self._manager.delete(later)
+
+    def wait(self) -> None:
+        with _writing(self._directory):
+            self._manager.wait_until_finished()
 
     def close(self) -> None:
         with _writing(self._directory):

@@ -30,7 +30,7 @@ from dclm_jax.training.progress import (
     safe_exp,
 )
 from dclm_jax.training.records import Records
-from dclm_jax.training.result import Result, keep_result
+from dclm_jax.training.result import Result
 from dclm_jax.training.step import (
     StepMetrics,
     TrainState,
@@ -105,12 +105,13 @@ def train(
         progress = Progress()
         restored = records.restore(state)
         if restored is not None:
-            state, progress = restored[0], _restored_progress(restored[1], workdir)
+            state, values = restored
+            progress = processes.together(lambda: _restored_progress(values, workdir))
         records.open_log(int(state.step))
         _report_start(report, work.config, workdir, state, restored is not None)
         with contextlib.closing(ProgressLine(int(state.step), work.total_steps, report)) as line:
             result = _run_steps(_Run(work, records, progress, line), state, dropout_key)
-    processes.on_first(lambda: keep_result(workdir, result))
+        records.finish(result)
     report(_ending(result, workdir))
     return result
 
@@ -208,8 +209,6 @@ def _run_steps(run: _Run, state: TrainState, dropout_key: jax.Array) -> Result:
             if stop:
                 ending = "interrupted"
                 break
-    if ending == "finished" and run.out_of_patience and done < work.total_steps:
-        ending = "early_stop"
     return Result(ending, done, run.progress.best_step, run.progress.best_perplexity)
 
 
@@ -260,7 +259,7 @@ class _Window:
                 loss=loss,
                 perplexity=safe_exp(loss),
                 gradient_norm=self._norm,
-                learning_rate=float(self._rate(step - 1)),
+                learning_rate=float(self._rate(step - 1 - progress.skipped)),
                 tokens=progress.tokens,
                 seconds=progress.seconds,
                 tokens_per_second=rate,

@@ -4,6 +4,7 @@ import contextlib
 import importlib.util
 import json
 import math
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -93,7 +94,7 @@ class _Events:
         self._event = events.Event
         directory = workdir / "tensorboard"
         directory.mkdir(exist_ok=True)
-        name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{step}"
+        name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}.{step}"
         self._writer = RecordWriter(str(directory / name))
         self._write(0, file_version="brain.Event:2")
         # TensorBoard hides what a run that was killed had written beyond.

@@ -10,7 +10,7 @@ from dclm_jax.data.corpus import Corpus
 from dclm_jax.models.base import Params
 from dclm_jax.training.checkpoints import Checkpoints
 from dclm_jax.training.metrics import MetricsLog
-from dclm_jax.training.result import forget_result
+from dclm_jax.training.result import Result, forget_result, keep_result
 from dclm_jax.training.step import TrainState
 from dclm_jax.training.workdir import claim, writing
 
@@ -90,6 +90,15 @@ class Records:
     def save_best(self, step: int, params: Params, info: Mapping[str, Any]) -> None:
         """Saves for use; see `Checkpoints`."""
         processes.on_first(lambda: self._checkpoints.save_best(step, params, info))
+
+    def finish(self, result: Result) -> None:
+        """Waits until everything is on disk, then keeps how the run ended."""
+
+        def keep() -> None:
+            self._checkpoints.wait()
+            keep_result(self._workdir, result)
+
+        processes.on_first(keep)
 
     def __enter__(self) -> "Records":
         return self

@@ -26,8 +26,15 @@ class Result:
 
 
 def forget_result(workdir: Path) -> None:
-    """Removes what an earlier call of `train` left: the run goes on."""
-    (workdir / FILE).unlink(missing_ok=True)
+    """Removes what an earlier call of `train` left: the run goes on.
+
+    Raises:
+      InputError: it cannot be removed.
+    """
+    try:
+        (workdir / FILE).unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"{workdir / FILE}: cannot be removed: {error.strerror}") from error
 
 
 def keep_result(workdir: Path, result: Result) -> None:

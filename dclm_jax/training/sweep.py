@@ -210,10 +210,9 @@ def agreed_grid(
         )
     # What the grid sets is the same on both sides, whatever the configurations have there.
     chosen = {key: values[0] for key, values in grid.items()}
-    old = ConfigDict(held["config"])
     try:
-        old = configured(old, chosen)
-    except (KeyError, TypeError) as error:
+        old = configured(ConfigDict(held["config"]), chosen)
+    except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: expected the configuration of a sweep over its grid") from error
     if different := differences(old.to_dict(), configured(config, chosen).to_dict()):
         more = f" (and {len(different) - 1} more)" if len(different) > 1 else ""
@@ -260,7 +259,7 @@ def outcome(cell: Cell, parameters: int, workdir: Path) -> Outcome | None:
     lines = read_metrics(path)
     try:
         seconds, tokens = float(lines[-1]["seconds"]), float(lines[-1]["tokens"])
-    except (IndexError, KeyError, TypeError, ValueError) as error:
+    except (IndexError, KeyError, TypeError, ValueError, OverflowError) as error:
         raise InputError(f"{path}: expected a last line with seconds and tokens") from error
     rate = tokens / seconds if seconds else math.nan
     return Outcome(cell, parameters, result, seconds, rate)

@@ -7,6 +7,7 @@ WORKDIR/
   lock              empty, or the process that is writing here
   checkpoints/      see `training.checkpoints`
   metrics.jsonl     see `training.metrics`
+  result.json       see `training.result`
 """
 
 import contextlib
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dclm_jax.data.vocabulary import Vocabulary
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, printable
 from dclm_jax.evaluation.outputs import write_json
 from dclm_jax.training import config as configuration
 
@@ -30,6 +31,7 @@ CONFIG_FILE = "config.json"
 VOCABULARY_FILE = "vocabulary.tsv"
 CORPUS_FILE = "corpus.json"
 LOCK_FILE = "lock"
+_LONGEST_LOCK = 1000
 
 
 @contextlib.contextmanager
@@ -48,7 +50,7 @@ def writing(workdir: Path) -> Iterator[None]:
             file = stack.enter_context((workdir / LOCK_FILE).open("a+b", buffering=0))
             _lock(file, workdir)
             file.seek(0)
-            if left_by := file.read():
+            if left_by := file.read(_LONGEST_LOCK):
                 print(f"note: {workdir} was left locked by {_owner(left_by)}", file=sys.stderr)
             file.truncate(0)
             file.write(_myself())
@@ -64,7 +66,7 @@ def _lock(file: BinaryIO, workdir: Path) -> None:
     except BlockingIOError as error:
         file.seek(0)
         raise InputError(
-            f"{workdir} is in use by {_owner(file.read())}: "
+            f"{workdir} is in use by {_owner(file.read(_LONGEST_LOCK))}: "
             "stop that job, or choose another workdir"
         ) from error
     except OSError as error:
@@ -82,7 +84,8 @@ def _myself() -> bytes:
 def _owner(text: bytes) -> str:
     try:
         owner = json.loads(text)
-        return f"process {owner['process']} on {owner['host']} since {owner['since']}"
+        text = f"process {owner['process']} on {owner['host']} since {owner['since']}"
+        return printable(text)
     except (ValueError, TypeError, KeyError, RecursionError):
         return "a job that did not leave its name"
 

@@ -149,7 +149,7 @@ def test_an_interrupted_sweep_saves_and_goes_on(space, tmp_path):
     # As a terminal does it: Ctrl-C is for the whole group.
     os.killpg(process.pid, signal.SIGINT)
     output, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (0, "")
+    assert (process.returncode, errors) == (75, "")
     assert "[0/1] seed=7  stopped  0:" in output
     assert "0 of 1 cells are finished; the same command goes on from there" in output
     saved = log.read_text().splitlines()[-1]

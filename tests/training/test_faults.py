@@ -286,6 +286,19 @@ def test_a_second_job_is_refused_and_a_lock_of_the_dead_is_taken(whole, tmp_path
     assert (run / "lock").read_text() == ""
 
 
+def test_what_a_lock_says_is_shown_in_one_short_line(tmp_path, capfd):
+    owner = {"host": "\x1b[2J\nhost", "process": 1, "since": "x" * 10**6}
+    (tmp_path / "lock").write_text(json.dumps(owner))
+    with writing(tmp_path):
+        pass
+    note = capfd.readouterr().err
+    assert note == f"note: {tmp_path} was left locked by a job that did not leave its name\n"
+    (tmp_path / "lock").write_text(json.dumps(owner | {"since": "now"}))
+    with writing(tmp_path):
+        pass
+    assert capfd.readouterr().err.endswith("process 1 on \\x1b[2J\\nhost since now\n")
+
+
 def test_a_lock_that_ended_well_says_nothing(tmp_path, capfd):
     for _ in range(2):
         with writing(tmp_path):
