@@ -145,6 +145,7 @@ def test_two_tasks_train_are_interrupted_and_finish_as_one_process(cluster, spac
     )
 
 
+@pytest.mark.nightly
 def test_an_array_is_requeued_by_the_time_limit(cluster, tmp_path):
     arguments = tmp_path / "flags"
     arguments.write_text("--config.a=1\n--config.a=2\n")
