@@ -11,6 +11,7 @@ checksums of its files (checksums.json), which are compared before anything is r
 import contextlib
 import json
 import logging
+import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -139,8 +140,6 @@ class _Store:
             max_to_keep=2,
             create=False,
             read_only=read_only,
-            # What a killed process was writing; the workdir's lock keeps living ones out.
-            cleanup_tmp_directories=not read_only,
             async_options=ocp.AsyncOptions(post_finalization_callback=self._seal),
             # A process reads, and the first one writes, by itself: no other takes part.
             multiprocessing_options=ocp.options.MultiprocessingOptions(
@@ -150,6 +149,9 @@ class _Store:
         with _writing(self._directory):
             if not read_only:
                 self._directory.mkdir(parents=True, exist_ok=True)
+                # What a killed process was writing; the workdir's lock keeps living ones out.
+                for unnamed in ocp.utils.tmp_checkpoints(self._directory):
+                    shutil.rmtree(unnamed.get())
         try:
             self._manager = ocp.CheckpointManager(self._directory, options=options)
         # It reads orbax's notes, which no checksum covers, and raises whatever they lead to.

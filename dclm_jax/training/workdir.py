@@ -84,8 +84,7 @@ def _myself() -> bytes:
 def _owner(text: bytes) -> str:
     try:
         owner = json.loads(text)
-        text = f"process {owner['process']} on {owner['host']} since {owner['since']}"
-        return printable(text)
+        return printable(f"process {owner['process']} on {owner['host']} since {owner['since']}")
     except (ValueError, TypeError, KeyError, RecursionError):
         return "a job that did not leave its name"
 
