@@ -29,7 +29,7 @@ import jax.numpy as jnp
 from dclm_jax.errors import InputError
 from dclm_jax.nn import recurrence, stack
 from dclm_jax.nn.cells import CELLS
-from dclm_jax.nn.dropout import dropout_mask
+from dclm_jax.nn.dropout import drop, dropout_mask
 from dclm_jax.nn.initializers import glorot_uniform
 from dclm_jax.nn.products import product
 from dclm_jax.nn.recurrence import Affine
@@ -81,6 +81,9 @@ class DocumentModel:
       cell: one of `dclm_jax.nn.cells.CELLS`.
       dropout: rate on non-recurrent connections while training: embeddings, between layers,
         features.
+      variational_dropout: draw once a sentence, not once a token (Gal and Ghahramani 2016).
+      recurrent_dropout: rate on the recurrent weights of the stack while training, drawn once a
+        step (Merity et al. 2018).
       tie_embeddings: use the embedding matrix as the output matrix of the hidden state (K = H).
       compute_dtype: float32, or bfloat16 to round the factors of all matrix products and the
         gradients of their weights; parameters, sums, states and losses stay float32.
@@ -106,6 +109,8 @@ class DocumentModel:
     num_layers: int = 2
     cell: str = "lstm"
     dropout: float = 0.0
+    variational_dropout: bool = False
+    recurrent_dropout: float = 0.0
     tie_embeddings: bool = False
     compute_dtype: str = "float32"
     remat: bool = False
@@ -133,8 +138,11 @@ class DocumentModel:
                 f"model.compute_dtype is {self.compute_dtype!r}; "
                 f"expected one of {', '.join(COMPUTE_DTYPES)}"
             )
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"model.dropout is {self.dropout}; expected 0 <= dropout < 1")
+        for field in ("dropout", "recurrent_dropout"):
+            if not 0 <= getattr(self, field) < 1:
+                raise InputError(
+                    f"model.{field} is {getattr(self, field)}; expected 0 <= {field} < 1"
+                )
         if self.tie_embeddings and self.embedding_dim != self.hidden_dim:
             raise InputError(
                 f"model.tie_embeddings needs embedding_dim = hidden_dim; "
@@ -211,10 +219,20 @@ class DocumentModel:
         dims = (self.embedding_dim, *(self.hidden_dim,) * (self.num_layers - 1), self.feature_dim)
         keys_XxB = jax.vmap(lambda key: jax.random.split(key, len(dims)), out_axes=1)(keys_B)
         embeddings, *layers, features = (
-            dropout_mask(keys, shape_SxN, dim, self.dropout)
+            dropout_mask(keys, shape_SxN, dim, self.dropout, per_sentence=self.variational_dropout)
             for keys, dim in zip(keys_XxB, dims, strict=True)
         )
         return DropoutMasks(embeddings, tuple(layers), features)
+
+    def drop_weights(self, params: Params, key: jax.Array) -> Params:
+        """The parameters of one training step, after `recurrent_dropout`."""
+        if not self.recurrent_dropout:
+            return params
+        layers = [dict(layer) for layer in params["stack"]]
+        places = [(layer, name) for layer in layers for name in CELLS[self.cell].weights]
+        for (layer, name), own_key in zip(places, jax.random.split(key, len(places)), strict=True):
+            layer[name] = layer[name] * drop(own_key, layer[name].shape, self.recurrent_dropout)
+        return {**params, "stack": layers}
 
     def open_document(self, params: Params, batch_size: int, length: int) -> Context:
         """The context before the first sentence, with room for `length` positions."""

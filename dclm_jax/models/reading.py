@@ -239,7 +239,11 @@ class Likelihood(NamedTuple):
 
 
 def batch_likelihood(
-    model: DocumentModel, params: Params, batch: Batch, keys_B: jax.Array | None = None
+    model: DocumentModel,
+    params: Params,
+    batch: Batch,
+    keys_B: jax.Array | None = None,
+    weights_key: jax.Array | None = None,
 ) -> Likelihood:
     """The likelihood of a batch of documents or segments, each read from its start.
 
@@ -247,7 +251,10 @@ def batch_likelihood(
       batch: its `earlier` sentences, if any, give the first contexts and are not scored; they need
         a model whose contexts do not read hidden states.
       keys_B: one dropout key a row, in training; None scores without dropout.
+      weights_key: the key of dropout on weights, in training.
     """
+    if weights_key is not None:
+        params = model.drop_weights(params, weights_key)
     params = model.compute_params(params)
     tokens, targets, mask = _time_major(batch)
     num_sentences, length, batch_size = tokens.shape

@@ -41,9 +41,10 @@ class DataConfig:
 class OptimizerConfig:
     """How parameters move.
 
-    name: adagrad, adadelta, adam or sgd.
+    name: adagrad, adadelta, adam, adamw or sgd.
     learning_rate: its peak; Zeiler's adadelta has 1.
     initial_accumulator: AdaGrad's sum of squares before the first step.
+    weight_decay: of adamw, times the learning rate at every step.
     clip_norm: global norm the gradient is clipped to; 0 for none.
     schedule: constant, or linear, cosine or exponential decay.
     warmup_steps: linear growth to the peak before it.
@@ -56,6 +57,7 @@ class OptimizerConfig:
     name: str = "adagrad"
     learning_rate: float = _option(0.1)
     initial_accumulator: float = _option(0.0)
+    weight_decay: float = _option(0.0)
     clip_norm: float = _option(5.0)
     schedule: str = "constant"
     warmup_steps: int = _option(0)

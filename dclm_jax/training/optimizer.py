@@ -20,6 +20,9 @@ OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
     # Zeiler's decay and constant (2012); its learning rate is 1.
     "adadelta": lambda learning_rate, options: optax.adadelta(learning_rate, rho=0.95, eps=1e-6),
     "adam": lambda learning_rate, options: optax.adam(learning_rate),
+    "adamw": lambda learning_rate, options: optax.adamw(
+        learning_rate, weight_decay=options.weight_decay
+    ),
     "sgd": lambda learning_rate, options: optax.sgd(learning_rate),
 }
 
@@ -69,6 +72,11 @@ def create_optimizer(options: OptimizerConfig, total_steps: int) -> optax.Gradie
     if options.name not in OPTIMIZERS:
         raise InputError(
             f"optimizer.name is {options.name!r}{did_you_mean(options.name, OPTIMIZERS)}"
+        )
+    if options.weight_decay and options.name != "adamw":
+        raise InputError(
+            f"optimizer.weight_decay is {options.weight_decay} with optimizer {options.name}; "
+            "only adamw has it"
         )
     update = OPTIMIZERS[options.name](learning_rate(options, total_steps), options)
     if options.clip_norm:

@@ -78,7 +78,9 @@ def train_step(
     keys_B = jax.vmap(jax.random.fold_in, (None, 0))(step_key, first_row + jnp.arange(rows))
 
     def loss(params: Params):
-        likelihood = batch_likelihood(model, params, batch, keys_B)
+        # Weights are dropped alike on all devices; no row has this index.
+        weights_key = jax.random.fold_in(step_key, 2**32 - 1)
+        likelihood = batch_likelihood(model, params, batch, keys_B, weights_key)
         return likelihood.nll + likelihood.auxiliary, likelihood
 
     gradients, likelihood = jax.grad(loss, has_aux=True)(state.params)

@@ -297,3 +297,42 @@ def test_a_rows_dropout_does_not_depend_on_other_rows():
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[:, :, 2:3], b), masks, alone)
     for mask in jax.tree.leaves(masks):
         assert not np.array_equal(mask[:, :, 0], mask[:, :, 1])
+
+
+def test_variational_dropout_is_one_draw_a_sentence():
+    model = small_model("codclm", dropout=0.4, num_layers=3, variational_dropout=True)
+    masks = dropout_masks(model, jax.random.split(jax.random.key(0), 16), np.zeros(5), np.zeros(20))
+    assert masks is not None
+    assert [mask.shape[:3] for mask in jax.tree.leaves(masks)] == [(5, 20, 16)] * 4
+    for mask in map(np.asarray, jax.tree.leaves(masks)):
+        np.testing.assert_array_equal(mask, np.broadcast_to(mask[:, :1], mask.shape))
+        np.testing.assert_allclose(np.unique(mask), [0, 1 / 0.6])
+        assert abs(np.mean(mask) - 1) < 5 * np.sqrt(0.4 / 0.6 / mask[:, 0].size)
+        assert not np.array_equal(mask[0], mask[1])
+        assert not np.array_equal(mask[:, :, 0], mask[:, :, 1])
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_recurrent_dropout_is_of_the_weights_of_the_recurrences_alone(name):
+    model = small_model(name, recurrent_dropout=0.25, num_layers=2, hidden_dim=40)
+    params = random_params(model)
+    dropped = model.drop_weights(params, jax.random.key(0))
+    ratios = jax.tree.map(lambda a, b: np.asarray(a) / np.asarray(b), dropped, params)
+    weights = ("recurrent", "peephole_input", "peephole_output")
+    taken = [layer.pop(name) for layer in ratios["stack"] for name in weights]
+    assert all(np.all(ratio == 1) for ratio in jax.tree.leaves(ratios))
+    for ratio in taken:
+        np.testing.assert_allclose(np.unique(ratio.round(5)), [0, 1.33333])
+        assert abs(ratio.mean() - 1) < 5 * np.sqrt(0.25 / 0.75 / ratio.size)
+    assert not np.array_equal(taken[0], taken[3])
+    assert not np.array_equal(taken[1], taken[2])
+    assert small_model(name).drop_weights(params, jax.random.key(0)) is params
+
+
+def test_the_likelihood_of_a_training_step_drops_weights():
+    model = small_model("ccdclm", recurrent_dropout=0.5)
+    params, key = random_params(model), jax.random.key(1)
+    got = batch_likelihood(model, params, BATCH, None, key).nll
+    expected = batch_likelihood(model, model.drop_weights(params, key), BATCH).nll
+    np.testing.assert_allclose(got, expected, rtol=1e-6)
+    assert not np.isclose(got, batch_likelihood(model, params, BATCH).nll, rtol=1e-3)

@@ -50,6 +50,11 @@ def test_options_arrive():
         ("rnnlm", {"vocab_size": 0}, "model.vocab_size is 0; expected at least 1"),
         ("rnnlm", {"dropout": 1.0}, "model.dropout is 1.0; expected 0 <= dropout < 1"),
         ("rnnlm", {"dropout": -0.1}, "model.dropout is -0.1; expected 0 <= dropout < 1"),
+        (
+            "rnnlm",
+            {"recurrent_dropout": 1.0},
+            "model.recurrent_dropout is 1.0; expected 0 <= recurrent_dropout < 1",
+        ),
         ("adclm", {"attention_dim": 0}, "model.attention_dim is 0; expected at least 1"),
         (
             "rlm_bow_ef",

@@ -56,3 +56,14 @@ def test_errors_name_the_nearest():
         create_optimizer(OptimizerConfig(schedule="cosin"), 1)
     with pytest.raises(InputError, match="final_fraction"):
         create_optimizer(OptimizerConfig(schedule="exponential"), 1)
+    with pytest.raises(InputError, match=r"weight_decay is 0.1 with optimizer adam; only adamw"):
+        create_optimizer(OptimizerConfig(name="adam", weight_decay=0.1), 1)
+
+
+def test_adamw_decays_weights_apart_from_the_gradient():
+    """Loshchilov and Hutter (2019): x - rate (m / sqrt(v) + decay x); m / sqrt(v) = 1 at step 1."""
+    options = OptimizerConfig(name="adamw", learning_rate=0.1, weight_decay=0.5, clip_norm=0.0)
+    optimizer = create_optimizer(options, 1)
+    params = jnp.array([2.0, -4.0])
+    update, _ = optimizer.update(jnp.array([7.0, 0.0]), optimizer.init(params), params)
+    np.testing.assert_allclose(np.asarray(update), [-0.1 - 0.1, 0.2], rtol=1e-5)

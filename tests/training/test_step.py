@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -31,13 +32,13 @@ RATE = 0.1
 
 
 def run_steps(
-    name: str, dropout: float, steps: int = 2, loss_per: str = "token"
+    name: str, dropout: float, steps: int = 2, loss_per: str = "token", **options: Any
 ) -> tuple[TrainState, list[float]]:
     """Steps over DOCUMENTS on all local devices, each step waited for.
 
     Models of the n sentences before a segment have other documents' sentences there.
     """
-    model = small_model(name, dropout=dropout)
+    model = small_model(name, dropout=dropout, **options)
     optimizer = create_optimizer(OptimizerConfig(learning_rate=RATE, clip_norm=CLIP), steps)
     params = random_params(model)
     state = TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
@@ -110,8 +111,8 @@ sys.path.insert(0, sys.argv[1])
 from tests.training.test_step import run_steps
 assert jax.local_device_count() == 2, jax.devices()
 results = {}
-for name, dropout in json.loads(sys.argv[2]):
-    state, norms = run_steps(name, dropout)
+for name, dropout, options in json.loads(sys.argv[2]):
+    state, norms = run_steps(name, dropout, **options)
     leaves = [np.asarray(leaf).ravel().tolist() for leaf in jax.tree.leaves(state.params)]
     results[f"{name} {dropout}"] = {"leaves": leaves, "norms": norms}
 print(json.dumps(results))
@@ -120,8 +121,9 @@ print(json.dumps(results))
 
 def test_two_devices_take_the_same_step_as_one():
     """Four documents of 11, 2, 15 and 4 targets: the devices hold 13 and 19 of them."""
-    cases = [("codclm", 0.0), ("hrnnlm", 0.0), ("adclm", 0.0), ("ccdclm", 0.4)]
-    cases.append(("rlm_bow_lf", 0.0))
+    names = ["codclm", "hrnnlm", "adclm", "rlm_bow_lf"]
+    cases = [(name, 0.0, {}) for name in names]
+    cases.append(("ccdclm", 0.4, {"variational_dropout": True, "recurrent_dropout": 0.3}))
     environment = {
         **os.environ,
         "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
@@ -138,8 +140,8 @@ def test_two_devices_take_the_same_step_as_one():
     )
     assert finished.returncode == 0, finished.stderr
     results = json.loads(finished.stdout)
-    for name, dropout in cases:
-        state, norms = run_steps(name, dropout)
+    for name, dropout, options in cases:
+        state, norms = run_steps(name, dropout, **options)
         two = results[f"{name} {dropout}"]
         np.testing.assert_allclose(two["norms"], norms, rtol=1e-5)
         for got, want in zip(two["leaves"], jax.tree.leaves(state.params), strict=True):
