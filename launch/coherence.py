@@ -8,6 +8,9 @@ shuffled afresh, mean and standard deviation of accuracy over test sets. Ties co
     python -m launch.coherence --workdir=runs/ccdclm --bootstrap=1000 --output=ccdclm.json
     python -m launch.coherence --workdir=runs/hrnnlm --bootstrap=1000 --output=hrnnlm.json
 
+All models but rnnlm and codclm must score every permutation, 155,000 documents for the Penn
+Treebank: with --pool=50 test sets draw from 50 permutations of each document, twenty times faster.
+
 A one-sided z-test of whether the first of two bootstrap results is the better one:
 
     python -m launch.coherence --compare=ccdclm.json,hrnnlm.json
@@ -32,6 +35,12 @@ _PERMUTATIONS = flags.DEFINE_integer(
     "permutations", 20, "Permutations of each document (a); 0 leaves (a) out."
 )
 _BOOTSTRAP = flags.DEFINE_integer("bootstrap", 0, "Resampled test sets (b); 0 leaves (b) out.")
+_POOL = flags.DEFINE_integer(
+    "pool",
+    0,
+    "With --bootstrap: permutations of each document that the test sets draw from, which costs as "
+    "much as so many test sets; 0 shuffles every draw afresh, as the paper does.",
+)
 _SEED = flags.DEFINE_integer("seed", 0, "Seed of permutations and test sets.")
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
 _COMPARE = flags.DEFINE_list(
@@ -55,6 +64,8 @@ def main(argv: Sequence[str]) -> None:
 def _measure() -> tuple[str, dict[str, Any]]:
     if min(_PERMUTATIONS.value, _BOOTSTRAP.value) < 0:
         raise InputError("--permutations and --bootstrap: expected 0 or more")
+    if _POOL.present and not _BOOTSTRAP.value:
+        raise InputError("--pool belongs to --bootstrap, which is missing")
     if not _PERMUTATIONS.value and not _BOOTSTRAP.value:
         raise InputError("--permutations and --bootstrap are both 0: there is nothing to measure")
     lm = _evaluation.restore()
@@ -64,7 +75,11 @@ def _measure() -> tuple[str, dict[str, Any]]:
     if _BOOTSTRAP.value:
         with _evaluation.Progress("bootstrap") as progress:
             result = coherence.bootstrap(
-                lm.scorer, replicates=_BOOTSTRAP.value, on_document=progress, **options
+                lm.scorer,
+                replicates=_BOOTSTRAP.value,
+                pool=_POOL.value,
+                on_document=progress,
+                **options,
             )
         results.append(result)
     if _PERMUTATIONS.value:

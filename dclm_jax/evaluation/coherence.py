@@ -20,7 +20,7 @@ from dclm_jax.errors import InputError, shown
 from dclm_jax.evaluation.scoring import Continuation, Document, SentenceScorer
 
 # What decides the test sets of a bootstrap.
-_TEST_SET_KEYS = ("documents", "replicates", "seed")
+_TEST_SET_KEYS = ("documents", "replicates", "seed", "pool")
 # Seeds may have as many bits.
 _LARGEST = 2**128
 # First words of the seeds of independent random streams.
@@ -40,6 +40,7 @@ class Coherence:
       documents: documents with two sentences or more, also those of a test set.
       pairs: comparisons made in all.
       seed: of the permutations and test sets; the same seed gives every model the same ones.
+      pool: permutations of a document that a bootstrap draws from; 0: each draw has its own.
     """
 
     kind: str
@@ -50,6 +51,7 @@ class Coherence:
     documents: int
     pairs: int
     seed: int
+    pool: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """The attributes as a JSON object."""
@@ -104,6 +106,7 @@ def bootstrap(
     documents: Sequence[Document],
     *,
     replicates: int = 1000,
+    pool: int = 0,
     seed: int = 0,
     on_document: Callable[[int, int], None] | None = None,
 ) -> Coherence:
@@ -116,6 +119,9 @@ def bootstrap(
       scorer: of the model.
       documents: a split; those with fewer than two sentences are left out.
       replicates: R, the number of test sets.
+      pool: permutations of each document that its draws choose from; 0 for a fresh one each time,
+        as in the paper. A pool costs R / pool times less, and adds its own sampling error to the
+        mean: at most sqrt(1 / (4 pool documents)), 0.6% for 50 permutations of 155 documents.
       seed: of the test sets and permutations, 0 or more.
       on_document: called with the documents done and in all, to show progress.
 
@@ -123,17 +129,23 @@ def bootstrap(
       InputError: an argument is too small, or no document has two sentences.
     """
     _require_at_least("replicates", replicates, 1)
+    _require_at_least("pool", pool, 0)
     _require_at_least("seed", seed, 0)
     chosen = _with_two_sentences(documents)
     rng = np.random.default_rng([_TEST_SETS, seed])
     draws_RxD = rng.integers(len(chosen), size=(replicates, len(chosen)))
-    counts = np.bincount(draws_RxD.reshape(-1), minlength=len(chosen))
-    outcomes = list(_outcomes(scorer, chosen, counts, seed, on_document))
-    outcomes_RxD = np.empty(draws_RxD.shape)
-    # Both sides are ordered by document, and by draw within a document.
-    order = np.argsort(draws_RxD, axis=None, kind="stable")
-    outcomes_RxD.reshape(-1)[order] = np.concatenate(outcomes)
-    return _summary("bootstrap", outcomes_RxD.mean(axis=1), 1, len(chosen), seed)
+    if pool:
+        counts = np.full(len(chosen), pool)
+        outcomes_DxP = np.array(list(_outcomes(scorer, chosen, counts, seed, on_document)))
+        outcomes_RxD = outcomes_DxP[draws_RxD, rng.integers(pool, size=draws_RxD.shape)]
+    else:
+        counts = np.bincount(draws_RxD.reshape(-1), minlength=len(chosen))
+        outcomes = list(_outcomes(scorer, chosen, counts, seed, on_document))
+        outcomes_RxD = np.empty(draws_RxD.shape)
+        # Both sides are ordered by document, and by draw within a document.
+        order = np.argsort(draws_RxD, axis=None, kind="stable")
+        outcomes_RxD.reshape(-1)[order] = np.concatenate(outcomes)
+    return _summary("bootstrap", outcomes_RxD.mean(axis=1), 1, len(chosen), seed, pool)
 
 
 def z_test(mean_a: float, sd_a: float, n_a: int, mean_b: float, sd_b: float, n_b: int) -> ZTest:
@@ -329,7 +341,12 @@ def _totals(way: str, orders: np.ndarray, scores: list[list[float]]) -> np.ndarr
 
 
 def _summary(
-    kind: str, accuracies: np.ndarray, permutations: int, num_documents: int, seed: int
+    kind: str,
+    accuracies: np.ndarray,
+    permutations: int,
+    num_documents: int,
+    seed: int,
+    pool: int = 0,
 ) -> Coherence:
     return Coherence(
         kind=kind,
@@ -340,6 +357,7 @@ def _summary(
         documents=num_documents,
         pairs=len(accuracies) * num_documents,
         seed=seed,
+        pool=pool,
     )
 
 

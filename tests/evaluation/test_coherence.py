@@ -100,20 +100,47 @@ def test_bootstrap_equals_the_same_test_sets_scored_one_by_one():
             iter(coherence.random_orders(document, int((draws == index).sum()), rng)[1])
         )
 
-    def total(document):
-        words = [None, *(int(ids[0]) for ids in document)]
-        return -sum(ascending(a, b) for a, b in zip(words, words[1:], strict=False))
-
-    accuracies = []
-    for test_set in draws:
-        wins = 0.0
-        for index in test_set:
-            document = documents[index]
-            shuffled = [document[i] for i in next(shuffles[index])]
-            wins += {1: 1.0, 0: 0.5, -1: 0.0}[int(np.sign(total(document) - total(shuffled)))]
-        accuracies.append(wins / len(test_set))
+    accuracies = [
+        np.mean([outcome(documents[index], next(shuffles[index])) for index in test_set])
+        for test_set in draws
+    ]
     assert result.mean == pytest.approx(np.mean(accuracies))
     assert result.sd == pytest.approx(np.std(accuracies, ddof=1))
+
+
+def outcome(document, order):
+    """1 if the document is likelier than the order, under `ascending`; 0.5 for a tie."""
+
+    def total(sentences):
+        words = [None, *(int(ids[0]) for ids in sentences)]
+        return -sum(ascending(a, b) for a, b in zip(words, words[1:], strict=False))
+
+    difference = total(document) - total([document[index] for index in order])
+    return {1: 1.0, 0: 0.5, -1: 0.0}[int(np.sign(difference))]
+
+
+def test_test_sets_draw_from_a_pool_of_permutations():
+    documents = [sentences(5, 3, 4), sentences(3, 5, 4, 6), sentences(4, 3)]
+    scorer = FakeScorer(ascending)
+    result = coherence.bootstrap(scorer, documents, replicates=50, pool=4, seed=9)
+    assert scorer.num_scored <= 3 * (1 + 4)
+
+    rng = np.random.default_rng([coherence._TEST_SETS, 9])
+    draws, picks = rng.integers(3, size=(50, 3)), rng.integers(4, size=(50, 3))
+    pools = [
+        coherence.random_orders(document, 4, np.random.default_rng([coherence._ORDERS, 9, index]))[
+            1
+        ]
+        for index, document in enumerate(documents)
+    ]
+    accuracies = [
+        np.mean([outcome(documents[i], pools[i][j]) for i, j in zip(*pair, strict=True)])
+        for pair in zip(draws, picks, strict=True)
+    ]
+    assert 0 < np.std(accuracies)
+    assert result.mean == pytest.approx(np.mean(accuracies))
+    assert result.sd == pytest.approx(np.std(accuracies, ddof=1))
+    assert (result.pairs, result.permutations, result.pool) == (150, 1, 4)
 
 
 @pytest.mark.parametrize("context_order", [0, 1, None])
@@ -259,6 +286,8 @@ def test_wrong_arguments():
         coherence.bootstrap(FakeScorer(ascending), SORTED, replicates=0)
     with pytest.raises(InputError, match="seed is -1; expected at least 0"):
         coherence.bootstrap(FakeScorer(ascending), SORTED, seed=-1)
+    with pytest.raises(InputError, match="pool is -1; expected at least 0"):
+        coherence.bootstrap(FakeScorer(ascending), SORTED, pool=-1)
 
 
 def test_progress_counts_documents():
@@ -278,6 +307,7 @@ def test_results_as_text_and_json():
         "documents": 4,
         "pairs": 12,
         "seed": 5,
+        "pool": 0,
     }
     assert str(result) == (
         "coherence (bootstrap): accuracy 100.00%, standard deviation 0.00% over 3 test sets of 4 "
@@ -334,6 +364,7 @@ def test_comparing_two_results():
         ({"kind": "fixed"}, "b.json: not a bootstrap result"),
         ({"sd": None}, "b.json: expected a number from 0 to 1 under 'sd', found None"),
         ({"documents": 6}, "the test sets differ: documents is 5 in a.json and 6 in b.json"),
+        ({"pool": 50}, "the test sets differ: pool is 0 in a.json and 50 in b.json"),
         ({"seed": 6}, "the test sets differ: seed is 0 in a.json and 6 in b.json"),
     ],
 )
