@@ -92,6 +92,7 @@ class DocumentModel:
 
     Class attributes that subclasses set:
       tables: parameters that are looked up by word and are no factor of a product.
+      embedding_fan_in: inputs that the initial range of embeddings counts; None for all V words.
       context_order: sentences before the current one that it depends on: 0, n, or None for all.
       states_read_context: hidden states depend on the context. If not, all sentences of a document
         can be read at once, folded into the batch, before their contexts are known.
@@ -117,6 +118,7 @@ class DocumentModel:
 
     name: ClassVar[str]
     tables: ClassVar[tuple[str, ...]] = ("embedding",)
+    embedding_fan_in: ClassVar[int | None] = 1
     context_order: ClassVar[int | None]
     states_read_context: ClassVar[bool]
     contexts_read_states: ClassVar[bool]
@@ -164,7 +166,9 @@ class DocumentModel:
         """Initial parameters."""
         embedding_key, stack_key, output_key, own_key = jax.random.split(key, 4)
         params = {
-            "embedding": glorot_uniform(embedding_key, self.vocab_size, self.embedding_dim),
+            "embedding": glorot_uniform(
+                embedding_key, self.vocab_size, self.embedding_dim, fan_in=self.embedding_fan_in
+            ),
             "stack": self._init_stack(stack_key),
             "output": {"bias": jnp.zeros(self.vocab_size)},
         }

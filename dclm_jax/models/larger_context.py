@@ -47,6 +47,7 @@ class RLM(DocumentModel):
     num_layers: int = 1
 
     name = "rlm"
+    embedding_fan_in = None
     context_order = 0
     states_read_context = False
     contexts_read_states = False
@@ -75,6 +76,7 @@ class _LargerContext(DocumentModel, abc.ABC):
     context_dim: int = 128
 
     tables = ("embedding", "bag")
+    embedding_fan_in = None
     states_read_context = True
     contexts_read_states = False
 

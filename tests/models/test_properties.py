@@ -15,6 +15,7 @@ from dclm_jax.models.reading import batch_likelihood, block_nll, read_documents
 from tests.models.support import (
     DOCUMENTS,
     MODELS,
+    VOCAB,
     pack,
     plain_nll,
     quick_jit,
@@ -336,3 +337,11 @@ def test_the_likelihood_of_a_training_step_drops_weights():
     expected = batch_likelihood(model, model.drop_weights(params, key), BATCH).nll
     np.testing.assert_allclose(got, expected, rtol=1e-6)
     assert not np.isclose(got, batch_likelihood(model, params, BATCH).nll, rtol=1e-3)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_initial_embeddings_count_one_input_or_all(name):
+    model = small_model(name, embedding_dim=5)
+    embedding = np.abs(model.init(jax.random.key(0))["embedding"])
+    fan_in = VOCAB if name.startswith("rlm") else 1
+    assert 0.85 < embedding.max() / np.sqrt(6 / (fan_in + 5)) <= 1
