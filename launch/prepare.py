@@ -37,7 +37,7 @@ from absl import flags
 
 from dclm_jax import data
 from dclm_jax.data import corpus, readers
-from dclm_jax.data.prepare import COLLECTIONS
+from dclm_jax.data.known_corpora import COLLECTIONS
 from dclm_jax.errors import InputError
 from launch import _app
 

@@ -5,6 +5,7 @@ import functools
 import hashlib
 import json
 import pathlib
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -302,6 +303,25 @@ def file_sha256(path: pathlib.Path) -> str:
     """SHA-256 of a file's content, in hexadecimal."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def files_sha256(root: pathlib.Path, files: Iterable[pathlib.Path]) -> str:
+    """SHA-256 of the names of `files` below `root`, and of what they hold.
+
+    Raises:
+      InputError: a file cannot be read.
+    """
+    digest = hashlib.sha256()
+    for file in files:
+        # A single file may be renamed; in a folder the names decide the order.
+        name = file.relative_to(root).as_posix() if root.is_dir() else ""
+        try:
+            line = f"{name}\n{file_sha256(file)}\n"
+            # Names of files are bytes, in any encoding.
+            digest.update(line.encode("utf-8", "surrogateescape"))
+        except OSError as error:
+            raise InputError(f"{file}: cannot be read: {error.strerror}") from error
+    return digest.hexdigest()
 
 
 def statistics_table(manifest: dict[str, Any]) -> str:

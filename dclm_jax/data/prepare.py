@@ -7,7 +7,6 @@ split) once.
 """
 
 import dataclasses
-import hashlib
 import json
 import pathlib
 import shutil
@@ -18,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from dclm_jax.data import corpus, layouts, readers, sotu
+from dclm_jax.data import corpus, division, layouts, readers
+from dclm_jax.data.known_corpora import COLLECTIONS
 from dclm_jax.data.raw_text import RawText
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.directories import Replacing
@@ -111,13 +111,13 @@ def prepare_input(
     Raises:
       InputError: as `prepare`; or the shares are no shares, or there are too few documents.
     """
-    fractions = _check_fractions(fractions, corpus.SPLITS)
-    _check_seed(seed)
+    fractions = division.check_fractions(fractions, corpus.SPLITS)
+    division.check_seed(seed)
     words = _WordOptions(vocab_size, vocabulary, unknown_token, lowercase)
     with _Inputs({"input": source}) as inputs:
         return _prepare(
             ((0, document, empty) for document, empty in inputs.read("input", format, lowercase)),
-            _with_shares(fractions),
+            division.with_shares(fractions),
             output,
             words,
             request={
@@ -126,7 +126,7 @@ def prepare_input(
                 "fractions": list(fractions),
                 "seed": seed,
             },
-            assign=lambda names: _divide(len(names), fractions, seed, source),
+            assign=lambda names: division.divide(len(names), fractions, seed, source),
             overwrite=overwrite,
             report=report,
         )
@@ -180,8 +180,8 @@ def prepare_collection(
     elif source is None:
         raise InputError(f"{name} needs a source: the folder of {layouts.LAYOUTS[name].title}")
     shares = collection.fractions if fractions is None else fractions
-    shares = _check_fractions(shares, corpus.SPLITS[: len(collection.fractions)])
-    _check_seed(seed)
+    shares = division.check_fractions(shares, corpus.SPLITS[: len(collection.fractions)])
+    division.check_seed(seed)
     description = collection.describe(source)
 
     def documents() -> Iterator[tuple[int, readers.Document, int]]:
@@ -194,7 +194,7 @@ def prepare_collection(
 
     return _prepare(
         documents(),
-        _with_shares((*shares, *(1.0 for _ in corpus.SPLITS[len(shares) :]))),
+        division.with_shares((*shares, *(1.0 for _ in corpus.SPLITS[len(shares) :]))),
         output,
         _WordOptions(vocab_size, vocabulary, None, lowercase),
         request={
@@ -207,86 +207,6 @@ def prepare_collection(
         overwrite=overwrite,
         report=report,
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Collection:
-    """What there is to know of a corpus that has a name.
-
-    Attributes:
-      title: what it is called in messages.
-      duration: what to expect of splitting it into sentences.
-      fractions: the shares of the splits that are divided; the corpus has its own of the others.
-      describe: its folder -> its name and checksum, for the manifest.
-      divide: (names of its documents, shares, seed) -> the index of each one's split.
-      embedded: a package holds it, and all choices are made: no folder, shares, seed or case.
-    """
-
-    title: str
-    duration: str
-    fractions: tuple[float, ...]
-    describe: Callable[[PathLike], dict[str, Any]]
-    divide: Callable[[Sequence[str], Sequence[float], int], np.ndarray]
-    embedded: bool = False
-
-
-def _describe_sotu(source: PathLike) -> dict[str, Any]:
-    del source
-    return {"name": f"sotu {sotu.version()}", "sha256": sotu.checksum()}
-
-
-def _describe_layout(name: str) -> Callable[[PathLike], dict[str, Any]]:
-    def describe(source: PathLike) -> dict[str, Any]:
-        files = layouts.LAYOUTS[name].files(source)
-        return {
-            "name": str(source),
-            "sha256": _checksum(pathlib.Path(source), [f for part in files.values() for f in part]),
-            "files": {folder: len(part) for folder, part in files.items()},
-        }
-
-    return describe
-
-
-def _divide_by_year(names: Sequence[str], shares: Sequence[float], seed: int) -> np.ndarray:
-    del seed
-    return np.asarray(sotu.split_by_year([sotu.address_year(name) for name in names], shares))
-
-
-def _divide_reviews(names: Sequence[str], shares: Sequence[float], seed: int) -> np.ndarray:
-    is_training = np.asarray([name.startswith("train/") for name in names])
-    parts = np.full(len(names), corpus.SPLITS.index("test"))
-    parts[is_training] = _divide(int(is_training.sum()), shares, seed, "imdb")
-    return parts
-
-
-def _divide_articles(names: Sequence[str], shares: Sequence[float], seed: int) -> np.ndarray:
-    return _divide(len(names), shares, seed, "bbc")
-
-
-COLLECTIONS = {
-    "sotu": _Collection(
-        title="the State of the Union addresses",
-        duration="under two minutes",
-        fractions=(0.8, 0.1, 0.1),
-        describe=_describe_sotu,
-        divide=_divide_by_year,
-        embedded=True,
-    ),
-    "imdb": _Collection(
-        title=layouts.LAYOUTS["imdb"].title,
-        duration="about six minutes on two CPU cores",
-        fractions=(0.86, 0.14),
-        describe=_describe_layout("imdb"),
-        divide=_divide_reviews,
-    ),
-    "bbc": _Collection(
-        title=layouts.LAYOUTS["bbc"].title,
-        duration="under a minute",
-        fractions=(0.9, 0.05, 0.05),
-        describe=_describe_layout("bbc"),
-        divide=_divide_articles,
-    ),
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -376,60 +296,7 @@ def _is_pipe(path: PathLike) -> bool:
 
 
 def _checksum_input(path: PathLike) -> str:
-    return _checksum(pathlib.Path(path), readers.input_files(path))
-
-
-def _checksum(root: pathlib.Path, files: Iterable[pathlib.Path]) -> str:
-    """SHA-256 of the names of `files` below `root`, and of what they hold."""
-    digest = hashlib.sha256()
-    for file in files:
-        # A single file may be renamed; in a folder the names decide the order.
-        name = file.relative_to(root).as_posix() if root.is_dir() else ""
-        try:
-            line = f"{name}\n{corpus.file_sha256(file)}\n"
-            # Names of files are bytes, in any encoding.
-            digest.update(line.encode("utf-8", "surrogateescape"))
-        except OSError as error:
-            raise InputError(f"{file}: cannot be read: {error.strerror}") from error
-    return digest.hexdigest()
-
-
-def _check_fractions(fractions: Sequence[float], splits: Sequence[str]) -> tuple[float, ...]:
-    if (
-        len(fractions) != len(splits)
-        or not all(0 <= share <= 1 for share in fractions)
-        or abs(sum(fractions) - 1) > 1e-6
-    ):
-        count = {2: "two", 3: "three"}[len(splits)]
-        raise InputError(
-            f"split is {','.join(f'{share:g}' for share in fractions)}; expected {count} shares of "
-            f"{', '.join(splits[:-1])} and {splits[-1]} that add up to 1"
-        )
-    return tuple(fractions)
-
-
-def _check_seed(seed: int) -> None:
-    if seed < 0:
-        raise InputError(f"seed is {seed}; expected 0 or more")
-
-
-def _with_shares(fractions: Sequence[float]) -> list[str]:
-    return [split for split, share in zip(corpus.SPLITS, fractions, strict=True) if share]
-
-
-def _divide(
-    num_documents: int, fractions: Sequence[float], seed: int, source: PathLike
-) -> np.ndarray:
-    """The index of the split of each document, drawn at random."""
-    bounds = np.rint(np.cumsum(fractions) * num_documents).astype(np.int64)
-    sizes = np.diff(bounds, prepend=0)
-    if not sizes[np.asarray(fractions) > 0].all():
-        raise InputError(
-            f"{source}: {num_documents} documents are too few to split as "
-            + ",".join(f"{share:g}" for share in fractions)
-        )
-    parts = np.repeat(np.arange(len(fractions)), sizes)
-    return np.random.default_rng(seed).permutation(parts)
+    return corpus.files_sha256(pathlib.Path(path), readers.input_files(path))
 
 
 def _prepare(
