@@ -7,8 +7,9 @@ from dclm_jax.data.batches import (
     pack_sentences,
 )
 from dclm_jax.data.corpus import Corpus, open_corpus, statistics_table
+from dclm_jax.data.documents import Document
 from dclm_jax.data.prepare import prepare, prepare_collection, prepare_input
-from dclm_jax.data.readers import Document, ReadStatistics, read_documents
+from dclm_jax.data.readers import ReadStatistics, read_documents
 from dclm_jax.data.vocabulary import END, START, UNKNOWN, Vocabulary
 
 __all__ = [

@@ -6,19 +6,12 @@ import os
 import pathlib
 import re
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 from dclm_jax.data import prose
+from dclm_jax.data.documents import Document
 from dclm_jax.errors import InputError, printable
 
 _LINE_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
-
-
-class Text(NamedTuple):
-    """A document: its name (its file's, without .txt), and its sentences as lists of words."""
-
-    id: str
-    sentences: list[list[str]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,8 +45,10 @@ class Layout:
         }
 
 
-def read_texts(name: str, root: str | pathlib.Path) -> Iterator[Text]:
+def read_texts(name: str, root: str | pathlib.Path) -> Iterator[Document]:
     """All documents of a corpus as a stream; sentences and words as `prose` finds them.
+
+    A document is called as its file, without .txt.
 
     A core makes about 2,000 sentences a second: the 100,000 reviews of IMDB, with the 1.2 million
     sentences of Wang and Cho (2015), need about ten minutes of one core, the BBC half a minute.
@@ -70,7 +65,7 @@ def read_texts(name: str, root: str | pathlib.Path) -> Iterator[Text]:
     files = [file for folder in layout.files(root).values() for file in folder]
     texts = (layout.paragraphs(_read(file, layout)) for file in files)
     for file, sentences in zip(files, prose.split_documents(texts), strict=True):
-        yield Text(printable(file.relative_to(root).with_suffix("").as_posix()), sentences)
+        yield Document(printable(file.relative_to(root).with_suffix("").as_posix()), sentences)
 
 
 def _text_files(folder: pathlib.Path, layout: Layout) -> list[pathlib.Path]:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from dclm_jax.data import corpus, division, layouts, readers
+from dclm_jax.data.documents import Document, input_files
 from dclm_jax.data.known_corpora import COLLECTIONS
 from dclm_jax.data.raw_text import RawText
 from dclm_jax.data.vocabulary import Vocabulary
@@ -69,7 +70,7 @@ def prepare(
     words = _WordOptions(vocab_size, vocabulary, unknown_token, lowercase)
     with _Inputs({split: sources[split] for split in splits}) as inputs:
 
-        def documents() -> Iterator[tuple[int, readers.Document, int]]:
+        def documents() -> Iterator[tuple[int, Document, int]]:
             for split in splits:
                 for document, empty in inputs.read(split, format, lowercase):
                     yield corpus.SPLITS.index(split), document, empty
@@ -184,7 +185,7 @@ def prepare_collection(
     division.check_seed(seed)
     description = collection.describe(source)
 
-    def documents() -> Iterator[tuple[int, readers.Document, int]]:
+    def documents() -> Iterator[tuple[int, Document, int]]:
         found = "".join(
             f"; {folder}: {count:,}" for folder, count in description.get("files", {}).items()
         )
@@ -269,9 +270,7 @@ class _Inputs:
             for key, path in self._paths.items()
         }
 
-    def read(
-        self, key: str, format: str, lowercase: bool
-    ) -> Iterator[tuple[readers.Document, int]]:
+    def read(self, key: str, format: str, lowercase: bool) -> Iterator[tuple[Document, int]]:
         """As `_read`, of the input of this name."""
         path = self._paths[key]
         name = str(path) if key in self._spooled else None
@@ -280,7 +279,7 @@ class _Inputs:
 
 def _read(
     path: PathLike, format: str, lowercase: bool, name: str | None = None
-) -> Iterator[tuple[readers.Document, int]]:
+) -> Iterator[tuple[Document, int]]:
     """Documents, each with the number of empty sentences dropped since the one before."""
     statistics = readers.ReadStatistics()
     before = 0
@@ -296,11 +295,11 @@ def _is_pipe(path: PathLike) -> bool:
 
 
 def _checksum_input(path: PathLike) -> str:
-    return corpus.files_sha256(pathlib.Path(path), readers.input_files(path))
+    return corpus.files_sha256(pathlib.Path(path), input_files(path))
 
 
 def _prepare(
-    documents: Iterable[tuple[int, readers.Document, int]],
+    documents: Iterable[tuple[int, Document, int]],
     splits: list[str],
     output: PathLike,
     words: _WordOptions,

@@ -6,27 +6,18 @@ import json
 import pathlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any
 
 from dclm_jax.data import layouts, prose, sotu
+from dclm_jax.data.documents import Document, Line, decode, input_files, read_lines
 from dclm_jax.errors import InputError, printable, shown
 
 TEXT_FORMATS = ("auto", "lines", "tagged", "jsonl", "prose")
 FORMATS = (*TEXT_FORMATS, "sotu", *layouts.LAYOUTS)
 STDIN = "-"
 
-_BOM = b"\xef\xbb\xbf"
 _BOUNDARY = "="
 _TAG = "/"
-
-
-class Document(NamedTuple):
-    """A document: its name and its sentences, each a list of words (none of them empty); of tagged
-    text also the part of speech of every word."""
-
-    id: str
-    sentences: list[list[str]]
-    tags: list[list[str]] | None = None
 
 
 @dataclasses.dataclass
@@ -38,11 +29,6 @@ class ReadStatistics:
     tokens: int = 0
     empty_sentences: int = 0
     empty_documents: int = 0
-
-
-class _Line(NamedTuple):
-    number: int
-    text: str
 
 
 def read_documents(
@@ -98,41 +84,16 @@ def read_documents(
         raise InputError(f"{source}: holds no documents")
 
 
-def input_files(path: str | pathlib.Path) -> list[pathlib.Path]:
-    """The file itself, or the files of a folder in the order they are read.
-
-    Raises:
-      InputError: there is no such file or folder, or the folder holds no files.
-    """
-    if not str(path):
-        raise InputError("the name of an input is empty; expected a file, a folder or -")
-    path = pathlib.Path(path)
-    if not path.exists():
-        raise InputError(f"{path}: no such file or folder")
-    if not path.is_dir():
-        return [path]
-    files = sorted(
-        file
-        for file in path.rglob("*")
-        if file.is_file() and not any(p.startswith(".") for p in file.relative_to(path).parts)
-    )
-    if not files:
-        raise InputError(f"{path}: the folder holds no files")
-    return files
-
-
 def _read_blocks(path: str | pathlib.Path, format: str, name: str | None) -> Iterator[Document]:
     if format == "sotu":
-        for address in sotu.read_addresses():
-            yield Document(address.id, address.sentences)
+        yield from sotu.read_addresses()
         return
     if format in layouts.LAYOUTS:
-        for text in layouts.read_texts(format, path):
-            yield Document(text.id, text.sentences)
+        yield from layouts.read_texts(format, path)
         return
     if str(path) == STDIN:
         parse = _PARSERS["lines" if format == "auto" else format]
-        yield from parse(_decode(sys.stdin.buffer, STDIN), name or STDIN, STDIN)
+        yield from parse(decode(sys.stdin.buffer, STDIN), name or STDIN, STDIN)
         return
     files = input_files(path)
     path = pathlib.Path(path)
@@ -142,11 +103,7 @@ def _read_blocks(path: str | pathlib.Path, format: str, name: str | None) -> Ite
         label, source, chosen = printable(label), name or str(file), format
         if format == "auto":
             chosen = "jsonl" if file.suffix.lower() in (".jsonl", ".json") else "lines"
-        try:
-            with open(file, "rb") as stream:
-                yield from _PARSERS[chosen](_decode(stream, source), label, source)
-        except OSError as error:
-            raise InputError(f"{source}: cannot be read: {error.strerror}") from error
+        yield from _PARSERS[chosen](read_lines(file, source), label, source)
 
 
 def _clean(block: Document, lowercase: bool, statistics: ReadStatistics) -> Document | None:
@@ -165,20 +122,7 @@ def _clean(block: Document, lowercase: bool, statistics: ReadStatistics) -> Docu
     return Document(block.id, kept, tags)
 
 
-def _decode(stream: BinaryIO, source: str) -> Iterator[_Line]:
-    number = 0
-    for number, line in enumerate(stream, start=1):
-        if number == 1:
-            line = line.removeprefix(_BOM)
-        try:
-            yield _Line(number, line.decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise InputError(f"{source}:{number}: not valid UTF-8: {error.reason}") from error
-    if number == 0:
-        raise InputError(f"{source}: is empty")
-
-
-def _parse_lines(lines: Iterable[_Line], label: str, source: str) -> Iterator[Document]:
+def _parse_lines(lines: Iterable[Line], label: str, source: str) -> Iterator[Document]:
     del source
     start, sentences = 0, []
     for number, text in lines:
@@ -193,7 +137,7 @@ def _parse_lines(lines: Iterable[_Line], label: str, source: str) -> Iterator[Do
         yield Document(f"{label}:{start}", sentences)
 
 
-def _parse_tagged(lines: Iterable[_Line], label: str, source: str) -> Iterator[Document]:
+def _parse_tagged(lines: Iterable[Line], label: str, source: str) -> Iterator[Document]:
     start, sentences, tags = 0, [], []
     for number, text in lines:
         tokens = text.split()
@@ -216,7 +160,7 @@ def _tagged_word(token: str, where: str) -> tuple[str, str]:
     return word, tag
 
 
-def _parse_jsonl(lines: Iterable[_Line], label: str, source: str) -> Iterator[Document]:
+def _parse_jsonl(lines: Iterable[Line], label: str, source: str) -> Iterator[Document]:
     for number, text in lines:
         if not text.strip():
             continue
@@ -282,7 +226,7 @@ def _refuse_surrogates(sentences: list[list[str]], where: str) -> None:
         raise InputError(f"{where}: holds half of a surrogate pair, which is no text") from error
 
 
-def _parse_prose(lines: Iterable[_Line], label: str, source: str) -> Iterator[Document]:
+def _parse_prose(lines: Iterable[Line], label: str, source: str) -> Iterator[Document]:
     del source
     # The splitter takes documents in before it hands the first one out.
     names: collections.deque[str] = collections.deque()
@@ -296,7 +240,7 @@ def _parse_prose(lines: Iterable[_Line], label: str, source: str) -> Iterator[Do
         yield Document(names.popleft(), sentences)
 
 
-def _prose_documents(lines: Iterable[_Line]) -> Iterator[tuple[int, prose.Paragraphs]]:
+def _prose_documents(lines: Iterable[Line]) -> Iterator[tuple[int, prose.Paragraphs]]:
     start, paragraphs, open_lines = 0, [], []
     for number, text in lines:
         text = text.strip()
@@ -317,7 +261,7 @@ def _prose_documents(lines: Iterable[_Line]) -> Iterator[tuple[int, prose.Paragr
         yield start, paragraphs
 
 
-_PARSERS: dict[str, Callable[[Iterable[_Line], str, str], Iterator[Document]]] = {
+_PARSERS: dict[str, Callable[[Iterable[Line], str, str], Iterator[Document]]] = {
     "lines": _parse_lines,
     "tagged": _parse_tagged,
     "jsonl": _parse_jsonl,

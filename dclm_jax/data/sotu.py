@@ -6,21 +6,16 @@ import importlib.metadata
 import importlib.util
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 from dclm_jax.data import prose
+from dclm_jax.data.documents import Document
 from dclm_jax.errors import InputError
 
 
-class Address(NamedTuple):
-    """An address: its name such as 1790-Washington-1, and its sentences as lists of words."""
-
-    id: str
-    sentences: list[list[str]]
-
-
-def read_addresses() -> Iterator[Address]:
+def read_addresses() -> Iterator[Document]:
     """All addresses in the order of their dates; sentences and words as `prose` finds them.
+
+    They have names such as 1790-Washington-1.
 
     Raises:
       InputError: the package is not installed.
@@ -28,7 +23,7 @@ def read_addresses() -> Iterator[Address]:
     files = _files()
     texts = (_paragraphs(file.read_text("utf-8")) for file in files.values())
     for name, sentences in zip(files, prose.split_documents(texts), strict=True):
-        yield Address(name, sentences)
+        yield Document(name, sentences)
 
 
 def address_year(identifier: str) -> int:

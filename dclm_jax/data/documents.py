@@ -1,0 +1,80 @@
+"""What all readers share: documents, and files as lines of text."""
+
+import pathlib
+from collections.abc import Iterator
+from typing import BinaryIO, NamedTuple
+
+from dclm_jax.errors import InputError
+
+_BOM = b"\xef\xbb\xbf"
+
+
+class Document(NamedTuple):
+    """A document: its name and its sentences, each a list of words (none of them empty); of tagged
+    text also the part of speech of every word."""
+
+    id: str
+    sentences: list[list[str]]
+    tags: list[list[str]] | None = None
+
+
+class Line(NamedTuple):
+    """A line of a file, counted from 1."""
+
+    number: int
+    text: str
+
+
+def input_files(path: str | pathlib.Path) -> list[pathlib.Path]:
+    """The file itself, or the files of a folder in the order they are read.
+
+    Raises:
+      InputError: there is no such file or folder, or the folder holds no files.
+    """
+    if not str(path):
+        raise InputError("the name of an input is empty; expected a file, a folder or -")
+    path = pathlib.Path(path)
+    if not path.exists():
+        raise InputError(f"{path}: no such file or folder")
+    if not path.is_dir():
+        return [path]
+    files = sorted(
+        file
+        for file in path.rglob("*")
+        if file.is_file() and not any(p.startswith(".") for p in file.relative_to(path).parts)
+    )
+    if not files:
+        raise InputError(f"{path}: the folder holds no files")
+    return files
+
+
+def read_lines(file: pathlib.Path, source: str | None = None) -> Iterator[Line]:
+    """The lines of a UTF-8 file, by default called by its own name in messages.
+
+    Raises:
+      InputError: (as the stream is read) it cannot be read, is empty or no UTF-8.
+    """
+    source = source or str(file)
+    try:
+        with open(file, "rb") as stream:
+            yield from decode(stream, source)
+    except OSError as error:
+        raise InputError(f"{source}: cannot be read: {error.strerror}") from error
+
+
+def decode(stream: BinaryIO, source: str) -> Iterator[Line]:
+    """The lines of a stream of UTF-8.
+
+    Raises:
+      InputError: (as the stream is read) it is empty or no UTF-8.
+    """
+    number = 0
+    for number, line in enumerate(stream, start=1):
+        if number == 1:
+            line = line.removeprefix(_BOM)
+        try:
+            yield Line(number, line.decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise InputError(f"{source}:{number}: not valid UTF-8: {error.reason}") from error
+    if number == 0:
+        raise InputError(f"{source}: is empty")
