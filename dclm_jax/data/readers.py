@@ -8,12 +8,12 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from dclm_jax.data import layouts, prose, sotu
+from dclm_jax.data import layouts, prose, sotu, treebank
 from dclm_jax.data.documents import Document, Line, decode, input_files, read_lines
 from dclm_jax.errors import InputError, printable, shown
 
-TEXT_FORMATS = ("auto", "lines", "tagged", "jsonl", "prose")
-FORMATS = (*TEXT_FORMATS, "sotu", *layouts.LAYOUTS)
+TEXT_FORMATS = ("auto", "lines", "tagged", "jsonl", "treebank", "prose")
+FORMATS = (*TEXT_FORMATS, "sotu", *layouts.LAYOUTS, "ptb", "nant")
 STDIN = "-"
 
 _BOUNDARY = "="
@@ -49,10 +49,13 @@ def read_documents(
       jsonl: an object a line, {"id": ..., "sentences": [...]}; a sentence is a string of words
         separated by spaces or a list of words; the id is optional, and so are "tags", written as
         the sentences are and with one tag a word.
+      treebank: bracketed trees of the Penn Treebank, ( (S (NP (PRP It)) (VP (VBD slept))) ); a file
+        is a document and is called as such. Words and tags as `treebank` finds them.
       prose: raw text, split into sentences by pysbd and words by sacremoses; a blank line ends a
         paragraph, a line that begins with "=" a document.
       sotu: the addresses in the `sotu` package; `path` is ignored.
       imdb, bbc: public corpora, of which `path` is the folder (see `layouts`).
+      ptb, nant: licensed ones, likewise (see `treebank`).
       auto: jsonl for files named .jsonl or .json, otherwise lines.
 
     Documents without a name of their own are called FILE:LINE, after the line they begin on.
@@ -90,6 +93,9 @@ def _read_blocks(path: str | pathlib.Path, format: str, name: str | None) -> Ite
         return
     if format in layouts.LAYOUTS:
         yield from layouts.read_texts(format, path)
+        return
+    if format in ("ptb", "nant"):
+        yield from (treebank.read_ptb if format == "ptb" else treebank.read_nant)(path)
         return
     if str(path) == STDIN:
         parse = _PARSERS["lines" if format == "auto" else format]
@@ -226,6 +232,10 @@ def _refuse_surrogates(sentences: list[list[str]], where: str) -> None:
         raise InputError(f"{where}: holds half of a surrogate pair, which is no text") from error
 
 
+def _parse_treebank(lines: Iterable[Line], label: str, source: str) -> Iterator[Document]:
+    yield treebank.tree_document(lines, label, source)
+
+
 def _parse_prose(lines: Iterable[Line], label: str, source: str) -> Iterator[Document]:
     del source
     # The splitter takes documents in before it hands the first one out.
@@ -265,5 +275,6 @@ _PARSERS: dict[str, Callable[[Iterable[Line], str, str], Iterator[Document]]] = 
     "lines": _parse_lines,
     "tagged": _parse_tagged,
     "jsonl": _parse_jsonl,
+    "treebank": _parse_treebank,
     "prose": _parse_prose,
 }

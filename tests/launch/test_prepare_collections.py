@@ -1,5 +1,6 @@
 """`launch.prepare` on the folders of public corpora: results, and refused combinations of flags."""
 
+import bz2
 import json
 import os
 import subprocess
@@ -93,6 +94,48 @@ def test_imdb_by_default_and_with_another_share(imdb, tmp_path):
     assert manifest["splits"]["test"]["tokens"] == 10 * (5 + 3)
 
 
+def test_treebank_parsed_and_raw(tmp_path):
+    tree = "( (S (NP (DT The) (NN dog)) (VP (VBD ran) (NP (-NONE- *))) (. .)))\n"
+    raw = ".START\n\nThe dog ran.\n\nIt didn't stop.\n"
+    places = {"parsed/mrg/wsj": (".mrg", tree * 3), "raw/wsj": ("", raw)}
+    for place, (suffix, content) in places.items():
+        for section in range(25):
+            folder = tmp_path / "treebank_3" / place / f"{section:02}"
+            folder.mkdir(parents=True)
+            (folder / f"wsj_{section:02}01{suffix}").write_text(content)
+    root, out = tmp_path / "treebank_3", tmp_path / "out"
+    output = launch("--corpus=ptb", f"--input={root}", f"--output={out}")
+    assert output.startswith("reading the Penn Treebank (")
+    assert document_ids(out, "valid") == ["21/wsj_2101", "22/wsj_2201"]
+    assert document_ids(out, "test") == ["23/wsj_2301", "24/wsj_2401"]
+    splits = json.loads((out / "manifest.json").read_text("utf-8"))["splits"]
+    assert (splits["train"]["sentences"], splits["train"]["tokens"]) == (21 * 3, 21 * 12)
+    assert (out / "vocabulary.tsv").read_text().split("\n")[3] == ".\t63"
+    out = tmp_path / "raw"
+    launch("--corpus=ptb", f"--input={root / 'raw' / 'wsj'}", "--lowercase", f"--output={out}")
+    splits = json.loads((out / "manifest.json").read_text("utf-8"))["splits"]
+    assert (splits["train"]["sentences"], splits["train"]["tokens"]) == (21 * 2, 21 * (4 + 5))
+    assert "\nthe\t21\n" in (out / "vocabulary.tsv").read_text()
+
+
+def test_news_parses_by_default_and_with_another_share(tmp_path):
+    folder = tmp_path / "disk1of4" / "data" / "000"
+    folder.mkdir(parents=True)
+    lists = [f"2 lw{i}.{i}_0\n-1\n(S1 (NN Dogs))\n-2\n(S1 (VB Dogs))\n" for i in range(200)]
+    for number in (0, 100):
+        content = "".join(lists[number : number + 100]).encode()
+        (folder / f"{number:05}-lw-{number}-{number + 99}.bz2").write_bytes(bz2.compress(content))
+    for name, more, sizes in (
+        ("a", ("--vocab_size=15000",), [180, 1, 19]),
+        ("b", ("--split=0.5,0.5,0", "--seed=3", "--lowercase"), [100, 100]),
+    ):
+        out = tmp_path / name
+        launch("--corpus=nant", f"--input={tmp_path / 'disk1of4'}", *more, f"--output={out}")
+        splits = json.loads((out / "manifest.json").read_text("utf-8"))["splits"]
+        assert [split["documents"] for split in splits.values()] == sizes
+    assert (tmp_path / "b" / "vocabulary.tsv").read_text().endswith("\ndogs\t100\n")
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -112,7 +155,13 @@ def test_imdb_by_default_and_with_another_share(imdb, tmp_path):
         ),
         (["--train=BBC", "--split=1,0,0"], "--train/--valid/--test takes no --split"),
         (["--train=BBC", "--seed=1"], "--train/--valid/--test takes no --seed"),
-        (["--corpus=ptb", "--input=BBC"], "--corpus=ptb"),
+        (["--corpus=wsj", "--input=BBC"], "--corpus=wsj"),
+        (["--corpus=ptb"], "--corpus=ptb needs --input"),
+        (["--corpus=nant"], "--corpus=nant needs --input"),
+        (["--corpus=ptb", "--input=BBC", "--split=0.8,0.1,0.1"], "--corpus=ptb takes no --split"),
+        (["--corpus=ptb", "--input=BBC", "--seed=1"], "--corpus=ptb takes no --seed"),
+        (["--corpus=ptb", "--input=BBC"], "BBC: holds no sections of the Penn Treebank; expected"),
+        (["--corpus=nant", "--input=BBC"], "BBC/README.TXT:1: expected the number of parses"),
         (["--corpus=imdb", "--input=BBC"], "BBC/train/pos: no such folder"),
         (["--corpus=bbc", "--input=BBC/none"], "BBC/none/business: no such folder"),
         (["--corpus=bbc", "--input=-"], "-/business: no such folder"),

@@ -1,0 +1,283 @@
+r"""Corpora of parses that are licensed: the Penn Treebank and BLLIP's North American News Text.
+
+Of a parse only the words and their tags are kept. Words stay as the treebank spells them, with its
+signs for brackets (-LRB-) and quotes (`` and ''); but empty elements such as traces (tagged -NONE-)
+are left out, and \/ and \* become / and *.
+
+Both corpora cost a licence. These readers were written from what others have published about the
+files, and have been tried on small files written by hand, never on the corpora:
+
+- the Penn Treebank from the README files of its releases (LDC95T7, LDC99T42);
+- BLLIP North American News Text (LDC2008T13) from its catalogue entry, the README of the parser
+  that wrote it (github.com/BLLIP/bllip-parser, first-stage: n-best lists) and two public programs
+  that read it. By these it is four disks of data/NUMBER/NUMBER-SOURCE-FIRST-LAST.bz2; a sentence is
+  a line with its number of parses and DOCUMENT_..._SENTENCE, then for each parse a line of scores
+  and a line of brackets.
+"""
+
+import itertools
+import pathlib
+import re
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from dclm_jax.data import prose
+from dclm_jax.data.documents import (
+    Document,
+    Line,
+    input_files,
+    read_compressed_lines,
+    read_lines,
+)
+from dclm_jax.errors import InputError, printable, shown
+
+_SECTIONS = tuple(f"{number:02}" for number in range(25))
+_PLACES = ("parsed/mrg/wsj", "combined/wsj", "raw/wsj")
+_PARSED = re.compile(r"wsj_[0-9]{4}\.mrg", re.IGNORECASE)
+_RAW = re.compile(r"wsj_[0-9]{4}", re.IGNORECASE)
+_RAW_START = ".START"
+
+_TOKEN = re.compile(r"[()]|[^\s()]+")
+_EMPTY_ELEMENT = "-NONE-"
+# Stands for a bracket inside of another one; no word can be this.
+_BRACKET = "("
+
+_HEADER = re.compile(r"([0-9]{1,9})\s(?:.*\s)?(\S+)")
+_COMPRESSED = (".bz2", ".gz")
+
+
+class Tree(NamedTuple):
+    """The words of a parse and their tags."""
+
+    words: list[str]
+    tags: list[str]
+
+
+def read_ptb(root: str | pathlib.Path) -> Iterator[Document]:
+    """The Wall Street Journal of the Penn Treebank, one document a file, called 00/wsj_0001.
+
+    Raw files (see `section_files`) hold a sentence a line, of which `prose` finds the words.
+
+    Raises:
+      InputError: (as the stream is read) as `section_files`; a file cannot be read or is not of its
+        format; sacremoses, which raw files need, is not installed.
+    """
+    for section, files in section_files(root).items():
+        for file in files:
+            name = f"{section}/{file.stem}"
+            if file.suffix:
+                yield tree_document(read_lines(file), name, str(file))
+            else:
+                yield Document(name, list(_raw_sentences(read_lines(file))))
+
+
+def section_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
+    """The files of each section of the Penn Treebank, in order.
+
+    The sections are the folders 00 to 24 in `root` itself, or else in its parsed/mrg/wsj
+    (LDC99T42), combined/wsj (LDC95T7) or raw/wsj: the first of these that holds any. Documents are
+    the files wsj_NNNN.mrg, or where no section has any, the raw files wsj_NNNN.
+
+    Raises:
+      InputError: there are no sections, not all of them, or one without documents.
+    """
+    root = pathlib.Path(root)
+    for folder in (root, *(root / place for place in _PLACES)):
+        found = [section for section in _SECTIONS if (folder / section).is_dir()]
+        if found:
+            break
+    else:
+        raise InputError(
+            f"{root}: holds no sections of the Penn Treebank; expected the folders 00 to 24 in it "
+            f"or in its {', '.join(_PLACES[:-1])} or {_PLACES[-1]}"
+        )
+    if missing := [section for section in _SECTIONS if section not in found]:
+        raise InputError(
+            f"{folder}: holds only some sections of the Penn Treebank; expected the folders 00 to "
+            f"24, found {' '.join(found)}, missing {' '.join(missing)}"
+        )
+    files = {section: _sorted_files(folder / section) for section in _SECTIONS}
+    is_parsed = any(_PARSED.fullmatch(file.name) for part in files.values() for file in part)
+    pattern, expected = (_PARSED, "wsj_NNNN.mrg") if is_parsed else (_RAW, "wsj_NNNN[.mrg]")
+    documents = {
+        section: [file for file in part if pattern.fullmatch(file.name)]
+        for section, part in files.items()
+    }
+    for section, part in documents.items():
+        if not part:
+            raise InputError(f"{folder / section}: holds no files called {expected}")
+    return documents
+
+
+def read_nant(root: str | pathlib.Path) -> Iterator[Document]:
+    """BLLIP North American News Text: of every sentence the first parse of its n-best list.
+
+    All parses of a sentence have the same words. A document is all consecutive sentences whose
+    names begin alike, up to the first underscore, and may go on in the next file. In files whose
+    sentences are numbered only, or that hold nothing but parses (one of each sentence), the file is
+    the document. A sentence without a parse is an empty one.
+
+    Args:
+      root: see `nant_files`.
+
+    Raises:
+      InputError: (as the stream is read) a file cannot be read or is not of this format.
+    """
+    sentences = (sentence for file in nant_files(root) for sentence in _named_sentences(file, root))
+    for name, group in itertools.groupby(sentences, key=lambda sentence: sentence[0]):
+        yield _document(name, (tree for _, tree in group))
+
+
+def nant_files(root: str | pathlib.Path) -> list[pathlib.Path]:
+    """The files of parses in a folder, which may be any part of the release.
+
+    They are those that are compressed (.bz2, .gz) if any are, else all, wherever they lie below it.
+
+    Raises:
+      InputError: there is no such folder, or it holds no files.
+    """
+    files = input_files(root)
+    return [file for file in files if file.suffix in _COMPRESSED] or files
+
+
+def tree_document(lines: Iterable[Line], name: str, source: str) -> Document:
+    """A file of trees as a document, tags included.
+
+    Raises:
+      InputError: as `read_trees`.
+    """
+    return _document(name, read_trees(lines, source))
+
+
+def read_trees(lines: Iterable[Line], source: str) -> Iterator[Tree]:
+    """Bracketed trees, each over any number of lines or several on a line.
+
+    Args:
+      lines: of the file.
+      source: what to call it in messages.
+
+    Raises:
+      InputError: (as the stream is read) brackets do not pair, there is text outside of them, or
+        one holds anything but a tag and its word, or a label and further brackets. Only the
+        outermost may do without a label.
+    """
+    # What each open bracket holds so far; the words and tags of the tree; where it began.
+    stack: list[list[str]] = []
+    tree, start = Tree([], []), 0
+    for number, text in lines:
+        for token in _TOKEN.findall(text):
+            if token == "(":
+                start = start if stack else number
+                stack.append([])
+                continue
+            if not stack:
+                raise InputError(
+                    f"{source}:{number}: {shown(token)} stands outside of all trees; "
+                    "expected trees such as (S (NP (PRP It)) (VP (VBD slept)))"
+                )
+            if token != ")":
+                stack[-1].append(token)
+                continue
+            _close(stack.pop(), tree, is_root=not stack, where=f"{source}:{number}")
+            if stack:
+                stack[-1].append(_BRACKET)
+            else:
+                yield tree
+                tree = Tree([], [])
+    if stack:
+        raise InputError(f"{source}:{start}: a tree begins here that never ends: a ) is missing")
+
+
+def _close(content: list[str], tree: Tree, *, is_root: bool, where: str) -> None:
+    """Takes a bracket that ends into the tree: its word, if it holds one."""
+    label = content[0] if content and content[0] != _BRACKET else None
+    rest = content if label is None else content[1:]
+    if label is not None and len(rest) == 1 and rest[0] != _BRACKET:
+        if label != _EMPTY_ELEMENT:
+            tree.words.append(rest[0].replace(r"\/", "/").replace(r"\*", "*"))
+            tree.tags.append(label)
+        return
+    if not rest or any(one != _BRACKET for one in rest) or (label is None and not is_root):
+        held = " ".join("(...)" if one == _BRACKET else one for one in content[:9])
+        raise InputError(
+            f"{where}: expected (TAG WORD) or (LABEL (...) (...)), got {shown(f'({held})')}"
+        )
+
+
+def _document(name: str, trees: Iterable[Tree]) -> Document:
+    trees = list(trees)
+    return Document(name, [tree.words for tree in trees], [tree.tags for tree in trees])
+
+
+def _sorted_files(folder: pathlib.Path) -> list[pathlib.Path]:
+    try:
+        return sorted(file for file in folder.iterdir() if file.is_file())
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be read: {error.strerror}") from error
+
+
+def _raw_sentences(lines: Iterable[Line]) -> Iterator[list[str]]:
+    words = prose.word_tokenizer()
+    stripped = (text for line in lines if (text := line.text.strip()))
+    for position, text in enumerate(stripped):
+        if position or text != _RAW_START:
+            yield words(text)
+
+
+def _named_sentences(file: pathlib.Path, root: str | pathlib.Path) -> Iterator[tuple[str, Tree]]:
+    """Each sentence of a file with the name of its document."""
+    source = str(file)
+    label = printable(file.name if file == pathlib.Path(root) else str(file.relative_to(root)))
+    lines = (line for line in read_compressed_lines(file) if line.text.strip())
+    first = next(lines, None)
+    if first is None:
+        return
+    lines = itertools.chain([first], lines)
+    if first.text.lstrip().startswith("("):
+        for tree in read_trees(lines, source):
+            yield label, tree
+        return
+    for line in lines:
+        header = _HEADER.fullmatch(line.text.strip())
+        if header is None:
+            raise InputError(
+                f"{source}:{line.number}: expected the number of parses of a sentence and its name "
+                f"(or a file of nothing but parses), got {shown(line.text.strip())}"
+            )
+        document, underscore, _ = header[2].partition("_")
+        name = document if document and underscore else label
+        yield name, _best_parse(line, int(header[1]), lines, source)
+
+
+def _best_parse(header: Line, number: int, lines: Iterator[Line], source: str) -> Tree:
+    """The first of the parses that follow a header, all of which are taken from `lines`."""
+    best = Tree([], [])
+    for rank in range(number):
+        scores, parse = next(lines, None), next(lines, None)
+        if scores is None or parse is None:
+            raise InputError(
+                f"{source}:{header.number}: expected {number} parses, each after a line of scores, "
+                f"but the file ends after {rank}"
+            )
+        if not _are_numbers(scores.text):
+            raise InputError(
+                f"{source}:{scores.number}: expected the scores of parse {rank + 1} of {number}, "
+                f"got {shown(scores.text.strip())}"
+            )
+        if not parse.text.lstrip().startswith("("):
+            raise InputError(
+                f"{source}:{parse.number}: expected parse {rank + 1} of {number}, "
+                f"got {shown(parse.text.strip())}"
+            )
+        if rank == 0:
+            best, *more = read_trees([parse], source)
+            if more:
+                raise InputError(f"{source}:{parse.number}: expected one parse, got several")
+    return best
+
+
+def _are_numbers(text: str) -> bool:
+    try:
+        return [float(field) for field in text.split()] != []
+    except ValueError:
+        return False

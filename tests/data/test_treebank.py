@@ -1,0 +1,416 @@
+"""Sentences written for these tests, in the formats of corpora that cannot be handed out."""
+
+import bz2
+import gzip
+import io
+import json
+import sys
+import types
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from dclm_jax.data import (
+    ReadStatistics,
+    division,
+    known_corpora,
+    open_corpus,
+    prepare_collection,
+    read_documents,
+)
+from dclm_jax.data.documents import Document
+from dclm_jax.errors import InputError
+
+
+def words(*sentences: str) -> list[list[str]]:
+    return [sentence.split() for sentence in sentences]
+
+
+# As the Penn Treebank is laid out: a tree over several lines, no label at its root, white space
+# anywhere.
+PARSED = r"""
+
+( (S
+    (NP-SBJ-1 (DT The) (NNP -LRB-Grey) (NN cat) )
+    (, ,)
+    (SBAR (WHNP-2 (WDT which) )
+      (S
+        (NP-SBJ (-NONE- *T*-2) )
+        (VP (VBD ate)
+          (NP (CD 3\/4) (NN pie)) (NP (NNS M\*A\*S\*H)))))
+    (VP (VBD was) (VP (VBN said)
+	(S (NP-SBJ (-NONE- *-1)) (VP (TO to) (VP (VB purr))))
+	(SBAR (-NONE- 0) (S (-NONE- *T*-3)))))
+    (. .) ))
+( (S (`` ``) (INTJ (UH No)) ('' '') (-LRB- -LRB-) (: --) (-RRB- -RRB-) ))   ( (X (NN Milk) (. ?)))
+( (S (-NONE- *)))
+"""
+PARSED_WORDS = words(
+    "The -LRB-Grey cat , which ate 3/4 pie M*A*S*H was said to purr .",
+    "`` No '' -LRB- -- -RRB-",
+    "Milk ?",
+)
+PARSED_TAGS = words(
+    "DT NNP NN , WDT VBD CD NN NNS VBD VBN TO VB .",
+    "`` UH '' -LRB- : -RRB-",
+    "NN .",
+)
+RAW = ".START \n\nThe cat (grey) didn't purr.\nIt ate 3/4 of a pie. Twice.\n\n.START\n"
+RAW_WORDS = words(
+    "The cat ( grey ) didn 't purr .",
+    # A line is a sentence, whatever it holds.
+    "It ate 3 / 4 of a pie . Twice .",
+    ".START",
+)
+
+
+def write(path, content):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    return path
+
+
+def write_sections(folder, content, suffix=".mrg", sections: Iterable[int] = range(25), files=2):
+    for section in sections:
+        for number in range(files):
+            write(folder / f"{section:02}" / f"wsj_{section:02}{number + 7:02}{suffix}", content)
+    return folder
+
+
+def nbest(name, words, scores=("-8.5 -90.125", "-9.25 -91")):
+    """An n-best list of which only the first parse has these words."""
+    lines = [f"{len(scores)} {name}"]
+    for rank, score in enumerate(scores):
+        leaves = " ".join(f"(X{rank} {word if rank == 0 else 'other'})" for word in words.split())
+        lines += [score, f"(S1 (S {leaves}))"]
+    return "\n".join(lines) + "\n"
+
+
+def ids_of(directory):
+    splits = json.loads((directory / "manifest.json").read_text("utf-8"))["splits"]
+    return {split: open_corpus(directory, split, verify=True).document_ids for split in splits}
+
+
+# Trees.
+
+
+def test_words_and_tags_of_trees(tmp_path):
+    statistics = ReadStatistics()
+    path = write(tmp_path / "trees", PARSED)
+    assert list(read_documents(path, "treebank", statistics=statistics)) == [
+        Document("trees", PARSED_WORDS, PARSED_TAGS)
+    ]
+    # The last tree holds a trace alone.
+    assert statistics == ReadStatistics(1, 3, 22, empty_sentences=1)
+
+
+def test_trees_of_a_folder_and_of_standard_input(tmp_path, monkeypatch):
+    write(tmp_path / "b", "(S1 (NP (NN b)))\r\n")
+    write(tmp_path / "a" / "x.mrg", "\ufeff((NN A))(NN c)")
+    assert list(read_documents(tmp_path, "treebank", lowercase=True)) == [
+        Document("a/x.mrg", [["a"], ["c"]], [["NN"], ["NN"]]),
+        Document("b", [["b"]], [["NN"]]),
+    ]
+    stdin = types.SimpleNamespace(buffer=io.BytesIO(b"(S (NN a))"))
+    monkeypatch.setattr("sys.stdin", stdin)
+    assert [d.id for d in read_documents("-", "treebank")] == ["-"]
+
+
+def test_brackets_may_be_nested_as_deeply_as_memory_allows(tmp_path):
+    depth = 200_000
+    path = write(tmp_path / "deep", "(X\n" * depth + "(NN a)" + ")" * depth)
+    assert [d.sentences for d in read_documents(path, "treebank")] == [[["a"]]]
+
+
+OUTSIDE = "outside of all trees; expected trees such as (S (NP (PRP It)) (VP (VBD slept)))"
+INSIDE = "expected (TAG WORD) or (LABEL (...) (...)), got"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", ": is empty"),
+        ("\n \n", ": holds no documents"),
+        ("( (S (-NONE- *)))", ": holds no documents"),
+        ("\n(S\n(NN a)\n\n", ":2: a tree begins here that never ends: a ) is missing"),
+        ("(NN a)\n(NN b))", f":2: ')' stands {OUTSIDE}"),
+        ("(NN a)\n\nthe (NN b)", f":3: 'the' stands {OUTSIDE}"),
+        ("the cat sat\n", f":1: 'the' stands {OUTSIDE}"),
+        ("(S (NP the cat))", f":1: {INSIDE} '(NP the cat)'"),
+        ("(S\n(NP the\n(NN cat)\n))", f":4: {INSIDE} '(NP the (...))'"),
+        ("(S\n(NP (NN cat) sat))", f":2: {INSIDE} '(NP (...) sat)'"),
+        ("(S (NN))", f":1: {INSIDE} '(NN)'"),
+        ("()", f":1: {INSIDE} '()'"),
+        # The first tree lacks a bracket, so that the second one is inside of it.
+        ("( (S (NN a))\n( (S (NN b))))\n", f":2: {INSIDE} '((...))'"),
+        (b"(NN a)\n(NN \xe9)", ":2: not valid UTF-8: invalid continuation byte"),
+    ],
+)
+def test_bad_trees_are_named(tmp_path, content, message):
+    path = write(tmp_path / "trees", content)
+    with pytest.raises(InputError) as error:
+        list(read_documents(path, "treebank"))
+    assert str(error.value) == f"{path}{message}"
+
+
+# The Penn Treebank.
+
+
+@pytest.mark.parametrize("place", ["", "parsed/mrg/wsj", "combined/wsj", "raw/wsj"])
+def test_the_places_of_the_sections(tmp_path, place):
+    write_sections(tmp_path / place, PARSED)
+    # Sections that are others', and files that are no documents.
+    write(tmp_path / place / "25" / "wsj_2501.mrg", b"\xff")
+    for name in ("wsj_0007.pos", "wsj_0009.mrg~", ".wsj_0007.mrg", "readme", "wsj_0009", "ab.mrg"):
+        write(tmp_path / place / "00" / name, b"\xff")
+    documents = list(read_documents(tmp_path, "ptb"))
+    assert [document.id for document in documents] == [
+        f"{section:02}/wsj_{section:02}{number}" for section in range(25) for number in ("07", "08")
+    ]
+    assert {str(d.sentences) for d in documents} == {str(PARSED_WORDS)}
+    assert {str(d.tags) for d in documents} == {str(PARSED_TAGS)}
+
+
+def test_parses_are_read_rather_than_raw_text(tmp_path):
+    write_sections(tmp_path / "raw" / "wsj", RAW, suffix="")
+    assert next(read_documents(tmp_path, "ptb")).sentences == RAW_WORDS
+    write_sections(tmp_path / "combined" / "wsj", "(NN combined)")
+    assert next(read_documents(tmp_path, "ptb")).sentences == [["combined"]]
+    write_sections(tmp_path / "parsed" / "mrg" / "wsj", "(NN parsed)")
+    assert next(read_documents(tmp_path, "ptb")).sentences == [["parsed"]]
+    # In one folder, too; and what is wanted can be said.
+    write_sections(tmp_path / "parsed" / "mrg" / "wsj", RAW, suffix="")
+    assert next(read_documents(tmp_path, "ptb")).sentences == [["parsed"]]
+    assert next(read_documents(tmp_path / "raw" / "wsj", "ptb")).sentences == RAW_WORDS
+
+
+def test_raw_files(tmp_path):
+    write_sections(tmp_path, RAW, suffix="", files=1)
+    write(tmp_path / "01" / "wsj_0107", "It slept.\n  \nIt purred.")
+    documents = list(read_documents(tmp_path, "ptb"))
+    assert documents[0] == Document("00/wsj_0007", RAW_WORDS)
+    assert documents[1] == Document("01/wsj_0107", [["It", "slept", "."], ["It", "purred", "."]])
+
+
+@pytest.mark.parametrize("package", ["pysbd", "sacremoses"])
+def test_only_raw_files_need_the_packages_for_prose(tmp_path, monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    write_sections(tmp_path, RAW, suffix="")
+    with pytest.raises(InputError, match=rf"needs {package}: pip install 'dclm_jax\[text\]'$"):
+        list(read_documents(tmp_path, "ptb"))
+    write_sections(tmp_path, PARSED)
+    assert next(read_documents(tmp_path, "ptb")).sentences == PARSED_WORDS
+
+
+def test_names_in_capitals_as_on_a_compact_disc(tmp_path):
+    for section in range(25):
+        write(tmp_path / f"{section:02}" / f"WSJ_{section:02}07.MRG", "(NN a)")
+    assert next(read_documents(tmp_path, "ptb")).id == "00/WSJ_0007"
+
+
+def test_split_and_vocabulary_of_the_treebank(tmp_path):
+    root = write_sections(tmp_path / "in", "(NN A)", files=1)
+    for section, word in ((20, "train"), (21, "first"), (22, "b"), (23, "c"), (24, "last")):
+        write(root / f"{section}" / f"wsj_{section}07.mrg", f"(S (NN A) (NN {word}))")
+    said = []
+    manifest = prepare_collection("ptb", tmp_path / "out", source=root, report=said.append)
+    assert ids_of(tmp_path / "out") == {
+        "train": [f"{section:02}/wsj_{section:02}07" for section in range(21)],
+        "valid": ["21/wsj_2107", "22/wsj_2207"],
+        "test": ["23/wsj_2307", "24/wsj_2407"],
+    }
+    vocabulary = open_corpus(tmp_path / "out", "train").vocabulary
+    # Words of the training sections alone, by their frequency.
+    assert vocabulary.words[3:] == ("A", "train")
+    assert (vocabulary.counts[3:], manifest["options"]["vocab_size"]) == ((21, 1), 10_000)
+    assert manifest["sources"]["ptb"]["files"] == {"train": 21, "valid": 2, "test": 2}
+    assert manifest["options"]["format"] == "ptb" and "seed" not in manifest["options"]
+    assert said == ["reading the Penn Treebank (under a minute); train: 21; valid: 2; test: 2"]
+    # Other files beside the documents make no difference, other documents do.
+    write(root / "00" / "readme", "x")
+    assert prepare_collection("ptb", tmp_path / "out", source=root) == manifest
+    write(root / "00" / "wsj_0008.mrg", "(NN B)")
+    with pytest.raises(InputError, match=r"made otherwise \(sources differ\)"):
+        prepare_collection("ptb", tmp_path / "out", source=root)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            "elsewhere",
+            "ROOT/elsewhere: holds no sections of the Penn Treebank; expected the folders 00 to 24 "
+            "in it or in its parsed/mrg/wsj, combined/wsj or raw/wsj",
+        ),
+        (
+            "missing",
+            "ROOT: holds only some sections of the Penn Treebank; expected the folders 00 to 24, "
+            "found 00 01 02 23 24, missing 03 04 05 06 07 08 09 10 11 12 13 14 15 16 17 18 19 20 "
+            "21 22",
+        ),
+        ("empty", "ROOT/13: holds no files called wsj_NNNN.mrg"),
+        ("nothing", "ROOT/00: holds no files called wsj_NNNN[.mrg]"),
+        (
+            "bad",
+            "ROOT/24/wsj_2407.mrg:1: 'it' stands outside of all trees; expected trees such as ",
+        ),
+    ],
+)
+def test_bad_treebanks_are_named_and_nothing_is_left(tmp_path, change, message):
+    root = tmp_path / "in"
+    sections = [0, 1, 2, 23, 24] if change == "missing" else range(25)
+    suffix = ".txt" if change == "nothing" else ".mrg"
+    write_sections(root, "(NN a)", suffix, sections, files=1)
+    if change == "empty":
+        (root / "13" / "wsj_1307.mrg").rename(root / "13" / "wsj_1307")
+    if change == "bad":
+        write(root / "24" / "wsj_2407.mrg", "it slept\n")
+    source = root / "elsewhere" if change == "elsewhere" else root
+    with pytest.raises(InputError) as error:
+        prepare_collection("ptb", tmp_path / "deep" / "out", source=source)
+    assert str(error.value).startswith(message.replace("ROOT", str(root)))
+    assert change == "bad" or str(error.value) == message.replace("ROOT", str(root))
+    assert not (tmp_path / "deep").exists() or list((tmp_path / "deep").iterdir()) == []
+
+
+@pytest.mark.parametrize("options", [dict(seed=1), dict(fractions=(0.8, 0.1, 0.1))])
+def test_the_split_of_the_treebank_is_its_own(tmp_path, options):
+    with pytest.raises(InputError, match="^ptb takes no fractions or seed$"):
+        prepare_collection(
+            "ptb", tmp_path / "out", source=write_sections(tmp_path, "(NN a)"), **options
+        )
+
+
+# BLLIP North American News Text.
+
+
+def test_documents_of_nbest_lists_go_on_in_the_next_file(tmp_path):
+    first = nbest("lw940524.0001_0", "It slept") + nbest("lw940524.0001_1", "-LRB-")
+    # As it may be printed, with blank lines and with fewer parses.
+    first += "\n" + nbest("lw940524.0002_0", r"The 1\/2 cat", ["-7"]).replace("\n", "\n\n")
+    second = nbest("lw940524.0002_1", "purred .") + "0 lw940524.0002_2\n" + nbest("nyt1_p_0", "End")
+    write(
+        tmp_path / "disk1of4" / "data" / "000" / "00000-lw940524-0-2.bz2",
+        bz2.compress(first.encode()),
+    )
+    write(
+        tmp_path / "disk1of4" / "data" / "000" / "00001-lw940524-3-5.bz2",
+        bz2.compress(second.encode()),
+    )
+    write(tmp_path / "disk1of4" / "index.html", "<html>")
+    statistics = ReadStatistics()
+    assert list(read_documents(tmp_path, "nant", statistics=statistics)) == [
+        Document("lw940524.0001", [["It", "slept"], ["-LRB-"]], [["X0", "X0"], ["X0"]]),
+        Document(
+            "lw940524.0002", [["The", "1/2", "cat"], ["purred", "."]], [["X0"] * 3, ["X0"] * 2]
+        ),
+        Document("nyt1", [["End"]], [["X0"]]),
+    ]
+    # The sentence that has no parse.
+    assert statistics == ReadStatistics(3, 5, 9, empty_sentences=1)
+
+
+def test_without_names_of_documents_a_file_is_one(tmp_path):
+    write(tmp_path / "b.gz", gzip.compress((nbest("1", "It slept") + nbest("2", "Twice")).encode()))
+    write(tmp_path / "a.gz", gzip.compress(b"(S1 (NN One))\n(S1\n (NN Two))\n"))
+    write(tmp_path / "x" / "c.gz", gzip.compress(b"1 _0\n-1\n(NN Three)\n"))
+    assert [(d.id, d.sentences) for d in read_documents(tmp_path, "nant")] == [
+        ("a.gz", [["One"], ["Two"]]),
+        ("b.gz", [["It", "slept"], ["Twice"]]),
+        ("x/c.gz", [["Three"]]),
+    ]
+
+
+def test_files_that_are_not_compressed(tmp_path):
+    path = write(tmp_path / "in" / "a", nbest("x_0", "It slept"))
+    for root in (path, tmp_path / "in"):
+        assert [(d.id, d.sentences) for d in read_documents(root, "nant")] == [
+            ("x", [["It", "slept"]])
+        ]
+
+
+GOOD = nbest("x_0", "It slept")
+HEADER = (
+    "expected the number of parses of a sentence and its name "
+    "(or a file of nothing but parses), got"
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", ": is empty"),
+        ("<html>\n", f":1: {HEADER} '<html>'"),
+        (GOOD + "(NN more)\n", f":6: {HEADER} '(NN more)'"),
+        (GOOD + "50\n", f":6: {HEADER} '50'"),
+        ("1" + GOOD[1:], f":4: {HEADER} '-9.25 -91'"),
+        (
+            "3" + GOOD[1:],
+            ":1: expected 3 parses, each after a line of scores, but the file ends after 2",
+        ),
+        ("3" + GOOD[1:] + GOOD, ":6: expected the scores of parse 3 of 3, got '2 x_0'"),
+        (
+            GOOD.replace("-8.5 -90.125\n", ""),
+            ":2: expected the scores of parse 1 of 2, got '(S1 (S (X0 It) (X0 slept)))'",
+        ),
+        (
+            GOOD.replace("(S1 (S (X1", "S1 (S (X1"),
+            ":5: expected parse 2 of 2, got 'S1 (S (X1 other) (X1 other)))'",
+        ),
+        (
+            "1 x_0\n-1\n(S (NN a)\n(NN b))\n",
+            ":3: a tree begins here that never ends: a ) is missing",
+        ),
+        ("1 x_0\n-1\n(NN a) (NN b)\n", ":3: expected one parse, got several"),
+        ("(NN a)\n1 x_0\n-1\n(NN b)\n", f":2: '1' stands {OUTSIDE}"),
+    ],
+)
+def test_bad_nbest_lists_are_named(tmp_path, content, message):
+    path = write(tmp_path / "00000-lw-0-1.bz2", bz2.compress(content.encode()))
+    with pytest.raises(InputError) as error:
+        list(read_documents(tmp_path, "nant"))
+    assert str(error.value) == f"{path}{message}"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("x.bz2", b"1 x_0\n-1\n(NN a)\n"),
+        ("x.bz2", bz2.compress(GOOD.encode())[:-9]),
+        ("x.gz", b"1 x_0\n-1\n(NN a)\n"),
+        ("x.gz", gzip.compress(GOOD.encode())[:-9]),
+        ("x.gz", gzip.compress(GOOD.encode())[:10] + b"\xff" * 30),
+    ],
+    ids=["no bz2", "bz2 cut short", "no gz", "gz cut short", "gz of other bytes"],
+)
+def test_damaged_archives_are_named(tmp_path, name, content):
+    with pytest.raises(
+        InputError, match=rf"^{write(tmp_path / name, content)}: cannot be read: \S"
+    ):
+        list(read_documents(tmp_path, "nant"))
+
+
+def test_news_divided_in_the_proportions_of_the_paper(tmp_path):
+    """Table 1 of Ji et al. (2016)."""
+    collection = known_corpora.COLLECTIONS["nant"]
+    parts = collection.divide(["x"] * 29_363, collection.fractions, 3)
+    assert np.bincount(parts).tolist() == [26_462, 148, 2_753]
+    text = "".join(nbest(f"d{i}_{j}", f"It slept {i}") for i in range(200) for j in range(2))
+    root = write(tmp_path / "in" / "000" / "0-x-0-399.bz2", bz2.compress(text.encode())).parent
+    said = []
+    manifest = prepare_collection("nant", tmp_path / "out", source=root, report=said.append)
+    ids = ids_of(tmp_path / "out")
+    # 0.901202 and 0.906243 of 200 documents are 180.2 and 181.2.
+    assert [len(ids[split]) for split in ("train", "valid", "test")] == [180, 1, 19]
+    assert sorted(sum(ids.values(), [])) == sorted(f"d{i}" for i in range(200))
+    assert manifest["splits"]["test"]["sentences"] == 38
+    assert len(said) == 1 and said[0].startswith("reading BLLIP North American News Text (")
+    assert said[0].endswith("; files: 1")
+    prepare_collection(
+        "nant", tmp_path / "half", source=root, fractions=(0.5, 0.25, 0.25), seed=1, lowercase=True
+    )
+    assert [len(names) for names in ids_of(tmp_path / "half").values()] == [100, 50, 50]
+    assert "it" in open_corpus(tmp_path / "half", "train").vocabulary.words
+    parts = division.divide(200, (0.5, 0.25, 0.25), 1, "nant")
+    assert ids_of(tmp_path / "half")["valid"] == [f"d{i}" for i in np.flatnonzero(parts == 1)]
