@@ -22,10 +22,12 @@ class CurvePoint:
     """One development-set evaluation during training.
 
     Attributes:
+        step: Updates made until then.
         tokens: Training targets processed until then.
         perplexity: Of the development set.
     """
 
+    step: int
     tokens: int
     perplexity: float
 
@@ -130,31 +132,30 @@ def plot_learning_curves(runs: Sequence[RunSummary], path: str | os.PathLike[str
     Raises:
         InputError: matplotlib is not installed, or `path` has no suffix that it can write.
     """
-    figure, axes = plots.new_figure((8, 5))
-    for index, run in enumerate(runs):
-        best = min(run.curve, key=lambda point: point.perplexity)
-        axes.plot(
-            [point.tokens / 1e6 for point in run.curve],
-            [point.perplexity for point in run.curve],
-            marker="o",
-            markersize=3,
-            color=plots.colour(index),
-            label=plots.plain(f"{run.label} (best {best.perplexity:.1f})"),
+    curves = []
+    for run in runs:
+        best = min(point.perplexity for point in run.curve)
+        curves.append(
+            plots.Curve(
+                f"{run.label} (best {best:.1f})",
+                [point.tokens / 1e6 for point in run.curve],
+                [point.perplexity for point in run.curve],
+            )
         )
-    plots.use_log_scale(axes)
-    axes.set_xlim(left=0)
-    axes.set_xlabel("training tokens (millions)")
-    axes.set_ylabel("validation perplexity (log scale)")
-    axes.set_title("Learning curves")
-    axes.grid(alpha=0.3)
-    axes.legend()
-    plots.save(figure, path)
+    plots.plot_curves(
+        curves,
+        path,
+        title="Learning curves",
+        x="training tokens (millions)",
+        y="validation perplexity (log scale)",
+        log_scale=True,
+    )
 
 
 def _read_run(folder: Path, label: str) -> RunSummary:
     perplexity = _read_fields(folder / PERPLEXITY_FILE, "python -m launch.evaluate --output")
     coherence = _read_fields(folder / COHERENCE_FILE, "python -m launch.coherence --output")
-    curve, seconds = _read_metrics(folder / METRICS_FILE)
+    curve, seconds = read_curve(folder)
     return RunSummary(
         label=label,
         parameters=perplexity.count("parameters"),
@@ -189,21 +190,24 @@ def _require_comparable(first: RunSummary, other: RunSummary) -> None:
             )
 
 
-def _read_metrics(path: Path) -> tuple[tuple[CurvePoint, ...], float]:
-    """Returns the development curve and the seconds spent in training.
+def read_curve(folder: Path) -> tuple[tuple[CurvePoint, ...], float]:
+    """Returns the development curve of a run and the seconds spent in training.
 
     A run that was killed and resumed repeats the steps after its last checkpoint: of two lines of
     one step the later led to the final parameters, and so did the time that the last line counts.
+
+    Raises:
+        InputError: The run has no metrics, or they are broken or hold no evaluation.
     """
+    path = folder / METRICS_FILE
     points: dict[int, CurvePoint] = {}
     seconds = 0.0
     for number, line in enumerate(_read_text(path, "python -m launch.train").split("\n")[:-1], 1):
         fields = _parse_fields(f"{path}:{number}", line)
         seconds = fields.number("seconds")
         if fields.values.get("kind") == "valid":
-            points[fields.count("step")] = CurvePoint(
-                fields.count("tokens"), fields.number("perplexity")
-            )
+            step = fields.count("step")
+            points[step] = CurvePoint(step, fields.count("tokens"), fields.number("perplexity"))
     if not points:
         raise InputError(f"{path}: no line of kind 'valid'; the run was never evaluated")
     return tuple(points[step] for step in sorted(points)), seconds

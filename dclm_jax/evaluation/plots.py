@@ -32,6 +32,14 @@ _LOG_TICKS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
 _MAX_WRITTEN = 80
 
 
+class Curve(NamedTuple):
+    """A line in a picture: its name, and its points."""
+
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+
+
 class Result(NamedTuple):
     """A run in a picture of perplexity against the number of context sentences.
 
@@ -107,6 +115,52 @@ def use_log_scale(axes: "Axes") -> None:
     axes.yaxis.set_major_locator(LogLocator(subs=_LOG_TICKS))
     axes.yaxis.set_major_formatter(FuncFormatter(_tick))
     axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def plot_curves(
+    curves: Sequence[Curve],
+    path: str | os.PathLike[str],
+    *,
+    title: str,
+    x: str,
+    y: str,
+    log_scale: bool = False,
+    ticks: Sequence[str] | None = None,
+) -> None:
+    """Draws lines over one another.
+
+    Args:
+      curves: what to draw.
+      path: picture to write; its suffix chooses the format, missing parent folders are made.
+      title, x, y: of the picture and its axes.
+      log_scale: of the y axis.
+      ticks: names of x = 0, 1, 2, ..., in place of numbers.
+
+    Raises:
+      InputError: matplotlib is not installed, or `path` cannot be written.
+    """
+    figure, axes = new_figure((8, 5))
+    for index, curve in enumerate(curves):
+        axes.plot(
+            curve.x,
+            curve.y,
+            marker=_MARKERS[index // len(_COLOURS) % len(_MARKERS)],
+            markersize=3,
+            color=colour(index),
+            label=plain(curve.label),
+        )
+    if log_scale:
+        use_log_scale(axes)
+    if ticks is None:
+        axes.set_xlim(left=0)
+    else:
+        axes.set_xticks(range(len(ticks)), ticks)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.set_title(title)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    save(figure, path)
 
 
 def plot_classes(

@@ -81,9 +81,9 @@ def test_of_steps_repeated_after_a_kill_the_last_lines_count(tmp_path):
     (run,) = compare.read_runs([write_run(tmp_path / "run", metrics=metrics)])
     assert run.minutes == pytest.approx(2.5)
     assert run.curve == (
-        compare.CurvePoint(1000, 400.0),
-        compare.CurvePoint(2000, 340.0),
-        compare.CurvePoint(3000, 300.0),
+        compare.CurvePoint(10, 1000, 400.0),
+        compare.CurvePoint(20, 2000, 340.0),
+        compare.CurvePoint(30, 3000, 300.0),
     )
 
 

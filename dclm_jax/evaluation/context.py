@@ -1,0 +1,113 @@
+"""What the context is worth: perplexity by position, and with the context exchanged or removed.
+
+A model of more parameters may be better for its capacity alone. What it owes to the context shows
+where the same sentences are scored after other ones: the targets stay, their perplexities compare.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from dclm_jax.evaluation import perplexity
+from dclm_jax.evaluation.perplexity import Perplexity
+from dclm_jax.evaluation.scoring import Document, SentenceScorer
+
+
+def _own(documents: Sequence[Document], rng: np.random.Generator) -> list[Document]:
+    del rng
+    return list(documents)
+
+
+def _shuffled(documents: Sequence[Document], rng: np.random.Generator) -> list[Document]:
+    return [[document[i] for i in rng.permutation(len(document))] for document in documents]
+
+
+def _others(documents: Sequence[Document], rng: np.random.Generator) -> list[Document]:
+    sentences = [sentence for document in documents for sentence in document]
+    mixed = iter(rng.permutation(len(sentences)))
+    return [[sentences[next(mixed)] for _ in document] for document in documents]
+
+
+def _none(documents: Sequence[Document], rng: np.random.Generator) -> list[Document]:
+    del rng
+    return [[sentence] for document in documents for sentence in document]
+
+
+ARRANGEMENTS: dict[str, Callable[[Sequence[Document], np.random.Generator], list[Document]]] = {
+    "own": _own,
+    "shuffled": _shuffled,
+    "others": _others,
+    "none": _none,
+}
+"""The sentences of documents in documents: as they are; in another order; every sentence after
+sentences of other documents, as many documents of the same lengths; each by itself."""
+
+
+class Sums(NamedTuple):
+    """Nats [X] and numbers [X] of the targets at each position, counted from 0."""
+
+    nll: np.ndarray
+    count: np.ndarray
+
+    def perplexities(self, bounds: Sequence[int]) -> list[float]:
+        """The perplexity of positions bounds[i] to bounds[i + 1] - 1, and after the last bound;
+        nan where there is none."""
+        starts = [bound for bound in bounds if bound < len(self.nll)]
+        nll, count = (np.add.reduceat(array, starts) for array in self)
+        values = np.exp(nll / count).tolist()
+        return values + [float("nan")] * (len(bounds) - len(starts))
+
+    def to_json(self) -> dict[str, list[float]]:
+        """Lists by position; nats to three decimals."""
+        return {"nll": self.nll.round(3).tolist(), "count": self.count.tolist()}
+
+
+class Positions(NamedTuple):
+    """Sums over documents: in all, by place in the sentence (START w1 is 0, END counts as a word),
+    by place of the sentence in its document, and the nats of each document."""
+
+    perplexity: Perplexity
+    by_token: Sums
+    by_sentence: Sums
+    by_document: np.ndarray
+
+
+def by_position(
+    scorer: SentenceScorer,
+    documents: Sequence[Document],
+    *,
+    on_document: Callable[[int, int], None] | None = None,
+) -> Positions:
+    """Scores documents, each whole.
+
+    Args:
+      scorer: of the model.
+      documents: word ids.
+      on_document: called with the documents done and in all, to show progress.
+    """
+    total = Perplexity(vocabulary_size=scorer.vocab_size)
+    longest = max(len(ids) + 1 for document in documents for ids in document)
+    tokens = Sums(np.zeros(longest), np.zeros(longest, int))
+    most = max(map(len, documents))
+    sentences = Sums(np.zeros(most), np.zeros(most, int))
+    nats = []
+    for document, nll in zip(documents, scorer.score(documents), strict=True):
+        total = total.add(document, nll)
+        for index, one in enumerate(nll):
+            tokens.nll[: len(one)] += one
+            tokens.count[: len(one)] += 1
+            sentences.nll[index] += np.sum(one, dtype=np.float64)
+            sentences.count[index] += len(one)
+        nats.append(sum(float(np.sum(one, dtype=np.float64)) for one in nll))
+        if on_document is not None:
+            on_document(len(nats), len(documents))
+    return Positions(total, tokens, sentences, np.array(nats))
+
+
+def rearranged(
+    scorer: SentenceScorer, documents: Sequence[Document], arrangement: str, seed: int
+) -> float:
+    """The perplexity of the sentences of `documents` in one of `ARRANGEMENTS`."""
+    arranged = ARRANGEMENTS[arrangement](documents, np.random.default_rng(seed))
+    return perplexity.measure(scorer, arranged).perplexity

@@ -1,0 +1,398 @@
+"""Tables of the DCLM paper (Ji et al. 2015) from trained runs: one measurement a run, then rows.
+
+Runs whose configurations differ in nothing but the seed are one row: numbers are means over them.
+"""
+
+import dataclasses
+import hashlib
+import json
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import coherence, context, perplexity
+from dclm_jax.evaluation.compare import aligned
+from dclm_jax.evaluation.perplexity import COUNTING_RULE
+from dclm_jax.evaluation.plots import Curve
+from dclm_jax.evaluation.scoring import Document, SentenceScorer
+from dclm_jax.training.config import flat
+
+BOUNDS = (0, 1, 2, 5, 10, 20)
+"""First positions of the ranges that tables and pictures show; 0 is the first."""
+
+PLACES = {
+    "by_token": "Perplexity by position in the sentence",
+    "by_sentence": "Perplexity by position of the sentence in the document",
+}
+_BASELINES = ("rnnlm", "drnnlm", "hrnnlm")
+_SYMBOLS = {"model.embedding_dim": "K", "model.hidden_dim": "H", "data.segment_length": "L"}
+_NOT_THE_RECIPE = (
+    "training.seed",
+    "data.directory",
+    "training.log_every",
+    "training.evaluation_batch_size",
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What decides a measurement beside the run: test sets and permutations of the bootstrap (0 as
+    `replicates` leaves coherence out), and the seed of all that is drawn."""
+
+    replicates: int = 1000
+    pool: int = 0
+    seed: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """Runs of one configuration and several seeds; `results` are their measurements."""
+
+    label: str
+    config: dict[str, Any]
+    results: list[dict[str, Any]]
+
+    @property
+    def model(self) -> str:
+        """The model's name."""
+        return self.config["model.name"]
+
+    def mean(self, *path: str) -> float:
+        """The mean over runs of the number at `path` in their measurements."""
+        return statistics.fmean(self._values(path))
+
+    def spread(self, *path: str) -> float:
+        """The sample standard deviation over runs; nan of a single one."""
+        values = self._values(path)
+        return statistics.stdev(values) if len(values) > 1 else math.nan
+
+    def array(self, *path: str) -> np.ndarray:
+        """The mean over runs of a list of numbers."""
+        return np.mean(self._values(path), axis=0)
+
+    def has(self, name: str) -> bool:
+        """Whether all runs have that measurement."""
+        return all(result.get(name) is not None for result in self.results)
+
+    def _values(self, path: Sequence[str]) -> list[Any]:
+        values: list[Any] = self.results
+        for name in path:
+            values = [value[name] for value in values]
+        return values
+
+
+def measure(
+    scorer: SentenceScorer,
+    valid: Sequence[Document],
+    test: Sequence[Document],
+    options: Options,
+    on_document: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """All that a report says of a model, as a JSON object.
+
+    Args:
+      scorer: of the model.
+      valid, test: documents of the development and the test set.
+      options: of the bootstrap.
+      on_document: called with the documents of a part of the work done and in all.
+    """
+    positions = context.by_position(scorer, test, on_document=on_document)
+    arrangements = {
+        name: context.rearranged(scorer, test, name, options.seed)
+        for name in context.ARRANGEMENTS
+        if name != "own"
+    }
+    result: dict[str, Any] = {
+        "valid": perplexity.measure(scorer, valid).to_json(),
+        "test": positions.perplexity.to_json(),
+        "arrangements": {"own": positions.perplexity.perplexity, **arrangements},
+        "by_token": positions.by_token.to_json(),
+        "by_sentence": positions.by_sentence.to_json(),
+        "by_document": positions.by_document.round(3).tolist(),
+        "coherence": None,
+    }
+    if options.replicates:
+        result["coherence"] = coherence.bootstrap(
+            scorer,
+            test,
+            replicates=options.replicates,
+            pool=options.pool,
+            seed=options.seed,
+            on_document=on_document,
+        ).to_json()
+    return result
+
+
+def identity(config: Mapping[str, Any]) -> str:
+    """What tells a run's configuration from others, whatever its directories."""
+    values = {key: value for key, value in flat(config) if key != "data.directory"}
+    return json.dumps(values, sort_keys=True)
+
+
+def fingerprint(documents: Sequence[Document]) -> str:
+    """Tells documents from others."""
+    digest = hashlib.sha256()
+    for document in documents:
+        for ids in document:
+            digest.update(np.asarray(ids, np.int32).tobytes())
+            digest.update(b"\n")
+        digest.update(b"\n")
+    return digest.hexdigest()[:16]
+
+
+def rows(results: Sequence[dict[str, Any]]) -> list[Row]:
+    """Measurements by configuration, in the order of the paper's models and then as they are given.
+
+    Args:
+      results: of `measure`, each with its run's `config`, keys as "a.b".
+
+    Raises:
+      InputError: test sets differ, in targets, vocabulary or those of the bootstrap.
+    """
+    for other in results[1:]:
+        _require_comparable(results[0], other)
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for result in results:
+        groups.setdefault(json.dumps(_recipe(result["config"]), sort_keys=True), []).append(result)
+    recipes = [_recipe(group[0]["config"]) for group in groups.values()]
+    made = [
+        Row(_label(recipe, recipes), recipe, group)
+        for recipe, group in zip(recipes, groups.values(), strict=True)
+    ]
+    order = ("ngram", *_BASELINES, "adclm", "codclm", "ccdclm")
+    return sorted(
+        made, key=lambda row: order.index(row.model) if row.model in order else len(order)
+    )
+
+
+def _recipe(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key not in _NOT_THE_RECIPE}
+
+
+def _label(recipe: Mapping[str, Any], recipes: Sequence[Mapping[str, Any]]) -> str:
+    """The model's name, and what tells it from other rows of the same model."""
+    name = recipe["model.name"]
+    same = [other for other in recipes if other["model.name"] == name]
+    keys = [key for key in recipe if any(other.get(key) != recipe[key] for other in same)]
+    values = [f"{_SYMBOLS.get(key, key.split('.')[-1])} = {recipe[key]}" for key in keys]
+    return f"{name}, {', '.join(values)}" if values else name
+
+
+def _require_comparable(a: dict[str, Any], b: dict[str, Any]) -> None:
+    for part in ("valid", "test"):
+        for key, what in (("tokens", "targets"), ("vocabulary_size", "vocabulary entries")):
+            if a[part][key] != b[part][key]:
+                raise InputError(
+                    f"{a['workdir']} was scored on {a[part][key]:,} {what} ({part}) and "
+                    f"{b['workdir']} on {b[part][key]:,}; expected one corpus for all"
+                )
+
+
+def test_perplexity(a: Row, b: Row) -> coherence.ZTest:
+    """The one-sided paired z-test over documents of whether A's likelihood is above B's.
+
+    z = mean(d) / (sd(d) / sqrt(n)), d the difference of the nats of a document (means over runs).
+    """
+    difference = b.array("by_document") - a.array("by_document")
+    sd = float(difference.std(ddof=1))
+    return coherence.z_test(float(difference.mean()), sd, len(difference), 0.0, 0.0, 1)
+
+
+def test_coherence(a: Row, b: Row) -> coherence.ZTest:
+    """The paper's z-test of whether A's accuracy is above B's; variances are means over runs."""
+
+    def sample(row: Row) -> tuple[float, float, int]:
+        sd = math.sqrt(float(np.mean(row.array("coherence", "sd") ** 2)))
+        return row.mean("coherence", "mean"), sd, row.results[0]["coherence"]["replicates"]
+
+    return coherence.z_test(*sample(a), *sample(b))
+
+
+def baseline(row: Row, all_rows: Sequence[Row], model: str) -> Row | None:
+    """The row of `model` to compare a row with: of the same K and H, and if there are several, the
+    one whose other keys are equal too. None if there is none."""
+    sizes = ("model.embedding_dim", "model.hidden_dim")
+    same = [
+        other
+        for other in all_rows
+        if other.model == model
+        and other is not row
+        and all(other.config.get(key) == row.config.get(key) for key in sizes)
+    ]
+    for other in same:
+        shared = (set(row.config) & set(other.config)) - {"model.name"}
+        if all(row.config[key] == other.config[key] for key in shared):
+            return other
+    return same[0] if len(same) == 1 else None
+
+
+def tables(all_rows: Sequence[Row]) -> list[tuple[str, str, list[list[str]]]]:
+    """Title, explanation and cells (header first) of every table that the rows have numbers for."""
+    made = [_perplexity_table(all_rows)]
+    if all(row.has("coherence") for row in all_rows):
+        made.append(_coherence_table(all_rows))
+    return [
+        *made,
+        _context_table(all_rows),
+        _position_table(all_rows, "by_token"),
+        _position_table(all_rows, "by_sentence"),
+    ]
+
+
+def _perplexity_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]]]:
+    test = all_rows[0].results[0]["test"]
+    header = ["model", "K", "H", "parameters", "seeds", "development", "test", "to rnnlm", "p"]
+    cells = [header]
+    for row in all_rows:
+        reference = baseline(row, all_rows, "rnnlm")
+        relative, p = "", ""
+        if reference is not None:
+            ratio = row.mean("test", "perplexity") / reference.mean("test", "perplexity")
+            relative, p = f"{100 * (ratio - 1):+.1f}%", _p(test_perplexity, row, reference)
+        cells.append(
+            [
+                row.label,
+                str(row.config.get("model.embedding_dim", "")),
+                str(row.config.get("model.hidden_dim", "")),
+                f"{row.results[0]['parameters']:,}",
+                str(len(row.results)),
+                _number(row, "valid", "perplexity"),
+                _number(row, "test", "perplexity"),
+                relative,
+                p,
+            ]
+        )
+    about = (
+        f"exp(sum NLL / targets), {COUNTING_RULE}; {all_rows[0].results[0]['valid']['tokens']:,} "
+        f"development and {test['tokens']:,} test targets, vocabulary "
+        f"{test['vocabulary_size']:,}, {100 * test['oov_rate']:.2f}% of the test words unknown. "
+        "Means and standard deviations over seeds; p: one-sided z-test over documents that the "
+        "likelihood is above that of rnnlm of the same K and H."
+    )
+    return "Perplexity (Table 2)", about, cells
+
+
+def _coherence_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]]]:
+    first = all_rows[0].results[0]["coherence"]
+    cells = [["model", "accuracy %", "standard deviation %", *(f"p, {m}" for m in _BASELINES)]]
+    for row in all_rows:
+        references = [baseline(row, all_rows, model) for model in _BASELINES]
+        cells.append(
+            [
+                row.label,
+                f"{100 * row.mean('coherence', 'mean'):.2f}",
+                f"{100 * row.mean('coherence', 'sd'):.2f}",
+                *("" if other is None else _p(test_coherence, row, other) for other in references),
+            ]
+        )
+    afresh = f"drawn from {first['pool']} of each document" if first["pool"] else "made afresh"
+    about = (
+        f"A document against a permutation of its sentences: {first['replicates']:,} test sets of "
+        f"{first['documents']:,} documents, resampled with replacement, permutations {afresh}, "
+        "ties count half. p: the paper's one-sided z-test of the accuracy against each baseline."
+    )
+    return "Coherence (Table 3)", about, cells
+
+
+def _context_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]]]:
+    names = list(context.ARRANGEMENTS)
+    cells = [["model", *names]]
+    for row in all_rows:
+        values = [row.mean("arrangements", name) for name in names]
+        cells.append([row.label, *(f"{value:.2f}" for value in values)])
+    about = (
+        "Test perplexity of the same sentences: in their own documents; in another order; after "
+        "sentences of other documents; each by itself."
+    )
+    return "What the context is worth", about, cells
+
+
+def _position_table(all_rows: Sequence[Row], place: str) -> tuple[str, str, list[list[str]]]:
+    cells = [["model", *ranges()]]
+    for row in all_rows:
+        cells.append([row.label, *(f"{value:.1f}" for value in by_range(row, place))])
+    return PLACES[place], "Test perplexity of the targets there; 1 is the first.", cells
+
+
+def length_curves(all_rows: Sequence[Row]) -> list[Curve]:
+    """The learning curves of models that were trained with several segment lengths (Figure 3):
+    updates, and development log-likelihood in nats a token; of the first seed."""
+    chosen = []
+    for row in all_rows:
+        others = [other for other in all_rows if other.model == row.model]
+        lengths = {other.config.get("data.segment_length") for other in others}
+        points = row.results[0]["curve"]
+        if len(lengths) > 1 and points:
+            steps, perplexities = zip(*points, strict=True)
+            chosen.append(Curve(row.label, steps, [-math.log(value) for value in perplexities]))
+    return chosen
+
+
+def ranges() -> list[str]:
+    """The ranges of `BOUNDS` as text, counted from 1."""
+    ends = [*(bound for bound in BOUNDS[1:]), None]
+    return [
+        f"{first + 1}+" if end is None else str(end) if end == first + 1 else f"{first + 1}-{end}"
+        for first, end in zip(BOUNDS, ends, strict=True)
+    ]
+
+
+def by_range(row: Row, place: str) -> list[float]:
+    """The perplexity of every range of positions, of all runs of the row together."""
+    nll, count = row.array(place, "nll"), row.array(place, "count")
+    return context.Sums(nll, count).perplexities(BOUNDS)
+
+
+def markdown(all_rows: Sequence[Row], pictures: Mapping[str, str]) -> str:
+    """The report as text, with links to pictures (title -> file)."""
+    parts = []
+    for title, about, cells in tables(all_rows):
+        header, *body = (f"| {' | '.join(line)} |" for line in cells)
+        rule = "|" + "|".join(["---", *["---:"] * (len(cells[0]) - 1)]) + "|"
+        parts.append("\n".join([f"## {title}", "", about, "", header, rule, *body]))
+    parts += [f"![{title}]({file})" for title, file in pictures.items()]
+    return "\n\n".join(parts) + "\n"
+
+
+def text(all_rows: Sequence[Row]) -> str:
+    """The tables for a terminal."""
+    return "\n\n".join("\n".join([title, *aligned(cells)]) for title, _, cells in tables(all_rows))
+
+
+def to_json(all_rows: Sequence[Row]) -> dict[str, Any]:
+    """All numbers of all rows, without those of single documents."""
+    left_out = ("identity", "config", "by_document")
+    return {
+        "rows": [
+            {
+                "label": row.label,
+                "config": row.config,
+                "runs": [
+                    {
+                        "seed": result["config"].get("training.seed"),
+                        **{key: value for key, value in result.items() if key not in left_out},
+                    }
+                    for result in row.results
+                ],
+            }
+            for row in all_rows
+        ]
+    }
+
+
+def _number(row: Row, *path: str) -> str:
+    spread = row.spread(*path)
+    text = f"{row.mean(*path):.2f}"
+    return text if math.isnan(spread) else f"{text} ± {spread:.2f}"
+
+
+def _p(test: Callable[[Row, Row], coherence.ZTest], row: Row, other: Row) -> str:
+    try:
+        p = test(row, other).p
+    except InputError:
+        return ""  # Two rows that do not differ, such as two models without context in coherence.
+    return "< 0.0001" if p < 0.0001 else f"{p:.4f}"

@@ -1,0 +1,103 @@
+"""What the context is worth, against plain loops with a scorer that can be worked out by hand."""
+
+import collections
+
+import numpy as np
+import pytest
+
+from dclm_jax.evaluation import context
+
+
+class Neighbours:
+    """-log P of the word at place n is its id / 10, and 1 more for each that the last sentence of
+    the document before it began with the same word as this one; END has 0.5."""
+
+    vocab_size = 30
+    context_order = None
+
+    def score(self, documents):
+        for document in documents:
+            nll, before = [], None
+            for ids in document:
+                repeats = float(before == ids[0])
+                nll.append(np.array([*(word / 10 + repeats for word in ids), 0.5], np.float32))
+                before = ids[0]
+            yield nll
+
+
+def ids(*words):
+    return np.array(words, np.int32)
+
+
+DOCUMENTS = [
+    [ids(3, 4), ids(3), ids(5, 6, 7)],
+    [ids(8)],
+    [ids(9, 3), ids(9, 4)],
+]
+
+
+def test_sums_by_position_against_a_loop():
+    result = context.by_position(Neighbours(), DOCUMENTS)
+    tokens, sentences = collections.defaultdict(list), collections.defaultdict(list)
+    documents = []
+    for nll in Neighbours().score(DOCUMENTS):
+        documents.append(sum(float(value) for one in nll for value in one))
+        for t, one in enumerate(nll):
+            for n, value in enumerate(one):
+                tokens[n].append(value)
+                sentences[t].append(value)
+    for sums, expected in ((result.by_token, tokens), (result.by_sentence, sentences)):
+        assert sums.count.tolist() == [len(expected[place]) for place in range(len(expected))]
+        np.testing.assert_allclose(sums.nll, [sum(expected[i]) for i in range(len(expected))])
+    np.testing.assert_allclose(result.by_document, documents)
+    assert result.perplexity.tokens == 17
+    assert result.perplexity.nll == pytest.approx(sum(documents))
+
+
+def test_perplexities_of_ranges_by_hand():
+    sums = context.Sums(np.array([2.0, 3.0, 1.0, 4.0]), np.array([1, 2, 1, 3]))
+    np.testing.assert_allclose(
+        sums.perplexities([0, 1, 3]), np.exp([2.0, 4.0 / 3, 4.0 / 3]), rtol=1e-12
+    )
+    beyond = sums.perplexities([0, 3, 7])
+    np.testing.assert_allclose(beyond[:2], np.exp([6.0 / 4, 4.0 / 3]), rtol=1e-12)
+    assert np.isnan(beyond[2])
+
+
+@pytest.mark.parametrize("name", context.ARRANGEMENTS)
+def test_an_arrangement_holds_the_same_sentences(name):
+    arranged = context.ARRANGEMENTS[name](DOCUMENTS, np.random.default_rng(0))
+    key = lambda sentence: tuple(sentence.tolist())  # noqa: E731
+    flat = [key(one) for document in arranged for one in document]
+    assert sorted(flat) == sorted(key(one) for document in DOCUMENTS for one in document)
+    lengths = [len(document) for document in arranged]
+    assert lengths == ([1] * 6 if name == "none" else [3, 1, 2])
+    if name == "shuffled":
+        for own, other in zip(DOCUMENTS, arranged, strict=True):
+            assert sorted(map(key, own)) == sorted(map(key, other))
+
+
+def test_arrangements_move_sentences():
+    """Of many sentences all alike in one document, others meet other ones, and shuffled do not."""
+    documents = [[ids(3 + d, 20 + t) for t in range(6)] for d in range(6)]
+    firsts = {
+        name: [
+            [int(one[0]) for one in document]
+            for document in context.ARRANGEMENTS[name](documents, np.random.default_rng(1))
+        ]
+        for name in ("shuffled", "others")
+    }
+    assert firsts["shuffled"] == [[3 + d] * 6 for d in range(6)]
+    assert firsts["others"] != firsts["shuffled"]
+    shuffled = context.ARRANGEMENTS["shuffled"](documents, np.random.default_rng(1))
+    assert any([int(one[1]) for one in document] != list(range(20, 26)) for document in shuffled)
+
+
+def test_perplexity_of_arrangements():
+    """One repetition (3 3) of two targets, and one (9 9) of three; none where contexts are gone."""
+    own = context.by_position(Neighbours(), DOCUMENTS).perplexity
+    none = context.rearranged(Neighbours(), DOCUMENTS, "none", 0)
+    assert own.perplexity == pytest.approx(none * np.exp(3 / 17), rel=1e-6)
+    assert context.rearranged(Neighbours(), DOCUMENTS, "own", 0) == pytest.approx(own.perplexity)
+    orders = {context.rearranged(Neighbours(), DOCUMENTS, "shuffled", s) for s in range(20)}
+    assert min(orders) < own.perplexity, "3 5 3 has no repetition"

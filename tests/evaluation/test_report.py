@@ -1,0 +1,174 @@
+"""Rows and tables of measurements that are made up, and one real measurement."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import coherence, context, perplexity, report
+from tests.evaluation.test_context import DOCUMENTS, Neighbours
+
+
+def result(model="rnnlm", seed=0, test=100.0, accuracy=0.5, documents=(5.0, 7.0, 6.0), **config):
+    """A measurement as `report.measure` and launch.report make it."""
+    counted = {"tokens": 10, "vocabulary_size": 12, "oov_rate": 0.05}
+    return {
+        "workdir": f"runs/{model}-{seed}",
+        "parameters": 1234,
+        "seconds": 60,
+        "curve": [[10, 200.0], [20, 150.0]],
+        "config": {
+            "model.name": model,
+            "model.embedding_dim": 8,
+            "model.hidden_dim": 4,
+            "data.segment_length": 5,
+            "data.directory": f"somewhere/{seed}",
+            "training.seed": seed,
+            **config,
+        },
+        "valid": {"perplexity": test + 5, **counted},
+        "test": {"perplexity": test, **counted},
+        "arrangements": {"own": test, "shuffled": test + 1, "others": test + 2, "none": test + 3},
+        "by_token": {"nll": [2.0, 6.0, 1.0], "count": [1, 2, 1]},
+        "by_sentence": {"nll": [9.0], "count": [4]},
+        "by_document": list(documents),
+        "coherence": {
+            "mean": accuracy,
+            "sd": 0.04 if accuracy != 0.5 else 0.0,
+            "replicates": 100,
+            "documents": 3,
+            "pool": 50,
+        },
+    }
+
+
+def table(rows, title):
+    (cells,) = [cells for name, _, cells in report.tables(rows) if name.startswith(title)]
+    return cells
+
+
+def test_runs_that_differ_in_the_seed_are_one_row_in_the_papers_order():
+    rows = report.rows(
+        [result("ccdclm", 0, 80.0), result("rnnlm", 0, 100.0), result("ccdclm", 1, 84.0)]
+    )
+    assert [(row.label, len(row.results)) for row in rows] == [("rnnlm", 1), ("ccdclm", 2)]
+    header, first, second = table(rows, "Perplexity (Table 2)")
+    assert header[:7] == ["model", "K", "H", "parameters", "seeds", "development", "test"]
+    assert first == ["rnnlm", "8", "4", "1,234", "1", "105.00", "100.00", "", ""]
+    assert second[:8] == [
+        "ccdclm",
+        "8",
+        "4",
+        "1,234",
+        "2",
+        "87.00 ± 2.83",
+        "82.00 ± 2.83",
+        "-18.0%",
+    ]
+
+
+def test_rows_of_one_model_are_told_apart_by_what_differs():
+    rows = report.rows(
+        [result("ccdclm", **{"data.segment_length": length}) for length in (1, 10)]
+        + [result("rnnlm")]
+    )
+    assert [row.label for row in rows] == ["rnnlm", "ccdclm, L = 1", "ccdclm, L = 10"]
+    curves = report.length_curves(rows)
+    assert [curve.label for curve in curves] == ["ccdclm, L = 1", "ccdclm, L = 10"]
+    assert list(curves[0].x) == [10, 20]
+    np.testing.assert_allclose(curves[0].y, [-math.log(200), -math.log(150)])
+    assert report.length_curves(rows[:2]) == []
+
+
+def test_the_z_tests_by_hand():
+    """Differences 1, 2, 3: mean 2, sd 1, three documents; accuracies 0.8 and 0.7, sd 0.04."""
+    rnnlm = report.rows([result("drnnlm", accuracy=0.7, documents=(5.0, 7.0, 9.0))])[0]
+    ccdclm = report.rows([result("ccdclm", accuracy=0.8, documents=(4.0, 5.0, 6.0))])[0]
+    assert report.test_perplexity(ccdclm, rnnlm).z == pytest.approx(2 * math.sqrt(3))
+    assert report.test_perplexity(rnnlm, ccdclm).z == pytest.approx(-2 * math.sqrt(3))
+    expected = coherence.z_test(0.8, 0.04, 100, 0.7, 0.04, 100)
+    assert report.test_coherence(ccdclm, rnnlm) == pytest.approx(expected)
+
+
+def test_a_baseline_is_trained_like_the_row():
+    rows = report.rows(
+        [
+            result("rnnlm"),
+            result("rnnlm", **{"model.hidden_dim": 64}),
+            result("ccdclm", **{"model.hidden_dim": 64}),
+            result("ccdclm", **{"model.hidden_dim": 256}),
+        ]
+    )
+    by_label = {row.label: row for row in rows}
+    found = report.baseline(by_label["ccdclm, H = 64"], rows, "rnnlm")
+    assert found is by_label["rnnlm, H = 64"]
+    assert report.baseline(by_label["ccdclm, H = 256"], rows, "rnnlm") is None
+    assert report.baseline(by_label["ccdclm, H = 64"], rows, "hrnnlm") is None
+    only = report.rows([result("rnnlm"), result("ccdclm", **{"data.segment_length": 10})])
+    assert report.baseline(only[1], only, "rnnlm") is only[0]
+
+
+def test_a_row_is_no_better_than_itself_at_chance():
+    rows = report.rows([result("rnnlm"), result("rlm"), result("ccdclm", accuracy=0.8)])
+    cells = table(rows, "Coherence (Table 3)")
+    assert cells[1:] == [
+        ["rnnlm", "50.00", "0.00", "", "", ""],
+        ["ccdclm", "80.00", "4.00", "< 0.0001", "", ""],
+        ["rlm", "50.00", "0.00", "", "", ""],
+    ]
+
+
+def test_positions_are_shown_in_ranges():
+    rows = report.rows([result()])
+    header, cells = table(rows, "Perplexity by position in the sentence")
+    assert header == ["model", "1", "2", "3-5", "6-10", "11-20", "21+"]
+    expected = [f"{math.exp(value):.1f}" for value in (2.0, 3.0, 1.0)]
+    assert cells == ["rnnlm", *expected, "nan", "nan", "nan"]
+
+
+def test_runs_of_other_corpora_are_refused():
+    other = result("ccdclm")
+    other["test"]["tokens"] = 11
+    with pytest.raises(InputError, match=r"10 targets \(test\) and runs/ccdclm-0 on 11"):
+        report.rows([result(), other])
+
+
+def test_markdown_and_json():
+    rows = report.rows([result("rnnlm"), result("ccdclm", test=90.0, accuracy=0.8)])
+    text = report.markdown(rows, {"A picture": "a.png"})
+    assert "| rnnlm | 100.00 | 101.00 | 102.00 | 103.00 |" in text
+    assert text.endswith("![A picture](a.png)\n")
+    assert "10 development and 10 test targets, vocabulary 12, 5.00% of the test words" in text
+    saved = report.to_json(rows)["rows"]
+    assert [row["label"] for row in saved] == ["rnnlm", "ccdclm"]
+    assert saved[1]["runs"][0]["test"]["perplexity"] == 90.0
+    assert "by_document" not in saved[1]["runs"][0]
+
+
+def test_a_measurement_holds_what_its_parts_measure():
+    options = report.Options(replicates=30, pool=3, seed=5)
+    measured = report.measure(Neighbours(), DOCUMENTS[:2], DOCUMENTS, options)
+    expected = perplexity.measure(Neighbours(), DOCUMENTS)
+    assert measured["test"] == expected.to_json()
+    assert measured["valid"] == perplexity.measure(Neighbours(), DOCUMENTS[:2]).to_json()
+    assert measured["arrangements"] == {
+        name: pytest.approx(context.rearranged(Neighbours(), DOCUMENTS, name, 5))
+        for name in context.ARRANGEMENTS
+    }
+    assert sum(measured["by_document"]) == pytest.approx(expected.nll, abs=0.01)
+    bootstrap = coherence.bootstrap(Neighbours(), DOCUMENTS, replicates=30, pool=3, seed=5)
+    assert measured["coherence"] == bootstrap.to_json()
+    without = report.measure(Neighbours(), DOCUMENTS, DOCUMENTS, report.Options(replicates=0))
+    assert without["coherence"] is None
+
+
+def test_documents_and_configurations_have_fingerprints():
+    assert report.fingerprint(DOCUMENTS) == report.fingerprint([list(d) for d in DOCUMENTS])
+    assert report.fingerprint(DOCUMENTS) != report.fingerprint(DOCUMENTS[::-1])
+    joined = [[np.concatenate(document) for document in DOCUMENTS[:1]]]
+    assert report.fingerprint(joined) != report.fingerprint(DOCUMENTS[:1])
+    one = {"model": {"name": "rnnlm"}, "data": {"directory": "a", "batch_size": 1}}
+    moved = {"model": {"name": "rnnlm"}, "data": {"directory": "b", "batch_size": 1}}
+    other = {"model": {"name": "rnnlm"}, "data": {"directory": "a", "batch_size": 2}}
+    assert report.identity(one) == report.identity(moved) != report.identity(other)
