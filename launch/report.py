@@ -130,8 +130,7 @@ def _draw(rows: Sequence[report.Row], output: Path) -> dict[str, str]:
             output / pictures[title],
             title=title,
             x="position",
-            y="test perplexity (log scale)",
-            log_scale=True,
+            y="test perplexity",
             ticks=report.ranges(),
         )
     lengths = report.length_curves(rows)
