@@ -28,6 +28,7 @@ from absl import flags
 from jax.experimental.compilation_cache import compilation_cache
 
 from dclm_jax.benchmark import rows
+from dclm_jax.benchmark.setting import Setting
 from dclm_jax.benchmark.timing import PeerError
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import outputs
@@ -86,7 +87,7 @@ def _run(names: Sequence[str]) -> None:
         )
         directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         stack.enter_context(_new_compilation_cache(directory / "xla"))
-        setting = rows.Setting(directory, rounds=_ROUNDS.value, seed=_SEED.value)
+        setting = Setting(directory, rounds=_ROUNDS.value, seed=_SEED.value)
         result = rows.run(names, setting, lambda line: print(line, file=table, flush=True))
         if file is not None:
             json.dump(result, file, indent=2)

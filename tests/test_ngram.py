@@ -145,16 +145,20 @@ def fakes(tmp_path, monkeypatch) -> Path:
     return folder / "log"
 
 
-def require_toolkit(*programs: str) -> None:
-    """Skips the test unless KenLM itself is there, programs and package."""
+@pytest.fixture(scope="module")
+def toolkit():
+    """Skips the test unless KenLM itself is there, programs and package; pip has the package alone,
+    and as source: building the programs needs a C++ compiler, CMake and Boost."""
     if not HAS_KENLM:
         pytest.skip("the package kenlm is not installed: pip install -e '.[ngram]'")
     built = REPOSITORY / ".kenlm" / "bin"
-    if "KENLM_BIN" not in os.environ and built.is_dir():
-        os.environ["KENLM_BIN"] = str(built)
-    for program in (*PROGRAMS, *programs):
-        if shutil.which(program, path=os.environ.get("KENLM_BIN")) is None:
-            pytest.skip(f"KenLM's {program} is not there: bash launch/build_kenlm.sh")
+    with pytest.MonkeyPatch.context() as patch:
+        if "KENLM_BIN" not in os.environ and built.is_dir():
+            patch.setenv("KENLM_BIN", str(built))
+        for program in (*PROGRAMS, "query"):
+            if shutil.which(program, path=os.environ.get("KENLM_BIN")) is None:
+                pytest.skip(f"KenLM's {program} is not there: bash launch/build_kenlm.sh")
+        yield
 
 
 def prepare(folder: Path, documents, *, vocabulary=None, unknown_token=None) -> Path:
@@ -429,9 +433,8 @@ def test_a_damaged_binary_is_refused(tiny, fakes, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def natural(tmp_path_factory):
+def natural(toolkit, tmp_path_factory):
     """A corpus large enough for discounts, and the 5-gram that KenLM makes of it."""
-    require_toolkit()
     root = tmp_path_factory.mktemp("natural")
     documents = [[["BZh91AY", "a"]], *natural_documents()]
     corpus = prepare(root, documents, unknown_token=OWN_UNKNOWN)
@@ -466,7 +469,6 @@ def test_scores_agree_with_a_plain_reader_of_the_model(natural):
 
 
 def test_scores_agree_with_query(natural, tmp_path):
-    require_toolkit("query")
     corpus, workdir = natural
     vocabulary = open_corpus(corpus, "train").vocabulary
     spelled = ngram.spellings(vocabulary)
@@ -496,9 +498,8 @@ def test_unknown_is_counted_like_any_other_word(natural):
     assert unknown[0] < toolkits - 2 and rarest < toolkits
 
 
-def test_probabilities_add_up_to_one(tmp_path):
+def test_probabilities_add_up_to_one(toolkit, tmp_path):
     """Also where words of the vocabulary, UNKNOWN included, are not in the training text."""
-    require_toolkit()
     words = [*SPECIAL_TOKENS, *(f"w{number}" for number in range(40)), "never", "neither"]
     (tmp_path / "words").write_text("\n".join(words))
     documents = [
@@ -524,8 +525,7 @@ def test_probabilities_add_up_to_one(tmp_path):
     assert never == neither == unknown
 
 
-def test_a_small_corpus_makes_a_model(tiny, tmp_path):
-    require_toolkit()
+def test_a_small_corpus_makes_a_model(toolkit, tiny, tmp_path):
     lines = []
     counts = ngram.train(tiny, tmp_path / "kn", report=lines.append)
     assert len(counts) == 5 and counts[0] == 5

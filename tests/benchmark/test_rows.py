@@ -6,9 +6,10 @@ import jax
 import numpy as np
 import pytest
 
-from dclm_jax.benchmark import growth, memory, ours, rows
+from dclm_jax.benchmark import contests, footprint, growth, memory, ours, rows
+from dclm_jax.benchmark.contests import Peer, Training
 from dclm_jax.benchmark.report import Goal
-from dclm_jax.benchmark.rows import Peer, Setting, Training
+from dclm_jax.benchmark.setting import Setting
 from dclm_jax.benchmark.timing import PeerError
 from dclm_jax.benchmark.workloads import Size, synthetic_documents
 from dclm_jax.data.batches import pack_sentences
@@ -45,7 +46,7 @@ def test_a_run_gives_a_table_and_json(setting, monkeypatch):
     assert 0 < measured["useful_flops_fraction"]
     assert (skipped["verdict"], skipped["measured"]) == ("skipped", None)
     assert {"machine", "versions", "matrix_product_flops_per_second"} <= set(result)
-    assert any("no_such_library" in line and rows.INSTALL in line for line in table)
+    assert any("no_such_library" in line and contests.INSTALL in line for line in table)
     assert "no_such_library" in skipped["note"]
 
 
@@ -55,9 +56,9 @@ def test_a_peer_with_another_loss_is_an_error(setting):
 
 
 def test_scoring_has_the_same_loss_as_the_definition(setting, monkeypatch):
-    monkeypatch.setattr(rows, "PYTORCH", (twin(),))
-    monkeypatch.setattr(rows, "SCORED_BATCHES", 1)
-    (row,) = rows.score_row("name", setting)
+    monkeypatch.setattr(contests, "PYTORCH", (twin(),))
+    monkeypatch.setattr(contests, "SCORED_BATCHES", 1)
+    (row,) = contests.score_row("name", setting)
     assert row.measured is not None and row.measured > 0
 
 
@@ -80,15 +81,15 @@ class _Indifferent:
 
 
 def test_bootstrap_says_what_was_extrapolated(setting, monkeypatch):
-    monkeypatch.setattr(rows, "TEST_SETS", 50)
-    monkeypatch.setattr(rows, "Scorer", _Indifferent)
-    (row,) = rows.bootstrap_row("name", setting)
+    monkeypatch.setattr(footprint, "TEST_SETS", 50)
+    monkeypatch.setattr(footprint, "Scorer", _Indifferent)
+    (row,) = footprint.bootstrap_row("name", setting)
     assert "200 permutations" in row.note and "64 of them" in row.note
 
 
 def test_growth_reads_ten_times_the_text(setting, monkeypatch):
-    monkeypatch.setattr(rows, "GROWTH_DOCUMENTS", 2)
-    names = [row.name for row in rows.growth_rows("growth", setting)]
+    monkeypatch.setattr(footprint, "GROWTH_DOCUMENTS", 2)
+    names = [row.name for row in footprint.growth_rows("growth", setting)]
     assert names == ["growth_time", "growth_memory"]
     assert not list(setting.directory.iterdir())
 

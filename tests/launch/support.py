@@ -55,6 +55,20 @@ def launch(name, *arguments, code=0, quiet=True, cwd=None, stdin=None, **variabl
     return done
 
 
+def start(name: str, *arguments, group: bool = False) -> subprocess.Popen[str]:
+    """Starts `python -m launch.NAME`, which goes on by itself; in a process group of its own if a
+    signal is meant for the whole group, as of a terminal."""
+    return subprocess.Popen(
+        [sys.executable, "-m", f"launch.{name}", *map(str, arguments)],
+        cwd=REPOSITORY,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=group,
+    )
+
+
 def refuse(name, *arguments, code=2, **options) -> str:
     """Runs a launcher that must end in a single line on stderr, and returns that line."""
     error = launch(name, *arguments, code=code, **options).stderr

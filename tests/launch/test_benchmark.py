@@ -10,7 +10,7 @@ import pytest
 from absl import flags
 from absl.testing import flagsaver
 
-from dclm_jax.benchmark import rows, timing
+from dclm_jax.benchmark import footprint, rows, timing
 from dclm_jax.errors import InputError
 from launch import benchmark
 
@@ -71,7 +71,7 @@ def test_bad_values_are_refused_before_anything_runs(
 
 
 def test_a_row_as_json_on_standard_output(parsed, monkeypatch, capsys):
-    monkeypatch.setattr(rows, "INPUT_DOCUMENTS", 100)
+    monkeypatch.setattr(footprint, "INPUT_DOCUMENTS", 100)
     with flagsaver.as_parsed(rows="input_16", rounds="1", output="-"):
         assert benchmark.main([]) is None
     done = capsys.readouterr()

@@ -6,8 +6,6 @@ import math
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import jax
@@ -20,13 +18,12 @@ from dclm_jax.data.readers import read_documents
 from dclm_jax.language_model import NeuralLanguageModel
 from dclm_jax.training.checkpoints import restore_run
 from tests.launch.support import (
-    REPOSITORY,
     STEPS,
     TOLERANCE,
-    environment,
     fingerprint,
     launch,
     refuse,
+    start,
 )
 
 
@@ -225,17 +222,6 @@ def test_compare_prints_a_table_and_draws_curves(space, tmp_path):
     assert plot.read_bytes().startswith(b"\x89PNG")
 
 
-def start_training(arguments: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "launch.train", *arguments],
-        cwd=REPOSITORY,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
 @pytest.fixture(scope="module")
 def long_run(space) -> tuple[list[str], Path]:
     """An uninterrupted run that is long enough to be met in the middle."""
@@ -256,7 +242,7 @@ def test_interrupted_training_goes_on_bit_for_bit(space, long_run, tmp_path, num
     values, whole = long_run
     run = tmp_path / "run"
     arguments = space.training(run, *values)
-    process = start_training(arguments)
+    process = start("train", *arguments)
     assert process.stdout is not None
     for line in process.stdout:
         if line.startswith("step 70/"):

@@ -5,8 +5,6 @@ import json
 import os
 import shlex
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,7 +12,7 @@ import pytest
 
 import dclm_jax
 from dclm_jax.training.metrics import read_metrics
-from tests.launch.support import REPOSITORY, STEPS, environment, fingerprint, launch, refuse
+from tests.launch.support import REPOSITORY, STEPS, fingerprint, launch, refuse, start
 
 GRID = "--grid=optimizer.learning_rate=0.02,0.05;training.seed=0,1"
 NAMES = [f"learning_rate={rate},seed={seed}" for rate in (0.02, 0.05) for seed in (0, 1)]
@@ -132,15 +130,7 @@ def test_an_interrupted_sweep_saves_and_goes_on(space, tmp_path):
     values = ["--config.training.max_steps=150", "--config.training.epochs=100"]
     values += ["--config.training.evaluate_every=75", "--grid=training.seed=7"]
     arguments = space.training(directory, *values)
-    process = subprocess.Popen(
-        [sys.executable, "-m", "launch.sweep", *arguments],
-        cwd=REPOSITORY,
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    process = start("sweep", *arguments, group=True)
     log, cell = directory / "logs" / "seed=7.out", directory / "cells" / "seed=7"
     deadline = time.monotonic() + 110
     while not (log.exists() and "step 30/" in log.read_text()):

@@ -1,0 +1,188 @@
+"""Rows against other implementations: the same training or scoring by ours and by peers."""
+
+import contextlib
+import dataclasses
+import importlib.util
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+
+from dclm_jax.benchmark import ours, workloads
+from dclm_jax.benchmark.report import Goal, Row
+from dclm_jax.benchmark.setting import MATRIX_PRODUCT, OURS, Setting
+from dclm_jax.benchmark.timing import Rounds, alternate, require_same_loss
+from dclm_jax.benchmark.worker import Job, Worker
+
+INSTALL = "pip install -e '.[benchmark]'"
+FLOPS = " of peak"
+"""Unit of a goal on useful FLOPs; other goals of training are ratios to the better peer."""
+
+
+class Peer(NamedTuple):
+    """Another implementation: its name, the library it needs, its module here and options."""
+
+    name: str
+    library: str
+    module: str
+    options: Mapping[str, Any]
+
+    def start(self, job: Job) -> Worker:
+        return Worker(self.name, self.module, job._replace(options=self.options))
+
+
+_TORCH, _DYNET = "dclm_jax.benchmark.torch_peer", "dclm_jax.benchmark.dynet_peer"
+PYTORCH = (
+    Peer("PyTorch eager", "torch", _TORCH, {"compile": False}),
+    Peer("PyTorch compile", "torch", _TORCH, {"compile": True}),
+)
+DYNET_AUTOBATCH = Peer("DyNet autobatch", "dynet", _DYNET, {"autobatch": True})
+DYNET_ONLINE = Peer("DyNet online", "dynet", _DYNET, {"autobatch": False})
+
+
+def missing_libraries(peers: tuple[Peer, ...]) -> list[str]:
+    """Libraries of the peers that are not installed."""
+    libraries = sorted({peer.library for peer in peers})
+    return [library for library in libraries if importlib.util.find_spec(library) is None]
+
+
+def how_to_install(library: str) -> str:
+    return f"{library} is not installed; install it with: {INSTALL}"
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """A training row: some consecutive full batches of `batch_size` segments, again and again."""
+
+    model: str
+    batch_size: int
+    peers: tuple[Peer, ...]
+    goal: Goal
+    cell: str = "lstm"
+    num_batches: int = 4
+
+    def __call__(self, name: str, setting: Setting) -> list[Row]:
+        segments = "1 segment" if self.batch_size == 1 else f"{self.batch_size} segments"
+        work = f"train {self.model}, {self.cell}, {segments} a step"
+        missing = missing_libraries(self.peers)
+        if missing and self.goal.unit != FLOPS:
+            return [Row(name, work, self.goal, note=how_to_install(missing[0]))]
+        peers = () if missing else self.peers
+        return [self._measure(name, work, peers, setting)]
+
+    def _measure(self, name: str, work: str, peers: tuple[Peer, ...], setting: Setting) -> Row:
+        model = setting.size.model(self.model, self.cell)
+        batches = setting.training_batches(self.batch_size, self.num_batches)
+        documents = [workloads.documents_of(batch) for batch in batches]
+        own = ours.Training(model, batches, setting.seed)
+        first = own.turn()
+        job = Job("train", model.name, own.params, documents, setting.accelerated)
+        rounds, facts = _compete(own, first.nll, peers, job, setting.rounds)
+        seconds = rounds.seconds
+        tokens = sum(map(workloads.count_targets, documents))
+        flops = sum(workloads.useful_flops(model, batch) for batch in documents)
+        matrix_rate = ours.MatrixProduct.flops / seconds.pop(MATRIX_PRODUCT)
+        fraction = flops / seconds[OURS] / matrix_rate
+        compile_seconds = first.seconds - seconds[OURS]
+        details = {
+            **_speeds(seconds, tokens),
+            **facts,
+            "memory_bytes": {OURS: own.temporary_memory(), **facts["memory_bytes"]},
+            "useful_flops_fraction": fraction,
+            "matrix_product_flops_per_second": matrix_rate,
+            "compile_seconds": compile_seconds,
+            "tokens_per_step": tokens / len(batches),
+        }
+        lines = (
+            *_speed_lines(seconds, tokens, details),
+            f"useful FLOPs: {fraction:.2f} of a 2048^3 product ({matrix_rate / 1e9:,.0f} GFLOP/s); "
+            f"compiled in {compile_seconds:.1f} s",
+        )
+        measured = fraction if self.goal.unit == FLOPS else _ratio(seconds)
+        note = "memory: ours temporary, of the compiled step; peers' the growth of their process"
+        return Row(name, work, self.goal, measured, note, details, lines, rounds.disturbed)
+
+
+def _compete(
+    own: ours.Training | ours.Scoring, nll: float, peers: tuple[Peer, ...], job: Job, rounds: int
+) -> tuple[Rounds, dict[str, Any]]:
+    """Rounds of all, once they have our `nll` and are warm, and facts on them.
+
+    Raises:
+      PeerError: a peer failed or has another loss.
+    """
+    with contextlib.ExitStack() as stack:
+        workers = {peer.name: stack.enter_context(peer.start(job)) for peer in peers}
+        for peer, worker in workers.items():
+            require_same_loss(peer, job.model, nll, worker.call("turn").nll)
+            # What is compiled for shapes that change settles in the second turn.
+            worker.call("turn")
+        product = ours.MatrixProduct()
+        product.turn()
+        turns = {peer: partial(_seconds, worker) for peer, worker in workers.items()}
+        result = alternate(
+            {OURS: lambda: own.turn().seconds, **turns, MATRIX_PRODUCT: product.turn}, rounds
+        )
+        facts: dict[str, Any] = {
+            f"{fact}{unit}": {peer: worker.call(fact) for peer, worker in workers.items()}
+            for fact, unit in (("memory", "_bytes"), ("device", ""))
+        }
+        return result, {**facts, "contention": result.contention}
+
+
+def _seconds(worker: Worker) -> float:
+    return worker.call("turn").seconds
+
+
+def _ratio(seconds: dict[str, float]) -> float:
+    """How many times as fast as the better peer we are."""
+    return min(value for name, value in seconds.items() if name != OURS) / seconds[OURS]
+
+
+def _speeds(seconds: dict[str, float], tokens: int) -> dict[str, Any]:
+    return {
+        "tokens_per_second": {name: tokens / value for name, value in seconds.items()},
+        "ratios": {name: value / seconds[OURS] for name, value in seconds.items() if name != OURS},
+    }
+
+
+def _speed_lines(seconds: dict[str, float], tokens: int, facts: dict[str, Any]) -> list[str]:
+    lines = [f"{OURS:<16} {tokens / seconds[OURS]:>10,.0f} tokens/s"]
+    if OURS in facts["memory_bytes"]:
+        lines[0] += f" {facts['memory_bytes'][OURS] / 2**20:>8,.0f} MiB"
+    for peer, device in facts["device"].items():
+        lines.append(
+            f"{peer:<16} {tokens / seconds[peer]:>10,.0f} tokens/s "
+            f"{facts['memory_bytes'][peer] / 2**20:>8,.0f} MiB   on {device}; "
+            f"ours is {seconds[peer] / seconds[OURS]:.2f} times as fast"
+        )
+    return lines
+
+
+SCORED_BATCHES = 4
+
+
+def score_row(name: str, setting: Setting) -> list[Row]:
+    """16 documents of 10 sentences, without gradients."""
+    goal, work = Goal(2.0, 3.0), "score ccdclm, lstm, 16 documents of 10 sentences"
+    missing = missing_libraries(PYTORCH)
+    if missing:
+        return [Row(name, work, goal, note=how_to_install(missing[0]))]
+    size = setting.size
+    model = size.model("ccdclm")
+    batches = [
+        workloads.synthetic_documents(setting.seed + index, size.vocab_size, [10] * 16)
+        for index in range(SCORED_BATCHES)
+    ]
+    params = jax.device_get(model.init(jax.random.key(setting.seed)))
+    own = ours.Scoring(model, params, batches)
+    job = Job("score", model.name, params, batches, setting.accelerated)
+    rounds, facts = _compete(own, own.turn().nll, PYTORCH, job, setting.rounds)
+    seconds = rounds.seconds
+    seconds.pop(MATRIX_PRODUCT)
+    tokens = sum(map(workloads.count_targets, batches))
+    details = {**_speeds(seconds, tokens), **facts}
+    lines = tuple(_speed_lines(seconds, tokens, facts))
+    note = "ours: block_nll"
+    return [Row(name, work, goal, _ratio(seconds), note, details, lines, rounds.disturbed)]

@@ -1,0 +1,190 @@
+"""Rows of our own: what the input, the memory, the start and the coherence test cost."""
+
+import pathlib
+import statistics
+import tempfile
+import time
+from functools import partial
+
+import jax
+import numpy as np
+
+from dclm_jax.benchmark import growth, memory, workloads
+from dclm_jax.benchmark.report import Goal, Row
+from dclm_jax.benchmark.setting import OURS, Setting
+from dclm_jax.benchmark.timing import alternate, stopwatch
+from dclm_jax.benchmark.worker import Worker
+from dclm_jax.benchmark.workloads import Size
+from dclm_jax.data.batches import TrainingBatches
+from dclm_jax.evaluation import coherence
+from dclm_jax.evaluation.scoring import Scorer
+
+TEST_SETS, SAMPLE = 1_000, 64
+
+
+def bootstrap_row(name: str, setting: Setting) -> list[Row]:
+    """The bootstrap against scoring every one of its permutations as a whole document."""
+    size = setting.size
+    model = size.model("codclm")
+    documents = workloads.synthetic_documents(setting.seed, size.vocab_size, [15, 17, 18, 20])
+    params = model.init(jax.random.key(setting.seed))
+    scorer = Scorer(model, params)
+    rng = np.random.default_rng(setting.seed)
+    sample = [
+        [document[sentence] for sentence in rng.permutation(len(document))]
+        for document in documents
+        for _ in range(SAMPLE // len(documents))
+    ]
+
+    def bootstrap() -> None:
+        coherence.bootstrap(scorer, documents, replicates=TEST_SETS, seed=setting.seed)
+
+    def plain() -> None:
+        for _ in scorer.score(iter(sample)):
+            pass
+
+    bootstrap()
+    plain()
+    rounds = alternate(
+        {"bootstrap": partial(stopwatch, bootstrap), "plain": partial(stopwatch, plain)},
+        setting.rounds,
+    )
+    seconds = rounds.seconds
+    pairs = TEST_SETS * len(documents)
+    extrapolated = seconds["plain"] * pairs / len(sample)
+    return [
+        Row(
+            name,
+            f"bootstrap coherence of codclm, {TEST_SETS:,} test sets of {len(documents)} documents",
+            Goal(20, 40),
+            extrapolated / seconds["bootstrap"],
+            f"{pairs:,} permutations scored plainly: extrapolated from {len(sample)} of them, in "
+            f"full batches by the same Scorer ({seconds['plain']:.2f} s)",
+            {"bootstrap_seconds": seconds["bootstrap"], "plain_seconds": extrapolated},
+            (f"bootstrap {seconds['bootstrap']:.2f} s, plain {extrapolated:.1f} s",),
+            rounds.disturbed,
+        )
+    ]
+
+
+INPUT_DOCUMENTS = 4_000
+
+
+def input_row(batch_size: int, name: str, setting: Setting) -> list[Row]:
+    """An epoch of TrainingBatches, shuffling included, in this thread."""
+    corpus = workloads.synthetic_corpus(
+        setting.seed, setting.size.vocab_size, INPUT_DOCUMENTS, setting.directory
+    )
+
+    def epoch() -> None:
+        batches = TrainingBatches(
+            corpus,
+            segment_length=setting.size.segment_length,
+            batch_size=batch_size,
+            seed=setting.seed,
+        )
+        for step in range(batches.steps_per_epoch):
+            batches(step)
+
+    epoch()
+    seconds = statistics.median(stopwatch(epoch) for _ in range(setting.rounds))
+    tokens = corpus.num_tokens + corpus.num_sentences
+    work = f"input pipeline, batches of {batch_size} segments, one core"
+    return [Row(name, work, Goal(2e6, 5e6, " tok/s"), tokens / seconds)]
+
+
+LARGE = Size(vocab_size=120_000, embedding_dim=256, hidden_dim=256)
+LARGE_BATCH = (16, 5, 64)
+"""The largest batch of the training rows, which decides how much memory training needs."""
+
+
+def output_memory_row(name: str, setting: Setting) -> list[Row]:
+    """Temporary memory of the step at a large vocabulary; compiled, never run."""
+    del setting
+    model = LARGE.model("ccdclm")
+    own = memory.step_memory(model, LARGE_BATCH)
+    plain = memory.plain_step_memory(model, LARGE_BATCH)
+    return [
+        Row(
+            name,
+            "temporary memory of a ccdclm step, V = 120,000, H = 256, 16 segments of 5 x 64",
+            Goal(1 / 8, 1 / 16, " of plain", at_most=True),
+            own / plain,
+            "plain: one softmax over all positions",
+            {"memory_bytes": {OURS: own, "plain softmax": plain}},
+            (f"ours {own / 2**20:,.0f} MiB, plain softmax {plain / 2**20:,.0f} MiB",),
+        )
+    ]
+
+
+GROWTH_DOCUMENTS = 2_000
+
+
+def growth_rows(name: str, setting: Setting) -> list[Row]:
+    """`prepare` and an epoch of batches, from a text and from one ten times as long."""
+    costs: dict[str, list[growth.Cost]] = {"small": [], "large": []}
+    with tempfile.TemporaryDirectory(dir=setting.directory) as folder:
+        texts = {
+            kind: growth.write_text(pathlib.Path(folder, kind), documents, setting.seed)
+            for kind, documents in (("small", GROWTH_DOCUMENTS), ("large", 10 * GROWTH_DOCUMENTS))
+        }
+
+        def turn(kind: str) -> float:
+            with Worker("growth", "dclm_jax.benchmark.growth", texts[kind]) as worker:
+                costs[kind].append(worker.call("cost"))
+            return costs[kind][-1].seconds
+
+        rounds = alternate({kind: partial(turn, kind) for kind in texts}, setting.rounds)
+    seconds = rounds.seconds
+    small, large = costs["small"][0], costs["large"][0]
+    memory_bytes = {kind: max(cost.memory for cost in costs[kind]) for kind in costs}
+    work = f"prepare and one epoch of batches: {small.tokens:,} and {large.tokens:,} targets"
+    return [
+        Row(
+            f"{name}_time",
+            work,
+            Goal(10, 10, at_most=True),
+            seconds["large"] / seconds["small"],
+            "without the start of Python",
+            {"seconds": seconds},
+            (f"{seconds['small']:.2f} s and {seconds['large']:.2f} s",),
+            rounds.disturbed,
+        ),
+        Row(
+            f"{name}_memory",
+            work,
+            Goal(1.1, 1.1, at_most=True),
+            memory_bytes["large"] / memory_bytes["small"],
+            "peak of the process, its libraries and the mapped pages of files included",
+            {"memory_bytes": memory_bytes},
+            (f"{memory_bytes['small'] >> 20:,} MiB and {memory_bytes['large'] >> 20:,} MiB",),
+        ),
+    ]
+
+
+def startup_row(name: str, setting: Setting) -> list[Row]:
+    """From the start of a process to the end of its first step, without and with a cache."""
+    job = (setting.size.model("ccdclm"), setting.training_batches(16, 1))
+    seconds = {}
+    with tempfile.TemporaryDirectory(dir=setting.directory) as cache:
+        environment = {
+            "JAX_COMPILATION_CACHE_DIR": cache,
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",
+            # This process has most of an accelerator's memory.
+            "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
+        }
+        for kind in ("cold", "warm"):
+            start = time.perf_counter()
+            with Worker("first step", "dclm_jax.benchmark.ours", job, environment) as worker:
+                worker.call("turn")
+                seconds[kind] = time.perf_counter() - start
+    return [
+        Row(
+            name,
+            "time to the first step of ccdclm, 16 segments, from the start of the process",
+            details={"first_step_seconds": seconds},
+            lines=(
+                f"cold {seconds['cold']:.1f} s, warm compilation cache {seconds['warm']:.1f} s",
+            ),
+        )
+    ]
