@@ -50,6 +50,8 @@ class OptimizerConfig:
     warmup_steps: linear growth to the peak before it.
     decay_steps: steps of the decay; 0 for the whole run.
     final_fraction: of the peak, where the decay ends.
+    average_decay: of the moving average of parameters that is evaluated and kept as the best model;
+      0 for the parameters themselves.
     max_skipped_steps: steps in a row whose gradient is not finite that are left out and counted;
       with 0 the first one stops the run.
     """
@@ -63,6 +65,7 @@ class OptimizerConfig:
     warmup_steps: int = _option(0)
     decay_steps: int = _option(0)
     final_fraction: float = _option(0.0)
+    average_decay: float = _option(0.0)
     max_skipped_steps: int = _option(0)
 
 

@@ -22,7 +22,7 @@ from dclm_jax.evaluation.perplexity import measure
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.training.config import RunConfig, validated
-from dclm_jax.training.optimizer import create_optimizer, learning_rate
+from dclm_jax.training.optimizer import create_optimizer, learning_rate, model_params
 from dclm_jax.training.progress import (
     ProgressLine,
     agreed_interruption,
@@ -203,7 +203,8 @@ def _run_steps(run: _Run, state: TrainState, dropout_key: jax.Array) -> Result:
                 if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(host_state)):
                     raise _divergence(run, done, "the update is not finite")
                 if evaluate:
-                    _evaluate(run, done, host_state.params)
+                    params = model_params(host_state.params, host_state.optimizer_state)
+                    _evaluate(run, done, params)
                     window.restart_clock()
                 run.records.save_latest(host_state, dataclasses.asdict(run.progress))
             if stop:

@@ -1,7 +1,10 @@
-"""Optimizers and learning-rate schedules by name."""
+"""Optimizers and learning-rate schedules by name, and averages of parameters."""
 
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import optax
 
 from dclm_jax.errors import InputError
@@ -63,12 +66,47 @@ def learning_rate(options: OptimizerConfig, total_steps: int) -> optax.Schedule:
     return optax.join_schedules([growth, schedule], [warmup])
 
 
+class Averages(NamedTuple):
+    """Number of steps, and the moving average of the parameters after each of them."""
+
+    count: jax.Array
+    average: Any
+
+
+def _average_parameters(decay: float) -> optax.GradientTransformation:
+    """Keeps a_t = d a_{t-1} + (1 - d) x_t, d = min(decay, t / (t + 9)); updates stay as they are.
+
+    Averages of stochastic gradient steps (Polyak and Juditsky 1992), with decay instead of a start:
+    the first steps are soon forgotten.
+    """
+
+    def init(params: Any) -> Averages:
+        return Averages(jnp.zeros((), jnp.int32), jax.tree.map(jnp.copy, params))
+
+    def update(updates: Any, state: Averages, params: Any = None) -> tuple[Any, Averages]:
+        count = state.count + 1
+        step = 1 - jnp.minimum(decay, count / (count + 9))
+        average = jax.tree.map(
+            lambda a, x, u: a + step * (x + u - a), state.average, params, updates
+        )
+        return updates, Averages(count, average)
+
+    return optax.GradientTransformation(init, update)
+
+
+def model_params(params: Any, optimizer_state: optax.OptState) -> Any:
+    """What is evaluated and kept of a step: the averages, if there are any, or the parameters."""
+    return optax.tree.get(optimizer_state, "average", default=params)
+
+
 def create_optimizer(options: OptimizerConfig, total_steps: int) -> optax.GradientTransformation:
     """The optimizer of `config.optimizer`; the gradient is clipped before it is accumulated.
 
     Raises:
       InputError: an unknown optimizer or schedule.
     """
+    if not options.average_decay < 1:
+        raise InputError(f"optimizer.average_decay is {options.average_decay}; expected below 1")
     if options.name not in OPTIMIZERS:
         raise InputError(
             f"optimizer.name is {options.name!r}{did_you_mean(options.name, OPTIMIZERS)}"
@@ -81,6 +119,8 @@ def create_optimizer(options: OptimizerConfig, total_steps: int) -> optax.Gradie
     update = OPTIMIZERS[options.name](learning_rate(options, total_steps), options)
     if options.clip_norm:
         update = optax.chain(optax.clip_by_global_norm(options.clip_norm), update)
+    if options.average_decay:
+        update = optax.chain(update, _average_parameters(options.average_decay))
     if options.max_skipped_steps:
         update = optax.apply_if_finite(update, options.max_skipped_steps)
     return update

@@ -59,6 +59,7 @@ def config(data: Path, **values):
             "data.batch_size": 4,
             "optimizer.name": "adam",
             "optimizer.learning_rate": 0.05,
+            "optimizer.average_decay": 0.5,
             "training.max_steps": 12,
             "training.evaluate_every": 5,
             "training.checkpoint_every": 4,

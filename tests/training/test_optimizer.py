@@ -6,7 +6,7 @@ import pytest
 
 from dclm_jax.errors import InputError
 from dclm_jax.training.config import OptimizerConfig
-from dclm_jax.training.optimizer import create_optimizer, learning_rate
+from dclm_jax.training.optimizer import create_optimizer, learning_rate, model_params
 
 
 def test_adagrad_leaves_untouched_rows_alone_and_moves_others_by_the_rate():
@@ -67,3 +67,28 @@ def test_adamw_decays_weights_apart_from_the_gradient():
     params = jnp.array([2.0, -4.0])
     update, _ = optimizer.update(jnp.array([7.0, 0.0]), optimizer.init(params), params)
     np.testing.assert_allclose(np.asarray(update), [-0.1 - 0.1, 0.2], rtol=1e-5)
+
+
+def test_averages_of_parameters_by_hand():
+    """d = t / (t + 9) until it reaches the decay: 0.1, 2/11, 0.2, 0.2."""
+    options = OptimizerConfig(name="sgd", learning_rate=1.0, clip_norm=0.0, average_decay=0.2)
+    optimizer = create_optimizer(options, 4)
+    params = jnp.array([5.0, -1.0])
+    state = optimizer.init(params)
+    average = np.array(params)
+    np.testing.assert_allclose(np.asarray(model_params(params, state)), average)
+    for decay in (0.1, 2 / 11, 0.2, 0.2):
+        update, state = optimizer.update(jnp.array([1.0, -0.5]), state, params)
+        np.testing.assert_allclose(np.asarray(update), [-1.0, 0.5])
+        params = params + update
+        average = decay * average + (1 - decay) * np.asarray(params)
+        np.testing.assert_allclose(np.asarray(model_params(params, state)), average, rtol=1e-6)
+    assert not np.allclose(average, params)
+
+
+def test_without_averages_the_parameters_are_the_model():
+    optimizer = create_optimizer(OptimizerConfig(), 1)
+    params = jnp.ones(2)
+    assert model_params(params, optimizer.init(params)) is params
+    with pytest.raises(InputError, match=r"average_decay is 1.0; expected below 1"):
+        create_optimizer(OptimizerConfig(average_decay=1.0), 1)
