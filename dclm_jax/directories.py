@@ -1,11 +1,32 @@
 """Directories that are either whole or absent."""
 
+import contextlib
 import os
 import pathlib
 import shutil
 import tempfile
+from collections.abc import Iterator
 
+from dclm_jax import storage
 from dclm_jax.errors import InputError
+
+
+@contextlib.contextmanager
+def replacing(target: storage.Location, last: str) -> Iterator[pathlib.Path]:
+    """As `Replacing`; what is to lie under an address is made here and copied when it is complete,
+    the file called `last` after all others.
+
+    Raises:
+      InputError: a file or directory cannot be written.
+    """
+    if isinstance(target, pathlib.Path):
+        with Replacing(target) as directory:
+            yield directory
+        return
+    with storage.scratch(target) as made:
+        with Replacing(made) as directory:
+            yield directory
+        storage.upload_directory(made, target, last)
 
 
 class Replacing:

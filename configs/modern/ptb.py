@@ -10,9 +10,9 @@ The model follows the file's name after a colon:
     done
     python -m launch.report --workdirs=runs/modern/rnnlm,runs/modern/ccdclm --output=reports/modern
 
-Setting: two layers of the plain LSTM, embeddings tied to the output layer, dropout 0.35 with one mask
-a sentence and 0.15 on recurrent weights, Adam at 0.002 with a cosine to zero over the run, gradients
-clipped at norm 1, 8 segments of 5 sentences a step, 16 epochs.
+Setting: two layers of the plain LSTM, embeddings tied to the output layer, dropout 0.35 with one
+mask a sentence and 0.15 on recurrent weights, Adam at 0.002 with a cosine to zero over the run,
+gradients clipped at norm 1, 8 segments of 5 sentences a step, 16 epochs.
 """
 
 import ml_collections

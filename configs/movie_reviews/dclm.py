@@ -10,8 +10,8 @@ The model follows the file's name after a colon. Any prepared corpus of document
     done
     python -m launch.report --output=reports/reviews --workdirs=$(echo runs/reviews/* | tr ' ' ,)
 
-Coherence of news articles under a model of film reviews, and the other way round (words that a model
-does not know count as UNKNOWN):
+Coherence of news articles under a model of film reviews, and the other way round (words that a
+model does not know count as UNKNOWN):
 
     python -m launch.coherence --workdir=runs/reviews/ccdclm --input=PTB/test.txt
     python -m launch.coherence --workdir=runs/ptb/ccdclm --input=REVIEWS/test.txt

@@ -10,8 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from dclm_jax import storage
 from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, shown
+from dclm_jax.storage import file_sha256
 
 FORMAT_VERSION = 1
 SPLITS = ("train", "valid", "test")
@@ -52,7 +54,7 @@ class Corpus:
     """One split of a prepared corpus.
 
     Attributes:
-      directory: where it lies.
+      directory: where it lies, or its copy on this machine.
       split: its name.
       tokens: int32 [num_tokens], ids of the words; START and END are not stored.
       sentence_offsets: int64 [num_sentences + 1], where each sentence begins in `tokens`.
@@ -139,14 +141,14 @@ class Corpus:
             )
 
 
-def read_manifest(directory: str | pathlib.Path) -> dict[str, Any]:
+def read_manifest(directory: storage.PathLike) -> dict[str, Any]:
     """The manifest of a prepared corpus.
 
     Raises:
       InputError: there is no directory or no readable manifest of this format in it, or the
         manifest lacks something that is read, or names other files than a corpus has.
     """
-    directory = pathlib.Path(directory)
+    directory = storage.cached(directory, {MANIFEST_FILE: None})
     path = directory / MANIFEST_FILE
     try:
         if not directory.is_dir():
@@ -213,7 +215,7 @@ def _require(value: Any, expected: Any, path: str, key: str) -> None:
         raise InputError(f"{where} {shown(value)}; expected a count")
 
 
-def open_corpus(directory: str | pathlib.Path, split: str, *, verify: bool = False) -> Corpus:
+def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = False) -> Corpus:
     """Opens a split without reading its words; ids are checked where they are read.
 
     Args:
@@ -225,12 +227,14 @@ def open_corpus(directory: str | pathlib.Path, split: str, *, verify: bool = Fal
       InputError: the directory, its manifest, the split or a file is absent, or a file differs
         from what the manifest says or does not fit the others.
     """
-    directory = pathlib.Path(directory)
-    manifest = read_manifest(directory)
+    location = storage.locate(directory)
+    manifest = read_manifest(location)
     if split not in manifest["splits"]:
         present = ", ".join(manifest["splits"]) or "none"
-        raise InputError(f"split {split!r} has no data in {directory}; it has: {present}")
+        raise InputError(f"split {split!r} has no data in {location}; it has: {present}")
     entry = manifest["splits"][split]
+    files = entry["files"] | manifest["vocabulary"]["files"]
+    directory = storage.cached(location, {name: file["sha256"] for name, file in files.items()})
     check_files(directory, entry["files"], verify=verify)
     check_files(directory, manifest["vocabulary"]["files"], verify=verify)
     vocabulary = Vocabulary.load(directory / VOCABULARY_FILE)
@@ -279,7 +283,7 @@ def describe_files(directory: pathlib.Path, names: tuple[str, ...]) -> dict[str,
 
 
 def check_files(
-    directory: pathlib.Path, files: dict[str, dict[str, Any]], *, verify: bool = False
+    directory: storage.Location, files: dict[str, dict[str, Any]], *, verify: bool = False
 ) -> None:
     """Compares files with `describe_files`; checksums only with `verify`.
 
@@ -290,19 +294,14 @@ def check_files(
         path = directory / name
         if not path.is_file():
             raise InputError(f"{path}: missing; prepare the corpus again")
-        if not path.resolve().is_relative_to(directory.resolve()):
-            raise InputError(f"{path}: leads out of the corpus, to {path.resolve()}")
-        size = path.stat().st_size
+        target = storage.resolve(path)
+        if not target.is_relative_to(storage.resolve(directory)):
+            raise InputError(f"{path}: leads out of the corpus, to {target}")
+        size = storage.size(path)
         if size != expected["bytes"]:
             raise InputError(f"{path}: has {size} bytes; the manifest says {expected['bytes']}")
         if verify and file_sha256(path) != expected["sha256"]:
             raise InputError(f"{path}: its checksum differs from the manifest's")
-
-
-def file_sha256(path: pathlib.Path) -> str:
-    """SHA-256 of a file's content, in hexadecimal."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def files_sha256(root: pathlib.Path, files: Iterable[pathlib.Path]) -> str:

@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from dclm_jax import storage
 from dclm_jax.data import corpus, division, readers
 from dclm_jax.data.documents import Document, input_files
 from dclm_jax.data.known_corpora import COLLECTIONS, OPTIONS
 from dclm_jax.data.raw_text import RawText
 from dclm_jax.data.vocabulary import Vocabulary
-from dclm_jax.directories import Replacing
+from dclm_jax.directories import replacing
 from dclm_jax.errors import InputError
 
 PathLike = str | pathlib.Path
@@ -344,14 +345,15 @@ def _prepare(
         "vocab_size": words.vocab_size if given is None else None,
         "vocabulary": None if given is None else given.fingerprint,
     }
-    output = pathlib.Path(output).resolve()
-    existing = _existing(output)
-    if existing is not None and not overwrite:
-        _require_same(output, existing, options, request["sources"])
-        report(f"reusing {output}: it holds the same sources and options")
-        return existing
+    target = storage.resolve(output)
+    with storage.reaching(target):
+        existing = _existing(target)
+        if existing is not None and not overwrite:
+            _require_same(target, existing, options, request["sources"])
+            report(f"reusing {target}: it holds the same sources and options")
+            return existing
 
-    with Replacing(output) as directory:
+    with replacing(target, last=corpus.MANIFEST_FILE) as directory:
         raw = RawText(directory)
         with raw:
             for index, document, empty in documents:
@@ -397,11 +399,11 @@ def _prepare(
     return manifest
 
 
-def _existing(output: pathlib.Path) -> dict[str, Any] | None:
+def _existing(output: storage.Location) -> dict[str, Any] | None:
     """The manifest of the corpus that lies at `output`; None if there is nothing."""
     if not output.exists():
         return None
-    if output.is_dir() and not any(output.iterdir()):
+    if output.is_dir() and storage.is_empty(output):
         return None
     if not (output / corpus.MANIFEST_FILE).is_file():
         raise InputError(f"{output}: exists and is no prepared corpus; it is left alone")
@@ -409,7 +411,7 @@ def _existing(output: pathlib.Path) -> dict[str, Any] | None:
 
 
 def _require_same(
-    output: pathlib.Path,
+    output: storage.Location,
     manifest: dict[str, Any],
     options: dict[str, Any],
     sources: dict[str, dict[str, str]],

@@ -1,12 +1,14 @@
 """Finished runs side by side: one table, and their learning curves in one picture."""
 
+import contextlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dclm_jax import storage
 from dclm_jax.errors import InputError, printable, shown
 from dclm_jax.evaluation import plots
 
@@ -68,15 +70,21 @@ def read_runs(workdirs: Sequence[str | os.PathLike[str]]) -> tuple[RunSummary, .
         InputError: A directory, file or field is missing or broken, a run has no development
             evaluation, or the runs were evaluated on different tokens or vocabularies.
     """
-    folders = [Path(workdir) for workdir in workdirs]
-    if not folders:
+    if not workdirs:
         raise InputError("no work directory to compare; expected one or more")
-    names = [_model_name(folder) for folder in folders]
-    labels = distinct_labels(names, list(map(str, folders)))
-    runs = tuple(map(_read_run, folders, labels))
+    with contextlib.ExitStack() as stack:
+        folders = [stack.enter_context(storage.fetched(one, _read_files)) for one in workdirs]
+        names = [_model_name(folder) for folder in folders]
+        labels = distinct_labels(names, [str(storage.locate(workdir)) for workdir in workdirs])
+        runs = tuple(map(_read_run, folders, labels))
     for run in runs[1:]:
         _require_comparable(runs[0], run)
     return runs
+
+
+def _read_files(names: Collection[str]) -> list[str]:
+    read = (CONFIG_FILE, METRICS_FILE, PERPLEXITY_FILE, COHERENCE_FILE)
+    return [name for name in names if name in read]
 
 
 def comparison_table(runs: Sequence[RunSummary]) -> str:

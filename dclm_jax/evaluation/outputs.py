@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any, TextIO
 
-from dclm_jax import processes
+from dclm_jax import processes, storage
 from dclm_jax.errors import InputError
 
 STDOUT = "-"
@@ -59,7 +59,14 @@ def _whole(path: str | os.PathLike[str], mode: str, **options: Any) -> Iterator[
         with open(os.devnull, mode, **options) as nowhere:
             yield nowhere
         return
-    target = pathlib.Path(path)
+    with storage.uploading(path) as target, _replacing(target, path, mode, **options) as file:
+        yield file
+
+
+@contextlib.contextmanager
+def _replacing(
+    target: pathlib.Path, path: str | os.PathLike[str], mode: str, **options: Any
+) -> Iterator[Any]:
     temporary = target.with_name(target.name + ".tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

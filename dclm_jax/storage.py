@@ -1,0 +1,264 @@
+"""Files under addresses such as gs://bucket/run, copied here and back through epath.
+
+Everything that reads and writes works on this machine's files: what lies under an address is copied
+here first, what is made goes there when it is whole. An object is there whole or not at all, but
+there are no links, no locks, no appending and no renaming, and so nothing here relies on them.
+"""
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, cast
+
+from etils import epath
+
+from dclm_jax.errors import InputError
+
+PACKAGES = {"gs": "etils[epath-gcs]", "s3": "etils[epath-s3]"}
+"""The schemes that are known, and what epath needs for them."""
+
+PathLike = str | os.PathLike[str]
+Location = pathlib.Path | epath.Path
+
+
+def locate(path: PathLike) -> Location:
+    """A plain path, or what stands for an address.
+
+    Raises:
+      InputError: an address of a scheme that is not known, or of no bucket.
+    """
+    match = re.match("([A-Za-z][A-Za-z0-9+.-]*)://", os.fspath(path))
+    if match is None:
+        return pathlib.Path(path)
+    if match[1] not in PACKAGES or not os.fspath(path)[match.end() :].strip("/"):
+        expected = " or ".join(f"{scheme}://BUCKET/..." for scheme in PACKAGES)
+        raise InputError(f"{os.fspath(path)}: expected {expected}, or a path of this machine")
+    return epath.Path(path)
+
+
+def is_remote(path: PathLike) -> bool:
+    """Whether it is an address."""
+    return not isinstance(locate(path), pathlib.Path)
+
+
+def absolute(path: PathLike) -> str:
+    """As it can be used from any working directory."""
+    location = locate(path)
+    return str(location.absolute() if isinstance(location, pathlib.Path) else location)
+
+
+def resolve(path: PathLike) -> Location:
+    """Absolute and without links, which lie on this machine only."""
+    location = locate(path)
+    return location.resolve() if isinstance(location, pathlib.Path) else location
+
+
+def size(location: Location) -> int:
+    """Of a file, in bytes."""
+    if isinstance(location, pathlib.Path):
+        return location.stat().st_size
+    return location.stat().length
+
+
+def is_empty(directory: Location) -> bool:
+    """Whether there is nothing in a directory."""
+    if isinstance(directory, pathlib.Path):
+        return not any(directory.iterdir())
+    return not list_files(directory)
+
+
+@contextlib.contextmanager
+def reaching(location: Location) -> Iterator[None]:
+    """What is raised for an address becomes an `InputError`; for a path of this machine it stays.
+
+    Raises:
+      InputError: a package is missing, or the storage refuses or cannot be reached.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    # Every backend has exceptions of its own, without a base.
+    except Exception as error:
+        if isinstance(location, pathlib.Path):
+            raise
+        if isinstance(error, ImportError):
+            scheme = str(location).partition("://")[0]
+            raise InputError(
+                f"{location}: {scheme}:// needs a package: pip install '{PACKAGES[scheme]}'"
+            ) from error
+        reason = (str(error).splitlines() or [""])[0][:200]
+        raise InputError(f"{location}: {type(error).__name__}: {reason}") from error
+
+
+def list_files(location: epath.Path) -> list[str]:
+    """The names of all files below an address; none if there is nothing.
+
+    Raises:
+      InputError: it cannot be reached.
+    """
+    with reaching(location):
+        return sorted(set(_names(location, ""))) if location.exists() else []
+
+
+def _names(folder: epath.Path, prefix: str) -> Iterator[str]:
+    for entry in folder.iterdir():
+        # Objects may be called anything, and would be copied to where their names lead.
+        if entry.parent != folder or entry.name == "..":
+            continue
+        # An object "folder/", which some programs make, is listed as "folder/folder".
+        if entry.name == folder.name and not entry.exists():
+            continue
+        if entry.is_dir():
+            yield from _names(entry, f"{prefix}{entry.name}/")
+        else:
+            yield f"{prefix}{entry.name}"
+
+
+def download(location: epath.Path, file: pathlib.Path) -> None:
+    """Copies a file here. It appears complete, or stays as it was.
+
+    Raises:
+      InputError: it cannot be reached, or not be written here.
+    """
+    with reaching(location):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".", delete=False) as copy:
+            try:
+                with location.open("rb") as source:
+                    shutil.copyfileobj(source, copy)
+                copy.close()
+                os.replace(copy.name, file)
+            except BaseException:
+                os.unlink(copy.name)
+                raise
+
+
+def upload(file: pathlib.Path, location: epath.Path) -> None:
+    """Copies a file there.
+
+    Raises:
+      InputError: it cannot be written.
+    """
+    with reaching(location), file.open("rb") as source, location.open("wb") as copy:
+        shutil.copyfileobj(source, copy)
+
+
+def remove(location: epath.Path) -> None:
+    """Removes a file, if it is there.
+
+    Raises:
+      InputError: it cannot be removed.
+    """
+    with reaching(location):
+        location.unlink(missing_ok=True)
+
+
+def upload_directory(directory: pathlib.Path, location: epath.Path, last: str) -> None:
+    """Makes the files below an address those of a directory. The one called `last` is not there
+    meanwhile, so that what lies there without it is not complete.
+
+    Raises:
+      InputError: they cannot be written.
+    """
+    before = list_files(location)
+    remove(location / last)
+    names = [str(file.relative_to(directory)) for file in directory.rglob("*") if file.is_file()]
+    for name in sorted(names, key=lambda name: (name == last, name)):
+        upload(directory / name, location / name)
+    for name in set(before) - set(names):
+        remove(location / name)
+
+
+@contextlib.contextmanager
+def uploading(path: PathLike) -> Iterator[pathlib.Path]:
+    """The path of a file to write, which is copied to its address if the block does not raise.
+
+    Raises:
+      InputError: the address cannot be reached, also before anything is written, or written.
+    """
+    location = locate(path)
+    if isinstance(location, pathlib.Path):
+        yield location
+        return
+    with reaching(location):
+        location.exists()
+    with scratch(location) as file:
+        yield file
+        upload(file, location)
+
+
+@contextlib.contextmanager
+def fetched(
+    directory: PathLike, choose: Callable[[Collection[str]], Iterable[str]]
+) -> Iterator[pathlib.Path]:
+    """A directory, or for the time of the block a copy of those files that `choose` leaves.
+
+    Raises:
+      InputError: they cannot be read.
+    """
+    location = locate(directory)
+    if isinstance(location, pathlib.Path):
+        yield location
+        return
+    with scratch(location) as copy:
+        for name in choose(list_files(location)):
+            download(location / name, copy / name)
+        yield copy
+
+
+@contextlib.contextmanager
+def scratch(location: epath.Path) -> Iterator[pathlib.Path]:
+    """A path of this machine for what has an address, which messages can show; removed at the end.
+
+    Raises:
+      InputError: there is no temporary directory.
+    """
+    try:
+        directory = tempfile.TemporaryDirectory(prefix="dclm_jax-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise InputError(f"{location}: no temporary directory here: {error.strerror}") from error
+    with directory as root:
+        yield _below(pathlib.Path(root), location)
+
+
+def cached(directory: PathLike, checksums: Mapping[str, str | None]) -> pathlib.Path:
+    """A directory, or one where copies of some of its files are kept from one time to the next.
+
+    Args:
+      directory: where they lie.
+      checksums: by name the SHA-256 of each file, which is copied again unless its copy has it;
+        None: copied again in any case.
+
+    Raises:
+      InputError: a file cannot be read, or does not have its checksum.
+    """
+    location = locate(directory)
+    if isinstance(location, pathlib.Path):
+        return location
+    with reaching(location):
+        cache = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+        folder = _below(pathlib.Path(cache) / "dclm_jax" / "data", location)
+        for name, expected in checksums.items():
+            copy = folder / name
+            if expected is not None and copy.is_file() and file_sha256(copy) == expected:
+                continue
+            download(location / name, copy)
+            if expected is not None and file_sha256(copy) != expected:
+                raise InputError(f"{location / name}: its checksum differs from the manifest's")
+        return folder
+
+
+def _below(directory: pathlib.Path, location: epath.Path) -> pathlib.Path:
+    return directory.joinpath(*(part for part in location.parts[1:] if part != ".."))
+
+
+def file_sha256(path: Location) -> str:
+    """SHA-256 of a file's content, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(cast(Any, file), "sha256").hexdigest()
