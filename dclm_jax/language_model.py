@@ -22,13 +22,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from dclm_jax import ngram
+from dclm_jax import ngram, storage
 from dclm_jax.data.readers import Document
 from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import perplexity
 from dclm_jax.evaluation.scoring import Scorer, SentenceScorer
 from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.training import mirror
 from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.workdir import read_config
 
@@ -165,7 +166,7 @@ def restore(
     """The best model of a run of `python -m launch.train`, or that of `python -m launch.ngram`.
 
     Args:
-      workdir: of the run.
+      workdir: of the run, a directory or an address such as gs://bucket/run.
       batch_size: documents scored together; it changes speed and memory, not scores.
 
     Returns:
@@ -175,10 +176,10 @@ def restore(
     Raises:
       InputError: `workdir` holds no run, or no model that can be read.
     """
-    folder = Path(workdir)
-    if read_config(folder)["model"]["name"] == ngram.NAME:
-        return _restore_ngram(folder)
-    run = restore_run(folder)
+    with storage.fetched(workdir, mirror.for_use) as folder:
+        if read_config(folder)["model"]["name"] == ngram.NAME:
+            return _restore_ngram(folder)
+        run = restore_run(folder)
     return NeuralLanguageModel(
         name=run.model.name,
         num_parameters=sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(run.params)),

@@ -32,6 +32,7 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
+from dclm_jax import storage
 from dclm_jax.data.corpus import Corpus, file_sha256, open_corpus
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.directories import Replacing
@@ -121,11 +122,14 @@ def train(
     """
     if order < 2:
         raise InputError(f"order is {order}; expected at least 2")
-    data = open_corpus(pathlib.Path(data_directory), "train")
+    if storage.is_remote(workdir):
+        raise InputError(f"{workdir}: KenLM writes to disks; expected a path of this machine")
+    data = open_corpus(data_directory, "train")
+    remote = storage.is_remote(data_directory)
     target = pathlib.Path(workdir).absolute()
     config = {
         "model": {"name": NAME, "order": order},
-        "data": {"directory": os.path.abspath(data_directory)},
+        "data": {"directory": str(data_directory) if remote else os.path.abspath(data_directory)},
     }
     if _holds_same(target, config, data.vocabulary):
         report(f"reusing {workdir}: it holds a model of the same text and order")

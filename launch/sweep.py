@@ -42,6 +42,7 @@ from typing import NamedTuple
 
 from absl import flags
 
+from dclm_jax import storage
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import plots
 from dclm_jax.training import jobs, sweep
@@ -117,6 +118,10 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _check_flags() -> None:
+    if storage.is_remote(_WORKDIR.value):
+        raise InputError(
+            f"--workdir is {_WORKDIR.value}; jobs of a sweep meet in a file system, expected a path"
+        )
     if _JOBS.value is not None and _JOBS.value < 1:
         raise InputError(f"--jobs is {_JOBS.value}; expected at least 1")
     if _SLURM.value is not None and _EXECUTOR.value != "slurm":

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -14,7 +13,7 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from dclm_jax import models, processes
+from dclm_jax import models, processes, storage
 from dclm_jax.data.batches import Batch, TrainingBatches
 from dclm_jax.data.corpus import Corpus, open_corpus, read_manifest, statistics_table
 from dclm_jax.errors import DivergenceError, InputError, shown
@@ -62,7 +61,7 @@ class Progress:
     skipped_in_a_row: int = 0
 
 
-def _restored_progress(values: dict[str, Any], workdir: Path) -> Progress:
+def _restored_progress(values: dict[str, Any], workdir: storage.Location) -> Progress:
     kinds = {field.name: type(field.default) for field in dataclasses.fields(Progress)}
     # A checkpoint of before a number was kept has its default.
     if not {name: type(value) for name, value in values.items()}.items() <= kinds.items():
@@ -75,7 +74,7 @@ def _restored_progress(values: dict[str, Any], workdir: Path) -> Progress:
 
 def train(
     config: ConfigDict | Mapping[str, Any],
-    workdir: str | Path,
+    workdir: storage.PathLike,
     report: Callable[[str], None] = print,
 ) -> Result:
     """Trains a model, or goes on with a run that was interrupted, until it is done.
@@ -84,7 +83,8 @@ def train(
 
     Args:
       config: see `training.config.default_config`.
-      workdir: directory of the run; made if it does not exist. Only the first process needs it.
+      workdir: directory of the run, or its address; made if it does not exist. Only the first
+        process needs it.
       report: takes each line for the user.
 
     Raises:
@@ -92,27 +92,27 @@ def train(
         cannot be written.
       DivergenceError: a loss or gradient that is not finite; the last good checkpoint stays.
     """
-    workdir = Path(workdir)
+    place = storage.locate(workdir)
     if not processes.is_first():
         report = _say_nothing
     work = processes.together(lambda: _open(config))
     settings = work.config.to_dict()
     # Evaluation finds the data from any working directory.
-    settings["data"]["directory"] = str(Path(work.config.data.directory).absolute())
+    settings["data"]["directory"] = storage.absolute(work.config.data.directory)
     init_key, dropout_key = jax.random.split(jax.random.key(work.config.training.seed))
-    with Records(workdir, settings, work.valid) as records:
+    with Records(place, settings, work.valid) as records:
         state = create_state(work.model, work.optimizer, init_key)
         progress = Progress()
         restored = records.restore(state)
         if restored is not None:
             state, values = restored
-            progress = processes.together(lambda: _restored_progress(values, workdir))
+            progress = processes.together(lambda: _restored_progress(values, place))
         records.open_log(int(state.step))
-        _report_start(report, work.config, workdir, state, restored is not None)
+        _report_start(report, work.config, place, state, restored is not None)
         with contextlib.closing(ProgressLine(int(state.step), work.total_steps, report)) as line:
             result = _run_steps(_Run(work, records, progress, line), state, dropout_key)
         records.finish(result)
-    report(_ending(result, workdir))
+    report(_ending(result, place))
     return result
 
 
@@ -348,7 +348,7 @@ def _prefetch(batches: TrainingBatches, first: int, last: int) -> Iterator[Batch
 def _report_start(
     report: Callable[[str], None],
     config: RunConfig,
-    workdir: Path,
+    workdir: storage.Location,
     state: TrainState,
     resumed: bool,
 ) -> None:
@@ -362,7 +362,7 @@ def _report_start(
         report(f"resuming after step {int(state.step)}")
 
 
-def _ending(result: Result, workdir: Path) -> str:
+def _ending(result: Result, workdir: storage.Location) -> str:
     best = f"best development perplexity {result.best_perplexity:.2f} at step {result.best_step}"
     if result.ending == "interrupted":
         return f"interrupted and saved at step {result.step}; the same command goes on from there"

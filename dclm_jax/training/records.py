@@ -2,14 +2,14 @@
 
 import contextlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from dclm_jax import processes
+from dclm_jax import processes, storage
 from dclm_jax.data.corpus import Corpus
 from dclm_jax.models.base import Params
 from dclm_jax.training.checkpoints import Checkpoints
 from dclm_jax.training.metrics import MetricsLog
+from dclm_jax.training.mirror import Workplace, workplace
 from dclm_jax.training.result import Result, forget_result, keep_result
 from dclm_jax.training.step import TrainState
 from dclm_jax.training.workdir import claim, writing
@@ -22,23 +22,26 @@ class Records:
     error on all. Only `write` is the first one's alone, because it comes too often for a meeting.
     """
 
+    _place: Workplace
     _checkpoints: Checkpoints
     _log: MetricsLog
 
-    def __init__(self, workdir: Path, config: Mapping[str, Any], corpus: Corpus):
+    def __init__(self, workdir: storage.Location, config: Mapping[str, Any], corpus: Corpus):
         """Takes possession of the workdir.
 
         Raises:
           InputError: it is in use, holds another run, or cannot be written.
         """
         self._stack = contextlib.ExitStack()
-        self._workdir = workdir
 
         def take() -> None:
-            self._stack.enter_context(writing(workdir))
-            claim(workdir, config, corpus.vocabulary, corpus.checksums)
-            forget_result(workdir)
-            self._checkpoints = self._stack.enter_context(contextlib.closing(Checkpoints(workdir)))
+            self._place = self._stack.enter_context(workplace(workdir))
+            directory = self._place.directory
+            self._stack.enter_context(writing(directory))
+            claim(directory, config, corpus.vocabulary, corpus.checksums)
+            forget_result(directory)
+            checkpoints = contextlib.closing(Checkpoints(directory))
+            self._checkpoints = self._stack.enter_context(checkpoints)
 
         with self._stack:
             processes.on_first(take)
@@ -74,7 +77,8 @@ class Records:
         """
 
         def make() -> None:
-            self._log = self._stack.enter_context(MetricsLog(self._workdir, step))
+            self._log = self._stack.enter_context(MetricsLog(self._place.directory, step))
+            self._place.keep(self._checkpoints.wait)
 
         processes.on_first(make)
 
@@ -84,8 +88,13 @@ class Records:
             self._log.write(kind, step, **values)
 
     def save_latest(self, state: TrainState, progress: Mapping[str, Any]) -> None:
-        """Saves for resuming; see `Checkpoints`."""
-        processes.on_first(lambda: self._checkpoints.save_latest(state, progress))
+        """Saves for resuming; see `Checkpoints`. Everything else so far is kept with it."""
+
+        def save() -> None:
+            self._checkpoints.save_latest(state, progress)
+            self._place.keep(self._checkpoints.wait)
+
+        processes.on_first(save)
 
     def save_best(self, step: int, params: Params, info: Mapping[str, Any]) -> None:
         """Saves for use; see `Checkpoints`."""
@@ -96,7 +105,7 @@ class Records:
 
         def keep() -> None:
             self._checkpoints.wait()
-            keep_result(self._workdir, result)
+            keep_result(self._place.directory, result)
 
         processes.on_first(keep)
 

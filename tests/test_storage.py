@@ -1,0 +1,544 @@
+"""Runs and corpora under gs:// in a stand-in for Google's storage: tests/buckets/gcsfs.py."""
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote
+
+import jax
+import numpy as np
+import pytest
+
+import dclm_jax
+from dclm_jax import ngram, storage
+from dclm_jax.data.corpus import open_corpus
+from dclm_jax.data.prepare import prepare
+from dclm_jax.errors import DivergenceError, InputError
+from dclm_jax.evaluation import compare, outputs
+from dclm_jax.training import loop, mirror
+from dclm_jax.training.checkpoints import restore_run
+from dclm_jax.training.metrics import read_metrics
+from tests.buckets.gcsfs import FAILS_AFTER, FOLDER, GCSFileSystem
+from tests.launch import support
+from tests.training.test_loop import assert_same_bits, config, latest_state, write_documents
+
+BUCKETS = Path(__file__).parent / "buckets"
+DATA, RUN = "gs://bucket/data/small", "gs://bucket/runs/one"
+
+
+def quiet(line: str) -> None:
+    del line
+
+
+class Bucket:
+    """What lies under gs://, seen without the code under test."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.system = GCSFileSystem()
+
+    def names(self, address: str) -> list[str]:
+        prefix = address.removeprefix("gs://") + "/"
+        names = map(unquote, os.listdir(self.folder))
+        return sorted(name.removeprefix(prefix) for name in names if name.startswith(prefix))
+
+    def read(self, address: str) -> bytes:
+        with self.system.open(address, "rb") as file:
+            content: Any = file.read()
+        return content
+
+    def write(self, address: str, content: bytes) -> None:
+        self.system.pipe_file(address, content)
+
+    def copy(self, address: str, target: Path) -> Path:
+        """All files below an address, as a directory."""
+        for name in self.names(address):
+            (target / name).parent.mkdir(parents=True, exist_ok=True)
+            (target / name).write_bytes(self.read(f"{address}/{name}"))
+        return target
+
+
+@pytest.fixture
+def bucket(tmp_path, monkeypatch) -> Bucket:
+    """An empty bucket, and a user who has the package for it and an empty cache."""
+    folder = tmp_path / "objects"
+    folder.mkdir()
+    monkeypatch.syspath_prepend(str(BUCKETS))
+    monkeypatch.setenv("EPATH_USE_TF", "false")
+    monkeypatch.setenv(FOLDER, str(folder))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    return Bucket(folder)
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory) -> dict[str, str]:
+    root = tmp_path_factory.mktemp("text")
+    return {
+        split: str(write_documents(root / f"{split}.txt", seed, count))
+        for seed, (split, count) in enumerate((("train", 30), ("valid", 5), ("test", 6)))
+    }
+
+
+@pytest.fixture(scope="module")
+def whole(sources, tmp_path_factory) -> tuple[Path, Path]:
+    """A corpus and a run of this machine, to be equalled."""
+    root = tmp_path_factory.mktemp("whole")
+    prepare(sources, root / "prepared", vocab_size=20, report=quiet)
+    loop.train(config(root / "prepared"), root / "run", report=quiet)
+    return root / "prepared", root / "run"
+
+
+def put(bucket: Bucket, directory: Path, address: str) -> None:
+    for name, content in support.fingerprint(directory).items():
+        bucket.write(f"{address}/{name}", content)
+
+
+def counted_downloads(monkeypatch) -> list[str]:
+    """The names below RUN, or whole addresses, of what is copied from now on."""
+    names: list[str] = []
+    download = storage.download
+
+    def counted(location, file):
+        names.append(str(location).removeprefix(f"{RUN}/"))
+        download(location, file)
+
+    monkeypatch.setattr(storage, "download", counted)
+    return names
+
+
+# Addresses
+
+
+def test_paths_of_this_machine_stay_what_they_were(tmp_path):
+    for text in ("runs/one", "/tmp/x", "gs:/b/x", "a:b", ".", "", "gs", "x//y", "1://x"):
+        assert type(storage.locate(text)) is type(Path(text))
+        assert storage.locate(text) == Path(text)
+        assert not storage.is_remote(text)
+        assert storage.absolute(text) == str(Path(text).absolute())
+    assert storage.locate(tmp_path) == tmp_path
+    with mirror.workplace(tmp_path) as place:
+        assert place.directory is tmp_path
+        place.keep(lambda: pytest.fail("saves go on by themselves"))
+
+
+@pytest.mark.parametrize("text", ["hdfs://a/b", "gs://", "gs:///", "GS://a/b", "file:///tmp/x"])
+def test_other_addresses_are_refused(text):
+    with pytest.raises(InputError, match=f"{text}: expected gs://BUCKET/... or s3://BUCKET/..."):
+        storage.locate(text)
+
+
+def test_an_address_is_kept_as_it_is(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    for text in ("gs://bucket/a/b", "s3://bucket/a"):
+        assert str(storage.locate(text)) == storage.absolute(text) == text
+        assert str(storage.resolve(text)) == text
+        assert storage.is_remote(text) and storage.is_remote(storage.locate(text))
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        ("prepare", ["--train=text.txt", "--output=gs://bucket/data"]),
+        ("evaluate", ["--workdir=gs://bucket/run"]),
+        ("compare", ["--workdirs=gs://bucket/run"]),
+        ("train", ["--config=configs/quickstart.py", "--config.data.directory=gs://bucket/data"]),
+        ("ngram", ["--data=gs://bucket/data"]),
+    ],
+)
+def test_a_missing_package_is_one_line(command, flags, tmp_path):
+    (tmp_path / "text.txt").write_text("a b c .\n")
+    # As if it were not there, whether it is or not.
+    (tmp_path / "gcsfs.py").write_text("raise ImportError\n")
+    path = f"{support.REPOSITORY}{os.pathsep}{tmp_path}"
+    if "--workdir" not in str(flags) and command in ("train", "ngram"):
+        flags = [*flags, f"--workdir={tmp_path / 'run'}"]
+    flags = [flag.replace("configs/", f"{support.REPOSITORY}/configs/") for flag in flags]
+    error = support.refuse(command, *flags, cwd=tmp_path, PYTHONPATH=path, EPATH_USE_TF="false")
+    assert "gs:// needs a package: pip install 'etils[epath-gcs]'" in error
+    assert error.startswith("error: gs://bucket/")
+    assert not (tmp_path / "run").exists()
+
+
+def test_s3_needs_its_own_package_before_anything_is_done(monkeypatch):
+    monkeypatch.setenv("EPATH_USE_TF", "false")
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    message = r"^s3://b/x: s3:// needs a package: pip install 'etils\[epath-s3\]'"
+    with pytest.raises(InputError, match=message):
+        dclm_jax.restore("s3://b/x")
+    with pytest.raises(InputError, match=message), outputs.open_output("s3://b/x"):
+        pytest.fail("an hour of work")
+
+
+def test_sweeps_and_new_ngram_models_need_a_file_system(tmp_path):
+    error = support.refuse(
+        "sweep",
+        f"--config={support.REPOSITORY}/configs/quickstart.py:rnnlm",
+        "--workdir=gs://bucket/sweep",
+        "--grid=model.hidden_dim=2,4",
+    )
+    assert "gs://bucket/sweep; jobs of a sweep meet in a file system" in error
+    error = support.refuse("ngram", f"--data={tmp_path}", "--workdir=gs://bucket/run")
+    assert "gs://bucket/run: KenLM writes to disks" in error
+
+
+# Corpora
+
+
+def test_a_corpus_is_prepared_there_and_read_back(bucket, sources, whole, tmp_path):
+    local, _ = whole
+    lines: list[str] = []
+    manifest = prepare(sources, DATA, vocab_size=20, report=lines.append)
+    assert manifest == prepare(sources, local, vocab_size=20, report=quiet)
+    assert support.fingerprint(local) == support.fingerprint(bucket.copy(DATA, tmp_path / "copy"))
+    assert bucket.names("gs://bucket") == [f"data/small/{name}" for name in bucket.names(DATA)]
+    here, there = (open_corpus(place, "train", verify=True) for place in (local, DATA))
+    assert np.array_equal(here.tokens, there.tokens)
+    assert here.document_ids == there.document_ids
+    assert (here.checksums, here.vocabulary) == (there.checksums, there.vocabulary)
+    assert prepare(sources, DATA, vocab_size=20, report=lines.append) == manifest
+    assert lines[-1] == f"reusing {DATA}: it holds the same sources and options"
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_another_corpus_is_refused_or_replaces_the_old_one(bucket, sources):
+    prepare(sources, DATA, vocab_size=20, report=quiet)
+    before = {name: bucket.read(f"{DATA}/{name}") for name in bucket.names(DATA)}
+    with pytest.raises(InputError, match=f"{DATA}: already holds .*vocab_size"):
+        prepare(sources, DATA, vocab_size=5, report=quiet)
+    assert {name: bucket.read(f"{DATA}/{name}") for name in bucket.names(DATA)} == before
+    fewer = {split: sources[split] for split in ("train", "valid")}
+    prepare(fewer, DATA, vocab_size=5, report=quiet, overwrite=True)
+    assert not [name for name in bucket.names(DATA) if name.startswith("test")]
+    assert len(open_corpus(DATA, "train", verify=True).vocabulary) == 8
+    bucket.write("gs://bucket/other/text", b"mine")
+    with pytest.raises(InputError, match="gs://bucket/other: exists and is no prepared corpus"):
+        prepare(sources, "gs://bucket/other", vocab_size=20, report=quiet)
+
+
+def test_a_corpus_that_is_cut_off_on_its_way_is_none(bucket, sources, monkeypatch):
+    files = 14
+    for number in range(files):
+        monkeypatch.setenv(FAILS_AFTER, str(number))
+        place = f"gs://bucket/{number}"
+        with pytest.raises(InputError, match=f"{place}/.*ConnectionResetError: the network"):
+            prepare(sources, place, vocab_size=20, report=quiet)
+        monkeypatch.delenv(FAILS_AFTER)
+        assert len(bucket.names(place)) == number
+        with pytest.raises(InputError, match="manifest.json"):
+            open_corpus(place, "train")
+    monkeypatch.setenv(FAILS_AFTER, str(files))
+    prepare(sources, DATA, vocab_size=20, report=quiet)
+    assert len(bucket.names(DATA)) == files
+
+
+def test_a_copy_that_is_old_or_damaged_is_not_used(bucket, sources, tmp_path, monkeypatch):
+    prepare(sources, DATA, vocab_size=20, report=quiet)
+    fetched = counted_downloads(monkeypatch)
+    first = open_corpus(DATA, "test")
+    assert len(fetched) == 6
+    fetched.clear()
+    assert np.array_equal(open_corpus(DATA, "test").tokens, first.tokens)
+    assert [name.rpartition("/")[2] for name in fetched] == ["manifest.json"]
+    copy = first.directory / "test.tokens.bin"
+    content = copy.read_bytes()
+    copy.unlink()
+    copy.write_bytes(content[:-4] + b"\3\0\0\0")
+    assert np.array_equal(open_corpus(DATA, "test").tokens, np.frombuffer(content, "<i4"))
+    # Prepared again, the same names hold something else.
+    other = sources | {"test": sources["valid"]}
+    prepare(other, DATA, vocab_size=20, report=quiet, overwrite=True)
+    assert np.array_equal(open_corpus(DATA, "test").tokens, open_corpus(DATA, "valid").tokens)
+    bucket.write(f"{DATA}/train.tokens.bin", content)
+    with pytest.raises(InputError, match=f"{DATA}/train.tokens.bin: its checksum differs"):
+        open_corpus(DATA, "train")
+
+
+def test_an_object_that_stands_for_a_folder_is_no_file(bucket, sources):
+    for name in ("bucket/run/", "bucket/run/sub/"):
+        (bucket.folder / quote(name, safe="")).write_bytes(b"")
+    bucket.write("gs://bucket/run/run", b"one of its name")
+    bucket.write("gs://bucket/run/sub/x", b"")
+    location = storage.locate("gs://bucket/run")
+    assert not isinstance(location, Path)
+    assert storage.list_files(location) == ["run", "sub/x"]
+    (bucket.folder / quote(f"{DATA[5:]}/", safe="")).write_bytes(b"")
+    prepare(sources, DATA, vocab_size=20, report=quiet)
+    assert open_corpus(DATA, "train", verify=True).num_documents == 30
+
+
+def test_names_that_lead_out_are_not_followed(bucket, tmp_path):
+    bucket.write("gs://bucket/run/../escaped", b"x")
+    bucket.write("gs://bucket/run/checkpoints/../../escaped", b"x")
+    bucket.write("gs://bucket/run//tmp/escaped", b"x")
+    bucket.write("gs://bucket/run/config.json", b"{}")
+    location = storage.locate("gs://bucket/run")
+    assert not isinstance(location, Path)
+    assert storage.list_files(location) == ["config.json"]
+    with storage.fetched("gs://bucket/run", list) as folder:
+        assert list(support.fingerprint(folder)) == ["config.json"]
+    assert not list(tmp_path.rglob("escaped"))
+
+
+# Runs
+
+
+def test_a_run_there_is_the_run_here(bucket, sources, whole, tmp_path):
+    _, here = whole
+    prepare(sources, DATA, vocab_size=20, report=quiet)
+    lines: list[str] = []
+    result = loop.train(config(Path("unused"), **{"data.directory": DATA}), RUN, lines.append)
+    assert result.ending == "finished" and f"workdir: {RUN}" in lines
+    there = bucket.copy(RUN, tmp_path / "copy")
+    assert_same_bits(latest_state(there, 12), latest_state(here, 12))
+    assert_same_bits(restore_run(there).params, restore_run(here).params)
+    # Orbax gives its files of arrays names that mean nothing.
+    names, expected = (
+        {re.sub("/d/[0-9a-f]{32}$", "/d/", name) for name in files if "tensorboard" not in name}
+        for files in (bucket.names(RUN), support.fingerprint(here))
+    )
+    assert names == expected
+    assert bucket.read(f"{RUN}/result.json") == (here / "result.json").read_bytes()
+    assert bucket.read(f"{RUN}/lock") == b""
+    assert json.loads(bucket.read(f"{RUN}/config.json"))["data"]["directory"] == DATA
+    steps = [line["step"] for line in read_metrics(there / "metrics.jsonl")]
+    assert steps == [line["step"] for line in read_metrics(here / "metrics.jsonl")]
+    # What used it, and what it was used for, is gone.
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_a_model_there_scores_as_the_one_here(bucket, whole):
+    data, here = whole
+    put(bucket, here, RUN)
+    documents = [["a b c", "d e"], ["f zz"]]
+    there = dclm_jax.restore(RUN)
+    assert list(there.score(documents)) == list(dclm_jax.restore(here).score(documents))
+    assert there.config["data"]["directory"] == str(data)
+    with pytest.raises(InputError, match="gs/bucket/runs/two holds no run"):
+        dclm_jax.restore("gs://bucket/runs/two")
+
+
+def test_only_what_is_used_is_copied(bucket, whole, monkeypatch):
+    put(bucket, whole[1], RUN)
+    bucket.write(f"{RUN}/tensorboard/events", b"")
+    fetched = counted_downloads(monkeypatch)
+    dclm_jax.restore(RUN)
+    assert {"config.json", "vocabulary.tsv"} < set(fetched)
+    kinds = {name.split("/")[1] for name in fetched if "/" in name}
+    assert kinds == {"best"}
+
+
+def test_an_ngram_model_there_is_read(bucket, whole, monkeypatch):
+    data, here = whole
+    binary = b"of KenLM"
+    config = {
+        "model": {"name": "ngram", "order": 2},
+        "data": {"directory": str(data)},
+        "binary": {"sha256": hashlib.sha256(binary).hexdigest()},
+    }
+    bucket.write(f"{RUN}/config.json", json.dumps(config).encode())
+    bucket.write(f"{RUN}/vocabulary.tsv", (here / "vocabulary.tsv").read_bytes())
+    bucket.write(f"{RUN}/model.arpa", b"\\data\\\nngram 1=3\nngram 2=1\n\n\\1-grams:\n")
+    bucket.write(f"{RUN}/model.binary", binary)
+    loaded = []
+    monkeypatch.setattr(ngram, "_load", lambda path: loaded.append(Path(path).read_bytes()))
+    assert dclm_jax.restore(RUN).num_parameters == 4
+    assert loaded == [binary]
+    bucket.write(f"{RUN}/model.binary", b"something else")
+    with pytest.raises(InputError, match="model.binary: its checksum differs"):
+        dclm_jax.restore(RUN)
+
+
+def test_a_checkpoint_is_kept_before_the_run_goes_on(bucket, whole, monkeypatch):
+    data, _ = whole
+    seen = []
+    evaluate = loop._evaluate
+
+    def look(run, step, params):
+        there = mirror.complete(bucket.names(RUN))
+        seen.append((step, {name.split("/")[2] for name in there if "/latest/" in name}))
+        evaluate(run, step, params)
+
+    monkeypatch.setattr(loop, "_evaluate", look)
+    loop.train(config(data), RUN, quiet)
+    assert seen == [(5, {"4"}), (10, {"5", "8"}), (12, {"8", "10"})]
+
+
+def test_what_says_that_something_is_whole_comes_last_and_goes_first(bucket, monkeypatch):
+    order: list[str] = []
+    upload, remove = storage.upload, storage.remove
+
+    def counted_upload(file, location):
+        order.append(location.name)
+        upload(file, location)
+
+    def counted_remove(location):
+        order.append(f"-{location.name}")
+        remove(location)
+
+    monkeypatch.setattr(storage, "upload", counted_upload)
+    monkeypatch.setattr(storage, "remove", counted_remove)
+    bucket.write(f"{RUN}/checkpoints/best/3/params/lost", b"")
+    with mirror.workplace(storage.locate(RUN)) as place:
+        saved = place.directory / "checkpoints" / "best"
+        for name in ("4/checksums.json", "4/params/a", "4/params/z", "4/zz", "5.tmp/a", "6/b/c"):
+            (saved / name).parent.mkdir(parents=True, exist_ok=True)
+            (saved / name).write_text(name)
+            os.utime(saved / name, (1, 1))
+        waited = []
+        place.keep(lambda: waited.append(list(order)))
+        assert waited == [[]]
+        assert sorted(order[:3]) == ["a", "z", "zz"]
+        assert order[3:] == ["checksums.json", "-lost"]
+        order.clear()
+        place.keep(lambda: None)
+        assert order == []
+        shutil.rmtree(saved / "4")
+        place.keep(lambda: None)
+        assert order[0] == "-checksums.json" and len(order) == 4
+    assert bucket.names(RUN) == []
+
+
+def test_a_run_that_diverges_keeps_its_numbers(bucket, whole):
+    data, _ = whole
+    values = {"optimizer.name": "sgd", "optimizer.learning_rate": 1e30, "optimizer.clip_norm": 0.0}
+    with pytest.raises(DivergenceError):
+        loop.train(config(data, **values), RUN, quiet)
+    assert bucket.read(f"{RUN}/metrics.jsonl")
+    assert bucket.read(f"{RUN}/lock") == b""
+    assert "result.json" not in bucket.names(RUN)
+
+
+def test_another_run_changes_nothing(bucket, whole):
+    data, here = whole
+    put(bucket, here, RUN)
+    owner = json.dumps({"host": "elsewhere", "process": 7, "since": "today"}).encode()
+    bucket.write(f"{RUN}/lock", owner)
+    before = {name: bucket.read(f"{RUN}/{name}") for name in bucket.names(RUN)}
+    with pytest.raises(InputError, match="holds a run with another configuration: model.dropout"):
+        loop.train(config(data, **{"model.dropout": 0.1}), RUN, quiet)
+    assert {name: bucket.read(f"{RUN}/{name}") for name in bucket.names(RUN)} == before
+
+
+def test_a_job_is_told_who_was_writing_there(bucket, whole, capfd):
+    data, here = whole
+    put(bucket, here, RUN)
+    owner = json.dumps({"host": "elsewhere", "process": 7, "since": "today"}).encode()
+    bucket.write(f"{RUN}/lock", owner)
+    assert loop.train(config(data), RUN, quiet).ending == "finished"
+    note = capfd.readouterr().err
+    assert "gs/bucket/runs/one was left locked by process 7 on elsewhere since today" in note
+
+
+def test_files_of_others_stay(bucket, whole):
+    data, _ = whole
+    bucket.write(f"{RUN}/perplexity.json", b"mine")
+    bucket.write(f"{RUN}/tensorboard/events.before", b"mine")
+    evaluate = loop._evaluate
+
+    def write_beside(run, step, params):
+        bucket.write(f"{RUN}/perplexity.json", b"newer")
+        bucket.write(f"{RUN}/coherence.json", b"new")
+        evaluate(run, step, params)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop, "_evaluate", write_beside)
+        loop.train(config(data), RUN, quiet)
+    assert bucket.read(f"{RUN}/perplexity.json") == b"newer"
+    assert bucket.read(f"{RUN}/coherence.json") == b"new"
+    assert bucket.read(f"{RUN}/tensorboard/events.before") == b"mine"
+
+
+def uploads_of_a_run() -> int:
+    return 1000 - int(os.environ[FAILS_AFTER])
+
+
+def test_a_run_goes_on_wherever_its_network_was_lost(bucket, whole, monkeypatch, capfd):
+    """What lies there then can be gone on from, with the bits of a run that was left alone."""
+    data, here = whole
+    monkeypatch.setenv(FAILS_AFTER, "1000")
+    loop.train(config(data), RUN, quiet)
+    total = uploads_of_a_run()
+    assert total > 60
+    expected = latest_state(here, 12)
+    # In every part of it; a few uploads more or less are those of orbax.
+    for number in range(3, total - 10, total // 8):
+        address = f"gs://bucket/lost/{number}"
+        monkeypatch.setenv(FAILS_AFTER, str(number))
+        with pytest.raises(InputError, match="the network is gone"):
+            loop.train(config(data), address, quiet)
+        monkeypatch.delenv(FAILS_AFTER)
+        capfd.readouterr()
+        # What was only half there was never there.
+        with contextlib.suppress(InputError):
+            dclm_jax.restore(address)
+        assert loop.train(config(data), address, quiet).ending == "finished"
+        assert "cannot be used" not in capfd.readouterr().err
+        there = bucket.copy(address, bucket.folder.parent / str(number))
+        assert_same_bits(latest_state(there, 12), expected)
+        assert_same_bits(restore_run(there).params, restore_run(here).params)
+        steps = sorted(os.listdir(there / "checkpoints" / "latest"))
+        assert steps == sorted(os.listdir(here / "checkpoints" / "latest"))
+        shutil.rmtree(there)
+
+
+# Results
+
+
+def test_results_are_written_there_whole_or_not_at_all(bucket, monkeypatch):
+    outputs.write_json("gs://bucket/new/result.json", {"a": 1})
+    assert json.loads(bucket.read("gs://bucket/new/result.json")) == {"a": 1}
+    outputs.write_bytes("gs://bucket/new/picture.png", b"png")
+    assert bucket.names("gs://bucket/new") == ["picture.png", "result.json"]
+
+    def breaks_off():
+        with outputs.open_output("gs://bucket/new/result.json") as file:
+            file.write("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        breaks_off()
+    assert json.loads(bucket.read("gs://bucket/new/result.json")) == {"a": 1}
+    monkeypatch.setenv(FAILS_AFTER, "0")
+    with pytest.raises(InputError, match="gs://bucket/new/b.json: ConnectionResetError"):
+        outputs.write_json("gs://bucket/new/b.json", {})
+
+
+def test_commands_take_addresses(bucket, sources, tmp_path, monkeypatch):
+    variables: dict[str, Any] = {"PYTHONPATH": f"{support.REPOSITORY}{os.pathsep}{BUCKETS}"}
+    text = [f"--{split}={path}" for split, path in sources.items()]
+    support.launch("prepare", *text, f"--output={DATA}", "--vocab_size=20", **variables)
+    configuration = tmp_path / "tiny.py"
+    configuration.write_text(support.CONFIG.format(steps=8))
+    training = [
+        *(f"--config={configuration}", f"--config.data.directory={DATA}", f"--workdir={RUN}")
+    ]
+    support.launch("train", *training, **variables)
+    run = f"--workdir={RUN}"
+    support.launch("evaluate", run, f"--output={RUN}/perplexity.json", **variables)
+    result = json.loads(bucket.read(f"{RUN}/perplexity.json"))
+    assert (result["workdir"], result["data"]) == (RUN, DATA)
+    flags = [run, f"--data={DATA}", "--permutations=2", f"--output={RUN}/coherence.json"]
+    support.launch("coherence", *flags, **variables)
+    score = [run, f"--input={sources['test']}", f"--output={RUN}/scores.jsonl"]
+    support.launch("score", *score, **variables)
+    assert bucket.read(f"{RUN}/scores.jsonl").count(b"\n") == 6
+    plot = f"--plot={RUN}/curve.svg"
+    table = support.launch("compare", f"--workdirs={RUN},{RUN}", plot, **variables).stdout
+    assert table.count(RUN) >= 2 and f"{result['perplexity']:.2f}" in table
+    assert bucket.read(f"{RUN}/curve.svg").startswith(b"<?xml")
+    assert compare.read_runs([RUN])[0].perplexity == result["perplexity"]
+
+
+def test_arrays_do_not_need_their_files_any_longer(bucket, whole):
+    """The copy is gone before the model is used."""
+    put(bucket, whole[1], RUN)
+    params = dclm_jax.restore(RUN).params  # pyright: ignore[reportAttributeAccessIssue]
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
