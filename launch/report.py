@@ -22,12 +22,12 @@ import hashlib
 import json
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from absl import flags
 
 import dclm_jax
+from dclm_jax import storage
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import compare, inputs, outputs, plots, report
 from dclm_jax.language_model import LanguageModel
@@ -55,8 +55,8 @@ def main(argv: Sequence[str]) -> None:
         if value.value < 0:
             raise InputError(f"--{name} is {value.value}; expected 0 or more")
     plots.check_target("report.png")
-    output = Path(_OUTPUT.value)
-    rows = report.rows([_result(Path(workdir.strip()), output) for workdir in _WORKDIRS.value])
+    output = storage.locate(_OUTPUT.value)
+    rows = report.rows([_result(workdir.strip(), output) for workdir in _WORKDIRS.value])
     pictures = _draw(rows, output)
     outputs.write_json(output / "report.json", report.to_json(rows))
     with outputs.open_output(output / "report.md") as file:
@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> None:
     print(f"report: {output / 'report.md'}")
 
 
-def _result(workdir: Path, output: Path) -> dict[str, Any]:
+def _result(workdir: str, output: storage.Location) -> dict[str, Any]:
     """What was measured of a run, now or by an earlier call."""
     lm = dclm_jax.restore(workdir)
     data = _DATA.value or lm.config["data"]["directory"]
@@ -77,21 +77,19 @@ def _result(workdir: Path, output: Path) -> dict[str, Any]:
         "documents": {name: report.fingerprint(split) for name, split in documents.items()},
         "options": dataclasses.asdict(options),
     }
-    name = hashlib.sha256(str(workdir.resolve()).encode()).hexdigest()[:8]
-    kept = output / _RUNS / f"{workdir.resolve().name}-{name}.json"
-    try:
-        result = json.loads(kept.read_bytes())
-        if result["identity"] == identity:
-            print(f"{workdir}: measured before", flush=True)
-            return result
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        pass  # Absent, or not of this program: it is made again.
+    place = storage.resolve(workdir)
+    name = hashlib.sha256(str(place).encode()).hexdigest()[:8]
+    kept = output / _RUNS / f"{place.name}-{name}.json"
+    result = _read(kept)
+    if result.get("identity") == identity:
+        print(f"{workdir}: measured before", flush=True)
+        return result
     start = time.monotonic()
-    with _evaluation.Progress(str(workdir)) as progress:
+    with _evaluation.Progress(workdir) as progress:
         measured = report.measure(lm.scorer, **documents, options=options, on_document=progress)
     result = {
         "identity": identity,
-        "workdir": str(workdir),
+        "workdir": workdir,
         "parameters": lm.num_parameters,
         "step": lm.step,
         "config": dict(flat(lm.config)),
@@ -103,20 +101,32 @@ def _result(workdir: Path, output: Path) -> dict[str, Any]:
     return result
 
 
+def _read(kept: storage.Location) -> dict[str, Any]:
+    """An earlier measurement; nothing if it is absent or damaged, and is to be made again."""
+    with storage.reaching(kept):
+        content = kept.read_bytes() if kept.is_file() else b""
+    try:
+        result = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return result if isinstance(result, dict) else {}
+
+
 def _documents(lm: LanguageModel, data: str, split: str) -> list[list[Any]]:
     opened = inputs.open_split(lm.vocabulary, data, split)
     return [document.sentences for document in opened.documents]
 
 
-def _training(workdir: Path) -> dict[str, Any]:
+def _training(workdir: str) -> dict[str, Any]:
     """Seconds and learning curve; an n-gram model has none."""
-    if not (workdir / compare.METRICS_FILE).exists():
-        return {"seconds": None, "curve": []}
-    curve, seconds = compare.read_curve(workdir)
+    with storage.fetched(workdir, {compare.METRICS_FILE}.intersection) as folder:
+        if not (folder / compare.METRICS_FILE).exists():
+            return {"seconds": None, "curve": []}
+        curve, seconds = compare.read_curve(folder)
     return {"seconds": round(seconds), "curve": [[one.step, one.perplexity] for one in curve]}
 
 
-def _draw(rows: Sequence[report.Row], output: Path) -> dict[str, str]:
+def _draw(rows: Sequence[report.Row], output: storage.Location) -> dict[str, str]:
     """Draws what there is to draw; file names by title."""
     pictures = {}
     for place, title in report.PLACES.items():

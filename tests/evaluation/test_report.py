@@ -105,6 +105,8 @@ def test_a_baseline_is_trained_like_the_row():
     assert found is by_label["rnnlm, H = 64"]
     assert report.baseline(by_label["ccdclm, H = 256"], rows, "rnnlm") is None
     assert report.baseline(by_label["ccdclm, H = 64"], rows, "hrnnlm") is None
+    other = report.rows([result("rnnlm"), result("ccdclm", **{"model.hidden_dim": 64})])
+    assert report.baseline(other[1], other, "rnnlm") is None
     only = report.rows([result("rnnlm"), result("ccdclm", **{"data.segment_length": 10})])
     assert report.baseline(only[1], only, "rnnlm") is only[0]
 
