@@ -9,12 +9,9 @@ The model's name follows the file's after a colon. `bash launch/quickstart.sh` r
 Setting: two LSTM layers, K = H = 96, the paper's AdaGrad 0.1 and clipping at 5, 16 segments
 of at most 5 sentences a step, 200 steps: a third of an epoch.
 Time: sized for two CPU cores, two trained and evaluated models within 8 minutes.
-Expected result (seed 0): test perplexity about 265 (CCDCLM) against 275 to 280 (RNNLM), coherence
-64% to 69% against 50%, which is RNNLM's by construction: no sentence's probability depends on
-another one. Rounding differs between versions and machines; AdaGrad's first steps magnify it.
-Longer runs: with max_steps=450 test perplexity 217.4 (CCDCLM) against 215.4 (RNNLM), development
-199.3 against 200.0, coherence 65.2%. CCDCLM's development perplexity is 9% lower at step 150 and 3%
-at step 300: on these long addresses its lead in perplexity is in how fast it learns.
+Expected result (seed 0): test perplexity 256.66 (CCDCLM) against 266.25 (RNNLM), coherence 65.22%
+against 50%, which is RNNLM's by construction: no sentence's probability depends on another one.
+Rounding differs between versions and machines; AdaGrad's first steps magnify it.
 """
 
 import ml_collections
