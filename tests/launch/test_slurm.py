@@ -128,7 +128,7 @@ def test_two_tasks_train_are_interrupted_and_finish_as_one_process(cluster, spac
     for line in (
         "devices: 2 x cpu",
         "interrupted and saved at step",
-        f"job {job}: interrupted, requeued",
+        f"job {job}: interrupted, to be requeued",
         f"job {job}, restart 1: ",
         "resuming after step",
         f"finished {STEPS} steps",
@@ -161,7 +161,7 @@ def test_an_array_is_requeued_by_the_time_limit(cluster, tmp_path):
         log = (tmp_path / f"{element}.log").read_text()
         started = f"started with --workdir=run/{element} --config.a={element}\n"
         assert log.count(started) == 2 and log.count("saved\n") == 1, log
-        assert f"job {job}_{element}: interrupted, requeued" in log
+        assert f"job {job}_{element}: interrupted, to be requeued" in log
 
 
 def test_a_preempted_job_is_requeued(cluster):
