@@ -35,7 +35,7 @@ def locate(path: PathLike) -> Location:
     match = re.match("([A-Za-z][A-Za-z0-9+.-]*)://", os.fspath(path))
     if match is None:
         return pathlib.Path(path)
-    if match[1] not in PACKAGES or not os.fspath(path)[match.end() :].strip("/"):
+    if match[1] not in PACKAGES or os.fspath(path)[match.end() :][:1] in ("", "/"):
         expected = " or ".join(f"{scheme}://BUCKET/..." for scheme in PACKAGES)
         raise InputError(f"{os.fspath(path)}: expected {expected}, or a path of this machine")
     return epath.Path(path)

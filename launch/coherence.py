@@ -66,6 +66,8 @@ def _measure() -> tuple[str, dict[str, Any]]:
         raise InputError("--permutations and --bootstrap: expected 0 or more")
     if _POOL.present and not _BOOTSTRAP.value:
         raise InputError("--pool belongs to --bootstrap, which is missing")
+    if _POOL.value < 0 or _POOL.value == 1:
+        raise InputError(f"--pool is {_POOL.value}; expected 0, or 2 and more")
     if not _PERMUTATIONS.value and not _BOOTSTRAP.value:
         raise InputError("--permutations and --bootstrap are both 0: there is nothing to measure")
     lm = _evaluation.restore()

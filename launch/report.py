@@ -22,7 +22,7 @@ import hashlib
 import json
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from absl import flags
 
@@ -32,6 +32,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import compare, inputs, outputs, plots, report
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.training.config import flat
+from dclm_jax.training.workdir import CORPUS_FILE
 from launch import _app, _evaluation
 
 _WORKDIRS = flags.DEFINE_list("workdirs", None, "Trained runs, separated by commas.", required=True)
@@ -47,58 +48,103 @@ _POOL = flags.DEFINE_integer(
 )
 _SEED = flags.DEFINE_integer("seed", 0, "Seed of permutations and test sets.")
 _RUNS = "runs"
+_MARKDOWN = "report.md"
+_SPLITS = ("valid", "test")
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    for name, value in (("bootstrap", _BOOTSTRAP), ("pool", _POOL), ("seed", _SEED)):
-        if value.value < 0:
-            raise InputError(f"--{name} is {value.value}; expected 0 or more")
+    options = _options()
     plots.check_target("report.png")
+    runs = _restore_all(options)
     output = storage.locate(_OUTPUT.value)
-    rows = report.rows([_result(workdir.strip(), output) for workdir in _WORKDIRS.value])
+    _make(output / _RUNS)
+    rows = report.rows([_result(run, output, options) for run in runs])
     pictures = _draw(rows, output)
     outputs.write_json(output / "report.json", report.to_json(rows))
-    with outputs.open_output(output / "report.md") as file:
+    with outputs.open_output(output / _MARKDOWN) as file:
         file.write(report.markdown(rows, pictures))
     print(report.text(rows))
-    print(f"report: {output / 'report.md'}")
+    print(f"report: {output / _MARKDOWN}")
 
 
-def _result(workdir: str, output: storage.Location) -> dict[str, Any]:
+def _make(directory: storage.Location) -> None:
+    """Finds out before long work whether there is a place for it."""
+    try:
+        with storage.reaching(directory):
+            directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{directory}: cannot be made: {error.strerror}") from error
+
+
+class _Run(NamedTuple):
+    """A run to measure: where it is, its model, its documents, and what tells it from others."""
+
+    workdir: str
+    lm: LanguageModel
+    documents: dict[str, list[list[Any]]]
+    identity: dict[str, Any]
+
+
+def _options() -> report.Options:
+    for name, flag in (("bootstrap", _BOOTSTRAP), ("pool", _POOL)):
+        if flag.value < 0 or flag.value == 1:
+            raise InputError(f"--{name} is {flag.value}; expected 0, or 2 and more")
+    if _SEED.value < 0:
+        raise InputError(f"--seed is {_SEED.value}; expected 0 or more")
+    return report.Options(_BOOTSTRAP.value, _POOL.value, _SEED.value)
+
+
+def _restore_all(options: report.Options) -> list[_Run]:
+    """All runs, which can be reported together."""
+    workdirs = [workdir.strip() for workdir in _WORKDIRS.value]
+    if not workdirs or not all(workdirs):
+        raise InputError("--workdirs holds an empty name; expected work directories")
+    models = [dclm_jax.restore(workdir) for workdir in workdirs]
+    data = _DATA.value or models[0].config["data"]["directory"]
+    runs, opened = [], {}
+    for workdir, lm in zip(workdirs, models, strict=True):
+        fingerprint = lm.vocabulary.fingerprint
+        if fingerprint not in opened:
+            opened[fingerprint] = {split: _documents(lm, data, split) for split in _SPLITS}
+        documents = opened[fingerprint]
+        identity = {
+            "version": report.VERSION,
+            "model": report.model_fingerprint(lm),
+            "vocabulary": fingerprint,
+            "documents": {name: report.fingerprint(split) for name, split in documents.items()},
+            "options": dataclasses.asdict(options),
+        }
+        runs.append(_Run(workdir, lm, documents, identity))
+    report.require_same_corpus({run.workdir: run.identity for run in runs})
+    return runs
+
+
+def _result(run: _Run, output: storage.Location, options: report.Options) -> dict[str, Any]:
     """What was measured of a run, now or by an earlier call."""
-    lm = dclm_jax.restore(workdir)
-    data = _DATA.value or lm.config["data"]["directory"]
-    documents = {split: _documents(lm, data, split) for split in ("valid", "test")}
-    options = report.Options(_BOOTSTRAP.value, _POOL.value, _SEED.value)
-    identity = {
-        "model": report.identity(lm.config),
-        "step": lm.step,
-        "documents": {name: report.fingerprint(split) for name, split in documents.items()},
-        "options": dataclasses.asdict(options),
-    }
-    place = storage.resolve(workdir)
+    place = storage.resolve(run.workdir)
     name = hashlib.sha256(str(place).encode()).hexdigest()[:8]
     kept = output / _RUNS / f"{place.name}-{name}.json"
     result = _read(kept)
-    if result.get("identity") == identity:
-        print(f"{workdir}: measured before", flush=True)
-        return result
     start = time.monotonic()
-    with _evaluation.Progress(workdir) as progress:
-        measured = report.measure(lm.scorer, **documents, options=options, on_document=progress)
-    result = {
-        "identity": identity,
-        "workdir": workdir,
-        "parameters": lm.num_parameters,
-        "step": lm.step,
-        "config": dict(flat(lm.config)),
-        **_training(workdir),
-        **measured,
+    if result.get("identity") == run.identity:
+        print(f"{run.workdir}: measured before", flush=True)
+    else:
+        with _evaluation.Progress(run.workdir) as progress:
+            measured = report.measure(
+                run.lm.scorer, **run.documents, options=options, on_document=progress
+            )
+        result = {"identity": run.identity, **measured}
+        outputs.write_json(kept, result)
+        print(f"{run.workdir}: measured in {time.monotonic() - start:.0f} s", flush=True)
+    return {
+        **result,
+        **_training(run.workdir),
+        "workdir": run.workdir,
+        "parameters": run.lm.num_parameters,
+        "step": run.lm.step,
+        "config": dict(flat(run.lm.config)),
     }
-    outputs.write_json(kept, result)
-    print(f"{workdir}: measured in {time.monotonic() - start:.0f} s", flush=True)
-    return result
 
 
 def _read(kept: storage.Location) -> dict[str, Any]:
@@ -118,12 +164,14 @@ def _documents(lm: LanguageModel, data: str, split: str) -> list[list[Any]]:
 
 
 def _training(workdir: str) -> dict[str, Any]:
-    """Seconds and learning curve; an n-gram model has none."""
-    with storage.fetched(workdir, {compare.METRICS_FILE}.intersection) as folder:
+    """What was trained on, seconds and learning curve; an n-gram model has no such files."""
+    with storage.fetched(workdir, {compare.METRICS_FILE, CORPUS_FILE}.intersection) as folder:
         if not (folder / compare.METRICS_FILE).exists():
-            return {"seconds": None, "curve": []}
+            return {"training_text": None, "seconds": None, "curve": []}
         curve, seconds = compare.read_curve(folder)
-    return {"seconds": round(seconds), "curve": [[one.step, one.perplexity] for one in curve]}
+        text = hashlib.sha256((folder / CORPUS_FILE).read_bytes()).hexdigest()[:8]
+    points = [[one.step, one.perplexity] for one in curve]
+    return {"training_text": text, "seconds": round(seconds), "curve": points}
 
 
 def _draw(rows: Sequence[report.Row], output: storage.Location) -> dict[str, str]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dclm_jax.evaluation import perplexity
+from dclm_jax.evaluation import coherence, perplexity
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.scoring import Document, SentenceScorer
 
@@ -20,10 +20,11 @@ def _own(documents: Sequence[Document], rng: np.random.Generator) -> list[Docume
 
 
 def _shuffled(documents: Sequence[Document], rng: np.random.Generator) -> list[Document]:
-    return [[document[i] for i in rng.permutation(len(document))] for document in documents]
+    orders = (coherence.random_orders(document, 1, rng)[1][0] for document in documents)
+    return [[document[i] for i in order] for document, order in zip(documents, orders, strict=True)]
 
 
-def _others(documents: Sequence[Document], rng: np.random.Generator) -> list[Document]:
+def _mixed(documents: Sequence[Document], rng: np.random.Generator) -> list[Document]:
     sentences = [sentence for document in documents for sentence in document]
     mixed = iter(rng.permutation(len(sentences)))
     return [[sentences[next(mixed)] for _ in document] for document in documents]
@@ -37,11 +38,11 @@ def _none(documents: Sequence[Document], rng: np.random.Generator) -> list[Docum
 ARRANGEMENTS: dict[str, Callable[[Sequence[Document], np.random.Generator], list[Document]]] = {
     "own": _own,
     "shuffled": _shuffled,
-    "others": _others,
+    "mixed": _mixed,
     "none": _none,
 }
-"""The sentences of documents in documents: as they are; in another order; every sentence after
-sentences of other documents, as many documents of the same lengths; each by itself."""
+"""The sentences of documents in documents: as they are; in another order; all of them mixed, in as
+many documents of the same lengths; each by itself."""
 
 
 class Sums(NamedTuple):

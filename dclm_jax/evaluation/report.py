@@ -11,6 +11,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 
 from dclm_jax.errors import InputError
@@ -19,7 +20,12 @@ from dclm_jax.evaluation.compare import aligned
 from dclm_jax.evaluation.perplexity import COUNTING_RULE
 from dclm_jax.evaluation.plots import Curve
 from dclm_jax.evaluation.scoring import Document, SentenceScorer
-from dclm_jax.training.config import flat
+from dclm_jax.language_model import LanguageModel, NeuralLanguageModel
+from dclm_jax.models import MODELS
+from dclm_jax.training.config import default_config, flat
+
+VERSION = 1
+"""Of what `measure` gives: measurements of another version are made again."""
 
 BOUNDS = (0, 1, 2, 5, 10, 20)
 """First positions of the ranges that tables and pictures show; 0 is the first."""
@@ -30,12 +36,17 @@ PLACES = {
 }
 _BASELINES = ("rnnlm", "drnnlm", "hrnnlm")
 _SYMBOLS = {"model.embedding_dim": "K", "model.hidden_dim": "H", "data.segment_length": "L"}
+_SEED = "training.seed"
+_OTHER = "*"
 _NOT_THE_RECIPE = (
-    "training.seed",
+    _SEED,
     "data.directory",
+    "training.checkpoint_every",
     "training.log_every",
     "training.evaluation_batch_size",
 )
+_LENGTH = "data.segment_length"
+_ANY_BASELINE = ("model.name", _LENGTH)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,10 +138,13 @@ def measure(
     return result
 
 
-def identity(config: Mapping[str, Any]) -> str:
-    """What tells a run's configuration from others, whatever its directories."""
-    values = {key: value for key, value in flat(config) if key != "data.directory"}
-    return json.dumps(values, sort_keys=True)
+def model_fingerprint(lm: LanguageModel) -> str:
+    """Tells trained models from others, by their parameters or what their configuration says."""
+    digest = hashlib.sha256(json.dumps(lm.config, sort_keys=True).encode())
+    if isinstance(lm, NeuralLanguageModel):
+        for leaf in jax.tree.leaves(lm.params):
+            digest.update(np.asarray(leaf).tobytes())
+    return digest.hexdigest()[:16]
 
 
 def fingerprint(documents: Sequence[Document]) -> str:
@@ -148,17 +162,23 @@ def rows(results: Sequence[dict[str, Any]]) -> list[Row]:
     """Measurements by configuration, in the order of the paper's models and then as they are given.
 
     Args:
-      results: of `measure`, each with its run's `config`, keys as "a.b".
+      results: of `measure`, each with its run's `config`, keys as "a.b", the fingerprint of its
+        `training_text`, and `workdir`.
 
     Raises:
-      InputError: test sets differ, in targets, vocabulary or those of the bootstrap.
+      InputError: two runs of one configuration have the same seed.
     """
-    for other in results[1:]:
-        _require_comparable(results[0], other)
     groups: dict[str, list[dict[str, Any]]] = {}
     for result in results:
-        groups.setdefault(json.dumps(_recipe(result["config"]), sort_keys=True), []).append(result)
-    recipes = [_recipe(group[0]["config"]) for group in groups.values()]
+        group = groups.setdefault(json.dumps(_recipe(result), sort_keys=True), [])
+        for other in group:
+            if other["config"].get(_SEED) == result["config"].get(_SEED):
+                raise InputError(
+                    f"{other['workdir']} and {result['workdir']} are the same run: configuration "
+                    "and seed are equal"
+                )
+        group.append(result)
+    recipes = [_recipe(group[0]) for group in groups.values()]
     made = [
         Row(_label(recipe, recipes), recipe, group)
         for recipe, group in zip(recipes, groups.values(), strict=True)
@@ -169,7 +189,11 @@ def rows(results: Sequence[dict[str, Any]]) -> list[Row]:
     )
 
 
-def _recipe(config: Mapping[str, Any]) -> dict[str, Any]:
+def _recipe(result: Mapping[str, Any]) -> dict[str, Any]:
+    name = result["config"]["model.name"]
+    # A run of before an option was there has its default.
+    defaults = dict(flat(default_config(name).to_dict())) if name in MODELS else {}
+    config = {**defaults, **result["config"], "training_text": result["training_text"]}
     return {key: value for key, value in config.items() if key not in _NOT_THE_RECIPE}
 
 
@@ -182,13 +206,19 @@ def _label(recipe: Mapping[str, Any], recipes: Sequence[Mapping[str, Any]]) -> s
     return f"{name}, {', '.join(values)}" if values else name
 
 
-def _require_comparable(a: dict[str, Any], b: dict[str, Any]) -> None:
-    for part in ("valid", "test"):
-        for key, what in (("tokens", "targets"), ("vocabulary_size", "vocabulary entries")):
-            if a[part][key] != b[part][key]:
+def require_same_corpus(identities: Mapping[str, Mapping[str, Any]]) -> None:
+    """Checks that runs, by their workdirs, are measured on the same documents and vocabulary.
+
+    Raises:
+      InputError: naming two that are not.
+    """
+    (first, expected), *others = identities.items()
+    for workdir, identity in others:
+        for key in ("vocabulary", "documents"):
+            if identity[key] != expected[key]:
                 raise InputError(
-                    f"{a['workdir']} was scored on {a[part][key]:,} {what} ({part}) and "
-                    f"{b['workdir']} on {b[part][key]:,}; expected one corpus for all"
+                    f"{workdir} would be measured with other {key} than {first}; expected runs "
+                    "of one vocabulary, and one corpus for all"
                 )
 
 
@@ -198,36 +228,43 @@ def test_perplexity(a: Row, b: Row) -> coherence.ZTest:
     z = mean(d) / (sd(d) / sqrt(n)), d the difference of the nats of a document (means over runs).
     """
     difference = b.array("by_document") - a.array("by_document")
+    if len(difference) < 2:
+        raise InputError("a z-test over documents needs two of them")
     sd = float(difference.std(ddof=1))
     return coherence.z_test(float(difference.mean()), sd, len(difference), 0.0, 0.0, 1)
 
 
 def test_coherence(a: Row, b: Row) -> coherence.ZTest:
-    """The paper's z-test of whether A's accuracy is above B's; variances are means over runs."""
+    """The paper's z-test of whether A's accuracy is above B's; variances are means over runs, which
+    have the same pools of permutations."""
+
+    def root_mean_square(row: Row, name: str) -> float:
+        return math.sqrt(float(np.mean(np.square([r["coherence"][name] for r in row.results]))))
 
     def sample(row: Row) -> tuple[float, float, int]:
-        sd = math.sqrt(float(np.mean(row.array("coherence", "sd") ** 2)))
+        sd = root_mean_square(row, "sd")
         return row.mean("coherence", "mean"), sd, row.results[0]["coherence"]["replicates"]
 
-    return coherence.z_test(*sample(a), *sample(b))
+    error = math.hypot(*(root_mean_square(row, "pool_error") for row in (a, b)))
+    return coherence.z_test(*sample(a), *sample(b), error)
 
 
-def baseline(row: Row, all_rows: Sequence[Row], model: str) -> Row | None:
-    """The row of `model` to compare a row with: of the same K and H, and if there are several, the
-    one whose other keys are equal too. None if there is none."""
-    sizes = ("model.embedding_dim", "model.hidden_dim")
-    same = [
-        other
-        for other in all_rows
-        if other.model == model
-        and other is not row
-        and all(other.config.get(key) == row.config.get(key) for key in sizes)
-    ]
-    for other in same:
-        shared = (set(row.config) & set(other.config)) - {"model.name"}
+def baseline(row: Row, all_rows: Sequence[Row], model: str) -> tuple[Row, bool] | None:
+    """The row of another `model` to compare a row with, and whether it has the same recipe.
+
+    That is: all keys that both have are equal but L, which should be. If there is none, it is the
+    only row of that model.
+    """
+    others = [other for other in all_rows if other.model == model != row.model]
+    same = []
+    for other in others:
+        shared = set(row.config) & set(other.config) - {*_ANY_BASELINE}
         if all(row.config[key] == other.config[key] for key in shared):
-            return other
-    return same[0] if len(same) == 1 else None
+            same.append(other)
+    same.sort(key=lambda other: other.config.get(_LENGTH) != row.config.get(_LENGTH))
+    if same:
+        return same[0], True
+    return (others[0], False) if len(others) == 1 else None
 
 
 def tables(all_rows: Sequence[Row]) -> list[tuple[str, str, list[list[str]]]]:
@@ -251,8 +288,9 @@ def _perplexity_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]
         reference = baseline(row, all_rows, "rnnlm")
         relative, p = "", ""
         if reference is not None:
-            ratio = row.mean("test", "perplexity") / reference.mean("test", "perplexity")
-            relative, p = f"{100 * (ratio - 1):+.1f}%", _p(test_perplexity, row, reference)
+            ratio = row.mean("test", "perplexity") / reference[0].mean("test", "perplexity")
+            relative = f"{100 * (ratio - 1):+.1f}%{'' if reference[1] else _OTHER}"
+            p = _p(test_perplexity, row, reference[0])
         cells.append(
             [
                 row.label,
@@ -271,7 +309,7 @@ def _perplexity_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]
         f"development and {test['tokens']:,} test targets, vocabulary "
         f"{test['vocabulary_size']:,}, {100 * test['oov_rate']:.2f}% of the test words unknown. "
         "Means and standard deviations over seeds; p: one-sided z-test over documents that the "
-        "likelihood is above that of rnnlm of the same K and H."
+        f"likelihood is above that of rnnlm. {_OTHER} rnnlm has another recipe."
     )
     return "Perplexity (Table 2)", about, cells
 
@@ -286,14 +324,18 @@ def _coherence_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]]
                 row.label,
                 f"{100 * row.mean('coherence', 'mean'):.2f}",
                 f"{100 * row.mean('coherence', 'sd'):.2f}",
-                *("" if other is None else _p(test_coherence, row, other) for other in references),
+                *(
+                    "" if other is None else _p(test_coherence, row, other[0])
+                    for other in references
+                ),
             ]
         )
     afresh = f"drawn from {first['pool']} of each document" if first["pool"] else "made afresh"
     about = (
         f"A document against a permutation of its sentences: {first['replicates']:,} test sets of "
         f"{first['documents']:,} documents, resampled with replacement, permutations {afresh}, "
-        "ties count half. p: the paper's one-sided z-test of the accuracy against each baseline."
+        "ties count half. p: the paper's one-sided z-test of the accuracy against each baseline, "
+        "with the error of the pool of permutations, if there is one."
     )
     return "Coherence (Table 3)", about, cells
 
@@ -305,8 +347,8 @@ def _context_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]]]:
         values = [row.mean("arrangements", name) for name in names]
         cells.append([row.label, *(f"{value:.2f}" for value in values)])
     about = (
-        "Test perplexity of the same sentences: in their own documents; in another order; after "
-        "sentences of other documents; each by itself."
+        "Test perplexity of the same sentences: in their own documents; in another order; mixed "
+        "with those of all documents; each by itself."
     )
     return "What the context is worth", about, cells
 
@@ -323,8 +365,11 @@ def length_curves(all_rows: Sequence[Row]) -> list[Curve]:
     updates, and development log-likelihood in nats a token; of the first seed."""
     chosen = []
     for row in all_rows:
-        others = [other for other in all_rows if other.model == row.model]
-        lengths = {other.config.get("data.segment_length") for other in others}
+        lengths = {
+            other.config.get(_LENGTH)
+            for other in all_rows
+            if {**other.config, _LENGTH: None} == {**row.config, _LENGTH: None}
+        }
         points = row.results[0]["curve"]
         if len(lengths) > 1 and points:
             steps, perplexities = zip(*points, strict=True)

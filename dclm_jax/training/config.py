@@ -44,7 +44,7 @@ class OptimizerConfig:
     name: adagrad, adadelta, adam, adamw or sgd.
     learning_rate: its peak; Zeiler's adadelta has 1.
     initial_accumulator: AdaGrad's sum of squares before the first step.
-    weight_decay: of adamw, times the learning rate at every step.
+    weight_decay: of adamw, times the learning rate at every step; with 0 adamw is adam.
     clip_norm: global norm the gradient is clipped to; 0 for none.
     schedule: constant, or linear, cosine or exponential decay.
     warmup_steps: linear growth to the peak before it.

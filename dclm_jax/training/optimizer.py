@@ -96,7 +96,8 @@ def _average_parameters(decay: float) -> optax.GradientTransformation:
 
 def model_params(params: Any, optimizer_state: optax.OptState) -> Any:
     """What is evaluated and kept of a step: the averages, if there are any, or the parameters."""
-    return optax.tree.get(optimizer_state, "average", default=params)
+    states = jax.tree.leaves(optimizer_state, is_leaf=lambda one: isinstance(one, Averages))
+    return next((one.average for one in states if isinstance(one, Averages)), params)
 
 
 def create_optimizer(options: OptimizerConfig, total_steps: int) -> optax.GradientTransformation:

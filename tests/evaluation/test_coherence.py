@@ -141,6 +141,12 @@ def test_test_sets_draw_from_a_pool_of_permutations():
     assert result.mean == pytest.approx(np.mean(accuracies))
     assert result.sd == pytest.approx(np.std(accuracies, ddof=1))
     assert (result.pairs, result.permutations, result.pool) == (150, 1, 4)
+    outcomes = [
+        [outcome(document, order) for order in pool]
+        for document, pool in zip(documents, pools, strict=True)
+    ]
+    variances = [np.var(one, ddof=1) / 4 for one in outcomes]
+    assert result.pool_error == pytest.approx(math.sqrt(sum(variances)) / 3) and sum(variances) > 0
 
 
 @pytest.mark.parametrize("context_order", [0, 1, None])
@@ -286,8 +292,9 @@ def test_wrong_arguments():
         coherence.bootstrap(FakeScorer(ascending), SORTED, replicates=0)
     with pytest.raises(InputError, match="seed is -1; expected at least 0"):
         coherence.bootstrap(FakeScorer(ascending), SORTED, seed=-1)
-    with pytest.raises(InputError, match="pool is -1; expected at least 0"):
-        coherence.bootstrap(FakeScorer(ascending), SORTED, pool=-1)
+    for pool in (-1, 1):
+        with pytest.raises(InputError, match=f"pool is {pool}; expected 0, or 2 and more"):
+            coherence.bootstrap(FakeScorer(ascending), SORTED, pool=pool)
 
 
 def test_progress_counts_documents():
@@ -308,6 +315,7 @@ def test_results_as_text_and_json():
         "pairs": 12,
         "seed": 5,
         "pool": 0,
+        "pool_error": 0.0,
     }
     assert str(result) == (
         "coherence (bootstrap): accuracy 100.00%, standard deviation 0.00% over 3 test sets of 4 "
@@ -337,6 +345,9 @@ def test_z_by_hand():
     assert (z, p) == (pytest.approx(1.6448536), pytest.approx(0.05))
     assert coherence.z_test(0.5, 0.1, 10, 0.5, 0.1, 10) == (0.0, 0.5)
     assert coherence.z_test(0.0, 1.0, 2, 1.6448536, 1.0, 2).p == pytest.approx(0.95)
+    assert coherence.z_test(0.8, 0.3, 9, 0.7, 0.4, 16, 0.2).z == pytest.approx(
+        0.1 / math.sqrt(0.06)
+    )
 
 
 def test_z_of_the_papers_table():

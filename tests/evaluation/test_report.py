@@ -1,6 +1,7 @@
 """Rows and tables of measurements that are made up, and one real measurement."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,15 @@ from dclm_jax.evaluation import coherence, context, perplexity, report
 from tests.evaluation.test_context import DOCUMENTS, Neighbours
 
 
-def result(model="rnnlm", seed=0, test=100.0, accuracy=0.5, documents=(5.0, 7.0, 6.0), **config):
+def result(
+    model: Any = "rnnlm",
+    seed: Any = 0,
+    test: Any = 100.0,
+    accuracy: Any = 0.5,
+    documents: Any = (5.0, 7.0, 6.0),
+    text: Any = "a",
+    **config: Any,
+) -> dict[str, Any]:
     """A measurement as `report.measure` and launch.report make it."""
     counted = {"tokens": 10, "vocabulary_size": 12, "oov_rate": 0.05}
     return {
@@ -18,6 +27,7 @@ def result(model="rnnlm", seed=0, test=100.0, accuracy=0.5, documents=(5.0, 7.0,
         "parameters": 1234,
         "seconds": 60,
         "curve": [[10, 200.0], [20, 150.0]],
+        "training_text": text,
         "config": {
             "model.name": model,
             "model.embedding_dim": 8,
@@ -29,7 +39,7 @@ def result(model="rnnlm", seed=0, test=100.0, accuracy=0.5, documents=(5.0, 7.0,
         },
         "valid": {"perplexity": test + 5, **counted},
         "test": {"perplexity": test, **counted},
-        "arrangements": {"own": test, "shuffled": test + 1, "others": test + 2, "none": test + 3},
+        "arrangements": {"own": test, "shuffled": test + 1, "mixed": test + 2, "none": test + 3},
         "by_token": {"nll": [2.0, 6.0, 1.0], "count": [1, 2, 1]},
         "by_sentence": {"nll": [9.0], "count": [4]},
         "by_document": list(documents),
@@ -39,6 +49,7 @@ def result(model="rnnlm", seed=0, test=100.0, accuracy=0.5, documents=(5.0, 7.0,
             "replicates": 100,
             "documents": 3,
             "pool": 50,
+            "pool_error": 0.003 if accuracy != 0.5 else 0.0,
         },
     }
 
@@ -79,6 +90,11 @@ def test_rows_of_one_model_are_told_apart_by_what_differs():
     assert list(curves[0].x) == [10, 20]
     np.testing.assert_allclose(curves[0].y, [-math.log(200), -math.log(150)])
     assert report.length_curves(rows[:2]) == []
+    mixed = [
+        result("ccdclm"),
+        result("ccdclm", **{"data.segment_length": 1, "data.batch_size": 99}),
+    ]
+    assert report.length_curves(report.rows(mixed)) == []
 
 
 def test_the_z_tests_by_hand():
@@ -87,8 +103,10 @@ def test_the_z_tests_by_hand():
     ccdclm = report.rows([result("ccdclm", accuracy=0.8, documents=(4.0, 5.0, 6.0))])[0]
     assert report.test_perplexity(ccdclm, rnnlm).z == pytest.approx(2 * math.sqrt(3))
     assert report.test_perplexity(rnnlm, ccdclm).z == pytest.approx(-2 * math.sqrt(3))
-    expected = coherence.z_test(0.8, 0.04, 100, 0.7, 0.04, 100)
-    assert report.test_coherence(ccdclm, rnnlm) == pytest.approx(expected)
+    z = 0.1 / math.sqrt(2 * 0.04**2 / 100 + 2 * 0.003**2)
+    assert report.test_coherence(ccdclm, rnnlm).z == pytest.approx(z)
+    with pytest.raises(InputError, match="needs two"):
+        report.test_perplexity(*report.rows([result("a", documents=[1]), result(documents=[2])]))
 
 
 def test_a_baseline_is_trained_like_the_row():
@@ -102,13 +120,22 @@ def test_a_baseline_is_trained_like_the_row():
     )
     by_label = {row.label: row for row in rows}
     found = report.baseline(by_label["ccdclm, H = 64"], rows, "rnnlm")
-    assert found is by_label["rnnlm, H = 64"]
+    assert found == (by_label["rnnlm, H = 64"], True)
     assert report.baseline(by_label["ccdclm, H = 256"], rows, "rnnlm") is None
     assert report.baseline(by_label["ccdclm, H = 64"], rows, "hrnnlm") is None
+    assert report.baseline(by_label["rnnlm, H = 64"], rows, "rnnlm") is None
     other = report.rows([result("rnnlm"), result("ccdclm", **{"model.hidden_dim": 64})])
-    assert report.baseline(other[1], other, "rnnlm") is None
-    only = report.rows([result("rnnlm"), result("ccdclm", **{"data.segment_length": 10})])
-    assert report.baseline(only[1], only, "rnnlm") is only[0]
+    assert report.baseline(other[1], other, "rnnlm") == (other[0], False)
+    assert table(other, "Perplexity (Table 2)")[2][7] == "+0.0%*"
+    lengths = [
+        result(model, **{"data.segment_length": length})
+        for model in ("rnnlm", "ccdclm")
+        for length in (5, 10)
+    ]
+    made = report.rows(lengths)
+    assert report.baseline(made[3], made, "rnnlm") == (made[1], True)
+    only = report.rows([lengths[0], lengths[3]])
+    assert report.baseline(only[1], only, "rnnlm") == (only[0], True)
 
 
 def test_a_row_is_no_better_than_itself_at_chance():
@@ -130,10 +157,28 @@ def test_positions_are_shown_in_ranges():
 
 
 def test_runs_of_other_corpora_are_refused():
-    other = result("ccdclm")
-    other["test"]["tokens"] = 11
-    with pytest.raises(InputError, match=r"10 targets \(test\) and runs/ccdclm-0 on 11"):
-        report.rows([result(), other])
+    identity = {"vocabulary": "v", "documents": {"test": "d"}}
+    report.require_same_corpus({"a": identity, "b": {**identity, "model": "other"}})
+    for key in identity:
+        with pytest.raises(InputError, match=f"b would be measured with other {key} than a"):
+            report.require_same_corpus({"a": identity, "b": {**identity, key: "other"}})
+
+
+def test_a_row_is_of_one_training_text_and_different_seeds():
+    rows = report.rows([result(), result(seed=1, text="b")])
+    assert [row.label for row in rows] == ["rnnlm, training_text = a", "rnnlm, training_text = b"]
+    with pytest.raises(InputError, match="runs/rnnlm-0 and runs/rnnlm-0 are the same run"):
+        report.rows([result(), result()])
+
+
+def test_an_option_that_an_older_run_lacks_has_its_default():
+    older, newer = result(), result(seed=1, **{"model.recurrent_dropout": 0.0})
+    assert len(report.rows([older, newer])) == 1
+    changed = result(seed=1, **{"model.recurrent_dropout": 0.5})
+    assert [row.label for row in report.rows([older, changed])] == [
+        "rnnlm, recurrent_dropout = 0.0",
+        "rnnlm, recurrent_dropout = 0.5",
+    ]
 
 
 def test_markdown_and_json():
@@ -165,12 +210,8 @@ def test_a_measurement_holds_what_its_parts_measure():
     assert without["coherence"] is None
 
 
-def test_documents_and_configurations_have_fingerprints():
+def test_documents_have_fingerprints():
     assert report.fingerprint(DOCUMENTS) == report.fingerprint([list(d) for d in DOCUMENTS])
     assert report.fingerprint(DOCUMENTS) != report.fingerprint(DOCUMENTS[::-1])
     joined = [[np.concatenate(document) for document in DOCUMENTS[:1]]]
     assert report.fingerprint(joined) != report.fingerprint(DOCUMENTS[:1])
-    one = {"model": {"name": "rnnlm"}, "data": {"directory": "a", "batch_size": 1}}
-    moved = {"model": {"name": "rnnlm"}, "data": {"directory": "b", "batch_size": 1}}
-    other = {"model": {"name": "rnnlm"}, "data": {"directory": "a", "batch_size": 2}}
-    assert report.identity(one) == report.identity(moved) != report.identity(other)

@@ -1,6 +1,7 @@
 """launch.report on small trained runs: files, what is measured again and what is not, bad input."""
 
 import json
+import shutil
 
 import pytest
 
@@ -57,8 +58,24 @@ def test_tables_and_pictures(workdirs, tmp_path):
 
     assert report(workdirs, output).count("measured before") == 4
     assert (output / "report.md").read_text() == text
-    again = report(workdirs, output, "--seed=1")
-    assert again.count("measured in") == 4
+    assert report(workdirs[:1], output, "--seed=1").count("measured in") == 1
+
+
+def test_what_was_trained_anew_is_measured_anew(space, tmp_path):
+    run, output = tmp_path / "run", tmp_path / "report"
+    for rate in (0.02, 0.03):
+        shutil.rmtree(run, ignore_errors=True)
+        launch("train", *space.training(run, f"--config.optimizer.learning_rate={rate}"))
+        assert "measured in" in report([run], output)
+    metrics = run / "metrics.jsonl"
+    lines = [json.loads(line) for line in metrics.read_text().splitlines()]
+    lines[-1]["seconds"] += 60
+    metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    before = json.loads((output / "report.json").read_text())
+    assert "measured before" in report([run], output)
+    after = json.loads((output / "report.json").read_text())
+    seconds = [one["rows"][0]["runs"][0]["seconds"] for one in (before, after)]
+    assert seconds[1] == seconds[0] + 60
 
 
 def test_damaged_measurements_are_made_again(workdirs, tmp_path):
@@ -74,12 +91,18 @@ def test_damaged_measurements_are_made_again(workdirs, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--bootstrap=-1"], "--bootstrap is -1; expected 0 or more"),
+        (["--bootstrap=1"], "--bootstrap is 1; expected 0, or 2 and more"),
+        (["--pool=-1"], "--pool is -1; expected 0, or 2 and more"),
+        (["--seed=-1"], "--seed is -1; expected 0 or more"),
+        (["--workdirs="], "--workdirs holds an empty name"),
+        (["--workdirs=RUN,nowhere"], "nowhere"),
+        (["--output=RUN/config.json"], "config.json/runs: cannot be made: Not a directory"),
         (["--data=nowhere"], "nowhere"),
         (["--workdirs=nowhere"], "nowhere"),
     ],
 )
 def test_bad_input(workdirs, tmp_path, flags, message):
     output = tmp_path / "report"
+    flags = [flag.replace("RUN", str(workdirs[0])) for flag in flags]
     assert message in refuse("report", f"--workdirs={workdirs[0]}", f"--output={output}", *flags)
     assert not output.exists()
