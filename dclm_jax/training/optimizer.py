@@ -83,7 +83,7 @@ def _average_parameters(decay: float) -> optax.GradientTransformation:
     def init(params: Any) -> Averages:
         return Averages(jnp.zeros((), jnp.int32), jax.tree.map(jnp.copy, params))
 
-    def update(updates: Any, state: Averages, params: Any = None) -> tuple[Any, Averages]:
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Averages]:
         count = state.count + 1
         step = 1 - jnp.minimum(decay, count / (count + 9))
         average = jax.tree.map(
