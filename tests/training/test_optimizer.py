@@ -80,7 +80,7 @@ def test_averages_of_parameters_by_hand():
     for decay in (0.1, 2 / 11, 0.2, 0.2):
         update, state = optimizer.update(jnp.array([1.0, -0.5]), state, params)
         np.testing.assert_allclose(np.asarray(update), [-1.0, 0.5])
-        params = params + update
+        params = params + jnp.array([-1.0, 0.5])
         average = decay * average + (1 - decay) * np.asarray(params)
         np.testing.assert_allclose(np.asarray(model_params(params, state)), average, rtol=1e-6)
     assert not np.allclose(average, params)
