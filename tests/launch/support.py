@@ -91,11 +91,11 @@ def write_documents(path: Path, seed: int, documents: int) -> Path:
 
 
 def fingerprint(directory: Path) -> dict[str, bytes]:
-    """Every file below a directory with its content."""
+    """Every file below a directory with its content, but what Python keeps of a configuration."""
     return {
         str(file.relative_to(directory)): file.read_bytes()
         for file in sorted(directory.rglob("*"))
-        if file.is_file()
+        if file.is_file() and file.parent.name != "__pycache__"
     }
 
 

@@ -363,7 +363,7 @@ def test_prepare_needs_an_output(space):
         (["--config=tiny.py:ccdcml"], ["'ccdcml'", "'ccdclm'"]),
         (["--config.model.name=rnlm"], ["'rnlm'", "'rnnlm'"]),
         (["--config.model.cell=lsmt"], ["'lsmt'", "lstm"]),
-        (["--config.optimizer.name=adamw"], ["'adamw'", "'adam'"]),
+        (["--config.optimizer.name=adagard"], ["'adagard'", "'adagrad'"]),
         (["--config=bad_key.py"], ["'training.max_step'", "'training.max_steps'"]),
         (["--config=raises.py"], ["raises.py:5", "max_step"]),
         (["--config=syntax.py"], ["syntax.py:1"]),

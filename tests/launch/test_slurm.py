@@ -87,8 +87,8 @@ class Cluster:
         log = self.folder / f"{job}.log"
         return log.read_text() if log.exists() else ""
 
-    def wait_for(self, job: str, text: str) -> None:
-        self.until(lambda: text in self.read(job), job)
+    def wait_for(self, job: str, text: str, times: int = 1) -> None:
+        self.until(lambda: self.read(job).count(text) >= times, job)
 
     def finish(self, job: str) -> str:
         """Waits for a job's end in success; returns its log."""
@@ -166,7 +166,7 @@ def test_an_array_is_requeued_by_the_time_limit(cluster, tmp_path):
 
 def test_a_preempted_job_is_requeued(cluster):
     job = cluster.submit(f"--ntasks={TASKS}", PYTHON=str(cluster.interpreter))
-    cluster.wait_for(job, "started with")
+    cluster.wait_for(job, "started with", TASKS)
     everything = ("--partition=urgent", "--exclusive", "--output=/dev/null")
     urgent = cluster("sbatch", "--parsable", *everything, "--wrap=true")
     cluster.finish(urgent)

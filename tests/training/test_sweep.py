@@ -158,7 +158,10 @@ def test_checked_cells_have_the_parameters_of_their_models(config):
     [
         ("model.dropout=0.1,2", "dropout=2.0: "),
         ("model.cell=gru,lsmt", "cell=lsmt: "),
-        ("optimizer.name=sgd,adamw", "name=adamw: optimizer.name is 'adamw'; did you mean 'adam'?"),
+        (
+            "optimizer.name=sgd,adagard",
+            "name=adagard: optimizer.name is 'adagard'; did you mean 'adagrad'?",
+        ),
         ("optimizer.schedule=cosin", "schedule=cosin: optimizer.schedule is 'cosin'; did you mean"),
         (
             "data.segment_length=5,0",
