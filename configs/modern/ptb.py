@@ -13,6 +13,10 @@ The model follows the file's name after a colon:
 Setting: two layers of the plain LSTM, embeddings tied to the output layer, dropout 0.35 with one
 mask a sentence and 0.15 on recurrent weights, Adam at 0.002 with a cosine to zero over the run,
 gradients clipped at norm 1, 8 segments of 5 sentences a step, 16 epochs.
+Time: 74 minutes on one CPU core that was not idle (1,152 steps an epoch).
+Measured (ccdclm, seed 0, once): development perplexity 104.81, test 103.78, coherence 83.55% (1,000
+test sets that draw from 20 permutations of each document); development after 4, 8 and 12 epochs
+137.34, 112.07 and 105.70. The other models were not run.
 """
 
 import ml_collections

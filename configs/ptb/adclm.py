@@ -7,9 +7,11 @@
     python -m launch.evaluate --workdir=runs/ptb/adclm --split=test
     python -m launch.coherence --workdir=runs/ptb/adclm --split=test
 
-Setting: K = H = 128, A = 48, two layers of the coupled peephole LSTM, AdaGrad 0.1, clipping at 5,
+Setting: K = H = 128, A = 48, two layers of the coupled peephole LSTM, AdaGrad 0.03, clipping at 5,
 L = 5 (paper.py).
-Time: at most 30 epochs of about 580 steps; stops when development perplexity no longer improves.
+Time: 4 epochs of 2,303 steps, about 7 minutes on one CPU core.
+Measured (seed 0, once): development / test perplexity 139.79 / 138.58, coherence 81.31%
+(1,000 test sets that draw from 20 permutations of each document).
 Expected result: The paper's Table 2 has development / test perplexity 64.31 / 68.32,
 its Table 3 coherence 75.51 (4.12).
 The paper's text keeps punctuation; on the usual text without it every perplexity is much higher,
@@ -24,5 +26,5 @@ from configs.ptb.paper import paper_config
 def get_config() -> ml_collections.ConfigDict:
     """Returns this experiment's configuration."""
     config = paper_config("adclm")
-    config.update(model={"attention_dim": 48})
+    config.update(model={"attention_dim": 48}, optimizer={"learning_rate": 0.03})
     return config

@@ -9,9 +9,9 @@
 
 Setting: K = H = 128, two layers of the coupled peephole LSTM, AdaGrad 0.1, clipping at 5, L = 5
 (paper.py).
-Time: at most 30 epochs of about 580 steps; stops when development perplexity no longer improves.
-Measured so far, two busy CPU cores: development perplexity 470.4, 360.9 and 303.6 after 150, 300
-and 450 steps (0.78 epochs; --config.training.evaluate_every=150), stopped and resumed at step 306.
+Time: 4 epochs of 2,303 steps, about 7 minutes on one CPU core.
+Measured (seed 0, once): development / test perplexity 144.13 / 142.36, coherence 71.81%
+(1,000 test sets that draw from 20 permutations of each document).
 Expected result: The paper's Table 2 has development / test perplexity 62.34 / 66.42,
 its Table 3 coherence 83.26 (3.77).
 The paper's text keeps punctuation; on the usual text without it every perplexity is much higher,

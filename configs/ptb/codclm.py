@@ -7,9 +7,11 @@
     python -m launch.evaluate --workdir=runs/ptb/codclm --split=test
     python -m launch.coherence --workdir=runs/ptb/codclm --split=test
 
-Setting: K = H = 128, two layers of the coupled peephole LSTM, AdaGrad 0.1, clipping at 5, L = 5
+Setting: K = H = 128, two layers of the coupled peephole LSTM, AdaGrad 0.03, clipping at 5, L = 5
 (paper.py).
-Time: at most 30 epochs of about 580 steps; stops when development perplexity no longer improves.
+Time: 4 epochs of 2,303 steps, about 7 minutes on one CPU core.
+Measured (seed 0, once): development / test perplexity 148.17 / 146.46, coherence 73.71%
+(1,000 test sets that draw from 20 permutations of each document).
 Expected result: The paper's Table 2 has development / test perplexity 64.37 / 68.49,
 its Table 3 coherence 81.72 (3.81).
 The paper's text keeps punctuation; on the usual text without it every perplexity is much higher,
@@ -23,4 +25,6 @@ from configs.ptb.paper import paper_config
 
 def get_config() -> ml_collections.ConfigDict:
     """Returns this experiment's configuration."""
-    return paper_config("codclm")
+    config = paper_config("codclm")
+    config.update(optimizer={"learning_rate": 0.03})
+    return config
