@@ -29,7 +29,7 @@ from absl import flags
 import dclm_jax
 from dclm_jax import storage
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import compare, inputs, outputs, plots, report
+from dclm_jax.evaluation import compare, inputs, measurement, outputs, plots, report
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.training.config import flat
 from dclm_jax.training.workdir import CORPUS_FILE
@@ -86,16 +86,16 @@ class _Run(NamedTuple):
     identity: dict[str, Any]
 
 
-def _options() -> report.Options:
+def _options() -> measurement.Options:
     for name, flag in (("bootstrap", _BOOTSTRAP), ("pool", _POOL)):
         if flag.value < 0 or flag.value == 1:
             raise InputError(f"--{name} is {flag.value}; expected 0, or 2 and more")
     if _SEED.value < 0:
         raise InputError(f"--seed is {_SEED.value}; expected 0 or more")
-    return report.Options(_BOOTSTRAP.value, _POOL.value, _SEED.value)
+    return measurement.Options(_BOOTSTRAP.value, _POOL.value, _SEED.value)
 
 
-def _restore_all(options: report.Options) -> list[_Run]:
+def _restore_all(options: measurement.Options) -> list[_Run]:
     """All runs, which can be reported together."""
     workdirs = [workdir.strip() for workdir in _WORKDIRS.value]
     if not workdirs or not all(workdirs):
@@ -109,18 +109,20 @@ def _restore_all(options: report.Options) -> list[_Run]:
             opened[fingerprint] = {split: _documents(lm, data, split) for split in _SPLITS}
         documents = opened[fingerprint]
         identity = {
-            "version": report.VERSION,
-            "model": report.model_fingerprint(lm),
+            "version": measurement.VERSION,
+            "model": measurement.model_fingerprint(lm),
             "vocabulary": fingerprint,
-            "documents": {name: report.fingerprint(split) for name, split in documents.items()},
+            "documents": {
+                name: measurement.fingerprint(split) for name, split in documents.items()
+            },
             "options": dataclasses.asdict(options),
         }
         runs.append(_Run(workdir, lm, documents, identity))
-    report.require_same_corpus({run.workdir: run.identity for run in runs})
+    measurement.require_same_corpus({run.workdir: run.identity for run in runs})
     return runs
 
 
-def _result(run: _Run, output: storage.Location, options: report.Options) -> dict[str, Any]:
+def _result(run: _Run, output: storage.Location, options: measurement.Options) -> dict[str, Any]:
     """What was measured of a run, now or by an earlier call."""
     place = storage.resolve(run.workdir)
     name = hashlib.sha256(str(place).encode()).hexdigest()[:8]
@@ -131,7 +133,7 @@ def _result(run: _Run, output: storage.Location, options: report.Options) -> dic
         print(f"{run.workdir}: measured before", flush=True)
     else:
         with _evaluation.Progress(run.workdir) as progress:
-            measured = report.measure(
+            measured = measurement.measure(
                 run.lm.scorer, **run.documents, options=options, on_document=progress
             )
         result = {"identity": run.identity, **measured}

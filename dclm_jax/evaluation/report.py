@@ -1,31 +1,24 @@
-"""Tables of the DCLM paper (Ji et al. 2015) from trained runs: one measurement a run, then rows.
+"""Tables of the DCLM paper (Ji et al. 2015) from measurements of trained runs.
 
 Runs whose configurations differ in nothing but the seed are one row: numbers are means over them.
 """
 
 import dataclasses
-import hashlib
 import json
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import coherence, context, perplexity
+from dclm_jax.evaluation import coherence, context
 from dclm_jax.evaluation.compare import aligned
 from dclm_jax.evaluation.perplexity import COUNTING_RULE
 from dclm_jax.evaluation.plots import Curve
-from dclm_jax.evaluation.scoring import Document, SentenceScorer
-from dclm_jax.language_model import LanguageModel, NeuralLanguageModel
 from dclm_jax.models import MODELS
 from dclm_jax.training.config import default_config, flat
-
-VERSION = 1
-"""Of what `measure` gives: measurements of another version are made again."""
 
 BOUNDS = (0, 1, 2, 5, 10, 20)
 """First positions of the ranges that tables and pictures show; 0 is the first."""
@@ -47,16 +40,6 @@ _NOT_THE_RECIPE = (
 )
 _LENGTH = "data.segment_length"
 _ANY_BASELINE = ("model.name", _LENGTH)
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """What decides a measurement beside the run: test sets and permutations of the bootstrap (0 as
-    `replicates` leaves coherence out), and the seed of all that is drawn."""
-
-    replicates: int = 1000
-    pool: int = 0
-    seed: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,74 +79,12 @@ class Row:
         return values
 
 
-def measure(
-    scorer: SentenceScorer,
-    valid: Sequence[Document],
-    test: Sequence[Document],
-    options: Options,
-    on_document: Callable[[int, int], None] | None = None,
-) -> dict[str, Any]:
-    """All that a report says of a model, as a JSON object.
-
-    Args:
-      scorer: of the model.
-      valid, test: documents of the development and the test set.
-      options: of the bootstrap.
-      on_document: called with the documents of a part of the work done and in all.
-    """
-    positions = context.by_position(scorer, test, on_document=on_document)
-    arrangements = {
-        name: context.rearranged(scorer, test, name, options.seed)
-        for name in context.ARRANGEMENTS
-        if name != "own"
-    }
-    result: dict[str, Any] = {
-        "valid": perplexity.measure(scorer, valid).to_json(),
-        "test": positions.perplexity.to_json(),
-        "arrangements": {"own": positions.perplexity.perplexity, **arrangements},
-        "by_token": positions.by_token.to_json(),
-        "by_sentence": positions.by_sentence.to_json(),
-        "by_document": positions.by_document.round(3).tolist(),
-        "coherence": None,
-    }
-    if options.replicates:
-        result["coherence"] = coherence.bootstrap(
-            scorer,
-            test,
-            replicates=options.replicates,
-            pool=options.pool,
-            seed=options.seed,
-            on_document=on_document,
-        ).to_json()
-    return result
-
-
-def model_fingerprint(lm: LanguageModel) -> str:
-    """Tells trained models from others, by their parameters or what their configuration says."""
-    digest = hashlib.sha256(json.dumps(lm.config, sort_keys=True).encode())
-    if isinstance(lm, NeuralLanguageModel):
-        for leaf in jax.tree.leaves(lm.params):
-            digest.update(np.asarray(leaf).tobytes())
-    return digest.hexdigest()[:16]
-
-
-def fingerprint(documents: Sequence[Document]) -> str:
-    """Tells documents from others."""
-    digest = hashlib.sha256()
-    for document in documents:
-        for ids in document:
-            digest.update(np.asarray(ids, np.int32).tobytes())
-            digest.update(b"\n")
-        digest.update(b"\n")
-    return digest.hexdigest()[:16]
-
-
 def rows(results: Sequence[dict[str, Any]]) -> list[Row]:
     """Measurements by configuration, in the order of the paper's models and then as they are given.
 
     Args:
-      results: of `measure`, each with its run's `config`, keys as "a.b", the fingerprint of its
-        `training_text`, and `workdir`.
+      results: of `measurement.measure`, each with its run's `config`, keys as "a.b", the
+        fingerprint of its `training_text`, and `workdir`.
 
     Raises:
       InputError: two runs of one configuration have the same seed.
@@ -204,22 +125,6 @@ def _label(recipe: Mapping[str, Any], recipes: Sequence[Mapping[str, Any]]) -> s
     keys = [key for key in recipe if any(other.get(key) != recipe[key] for other in same)]
     values = [f"{_SYMBOLS.get(key, key.split('.')[-1])} = {recipe[key]}" for key in keys]
     return f"{name}, {', '.join(values)}" if values else name
-
-
-def require_same_corpus(identities: Mapping[str, Mapping[str, Any]]) -> None:
-    """Checks that runs, by their workdirs, are measured on the same documents and vocabulary.
-
-    Raises:
-      InputError: naming two that are not.
-    """
-    (first, expected), *others = identities.items()
-    for workdir, identity in others:
-        for key in ("vocabulary", "documents"):
-            if identity[key] != expected[key]:
-                raise InputError(
-                    f"{workdir} would be measured with other {key} than {first}; expected runs "
-                    "of one vocabulary, and one corpus for all"
-                )
 
 
 def test_perplexity(a: Row, b: Row) -> coherence.ZTest:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import coherence, context, perplexity, report
+from dclm_jax.evaluation import coherence, context, measurement, perplexity, report
 from tests.evaluation.test_context import DOCUMENTS, Neighbours
 
 
@@ -20,7 +20,7 @@ def result(
     text: Any = "a",
     **config: Any,
 ) -> dict[str, Any]:
-    """A measurement as `report.measure` and launch.report make it."""
+    """A measurement as `measurement.measure` and launch.report make it."""
     counted = {"tokens": 10, "vocabulary_size": 12, "oov_rate": 0.05}
     return {
         "workdir": f"runs/{model}-{seed}",
@@ -158,10 +158,10 @@ def test_positions_are_shown_in_ranges():
 
 def test_runs_of_other_corpora_are_refused():
     identity = {"vocabulary": "v", "documents": {"test": "d"}}
-    report.require_same_corpus({"a": identity, "b": {**identity, "model": "other"}})
+    measurement.require_same_corpus({"a": identity, "b": {**identity, "model": "other"}})
     for key in identity:
         with pytest.raises(InputError, match=f"b would be measured with other {key} than a"):
-            report.require_same_corpus({"a": identity, "b": {**identity, key: "other"}})
+            measurement.require_same_corpus({"a": identity, "b": {**identity, key: "other"}})
 
 
 def test_a_row_is_of_one_training_text_and_different_seeds():
@@ -194,8 +194,8 @@ def test_markdown_and_json():
 
 
 def test_a_measurement_holds_what_its_parts_measure():
-    options = report.Options(replicates=30, pool=3, seed=5)
-    measured = report.measure(Neighbours(), DOCUMENTS[:2], DOCUMENTS, options)
+    options = measurement.Options(replicates=30, pool=3, seed=5)
+    measured = measurement.measure(Neighbours(), DOCUMENTS[:2], DOCUMENTS, options)
     expected = perplexity.measure(Neighbours(), DOCUMENTS)
     assert measured["test"] == expected.to_json()
     assert measured["valid"] == perplexity.measure(Neighbours(), DOCUMENTS[:2]).to_json()
@@ -206,12 +206,16 @@ def test_a_measurement_holds_what_its_parts_measure():
     assert sum(measured["by_document"]) == pytest.approx(expected.nll, abs=0.01)
     bootstrap = coherence.bootstrap(Neighbours(), DOCUMENTS, replicates=30, pool=3, seed=5)
     assert measured["coherence"] == bootstrap.to_json()
-    without = report.measure(Neighbours(), DOCUMENTS, DOCUMENTS, report.Options(replicates=0))
+    without = measurement.measure(
+        Neighbours(), DOCUMENTS, DOCUMENTS, measurement.Options(replicates=0)
+    )
     assert without["coherence"] is None
 
 
 def test_documents_have_fingerprints():
-    assert report.fingerprint(DOCUMENTS) == report.fingerprint([list(d) for d in DOCUMENTS])
-    assert report.fingerprint(DOCUMENTS) != report.fingerprint(DOCUMENTS[::-1])
+    assert measurement.fingerprint(DOCUMENTS) == measurement.fingerprint(
+        [list(d) for d in DOCUMENTS]
+    )
+    assert measurement.fingerprint(DOCUMENTS) != measurement.fingerprint(DOCUMENTS[::-1])
     joined = [[np.concatenate(document) for document in DOCUMENTS[:1]]]
-    assert report.fingerprint(joined) != report.fingerprint(DOCUMENTS[:1])
+    assert measurement.fingerprint(joined) != measurement.fingerprint(DOCUMENTS[:1])

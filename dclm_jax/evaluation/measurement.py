@@ -1,0 +1,106 @@
+"""All that a report says of one run, and what tells measurements from one another."""
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import coherence, context, perplexity
+from dclm_jax.evaluation.scoring import Document, SentenceScorer
+from dclm_jax.language_model import LanguageModel, NeuralLanguageModel
+
+VERSION = 1
+"""Of what `measure` gives: measurements of another version are made again."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """What decides a measurement beside the run: test sets and permutations of the bootstrap (0 as
+    `replicates` leaves coherence out), and the seed of all that is drawn."""
+
+    replicates: int = 1000
+    pool: int = 0
+    seed: int = 0
+
+
+def measure(
+    scorer: SentenceScorer,
+    valid: Sequence[Document],
+    test: Sequence[Document],
+    options: Options,
+    on_document: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """All that a report says of a model, as a JSON object.
+
+    Args:
+      scorer: of the model.
+      valid, test: documents of the development and the test set.
+      options: of the bootstrap.
+      on_document: called with the documents of a part of the work done and in all.
+    """
+    positions = context.by_position(scorer, test, on_document=on_document)
+    arrangements = {
+        name: context.rearranged(scorer, test, name, options.seed)
+        for name in context.ARRANGEMENTS
+        if name != "own"
+    }
+    result: dict[str, Any] = {
+        "valid": perplexity.measure(scorer, valid).to_json(),
+        "test": positions.perplexity.to_json(),
+        "arrangements": {"own": positions.perplexity.perplexity, **arrangements},
+        "by_token": positions.by_token.to_json(),
+        "by_sentence": positions.by_sentence.to_json(),
+        "by_document": positions.by_document.round(3).tolist(),
+        "coherence": None,
+    }
+    if options.replicates:
+        result["coherence"] = coherence.bootstrap(
+            scorer,
+            test,
+            replicates=options.replicates,
+            pool=options.pool,
+            seed=options.seed,
+            on_document=on_document,
+        ).to_json()
+    return result
+
+
+def model_fingerprint(lm: LanguageModel) -> str:
+    """Tells trained models from others, by their parameters or what their configuration says."""
+    digest = hashlib.sha256(json.dumps(lm.config, sort_keys=True).encode())
+    if isinstance(lm, NeuralLanguageModel):
+        for leaf in jax.tree.leaves(lm.params):
+            digest.update(np.asarray(leaf).tobytes())
+    return digest.hexdigest()[:16]
+
+
+def fingerprint(documents: Sequence[Document]) -> str:
+    """Tells documents from others."""
+    digest = hashlib.sha256()
+    for document in documents:
+        for ids in document:
+            digest.update(np.asarray(ids, np.int32).tobytes())
+            digest.update(b"\n")
+        digest.update(b"\n")
+    return digest.hexdigest()[:16]
+
+
+def require_same_corpus(identities: Mapping[str, Mapping[str, Any]]) -> None:
+    """Checks that runs, by their workdirs, are measured on the same documents and vocabulary.
+
+    Raises:
+      InputError: naming two that are not.
+    """
+    (first, expected), *others = identities.items()
+    for workdir, identity in others:
+        for key in ("vocabulary", "documents"):
+            if identity[key] != expected[key]:
+                raise InputError(
+                    f"{workdir} would be measured with other {key} than {first}; expected runs "
+                    "of one vocabulary, and one corpus for all"
+                )
