@@ -43,14 +43,22 @@ class Job(NamedTuple):
 class Worker:
     """A process that made a contender from a job; in a `with` block, which ends it."""
 
-    def __init__(self, name: str, module: str, job: Any, environment: Mapping[str, str] = {}):
+    def __init__(
+        self,
+        name: str,
+        module: str,
+        job: Any,
+        environment: Mapping[str, str] = {},
+        *,
+        keep_memory: bool = True,
+    ):
         """Starts the process, in which `create(job)` of `module` makes the contender; does not
-        wait for it."""
+        wait for it. With `keep_memory` the process keeps what it frees, as our launchers do."""
         self._name = name
         self._errors = tempfile.TemporaryFile()
         path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "dclm_jax.benchmark.worker", module],
+            [sys.executable, "-m", "dclm_jax.benchmark.worker", module, *["keep"] * keep_memory],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -102,8 +110,6 @@ class Worker:
 
 def serve(create: Callable[[Any], Any]) -> None:
     """The process's side: makes the contender, then answers calls until the pipe is closed."""
-    # As launchers do for ours: no contender pays for memory that another may keep.
-    keep_freed_memory()
     replies = os.fdopen(os.dup(1), "wb")
     # What libraries print must not get among the replies.
     os.dup2(2, 1)
@@ -133,4 +139,6 @@ def usable_cores() -> int:
 
 
 if __name__ == "__main__":
+    if "keep" in sys.argv[2:]:
+        keep_freed_memory()
     serve(importlib.import_module(sys.argv[1]).create)

@@ -50,6 +50,13 @@ def test_a_run_gives_a_table_and_json(setting, monkeypatch):
     assert "no_such_library" in skipped["note"]
 
 
+def test_goals_are_about_peers_as_they_are_installed():
+    peers = (ABSENT, ABSENT._replace(name="Slower"), ABSENT.with_our_allocator())
+    assert [peer.tuned for peer in peers] == [False, False, True]
+    seconds = {"ours": 2.0, "Absent": 6.0, "Slower": 7.0, "Absent, our allocator": 3.0}
+    assert contests.ratio(seconds, peers) == 3
+
+
 def test_a_peer_with_another_loss_is_an_error(setting):
     with pytest.raises(PeerError, match="Twin computes another rnnlm"):
         train(twin(1.001))("name", setting)
