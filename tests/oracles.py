@@ -20,11 +20,12 @@ Document = Sequence[Sequence[int]]
 
 class Dropout(NamedTuple):
     """One document's multipliers: embeddings [S, N, K], inputs of upper layers [S, N, H], features
-    [S, N, D]."""
+    [S, N, D], contexts at the output layer [S, 1, H]."""
 
     embeddings: np.ndarray
     layers: Sequence[np.ndarray]
     features: np.ndarray
+    contexts: np.ndarray | None
 
 
 class Reading(NamedTuple):
@@ -226,15 +227,15 @@ def ccdclm(reader: Reader, document: Document) -> None:
 def codclm(reader: Reader, document: Document) -> None:
     params = reader.params
     c = params["initial_context"]
-    W = np.concatenate([reader.W_o, params["output"]["context"]], axis=0)
     for t, sentence in enumerate(document):
         reader.nll.append([])
         reader.contexts.append(c)
+        dropped = c if reader.dropout is None else c * reader.dropout.contexts[t, 0]
+        b = dropped @ params["output"]["context"] + params["output"]["bias"]
         states = reader.zero_states(params["stack"])
         for n, word, target in steps(sentence):
             states = reader.step(states, reader.embedding(word, t, n), t, n)
-            features = np.concatenate([states[-1][0], c])
-            reader.predict(features, W, params["output"]["bias"], target, t, n)
+            reader.predict(states[-1][0], reader.W_o, b, target, t, n)
         c = states[-1][0]
 
 

@@ -12,8 +12,8 @@ A model is a frozen object of pure functions over an explicit parameter tree. To
         context = close_sentence(params, context, state, sentence)
 
 with x = project(params, tokens) and sentence.summary = summarize(params, tokens, mask) for all
-sentences at once, and p(next word) = softmax(features @ kernel + bias) with
-(kernel, bias) = output_layer(params).
+sentences at once, and p(next word) = softmax(features @ kernel + bias + context_logits) with
+(kernel, bias) = output_layer(params) and context_logits = context_logits(conditioning).
 `models/reading.py` is the driver that runs this for any model.
 
 Arrays are time-major, [N, B, ...] inside a sentence and [S, N, B, ...] over sentences; the legend
@@ -62,11 +62,13 @@ class Sentence(NamedTuple):
 
 
 class DropoutMasks(NamedTuple):
-    """Multipliers of embeddings [S,N,B,K], upper layers' inputs [S,N,B,H], features [S,N,B,D]."""
+    """Multipliers of embeddings [S,N,B,K], upper layers' inputs [S,N,B,H], features [S,N,B,D], and
+    of contexts that enter the output layer [S,1,B,H], where they do."""
 
     embeddings: jax.Array
     layers: tuple[jax.Array, ...]
     features: jax.Array
+    contexts: jax.Array | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -266,6 +268,11 @@ class DocumentModel:
 
     def context_gates(self, conditioning: Conditioning) -> jax.Array | None:
         """The context's part of the first layer's gates [B, G*H], the same for all tokens."""
+        del conditioning
+        return None
+
+    def context_logits(self, conditioning: Conditioning) -> jax.Array | None:
+        """The context's part of the logits [B, V], the same for all tokens."""
         del conditioning
         return None
 

@@ -5,6 +5,7 @@ document has the learned c_0.
 """
 
 import dataclasses
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -15,6 +16,7 @@ from dclm_jax.models.base import (
     Conditioning,
     Context,
     DocumentModel,
+    DropoutMasks,
     Params,
     Sentence,
     State,
@@ -22,6 +24,7 @@ from dclm_jax.models.base import (
 from dclm_jax.nn import recurrence, stack
 from dclm_jax.nn.attention import Memory, attend, init_attention
 from dclm_jax.nn.bags import sum_of_rows
+from dclm_jax.nn.dropout import dropout_mask
 from dclm_jax.nn.initializers import glorot_uniform
 from dclm_jax.nn.products import product
 from dclm_jax.nn.recurrence import Affine
@@ -109,27 +112,25 @@ class CODCLM(_LastHiddenState):
     context_order = 1
     states_read_context = False
 
-    @property
-    def feature_dim(self) -> int:
-        return 2 * self.hidden_dim
-
     def _init_own(self, key: jax.Array, params: Params) -> None:
         context_key, output_key = jax.random.split(key)
         super()._init_own(context_key, params)
         params["output"]["context"] = glorot_uniform(output_key, self.hidden_dim, self.vocab_size)
 
+    def dropout_masks(self, keys_B: jax.Array, shape_SxN: tuple[int, int]) -> DropoutMasks | None:
+        masks = super().dropout_masks(keys_B, shape_SxN)
+        if masks is None:
+            return None
+        keys_B = jax.vmap(partial(jax.random.fold_in, data=1))(keys_B)
+        shape = (shape_SxN[0], 1)
+        contexts = dropout_mask(keys_B, shape, self.hidden_dim, self.dropout, per_sentence=True)
+        return masks._replace(contexts=contexts)
+
     def condition(self, params: Params, context: Context) -> Conditioning:
-        del params
-        return context
+        return product(context, params["output"]["context"])
 
-    def emit(self, params: Params, conditioning: Conditioning, outputs: Any) -> jax.Array:
-        del params
-        contexts = jnp.broadcast_to(conditioning, outputs.shape)
-        return jnp.concatenate([outputs, contexts], axis=-1)
-
-    def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array]:
-        kernel_HxV, bias_V = super().output_layer(params)
-        return jnp.concatenate([kernel_HxV, params["output"]["context"]]), bias_V
+    def context_logits(self, conditioning: Conditioning) -> jax.Array | None:
+        return conditioning
 
 
 @dataclasses.dataclass(frozen=True)

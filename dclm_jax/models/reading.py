@@ -18,16 +18,18 @@ from dclm_jax.models.base import (
     State,
     TokenInputs,
 )
-from dclm_jax.nn.output import summed_nll, token_nll
+from dclm_jax.nn.output import RowLogits, summed_nll, token_nll
 from dclm_jax.nn.stack import keep_at_padding
 
 
 class Reading(NamedTuple):
-    """What reading gives: the context after the last sentence, features [S, N, B, D], and the sum
-    of the model's auxiliary loss (0 without one)."""
+    """What reading gives: the context after the last sentence, features [S, N, B, D], the contexts'
+    part of the logits [S, B, V] (None without one), and the sum of the model's auxiliary loss (0
+    without one)."""
 
     context: Context
     features: jax.Array
+    context_logits: jax.Array | None
     auxiliary: jax.Array
 
 
@@ -98,26 +100,27 @@ def _read_nested(
 ) -> Reading:
     batch_size = tokens_SxNxB.shape[2]
     x_SxNxB = model.project(params, tokens_SxNxB, masks)
+    context_masks_S = None if masks is None else masks.contexts
     summaries_S = model.summarize(params, tokens_SxNxB, mask_SxNxB)
     read_sentence = partial(scan_tokens, model) if plain else model.read_sentence
 
     def read_one(context, inputs):
-        tokens_NxB, mask_NxB, summary, x_NxB = inputs
-        conditioning = model.condition(params, context)
+        tokens_NxB, mask_NxB, summary, x_NxB, context_mask = inputs
+        conditioning = model.condition(params, _dropped(context, context_mask))
         state = model.open_sentence(params, context, batch_size)
         state, outputs = read_sentence(params, conditioning, state, x_NxB, mask_NxB)
         sentence = Sentence(tokens_NxB, mask_NxB, summary, outputs)
         features_NxBxD = model.emit(params, conditioning, outputs)
         auxiliary = model.auxiliary_nll(params, context, sentence)
         context = model.close_sentence(params, context, state, sentence)
-        return context, (features_NxBxD, auxiliary)
+        return context, (features_NxBxD, model.context_logits(conditioning), auxiliary)
 
     if model.remat:
         read_one = jax.checkpoint(read_one)
-    context, (features, auxiliary) = jax.lax.scan(
-        read_one, context, (tokens_SxNxB, mask_SxNxB, summaries_S, x_SxNxB)
+    context, (features, context_logits, auxiliary) = jax.lax.scan(
+        read_one, context, (tokens_SxNxB, mask_SxNxB, summaries_S, x_SxNxB, context_masks_S)
     )
-    return Reading(context, features, jnp.sum(auxiliary))
+    return Reading(context, features, context_logits, jnp.sum(auxiliary))
 
 
 def _read_states_first(
@@ -132,20 +135,25 @@ def _read_states_first(
     num_sentences, _, batch_size = tokens_SxNxB.shape
     rows = num_sentences * batch_size
     state = model.open_sentence(params, None, rows)
-    x_NxR = model.project(params, _fold(tokens_SxNxB), _fold(masks))
+    masks_NxR = _fold(masks)
+    x_NxR = model.project(params, _fold(tokens_SxNxB), masks_NxR)
     state, outputs = model.read_sentence(params, None, state, x_NxR, _fold(mask_SxNxB))
-    outputs = _unfold(outputs, num_sentences)
     state_SxB = jax.tree.map(lambda a: a.reshape(num_sentences, batch_size, *a.shape[1:]), state)
 
     context, contexts_S = _close_sentences(
-        model, params, context, tokens_SxNxB, mask_SxNxB, state_SxB, outputs
+        model,
+        params,
+        context,
+        tokens_SxNxB,
+        mask_SxNxB,
+        state_SxB,
+        _unfold(outputs, num_sentences),
     )
-    features = jax.vmap(lambda c, o: model.emit(params, model.condition(params, c), o))(
-        contexts_S, outputs
-    )
-    return Reading(
-        context, features, _auxiliary(model, params, contexts_S, tokens_SxNxB, mask_SxNxB)
-    )
+    contexts = _dropped(_rows(contexts_S), None if masks is None else masks_NxR.contexts)
+    conditioning = model.condition(params, contexts)
+    emitted = _emit_rows(model, params, conditioning, outputs, num_sentences)
+    auxiliary = _auxiliary(model, params, contexts_S, tokens_SxNxB, mask_SxNxB)
+    return Reading(context, *emitted, auxiliary)
 
 
 def _read_contexts_first(
@@ -161,15 +169,34 @@ def _read_contexts_first(
     rows = num_sentences * batch_size
 
     context, contexts_S = _close_sentences(model, params, context, tokens_SxNxB, mask_SxNxB)
-    contexts = jax.tree.map(lambda a: a.reshape(rows, *a.shape[2:]), contexts_S)
+    contexts = _rows(contexts_S)
     conditioning = model.condition(params, contexts)
     state = model.open_sentence(params, contexts, rows)
     x_NxR = model.project(params, _fold(tokens_SxNxB), _fold(masks))
     _, outputs = model.read_sentence(params, conditioning, state, x_NxR, _fold(mask_SxNxB))
-    features = _unfold(model.emit(params, conditioning, outputs), num_sentences)
-    return Reading(
-        context, features, _auxiliary(model, params, contexts_S, tokens_SxNxB, mask_SxNxB)
-    )
+    emitted = _emit_rows(model, params, conditioning, outputs, num_sentences)
+    auxiliary = _auxiliary(model, params, contexts_S, tokens_SxNxB, mask_SxNxB)
+    return Reading(context, *emitted, auxiliary)
+
+
+def _emit_rows(
+    model: DocumentModel,
+    params: Params,
+    conditioning: Conditioning,
+    outputs_NxR: Any,
+    num_sentences: int,
+) -> tuple[jax.Array, jax.Array | None]:
+    """Features and the contexts' part of the logits of sentences that were read at once."""
+    features = _unfold(model.emit(params, conditioning, outputs_NxR), num_sentences)
+    logits_RxV = model.context_logits(conditioning)
+    if logits_RxV is None:
+        return features, None
+    return features, logits_RxV.reshape(num_sentences, -1, logits_RxV.shape[-1])
+
+
+def _dropped(context: Context, mask_1xB: jax.Array | None) -> Context:
+    """The context as it enters the conditioning of a sentence, in training."""
+    return context if mask_1xB is None else context * mask_1xB[0]
 
 
 def _close_sentences(
@@ -211,6 +238,11 @@ def _auxiliary(
         return model.auxiliary_nll(params, context, sentence)
 
     return jnp.sum(jax.lax.map(one, (contexts_S, tokens_SxNxB, mask_SxNxB)))
+
+
+def _rows(tree_SxB):
+    """[S, B, ...] -> [S*B, ...]."""
+    return jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), tree_SxB)
 
 
 def _fold(tree_SxNxB):
@@ -270,6 +302,7 @@ def batch_likelihood(
         *model.output_layer(params),
         targets.reshape(-1),
         mask.reshape(-1),
+        _shared_logits(reading.context_logits, length),
     )
     # Every sentence has a first position, START's.
     return Likelihood(nll, reading.auxiliary, jnp.sum(mask), jnp.sum(mask[:, 0]))
@@ -305,8 +338,20 @@ def block_nll(
         *model.output_layer(params),
         targets.reshape(-1),
         mask.reshape(-1),
+        _shared_logits(reading.context_logits, tokens.shape[1]),
     )
     return reading.context, jnp.moveaxis(nll_F.reshape(mask.shape), 2, 0)
+
+
+def _shared_logits(context_logits_SxBxV: jax.Array | None, length: int) -> RowLogits | None:
+    """The contexts' part of the logits of all positions [S, N, B], flattened."""
+    if context_logits_SxBxV is None:
+        return None
+    sentences, rows, _ = context_logits_SxBxV.shape
+    row_SxNxB = jnp.broadcast_to(
+        jnp.arange(sentences * rows).reshape(sentences, 1, rows), (sentences, length, rows)
+    )
+    return RowLogits(_rows(context_logits_SxBxV), row_SxNxB.reshape(-1))
 
 
 def _time_major(batch: Batch) -> tuple[jax.Array, jax.Array, jax.Array]:

@@ -4,7 +4,9 @@ The positions that hold a real token are gathered (packed) first, so padding cos
 a loop runs over as many chunks of them as there are. No array of all positions x V ever exists.
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +20,18 @@ MIN_CHUNK, MAX_CHUNK = 128, 4096
 """Below, adding each chunk to the gradient of the kernel costs more than its products; above,
 products no longer gain."""
 
+SHORT_CHUNKS, MIN_SHORT_CHUNK = 4, 32
+"""Sizes of the chunk that takes what whole chunks leave over: 1/4, 1/2, 3/4 and all of a chunk, but
+none below the least, which are no faster."""
+
+
+class RowLogits(NamedTuple):
+    """A part of the logits that positions share: the rows [R, V], and which of them each position
+    has, int [F]."""
+
+    logits_RxV: jax.Array
+    row_F: jax.Array
+
 
 def chunk_size(vocab_size: int) -> int:
     """Tokens in a chunk of the output layer, a power of two, on the default backend."""
@@ -25,16 +39,40 @@ def chunk_size(vocab_size: int) -> int:
     return min(max(MIN_CHUNK, 1 << max(0, tokens.bit_length() - 1)), MAX_CHUNK)
 
 
-def _packed_positions(mask_F: jax.Array, chunk: int) -> tuple[jax.Array, jax.Array]:
-    """Indices of the real positions, then F as filler up to whole chunks; and the chunks in use."""
+def _fold_chunks(
+    mask_F: jax.Array,
+    chunk: int,
+    first: Callable[[jax.Array], Any],
+    add: Callable[[Any, jax.Array], Any],
+) -> Any:
+    """`add(sums, chosen)` over the real positions in chunks, which begins with `first(chosen)`.
+
+    `chosen` are indices of positions, F as filler. The first chunk takes what whole chunks leave
+    over and is as short as `SHORT_CHUNKS` allows, for a batch of few tokens is that chunk alone.
+    """
     size = mask_F.size
-    padded = -(-size // chunk) * chunk
-    positions = jnp.nonzero(mask_F, size=padded, fill_value=size)[0]
-    return positions, (jnp.sum(mask_F) + chunk - 1) // chunk
+    chunk = min(chunk, size)
+    positions = jnp.nonzero(mask_F, size=size + chunk, fill_value=size)[0]
+    count = jnp.sum(mask_F)
+    whole_chunks = jnp.maximum(count - 1, 0) // chunk
+    rest = count - whole_chunks * chunk
 
+    def begin(length: int) -> Any:
+        chosen = positions[:length]
+        return first(jnp.where(jnp.arange(length) < rest, chosen, size))
 
-def _chunk_at(positions: jax.Array, index: jax.Array, chunk: int) -> jax.Array:
-    return jax.lax.dynamic_slice_in_dim(positions, index * chunk, chunk)
+    parts = (chunk * part // SHORT_CHUNKS for part in range(1, SHORT_CHUNKS))
+    lengths = [*(length for length in parts if length >= MIN_SHORT_CHUNK), chunk]
+    shortest = jnp.searchsorted(jnp.asarray(lengths), rest)
+    sums = jax.lax.switch(shortest, [partial(begin, length) for length in lengths])
+    if size == chunk:
+        return sums
+
+    def step(index: jax.Array, sums: Any) -> Any:
+        start = rest + index * chunk
+        return add(sums, jax.lax.dynamic_slice_in_dim(positions, start, chunk))
+
+    return jax.lax.fori_loop(0, whole_chunks, step, sums)
 
 
 def _take(array: jax.Array, positions: jax.Array) -> jax.Array:
@@ -42,10 +80,16 @@ def _take(array: jax.Array, positions: jax.Array) -> jax.Array:
 
 
 def _softmax(
-    features: jax.Array, kernel_DxV: jax.Array, bias_V: jax.Array, targets: jax.Array
+    features: jax.Array,
+    kernel_DxV: jax.Array,
+    bias_V: jax.Array,
+    shared: RowLogits | None,
+    targets: jax.Array,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """-log p(target) of a chunk [C], exp(logits - their bound) [C, V] and its row sums [C]."""
     products_CxV = rounded_product(features, kernel_DxV, kernel_DxV.dtype)
+    if shared is not None:
+        products_CxV += _take(shared.logits_RxV, shared.row_F)
     bound = _logit_bound(products_CxV, bias_V)
     exps_CxV = jnp.exp(products_CxV + (bias_V - bound[:, None]))
     normalizer = jnp.sum(exps_CxV, axis=1)
@@ -72,85 +116,101 @@ def _logit_bound(products_CxV: jax.Array, bias_V: jax.Array) -> jax.Array:
     )
 
 
+def _rows_of(shared: RowLogits | None, chosen: jax.Array) -> RowLogits | None:
+    """The shared logits with the rows of a chunk; those of filler do not exist."""
+    if shared is None:
+        return None
+    filler = len(shared.logits_RxV)
+    row_C = shared.row_F.at[chosen].get(mode="fill", fill_value=filler)
+    return RowLogits(shared.logits_RxV, row_C)
+
+
 def token_nll(
     features_FxD: jax.Array,
     kernel_DxV: jax.Array,
     bias_V: jax.Array,
     targets_F: jax.Array,
     mask_F: jax.Array,
+    shared: RowLogits | None = None,
     chunk: int | None = None,
 ) -> jax.Array:
-    """-log softmax(features @ kernel + bias)[target] in nats at every position, 0 outside the mask.
+    """-log softmax(features @ kernel + bias + shared)[target] in nats, 0 outside the mask.
 
     For scoring: it has no gradient. `chunk` is `chunk_size(V)` unless told.
     """
-    chunk = min(chunk or chunk_size(bias_V.size), mask_F.size)
-    positions, num_chunks = _packed_positions(mask_F, chunk)
 
-    def add_chunk(index: jax.Array, nll_F: jax.Array) -> jax.Array:
-        chosen = _chunk_at(positions, index, chunk)
+    def add_chunk(nll_F: jax.Array, chosen: jax.Array) -> jax.Array:
         features, targets = _take(features_FxD, chosen), _take(targets_F, chosen)
-        nll, _, _ = _softmax(features, kernel_DxV, bias_V, targets)
+        nll, _, _ = _softmax(features, kernel_DxV, bias_V, _rows_of(shared, chosen), targets)
         return nll_F.at[chosen].set(nll, mode="drop")
 
     zeros_F = jnp.zeros(features_FxD.shape[:1], features_FxD.dtype)
-    return jax.lax.fori_loop(0, num_chunks, add_chunk, zeros_F)
+    chunk = chunk or chunk_size(bias_V.size)
+    return _fold_chunks(mask_F, chunk, partial(add_chunk, zeros_F), add_chunk)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(5,))
+@partial(jax.custom_vjp, nondiff_argnums=(6,))
 def summed_nll(
     features_FxD: jax.Array,
     kernel_DxV: jax.Array,
     bias_V: jax.Array,
     targets_F: jax.Array,
     mask_F: jax.Array,
+    shared: RowLogits | None = None,
     chunk: int | None = None,
 ) -> jax.Array:
-    """The sum over masked positions of -log softmax(features @ kernel + bias)[target], in nats.
+    """The sum of `token_nll` over all positions.
 
     Its gradient is formed chunk by chunk in the forward pass, while the chunk's probabilities
     exist.
     """
-    return jnp.sum(token_nll(features_FxD, kernel_DxV, bias_V, targets_F, mask_F, chunk))
+    return jnp.sum(token_nll(features_FxD, kernel_DxV, bias_V, targets_F, mask_F, shared, chunk))
 
 
-def _summed_nll_forward(features_FxD, kernel_DxV, bias_V, targets_F, mask_F, chunk):
-    chunk = min(chunk or chunk_size(bias_V.size), mask_F.size)
-    positions, num_chunks = _packed_positions(mask_F, chunk)
+def _summed_nll_forward(features_FxD, kernel_DxV, bias_V, targets_F, mask_F, shared, chunk):
     size, dtype = mask_F.size, kernel_DxV.dtype
 
-    def add_chunk(index, sums):
-        total, d_features_FxD, d_kernel_DxV, d_bias_V = sums
-        chosen = _chunk_at(positions, index, chunk)
-        features = _take(features_FxD, chosen)
-        nll, exps_CxV, normalizer = _softmax(features, kernel_DxV, bias_V, _take(targets_F, chosen))
-        # p = exps / normalizer: dividing the thin factors spares a pass over exps.
+    def of_chunk(d_features_FxD, d_shared_RxV, chosen):
+        """Nats and gradients of a chunk; the two that have rows are put into what they have."""
+        features, targets = _take(features_FxD, chosen), _take(targets_F, chosen)
+        rows = _rows_of(shared, chosen)
+        nll, exps_CxV, normalizer = _softmax(features, kernel_DxV, bias_V, rows, targets)
+        # The gradient of a logit is p - [it is the target's], p = exps / normalizer. Dividing the
+        # thin factors spares a pass over exps.
+        errors_CxV = exps_CxV.at[jnp.arange(chosen.size), targets].add(-normalizer)
         weight = jnp.where(chosen < size, 1 / normalizer, 0)
-        d_features = rounded_product(exps_CxV, kernel_DxV.T, dtype) * weight[:, None]
-        return (
-            total + jnp.sum(jnp.where(chosen < size, nll, 0)),
-            d_features_FxD.at[chosen].set(d_features, mode="drop"),
-            d_kernel_DxV + rounded_product((features * weight[:, None]).T, exps_CxV, dtype),
-            d_bias_V + weight @ exps_CxV,
+        d_features = rounded_product(errors_CxV, kernel_DxV.T, dtype) * weight[:, None]
+        if rows is not None:
+            d_logits_CxV = errors_CxV * weight[:, None]
+            d_shared_RxV = d_shared_RxV.at[rows.row_F].add(d_logits_CxV, mode="drop")
+        sums = (
+            jnp.sum(jnp.where(chosen < size, nll, 0)).astype(features_FxD.dtype),
+            rounded_product((features * weight[:, None]).T, errors_CxV, dtype),
+            weight @ errors_CxV,
         )
+        return sums, d_features_FxD.at[chosen].set(d_features, mode="drop"), d_shared_RxV
 
-    zero = jnp.zeros((), features_FxD.dtype)
-    gradients = [jnp.zeros(a.shape, bias_V.dtype) for a in (features_FxD, kernel_DxV, bias_V)]
-    total, d_features_FxD, d_kernel_DxV, d_bias_V = jax.lax.fori_loop(
-        0, num_chunks, add_chunk, (zero, *gradients)
-    )
-    # The gradient of a logit is p - [it is the target's]; this is the second term.
-    d_features_FxD -= jnp.where(mask_F[:, None], kernel_DxV[:, targets_F].T, 0)
-    counted_F = jnp.where(mask_F, targets_F, bias_V.size)
-    d_kernel_DxV = d_kernel_DxV.at[:, counted_F].add(-features_FxD.T, mode="drop")
-    d_bias_V = d_bias_V.at[counted_F].add(-1, mode="drop")
-    return total, (d_features_FxD, d_kernel_DxV.astype(dtype), d_bias_V)
+    def add_chunk(gradients, chosen):
+        sums, d_features_FxD, d_shared_RxV = gradients
+        more, *placed = of_chunk(d_features_FxD, d_shared_RxV, chosen)
+        return jax.tree.map(jnp.add, sums, more), *placed
+
+    d_features_FxD = jnp.zeros(features_FxD.shape, bias_V.dtype)
+    d_shared_RxV = None if shared is None else jnp.zeros_like(shared.logits_RxV)
+    first = partial(of_chunk, d_features_FxD, d_shared_RxV)
+    gradients = _fold_chunks(mask_F, chunk or chunk_size(bias_V.size), first, add_chunk)
+    (total, d_kernel_DxV, d_bias_V), d_features_FxD, d_shared_RxV = gradients
+    return total, (d_features_FxD, d_kernel_DxV.astype(dtype), d_bias_V, d_shared_RxV)
 
 
 def _summed_nll_backward(chunk, gradients, cotangent):
     del chunk
-    scaled = ((cotangent * gradient).astype(gradient.dtype) for gradient in gradients)
-    return *scaled, None, None
+    d_features, d_kernel, d_bias, d_shared = jax.tree.map(
+        lambda gradient: (cotangent * gradient).astype(gradient.dtype), gradients
+    )
+    no_gradient: Any = None
+    shared = None if d_shared is None else RowLogits(d_shared, no_gradient)
+    return d_features, d_kernel, d_bias, None, None, shared
 
 
 summed_nll.defvjp(_summed_nll_forward, _summed_nll_backward)

@@ -113,9 +113,9 @@ def test_sentences_that_are_not_scored_stay_out_of_the_output_layer(monkeypatch,
     masks = []
     token_nll = reading.token_nll
 
-    def spy(features, kernel, bias, targets, mask):
+    def spy(features, kernel, bias, targets, mask, shared):
         masks.append(mask)
-        return token_nll(features, kernel, bias, targets, mask)
+        return token_nll(features, kernel, bias, targets, mask, shared)
 
     monkeypatch.setattr(reading, "token_nll", spy)
     scored = np.array([[False, False, True, False], [True, False, True, True], [False] * 4])

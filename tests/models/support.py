@@ -64,10 +64,19 @@ def random_params(model: DocumentModel, seed: int = 0) -> Any:
     return jax.tree.map(lambda s: jnp.asarray(rng.normal(0, 0.5, s.shape), s.dtype), shapes)
 
 
-def plain_nll(model: DocumentModel, params: Any, features: jax.Array, targets: jax.Array):
+def plain_nll(
+    model: DocumentModel,
+    params: Any,
+    features: jax.Array,
+    targets: jax.Array,
+    context_logits: jax.Array | None = None,
+):
     """-log softmax of the output layer at the targets, by jax.nn alone; features [..., D]."""
     kernel_DxV, bias_V = model.output_layer(params)
-    log_probs = jax.nn.log_softmax(features @ kernel_DxV + bias_V)
+    logits = features @ kernel_DxV + bias_V
+    if context_logits is not None:
+        logits += context_logits
+    log_probs = jax.nn.log_softmax(logits)
     return -jnp.take_along_axis(log_probs, targets[..., None], axis=-1)[..., 0]
 
 

@@ -113,10 +113,12 @@ def test_the_faster_path_equals_the_nested_scan(name):
     def read(params, nested):
         context = model.open_document(params, len(DOCUMENTS), tokens_SxNxB.shape[1])
         reading = read_documents(model, params, context, tokens_SxNxB, mask_SxNxB, nested=nested)
-        nll_SxNxB = plain_nll(model, params, reading.features, targets_SxNxB)
+        logits = reading.context_logits
+        logits = None if logits is None else logits[:, None]
+        nll_SxNxB = plain_nll(model, params, reading.features, targets_SxNxB, logits)
         loss = jnp.sum(jnp.where(mask_SxNxB, nll_SxNxB, 0)) + reading.auxiliary
         features = reading.features * mask_SxNxB[..., None]
-        return loss, (features, reading.context, reading.auxiliary)
+        return loss, (features, logits, reading.context, reading.auxiliary)
 
     def run(nested, params):
         return jax.value_and_grad(read, has_aux=True)(params, nested)
@@ -146,7 +148,10 @@ def test_streaming_token_by_token_equals_the_block(name):
                 output_1xB = jax.tree.map(lambda a: a[None], output)
                 outputs.append(output_1xB)
                 features = model.emit(params, conditioning, output_1xB)[0, 0]
-                close(plain_nll(model, params, features, jnp.array(target)), expected[b, s, n])
+                logits = model.context_logits(conditioning)
+                logits = None if logits is None else logits[0]
+                nll = plain_nll(model, params, features, jnp.array(target), logits)
+                close(nll, expected[b, s, n])
             outputs = jax.tree.map(lambda *arrays: jnp.concatenate(arrays), *outputs)
             tokens_NxB = jnp.array(tokens)[:, None]
             mask_NxB = jnp.ones_like(tokens_NxB, bool)
@@ -207,7 +212,9 @@ def test_predictions_depend_on_the_past_alone(name):
         )
         context = model.open_document(changed, 1, N)
         reading = read_documents(model, changed, context, tokens, mask)
-        return plain_nll(model, changed, reading.features, targets).reshape(-1)
+        logits = reading.context_logits
+        logits = None if logits is None else logits[:, None]
+        return plain_nll(model, changed, reading.features, targets, logits).reshape(-1)
 
     def jacobian(_, tables):
         return jax.jacrev(nll)(tables)
@@ -280,7 +287,8 @@ def test_dropout_masks_keep_the_mean(rate):
     assert masks is not None
     assert masks.embeddings.shape == (5, 20, 16, 4)
     assert [mask.shape for mask in masks.layers] == [(5, 20, 16, 5)] * 2
-    assert masks.features.shape == (5, 20, 16, 10)
+    assert masks.features.shape == (5, 20, 16, 5)
+    assert masks.contexts is not None and masks.contexts.shape == (5, 1, 16, 5)
     for mask in jax.tree.leaves(masks):
         np.testing.assert_allclose(np.unique(mask), [0, 1 / (1 - rate)])
         # Five standard deviations of a mean of independent multipliers.
@@ -304,7 +312,7 @@ def test_variational_dropout_is_one_draw_a_sentence():
     model = small_model("codclm", dropout=0.4, num_layers=3, variational_dropout=True)
     masks = dropout_masks(model, jax.random.split(jax.random.key(0), 16), np.zeros(5), np.zeros(20))
     assert masks is not None
-    assert [mask.shape[:3] for mask in jax.tree.leaves(masks)] == [(5, 20, 16)] * 4
+    assert [mask.shape[:3] for mask in jax.tree.leaves(masks)] == [(5, 20, 16)] * 4 + [(5, 1, 16)]
     for mask in map(np.asarray, jax.tree.leaves(masks)):
         np.testing.assert_array_equal(mask, np.broadcast_to(mask[:, :1], mask.shape))
         np.testing.assert_allclose(np.unique(mask), [0, 1 / 0.6])

@@ -1,13 +1,15 @@
 """The chunked output layer against the plain softmax."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dclm_jax.nn.output import chunk_size, summed_nll, token_nll
+from dclm_jax.nn import output
+from dclm_jax.nn.output import RowLogits, chunk_size, summed_nll, token_nll
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -17,6 +19,8 @@ FEATURES_FxD = RNG.normal(size=(SIZE, FEATURES))
 KERNEL_DxV = RNG.normal(size=(FEATURES, VOCAB))
 BIAS_V = RNG.normal(size=VOCAB)
 TARGETS_F = RNG.integers(0, VOCAB, SIZE)
+SHARED_RxV = RNG.normal(size=(3, VOCAB))
+ROW_F = RNG.integers(0, 3, SIZE)
 MASKS = {
     "all": np.ones(SIZE, bool),
     "none": np.zeros(SIZE, bool),
@@ -25,21 +29,33 @@ MASKS = {
     "last": np.arange(SIZE) == SIZE - 1,
 }
 close = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12)
+token_nlls = jax.jit(token_nll, static_argnames="chunk")
+summed_nlls = jax.jit(summed_nll, static_argnums=6)
 
 CHUNKS = pytest.mark.parametrize("chunk", [1, 5, SIZE, SIZE + 1, None])
 EACH_MASK = pytest.mark.parametrize("mask_F", MASKS.values(), ids=MASKS.keys())
 
 
-def numpy_nll(features_FxD, kernel_DxV, bias_V) -> np.ndarray:
+def shared(logits_RxV: Any) -> RowLogits:
+    return RowLogits(jnp.asarray(logits_RxV), jnp.asarray(ROW_F))
+
+
+@pytest.fixture(autouse=True)
+def short_chunks(monkeypatch):
+    """The chunk of what is left over has all its sizes at the few positions of these tests, too."""
+    monkeypatch.setattr(output, "MIN_SHORT_CHUNK", 1)
+
+
+def numpy_nll(features_FxD, kernel_DxV, bias_V, shared_FxV: Any = 0) -> np.ndarray:
     """-log softmax at every position, in numpy."""
-    logits = features_FxD @ kernel_DxV + bias_V
+    logits = features_FxD @ kernel_DxV + bias_V + shared_FxV
     logits = logits - logits.max(axis=1, keepdims=True)
     log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     return -log_probs[np.arange(SIZE), TARGETS_F]
 
 
-def plain_sum(features_FxD, kernel_DxV, bias_V, mask_F):
-    log_probs = jax.nn.log_softmax(features_FxD @ kernel_DxV + bias_V)
+def plain_sum(features_FxD, kernel_DxV, bias_V, mask_F, shared_FxV: Any = 0):
+    log_probs = jax.nn.log_softmax(features_FxD @ kernel_DxV + bias_V + shared_FxV)
     return -jnp.sum(jnp.where(mask_F, log_probs[jnp.arange(SIZE), TARGETS_F], 0))
 
 
@@ -49,8 +65,18 @@ def test_values(mask_F, chunk):
     arrays = (FEATURES_FxD, KERNEL_DxV, BIAS_V)
     expected_F = np.where(mask_F, numpy_nll(*arrays), 0)
     arrays = [jnp.asarray(array) for array in (*arrays, TARGETS_F, mask_F)]
-    close(token_nll(*arrays, chunk), expected_F)
-    close(summed_nll(*arrays, chunk), expected_F.sum())
+    close(token_nlls(*arrays, chunk=chunk), expected_F)
+    close(summed_nlls(*arrays, None, chunk), expected_F.sum())
+
+
+@CHUNKS
+@EACH_MASK
+def test_values_with_logits_that_rows_share(mask_F, chunk):
+    arrays = (FEATURES_FxD, KERNEL_DxV, BIAS_V)
+    expected_F = np.where(mask_F, numpy_nll(*arrays, SHARED_RxV[ROW_F]), 0)
+    arrays = [jnp.asarray(array) for array in (*arrays, TARGETS_F, mask_F)]
+    close(token_nlls(*arrays, shared(SHARED_RxV), chunk=chunk), expected_F)
+    close(summed_nlls(*arrays, shared(SHARED_RxV), chunk), expected_F.sum())
 
 
 @partial(jax.jit, static_argnums=4)
@@ -59,7 +85,7 @@ def chunked_gradient(features_FxD, kernel_DxV, bias_V, mask_F, chunk):
 
     def loss(features, kernel, bias):
         # A factor other than 1 shows a cotangent that is dropped.
-        return jnp.multiply(3, summed_nll(features, kernel, bias, targets_F, mask_F, chunk))
+        return jnp.multiply(3, summed_nll(features, kernel, bias, targets_F, mask_F, None, chunk))
 
     return jax.value_and_grad(loss, argnums=(0, 1, 2))(features_FxD, kernel_DxV, bias_V)
 
@@ -79,12 +105,34 @@ def test_value_and_gradient(mask_F, chunk):
     jax.tree.map(close, chunked_gradient(*arrays, chunk), plain_gradient(*arrays))
 
 
+@partial(jax.jit, static_argnums=5)
+def shared_gradients(features_FxD, kernel_DxV, bias_V, logits_RxV, mask_F, chunk):
+    """The chunked ones and the plain ones."""
+
+    def chunked(features, kernel, bias, logits):
+        arrays = (features, kernel, bias, jnp.asarray(TARGETS_F), mask_F)
+        return jnp.multiply(3, summed_nll(*arrays, shared(logits), chunk))
+
+    def plain(features, kernel, bias, logits):
+        return 3 * plain_sum(features, kernel, bias, mask_F, logits[ROW_F])
+
+    arrays = (features_FxD, kernel_DxV, bias_V, logits_RxV)
+    return [jax.grad(loss, argnums=(0, 1, 2, 3))(*arrays) for loss in (chunked, plain)]
+
+
+@CHUNKS
+@EACH_MASK
+def test_gradient_with_logits_that_rows_share(mask_F, chunk):
+    arrays = (FEATURES_FxD, KERNEL_DxV, BIAS_V, SHARED_RxV, mask_F)
+    jax.tree.map(close, *shared_gradients(*arrays, chunk))
+
+
 def test_values_outside_the_mask_do_not_matter():
     mask_F = MASKS["some"]
     spoiled_FxD = np.where(mask_F[:, None], FEATURES_FxD, np.nan)
     rest = [jnp.asarray(array) for array in (KERNEL_DxV, BIAS_V, TARGETS_F, mask_F)]
-    clean = jax.value_and_grad(summed_nll)(jnp.asarray(FEATURES_FxD), *rest, 5)
-    spoiled = jax.value_and_grad(summed_nll)(jnp.asarray(spoiled_FxD), *rest, 5)
+    clean = jax.value_and_grad(summed_nll)(jnp.asarray(FEATURES_FxD), *rest, None, 5)
+    spoiled = jax.value_and_grad(summed_nll)(jnp.asarray(spoiled_FxD), *rest, None, 5)
     jax.tree.map(np.testing.assert_array_equal, spoiled, clean)
 
 
@@ -93,7 +141,7 @@ def test_large_logits_stay_finite_in_float32(scale):
     features, kernel, bias = (
         jnp.asarray(array, jnp.float32) for array in (scale * FEATURES_FxD, KERNEL_DxV, BIAS_V)
     )
-    rest = (jnp.asarray(TARGETS_F), jnp.asarray(MASKS["all"]), 5)
+    rest = (jnp.asarray(TARGETS_F), jnp.asarray(MASKS["all"]), None, 5)
     nll_F = token_nll(features, kernel, bias, *rest)
     expected_F = numpy_nll(*(np.asarray(a, np.float64) for a in (features, kernel, bias)))
     assert nll_F.dtype == jnp.float32
@@ -119,7 +167,7 @@ def test_biases_far_apart_stay_exact_in_float32(spread):
     features, kernel, bias = (
         jnp.asarray(a, jnp.float32) for a in (features_FxD, kernel_DxV, bias_V)
     )
-    rest = (jnp.asarray(TARGETS_F), jnp.asarray(MASKS["all"]), 5)
+    rest = (jnp.asarray(TARGETS_F), jnp.asarray(MASKS["all"]), None, 5)
     nll_F = token_nll(features, kernel, bias, *rest)
     expected_F = numpy_nll(features_FxD, kernel_DxV, bias_V)
     np.testing.assert_allclose(nll_F, expected_F, rtol=1e-4, atol=1e-4)
