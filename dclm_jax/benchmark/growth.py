@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dclm_jax.benchmark.worker import peak_memory
+from dclm_jax.benchmark.worker import mapped_memory, peak_memory
 from dclm_jax.benchmark.workloads import sentence_lengths
 from dclm_jax.data.batches import TrainingBatches
 from dclm_jax.data.corpus import open_corpus
@@ -18,10 +18,12 @@ SENTENCES, BATCH_SIZE, SEGMENT_LENGTH = 20, 16, 5
 
 
 class Cost(NamedTuple):
-    """Seconds of the work, without starting Python; peak bytes of the process; targets read."""
+    """Seconds of the work, without starting Python; peak bytes of the process, and how many of them
+    were pages of the corpus's files, which the system takes back when it needs them; targets."""
 
     seconds: float
     memory: int
+    mapped: int
     tokens: int
 
 
@@ -44,7 +46,8 @@ class FromText:
             )
             steps = range(batches.steps_per_epoch)
             tokens = sum(int(batches(step).mask_BxSxN.sum()) for step in steps)
-            return Cost(time.perf_counter() - start, peak_memory(), tokens)
+            seconds = time.perf_counter() - start
+            return Cost(seconds, peak_memory(), mapped_memory(directory), tokens)
 
 
 def write_text(path: pathlib.Path, num_documents: int, seed: int) -> pathlib.Path:

@@ -133,6 +133,18 @@ def peak_memory() -> int:
     return 1024 * int(line.split()[1])
 
 
+def mapped_memory(directory: pathlib.Path) -> int:
+    """Bytes of files in a directory that are in this process's memory now (Linux only)."""
+    total, inside = 0, False
+    for line in pathlib.Path("/proc/self/smaps").read_text().splitlines():
+        first, *rest = line.split(maxsplit=5)
+        if not first.endswith(":"):
+            inside = len(rest) == 5 and directory in pathlib.Path(rest[4]).parents
+        elif inside and first == "Rss:":
+            total += 1024 * int(rest[0])
+    return total
+
+
 def usable_cores() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0))

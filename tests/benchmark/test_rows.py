@@ -6,7 +6,7 @@ import jax
 import numpy as np
 import pytest
 
-from dclm_jax.benchmark import contests, footprint, growth, memory, ours, rows
+from dclm_jax.benchmark import contests, footprint, growth, memory, ours, rows, worker
 from dclm_jax.benchmark.contests import Peer, Training
 from dclm_jax.benchmark.report import Goal
 from dclm_jax.benchmark.setting import Setting
@@ -107,6 +107,17 @@ def test_growth_counts_every_target(tmp_path):
     lines = text.read_text().splitlines()
     assert sum(map(bool, lines)) == 3 * growth.SENTENCES
     assert cost.tokens == sum(len(line.split()) + 1 for line in lines if line)
+    assert 0 < cost.mapped < cost.memory
+
+
+def test_mapped_memory_is_of_files_in_the_directory(tmp_path):
+    assert worker.mapped_memory(tmp_path) == 0
+    pages = 25
+    np.arange(pages * 4096, dtype=np.uint8).tofile(tmp_path / "a file.bin")
+    array = np.memmap(tmp_path / "a file.bin", np.uint8, "r")
+    assert array.sum() > 0
+    assert worker.mapped_memory(tmp_path) == pages * 4096
+    assert worker.mapped_memory(tmp_path / "a file") == 0
 
 
 def test_the_plain_loss_is_ours_and_needs_more_memory():
