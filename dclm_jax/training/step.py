@@ -19,6 +19,8 @@ from flax import jax_utils
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.models.reading import batch_likelihood
+from dclm_jax.training.optimizer import RowOptimizer
+from dclm_jax.training.touched import Touched, touched
 
 DEVICES = "devices"
 """Name of the pmap axis."""
@@ -72,6 +74,34 @@ def train_step(
       axis: name of the pmap axis over all devices; None where there is one device and no pmap.
       loss_per: "token" or "sentence", what the loss is a mean over.
     """
+    words = touched(model, batch, axis) if isinstance(optimizer, RowOptimizer) else None
+    if words is not None:
+        small = _touched_state(model, optimizer, state, words)
+        new, metrics = _update(model, optimizer, small, words.batch(batch), key, axis, loss_per)
+        return words.put_back(state, new), metrics
+    return _update(model, optimizer, state, batch, key, axis, loss_per)
+
+
+def _touched_state(
+    model: DocumentModel,
+    optimizer: optax.GradientTransformation,
+    state: TrainState,
+    words: Touched,
+) -> TrainState:
+    params = words.params(model, state.params)
+    shapes = jax.eval_shape(optimizer.init, params)
+    return TrainState(state.step, params, words.like(state.optimizer_state, shapes))
+
+
+def _update(
+    model: DocumentModel,
+    optimizer: optax.GradientTransformation,
+    state: TrainState,
+    batch: Batch,
+    key: jax.Array,
+    axis: str | None,
+    loss_per: str,
+) -> tuple[TrainState, StepMetrics]:
     rows = batch.tokens_BxSxN.shape[0]
     first_row = 0 if axis is None else jax.lax.axis_index(axis) * rows
     step_key = jax.random.fold_in(key, state.step)

@@ -43,15 +43,16 @@ def pack(documents: Sequence, S: int = 0, N: int = 0) -> Batch:
 
 
 def small_model(name: str, **options: Any) -> DocumentModel:
-    """A model of a few dimensions, K = 4 and H = 5 unless told."""
-    options = {"embedding_dim": 4, "hidden_dim": 5, "cell": "coupled_peephole_lstm", **options}
+    """A model of a few dimensions, K = 4, H = 5 and VOCAB words unless told."""
+    dims = {"vocab_size": VOCAB, "embedding_dim": 4, "hidden_dim": 5}
+    options = {**dims, "cell": "coupled_peephole_lstm", **options}
     if name == "adclm" or "_att_" in name:
         options["attention_dim"] = 2
     if name.startswith("rlm_"):
         options = {"context_sentences": 2, "context_dim": 3, **options}
     if name == "hrnnlm":
         options["sentence_loss_weight"] = 0.7
-    return models.create(name, vocab_size=VOCAB, **options)
+    return models.create(name, **options)
 
 
 def random_params(model: DocumentModel, seed: int = 0) -> Any:
