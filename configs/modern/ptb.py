@@ -31,7 +31,7 @@ def get_config(model: str = "ccdclm") -> ml_collections.ConfigDict:
         model={
             "embedding_dim": 256,
             "hidden_dim": 256,
-            "num_layers": 2,
+            "num_layers": 1,
             "cell": "lstm",
             "tie_embeddings": True,
             "dropout": 0.35,

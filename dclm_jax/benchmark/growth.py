@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dclm_jax.benchmark.worker import mapped_memory, peak_memory
+from dclm_jax.benchmark.worker import AnonymousPeak, peak_memory
 from dclm_jax.benchmark.workloads import sentence_lengths
 from dclm_jax.data.batches import TrainingBatches
 from dclm_jax.data.corpus import open_corpus
@@ -18,12 +18,12 @@ SENTENCES, BATCH_SIZE, SEGMENT_LENGTH = 20, 16, 5
 
 
 class Cost(NamedTuple):
-    """Seconds of the work, without starting Python; peak bytes of the process, and how many of them
-    were pages of the corpus's files, which the system takes back when it needs them; targets."""
+    """Seconds of the work, without starting Python; peak bytes of the process, and of what it has
+    written, which leaves the pages of files out; targets."""
 
     seconds: float
     memory: int
-    mapped: int
+    anonymous: int
     tokens: int
 
 
@@ -34,7 +34,7 @@ class FromText:
         self._text = text
 
     def cost(self) -> Cost:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as folder, AnonymousPeak() as peak:
             start = time.perf_counter()
             directory = pathlib.Path(folder, "corpus")
             prepare({"train": self._text}, directory, vocab_size=VOCAB_SIZE)
@@ -47,7 +47,7 @@ class FromText:
             steps = range(batches.steps_per_epoch)
             tokens = sum(int(batches(step).mask_BxSxN.sum()) for step in steps)
             seconds = time.perf_counter() - start
-            return Cost(seconds, peak_memory(), mapped_memory(directory), tokens)
+        return Cost(seconds, peak_memory(), peak.bytes, tokens)
 
 
 def write_text(path: pathlib.Path, num_documents: int, seed: int) -> pathlib.Path:

@@ -10,7 +10,7 @@ import optax
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.models.reading import read_documents
+from dclm_jax.models.reading import output_inputs, read_documents
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import TrainState, create_state, train_step
@@ -39,18 +39,21 @@ def plain_step_memory(model: DocumentModel, shape_BxSxN: tuple[int, int, int]) -
 
 
 def plain_nll(model: DocumentModel, params: Params, batch: Batch) -> jax.Array:
-    """Nats per target of a batch, by one softmax over all positions [S, N, B, V]."""
+    """Nats per target of a batch, by one softmax over all positions [S*N*B, V]."""
     tokens, targets, mask = (
         jnp.moveaxis(array, 0, 2)
         for array in (batch.tokens_BxSxN, batch.targets_BxSxN, batch.mask_BxSxN)
     )
     _, length, rows = tokens.shape
     context = model.open_document(params, rows, length)
-    kernel_DxV, bias_V = model.output_layer(params)
-    features = read_documents(model, params, context, tokens, mask).features
-    log_probs = jax.nn.log_softmax(features @ kernel_DxV + bias_V)
-    chosen = jnp.take_along_axis(log_probs, targets[..., None], axis=-1)[..., 0]
-    return -jnp.sum(jnp.where(mask, chosen, 0)) / jnp.sum(mask)
+    reading = read_documents(model, params, context, tokens, mask)
+    features, kernel, bias, shared = output_inputs(model, params, reading)
+    logits_FxV = features @ kernel + bias
+    if shared is not None:
+        logits_FxV += shared.logits_RxV[shared.row_F]
+    log_probs = jax.nn.log_softmax(logits_FxV)
+    chosen_F = jnp.take_along_axis(log_probs, targets.reshape(-1, 1), axis=-1)[:, 0]
+    return -jnp.sum(jnp.where(mask.reshape(-1), chosen_F, 0)) / jnp.sum(mask)
 
 
 def _arguments(

@@ -13,6 +13,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -128,21 +129,37 @@ def peak_memory() -> int:
 
     `ru_maxrss` would not do: a process inherits that of the one which started it.
     """
+    return _status("VmHWM")
+
+
+class AnonymousPeak:
+    """In a `with` block: the most bytes that this process had in memory which are no pages of
+    files, looked at every few milliseconds (Linux only)."""
+
+    bytes = 0
+
+    def __enter__(self) -> "AnonymousPeak":
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while True:
+            self.bytes = max(self.bytes, _status("RssAnon"))
+            if self._done.wait(0.005):
+                return
+
+
+def _status(field: str) -> int:
+    """Bytes, from this process's lines "FIELD: KIBIBYTES kB"."""
     status = pathlib.Path("/proc/self/status").read_text()
-    (line,) = (line for line in status.splitlines() if line.startswith("VmHWM:"))
+    (line,) = (line for line in status.splitlines() if line.startswith(f"{field}:"))
     return 1024 * int(line.split()[1])
-
-
-def mapped_memory(directory: pathlib.Path) -> int:
-    """Bytes of files in a directory that are in this process's memory now (Linux only)."""
-    total, inside = 0, False
-    for line in pathlib.Path("/proc/self/smaps").read_text().splitlines():
-        first, *rest = line.split(maxsplit=5)
-        if not first.endswith(":"):
-            inside = len(rest) == 5 and directory in pathlib.Path(rest[4]).parents
-        elif inside and first == "Rss:":
-            total += 1024 * int(rest[0])
-    return total
 
 
 def usable_cores() -> int:

@@ -12,8 +12,9 @@ A model is a frozen object of pure functions over an explicit parameter tree. To
         context = close_sentence(params, context, state, sentence)
 
 with x = project(params, tokens) and sentence.summary = summarize(params, tokens, mask) for all
-sentences at once, and p(next word) = softmax(features @ kernel + bias + context_logits) with
-(kernel, bias) = output_layer(params) and context_logits = context_logits(conditioning).
+sentences at once, and p(next word) = softmax(features @ kernel + bias) with
+(kernel, bias) = output_layer(params); where context_features(conditioning) are any, their product
+with context_kernel(params) is added, the same for all tokens of the sentence.
 `models/reading.py` is the driver that runs this for any model.
 
 Arrays are time-major, [N, B, ...] inside a sentence and [S, N, B, ...] over sentences; the legend
@@ -82,8 +83,9 @@ class DocumentModel:
       num_layers: recurrent layers of every stack.
       cell: one of `dclm_jax.nn.cells.CELLS`.
       dropout: rate on non-recurrent connections while training: embeddings, between layers,
-        features.
-      variational_dropout: draw once a sentence, not once a token (Gal and Ghahramani 2016).
+        features, and contexts that enter the output layer.
+      variational_dropout: draw once a sentence, not once a token (Gal and Ghahramani 2016); what
+        belongs to a sentence, as a context does, is always drawn so.
       recurrent_dropout: rate on the recurrent weights of the stack while training, drawn once a
         step (Merity et al. 2018).
       tie_embeddings: use the embedding matrix as the output matrix of the hidden state (K = H).
@@ -93,7 +95,9 @@ class DocumentModel:
         pass: less memory for more time.
 
     Class attributes that subclasses set:
-      tables: parameters that are looked up by word and are no factor of a product.
+      tables: parameters that are looked up by word and are no factor of a product. A model looks
+        up nothing else by input tokens and makes no other use of them, unless it has an auxiliary
+        loss: training may number the words of a batch anew (training/touched.py).
       embedding_fan_in: inputs that the initial range of embeddings counts; None for all V words.
       context_order: sentences before the current one that it depends on: 0, n, or None for all.
       states_read_context: hidden states depend on the context. If not, all sentences of a document
@@ -271,10 +275,14 @@ class DocumentModel:
         del conditioning
         return None
 
-    def context_logits(self, conditioning: Conditioning) -> jax.Array | None:
-        """The context's part of the logits [B, V], the same for all tokens."""
+    def context_features(self, conditioning: Conditioning) -> jax.Array | None:
+        """What of the context enters the output layer [B, E], the same for all tokens."""
         del conditioning
         return None
+
+    def context_kernel(self, params: Params) -> jax.Array:
+        """The matrix [E, V] that acts on `context_features`, if there are any."""
+        raise NotImplementedError
 
     def read_token(
         self, params: Params, conditioning: Conditioning, state: State, x: TokenInputs

@@ -121,16 +121,21 @@ class CODCLM(_LastHiddenState):
         masks = super().dropout_masks(keys_B, shape_SxN)
         if masks is None:
             return None
-        keys_B = jax.vmap(partial(jax.random.fold_in, data=1))(keys_B)
+        # Keys of the other masks are split off: small numbers folded in would give them again.
+        keys_B = jax.vmap(partial(jax.random.fold_in, data=2**32 - 1))(keys_B)
         shape = (shape_SxN[0], 1)
         contexts = dropout_mask(keys_B, shape, self.hidden_dim, self.dropout, per_sentence=True)
         return masks._replace(contexts=contexts)
 
     def condition(self, params: Params, context: Context) -> Conditioning:
-        return product(context, params["output"]["context"])
+        del params
+        return context
 
-    def context_logits(self, conditioning: Conditioning) -> jax.Array | None:
+    def context_features(self, conditioning: Conditioning) -> jax.Array | None:
         return conditioning
+
+    def context_kernel(self, params: Params) -> jax.Array:
+        return params["output"]["context"]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,17 +19,18 @@ from dclm_jax.models.base import (
     TokenInputs,
 )
 from dclm_jax.nn.output import RowLogits, summed_nll, token_nll
+from dclm_jax.nn.products import flat, product
 from dclm_jax.nn.stack import keep_at_padding
 
 
 class Reading(NamedTuple):
-    """What reading gives: the context after the last sentence, features [S, N, B, D], the contexts'
-    part of the logits [S, B, V] (None without one), and the sum of the model's auxiliary loss (0
-    without one)."""
+    """What reading gives: the context after the last sentence, features [S, N, B, D], what of the
+    contexts enters the output layer [S, B, E] (None without it), and the sum of the model's
+    auxiliary loss (0 without one)."""
 
     context: Context
     features: jax.Array
-    context_logits: jax.Array | None
+    context_features: jax.Array | None
     auxiliary: jax.Array
 
 
@@ -113,14 +114,14 @@ def _read_nested(
         features_NxBxD = model.emit(params, conditioning, outputs)
         auxiliary = model.auxiliary_nll(params, context, sentence)
         context = model.close_sentence(params, context, state, sentence)
-        return context, (features_NxBxD, model.context_logits(conditioning), auxiliary)
+        return context, (features_NxBxD, model.context_features(conditioning), auxiliary)
 
     if model.remat:
         read_one = jax.checkpoint(read_one)
-    context, (features, context_logits, auxiliary) = jax.lax.scan(
+    context, (features, context_features, auxiliary) = jax.lax.scan(
         read_one, context, (tokens_SxNxB, mask_SxNxB, summaries_S, x_SxNxB, context_masks_S)
     )
-    return Reading(context, features, context_logits, jnp.sum(auxiliary))
+    return Reading(context, features, context_features, jnp.sum(auxiliary))
 
 
 def _read_states_first(
@@ -186,12 +187,12 @@ def _emit_rows(
     outputs_NxR: Any,
     num_sentences: int,
 ) -> tuple[jax.Array, jax.Array | None]:
-    """Features and the contexts' part of the logits of sentences that were read at once."""
+    """What enters the output layer of sentences that were read at once: of tokens, of contexts."""
     features = _unfold(model.emit(params, conditioning, outputs_NxR), num_sentences)
-    logits_RxV = model.context_logits(conditioning)
-    if logits_RxV is None:
+    contexts_RxE = model.context_features(conditioning)
+    if contexts_RxE is None:
         return features, None
-    return features, logits_RxV.reshape(num_sentences, -1, logits_RxV.shape[-1])
+    return features, contexts_RxE.reshape(num_sentences, -1, contexts_RxE.shape[-1])
 
 
 def _dropped(context: Context, mask_1xB: jax.Array | None) -> Context:
@@ -296,13 +297,11 @@ def batch_likelihood(
         earlier_tokens, _, earlier_mask = _time_major(batch.earlier)
         context, _ = _close_sentences(model, params, context, earlier_tokens, earlier_mask)
     reading = read_documents(model, params, context, tokens, mask, masks)
-    features = reading.features if masks is None else reading.features * masks.features
+    if masks is not None:
+        reading = reading._replace(features=reading.features * masks.features)
+    features, kernel, bias, shared = output_inputs(model, params, reading)
     nll: jax.Array = summed_nll(
-        features.reshape(-1, features.shape[-1]),
-        *model.output_layer(params),
-        targets.reshape(-1),
-        mask.reshape(-1),
-        _shared_logits(reading.context_logits, length),
+        features, kernel, bias, targets.reshape(-1), mask.reshape(-1), shared
     )
     # Every sentence has a first position, START's.
     return Likelihood(nll, reading.auxiliary, jnp.sum(mask), jnp.sum(mask[:, 0]))
@@ -332,26 +331,37 @@ def block_nll(
     reading = read_documents(model, params, context, tokens, mask)
     if scored_BxS is not None:
         mask &= scored_BxS.T[:, None, :]
-    features = reading.features
-    nll_F = token_nll(
-        features.reshape(-1, features.shape[-1]),
-        *model.output_layer(params),
-        targets.reshape(-1),
-        mask.reshape(-1),
-        _shared_logits(reading.context_logits, tokens.shape[1]),
-    )
+    features, kernel, bias, shared = output_inputs(model, params, reading)
+    nll_F = token_nll(features, kernel, bias, targets.reshape(-1), mask.reshape(-1), shared)
     return reading.context, jnp.moveaxis(nll_F.reshape(mask.shape), 2, 0)
 
 
-def _shared_logits(context_logits_SxBxV: jax.Array | None, length: int) -> RowLogits | None:
-    """The contexts' part of the logits of all positions [S, N, B], flattened."""
-    if context_logits_SxBxV is None:
-        return None
-    sentences, rows, _ = context_logits_SxBxV.shape
-    row_SxNxB = jnp.broadcast_to(
-        jnp.arange(sentences * rows).reshape(sentences, 1, rows), (sentences, length, rows)
-    )
-    return RowLogits(_rows(context_logits_SxBxV), row_SxNxB.reshape(-1))
+MAX_SHARED_LOGITS = 2**24
+"""Sentences times V up to which the contexts' part of their logits is made once for each."""
+
+
+def output_inputs(
+    model: DocumentModel, params: Params, reading: Reading
+) -> tuple[jax.Array, jax.Array, jax.Array, RowLogits | None]:
+    """Features of all positions [F, D], kernel [D, V], bias [V] and the contexts' part of logits.
+
+    Of many sentences or words that part would be too large: then each token's features have its
+    context as well, and the kernel acts on both.
+    """
+    kernel_DxV, bias_V = model.output_layer(params)
+    features, contexts = reading.features, reading.context_features
+    if contexts is None:
+        return flat(features), kernel_DxV, bias_V, None
+    sentences, length, rows, _ = features.shape
+    kernel_ExV = model.context_kernel(params)
+    if sentences * rows * model.vocab_size > MAX_SHARED_LOGITS:
+        contexts = jnp.broadcast_to(contexts[:, None], (*features.shape[:3], contexts.shape[-1]))
+        both = jnp.concatenate([features, contexts], axis=-1)
+        return flat(both), jnp.concatenate([kernel_DxV, kernel_ExV]), bias_V, None
+    row_Sx1xB = jnp.arange(sentences * rows).reshape(sentences, 1, rows)
+    row_F = jnp.broadcast_to(row_Sx1xB, (sentences, length, rows)).reshape(-1)
+    shared = RowLogits(product(flat(contexts), kernel_ExV), row_F)
+    return flat(features), kernel_DxV, bias_V, shared
 
 
 def _time_major(batch: Batch) -> tuple[jax.Array, jax.Array, jax.Array]:

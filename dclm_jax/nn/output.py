@@ -1,7 +1,8 @@
 """The output layer: softmax over the vocabulary, in chunks of packed tokens.
 
 The positions that hold a real token are gathered (packed) first, so padding costs nothing here, and
-a loop runs over as many chunks of them as there are. No array of all positions x V ever exists.
+a loop runs over as many chunks of them as there are. No array of all positions x V ever exists;
+what positions share of their logits (`RowLogits`) is an array of its rows x V.
 """
 
 from collections.abc import Callable
@@ -20,9 +21,9 @@ MIN_CHUNK, MAX_CHUNK = 128, 4096
 """Below, adding each chunk to the gradient of the kernel costs more than its products; above,
 products no longer gain."""
 
-SHORT_CHUNKS, MIN_SHORT_CHUNK = 4, 32
-"""Sizes of the chunk that takes what whole chunks leave over: 1/4, 1/2, 3/4 and all of a chunk, but
-none below the least, which are no faster."""
+ONLY_CHUNKS, SHORT_CHUNKS, MIN_SHORT_CHUNK = 4, 2, 32
+"""Sizes of a chunk that need not be full: quarters where it is the only one, halves where it takes
+what whole chunks leave over; each is compiled. None is below the least, which is no faster."""
 
 
 class RowLogits(NamedTuple):
@@ -48,11 +49,11 @@ def _fold_chunks(
     """`add(sums, chosen)` over the real positions in chunks, which begins with `first(chosen)`.
 
     `chosen` are indices of positions, F as filler. The first chunk takes what whole chunks leave
-    over and is as short as `SHORT_CHUNKS` allows, for a batch of few tokens is that chunk alone.
+    over, in the shortest of a few sizes that holds it; a batch of few tokens is that chunk alone.
     """
     size = mask_F.size
     chunk = min(chunk, size)
-    positions = jnp.nonzero(mask_F, size=size + chunk, fill_value=size)[0]
+    positions = jnp.nonzero(mask_F, size=size, fill_value=size)[0]
     count = jnp.sum(mask_F)
     whole_chunks = jnp.maximum(count - 1, 0) // chunk
     rest = count - whole_chunks * chunk
@@ -61,7 +62,8 @@ def _fold_chunks(
         chosen = positions[:length]
         return first(jnp.where(jnp.arange(length) < rest, chosen, size))
 
-    parts = (chunk * part // SHORT_CHUNKS for part in range(1, SHORT_CHUNKS))
+    num_sizes = ONLY_CHUNKS if size == chunk else SHORT_CHUNKS
+    parts = (chunk * part // num_sizes for part in range(1, num_sizes))
     lengths = [*(length for length in parts if length >= MIN_SHORT_CHUNK), chunk]
     shortest = jnp.searchsorted(jnp.asarray(lengths), rest)
     sums = jax.lax.switch(shortest, [partial(begin, length) for length in lengths])

@@ -70,13 +70,14 @@ def plain_nll(
     params: Any,
     features: jax.Array,
     targets: jax.Array,
-    context_logits: jax.Array | None = None,
+    contexts: jax.Array | None = None,
 ):
-    """-log softmax of the output layer at the targets, by jax.nn alone; features [..., D]."""
+    """-log softmax of the output layer at the targets, by jax.nn alone; features [..., D] and
+    what of contexts enters it [..., E]."""
     kernel_DxV, bias_V = model.output_layer(params)
     logits = features @ kernel_DxV + bias_V
-    if context_logits is not None:
-        logits += context_logits
+    if contexts is not None:
+        logits += contexts @ model.context_kernel(params)
     log_probs = jax.nn.log_softmax(logits)
     return -jnp.take_along_axis(log_probs, targets[..., None], axis=-1)[..., 0]
 

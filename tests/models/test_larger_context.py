@@ -8,7 +8,7 @@ import pytest
 
 from dclm_jax import models
 from dclm_jax.models.reading import batch_likelihood, block_nll
-from dclm_jax.nn.output import SHORT_CHUNKS, chunk_size
+from dclm_jax.nn.output import ONLY_CHUNKS, chunk_size
 from tests.models.support import pack, quick_jit, random_params, small_model
 
 NAMES = [name for name in models.MODELS if name.startswith("rlm_")]
@@ -92,7 +92,7 @@ def test_a_bag_is_never_dense(name):
     few, many = shapes(1), shapes(8)
     assert few == many
     assert {len(shape) for shape in many} == {1, 2}
-    chunks = {chunk_size(V) * part // SHORT_CHUNKS for part in range(1, SHORT_CHUNKS + 1)}
+    chunks = {chunk_size(V) * part // ONLY_CHUNKS for part in range(1, ONLY_CHUNKS + 1)}
     assert {shape[0] for shape in many} | {shape[-1] for shape in many} <= {V, 4, 1, *chunks}
 
 

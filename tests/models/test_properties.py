@@ -113,12 +113,12 @@ def test_the_faster_path_equals_the_nested_scan(name):
     def read(params, nested):
         context = model.open_document(params, len(DOCUMENTS), tokens_SxNxB.shape[1])
         reading = read_documents(model, params, context, tokens_SxNxB, mask_SxNxB, nested=nested)
-        logits = reading.context_logits
-        logits = None if logits is None else logits[:, None]
-        nll_SxNxB = plain_nll(model, params, reading.features, targets_SxNxB, logits)
+        contexts = reading.context_features
+        contexts = None if contexts is None else contexts[:, None]
+        nll_SxNxB = plain_nll(model, params, reading.features, targets_SxNxB, contexts)
         loss = jnp.sum(jnp.where(mask_SxNxB, nll_SxNxB, 0)) + reading.auxiliary
         features = reading.features * mask_SxNxB[..., None]
-        return loss, (features, logits, reading.context, reading.auxiliary)
+        return loss, (features, contexts, reading.context, reading.auxiliary)
 
     def run(nested, params):
         return jax.value_and_grad(read, has_aux=True)(params, nested)
@@ -126,6 +126,19 @@ def test_the_faster_path_equals_the_nested_scan(name):
     nested, faster = (quick_jit(run)(nested, params) for nested in (True, False))
     jax.tree.map(close, faster, nested)
     assert np.any(nested[0][1][0])
+
+
+def test_contexts_enter_the_output_layer_alike_where_logits_are_too_many(monkeypatch):
+    model = small_model("codclm")
+    params = random_params(model)
+
+    def loss(params):
+        return batch_likelihood(model, params, BATCH).nll
+
+    once = jax.jit(jax.value_and_grad(loss))(params)
+    monkeypatch.setattr("dclm_jax.models.reading.MAX_SHARED_LOGITS", 0)
+    each = jax.jit(jax.value_and_grad(lambda params: loss(params)))(params)
+    jax.tree.map(close, each, once)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -148,9 +161,9 @@ def test_streaming_token_by_token_equals_the_block(name):
                 output_1xB = jax.tree.map(lambda a: a[None], output)
                 outputs.append(output_1xB)
                 features = model.emit(params, conditioning, output_1xB)[0, 0]
-                logits = model.context_logits(conditioning)
-                logits = None if logits is None else logits[0]
-                nll = plain_nll(model, params, features, jnp.array(target), logits)
+                contexts = model.context_features(conditioning)
+                contexts = None if contexts is None else contexts[0]
+                nll = plain_nll(model, params, features, jnp.array(target), contexts)
                 close(nll, expected[b, s, n])
             outputs = jax.tree.map(lambda *arrays: jnp.concatenate(arrays), *outputs)
             tokens_NxB = jnp.array(tokens)[:, None]
@@ -212,9 +225,9 @@ def test_predictions_depend_on_the_past_alone(name):
         )
         context = model.open_document(changed, 1, N)
         reading = read_documents(model, changed, context, tokens, mask)
-        logits = reading.context_logits
-        logits = None if logits is None else logits[:, None]
-        return plain_nll(model, changed, reading.features, targets, logits).reshape(-1)
+        contexts = reading.context_features
+        contexts = None if contexts is None else contexts[:, None]
+        return plain_nll(model, changed, reading.features, targets, contexts).reshape(-1)
 
     def jacobian(_, tables):
         return jax.jacrev(nll)(tables)
@@ -296,6 +309,10 @@ def test_dropout_masks_keep_the_mean(rate):
         assert abs(np.mean(mask) - 1) < tolerance
     first, second = (np.asarray(mask) for mask in masks.layers)
     assert not np.array_equal(first, second)
+    contexts = np.asarray(masks.contexts)
+    for mask in (first, second, np.asarray(masks.features)):
+        assert not np.array_equal(mask[:, :1], contexts)
+        assert not np.array_equal(mask.ravel()[: contexts.size], contexts.ravel())
 
 
 def test_a_rows_dropout_does_not_depend_on_other_rows():

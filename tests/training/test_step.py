@@ -29,7 +29,7 @@ from dclm_jax.training.step import (
     train_step,
 )
 from dclm_jax.training.touched import touched
-from tests.models.support import DOCUMENTS, pack, random_params, small_model
+from tests.models.support import DOCUMENTS, MODELS, pack, random_params, small_model
 
 CLIP = 0.2
 RATE = 0.1
@@ -99,8 +99,10 @@ def test_two_steps_of_clipped_adagrad_by_hand(name, loss_per):
     )
 
 
-@pytest.mark.parametrize("optimizer_name", ["adagrad", "sgd"])
-@pytest.mark.parametrize("name", ["ccdclm", "rlm_seqbow_att_lf"])
+@pytest.mark.parametrize(
+    ("name", "optimizer_name"),
+    [*((name, "adagrad") for name in MODELS if name != "hrnnlm"), ("rlm_bow_lf", "sgd")],
+)
 def test_touched_rows_take_the_same_step_as_whole_tables(name, optimizer_name):
     model = small_model(name, vocab_size=200)
     options = OptimizerConfig(
