@@ -230,7 +230,8 @@ def codclm(reader: Reader, document: Document) -> None:
     for t, sentence in enumerate(document):
         reader.nll.append([])
         reader.contexts.append(c)
-        dropped = c if reader.dropout is None else c * reader.dropout.contexts[t, 0]
+        masks = None if reader.dropout is None else reader.dropout.contexts
+        dropped = c if masks is None else c * masks[t, 0]
         b = dropped @ params["output"]["context"] + params["output"]["bias"]
         states = reader.zero_states(params["stack"])
         for n, word, target in steps(sentence):
