@@ -7,10 +7,11 @@
     python -m launch.evaluate --workdir=runs/ptb/drnnlm --split=test
     python -m launch.coherence --workdir=runs/ptb/drnnlm --split=test
 
-Setting: K = H = 128, two layers of the coupled peephole LSTM, AdaGrad 0.1, clipping at 5, L = 5
+Setting: K = H = 128, two layers of the coupled peephole LSTM, AdaGrad 0.03, clipping at 5, L = 5
 (paper.py).
 Time: 4 epochs of 2,303 steps, about 7 minutes on one CPU core.
-Not measured under this recipe yet.
+Measured (seed 0): development perplexity 147.66, test 146.39, coherence 77.87% (1,000 test sets
+that draw from 20 permutations of each document).
 Expected result: The paper's Table 2 has development / test perplexity 65.27 / 69.37,
 its Table 3 coherence 72.54 (8.46).
 The paper's text keeps punctuation; on the usual text without it every perplexity is much higher,
@@ -24,4 +25,6 @@ from configs.ptb.paper import paper_config
 
 def get_config() -> ml_collections.ConfigDict:
     """Returns this experiment's configuration."""
-    return paper_config("drnnlm")
+    config = paper_config("drnnlm")
+    config.update(optimizer={"learning_rate": 0.03})
+    return config

@@ -7,10 +7,11 @@
     python -m launch.evaluate --workdir=runs/ptb/hrnnlm --split=test
     python -m launch.coherence --workdir=runs/ptb/hrnnlm --split=test
 
-Setting: K = H = 128, two layers of the coupled peephole LSTM, AdaGrad 0.1, clipping at 5, L = 5
+Setting: K = H = 128, two layers of the coupled peephole LSTM, AdaGrad 0.03, clipping at 5, L = 5
 (paper.py).
 Time: 4 epochs of 2,303 steps, about 7 minutes on one CPU core.
-Not measured under this recipe yet.
+Measured (seed 0): development perplexity 152.69, test 150.66, coherence 72.55% (1,000 test sets
+that draw from 20 permutations of each document).
 Expected result: The paper's Table 2 has development / test perplexity 66.32 / 70.62,
 its Table 3 coherence 75.32 (4.42).
 The paper's text keeps punctuation; on the usual text without it every perplexity is much higher,
