@@ -3,7 +3,7 @@
 import contextlib
 import dataclasses
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -135,9 +135,17 @@ def _compete(
             worker.call("turn")
         product = ours.MatrixProduct()
         product.turn()
-        turns = {peer: partial(_seconds, worker) for peer, worker in workers.items()}
+        turns = {
+            peer: partial(_second, lambda worker=worker: worker.call("turn").seconds)
+            for peer, worker in workers.items()
+        }
         result = alternate(
-            {OURS: lambda: own.turn().seconds, **turns, MATRIX_PRODUCT: product.turn}, rounds
+            {
+                OURS: partial(_second, lambda: own.turn().seconds),
+                **turns,
+                MATRIX_PRODUCT: partial(_second, product.turn),
+            },
+            rounds,
         )
         facts: dict[str, Any] = {
             f"{fact}{unit}": {peer: worker.call(fact) for peer, worker in workers.items()}
@@ -146,8 +154,10 @@ def _compete(
         return result, {**facts, "contention": result.contention}
 
 
-def _seconds(worker: Worker) -> float:
-    return worker.call("turn").seconds
+def _second(turn: Callable[[], float]) -> float:
+    """The seconds of a contender's second turn: while it waited others took its caches."""
+    turn()
+    return turn()
 
 
 def ratio(seconds: dict[str, float], peers: tuple[Peer, ...]) -> float:
