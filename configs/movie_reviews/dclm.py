@@ -15,6 +15,8 @@ model does not know count as UNKNOWN):
 
     python -m launch.coherence --workdir=runs/reviews/ccdclm --input=PTB/test.txt
     python -m launch.coherence --workdir=runs/ptb/ccdclm --input=REVIEWS/test.txt
+
+Not measured under this recipe yet.
 """
 
 import ml_collections
