@@ -135,23 +135,21 @@ def _compete(
             worker.call("turn")
         product = ours.MatrixProduct()
         product.turn()
-        turns = {
-            peer: partial(_second, lambda worker=worker: worker.call("turn").seconds)
-            for peer, worker in workers.items()
+        turns: dict[str, Callable[[], float]] = {
+            OURS: lambda: own.turn().seconds,
+            **{peer: partial(_seconds, worker) for peer, worker in workers.items()},
+            MATRIX_PRODUCT: product.turn,
         }
-        result = alternate(
-            {
-                OURS: partial(_second, lambda: own.turn().seconds),
-                **turns,
-                MATRIX_PRODUCT: partial(_second, product.turn),
-            },
-            rounds,
-        )
+        result = alternate({name: partial(_second, turn) for name, turn in turns.items()}, rounds)
         facts: dict[str, Any] = {
             f"{fact}{unit}": {peer: worker.call(fact) for peer, worker in workers.items()}
             for fact, unit in (("memory", "_bytes"), ("device", ""))
         }
         return result, {**facts, "contention": result.contention}
+
+
+def _seconds(worker: Worker) -> float:
+    return worker.call("turn").seconds
 
 
 def _second(turn: Callable[[], float]) -> float:

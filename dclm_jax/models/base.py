@@ -280,9 +280,10 @@ class DocumentModel:
         del conditioning
         return None
 
-    def context_kernel(self, params: Params) -> jax.Array:
-        """The matrix [E, V] that acts on `context_features`, if there are any."""
-        raise NotImplementedError
+    def context_kernel(self, params: Params) -> jax.Array | None:
+        """The matrix [E, V] that acts on `context_features`; None without them."""
+        del params
+        return None
 
     def read_token(
         self, params: Params, conditioning: Conditioning, state: State, x: TokenInputs

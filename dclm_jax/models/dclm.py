@@ -134,7 +134,7 @@ class CODCLM(_LastHiddenState):
     def context_features(self, conditioning: Conditioning) -> jax.Array | None:
         return conditioning
 
-    def context_kernel(self, params: Params) -> jax.Array:
+    def context_kernel(self, params: Params) -> jax.Array | None:
         return params["output"]["context"]
 
 

@@ -152,9 +152,8 @@ def _read_states_first(
     )
     contexts = _dropped(_rows(contexts_S), None if masks is None else masks_NxR.contexts)
     conditioning = model.condition(params, contexts)
-    emitted = _emit_rows(model, params, conditioning, outputs, num_sentences)
     auxiliary = _auxiliary(model, params, contexts_S, tokens_SxNxB, mask_SxNxB)
-    return Reading(context, *emitted, auxiliary)
+    return _reading_of_rows(model, params, context, conditioning, outputs, auxiliary, num_sentences)
 
 
 def _read_contexts_first(
@@ -175,24 +174,25 @@ def _read_contexts_first(
     state = model.open_sentence(params, contexts, rows)
     x_NxR = model.project(params, _fold(tokens_SxNxB), _fold(masks))
     _, outputs = model.read_sentence(params, conditioning, state, x_NxR, _fold(mask_SxNxB))
-    emitted = _emit_rows(model, params, conditioning, outputs, num_sentences)
     auxiliary = _auxiliary(model, params, contexts_S, tokens_SxNxB, mask_SxNxB)
-    return Reading(context, *emitted, auxiliary)
+    return _reading_of_rows(model, params, context, conditioning, outputs, auxiliary, num_sentences)
 
 
-def _emit_rows(
+def _reading_of_rows(
     model: DocumentModel,
     params: Params,
+    context: Context,
     conditioning: Conditioning,
     outputs_NxR: Any,
+    auxiliary: jax.Array,
     num_sentences: int,
-) -> tuple[jax.Array, jax.Array | None]:
-    """What enters the output layer of sentences that were read at once: of tokens, of contexts."""
+) -> Reading:
+    """The reading of sentences that were read at once."""
     features = _unfold(model.emit(params, conditioning, outputs_NxR), num_sentences)
-    contexts_RxE = model.context_features(conditioning)
-    if contexts_RxE is None:
-        return features, None
-    return features, contexts_RxE.reshape(num_sentences, -1, contexts_RxE.shape[-1])
+    contexts = model.context_features(conditioning)
+    if contexts is not None:
+        contexts = contexts.reshape(num_sentences, -1, contexts.shape[-1])
+    return Reading(context, features, contexts, auxiliary)
 
 
 def _dropped(context: Context, mask_1xB: jax.Array | None) -> Context:
@@ -350,10 +350,10 @@ def output_inputs(
     """
     kernel_DxV, bias_V = model.output_layer(params)
     features, contexts = reading.features, reading.context_features
-    if contexts is None:
+    kernel_ExV = model.context_kernel(params)
+    if contexts is None or kernel_ExV is None:
         return flat(features), kernel_DxV, bias_V, None
     sentences, length, rows, _ = features.shape
-    kernel_ExV = model.context_kernel(params)
     if sentences * rows * model.vocab_size > MAX_SHARED_LOGITS:
         contexts = jnp.broadcast_to(contexts[:, None], (*features.shape[:3], contexts.shape[-1]))
         both = jnp.concatenate([features, contexts], axis=-1)

@@ -77,7 +77,9 @@ def plain_nll(
     kernel_DxV, bias_V = model.output_layer(params)
     logits = features @ kernel_DxV + bias_V
     if contexts is not None:
-        logits += contexts @ model.context_kernel(params)
+        kernel_ExV = model.context_kernel(params)
+        assert kernel_ExV is not None
+        logits += contexts @ kernel_ExV
     log_probs = jax.nn.log_softmax(logits)
     return -jnp.take_along_axis(log_probs, targets[..., None], axis=-1)[..., 0]
 
