@@ -11,6 +11,7 @@ from dclm_jax.training.config import validated
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 LARGER_CONTEXT = ("small", "imdb", "bbc", "ptb")
+DCLM = ("rnnlm", "drnnlm", "hrnnlm", "adclm", "codclm", "ccdclm")
 N_MODELS = [name for name in models.MODELS if name.startswith("rlm_")]
 
 
@@ -36,6 +37,19 @@ def test_defaults_are_accepted_and_run_cards_name_their_file(path):
     module = load(path)
     checked(module.get_config())
     assert f"configs/{path.relative_to(CONFIGS).as_posix()}" in (module.__doc__ or "")
+
+
+@pytest.mark.parametrize("model", DCLM)
+def test_run_cards_of_the_paper_state_the_setting_that_is_configured(model):
+    card = load(CONFIGS / f"ptb/{model}.py")
+    config = checked(card.get_config())
+    assert config.model["name"] == model
+    setting = (
+        f"K = H = {config.model['hidden_dim']}, two layers of the coupled peephole LSTM, "
+        f"AdaGrad {config.optimizer.learning_rate:g}, clipping at {config.optimizer.clip_norm:g}, "
+        f"L = {config.data.segment_length}"
+    )
+    assert setting in " ".join((card.__doc__ or "").split())
 
 
 @pytest.mark.parametrize("name", LARGER_CONTEXT)

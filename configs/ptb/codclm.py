@@ -25,6 +25,4 @@ from configs.ptb.paper import paper_config
 
 def get_config() -> ml_collections.ConfigDict:
     """Returns this experiment's configuration."""
-    config = paper_config("codclm")
-    config.update(optimizer={"learning_rate": 0.03})
-    return config
+    return paper_config("codclm")

@@ -25,7 +25,4 @@ from configs.ptb.paper import paper_config
 
 def get_config() -> ml_collections.ConfigDict:
     """Returns this experiment's configuration."""
-    config = paper_config("hrnnlm")
-    # The paper trains both levels jointly and gives no weight: their losses are simply added.
-    config.update(model={"sentence_loss_weight": 1.0})
-    return config
+    return paper_config("hrnnlm")

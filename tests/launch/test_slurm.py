@@ -25,12 +25,13 @@ pytestmark = pytest.mark.skipif(
 )
 TASKS = 2
 
-# Stands for training: trains for ever, saves at SIGTERM, and finishes the second time.
+# Stands for training: trains for ever, saves at SIGTERM, and finishes the second time. It is ready
+# for the signal before it says that it started, and goes on where only its sleep has had it yet.
 INTERPRETER = """#!/usr/bin/env bash
+trap 'echo saved; exit 75' TERM
 echo "started with ${*: -2}"
 [[ ${SLURM_RESTART_COUNT:-0} -eq 0 ]] || exit 0
-trap 'echo saved; exit 75' TERM
-while sleep 0.2; do :; done
+while :; do sleep 0.2; done
 """
 
 
