@@ -40,6 +40,8 @@ _NOT_THE_RECIPE = (
 )
 _LENGTH = "data.segment_length"
 _ANY_BASELINE = ("model.name", _LENGTH)
+# Of longer segments fewer make a step as long as it was.
+_OF_LENGTH = (_LENGTH, "data.batch_size")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,7 +117,11 @@ def _recipe(result: Mapping[str, Any]) -> dict[str, Any]:
     # A run of before an option was there has its default.
     defaults = dict(flat(default_config(name).to_dict())) if name in MODELS else {}
     config = {**defaults, **result["config"], "training_text": result["training_text"]}
-    return {key: value for key, value in config.items() if key not in _NOT_THE_RECIPE}
+    return _without(config, _NOT_THE_RECIPE)
+
+
+def _without(config: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
+    return {key: value for key, value in config.items() if key not in keys}
 
 
 def _label(recipe: Mapping[str, Any], recipes: Sequence[Mapping[str, Any]]) -> str:
@@ -266,17 +272,15 @@ def _position_table(all_rows: Sequence[Row], place: str) -> tuple[str, str, list
 
 
 def length_curves(all_rows: Sequence[Row]) -> list[Curve]:
-    """The learning curves of models that were trained with several segment lengths (Figure 3):
-    updates, and development log-likelihood in nats a token; of the first seed."""
+    """The learning curves of models that were trained with several segment lengths, with any number
+    of segments a step (Figure 3): updates, and development log-likelihood in nats a token; of the
+    first seed."""
     chosen = []
     for row in all_rows:
-        lengths = {
-            other.config.get(_LENGTH)
-            for other in all_rows
-            if {**other.config, _LENGTH: None} == {**row.config, _LENGTH: None}
-        }
+        rest = _without(row.config, _OF_LENGTH)
+        same = [other for other in all_rows if _without(other.config, _OF_LENGTH) == rest]
         points = row.results[0]["curve"]
-        if len(lengths) > 1 and points:
+        if len({other.config.get(_LENGTH) for other in same}) > 1 and points:
             steps, perplexities = zip(*points, strict=True)
             chosen.append(Curve(row.label, steps, [-math.log(value) for value in perplexities]))
     return chosen

@@ -90,11 +90,14 @@ def test_rows_of_one_model_are_told_apart_by_what_differs():
     assert list(curves[0].x) == [10, 20]
     np.testing.assert_allclose(curves[0].y, [-math.log(200), -math.log(150)])
     assert report.length_curves(rows[:2]) == []
-    mixed = [
-        result("ccdclm"),
-        result("ccdclm", **{"data.segment_length": 1, "data.batch_size": 99}),
+    one = {"data.segment_length": 1, "data.batch_size": 99}
+    made = report.length_curves(report.rows([result("ccdclm"), result("ccdclm", **one)]))
+    assert [curve.label for curve in made] == [
+        "ccdclm, batch_size = 16, L = 5",
+        "ccdclm, batch_size = 99, L = 1",
     ]
-    assert report.length_curves(report.rows(mixed)) == []
+    other = {"data.segment_length": 1, "optimizer.learning_rate": 99.0}
+    assert report.length_curves(report.rows([result("ccdclm"), result("ccdclm", **other)])) == []
 
 
 def test_the_z_tests_by_hand():
