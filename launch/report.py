@@ -32,6 +32,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import compare, inputs, measurement, outputs, plots, report
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.training.config import flat
+from dclm_jax.training.result import FILE as RESULT_FILE
 from dclm_jax.training.workdir import CORPUS_FILE
 from launch import _app, _evaluation
 
@@ -78,12 +79,13 @@ def _make(directory: storage.Location) -> None:
 
 
 class _Run(NamedTuple):
-    """A run to measure: where it is, its model, its documents, and what tells it from others."""
+    """A run to measure: its model, its documents, what tells it from others, and what is known
+    without a measurement."""
 
-    workdir: str
     lm: LanguageModel
     documents: dict[str, list[list[Any]]]
     identity: dict[str, Any]
+    known: dict[str, Any]
 
 
 def _options() -> measurement.Options:
@@ -117,36 +119,59 @@ def _restore_all(options: measurement.Options) -> list[_Run]:
             },
             "options": dataclasses.asdict(options),
         }
-        runs.append(_Run(workdir, lm, documents, identity))
-    measurement.require_same_corpus({run.workdir: run.identity for run in runs})
+        runs.append(_Run(lm, documents, identity, _known(workdir, lm)))
+    measurement.require_same_corpus({run.known["workdir"]: run.identity for run in runs})
+    # What cannot be told apart should be said before long work.
+    report.rows([run.known for run in runs])
     return runs
+
+
+def _known(workdir: str, lm: LanguageModel) -> dict[str, Any]:
+    """What is known of a run without a measurement; an n-gram model was not trained in steps."""
+    known = {
+        "workdir": workdir,
+        "parameters": lm.num_parameters,
+        "step": lm.step,
+        "config": dict(flat(lm.config)),
+        "training_text": None,
+        "seconds": None,
+        "curve": [],
+        "unfinished": False,
+    }
+    wanted = {compare.METRICS_FILE, CORPUS_FILE, RESULT_FILE}
+    with storage.fetched(workdir, wanted.intersection) as folder:
+        if (folder / CORPUS_FILE).exists():
+            text = hashlib.sha256((folder / CORPUS_FILE).read_bytes()).hexdigest()[:8]
+            known["training_text"] = text
+        if (folder / compare.METRICS_FILE).exists():
+            curve, seconds = compare.read_curve(folder)
+            known["seconds"] = round(seconds)
+            known["curve"] = [[one.step, one.perplexity] for one in curve]
+            known["unfinished"] = not (folder / RESULT_FILE).exists()
+    if known["unfinished"]:
+        print(f"note: {workdir} is not trained to its end; step {lm.step} is measured")
+    return known
 
 
 def _result(run: _Run, output: storage.Location, options: measurement.Options) -> dict[str, Any]:
     """What was measured of a run, now or by an earlier call."""
-    place = storage.resolve(run.workdir)
+    workdir = run.known["workdir"]
+    place = storage.resolve(workdir)
     name = hashlib.sha256(str(place).encode()).hexdigest()[:8]
     kept = output / _RUNS / f"{place.name}-{name}.json"
     result = _read(kept)
     start = time.monotonic()
     if result.get("identity") == run.identity:
-        print(f"{run.workdir}: measured before", flush=True)
+        print(f"{workdir}: measured before", flush=True)
     else:
-        with _evaluation.Progress(run.workdir) as progress:
+        with _evaluation.Progress(workdir) as progress:
             measured = measurement.measure(
                 run.lm.scorer, **run.documents, options=options, on_document=progress
             )
         result = {"identity": run.identity, **measured}
         outputs.write_json(kept, result)
-        print(f"{run.workdir}: measured in {time.monotonic() - start:.0f} s", flush=True)
-    return {
-        **result,
-        **_training(run.workdir),
-        "workdir": run.workdir,
-        "parameters": run.lm.num_parameters,
-        "step": run.lm.step,
-        "config": dict(flat(run.lm.config)),
-    }
+        print(f"{workdir}: measured in {time.monotonic() - start:.0f} s", flush=True)
+    return {**result, **run.known}
 
 
 def _read(kept: storage.Location) -> dict[str, Any]:
@@ -163,17 +188,6 @@ def _read(kept: storage.Location) -> dict[str, Any]:
 def _documents(lm: LanguageModel, data: str, split: str) -> list[list[Any]]:
     opened = inputs.open_split(lm.vocabulary, data, split)
     return [document.sentences for document in opened.documents]
-
-
-def _training(workdir: str) -> dict[str, Any]:
-    """What was trained on, seconds and learning curve; an n-gram model has no such files."""
-    with storage.fetched(workdir, {compare.METRICS_FILE, CORPUS_FILE}.intersection) as folder:
-        if not (folder / compare.METRICS_FILE).exists():
-            return {"training_text": None, "seconds": None, "curve": []}
-        curve, seconds = compare.read_curve(folder)
-        text = hashlib.sha256((folder / CORPUS_FILE).read_bytes()).hexdigest()[:8]
-    points = [[one.step, one.perplexity] for one in curve]
-    return {"training_text": text, "seconds": round(seconds), "curve": points}
 
 
 def _draw(rows: Sequence[report.Row], output: storage.Location) -> dict[str, str]:

@@ -523,7 +523,7 @@ def test_names_of_runs_in_a_table_and_a_picture(tmp_path, name):
 
 
 def test_results_of_coherence(place):
-    good = coherence.Coherence("bootstrap", 0.8, 0.03, 9, 1, 5, 45, 0).to_json()
+    good = coherence.Coherence("bootstrap", 0.8, 0.03, 9, 1, 5, 60, 45, 0).to_json()
     one, other = place / "a.json", place / "b.json"
     other.write_text(json.dumps(good))
 

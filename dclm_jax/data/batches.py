@@ -17,6 +17,8 @@ from dclm_jax.errors import InputError
 
 # Longer sentences continue by doubling the last one.
 LENGTH_BOUNDARIES = (8, 16, 32, 48, 64, 96, 128, 192, 256, 512)
+# Shorter segments are padded to it, or to L; longer ones to doubles of it.
+SHORT_SEGMENT = 16
 
 
 @flax.struct.dataclass
@@ -68,11 +70,12 @@ def pack_sentences(rows: Sequence[Sequence[np.ndarray]], num_sentences: int, len
 class TrainingBatches:
     """Segments of at most L consecutive sentences of a document, shuffled into batches.
 
-    Within an epoch the segments are shuffled, sorted by the length bucket of their longest
-    sentence (of those before it that come along, too), cut into batches, and the batches are
-    shuffled. What is left over in a bucket goes
-    into a batch of the next larger one, so at most one batch an epoch is partial (filled up with
-    empty rows). The number of batches and their shapes are the same in every epoch.
+    Within an epoch the segments are shuffled, sorted by the bucket of their number of sentences and
+    then by that of their longest sentence (of those before it that come along, too), cut into
+    batches, and the batches are shuffled. What is left over in a bucket goes into a batch of the
+    next one, so at most one batch an epoch is partial (filled up with empty rows). The number of
+    batches and their shapes are the same in every epoch. Segments of up to 16 sentences have one
+    bucket, L; longer ones have 16, 32, 64 and so on, and last L or the longest document.
     """
 
     def __init__(
@@ -89,7 +92,7 @@ class TrainingBatches:
 
         Args:
           corpus: usually the training split.
-          segment_length: L, which is also S of every batch.
+          segment_length: L; 0 makes every document a segment.
           batch_size: B of every batch, over all devices and processes.
           seed: with the step it determines a batch; 0 or more.
           max_sentence_length: sentences of more words are left out, of contexts too, as if the text
@@ -100,14 +103,13 @@ class TrainingBatches:
           InputError: an argument is too small, or no sentence is short enough.
         """
         for name, value, least in (
-            ("segment_length", segment_length, 1),
+            ("segment_length", segment_length, 0),
             ("batch_size", batch_size, 1),
             ("seed", seed, 0),
             ("max_sentence_length", max_sentence_length, 0),
         ):
             if value < least:
                 raise InputError(f"{name} is {value}; expected at least {least}")
-        self.segment_length = segment_length
         self.batch_size = batch_size
         self.seed = seed
         self.earlier_sentences = earlier_sentences
@@ -124,9 +126,8 @@ class TrainingBatches:
                 )
             self._begin, self._length = self._begin[kept], self._length[kept]
             document_offsets = np.searchsorted(kept, document_offsets)
-        self._first, self._count, self._document_first = _cut_segments(
-            document_offsets, segment_length
-        )
+        most = segment_length or int(np.diff(document_offsets).max())
+        self._first, self._count, self._document_first = _cut_segments(document_offsets, most)
         # Segments follow one another without gaps, which is what reduceat needs.
         longest = np.maximum.reduceat(self._length, self._first)
         for distance in range(1, earlier_sentences + 1):
@@ -134,6 +135,7 @@ class TrainingBatches:
             exists = sentence >= self._document_first
             lengths = self._length[np.maximum(sentence, 0)]
             longest = np.maximum(longest, np.where(exists, lengths, 0))
+        self._sentences = _sentence_buckets(self._count, most)
         self._bucket = _length_buckets(longest + 1)
         # Ordering an epoch costs a sort of all segments, and steps come in order.
         self._epoch_order = functools.lru_cache(maxsize=2)(self._shuffle)
@@ -146,15 +148,8 @@ class TrainingBatches:
     def steps_per_epoch(self) -> int:
         return -(-self.num_segments // self.batch_size)
 
-    @property
-    def lengths(self) -> list[int]:
-        """Every N that occurs: a step is compiled once for each."""
-        last = np.arange(1, self.steps_per_epoch + 1) * self.batch_size - 1
-        ordered = np.sort(self._bucket)
-        return np.unique(ordered[np.minimum(last, len(ordered) - 1)]).tolist()
-
     def __call__(self, step: int) -> Batch:
-        """The batch of a step, B x L x N with N one of `lengths`.
+        """The batch of a step, B x S x N with S and N of the largest buckets in it.
 
         Raises:
           ValueError: `step` is negative.
@@ -167,9 +162,9 @@ class TrainingBatches:
         begin = int(batches[position]) * self.batch_size
         chosen = segments[begin : begin + self.batch_size]
         first, count = self._first[chosen], self._count[chosen]
-        length = int(self._bucket[chosen[-1]])
+        length = int(self._bucket[chosen].max())
 
-        position = np.arange(self.segment_length)
+        position = np.arange(self._sentences[chosen].max())
         batch = self._pack(first[:, None] + position, position < count[:, None], length)
         if not self.earlier_sentences:
             return batch
@@ -193,10 +188,10 @@ class TrainingBatches:
         return _fill(words, lengths_BxS, length)
 
     def _shuffle(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """Order of the segments (sorted by bucket) and of the batches cut from them."""
+        """Order of the segments (sorted by buckets) and of the batches cut from them."""
         rng = np.random.default_rng([self.seed, epoch])
         shuffled = rng.permutation(self.num_segments)
-        by_bucket = shuffled[np.argsort(self._bucket[shuffled], kind="stable")]
+        by_bucket = shuffled[np.lexsort((self._bucket[shuffled], self._sentences[shuffled]))]
         return by_bucket, rng.permutation(self.steps_per_epoch)
 
 
@@ -205,6 +200,16 @@ def _length_buckets(lengths: np.ndarray) -> np.ndarray:
     while boundaries[-1] < lengths.max(initial=0):
         boundaries.append(2 * boundaries[-1])
     return np.asarray(boundaries)[np.searchsorted(boundaries, lengths)]
+
+
+def _sentence_buckets(counts: np.ndarray, most: int) -> np.ndarray:
+    boundaries: list[int] = []
+    boundary = SHORT_SEGMENT
+    while boundary < most:
+        boundaries.append(boundary)
+        boundary *= 2
+    boundaries.append(most)
+    return np.asarray(boundaries)[np.searchsorted(boundaries, counts)]
 
 
 def _cut_segments(

@@ -20,7 +20,7 @@ from dclm_jax.errors import InputError, shown
 from dclm_jax.evaluation.scoring import Continuation, Document, SentenceScorer
 
 # What decides the test sets of a bootstrap.
-_TEST_SET_KEYS = ("documents", "replicates", "seed", "pool")
+_TEST_SET_KEYS = ("documents", "words", "replicates", "seed", "pool")
 # Seeds may have as many bits.
 _LARGEST = 2**128
 # First words of the seeds of independent random streams.
@@ -38,6 +38,7 @@ class Coherence:
       replicates: rounds of one permutation a document (fixed) or resampled test sets (bootstrap).
       permutations: of each document (fixed), or of each of its draws into a test set (bootstrap).
       documents: documents with two sentences or more, also those of a test set.
+      words: of all these documents, which tells texts apart under any vocabulary.
       pairs: comparisons made in all.
       seed: of the permutations and test sets; the same seed gives every model the same ones.
       pool: permutations of a document that a bootstrap draws from; 0: each draw has its own.
@@ -51,6 +52,7 @@ class Coherence:
     replicates: int
     permutations: int
     documents: int
+    words: int
     pairs: int
     seed: int
     pool: int = 0
@@ -101,7 +103,7 @@ def fixed(
     chosen = _with_two_sentences(documents)
     counts = np.full(len(chosen), permutations)
     outcomes_DxP = np.array(list(_outcomes(scorer, chosen, counts, seed, on_document)))
-    return _summary("fixed", outcomes_DxP.mean(axis=0), permutations, len(chosen), seed)
+    return _summary("fixed", outcomes_DxP.mean(axis=0), permutations, chosen, seed)
 
 
 def bootstrap(
@@ -151,7 +153,7 @@ def bootstrap(
         # Both sides are ordered by document, and by draw within a document.
         order = np.argsort(draws_RxD, axis=None, kind="stable")
         outcomes_RxD.reshape(-1)[order] = np.concatenate(outcomes)
-    result = _summary("bootstrap", outcomes_RxD.mean(axis=1), 1, len(chosen), seed)
+    result = _summary("bootstrap", outcomes_RxD.mean(axis=1), 1, chosen, seed)
     return dataclasses.replace(result, pool=pool, pool_error=pool_error)
 
 
@@ -357,7 +359,7 @@ def _summary(
     kind: str,
     accuracies: np.ndarray,
     permutations: int,
-    num_documents: int,
+    documents: Sequence[Document],
     seed: int,
 ) -> Coherence:
     return Coherence(
@@ -366,8 +368,9 @@ def _summary(
         sd=float(accuracies.std(ddof=1)) if len(accuracies) > 1 else None,
         replicates=len(accuracies),
         permutations=permutations,
-        documents=num_documents,
-        pairs=len(accuracies) * num_documents,
+        documents=len(documents),
+        words=sum(len(sentence) for document in documents for sentence in document),
+        pairs=len(accuracies) * len(documents),
         seed=seed,
     )
 

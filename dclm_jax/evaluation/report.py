@@ -8,7 +8,7 @@ import json
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -57,6 +57,16 @@ class Row:
         """The model's name."""
         return self.config["model.name"]
 
+    @property
+    def seeds(self) -> list[Any]:
+        """The seed of every run; None for a model that has none."""
+        return [result["config"].get(_SEED) for result in self.results]
+
+    def only(self, seeds: Sequence[Any]) -> "Row":
+        """The row of the runs with these seeds."""
+        kept = [r for r, seed in zip(self.results, self.seeds, strict=True) if seed in seeds]
+        return dataclasses.replace(self, results=kept)
+
     def mean(self, *path: str) -> float:
         """The mean over runs of the number at `path` in their measurements."""
         return statistics.fmean(self._values(path))
@@ -86,7 +96,8 @@ def rows(results: Sequence[dict[str, Any]]) -> list[Row]:
 
     Args:
       results: of `measurement.measure`, each with its run's `config`, keys as "a.b", the
-        fingerprint of its `training_text`, and `workdir`.
+        fingerprint of its `training_text`, whether training is `unfinished`, and `workdir`. What
+        was measured may be missing as long as it is not asked for.
 
     Raises:
       InputError: two runs of one configuration have the same seed.
@@ -117,6 +128,8 @@ def _recipe(result: Mapping[str, Any]) -> dict[str, Any]:
     # A run of before an option was there has its default.
     defaults = dict(flat(default_config(name).to_dict())) if name in MODELS else {}
     config = {**defaults, **result["config"], "training_text": result["training_text"]}
+    if result["unfinished"]:
+        config["unfinished"] = True
     return _without(config, _NOT_THE_RECIPE)
 
 
@@ -129,8 +142,16 @@ def _label(recipe: Mapping[str, Any], recipes: Sequence[Mapping[str, Any]]) -> s
     name = recipe["model.name"]
     same = [other for other in recipes if other["model.name"] == name]
     keys = [key for key in recipe if any(other.get(key) != recipe[key] for other in same)]
-    values = [f"{_SYMBOLS.get(key, key.split('.')[-1])} = {recipe[key]}" for key in keys]
+    values = [
+        f"{_SYMBOLS.get(key, key.split('.')[-1])} = {_shown(key, recipe[key])}" for key in keys
+    ]
     return f"{name}, {', '.join(values)}" if values else name
+
+
+def _shown(key: str, value: Any) -> str:
+    if key == _LENGTH and value == 0:
+        return "whole documents"
+    return value[:8] if key.endswith("sha256") else str(value)
 
 
 def test_perplexity(a: Row, b: Row) -> coherence.ZTest:
@@ -178,6 +199,56 @@ def baseline(row: Row, all_rows: Sequence[Row], model: str) -> tuple[Row, bool] 
     return (others[0], False) if len(others) == 1 else None
 
 
+class Comparison(NamedTuple):
+    """A row against that of a baseline.
+
+    Attributes:
+      baseline: the label of the other row.
+      same_recipe: whether `baseline` found it to be trained alike.
+      seeds: of the runs compared, those that both rows have; None where they share none and all
+        runs are compared.
+      ratio: of test perplexities.
+      perplexity: `test_perplexity`; None where it is not defined.
+      coherence: `test_coherence`; None where it is not defined or not measured.
+    """
+
+    baseline: str
+    same_recipe: bool
+    seeds: list[Any] | None
+    ratio: float
+    perplexity: coherence.ZTest | None
+    coherence: coherence.ZTest | None
+
+
+def compare(row: Row, all_rows: Sequence[Row], model: str) -> Comparison | None:
+    """A row against the row of another model that `baseline` finds, if there is one."""
+    found = baseline(row, all_rows, model)
+    if found is None:
+        return None
+    other, same_recipe = found
+    seeds = [seed for seed in row.seeds if seed in other.seeds]
+    if seeds:
+        row, other = row.only(seeds), other.only(seeds)
+    is_measured = row.has("coherence") and other.has("coherence")
+    return Comparison(
+        other.label,
+        same_recipe,
+        seeds or None,
+        row.mean("test", "perplexity") / other.mean("test", "perplexity"),
+        _test(test_perplexity, row, other),
+        _test(test_coherence, row, other) if is_measured else None,
+    )
+
+
+def _test(
+    test: Callable[[Row, Row], coherence.ZTest], row: Row, other: Row
+) -> coherence.ZTest | None:
+    try:
+        return test(row, other)
+    except InputError:
+        return None  # Two rows that do not differ, such as two models without context in coherence.
+
+
 def tables(all_rows: Sequence[Row]) -> list[tuple[str, str, list[list[str]]]]:
     """Title, explanation and cells (header first) of every table that the rows have numbers for."""
     made = [_perplexity_table(all_rows)]
@@ -196,12 +267,10 @@ def _perplexity_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]
     header = ["model", "K", "H", "parameters", "seeds", "development", "test", "to rnnlm", "p"]
     cells = [header]
     for row in all_rows:
-        reference = baseline(row, all_rows, "rnnlm")
-        relative, p = "", ""
-        if reference is not None:
-            ratio = row.mean("test", "perplexity") / reference[0].mean("test", "perplexity")
-            relative = f"{100 * (ratio - 1):+.1f}%{'' if reference[1] else _OTHER}"
-            p = _p(test_perplexity, row, reference[0])
+        to_rnnlm = compare(row, all_rows, "rnnlm")
+        relative = ""
+        if to_rnnlm is not None:
+            relative = f"{100 * (to_rnnlm.ratio - 1):+.1f}%{'' if to_rnnlm.same_recipe else _OTHER}"
         cells.append(
             [
                 row.label,
@@ -212,7 +281,7 @@ def _perplexity_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]
                 _number(row, "valid", "perplexity"),
                 _number(row, "test", "perplexity"),
                 relative,
-                p,
+                _p(to_rnnlm and to_rnnlm.perplexity),
             ]
         )
     about = (
@@ -220,7 +289,8 @@ def _perplexity_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]
         f"development and {test['tokens']:,} test targets, vocabulary "
         f"{test['vocabulary_size']:,}, {100 * test['oov_rate']:.2f}% of the test words unknown. "
         "Means and standard deviations over seeds; p: one-sided z-test over documents that the "
-        f"likelihood is above that of rnnlm. {_OTHER} rnnlm has another recipe."
+        "likelihood is above that of rnnlm. Rows are compared over the seeds that both have, or "
+        f"all if there are none. {_OTHER} rnnlm has another recipe."
     )
     return "Perplexity (Table 2)", about, cells
 
@@ -229,16 +299,13 @@ def _coherence_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]]
     first = all_rows[0].results[0]["coherence"]
     cells = [["model", "accuracy %", "standard deviation %", *(f"p, {m}" for m in _BASELINES)]]
     for row in all_rows:
-        references = [baseline(row, all_rows, model) for model in _BASELINES]
+        comparisons = [compare(row, all_rows, model) for model in _BASELINES]
         cells.append(
             [
                 row.label,
                 f"{100 * row.mean('coherence', 'mean'):.2f}",
                 f"{100 * row.mean('coherence', 'sd'):.2f}",
-                *(
-                    "" if other is None else _p(test_coherence, row, other[0])
-                    for other in references
-                ),
+                *(_p(one and one.coherence) for one in comparisons),
             ]
         )
     afresh = f"drawn from {first['pool']} of each document" if first["pool"] else "made afresh"
@@ -267,7 +334,8 @@ def _context_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]]]:
 def _position_table(all_rows: Sequence[Row], place: str) -> tuple[str, str, list[list[str]]]:
     cells = [["model", *ranges()]]
     for row in all_rows:
-        cells.append([row.label, *(f"{value:.1f}" for value in by_range(row, place))])
+        values = by_range(row, place)
+        cells.append([row.label, *("" if math.isnan(v) else f"{v:.1f}" for v in values)])
     return PLACES[place], "Test perplexity of the targets there; 1 is the first.", cells
 
 
@@ -319,22 +387,31 @@ def text(all_rows: Sequence[Row]) -> str:
 
 def to_json(all_rows: Sequence[Row]) -> dict[str, Any]:
     """All numbers of all rows, without those of single documents."""
-    left_out = ("identity", "config", "by_document")
     return {
         "rows": [
             {
                 "label": row.label,
                 "config": row.config,
+                "compared": {
+                    model: _comparison_to_json(comparison)
+                    for model in _BASELINES
+                    if (comparison := compare(row, all_rows, model)) is not None
+                },
                 "runs": [
-                    {
-                        "seed": result["config"].get("training.seed"),
-                        **{key: value for key, value in result.items() if key not in left_out},
-                    }
-                    for result in row.results
+                    {"seed": seed, **_without(result, ("identity", "config", "by_document"))}
+                    for seed, result in zip(row.seeds, row.results, strict=True)
                 ],
             }
             for row in all_rows
         ]
+    }
+
+
+def _comparison_to_json(comparison: Comparison) -> dict[str, Any]:
+    tests = {"perplexity": comparison.perplexity, "coherence": comparison.coherence}
+    return {
+        **comparison._asdict(),
+        **{name: test and test._asdict() for name, test in tests.items()},
     }
 
 
@@ -344,9 +421,7 @@ def _number(row: Row, *path: str) -> str:
     return text if math.isnan(spread) else f"{text} ± {spread:.2f}"
 
 
-def _p(test: Callable[[Row, Row], coherence.ZTest], row: Row, other: Row) -> str:
-    try:
-        p = test(row, other).p
-    except InputError:
-        return ""  # Two rows that do not differ, such as two models without context in coherence.
-    return "< 0.0001" if p < 0.0001 else f"{p:.4f}"
+def _p(test: coherence.ZTest | None) -> str:
+    if test is None:
+        return ""
+    return "< 0.0001" if test.p < 0.0001 else f"{test.p:.4f}"

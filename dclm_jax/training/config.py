@@ -25,14 +25,14 @@ class DataConfig:
     """What is read.
 
     directory: output of `python -m launch.prepare`, with splits train and valid.
-    segment_length: L, sentences of a training segment.
+    segment_length: L, sentences of a training segment; 0 for whole documents.
     batch_size: segments a step, over all devices; 1 is the paper's online learning.
     max_sentence_length: training sentences of more words are left out, of contexts too; 0 keeps
       all. Evaluation always scores and reads all.
     """
 
     directory: str = ""
-    segment_length: int = _option(5, 1)
+    segment_length: int = _option(5)
     batch_size: int = _option(16, 1)
     max_sentence_length: int = _option(0)
 

@@ -108,7 +108,6 @@ def test_only_one_batch_of_an_epoch_is_partial_and_shapes_are_few(corpus):
     assert len(partial) == (len(segments_of(corpus)) % B > 0)
     shapes = [b.tokens_BxSxN.shape for b in epoch]
     assert {shape[:2] for shape in shapes} == {(B, L)}
-    assert sorted({shape[2] for shape in shapes}) == batches.lengths
     for batch, shape in zip(epoch, shapes, strict=True):
         longest = max(len(s) for row in unpack(batch) for s in row)
         assert shape[2] == length_bucket(longest + 1)
@@ -174,15 +173,69 @@ def test_long_sentences_are_left_out(corpus):
     for d in range(corpus.num_documents):
         kept = [tuple(s.tolist()) for s in corpus.document(d) if len(s) <= most]
         expected += [tuple(kept[i : i + L]) for i in range(0, len(kept), L)]
-    rows = [row for step in range(batches.steps_per_epoch) for row in unpack(batches(step))]
+    epoch = [batches(step) for step in range(batches.steps_per_epoch)]
+    rows = [row for batch in epoch for row in unpack(batch)]
     assert sorted(row for row in rows if row) == sorted(expected)
-    assert max(batches.lengths) == length_bucket(most + 1)
+    assert max(b.tokens_BxSxN.shape[2] for b in epoch) == length_bucket(most + 1)
 
 
 def test_whole_corpus_in_one_batch(corpus):
     batches = TrainingBatches(corpus, segment_length=100, batch_size=50, seed=0)
     assert batches.steps_per_epoch == 1
     assert sum(map(bool, unpack(batches(0)))) == corpus.num_documents
+
+
+@pytest.fixture(scope="module")
+def long_documents(tmp_path_factory):
+    """Documents of 1 to 70 sentences."""
+    directory = tmp_path_factory.mktemp("long")
+    sizes = [1, 16, 17, 33, 2, 70, 32, 16, 40, 5]
+    text = "\n".join(
+        "".join(f"a{d} b{s}{' c' * (s % 11)}\n" for s in range(size))
+        for d, size in enumerate(sizes)
+    )
+    (directory / "t").write_text(text)
+    prepare({"train": directory / "t"}, directory / "out")
+    return open_corpus(directory / "out", "train")
+
+
+@pytest.mark.parametrize(
+    ("segment_length", "expected"),
+    [
+        (0, [16] * 5 + [32] * 2 + [64] * 2 + [70]),
+        (64, [16] * 6 + [32] * 2 + [64] * 3),
+        (20, [16] * 8 + [20] * 8),
+        (16, [16] * 20),
+    ],
+)
+def test_long_segments_are_padded_to_few_numbers_of_sentences(
+    long_documents, segment_length, expected
+):
+    def make(batch_size):
+        return TrainingBatches(
+            long_documents, segment_length=segment_length, batch_size=batch_size, seed=3
+        )
+
+    one = make(1)
+    shapes = [one(step).tokens_BxSxN.shape for step in range(one.steps_per_epoch)]
+    assert sorted(shape[1] for shape in shapes) == expected
+
+    four = make(4)
+    epoch = [four(step) for step in range(four.steps_per_epoch)]
+    for batch in epoch:
+        rows = [row for row in unpack(batch) if row]
+        most = max(len(row) for row in rows)
+        assert batch.tokens_BxSxN.shape[1] == min(s for s in set(expected) if s >= most)
+        longest = max(len(s) for row in rows for s in row)
+        assert batch.tokens_BxSxN.shape[2] == length_bucket(longest + 1)
+    most = segment_length or 70
+    segments = [
+        tuple(tuple(s.tolist()) for s in long_documents.document(d)[i : i + most])
+        for d in range(long_documents.num_documents)
+        for i in range(0, len(long_documents.document(d)), most)
+    ]
+    rows = [row for batch in epoch for row in unpack(batch)]
+    assert sorted(row for row in rows if row) == sorted(segments)
 
 
 def test_no_sentence_is_short_enough(tmp_path):
@@ -199,9 +252,9 @@ def test_no_sentence_is_short_enough(tmp_path):
 
 
 def test_bad_arguments(corpus):
-    for name in ("segment_length", "batch_size"):
-        arguments = dict(segment_length=L, batch_size=B, seed=0) | {name: 0}
-        with pytest.raises(InputError, match=f"{name} is 0; expected at least 1"):
+    for name, least in (("segment_length", 0), ("batch_size", 1)):
+        arguments = dict(segment_length=L, batch_size=B, seed=0) | {name: least - 1}
+        with pytest.raises(InputError, match=f"{name} is {least - 1}; expected at least {least}"):
             TrainingBatches(corpus, **arguments)
     with pytest.raises(InputError, match="seed is -1"):
         TrainingBatches(corpus, segment_length=L, batch_size=B, seed=-1)

@@ -312,6 +312,7 @@ def test_results_as_text_and_json():
         "replicates": 3,
         "permutations": 1,
         "documents": 4,
+        "words": sum(len(sentence) for document in SORTED for sentence in document),
         "pairs": 12,
         "seed": 5,
         "pool": 0,
@@ -358,8 +359,8 @@ def test_z_of_the_papers_table():
 
 
 def test_comparing_two_results():
-    a = coherence.Coherence("bootstrap", 0.8, 0.03, 9, 1, 5, 45, 0).to_json()
-    b = coherence.Coherence("bootstrap", 0.7, 0.04, 9, 1, 5, 45, 0).to_json()
+    a = coherence.Coherence("bootstrap", 0.8, 0.03, 9, 1, 5, 60, 45, 0).to_json()
+    b = coherence.Coherence("bootstrap", 0.7, 0.04, 9, 1, 5, 60, 45, 0).to_json()
     text, value = coherence.compare(("a.json", a), ("b.json", b))
     assert value["z"] == pytest.approx(6.0)
     assert text.splitlines() == [
@@ -375,12 +376,13 @@ def test_comparing_two_results():
         ({"kind": "fixed"}, "b.json: not a bootstrap result"),
         ({"sd": None}, "b.json: expected a number from 0 to 1 under 'sd', found None"),
         ({"documents": 6}, "the test sets differ: documents is 5 in a.json and 6 in b.json"),
+        ({"words": 61}, "the test sets differ: words is 60 in a.json and 61 in b.json"),
         ({"pool": 50}, "the test sets differ: pool is 0 in a.json and 50 in b.json"),
         ({"seed": 6}, "the test sets differ: seed is 0 in a.json and 6 in b.json"),
     ],
 )
 def test_results_that_cannot_be_compared(change, message):
-    a = coherence.Coherence("bootstrap", 0.8, 0.03, 9, 1, 5, 45, 0).to_json()
+    a = coherence.Coherence("bootstrap", 0.8, 0.03, 9, 1, 5, 60, 45, 0).to_json()
     with pytest.raises(InputError, match=message):
         coherence.compare(("a.json", a), ("b.json", a | change))
     with pytest.raises(InputError, match="b.json: not a bootstrap result"):

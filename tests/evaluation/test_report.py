@@ -28,6 +28,7 @@ def result(
         "seconds": 60,
         "curve": [[10, 200.0], [20, 150.0]],
         "training_text": text,
+        "unfinished": False,
         "config": {
             "model.name": model,
             "model.embedding_dim": 8,
@@ -75,7 +76,7 @@ def test_runs_that_differ_in_the_seed_are_one_row_in_the_papers_order():
         "2",
         "87.00 ± 2.83",
         "82.00 ± 2.83",
-        "-18.0%",
+        "-20.0%",  # of the one seed that both have
     ]
 
 
@@ -141,6 +142,45 @@ def test_a_baseline_is_trained_like_the_row():
     assert report.baseline(only[1], only, "rnnlm") == (only[0], True)
 
 
+def test_rows_are_compared_over_the_seeds_that_both_have():
+    """ccdclm has seed 0 alone, where rnnlm is as good; rlm has no seed of rnnlm's."""
+    rows = report.rows(
+        [
+            result("rnnlm", 0, 80.0, documents=(4.0, 5.0, 6.0)),
+            result("rnnlm", 1, 120.0, documents=(9.0, 9.0, 9.0)),
+            result("ccdclm", 0, 80.0, documents=(3.0, 5.0, 5.0)),
+            result("rlm", 2, 80.0),
+        ]
+    )
+    header, *cells = table(rows, "Perplexity (Table 2)")
+    assert [line[header.index("to rnnlm")] for line in cells] == ["", "+0.0%", "-20.0%*"]
+    compared = report.compare(rows[1], rows, "rnnlm")
+    assert compared is not None and compared.perplexity is not None
+    # Differences 1, 0, 1: mean 2/3, sd sqrt(1/3).
+    assert compared.perplexity.z == pytest.approx(2.0)
+    assert (compared.baseline, compared.same_recipe, compared.seeds) == ("rnnlm", True, [0])
+    other = report.compare(rows[2], rows, "rnnlm")
+    assert other is not None and other.seeds is None
+    saved = report.to_json(rows)["rows"]
+    assert saved[0]["compared"] == {}
+    z, p = compared.perplexity
+    assert saved[1]["compared"]["rnnlm"]["perplexity"] == {"z": z, "p": p}
+    assert saved[1]["compared"]["rnnlm"]["ratio"] == 1.0
+
+
+def test_labels_of_what_differs():
+    unfinished = result("ccdclm", seed=1) | {"unfinished": True}
+    whole = result("ccdclm", **{"data.segment_length": 0})
+    assert [row.label for row in report.rows([result("ccdclm"), whole, unfinished])] == [
+        "ccdclm, L = 5",
+        "ccdclm, L = whole documents",
+        "ccdclm, L = 5, unfinished = True",
+    ]
+    counts = [result("ngram", **{"binary.sha256": 8 * letter + 56 * "0"}) for letter in "ab"]
+    labels = [row.label for row in report.rows(counts)]
+    assert labels == ["ngram, sha256 = aaaaaaaa", "ngram, sha256 = bbbbbbbb"]
+
+
 def test_a_row_is_no_better_than_itself_at_chance():
     rows = report.rows([result("rnnlm"), result("rlm"), result("ccdclm", accuracy=0.8)])
     cells = table(rows, "Coherence (Table 3)")
@@ -156,7 +196,7 @@ def test_positions_are_shown_in_ranges():
     header, cells = table(rows, "Perplexity by position in the sentence")
     assert header == ["model", "1", "2", "3-5", "6-10", "11-20", "21+"]
     expected = [f"{math.exp(value):.1f}" for value in (2.0, 3.0, 1.0)]
-    assert cells == ["rnnlm", *expected, "nan", "nan", "nan"]
+    assert cells == ["rnnlm", *expected, "", "", ""]
 
 
 def test_runs_of_other_corpora_are_refused():

@@ -369,7 +369,7 @@ def test_prepare_needs_an_output(space):
         (["--config=syntax.py"], ["syntax.py:1"]),
         (["--config=absent.py"], ["absent.py"]),
         (["--config.model.tie_embeddings=true", "--config.model.hidden_dim=4"], ["8 and 4"]),
-        (["--config.data.segment_length=0"], ["data.segment_length is 0"]),
+        (["--config.data.segment_length=-1"], ["data.segment_length is -1"]),
         (["--config.data.directory=absent"], ["absent"]),
         (["--config.data.directory=EMPTY"], ["EMPTY"]),
         (["--config.data.directory=TESTONLY"], ["'train'", "TESTONLY", "test"]),

@@ -78,6 +78,37 @@ def test_what_was_trained_anew_is_measured_anew(space, tmp_path):
     assert seconds[1] == seconds[0] + 60
 
 
+def test_runs_that_lost_their_records_are_measured(workdirs, tmp_path):
+    """Without the curve it is a row as before; without corpus.json its text is not known."""
+    lost = tmp_path / "seed"
+    shutil.copytree(workdirs[2], lost)
+    (lost / "metrics.jsonl").unlink()
+    rows = report([workdirs[0], lost], tmp_path / "report", "--bootstrap=0")
+    assert rows.count("ccdclm") == 4 and "training_text" not in rows
+    (lost / "corpus.json").unlink()
+    assert "training_text = None" in report([workdirs[0], lost], tmp_path / "report")
+
+
+def test_runs_that_are_not_trained_to_their_end_are_rows_of_their_own(workdirs, tmp_path):
+    unfinished = tmp_path / "seed"
+    shutil.copytree(workdirs[2], unfinished)
+    (unfinished / "result.json").unlink()
+    text = report([workdirs[0], unfinished], tmp_path / "report", "--bootstrap=0")
+    assert f"note: {unfinished} is not trained to its end; step " in text
+    assert "ccdclm, unfinished = True" in text
+
+
+def test_what_cannot_be_reported_is_refused_before_it_is_measured(workdirs, tmp_path):
+    output = tmp_path / "report"
+    broken = tmp_path / "broken"
+    shutil.copytree(workdirs[0], broken)
+    paths = f"--workdirs={workdirs[0]},{broken}"
+    assert "are the same run" in refuse("report", paths, f"--output={output}")
+    (broken / "metrics.jsonl").write_text("{\n")
+    assert "metrics.jsonl:1" in refuse("report", paths, f"--output={output}")
+    assert not output.exists()
+
+
 def test_damaged_measurements_are_made_again(workdirs, tmp_path):
     output = tmp_path / "report"
     report(workdirs[:1], output)
