@@ -51,8 +51,12 @@ def input_files(path: str | pathlib.Path) -> list[pathlib.Path]:
     return files
 
 
-def read_lines(file: pathlib.Path, source: str | None = None) -> Iterator[Line]:
+def read_lines(
+    file: pathlib.Path, source: str | None = None, *, or_latin_1: bool = False
+) -> Iterator[Line]:
     """The lines of a UTF-8 file, by default called by its own name in messages.
+
+    With `or_latin_1` a line that is no UTF-8 is ISO 8859-1, as in corpora of before UTF-8.
 
     Raises:
       InputError: (as the stream is read) it cannot be read, is empty or no UTF-8.
@@ -60,12 +64,12 @@ def read_lines(file: pathlib.Path, source: str | None = None) -> Iterator[Line]:
     source = source or str(file)
     try:
         with open(file, "rb") as stream:
-            yield from decode(stream, source)
+            yield from decode(stream, source, or_latin_1=or_latin_1)
     except OSError as error:
         raise InputError(f"{source}: cannot be read: {error.strerror}") from error
 
 
-def read_compressed_lines(file: pathlib.Path) -> Iterator[Line]:
+def read_compressed_lines(file: pathlib.Path, *, or_latin_1: bool = False) -> Iterator[Line]:
     """As `read_lines`, of a file that is compressed if its name ends in .bz2 or .gz.
 
     Raises:
@@ -73,17 +77,17 @@ def read_compressed_lines(file: pathlib.Path) -> Iterator[Line]:
     """
     unpack = {".bz2": bz2.open, ".gz": gzip.open}.get(file.suffix)
     if unpack is None:
-        yield from read_lines(file)
+        yield from read_lines(file, or_latin_1=or_latin_1)
         return
     try:
         with unpack(file, "rb") as stream:
-            yield from decode(stream, str(file))
+            yield from decode(stream, str(file), or_latin_1=or_latin_1)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{file}: cannot be read: {error}") from error
 
 
-def decode(stream: BinaryIO, source: str) -> Iterator[Line]:
-    """The lines of a stream of UTF-8.
+def decode(stream: BinaryIO, source: str, *, or_latin_1: bool = False) -> Iterator[Line]:
+    """The lines of a stream of UTF-8; see `read_lines`.
 
     Raises:
       InputError: (as the stream is read) it is empty or no UTF-8.
@@ -95,6 +99,9 @@ def decode(stream: BinaryIO, source: str) -> Iterator[Line]:
         try:
             yield Line(number, line.decode("utf-8"))
         except UnicodeDecodeError as error:
+            if or_latin_1:
+                yield Line(number, line.decode("latin-1"))
+                continue
             raise InputError(f"{source}:{number}: not valid UTF-8: {error.reason}") from error
     if number == 0:
         raise InputError(f"{source}: is empty")

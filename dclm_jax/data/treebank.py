@@ -7,7 +7,8 @@ are left out, and \/ and \* become / and *.
 Both corpora cost a licence. These readers were written from what others have published about the
 files, and have been tried on small files written by hand, never on the corpora:
 
-- the Penn Treebank from the README files of its releases (LDC95T7, LDC99T42);
+- the Penn Treebank from the README files of its releases (LDC95T7, LDC99T42) and, for raw files,
+  the sample that NLTK distributes;
 - BLLIP North American News Text (LDC2008T13) from its catalogue entry, the README of the parser
   that wrote it (github.com/BLLIP/bllip-parser, first-stage: n-best lists) and two public programs
   that read it. By these it is four disks of data/NUMBER/NUMBER-SOURCE-FIRST-LAST.bz2; a sentence is
@@ -56,7 +57,8 @@ class Tree(NamedTuple):
 def read_ptb(root: str | pathlib.Path) -> Iterator[Document]:
     """The Wall Street Journal of the Penn Treebank, one document a file, called 00/wsj_0001.
 
-    Raw files (see `section_files`) hold a sentence a line, of which `prose` finds the words.
+    Raw files (see `section_files`) hold a sentence a line, of which `prose` finds the words; a few
+    lines hold two, which stay one. Their mark .START is left out.
 
     Raises:
       InputError: (as the stream is read) as `section_files`; a file cannot be read or is not of its
@@ -65,10 +67,11 @@ def read_ptb(root: str | pathlib.Path) -> Iterator[Document]:
     for section, files in section_files(root).items():
         for file in files:
             name = f"{section}/{file.stem}"
+            lines = read_lines(file, or_latin_1=True)
             if file.suffix:
-                yield tree_document(read_lines(file), name, str(file))
+                yield tree_document(lines, name, str(file))
             else:
-                yield Document(name, list(_raw_sentences(read_lines(file))))
+                yield Document(name, list(_raw_sentences(lines)))
 
 
 def section_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
@@ -218,9 +221,8 @@ def _sorted_files(folder: pathlib.Path) -> list[pathlib.Path]:
 
 def _raw_sentences(lines: Iterable[Line]) -> Iterator[list[str]]:
     words = prose.word_tokenizer()
-    stripped = (text for line in lines if (text := line.text.strip()))
-    for position, text in enumerate(stripped):
-        if position or text != _RAW_START:
+    for line in lines:
+        if text := " ".join(word for word in line.text.split() if word != _RAW_START):
             yield words(text)
 
 
@@ -228,7 +230,7 @@ def _named_sentences(file: pathlib.Path, root: str | pathlib.Path) -> Iterator[t
     """Each sentence of a file with the name of its document."""
     source = str(file)
     label = printable(file.name if file == pathlib.Path(root) else str(file.relative_to(root)))
-    lines = (line for line in read_compressed_lines(file) if line.text.strip())
+    lines = (line for line in read_compressed_lines(file, or_latin_1=True) if line.text.strip())
     first = next(lines, None)
     if first is None:
         return

@@ -56,12 +56,12 @@ PARSED_TAGS = words(
     "`` UH '' -LRB- : -RRB-",
     "NN .",
 )
-RAW = ".START \n\nThe cat (grey) didn't purr.\nIt ate 3/4 of a pie. Twice.\n\n.START\n"
+RAW = ".START \n\nThe cat (grey) didn't purr.\nIt ate 3/4 of a pie. Twice.\n\nA mark .START \n"
 RAW_WORDS = words(
     "The cat ( grey ) didn 't purr .",
     # A line is a sentence, whatever it holds.
     "It ate 3 / 4 of a pie . Twice .",
-    ".START",
+    "A mark",
 )
 
 
@@ -170,6 +170,14 @@ def test_the_places_of_the_sections(tmp_path, place):
     ]
     assert {str(d.sentences) for d in documents} == {str(PARSED_WORDS)}
     assert {str(d.tags) for d in documents} == {str(PARSED_TAGS)}
+
+
+@pytest.mark.parametrize(("suffix", "text"), [(".mrg", "( (X (NN café)) )"), ("", "café")])
+def test_files_of_before_utf_8(tmp_path, suffix, text):
+    write_sections(tmp_path, text, suffix)
+    write(tmp_path / "00" / f"wsj_0007{suffix}", text.encode("latin-1"))
+    documents = list(read_documents(tmp_path, "ptb"))
+    assert {str(document.sentences) for document in documents} == {"[['café']]"}
 
 
 def test_parses_are_read_rather_than_raw_text(tmp_path):
