@@ -103,24 +103,27 @@ def _restore_all(options: measurement.Options) -> list[_Run]:
     if not workdirs or not all(workdirs):
         raise InputError("--workdirs holds an empty name; expected work directories")
     models = [dclm_jax.restore(workdir) for workdir in workdirs]
-    data = _DATA.value or models[0].config["data"]["directory"]
-    runs, opened = [], {}
     for workdir, lm in zip(workdirs, models, strict=True):
-        fingerprint = lm.vocabulary.fingerprint
-        if fingerprint not in opened:
-            opened[fingerprint] = {split: _documents(lm, data, split) for split in _SPLITS}
-        documents = opened[fingerprint]
+        if lm.vocabulary.fingerprint != models[0].vocabulary.fingerprint:
+            raise InputError(
+                f"{workdir} has another vocabulary than {workdirs[0]}; expected runs of one "
+                "vocabulary, whose perplexities can be compared"
+            )
+    data = _DATA.value or models[0].config["data"]["directory"]
+    documents = {split: _documents(models[0], data, split) for split in _SPLITS}
+    measured_on = {
+        "vocabulary": models[0].vocabulary.fingerprint,
+        "documents": {name: measurement.fingerprint(split) for name, split in documents.items()},
+        "options": dataclasses.asdict(options),
+    }
+    runs = []
+    for workdir, lm in zip(workdirs, models, strict=True):
         identity = {
             "version": measurement.VERSION,
             "model": measurement.model_fingerprint(lm),
-            "vocabulary": fingerprint,
-            "documents": {
-                name: measurement.fingerprint(split) for name, split in documents.items()
-            },
-            "options": dataclasses.asdict(options),
+            **measured_on,
         }
         runs.append(_Run(lm, documents, identity, _known(workdir, lm)))
-    measurement.require_same_corpus({run.known["workdir"]: run.identity for run in runs})
     # What cannot be told apart should be said before long work.
     report.rows([run.known for run in runs])
     return runs

@@ -3,13 +3,12 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
-from dclm_jax.errors import InputError
 from dclm_jax.evaluation import coherence, context, perplexity
 from dclm_jax.evaluation.scoring import Document, SentenceScorer
 from dclm_jax.language_model import LanguageModel, NeuralLanguageModel
@@ -88,19 +87,3 @@ def fingerprint(documents: Sequence[Document]) -> str:
             digest.update(b"\n")
         digest.update(b"\n")
     return digest.hexdigest()[:16]
-
-
-def require_same_corpus(identities: Mapping[str, Mapping[str, Any]]) -> None:
-    """Checks that runs, by their workdirs, are measured on the same documents and vocabulary.
-
-    Raises:
-      InputError: naming two that are not.
-    """
-    (first, expected), *others = identities.items()
-    for workdir, identity in others:
-        for key in ("vocabulary", "documents"):
-            if identity[key] != expected[key]:
-                raise InputError(
-                    f"{workdir} would be measured with other {key} than {first}; expected runs "
-                    "of one vocabulary, and one corpus for all"
-                )

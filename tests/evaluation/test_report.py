@@ -199,14 +199,6 @@ def test_positions_are_shown_in_ranges():
     assert cells == ["rnnlm", *expected, "", "", ""]
 
 
-def test_runs_of_other_corpora_are_refused():
-    identity = {"vocabulary": "v", "documents": {"test": "d"}}
-    measurement.require_same_corpus({"a": identity, "b": {**identity, "model": "other"}})
-    for key in identity:
-        with pytest.raises(InputError, match=f"b would be measured with other {key} than a"):
-            measurement.require_same_corpus({"a": identity, "b": {**identity, key: "other"}})
-
-
 def test_a_row_is_of_one_training_text_and_different_seeds():
     rows = report.rows([result(), result(seed=1, text="b")])
     assert [row.label for row in rows] == ["rnnlm, training_text = a", "rnnlm, training_text = b"]

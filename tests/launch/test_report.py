@@ -98,8 +98,13 @@ def test_runs_that_are_not_trained_to_their_end_are_rows_of_their_own(workdirs, 
     assert "ccdclm, unfinished = True" in text
 
 
-def test_what_cannot_be_reported_is_refused_before_it_is_measured(workdirs, tmp_path):
+def test_what_cannot_be_reported_is_refused_before_it_is_measured(space, workdirs, tmp_path):
     output = tmp_path / "report"
+    other = tmp_path / "other"
+    launch("train", *space.training(other, f"--config.data.directory={space.other_corpus}"))
+    paths = f"--workdirs={workdirs[0]},{other}"
+    message = f"{other} has another vocabulary than {workdirs[0]}"
+    assert message in refuse("report", paths, f"--output={output}")
     broken = tmp_path / "broken"
     shutil.copytree(workdirs[0], broken)
     paths = f"--workdirs={workdirs[0]},{broken}"
