@@ -26,4 +26,7 @@ from configs.ptb.paper import paper_config
 
 def get_config(model: str = "ccdclm") -> ml_collections.ConfigDict:
     """Returns the configuration for the model of that name."""
-    return paper_config(model)
+    config = paper_config(model)
+    if model == "rnnlm":
+        config.optimizer.learning_rate = 0.03
+    return config
