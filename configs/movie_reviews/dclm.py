@@ -28,5 +28,5 @@ def get_config(model: str = "ccdclm") -> ml_collections.ConfigDict:
     """Returns the configuration for the model of that name."""
     config = paper_config(model)
     if model == "rnnlm":
-        config.optimizer.learning_rate = 0.03
+        config.update(optimizer={"learning_rate": 0.03})
     return config
