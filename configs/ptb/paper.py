@@ -17,8 +17,8 @@ def paper_config(model: str) -> ml_collections.ConfigDict:
 
     The paper selects K and H from {32, 48, 64, 96, 128, 256} by development perplexity and does not
     say which won. Both are 128 here: of 64 and 128, which were tried, CCDCLM has 158.9 and 144.1.
-    It learns online, which is --config.data.batch_size=1; with 4 segments a step the first quarter of
-    an epoch is as good (CCDCLM, development perplexity 365 and about 360), and faster.
+    It learns online, which is --config.data.batch_size=1; with 4 segments a step the first quarter
+    of an epoch is as good (CCDCLM, development perplexity 365 and about 360), and faster.
 
     The rate is the paper's 0.1, or 0.03 where development perplexity is lower with it (adclm,
     codclm; drnnlm and hrnnlm were tried with 0.03 alone): at 0.1 noise alone soon moves
