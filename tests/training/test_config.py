@@ -24,7 +24,7 @@ def test_default_is_the_papers_recipe():
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"data.segment_length": 0}, "data.segment_length is 0; expected at least 1"),
+        ({"data.segment_length": -1}, "data.segment_length is -1; expected at least 0"),
         ({"data.batch_size": 0}, "data.batch_size is 0; expected at least 1"),
         ({"training.epochs": 0}, "training.epochs is 0; expected at least 1"),
         ({"optimizer.learning_rate": float("nan")}, "optimizer.learning_rate is nan"),

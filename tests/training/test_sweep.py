@@ -164,8 +164,8 @@ def test_checked_cells_have_the_parameters_of_their_models(config):
         ),
         ("optimizer.schedule=cosin", "schedule=cosin: optimizer.schedule is 'cosin'; did you mean"),
         (
-            "data.segment_length=5,0",
-            "segment_length=0: data.segment_length is 0; expected at least",
+            "data.segment_length=5,-1",
+            "segment_length=-1: data.segment_length is -1; expected at least",
         ),
         (
             "training.loss_per=token,word",
