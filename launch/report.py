@@ -29,7 +29,7 @@ from absl import flags
 import dclm_jax
 from dclm_jax import storage
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import compare, inputs, measurement, outputs, plots, report
+from dclm_jax.evaluation import compare, grouping, inputs, measurement, outputs, plots, report
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.training.config import flat
 from dclm_jax.training.result import FILE as RESULT_FILE
@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> None:
     runs = _restore_all(options)
     output = storage.locate(_OUTPUT.value)
     _make(output / _RUNS)
-    rows = report.rows([_result(run, output, options) for run in runs])
+    rows = grouping.rows([_result(run, output, options) for run in runs])
     pictures = _draw(rows, output)
     outputs.write_json(output / "report.json", report.to_json(rows))
     with outputs.open_output(output / _MARKDOWN) as file:
@@ -125,7 +125,7 @@ def _restore_all(options: measurement.Options) -> list[_Run]:
         }
         runs.append(_Run(lm, documents, identity, _known(workdir, lm)))
     # What cannot be told apart should be said before long work.
-    report.rows([run.known for run in runs])
+    grouping.rows([run.known for run in runs])
     return runs
 
 
@@ -193,7 +193,7 @@ def _documents(lm: LanguageModel, data: str, split: str) -> list[list[Any]]:
     return [document.sentences for document in opened.documents]
 
 
-def _draw(rows: Sequence[report.Row], output: storage.Location) -> dict[str, str]:
+def _draw(rows: Sequence[grouping.Row], output: storage.Location) -> dict[str, str]:
     """Draws what there is to draw; file names by title."""
     pictures = {}
     for place, title in report.PLACES.items():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import coherence, context, measurement, perplexity, report
+from dclm_jax.evaluation import coherence, context, grouping, measurement, perplexity, report
 from tests.evaluation.test_context import DOCUMENTS, Neighbours
 
 
@@ -61,7 +61,7 @@ def table(rows, title):
 
 
 def test_runs_that_differ_in_the_seed_are_one_row_in_the_papers_order():
-    rows = report.rows(
+    rows = grouping.rows(
         [result("ccdclm", 0, 80.0), result("rnnlm", 0, 100.0), result("ccdclm", 1, 84.0)]
     )
     assert [(row.label, len(row.results)) for row in rows] == [("rnnlm", 1), ("ccdclm", 2)]
@@ -81,7 +81,7 @@ def test_runs_that_differ_in_the_seed_are_one_row_in_the_papers_order():
 
 
 def test_rows_of_one_model_are_told_apart_by_what_differs():
-    rows = report.rows(
+    rows = grouping.rows(
         [result("ccdclm", **{"data.segment_length": length}) for length in (1, 10)]
         + [result("rnnlm")]
     )
@@ -92,29 +92,31 @@ def test_rows_of_one_model_are_told_apart_by_what_differs():
     np.testing.assert_allclose(curves[0].y, [-math.log(200), -math.log(150)])
     assert report.length_curves(rows[:2]) == []
     one = {"data.segment_length": 1, "data.batch_size": 99}
-    made = report.length_curves(report.rows([result("ccdclm"), result("ccdclm", **one)]))
+    made = report.length_curves(grouping.rows([result("ccdclm"), result("ccdclm", **one)]))
     assert [curve.label for curve in made] == [
         "ccdclm, batch_size = 16, L = 5",
         "ccdclm, batch_size = 99, L = 1",
     ]
     other = {"data.segment_length": 1, "optimizer.learning_rate": 99.0}
-    assert report.length_curves(report.rows([result("ccdclm"), result("ccdclm", **other)])) == []
+    assert report.length_curves(grouping.rows([result("ccdclm"), result("ccdclm", **other)])) == []
 
 
 def test_the_z_tests_by_hand():
     """Differences 1, 2, 3: mean 2, sd 1, three documents; accuracies 0.8 and 0.7, sd 0.04."""
-    rnnlm = report.rows([result("drnnlm", accuracy=0.7, documents=(5.0, 7.0, 9.0))])[0]
-    ccdclm = report.rows([result("ccdclm", accuracy=0.8, documents=(4.0, 5.0, 6.0))])[0]
-    assert report.test_perplexity(ccdclm, rnnlm).z == pytest.approx(2 * math.sqrt(3))
-    assert report.test_perplexity(rnnlm, ccdclm).z == pytest.approx(-2 * math.sqrt(3))
+    rnnlm = grouping.rows([result("drnnlm", accuracy=0.7, documents=(5.0, 7.0, 9.0))])[0]
+    ccdclm = grouping.rows([result("ccdclm", accuracy=0.8, documents=(4.0, 5.0, 6.0))])[0]
+    assert grouping.test_perplexity(ccdclm, rnnlm).z == pytest.approx(2 * math.sqrt(3))
+    assert grouping.test_perplexity(rnnlm, ccdclm).z == pytest.approx(-2 * math.sqrt(3))
     z = 0.1 / math.sqrt(2 * 0.04**2 / 100 + 2 * 0.003**2)
-    assert report.test_coherence(ccdclm, rnnlm).z == pytest.approx(z)
+    assert grouping.test_coherence(ccdclm, rnnlm).z == pytest.approx(z)
     with pytest.raises(InputError, match="needs two"):
-        report.test_perplexity(*report.rows([result("a", documents=[1]), result(documents=[2])]))
+        grouping.test_perplexity(
+            *grouping.rows([result("a", documents=[1]), result(documents=[2])])
+        )
 
 
 def test_a_baseline_is_trained_like_the_row():
-    rows = report.rows(
+    rows = grouping.rows(
         [
             result("rnnlm"),
             result("rnnlm", **{"model.hidden_dim": 64}),
@@ -123,28 +125,28 @@ def test_a_baseline_is_trained_like_the_row():
         ]
     )
     by_label = {row.label: row for row in rows}
-    found = report.baseline(by_label["ccdclm, H = 64"], rows, "rnnlm")
+    found = grouping.baseline(by_label["ccdclm, H = 64"], rows, "rnnlm")
     assert found == (by_label["rnnlm, H = 64"], True)
-    assert report.baseline(by_label["ccdclm, H = 256"], rows, "rnnlm") is None
-    assert report.baseline(by_label["ccdclm, H = 64"], rows, "hrnnlm") is None
-    assert report.baseline(by_label["rnnlm, H = 64"], rows, "rnnlm") is None
-    other = report.rows([result("rnnlm"), result("ccdclm", **{"model.hidden_dim": 64})])
-    assert report.baseline(other[1], other, "rnnlm") == (other[0], False)
+    assert grouping.baseline(by_label["ccdclm, H = 256"], rows, "rnnlm") is None
+    assert grouping.baseline(by_label["ccdclm, H = 64"], rows, "hrnnlm") is None
+    assert grouping.baseline(by_label["rnnlm, H = 64"], rows, "rnnlm") is None
+    other = grouping.rows([result("rnnlm"), result("ccdclm", **{"model.hidden_dim": 64})])
+    assert grouping.baseline(other[1], other, "rnnlm") == (other[0], False)
     assert table(other, "Perplexity (Table 2)")[2][7] == "+0.0%*"
     lengths = [
         result(model, **{"data.segment_length": length})
         for model in ("rnnlm", "ccdclm")
         for length in (5, 10)
     ]
-    made = report.rows(lengths)
-    assert report.baseline(made[3], made, "rnnlm") == (made[1], True)
-    only = report.rows([lengths[0], lengths[3]])
-    assert report.baseline(only[1], only, "rnnlm") == (only[0], True)
+    made = grouping.rows(lengths)
+    assert grouping.baseline(made[3], made, "rnnlm") == (made[1], True)
+    only = grouping.rows([lengths[0], lengths[3]])
+    assert grouping.baseline(only[1], only, "rnnlm") == (only[0], True)
 
 
 def test_rows_are_compared_over_the_seeds_that_both_have():
     """ccdclm has seed 0 alone, where rnnlm is as good; rlm has no seed of rnnlm's."""
-    rows = report.rows(
+    rows = grouping.rows(
         [
             result("rnnlm", 0, 80.0, documents=(4.0, 5.0, 6.0)),
             result("rnnlm", 1, 120.0, documents=(9.0, 9.0, 9.0)),
@@ -154,12 +156,12 @@ def test_rows_are_compared_over_the_seeds_that_both_have():
     )
     header, *cells = table(rows, "Perplexity (Table 2)")
     assert [line[header.index("to rnnlm")] for line in cells] == ["", "+0.0%", "-20.0%*"]
-    compared = report.compare(rows[1], rows, "rnnlm")
+    compared = grouping.compare(rows[1], rows, "rnnlm")
     assert compared is not None and compared.perplexity is not None
     # Differences 1, 0, 1: mean 2/3, sd sqrt(1/3).
     assert compared.perplexity.z == pytest.approx(2.0)
     assert (compared.baseline, compared.same_recipe, compared.seeds) == ("rnnlm", True, [0])
-    other = report.compare(rows[2], rows, "rnnlm")
+    other = grouping.compare(rows[2], rows, "rnnlm")
     assert other is not None and other.seeds is None
     saved = report.to_json(rows)["rows"]
     assert saved[0]["compared"] == {}
@@ -171,18 +173,18 @@ def test_rows_are_compared_over_the_seeds_that_both_have():
 def test_labels_of_what_differs():
     unfinished = result("ccdclm", seed=1) | {"unfinished": True}
     whole = result("ccdclm", **{"data.segment_length": 0})
-    assert [row.label for row in report.rows([result("ccdclm"), whole, unfinished])] == [
+    assert [row.label for row in grouping.rows([result("ccdclm"), whole, unfinished])] == [
         "ccdclm, L = 5",
         "ccdclm, L = whole documents",
         "ccdclm, L = 5, unfinished = True",
     ]
     counts = [result("ngram", **{"binary.sha256": 8 * letter + 56 * "0"}) for letter in "ab"]
-    labels = [row.label for row in report.rows(counts)]
+    labels = [row.label for row in grouping.rows(counts)]
     assert labels == ["ngram, sha256 = aaaaaaaa", "ngram, sha256 = bbbbbbbb"]
 
 
 def test_a_row_is_no_better_than_itself_at_chance():
-    rows = report.rows([result("rnnlm"), result("rlm"), result("ccdclm", accuracy=0.8)])
+    rows = grouping.rows([result("rnnlm"), result("rlm"), result("ccdclm", accuracy=0.8)])
     cells = table(rows, "Coherence (Table 3)")
     assert cells[1:] == [
         ["rnnlm", "50.00", "0.00", "", "", ""],
@@ -192,7 +194,7 @@ def test_a_row_is_no_better_than_itself_at_chance():
 
 
 def test_positions_are_shown_in_ranges():
-    rows = report.rows([result()])
+    rows = grouping.rows([result()])
     header, cells = table(rows, "Perplexity by position in the sentence")
     assert header == ["model", "1", "2", "3-5", "6-10", "11-20", "21+"]
     expected = [f"{math.exp(value):.1f}" for value in (2.0, 3.0, 1.0)]
@@ -200,24 +202,24 @@ def test_positions_are_shown_in_ranges():
 
 
 def test_a_row_is_of_one_training_text_and_different_seeds():
-    rows = report.rows([result(), result(seed=1, text="b")])
+    rows = grouping.rows([result(), result(seed=1, text="b")])
     assert [row.label for row in rows] == ["rnnlm, training_text = a", "rnnlm, training_text = b"]
     with pytest.raises(InputError, match="runs/rnnlm-0 and runs/rnnlm-0 are the same run"):
-        report.rows([result(), result()])
+        grouping.rows([result(), result()])
 
 
 def test_an_option_that_an_older_run_lacks_has_its_default():
     older, newer = result(), result(seed=1, **{"model.recurrent_dropout": 0.0})
-    assert len(report.rows([older, newer])) == 1
+    assert len(grouping.rows([older, newer])) == 1
     changed = result(seed=1, **{"model.recurrent_dropout": 0.5})
-    assert [row.label for row in report.rows([older, changed])] == [
+    assert [row.label for row in grouping.rows([older, changed])] == [
         "rnnlm, recurrent_dropout = 0.0",
         "rnnlm, recurrent_dropout = 0.5",
     ]
 
 
 def test_markdown_and_json():
-    rows = report.rows([result("rnnlm"), result("ccdclm", test=90.0, accuracy=0.8)])
+    rows = grouping.rows([result("rnnlm"), result("ccdclm", test=90.0, accuracy=0.8)])
     text = report.markdown(rows, {"A picture": "a.png"})
     assert "| rnnlm | 100.00 | 101.00 | 102.00 | 103.00 |" in text
     assert text.endswith("![A picture](a.png)\n")
@@ -226,6 +228,12 @@ def test_markdown_and_json():
     assert [row["label"] for row in saved] == ["rnnlm", "ccdclm"]
     assert saved[1]["runs"][0]["test"]["perplexity"] == 90.0
     assert "by_document" not in saved[1]["runs"][0]
+    assert saved[1]["runs"][0]["by_token"] == {
+        "1": pytest.approx(math.exp(2)),
+        "2": pytest.approx(math.exp(3)),
+        "3-5": pytest.approx(math.exp(1)),
+        **dict.fromkeys(["6-10", "11-20", "21+"]),
+    }
 
 
 def test_a_measurement_holds_what_its_parts_measure():
