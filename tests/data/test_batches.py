@@ -187,11 +187,11 @@ def test_whole_corpus_in_one_batch(corpus):
 
 @pytest.fixture(scope="module")
 def long_documents(tmp_path_factory):
-    """Documents of 1 to 70 sentences."""
+    """Documents of 1 to 70 sentences, which are longer in the shortest documents."""
     directory = tmp_path_factory.mktemp("long")
     sizes = [1, 16, 17, 33, 2, 70, 32, 16, 40, 5]
     text = "\n".join(
-        "".join(f"a{d} b{s}{' c' * (s % 11)}\n" for s in range(size))
+        "".join(f"a{d} b{s}{' c' * (30 if size < 10 else s % 5)}\n" for s in range(size))
         for d, size in enumerate(sizes)
     )
     (directory / "t").write_text(text)
