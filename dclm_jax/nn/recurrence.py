@@ -5,6 +5,9 @@ its products through a function affine(x, a, W) = x + a W, and the backward pass
 factors a_n and the cotangents z'_n of all products: dW = sum_n a_n^T z'_n is one large product
 after the loop. The products' values are kept from the forward pass, so that the backward pass
 repeats elementwise work only.
+
+Leaves of carries, inputs and outputs have rows [B, ...] (inputs and outputs stacked, [N, B, ...]),
+which may be read in blocks: fewer rows at a time stay in a cache, and short ones end early.
 """
 
 from collections.abc import Callable
@@ -38,21 +41,25 @@ def scan(
         loop, those of other leaves are summed step by step.
       carry: floating-point arrays; the carry before the first step.
       xs: inputs, stacked along the first axis.
-      num_steps: int scalar: the steps after the first `num_steps` are left out, and their `ys` are
-        zero. None for all steps, in a loop whose length is known when it is compiled.
+      num_steps: int, one for each of some equal blocks of consecutive rows, which are read one
+        after the other: a block's later steps are left out, and their `ys` are zero. With more than
+        one block, no leaf of `params` has rows. None for all steps of all rows, in a loop whose
+        length is known when it is compiled.
 
     Returns:
       The last carry and the stacked `ys`.
     """
 
-    def body(carry: Any, x: Any) -> tuple[Any, Any]:
-        return step(affine, params, carry, x)
+    def body(carry: Any, sums: Any, x: Any) -> tuple[Any, Any, Any]:
+        carry, y = step(affine, params, carry, x)
+        return carry, sums, y
 
-    return _loop(body, carry, xs, num_steps)
+    last, _, ys = _loop(body, carry, (), xs, num_steps)
+    return last, ys
 
 
 def _scan_forward(step, params, carry, xs, num_steps):
-    def body(carry, x):
+    def body(carry, sums, x):
         products = []
 
         def recording(x, a, weight):
@@ -60,9 +67,9 @@ def _scan_forward(step, params, carry, xs, num_steps):
             return products[-1]
 
         new_carry, y = step(recording, params, carry, x)
-        return new_carry, (y, carry, products)
+        return new_carry, sums, (y, carry, products)
 
-    last, (ys, carries, products) = _loop(body, carry, xs, num_steps)
+    last, _, (ys, carries, products) = _loop(body, carry, (), xs, num_steps)
     return (last, ys), (params, xs, num_steps, carries, products)
 
 
@@ -79,8 +86,11 @@ def _scan_backward(step, residuals, cotangents):
     summed, other_params, merge_params = _split(params, is_summed)
     xs, other_xs, merge_xs = _split(xs, [_is_float(leaf) for leaf in jax.tree.leaves(xs)])
 
-    def body(sums, inputs):
-        d_carry, d_summed = sums
+    # Most factors are the carry, most cotangents of products those of inputs: kept once.
+    factor_of_carry: list[int | None] = []
+    d_product_of_x: list[int | None] = []
+
+    def body(d_carry, d_summed, inputs):
         d_y, x, other_x, carry, products = inputs
 
         def repeated(slots, summed, carry, x):
@@ -98,12 +108,18 @@ def _scan_backward(step, residuals, cotangents):
         slots = jax.tree.map(jnp.zeros_like, products)
         _, transpose, factors = jax.vjp(repeated, slots, summed, carry, x, has_aux=True)
         d_products, d_more, d_carry, d_x = transpose((d_carry, d_y))
-        return (d_carry, jax.tree.map(jnp.add, d_summed, d_more)), (d_x, d_products, factors)
+        factor_of_carry[:] = _places(factors, jax.tree.leaves(carry))
+        d_product_of_x[:] = _places(d_products, d_x)
+        new = _new(factors, factor_of_carry), _new(d_products, d_product_of_x)
+        return d_carry, jax.tree.map(jnp.add, d_summed, d_more), (d_x, *new)
 
     zeros = jax.tree.map(jnp.zeros_like, summed)
-    (d_carry, d_summed), (d_xs, d_products, factors) = _loop(
-        body, (d_last, zeros), (d_ys, xs, other_xs, carries, products), num_steps, reverse=True
+    inputs = (d_ys, xs, other_xs, carries, products)
+    d_carry, d_summed, (d_xs, factors, d_products) = _loop(
+        body, d_last, zeros, inputs, num_steps, reverse=True
     )
+    factors = _all(factors, factor_of_carry, jax.tree.leaves(carries))
+    d_products = _all(d_products, d_product_of_x, d_xs)
     rest = iter(d_summed)
     d_leaves: list[Any] = [next(rest) if chosen else None for chosen in is_summed]
     for index, a, d_product in zip(weight_of_product, factors, d_products, strict=True):
@@ -152,29 +168,63 @@ _recalled.defvjp(_recalled_forward, _recalled_backward)
 
 
 def _loop(
-    body: Callable[[Any, Any], tuple[Any, Any]],
+    body: Callable[[Any, Any, Any], tuple[Any, Any, Any]],
     carry: Any,
+    sums: Any,
     xs: Any,
     num_steps: jax.Array | None,
     *,
     reverse: bool = False,
-) -> tuple[Any, Any]:
-    """`lax.scan` over the first `num_steps` of `xs`."""
+) -> tuple[Any, Any, Any]:
+    """`lax.scan` of `carry, sums, y = body(carry, sums, x)` over the first `num_steps` of `xs` of
+    each block of rows; `sums` go through all blocks. Returns carry, sums and the stacked `y`."""
     if num_steps is None:
-        return jax.lax.scan(body, carry, xs, reverse=reverse)
-    length = len(jax.tree.leaves(xs)[0])
-    _, y_shapes = jax.eval_shape(body, carry, jax.tree.map(_without_first_axis, xs))
-    ys = jax.tree.map(lambda y: jnp.zeros((length, *y.shape), y.dtype), y_shapes)
 
-    def step(count: jax.Array, state: tuple[Any, Any]) -> tuple[Any, Any]:
-        carry, ys = state
-        index = num_steps - 1 - count if reverse else count
-        x = jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, index, keepdims=False), xs)
-        carry, y = body(carry, x)
-        put = jax.lax.dynamic_update_index_in_dim
-        return carry, jax.tree.map(lambda all_ys, y: put(all_ys, y, index, 0), ys, y)
+        def of_all_rows(state: tuple[Any, Any], x: Any) -> tuple[tuple[Any, Any], Any]:
+            carry, sums, y = body(*state, x)
+            return (carry, sums), y
 
-    return jax.lax.fori_loop(0, num_steps, step, (carry, ys))
+        (carry, sums), ys = jax.lax.scan(of_all_rows, (carry, sums), xs, reverse=reverse)
+        return carry, sums, ys
+    blocks, length = len(num_steps), len(jax.tree.leaves(xs)[0])
+    carry = jax.tree.map(lambda a: a.reshape(blocks, -1, *a.shape[1:]), carry)
+    xs = jax.tree.map(lambda a: a.reshape(length * blocks, -1, *a.shape[2:]), xs)
+    first_carry, first_x = jax.tree.map(_without_first_axis, (carry, xs))
+    _, _, y_shapes = jax.eval_shape(body, first_carry, sums, first_x)
+    ys = jax.tree.map(lambda y: jnp.zeros((length * blocks, *y.shape), y.dtype), y_shapes)
+    ends = jnp.cumsum(num_steps)
+
+    def step(count: jax.Array, state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+        carry, sums, ys = state
+        taken = ends[-1] - 1 - count if reverse else count
+        block = jnp.sum(taken >= ends[:-1])
+        index = (taken - ends[block] + num_steps[block]) * blocks + block
+        get, put = jax.lax.dynamic_index_in_dim, jax.lax.dynamic_update_index_in_dim
+        own = jax.tree.map(lambda a: get(a, block, keepdims=False), carry)
+        x = jax.tree.map(lambda a: get(a, index, keepdims=False), xs)
+        own, sums, y = body(own, sums, x)
+        carry = jax.tree.map(lambda a, own: put(a, own, block, 0), carry, own)
+        return carry, sums, jax.tree.map(lambda all_ys, y: put(all_ys, y, index, 0), ys, y)
+
+    carry, sums, ys = jax.lax.fori_loop(0, ends[-1], step, (carry, sums, ys))
+    carry = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), carry)
+    return carry, sums, jax.tree.map(lambda y: y.reshape(length, -1, *y.shape[2:]), ys)
+
+
+def _places(arrays: list[Any], known: list[Any]) -> list[int | None]:
+    """For each array the index of the known one that it is, or None."""
+    return [next((i for i, one in enumerate(known) if one is array), None) for array in arrays]
+
+
+def _new(arrays: list[Any], places: list[int | None]) -> list[Any]:
+    """The arrays that are not known."""
+    return [array for array, place in zip(arrays, places, strict=True) if place is None]
+
+
+def _all(new: list[Any], places: list[int | None], known: list[Any]) -> list[Any]:
+    """The arrays that `_new` was made of."""
+    rest = iter(new)
+    return [next(rest) if place is None else known[place] for place in places]
 
 
 def _split(tree: Any, chosen: list[bool]) -> tuple[list, list, Callable[[list, list], Any]]:

@@ -15,6 +15,7 @@ from dclm_jax.nn.cells import CELLS, Expose, Params, State
 from dclm_jax.nn.initializers import glorot_uniform
 from dclm_jax.nn.products import product
 from dclm_jax.nn.recurrence import Affine
+from dclm_jax.nn.rows import num_blocks
 
 StackState = tuple[State, ...]
 
@@ -107,17 +108,19 @@ def read_stack(
       The state of every layer after each row's last real token, and the top layer's hidden states
       [N, B, H].
     """
-    num_steps = steps_to_take(mask_NxB)
+    num_steps = steps_to_take(mask_NxB, num_blocks(mask_NxB.shape[1]))
     last_state = []
     h_NxBxH = x_NxBxK
     for index, layer in enumerate(layers):
         if index > 0 and dropout_masks:
             h_NxBxH = h_NxBxH * dropout_masks[index - 1]
         gates_NxBxGH = product(h_NxBxH, layer["input"]) + layer["bias"]
+        if index == 0 and conditioning_BxGH is not None:
+            gates_NxBxGH += conditioning_BxGH
         weights = {name: layer[name] for name in CELLS[cell].weights}
         scanned: tuple[State, jax.Array] = recurrence.scan(
             partial(_step_layer, cell),
-            (weights, conditioning_BxGH if index == 0 else None),
+            weights,
             state[index],
             (gates_NxBxGH, mask_NxB),
             num_steps,
@@ -127,10 +130,8 @@ def read_stack(
     return tuple(last_state), h_NxBxH
 
 
-def _step_layer(cell: str, affine: Affine, params: Any, state: State, inputs: Any):
-    (weights, conditioning_BxGH), (gates_BxGH, is_real_B) = params, inputs
-    if conditioning_BxGH is not None:
-        gates_BxGH = gates_BxGH + conditioning_BxGH
+def _step_layer(cell: str, affine: Affine, weights: Params, state: State, inputs: Any):
+    gates_BxGH, is_real_B = inputs
     new_state = CELLS[cell].step(affine, weights, state, gates_BxGH)
     return keep_at_padding(is_real_B, new_state, state), new_state[0]
 
@@ -140,13 +141,14 @@ def keep_at_padding(is_real_B: jax.Array, new_state: Any, state: Any) -> Any:
     return jax.tree.map(lambda new, old: jnp.where(is_real_B[:, None], new, old), new_state, state)
 
 
-def steps_to_take(mask_NxB: jax.Array) -> jax.Array | None:
-    """The steps up to the last real position of any row, where a loop of unknown length costs
-    nothing: on CPUs."""
+def steps_to_take(mask_NxB: jax.Array, blocks: int = 1) -> jax.Array | None:
+    """The steps up to the last real position of any row, for each of some equal blocks of rows,
+    where a loop of unknown length costs nothing: on CPUs."""
     if jax.default_backend() != "cpu":
         return None
-    ends_N = jnp.where(jnp.any(mask_NxB, axis=1), 1 + jnp.arange(len(mask_NxB)), 0)
-    return jnp.max(ends_N)
+    length, _ = mask_NxB.shape
+    is_real_NxP = jnp.any(mask_NxB.reshape(length, blocks, -1), axis=2)
+    return jnp.max(jnp.where(is_real_NxP, 1 + jnp.arange(length)[:, None], 0), axis=0)
 
 
 def top_hidden(state: StackState) -> jax.Array:

@@ -12,6 +12,7 @@ from dclm_jax import models
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import Sentence
 from dclm_jax.models.reading import batch_likelihood, block_nll, read_documents
+from dclm_jax.nn import rows
 from tests.models.support import (
     DOCUMENTS,
     MODELS,
@@ -103,16 +104,23 @@ def test_gradient_is_the_finite_difference(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_faster_path_equals_the_nested_scan(name):
-    model = small_model(name)
+def test_the_faster_path_equals_the_nested_scan(name, monkeypatch):
+    """Read in blocks of two rows, which are sorted where sentences are folded into the batch."""
+    monkeypatch.setattr(rows, "BLOCK_ROWS", 2)
+    model = small_model(name, dropout=0.3)
     params = random_params(model)
     tokens_SxNxB, targets_SxNxB, mask_SxNxB = map(
         time_major, (BATCH.tokens_BxSxN, BATCH.targets_BxSxN, BATCH.mask_BxSxN)
     )
+    keys_B = jax.random.split(jax.random.key(0), len(DOCUMENTS))
+    num_sentences, length, _ = tokens_SxNxB.shape
+    masks = model.dropout_masks(keys_B, (num_sentences, length))
 
     def read(params, nested):
         context = model.open_document(params, len(DOCUMENTS), tokens_SxNxB.shape[1])
-        reading = read_documents(model, params, context, tokens_SxNxB, mask_SxNxB, nested=nested)
+        reading = read_documents(
+            model, params, context, tokens_SxNxB, mask_SxNxB, masks, nested=nested
+        )
         contexts = reading.context_features
         contexts = None if contexts is None else contexts[:, None]
         nll_SxNxB = plain_nll(model, params, reading.features, targets_SxNxB, contexts)

@@ -1,6 +1,7 @@
 """The scan with deferred weight gradients against numpy loops and against `lax.scan`."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,7 +12,9 @@ from dclm_jax.nn import recurrence
 
 pytestmark = pytest.mark.usefixtures("x64")
 
-STEPS, ROWS, WIDTH = 6, 3, 4
+STEPS, ROWS, WIDTH = 6, 6, 4
+# Steps of each block of rows; None is all steps of all rows, in a loop of known length.
+BLOCKS = [None, [0], [1], [4], [STEPS], [4, 2], [0, STEPS, 3], [5, 0, 0]]
 close = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12)
 
 
@@ -21,7 +24,7 @@ def step(affine, params, carry, inputs):
     inner = jnp.tanh(affine(x, carry, first))
     new = affine(scale * inner, jnp.sin(affine(inner, inner, second)), first)
     carry = jnp.where(is_real[:, None], new, carry)
-    return carry, (new, carry.sum())
+    return carry, (new, carry.sum(axis=1))
 
 
 def scan(params, carry, xs, num_steps) -> tuple[jax.Array, tuple[jax.Array, ...]]:
@@ -29,14 +32,21 @@ def scan(params, carry, xs, num_steps) -> tuple[jax.Array, tuple[jax.Array, ...]
 
 
 def numpy_scan(params, carry, xs, steps):
+    """A row after the other."""
     (first, second, scale), (x, is_real) = params, xs
-    ys = np.zeros((STEPS, ROWS, WIDTH)), np.zeros(STEPS)
-    for n in range(steps):
-        inner = np.tanh(x[n] + carry @ first)
-        new = scale * inner + np.sin(inner + inner @ second) @ first
-        carry = np.where(is_real[n][:, None], new, carry)
-        ys[0][n], ys[1][n] = new, carry.sum()
-    return carry, ys
+    ys = np.zeros((STEPS, ROWS, WIDTH)), np.zeros((STEPS, ROWS))
+    last = np.array(carry)
+    for row in range(ROWS):
+        for n in range(steps_of_row(steps, row)):
+            inner = np.tanh(x[n, row] + last[row] @ first)
+            new = scale * inner + np.sin(inner + inner @ second) @ first
+            last[row] = new if is_real[n, row] else last[row]
+            ys[0][n, row], ys[1][n, row] = new, last[row].sum()
+    return last, ys
+
+
+def steps_of_row(steps, row):
+    return STEPS if steps is None else steps[row * len(steps) // ROWS]
 
 
 @pytest.fixture
@@ -51,21 +61,21 @@ def arguments():
     return params, rng.normal(size=(ROWS, WIDTH)), xs
 
 
-@pytest.mark.parametrize("steps", [None, 0, 1, 4, STEPS])
+@pytest.mark.parametrize("steps", BLOCKS)
 def test_values_are_those_of_a_loop(arguments, steps):
-    num_steps = None if steps is None else jnp.int32(steps)
+    num_steps = None if steps is None else jnp.array(steps)
     params, carry, xs = arguments
-    expected = numpy_scan(params, carry, xs, STEPS if steps is None else steps)
+    expected = numpy_scan(params, carry, xs, steps)
     params, carry, xs = jax.tree.map(jnp.asarray, arguments)
     actual = jax.jit(scan)(params, carry, xs, num_steps)
     jax.tree.map(close, actual, expected)
 
 
-@pytest.mark.parametrize("steps", [None, 1, 4, STEPS])
+@pytest.mark.parametrize("steps", BLOCKS)
 def test_gradients_are_those_of_lax_scan(arguments, steps):
     params, carry, (x, is_real) = jax.tree.map(jnp.asarray, arguments)
     rng = np.random.default_rng(1)
-    weights = rng.normal(size=(STEPS, ROWS, WIDTH)), rng.normal(size=STEPS)
+    weights = rng.normal(size=(STEPS, ROWS, WIDTH)), rng.normal(size=(STEPS, ROWS))
 
     def loss(read, params, carry, x):
         last, ys = read(params, carry, (x, is_real))
@@ -74,22 +84,23 @@ def test_gradients_are_those_of_lax_scan(arguments, steps):
         )
 
     def ours(params, carry, xs):
-        return scan(params, carry, xs, None if steps is None else jnp.int32(steps))
+        return scan(params, carry, xs, None if steps is None else jnp.array(steps))
+
+    taken_NxB = np.arange(STEPS)[:, None] < [steps_of_row(steps, row) for row in range(ROWS)]
 
     def plain(params, carry, xs):
-        taken = STEPS if steps is None else steps
-        last, ys = jax.lax.scan(
-            partial(step, recurrence.affine, params), carry, jax.tree.map(lambda a: a[:taken], xs)
-        )
-        missing = STEPS - taken
-        return last, jax.tree.map(
-            lambda y: jnp.pad(y, [(0, missing)] + [(0, 0)] * (y.ndim - 1)), ys
-        )
+        def kept(carry, inputs):
+            x, is_taken = inputs
+            new_carry, ys = step(recurrence.affine, params, carry, x)
+            carry = jnp.where(is_taken[:, None], new_carry, carry)
+            return carry, (ys[0] * is_taken[:, None], ys[1] * is_taken)
+
+        return jax.lax.scan(kept, carry, (xs, taken_NxB))
 
     expected = jax.grad(partial(loss, plain), argnums=(0, 1, 2))(params, carry, x)
     actual = jax.jit(jax.grad(partial(loss, ours), argnums=(0, 1, 2)))(params, carry, x)
     jax.tree.map(close, actual, expected)
-    assert all(np.any(leaf) for leaf in jax.tree.leaves(expected))
+    assert np.any(expected[1])
 
 
 def test_no_weight_gradient_is_made_inside_the_loop(arguments):
@@ -112,3 +123,28 @@ def test_no_weight_gradient_is_made_inside_the_loop(arguments):
     products = list(shapes_of_products(jax.make_jaxpr(jax.grad(loss))(params).jaxpr, False))
     assert (ROWS, WIDTH) in products
     assert (WIDTH, WIDTH) not in products
+
+
+def test_the_backward_pass_stacks_no_array_twice(arguments):
+    """In h' = tanh(x + h W) the factor h is the carry, and x and the product have one cotangent."""
+    params, carry, (x, _) = jax.tree.map(jnp.asarray, arguments)
+
+    def plain_step(affine, weight, h, x):
+        h = jnp.tanh(affine(x, h, weight))
+        return h, h
+
+    def loss(weight, x):
+        scanned: tuple[jax.Array, Any] = recurrence.scan(plain_step, weight, carry, x, None)
+        return jnp.sum(scanned[0])
+
+    def plain_loss(weight, x):
+        h = carry
+        for row in x:
+            h = jnp.tanh(row + h @ weight)
+        return jnp.sum(h)
+
+    gradient = jax.grad(loss, argnums=(0, 1))
+    jax.tree.map(close, gradient(params[0], x), jax.grad(plain_loss, argnums=(0, 1))(params[0], x))
+    jaxpr = jax.make_jaxpr(gradient)(params[0], x).jaxpr
+    *_, backward = [equation for equation in jaxpr.eqns if equation.primitive.name == "scan"]
+    assert len(backward.outvars) == backward.params["num_carry"] + 1
