@@ -23,6 +23,10 @@ from dclm_jax.nn.products import flat, product
 from dclm_jax.nn.rows import RowOrder
 from dclm_jax.nn.stack import keep_at_padding
 
+UNROLLED_SENTENCES = 5
+"""Sentences in one round of the loop over them: what the backward pass needs of each is copied
+between rounds alone."""
+
 
 class Reading(NamedTuple):
     """What reading gives: the context after the last sentence, features [S, N, B, D], what of the
@@ -120,7 +124,10 @@ def _read_nested(
     if model.remat:
         read_one = jax.checkpoint(read_one)
     context, (features, context_features, auxiliary) = jax.lax.scan(
-        read_one, context, (tokens_SxNxB, mask_SxNxB, summaries_S, x_SxNxB, context_masks_S)
+        read_one,
+        context,
+        (tokens_SxNxB, mask_SxNxB, summaries_S, x_SxNxB, context_masks_S),
+        unroll=1 if plain or model.remat else UNROLLED_SENTENCES,
     )
     return Reading(context, features, context_features, jnp.sum(auxiliary))
 
