@@ -52,8 +52,11 @@ _AS_INSTALLED = (
     Peer("PyTorch compile", "torch", _TORCH, {"compile": True}),
 )
 PYTORCH = (*_AS_INSTALLED, *(peer.with_our_allocator() for peer in _AS_INSTALLED))
-DYNET_AUTOBATCH = Peer("DyNet autobatch", "dynet", _DYNET, {"autobatch": True})
-DYNET_ONLINE = Peer("DyNet online", "dynet", _DYNET, {"autobatch": False})
+DYNET_AUTOBATCH = Peer("DyNet autobatch", "dynet", _DYNET, {"autobatch": True, "by_word": False})
+DYNET_ONLINE = Peer("DyNet online", "dynet", _DYNET, {"autobatch": False, "by_word": False})
+DYNET_BY_WORD = DYNET_ONLINE._replace(
+    name="DyNet online, by word", options={"autobatch": False, "by_word": True}
+)
 
 
 def missing_libraries(peers: tuple[Peer, ...]) -> list[str]:

@@ -5,9 +5,9 @@ c_{n-1} to i and from c_n to o). A layer's parameters are, in DyNet's order, x, 
 bias; x, h, c -> o and the bias; x, h -> g and the bias; each matrix is the transpose of ours.
 
 Written as a competent user of DyNet would: a graph for each step, and the output layer as one
-product for all tokens of a segment (`concatenate_to_batch`, `pickneglogsoftmax_batch`), which is
-three times as fast as one `pickneglogsoftmax` a token. With the option "autobatch" DyNet batches
-what segments have in common.
+product for all tokens of a segment (`concatenate_to_batch`, `pickneglogsoftmax_batch`). With the
+option "by_word" there is one `pickneglogsoftmax` a token instead, as in the language models among
+DyNet's examples; with "autobatch" DyNet batches what segments have in common.
 """
 
 import time
@@ -41,6 +41,7 @@ class Training:
         # DyNet takes its memory when it is imported.
         self.memory_before = peak_memory()
         self.dy = dy = _import_dynet(job.options["autobatch"])
+        self.by_word = job.options["by_word"]
         params, stack = job.params, job.params["stack"]
         # Kept, because the trainer does not keep it alive.
         self.collection = collection = dy.ParameterCollection()
@@ -96,6 +97,12 @@ class Training:
                 context = hidden[-1]
             outputs += hidden
             targets += [*words, END]
+        if self.by_word:
+            losses = [
+                dy.pickneglogsoftmax(dy.affine_transform([self.bias, self.kernel, h]), target)
+                for h, target in zip(outputs, targets, strict=True)
+            ]
+            return dy.esum(losses)
         logits = dy.affine_transform([self.bias, self.kernel, dy.concatenate_to_batch(outputs)])
         return dy.sum_batches(dy.pickneglogsoftmax_batch(logits, targets))
 

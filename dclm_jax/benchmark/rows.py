@@ -7,6 +7,7 @@ from typing import Any
 from dclm_jax.benchmark import contests, footprint, ours, report
 from dclm_jax.benchmark.contests import (
     DYNET_AUTOBATCH,
+    DYNET_BY_WORD,
     DYNET_ONLINE,
     FLOPS,
     PYTORCH,
@@ -25,7 +26,9 @@ ROWS: dict[str, Callable[[str, Setting], list[Row]]] = {
     "train_adclm_16": Training("adclm", 16, PYTORCH, Goal(2.0, 2.5)),
     "train_ccdclm_1": Training("ccdclm", 1, PYTORCH, Goal(1.8, 2.5), num_batches=16),
     "dynet_autobatch_16": Training("ccdclm", 16, (DYNET_AUTOBATCH,), Goal(3.5, 5), _COUPLED),
-    "dynet_online_1": Training("ccdclm", 1, (DYNET_ONLINE,), Goal(6, 8), _COUPLED, num_batches=16),
+    "dynet_online_1": Training(
+        "ccdclm", 1, (DYNET_ONLINE, DYNET_BY_WORD), Goal(6, 8), _COUPLED, num_batches=16
+    ),
     "score_ccdclm_16": contests.score_row,
     "bootstrap_codclm": footprint.bootstrap_row,
     "input_16": partial(footprint.input_row, 16),

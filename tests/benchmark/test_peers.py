@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.benchmark import dynet_peer
-from dclm_jax.benchmark.rows import DYNET_AUTOBATCH, DYNET_ONLINE
+from dclm_jax.benchmark.rows import DYNET_AUTOBATCH, DYNET_BY_WORD, DYNET_ONLINE
 from dclm_jax.benchmark.timing import require_same_loss
 from dclm_jax.benchmark.worker import Job
 from dclm_jax.benchmark.workloads import Size, synthetic_documents
@@ -53,7 +53,12 @@ def test_pytorch(name):
 @pytest.mark.skipif(importlib.util.find_spec("dynet") is None, reason="DyNet is not installed")
 @pytest.mark.parametrize(
     ("peer", "name"),
-    [(DYNET_ONLINE, "rnnlm"), (DYNET_ONLINE, "ccdclm"), (DYNET_AUTOBATCH, "ccdclm")],
+    [
+        (DYNET_ONLINE, "rnnlm"),
+        (DYNET_ONLINE, "ccdclm"),
+        (DYNET_BY_WORD, "ccdclm"),
+        (DYNET_AUTOBATCH, "ccdclm"),
+    ],
 )
 def test_dynet(peer, name):
     job, ours = work(name, "coupled_peephole_lstm")
