@@ -21,8 +21,8 @@ MIN_CHUNK, MAX_CHUNK = 128, 4096
 """Below, adding each chunk to the gradient of the kernel costs more than its products; above,
 products no longer gain."""
 
-ONLY_CHUNKS, SHORT_CHUNKS, MIN_SHORT_CHUNK = 4, 2, 32
-"""Sizes of a chunk that need not be full: quarters where it is the only one, halves where it takes
+ONLY_CHUNKS, SHORT_CHUNKS, MIN_SHORT_CHUNK = 8, 2, 32
+"""Sizes of a chunk that need not be full: eighths where it is the only one, halves where it takes
 what whole chunks leave over; each is compiled. None is below the least, which is no faster."""
 
 
