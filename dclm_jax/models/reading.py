@@ -20,7 +20,6 @@ from dclm_jax.models.base import (
 )
 from dclm_jax.nn.output import RowLogits, summed_nll, token_nll
 from dclm_jax.nn.products import flat, product
-from dclm_jax.nn.rows import RowOrder
 from dclm_jax.nn.stack import keep_at_padding
 
 UNROLLED_SENTENCES = 5
@@ -144,11 +143,9 @@ def _read_states_first(
     num_sentences, _, batch_size = tokens_SxNxB.shape
     rows = num_sentences * batch_size
     state = model.open_sentence(params, None, rows)
-    masks_NxR, mask_NxR = _fold(masks), _fold(mask_SxNxB)
-    order = RowOrder.by_length(mask_NxR)
-    x_NxR = model.project(params, order.sort(_fold(tokens_SxNxB)), order.sort(masks_NxR))
-    state, outputs = model.read_sentence(params, None, state, x_NxR, order.sort(mask_NxR))
-    state, outputs = order.restore(state, axis=0), order.restore(outputs)
+    masks_NxR = _fold(masks)
+    x_NxR = model.project(params, _fold(tokens_SxNxB), masks_NxR)
+    state, outputs = model.read_sentence(params, None, state, x_NxR, _fold(mask_SxNxB))
     state_SxB = jax.tree.map(lambda a: a.reshape(num_sentences, batch_size, *a.shape[1:]), state)
 
     context, contexts_S = _close_sentences(
@@ -162,10 +159,8 @@ def _read_states_first(
     )
     contexts = _dropped(_rows(contexts_S), None if masks is None else masks_NxR.contexts)
     conditioning = model.condition(params, contexts)
-    features = model.emit(params, conditioning, outputs)
-    contexts = model.context_features(conditioning)
     auxiliary = _auxiliary(model, params, contexts_S, tokens_SxNxB, mask_SxNxB)
-    return _reading_of_rows(context, features, contexts, auxiliary, num_sentences)
+    return _reading_of_rows(model, params, context, conditioning, outputs, auxiliary, num_sentences)
 
 
 def _read_contexts_first(
@@ -181,31 +176,30 @@ def _read_contexts_first(
     rows = num_sentences * batch_size
 
     context, contexts_S = _close_sentences(model, params, context, tokens_SxNxB, mask_SxNxB)
-    mask_NxR = _fold(mask_SxNxB)
-    order = RowOrder.by_length(mask_NxR)
-    contexts = order.sort(_rows(contexts_S), axis=0)
+    contexts = _rows(contexts_S)
     conditioning = model.condition(params, contexts)
     state = model.open_sentence(params, contexts, rows)
-    x_NxR = model.project(params, order.sort(_fold(tokens_SxNxB)), order.sort(_fold(masks)))
-    _, outputs = model.read_sentence(params, conditioning, state, x_NxR, order.sort(mask_NxR))
-    features = order.restore(model.emit(params, conditioning, outputs))
-    contexts = order.restore(model.context_features(conditioning), axis=0)
+    x_NxR = model.project(params, _fold(tokens_SxNxB), _fold(masks))
+    _, outputs = model.read_sentence(params, conditioning, state, x_NxR, _fold(mask_SxNxB))
     auxiliary = _auxiliary(model, params, contexts_S, tokens_SxNxB, mask_SxNxB)
-    return _reading_of_rows(context, features, contexts, auxiliary, num_sentences)
+    return _reading_of_rows(model, params, context, conditioning, outputs, auxiliary, num_sentences)
 
 
 def _reading_of_rows(
+    model: DocumentModel,
+    params: Params,
     context: Context,
-    features_NxRxD: jax.Array,
-    contexts_RxE: jax.Array | None,
+    conditioning: Conditioning,
+    outputs_NxR: Any,
     auxiliary: jax.Array,
     num_sentences: int,
 ) -> Reading:
     """The reading of sentences that were read at once."""
-    contexts = None
-    if contexts_RxE is not None:
-        contexts = contexts_RxE.reshape(num_sentences, -1, contexts_RxE.shape[-1])
-    return Reading(context, _unfold(features_NxRxD, num_sentences), contexts, auxiliary)
+    features = _unfold(model.emit(params, conditioning, outputs_NxR), num_sentences)
+    contexts = model.context_features(conditioning)
+    if contexts is not None:
+        contexts = contexts.reshape(num_sentences, -1, contexts.shape[-1])
+    return Reading(context, features, contexts, auxiliary)
 
 
 def _dropped(context: Context, mask_1xB: jax.Array | None) -> Context:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-BLOCK_ROWS = 32
+BLOCK_ROWS = 24
 """Rows of a block, at most; of fewer than half as many a step costs more than its work."""
 
 

@@ -15,7 +15,7 @@ from dclm_jax.nn.cells import CELLS, Expose, Params, State
 from dclm_jax.nn.initializers import glorot_uniform
 from dclm_jax.nn.products import product
 from dclm_jax.nn.recurrence import Affine
-from dclm_jax.nn.rows import num_blocks
+from dclm_jax.nn.rows import RowOrder, num_blocks
 
 StackState = tuple[State, ...]
 
@@ -108,6 +108,9 @@ def read_stack(
       The state of every layer after each row's last real token, and the top layer's hidden states
       [N, B, H].
     """
+    order = RowOrder.by_length(mask_NxB)
+    x_NxBxK, mask_NxB, dropout_masks = order.sort((x_NxBxK, mask_NxB, dropout_masks))
+    state, conditioning_BxGH = order.sort((state, conditioning_BxGH), axis=0)
     num_steps = steps_to_take(mask_NxB, num_blocks(mask_NxB.shape[1]))
     last_state = []
     h_NxBxH = x_NxBxK
@@ -127,7 +130,7 @@ def read_stack(
         )
         last, h_NxBxH = scanned
         last_state.append(last)
-    return tuple(last_state), h_NxBxH
+    return order.restore(tuple(last_state), axis=0), order.restore(h_NxBxH)
 
 
 def _step_layer(cell: str, affine: Affine, weights: Params, state: State, inputs: Any):

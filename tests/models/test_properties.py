@@ -105,7 +105,7 @@ def test_gradient_is_the_finite_difference(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_faster_path_equals_the_nested_scan(name, monkeypatch):
-    """Read in blocks of two rows, which are sorted where sentences are folded into the batch."""
+    """Rows are read in blocks of two, sorted by length."""
     monkeypatch.setattr(rows, "BLOCK_ROWS", 2)
     model = small_model(name, dropout=0.3)
     params = random_params(model)
