@@ -23,8 +23,8 @@ from dclm_jax.nn.products import flat, product
 from dclm_jax.nn.stack import keep_at_padding
 
 UNROLLED_SENTENCES = 5
-"""Sentences in one round of the loop over them: what the backward pass needs of each is copied
-between rounds alone."""
+"""Sentences in one round of the loop over them, at most: what the backward pass needs of a sentence
+is copied between rounds alone, while each sentence of a round is compiled anew."""
 
 
 class Reading(NamedTuple):
@@ -120,13 +120,17 @@ def _read_nested(
         context = model.close_sentence(params, context, state, sentence)
         return context, (features_NxBxD, model.context_features(conditioning), auxiliary)
 
+    unroll = 1
     if model.remat:
         read_one = jax.checkpoint(read_one)
+    elif not plain:
+        sizes = range(1, UNROLLED_SENTENCES + 1)
+        unroll = max(size for size in sizes if len(tokens_SxNxB) % size == 0)
     context, (features, context_features, auxiliary) = jax.lax.scan(
         read_one,
         context,
         (tokens_SxNxB, mask_SxNxB, summaries_S, x_SxNxB, context_masks_S),
-        unroll=1 if plain or model.remat else UNROLLED_SENTENCES,
+        unroll=unroll,
     )
     return Reading(context, features, context_features, jnp.sum(auxiliary))
 

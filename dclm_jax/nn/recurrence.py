@@ -39,8 +39,8 @@ def scan(
         is used in no other way.
       params: all that is the same at every step. Gradients of the weights are formed after the
         loop, those of other leaves are summed step by step.
-      carry: floating-point arrays; the carry before the first step.
-      xs: inputs, stacked along the first axis.
+      carry: floating-point arrays [B, ...]; the carry before the first step.
+      xs: inputs [N, B, ...], stacked along the first axis, as the outputs will be.
       num_steps: int, one for each of some equal blocks of consecutive rows, which are read one
         after the other: a block's later steps are left out, and their `ys` are zero. With more than
         one block, no leaf of `params` has rows. None for all steps of all rows, in a loop whose
@@ -86,7 +86,8 @@ def _scan_backward(step, residuals, cotangents):
     summed, other_params, merge_params = _split(params, is_summed)
     xs, other_xs, merge_xs = _split(xs, [_is_float(leaf) for leaf in jax.tree.leaves(xs)])
 
-    # Most factors are the carry, most cotangents of products those of inputs: kept once.
+    # Most factors are the carry, most cotangents of products those of inputs: these are kept once.
+    # Which ones is seen when `body` is traced.
     factor_of_carry: list[int | None] = []
     d_product_of_x: list[int | None] = []
 
@@ -118,8 +119,8 @@ def _scan_backward(step, residuals, cotangents):
     d_carry, d_summed, (d_xs, factors, d_products) = _loop(
         body, d_last, zeros, inputs, num_steps, reverse=True
     )
-    factors = _all(factors, factor_of_carry, jax.tree.leaves(carries))
-    d_products = _all(d_products, d_product_of_x, d_xs)
+    factors = _put_back(factors, factor_of_carry, jax.tree.leaves(carries))
+    d_products = _put_back(d_products, d_product_of_x, d_xs)
     rest = iter(d_summed)
     d_leaves: list[Any] = [next(rest) if chosen else None for chosen in is_summed]
     for index, a, d_product in zip(weight_of_product, factors, d_products, strict=True):
@@ -189,8 +190,8 @@ def _loop(
     blocks, length = len(num_steps), len(jax.tree.leaves(xs)[0])
     carry = jax.tree.map(lambda a: a.reshape(blocks, -1, *a.shape[1:]), carry)
     xs = jax.tree.map(lambda a: a.reshape(length * blocks, -1, *a.shape[2:]), xs)
-    first_carry, first_x = jax.tree.map(_without_first_axis, (carry, xs))
-    _, _, y_shapes = jax.eval_shape(body, first_carry, sums, first_x)
+    carry_shapes, x_shapes = jax.tree.map(_without_first_axis, (carry, xs))
+    _, _, y_shapes = jax.eval_shape(body, carry_shapes, sums, x_shapes)
     ys = jax.tree.map(lambda y: jnp.zeros((length * blocks, *y.shape), y.dtype), y_shapes)
     ends = jnp.cumsum(num_steps)
 
@@ -198,6 +199,7 @@ def _loop(
         carry, sums, ys = state
         taken = ends[-1] - 1 - count if reverse else count
         block = jnp.sum(taken >= ends[:-1])
+        # Step n of a block is at n * blocks + block of the axis that both share.
         index = (taken - ends[block] + num_steps[block]) * blocks + block
         get, put = jax.lax.dynamic_index_in_dim, jax.lax.dynamic_update_index_in_dim
         own = jax.tree.map(lambda a: get(a, block, keepdims=False), carry)
@@ -221,8 +223,8 @@ def _new(arrays: list[Any], places: list[int | None]) -> list[Any]:
     return [array for array, place in zip(arrays, places, strict=True) if place is None]
 
 
-def _all(new: list[Any], places: list[int | None], known: list[Any]) -> list[Any]:
-    """The arrays that `_new` was made of."""
+def _put_back(new: list[Any], places: list[int | None], known: list[Any]) -> list[Any]:
+    """The arrays that `_new` has chosen from."""
     rest = iter(new)
     return [next(rest) if place is None else known[place] for place in places]
 

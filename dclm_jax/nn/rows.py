@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 
 BLOCK_ROWS = 24
-"""Rows of a block, at most; of fewer than half as many a step costs more than its work."""
+"""Rows of a block, at most. Of fewer than half as many a step costs more than its work: rows that
+do not part into equal blocks between the two are one block."""
 
 
 def num_blocks(rows: int) -> int:
@@ -20,7 +21,13 @@ def num_blocks(rows: int) -> int:
     if jax.default_backend() != "cpu":
         return 1
     size = max(size for size in range(1, BLOCK_ROWS + 1) if rows % size == 0)
-    return rows // size if 2 * size >= BLOCK_ROWS else 1
+    return max(1, rows // size) if 2 * size >= BLOCK_ROWS else 1
+
+
+def ends(mask_NxR: jax.Array) -> jax.Array:
+    """The number of positions up to the last real one of each row [R]."""
+    position_Nx1 = jnp.arange(1, len(mask_NxR) + 1)[:, None]
+    return jnp.max(jnp.where(mask_NxR, position_Nx1, 0), axis=0)
 
 
 class RowOrder(NamedTuple):
@@ -32,10 +39,10 @@ class RowOrder(NamedTuple):
 
     @classmethod
     def by_length(cls, mask_NxR: jax.Array) -> "RowOrder":
-        """The rows with fewest real positions first, where rows are read in blocks."""
+        """The rows that end first, where rows are read in blocks."""
         if num_blocks(mask_NxR.shape[1]) == 1:
             return cls(None, None)
-        row_R = jnp.argsort(jnp.sum(mask_NxR, axis=0))
+        row_R = jnp.argsort(ends(mask_NxR))
         return cls(row_R, jnp.argsort(row_R))
 
     def sort(self, tree: Any, axis: int = 1) -> Any:

@@ -15,7 +15,7 @@ from dclm_jax.nn.cells import CELLS, Expose, Params, State
 from dclm_jax.nn.initializers import glorot_uniform
 from dclm_jax.nn.products import product
 from dclm_jax.nn.recurrence import Affine
-from dclm_jax.nn.rows import RowOrder, num_blocks
+from dclm_jax.nn.rows import RowOrder, ends, num_blocks
 
 StackState = tuple[State, ...]
 
@@ -149,9 +149,7 @@ def steps_to_take(mask_NxB: jax.Array, blocks: int = 1) -> jax.Array | None:
     where a loop of unknown length costs nothing: on CPUs."""
     if jax.default_backend() != "cpu":
         return None
-    length, _ = mask_NxB.shape
-    is_real_NxP = jnp.any(mask_NxB.reshape(length, blocks, -1), axis=2)
-    return jnp.max(jnp.where(is_real_NxP, 1 + jnp.arange(length)[:, None], 0), axis=0)
+    return jnp.max(ends(mask_NxB).reshape(blocks, -1), axis=1, initial=0)
 
 
 def top_hidden(state: StackState) -> jax.Array:

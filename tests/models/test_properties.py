@@ -12,7 +12,6 @@ from dclm_jax import models
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import Sentence
 from dclm_jax.models.reading import batch_likelihood, block_nll, read_documents
-from dclm_jax.nn import rows
 from tests.models.support import (
     DOCUMENTS,
     MODELS,
@@ -105,8 +104,9 @@ def test_gradient_is_the_finite_difference(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_faster_path_equals_the_nested_scan(name, monkeypatch):
-    """Rows are read in blocks of two, sorted by length."""
-    monkeypatch.setattr(rows, "BLOCK_ROWS", 2)
+    """Rows are read in blocks of two, sorted by length, and sentences in rounds of two."""
+    monkeypatch.setattr("dclm_jax.nn.rows.BLOCK_ROWS", 2)
+    monkeypatch.setattr("dclm_jax.models.reading.UNROLLED_SENTENCES", 2)
     model = small_model(name, dropout=0.3)
     params = random_params(model)
     tokens_SxNxB, targets_SxNxB, mask_SxNxB = map(
