@@ -38,9 +38,9 @@ class RowOrder(NamedTuple):
     place_R: jax.Array | None
 
     @classmethod
-    def by_length(cls, mask_NxR: jax.Array) -> "RowOrder":
-        """The rows that end first, where rows are read in blocks."""
-        if num_blocks(mask_NxR.shape[1]) == 1:
+    def by_length(cls, mask_NxR: jax.Array, blocks: int) -> "RowOrder":
+        """Rows that end early come first, where there are several blocks."""
+        if blocks == 1:
             return cls(None, None)
         row_R = jnp.argsort(ends(mask_NxR))
         return cls(row_R, jnp.argsort(row_R))

@@ -108,10 +108,11 @@ def read_stack(
       The state of every layer after each row's last real token, and the top layer's hidden states
       [N, B, H].
     """
-    order = RowOrder.by_length(mask_NxB)
+    blocks = num_blocks(mask_NxB.shape[1])
+    order = RowOrder.by_length(mask_NxB, blocks)
     x_NxBxK, mask_NxB, dropout_masks = order.sort((x_NxBxK, mask_NxB, dropout_masks))
     state, conditioning_BxGH = order.sort((state, conditioning_BxGH), axis=0)
-    num_steps = steps_to_take(mask_NxB, num_blocks(mask_NxB.shape[1]))
+    num_steps = steps_to_take(mask_NxB, blocks)
     last_state = []
     h_NxBxH = x_NxBxK
     for index, layer in enumerate(layers):
