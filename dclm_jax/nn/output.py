@@ -21,9 +21,13 @@ MIN_CHUNK, MAX_CHUNK = 128, 4096
 """Below, adding each chunk to the gradient of the kernel costs more than its products; above,
 products no longer gain."""
 
-ONLY_CHUNKS, SHORT_CHUNKS, MIN_SHORT_CHUNK = 8, 2, 32
+ONLY_CHUNKS, SHORT_CHUNKS = 8, 2
 """Sizes of a chunk that need not be full: eighths where it is the only one, halves where it takes
-what whole chunks leave over; each is compiled. None is below the least, which is no faster."""
+what whole chunks leave over; each is compiled."""
+
+MIN_SHORT_CHUNK, MIN_SHORT_LOGITS = 32, 2**16
+"""Tokens and logits of the smallest of these sizes: a product of fewer tokens is no faster, and the
+time that fewer logits take is not worth what one more size takes to compile."""
 
 
 class RowLogits(NamedTuple):
@@ -42,7 +46,8 @@ def chunk_size(vocab_size: int) -> int:
 
 def _fold_chunks(
     mask_F: jax.Array,
-    chunk: int,
+    chunk: int | None,
+    vocab_size: int,
     first: Callable[[jax.Array], Any],
     add: Callable[[Any, jax.Array], Any],
 ) -> Any:
@@ -52,7 +57,7 @@ def _fold_chunks(
     over, in the shortest of a few sizes that holds it; a batch of few tokens is that chunk alone.
     """
     size = mask_F.size
-    chunk = min(chunk, size)
+    chunk = min(chunk or chunk_size(vocab_size), size)
     positions = jnp.nonzero(mask_F, size=size, fill_value=size)[0]
     count = jnp.sum(mask_F)
     whole_chunks = jnp.maximum(count - 1, 0) // chunk
@@ -64,7 +69,8 @@ def _fold_chunks(
 
     num_sizes = ONLY_CHUNKS if size == chunk else SHORT_CHUNKS
     parts = (chunk * part // num_sizes for part in range(1, num_sizes))
-    lengths = [*(length for length in parts if length >= MIN_SHORT_CHUNK), chunk]
+    least = max(MIN_SHORT_CHUNK, MIN_SHORT_LOGITS // vocab_size)
+    lengths = [*(length for length in parts if length >= least), chunk]
     shortest = jnp.searchsorted(jnp.asarray(lengths), rest)
     sums = jax.lax.switch(shortest, [partial(begin, length) for length in lengths])
     if size == chunk:
@@ -147,8 +153,7 @@ def token_nll(
         return nll_F.at[chosen].set(nll, mode="drop")
 
     zeros_F = jnp.zeros(features_FxD.shape[:1], features_FxD.dtype)
-    chunk = chunk or chunk_size(bias_V.size)
-    return _fold_chunks(mask_F, chunk, partial(add_chunk, zeros_F), add_chunk)
+    return _fold_chunks(mask_F, chunk, bias_V.size, partial(add_chunk, zeros_F), add_chunk)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(6,))
@@ -202,7 +207,7 @@ def _summed_nll_forward(features_FxD, kernel_DxV, bias_V, targets_F, mask_F, sha
     d_features_FxD = jnp.zeros(features_FxD.shape, bias_V.dtype)
     d_shared_RxV = None if shared is None else jnp.zeros_like(shared.logits_RxV)
     first = partial(of_chunk, d_features_FxD, d_shared_RxV)
-    gradients = _fold_chunks(mask_F, chunk or chunk_size(bias_V.size), first, add_chunk)
+    gradients = _fold_chunks(mask_F, chunk, bias_V.size, first, add_chunk)
     (total, d_kernel_DxV, d_bias_V), d_features_FxD, d_shared_RxV = gradients
     return total, (d_features_FxD, d_kernel_DxV.astype(dtype), d_bias_V, d_shared_RxV)
 

@@ -44,6 +44,7 @@ def shared(logits_RxV: Any) -> RowLogits:
 def short_chunks(monkeypatch):
     """The chunk of what is left over has all its sizes at the few positions of these tests, too."""
     monkeypatch.setattr(output, "MIN_SHORT_CHUNK", 1)
+    monkeypatch.setattr(output, "MIN_SHORT_LOGITS", 1)
 
 
 def numpy_nll(features_FxD, kernel_DxV, bias_V, shared_FxV: Any = 0) -> np.ndarray:
