@@ -11,12 +11,12 @@ from dclm_jax import models
 from dclm_jax.data.batches import Batch
 from dclm_jax.errors import InputError
 from dclm_jax.models.reading import batch_likelihood
-from tests.models.support import DOCUMENTS, MODELS, pack, quick_jit, random_params, small_model
+from tests.models.support import DOCUMENTS, MODELS, model_jit, pack, random_params, small_model
 
 BATCH = pack(DOCUMENTS)
 
 
-@quick_jit
+@model_jit
 def loss_and_gradient(model, params, keys_B):
     def loss(params):
         result = batch_likelihood(model, params, BATCH, keys_B)

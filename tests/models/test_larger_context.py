@@ -9,7 +9,7 @@ import pytest
 from dclm_jax import models
 from dclm_jax.models.reading import batch_likelihood, block_nll
 from dclm_jax.nn.output import ONLY_CHUNKS, chunk_size
-from tests.models.support import pack, quick_jit, random_params, small_model
+from tests.models.support import model_jit, pack, random_params, small_model
 
 NAMES = [name for name in models.MODELS if name.startswith("rlm_")]
 DOCUMENT = ((5, 3, 7, 4), (6,), (8, 2, 3), (4, 9), (10, 4, 4), (7,))
@@ -17,13 +17,13 @@ DOCUMENT = ((5, 3, 7, 4), (6,), (8, 2, 3), (4, 9), (10, 4, 4), (7,))
 pytestmark = pytest.mark.usefixtures("x64")
 
 
-@quick_jit
+@model_jit
 def scores(model, params, batch):
     context = model.open_document(params, *batch.tokens_BxSxN.shape[::2])
     return block_nll(model, params, context, batch)[1]
 
 
-@quick_jit
+@model_jit
 def likelihood(model, params, batch):
     return batch_likelihood(model, params, batch)
 

@@ -14,8 +14,8 @@ from tests import oracles
 from tests.models.support import (
     DOCUMENTS,
     MODELS,
+    model_jit,
     pack,
-    quick_jit,
     random_params,
     small_model,
     time_major,
@@ -64,7 +64,7 @@ def read_contexts(model, params) -> jax.Array:
     return jax.lax.scan(read_sentence, context, (tokens_SxNxB, mask_SxNxB, summaries_S))[1]
 
 
-@quick_jit
+@model_jit
 def read_batch(model, params):
     context = model.open_document(params, *BATCH.tokens_BxSxN.shape[::2])
     _, nll_BxSxN = block_nll(model, params, context, BATCH)
@@ -121,9 +121,9 @@ def test_dropout_multiplies_embeddings_layers_and_features(name):
     model = small_model(name, dropout=0.3, num_layers=3)
     params = random_params(model)
     keys_B = jax.random.split(jax.random.key(7), len(DOCUMENTS))
-    likelihood = quick_jit(batch_likelihood)(model, params, BATCH, keys_B)
+    likelihood = model_jit(batch_likelihood)(model, params, BATCH, keys_B)
 
-    masks = quick_jit(draw_masks)(model, keys_B)
+    masks = model_jit(draw_masks)(model, keys_B)
     masks = jax.tree.map(np.asarray, masks)
     plain_params = jax.tree.map(np.asarray, params)
     nll = auxiliary = 0.0

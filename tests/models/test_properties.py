@@ -16,9 +16,9 @@ from tests.models.support import (
     DOCUMENTS,
     MODELS,
     VOCAB,
+    model_jit,
     pack,
     plain_nll,
-    quick_jit,
     random_params,
     small_model,
     time_major,
@@ -30,7 +30,7 @@ BATCH = pack(DOCUMENTS)
 close = partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-10)
 
 
-@quick_jit
+@model_jit
 def scores(model, params, batch):
     """The nats of every target [B, S, N]."""
     batch_size, _, length = batch.tokens_BxSxN.shape
@@ -38,8 +38,8 @@ def scores(model, params, batch):
     return block_nll(model, params, context, batch)[1]
 
 
-likelihood = quick_jit(batch_likelihood)
-continue_scores = quick_jit(block_nll)
+likelihood = model_jit(batch_likelihood)
+continue_scores = model_jit(block_nll)
 
 
 def total(model, params, documents, **padding):
@@ -48,7 +48,7 @@ def total(model, params, documents, **padding):
     return float(result.nll + result.auxiliary)
 
 
-@quick_jit
+@model_jit
 def gradient_of_objective(model, params):
     def objective(params):
         result = batch_likelihood(model, params, BATCH)
@@ -57,7 +57,7 @@ def gradient_of_objective(model, params):
     return jax.grad(objective)(params)
 
 
-@quick_jit
+@model_jit
 def dropout_masks(model, keys_B, sentences, tokens):
     return model.dropout_masks(keys_B, (sentences.size, tokens.size))
 
@@ -131,7 +131,7 @@ def test_the_faster_path_equals_the_nested_scan(name, monkeypatch):
     def run(nested, params):
         return jax.value_and_grad(read, has_aux=True)(params, nested)
 
-    nested, faster = (quick_jit(run)(nested, params) for nested in (True, False))
+    nested, faster = (model_jit(run)(nested, params) for nested in (True, False))
     jax.tree.map(close, faster, nested)
     assert np.any(nested[0][1][0])
 
@@ -153,7 +153,7 @@ def test_contexts_enter_the_output_layer_alike_where_logits_are_too_many(monkeyp
 def test_streaming_token_by_token_equals_the_block(name):
     model = small_model(name)
     params = random_params(model)
-    project, read_token = quick_jit(type(model).project), quick_jit(type(model).read_token)
+    project, read_token = model_jit(type(model).project), model_jit(type(model).read_token)
     expected = scores(model, params, BATCH)
 
     for b, document in enumerate(DOCUMENTS):
@@ -242,7 +242,7 @@ def test_predictions_depend_on_the_past_alone(name):
 
     # Of each table [S*N predictions, S*N input positions, K].
     tables = {name: params[name] for name in model.tables}
-    derivatives = quick_jit(jacobian)(model, tables)
+    derivatives = model_jit(jacobian)(model, tables)
     influence = sum(np.linalg.norm(table, axis=-1) for table in derivatives.values())
     influence = np.reshape(influence, (S, N, S, N))
 
