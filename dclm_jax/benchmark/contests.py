@@ -96,7 +96,7 @@ class Training:
         own = ours.Training(model, batches, setting.seed)
         first = own.turn()
         job = Job("train", model.name, own.params, documents, setting.accelerated)
-        rounds, facts = _compete(own, first.nll, peers, job, setting.rounds)
+        rounds, facts = _compete(own, first.nll, peers, job, setting)
         seconds = rounds.seconds
         tokens = sum(map(workloads.count_targets, documents))
         flops = sum(workloads.useful_flops(model, batch) for batch in documents)
@@ -123,15 +123,21 @@ class Training:
 
 
 def _compete(
-    own: ours.Training | ours.Scoring, nll: float, peers: tuple[Peer, ...], job: Job, rounds: int
+    own: ours.Training | ours.Scoring,
+    nll: float,
+    peers: tuple[Peer, ...],
+    job: Job,
+    setting: Setting,
 ) -> tuple[Rounds, dict[str, Any]]:
-    """Rounds of all, once they have our `nll` and are warm, and facts on them.
+    """Rounds of all that run in this setting, once they have our `nll` and are warm, and facts on
+    them.
 
     Raises:
       PeerError: a peer failed or has another loss.
     """
     with contextlib.ExitStack() as stack:
-        workers = {peer.name: stack.enter_context(peer.start(job)) for peer in peers}
+        chosen = [peer for peer in peers if setting.tuned_peers or not peer.tuned]
+        workers = {peer.name: stack.enter_context(peer.start(job)) for peer in chosen}
         for peer, worker in workers.items():
             require_same_loss(peer, job.model, nll, worker.call("turn").nll)
             # What is compiled for shapes that change settles in the second turn.
@@ -143,7 +149,9 @@ def _compete(
             **{peer: partial(_seconds, worker) for peer, worker in workers.items()},
             MATRIX_PRODUCT: product.turn,
         }
-        result = alternate({name: partial(_second, turn) for name, turn in turns.items()}, rounds)
+        result = alternate(
+            {name: partial(_second, turn) for name, turn in turns.items()}, setting.rounds
+        )
         facts: dict[str, Any] = {
             f"{fact}{unit}": {peer: worker.call(fact) for peer, worker in workers.items()}
             for fact, unit in (("memory", "_bytes"), ("device", ""))
@@ -204,7 +212,7 @@ def score_row(name: str, setting: Setting) -> list[Row]:
     params = jax.device_get(model.init(jax.random.key(setting.seed)))
     own = ours.Scoring(model, params, batches)
     job = Job("score", model.name, params, batches, setting.accelerated)
-    rounds, facts = _compete(own, own.turn().nll, PYTORCH, job, setting.rounds)
+    rounds, facts = _compete(own, own.turn().nll, PYTORCH, job, setting)
     seconds = rounds.seconds
     seconds.pop(MATRIX_PRODUCT)
     tokens = sum(map(workloads.count_targets, batches))

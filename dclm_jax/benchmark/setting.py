@@ -14,12 +14,14 @@ OURS, MATRIX_PRODUCT = "ours", "matrix product"
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What all rows of a run share; `directory` is a temporary one."""
+    """What all rows of a run share; `directory` is a temporary one. With `tuned_peers`, peers run a
+    second time with the allocator of our launchers."""
 
     directory: pathlib.Path
     size: Size = Size()
     rounds: int = 5
     seed: int = 0
+    tuned_peers: bool = True
 
     @property
     def accelerated(self) -> bool:

@@ -1,5 +1,6 @@
 """Rows from end to end at tiny sizes, with a peer that needs no library. Nothing is timed."""
 
+import dataclasses
 import json
 
 import jax
@@ -62,11 +63,14 @@ def test_a_peer_with_another_loss_is_an_error(setting):
         train(twin(1.001))("name", setting)
 
 
-def test_scoring_has_the_same_loss_as_the_definition(setting, monkeypatch):
-    monkeypatch.setattr(contests, "PYTORCH", (twin(),))
+@pytest.mark.parametrize("tuned_peers", [True, False])
+def test_scoring_has_the_same_loss_as_the_definition(setting, monkeypatch, tuned_peers):
+    monkeypatch.setattr(contests, "PYTORCH", (twin(), twin().with_our_allocator()))
     monkeypatch.setattr(contests, "SCORED_BATCHES", 1)
+    setting = dataclasses.replace(setting, tuned_peers=tuned_peers)
     (row,) = contests.score_row("name", setting)
     assert row.measured is not None and row.measured > 0
+    assert set(row.details["ratios"]) == {"Twin", *["Twin, our allocator"] * tuned_peers}
 
 
 def test_every_row_of_a_suite_exists():
