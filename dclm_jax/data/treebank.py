@@ -79,13 +79,15 @@ def section_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
 
     The sections are the folders 00 to 24 in `root` itself, or else in its parsed/mrg/wsj
     (LDC99T42), combined/wsj (LDC95T7) or raw/wsj: the first of these that holds any. Documents are
-    the files wsj_NNNN.mrg, or where no section has any, the raw files wsj_NNNN.
+    the files wsj_NNNN.mrg, or where no section has any, the raw files wsj_NNNN. All names may be in
+    capitals, as some systems show those of a compact disc.
 
     Raises:
       InputError: there are no sections, not all of them, or one without documents.
     """
     root = pathlib.Path(root)
-    for folder in (root, *(root / place for place in _PLACES)):
+    places = (spelling for place in _PLACES for spelling in (place, place.upper()))
+    for folder in (root, *(root / place for place in places)):
         found = [section for section in _SECTIONS if (folder / section).is_dir()]
         if found:
             break

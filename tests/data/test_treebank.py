@@ -211,9 +211,10 @@ def test_only_raw_files_need_the_packages_for_prose(tmp_path, monkeypatch, packa
     assert next(read_documents(tmp_path, "ptb")).sentences == PARSED_WORDS
 
 
-def test_names_in_capitals_as_on_a_compact_disc(tmp_path):
+@pytest.mark.parametrize("place", ["", "PARSED/MRG/WSJ", "COMBINED/WSJ", "RAW/WSJ"])
+def test_names_in_capitals_as_on_a_compact_disc(tmp_path, place):
     for section in range(25):
-        write(tmp_path / f"{section:02}" / f"WSJ_{section:02}07.MRG", "(NN a)")
+        write(tmp_path / place / f"{section:02}" / f"WSJ_{section:02}07.MRG", "(NN a)")
     assert next(read_documents(tmp_path, "ptb")).id == "00/WSJ_0007"
 
 
