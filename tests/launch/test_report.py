@@ -58,7 +58,10 @@ def test_tables_and_pictures(workdirs, tmp_path):
 
     assert report(workdirs, output).count("measured before") == 4
     assert (output / "report.md").read_text() == text
-    assert report(workdirs[:1], output, "--seed=1").count("measured in") == 1
+    for other in ("--seed=1", "--bootstrap=0"):
+        assert report(workdirs[:1], output, other).count("measured in") == 1
+    assert report(workdirs, output).count("measured before") == 4
+    assert (output / "report.md").read_text() == text
 
 
 def test_what_was_trained_anew_is_measured_anew(space, tmp_path):
