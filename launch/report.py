@@ -12,7 +12,7 @@ Where a model was trained with several segment lengths L, their learning curves 
 
 DIR holds report.md, report.json (every row), the pictures, and in runs/ what was measured of each
 run: the same command measures only runs that are new or have changed, so it can be stopped, and
-what was measured with other options is kept.
+what was measured on other --data or with other options is kept.
 
 Coherence is most of the time: as long as --pool test perplexities (--pool=0, the paper's, as long
 as --bootstrap of them), but little for rnnlm and codclm.
@@ -161,9 +161,10 @@ def _result(run: _Run, output: storage.Location, options: measurement.Options) -
     """What was measured of a run, now or by an earlier call."""
     workdir = run.known["workdir"]
     place = storage.resolve(workdir)
-    # With other options it is kept beside this one: what took hours is not lost by a quick look.
-    of = json.dumps([str(place), run.identity["options"]])
-    name = hashlib.sha256(of.encode()).hexdigest()[:8]
+    # On other documents or with other options it is kept beside this one: a quick look loses
+    # nothing that took hours.
+    of = [str(place), run.identity["documents"], run.identity["options"]]
+    name = hashlib.sha256(json.dumps(of).encode()).hexdigest()[:8]
     kept = output / _RUNS / f"{place.name}-{name}.json"
     result = _read(kept)
     start = time.monotonic()
