@@ -211,11 +211,21 @@ def test_only_raw_files_need_the_packages_for_prose(tmp_path, monkeypatch, packa
     assert next(read_documents(tmp_path, "ptb")).sentences == PARSED_WORDS
 
 
-@pytest.mark.parametrize("place", ["", "PARSED/MRG/WSJ", "COMBINED/WSJ", "RAW/WSJ"])
-def test_names_in_capitals_as_on_a_compact_disc(tmp_path, place):
+@pytest.mark.parametrize(
+    ("place", "suffix", "text"),
+    [
+        ("", ".MRG", "(NN a)"),
+        ("PARSED/MRG/WSJ", ".MRG", "(NN a)"),
+        ("COMBINED/WSJ", ".MRG", "(NN a)"),
+        ("RAW/WSJ", "", "a"),
+    ],
+)
+def test_names_in_capitals_as_on_a_compact_disc(tmp_path, place, suffix, text):
     for section in range(25):
-        write(tmp_path / place / f"{section:02}" / f"WSJ_{section:02}07.MRG", "(NN a)")
-    assert next(read_documents(tmp_path, "ptb")).id == "00/WSJ_0007"
+        write(tmp_path / place / f"{section:02}" / f"WSJ_{section:02}07{suffix}", text)
+    assert next(read_documents(tmp_path, "ptb")) == Document(
+        "00/WSJ_0007", [["a"]], [["NN"]] if suffix else None
+    )
 
 
 def test_split_and_vocabulary_of_the_treebank(tmp_path):

@@ -81,6 +81,23 @@ def test_a_row_as_json_on_standard_output(parsed, monkeypatch, capsys):
     assert "input_16" in done.err
 
 
+@pytest.mark.parametrize(
+    ("chosen", "tuned"), [({"suite": "quick"}, False), ({}, True), ({"rows": "quick"}, True)]
+)
+def test_only_the_quick_suite_leaves_out_our_allocator(parsed, monkeypatch, chosen, tuned):
+    settings = []
+
+    def note(name, setting):
+        settings.append(setting)
+        return []
+
+    monkeypatch.setattr(rows, "ROWS", {"quick": note})
+    monkeypatch.setattr(rows, "SUITES", {"quick": ("quick",), "full": ("quick",)})
+    with flagsaver.as_parsed(rounds="1", **chosen):
+        assert benchmark.main([]) is None
+    assert [setting.tuned_peers for setting in settings] == [tuned]
+
+
 def test_a_peer_with_another_loss_ends_the_command(parsed, monkeypatch, tmp_path, capsys):
     def differ(name, setting):
         timing.require_same_loss("Peer", "ccdclm", 1.0, 2.0)

@@ -9,7 +9,14 @@ import numpy as np
 import pytest
 
 from dclm_jax.nn import output
-from dclm_jax.nn.output import RowLogits, chunk_size, summed_nll, token_nll
+from dclm_jax.nn.output import (
+    MIN_SHORT_CHUNK,
+    MIN_SHORT_LOGITS,
+    RowLogits,
+    chunk_size,
+    summed_nll,
+    token_nll,
+)
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -45,6 +52,22 @@ def short_chunks(monkeypatch):
     """The chunk of what is left over has all its sizes at the few positions of these tests, too."""
     monkeypatch.setattr(output, "MIN_SHORT_CHUNK", 1)
     monkeypatch.setattr(output, "MIN_SHORT_LOGITS", 1)
+
+
+@pytest.mark.parametrize(("V", "sizes"), [(2048, 8), (512, 5), (40, 1)])
+def test_a_size_is_compiled_where_it_saves_time(monkeypatch, V, sizes):
+    """256 positions are one chunk: of 32, 64, .. 256 tokens those with 65,536 logits and more."""
+    monkeypatch.setattr(output, "MIN_SHORT_CHUNK", MIN_SHORT_CHUNK)
+    monkeypatch.setattr(output, "MIN_SHORT_LOGITS", MIN_SHORT_LOGITS)
+    arrays = (np.zeros((256, 4)), np.zeros((4, V)), np.zeros(V), np.zeros(256, int))
+    jaxpr = jax.make_jaxpr(token_nll)(*arrays, np.zeros(256, bool))
+    branches = [b for equation in jaxpr.eqns for b in equation.params.get("branches", ())]
+    softmaxes = [
+        part
+        for part in (jaxpr, *branches)
+        if any(equation.primitive.name == "exp" for equation in part.eqns)
+    ]
+    assert len(softmaxes) == sizes
 
 
 def numpy_nll(features_FxD, kernel_DxV, bias_V, shared_FxV: Any = 0) -> np.ndarray:

@@ -17,6 +17,7 @@ import pytest
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.reading import batch_likelihood
+from dclm_jax.nn import output
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import RowOptimizer, create_optimizer
 from dclm_jax.training.step import (
@@ -129,6 +130,16 @@ def test_touched_rows_take_the_same_step_as_whole_tables(name, optimizer_name):
     changed = np.flatnonzero(np.any(first != last, axis=1))
     words = {word for b in batches for word in b.tokens_BxSxN[b.mask_BxSxN].tolist()}
     assert set(changed.tolist()) == words
+
+
+@pytest.mark.parametrize("name", ["ccdclm", "codclm"])
+def test_a_step_is_the_same_with_chunks_of_several_sizes(name, monkeypatch):
+    """Models as small as these have one size."""
+    one, _ = run_steps(name, dropout=0.0)
+    monkeypatch.setattr(output, "MIN_SHORT_LOGITS", 1)
+    several, _ = run_steps(name, dropout=0.0)
+    close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7)
+    jax.tree.map(close, one.params, several.params)
 
 
 @pytest.mark.parametrize(
