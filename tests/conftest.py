@@ -10,9 +10,10 @@ import pytest
 @pytest.fixture(scope="session", autouse=True)
 def compilation(tmp_path_factory) -> None:
     """What one test or one of its subprocesses has compiled, the others load; and LLVM optimises
-    little, because compiling takes far longer here than running."""
-    os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
-    jax.config.update("jax_disable_most_optimizations", True)
+    little unless told, because compiling takes far longer here than running."""
+    if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:
+        os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
+        jax.config.update("jax_disable_most_optimizations", True)
     directory = str(tmp_path_factory.mktemp("xla"))
     os.environ["JAX_COMPILATION_CACHE_DIR"] = directory
     jax.config.update("jax_compilation_cache_dir", directory)
