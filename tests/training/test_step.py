@@ -136,6 +136,7 @@ def test_touched_rows_take_the_same_step_as_whole_tables(name, optimizer_name):
 def test_a_step_is_the_same_with_chunks_of_several_sizes(name, monkeypatch):
     """Models as small as these have one size."""
     one, _ = run_steps(name, dropout=0.0)
+    monkeypatch.setattr(output, "MIN_SHORT_CHUNK", 1)
     monkeypatch.setattr(output, "MIN_SHORT_LOGITS", 1)
     several, _ = run_steps(name, dropout=0.0)
     close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7)
