@@ -7,28 +7,32 @@
         print(document.log_prob, [sentence.log_prob for sentence in document.sentences])
     print(lm.perplexity([["the cat sat .", "it was content ."]]))
 
+    read = lm.read(["the cat sat ."])
+    print([one.log_prob for one in read.score(["it was content .", "prices rose ."])])
+    print(read.next_words(3), read.read("it was content .").vector)
+
 Log-probabilities are natural logarithms (nats); a surprisal is the negative of one.
 """
 
-import collections
 import dataclasses
 import functools
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
 from dclm_jax import ngram, storage
 from dclm_jax.data.readers import Document
-from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN, Vocabulary
+from dclm_jax.data.vocabulary import END, END_TOKEN, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import perplexity
 from dclm_jax.evaluation.scoring import Scorer, SentenceScorer
 from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.reading.reader import Reader, power_of_two
 from dclm_jax.training import mirror
 from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.workdir import read_config
@@ -37,6 +41,8 @@ Sentence = str | Sequence[str]
 """Words separated by spaces, or a list of words."""
 
 DEFAULT_BATCH_SIZE = 32
+_CANDIDATES = 64
+"""Candidates that are scored at once, at most; a power of two."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,6 +71,98 @@ class DocumentScore:
     sentences: list[SentenceScore]
 
 
+class DocumentReader(Protocol):
+    """What reads on from any place in a document: `reading.reader.Reader`, or what an n-gram model
+    has of it."""
+
+    def open(self, rows: int) -> Any: ...
+    def read(
+        self, place: Any, sentences: Sequence[Sequence[np.ndarray]]
+    ) -> tuple[Any, list[list[np.ndarray]]]: ...
+    def start(self, place: Any) -> tuple[Any, Any]: ...
+    def next(self, place: Any, tokens_B: Any) -> tuple[Any, Any]: ...
+    def vectors(self, place: Any) -> np.ndarray | None: ...
+
+
+class _Words(NamedTuple):
+    """A document to score: its name, and the words and ids of its sentences."""
+
+    id: str
+    words: list[list[str]]
+    sentences: list[np.ndarray]
+
+
+@dataclasses.dataclass(frozen=True)
+class ReadDocument:
+    """A document that has been read up to the end of a sentence; see `LanguageModel.read`.
+
+    It never changes: any number of ways may lead on from it.
+    """
+
+    lm: "LanguageModel"
+    place: Any
+
+    def read(self, *sentences: Sentence) -> "ReadDocument":
+        """The document with these sentences read, too."""
+        if not sentences:
+            return self
+        ids = self.lm.encode(sentences)
+        return ReadDocument(self.lm, self.lm.reader.read(self.place, [ids])[0])
+
+    def score(self, candidates: Sequence[Sentence]) -> list[SentenceScore]:
+        """Each candidate as the next sentence: its log-probability given all that has been read.
+
+        Raises:
+          InputError: a candidate has no words, or the candidates are not a list of sentences.
+        """
+        words = _words(candidates)
+        for number, candidate in enumerate(words, 1):
+            if not candidate:
+                raise InputError(f"candidate {number} has no words; expected at least one")
+        ids, scores = [self.lm.vocabulary.encode(one) for one in words], []
+        for first in range(0, len(ids), _CANDIDATES):
+            batch = ids[first : first + _CANDIDATES]
+            # Filled up with the last one, so that few numbers of rows are compiled.
+            rows = min(power_of_two(len(batch)), _CANDIDATES)
+            filled = [[one] for one in batch] + [[batch[-1]]] * (rows - len(batch))
+            _, nll = self.lm.reader.read(self.place.take([0] * rows), filled)
+            scores += [of_row[0] for of_row in nll[: len(batch)]]
+        return [_sentence_score(*one) for one in zip(words, ids, scores, strict=True)]
+
+    def next_words(self, k: int = 10, prefix: Sentence = "") -> list[tuple[str, float]]:
+        """The k likeliest next words with their log-probabilities in nats, likeliest first.
+
+        Args:
+          k: how many; END, which closes the sentence, is one of them.
+          prefix: the words of the sentence so far.
+
+        Raises:
+          InputError: `k` is below 1.
+        """
+        if k < 1:
+            raise InputError(f"k is {k}; expected at least 1")
+        (ids,) = self.lm.encode([prefix])
+        place, log_probs_1xV = self.lm.reader.start(self.place)
+        for word in ids:
+            place, log_probs_1xV = self.lm.reader.next(place, [word])
+        log_probs_V = np.asarray(log_probs_1xV)[0]
+        words = (*self.lm.vocabulary.words,)
+        best = np.argsort(-log_probs_V, kind="stable")[:k]
+        return [(END_TOKEN if i == END else words[i], float(log_probs_V[i])) for i in best]
+
+    @property
+    def vector(self) -> np.ndarray:
+        """What has been read as one vector, float [X] (`DocumentModel.vector`).
+
+        Raises:
+          InputError: the model keeps nothing of the sentences before.
+        """
+        vectors = self.lm.reader.vectors(self.place)
+        if vectors is None:
+            raise InputError(f"{self.lm.name} reads every sentence by itself: it has no context")
+        return vectors[0]
+
+
 @dataclasses.dataclass(frozen=True)
 class LanguageModel:
     """A model of any kind with its vocabulary.
@@ -75,7 +173,7 @@ class LanguageModel:
       vocabulary: between words and ids.
       config: the configuration it was trained with.
       step: the training step it is from; None where training has no steps (n-gram models).
-      make_scorer: makes `scorer` when that is first asked for.
+      make_scorer, make_reader: make `scorer` and `reader` when these are first asked for.
     """
 
     name: str
@@ -84,11 +182,17 @@ class LanguageModel:
     config: dict[str, Any]
     step: int | None
     make_scorer: Callable[[], SentenceScorer] = dataclasses.field(repr=False)
+    make_reader: Callable[[], DocumentReader] = dataclasses.field(repr=False)
 
     @functools.cached_property
     def scorer(self) -> SentenceScorer:
         """Scores word ids."""
         return self.make_scorer()
+
+    @functools.cached_property
+    def reader(self) -> DocumentReader:
+        """Reads word ids on from any place."""
+        return self.make_reader()
 
     @property
     def summary(self) -> str:
@@ -118,23 +222,24 @@ class LanguageModel:
         Raises:
           InputError: a document is not a list of sentences.
         """
-        # The scorer reads ahead: what it has taken and not yet scored waits here.
-        waiting: collections.deque[tuple[str, list[list[str]], list[np.ndarray]]] = (
-            collections.deque()
-        )
 
-        def encoded() -> Iterator[list[np.ndarray]]:
+        def encoded() -> Iterator[_Words]:
             for index, document in enumerate(documents):
                 name = document.id if isinstance(document, Document) else str(index)
                 words = _words(document)
-                ids = [self.vocabulary.encode(one) for one in words]
-                waiting.append((name, words, ids))
-                yield ids
+                yield _Words(name, words, [self.vocabulary.encode(one) for one in words])
 
-        for nll in self.scorer.score(encoded()):
-            name, words, ids = waiting.popleft()
+        for (name, words, ids), nll in self.scorer.score(encoded()):
             sentences = [_sentence_score(*one) for one in zip(words, ids, nll, strict=True)]
             yield DocumentScore(name, math.fsum(one.log_prob for one in sentences), sentences)
+
+    def read(self, sentences: Document | Sequence[Sentence] = ()) -> ReadDocument:
+        """A document whose first sentences are these, to read on from there.
+
+        Raises:
+          InputError: it is not a list of sentences.
+        """
+        return ReadDocument(self, self.reader.open(1)).read(*_words(sentences))
 
     def perplexity(
         self, documents: Iterable[Document | Sequence[Sentence]]
@@ -187,6 +292,7 @@ def restore(
         config=run.config,
         step=run.step,
         make_scorer=functools.partial(Scorer, run.model, run.params, batch_size=batch_size),
+        make_reader=functools.partial(Reader, run.model, run.params),
         model=run.model,
         params=run.params,
     )
@@ -201,6 +307,7 @@ def _restore_ngram(workdir: Path) -> LanguageModel:
         config=run.config,
         step=None,
         make_scorer=lambda: run.scorer,
+        make_reader=lambda: ngram.NGramReader(run.scorer),
     )
 
 

@@ -27,17 +27,17 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
 from dclm_jax import storage
 from dclm_jax.data.corpus import Corpus, file_sha256, open_corpus
-from dclm_jax.data.vocabulary import Vocabulary
+from dclm_jax.data.vocabulary import END, START, Vocabulary
 from dclm_jax.directories import Replacing
 from dclm_jax.errors import InputError, shown
-from dclm_jax.evaluation.scoring import Continuation, Document
+from dclm_jax.evaluation.scoring import Scored, sentences_to_score
 from dclm_jax.training.config import flat
 from dclm_jax.training.workdir import CONFIG_FILE, VOCABULARY_FILE, read_config
 
@@ -86,16 +86,81 @@ class NGramScorer:
         self.vocab_size = len(vocabulary)
         self.context_order = 0
 
-    def score(self, documents: Iterable[Document | Continuation]) -> Iterator[list[np.ndarray]]:
+    def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """Scores documents in their order, one at a time; see `Scorer.score`."""
         for document in documents:
-            sentences = document.sentences[-1:] if isinstance(document, Continuation) else document
-            yield [self._nll(sentence) for sentence in sentences]
+            sentences, first_scored = sentences_to_score(document)
+            yield document, [self.nll(sentence) for sentence in sentences[first_scored:]]
 
-    def _nll(self, sentence: np.ndarray) -> np.ndarray:
+    def nll(self, sentence: np.ndarray) -> np.ndarray:
+        """-log P in nats of the words of a sentence and its END, float32 [M + 1]."""
         text = " ".join([self._spellings[index] for index in np.asarray(sentence).tolist()])
         log10 = [prob for prob, _, _ in self._model.full_scores(text)]
         return (np.array(log10, np.float64) * -math.log(10)).astype(np.float32)
+
+    def begin(self) -> Any:
+        """KenLM's state at the start of a sentence."""
+        state = _kenlm().State()
+        self._model.BeginSentenceWrite(state)
+        return state
+
+    def after(self, state: Any, word: int) -> Any:
+        """The state after one more word."""
+        new_state = _kenlm().State()
+        self._model.BaseScore(state, self._spellings[word], new_state)
+        return new_state
+
+    def log_probs(self, state: Any) -> np.ndarray:
+        """log P in nats of every word of the vocabulary, float32 [V]; that of START is -inf."""
+        spare, words = _kenlm().State(), list(self._spellings)
+        words[END] = "</s>"
+        log10 = np.array([self._model.BaseScore(state, word, spare) for word in words])
+        log10[START] = -np.inf
+        return (log10 * math.log(10)).astype(np.float32)
+
+
+class NGramPlace(NamedTuple):
+    """A place in each of `rows` documents; within a sentence, KenLM's state in each of them."""
+
+    rows: int
+    states: tuple[Any, ...] = ()
+
+    def take(self, rows: Sequence[int]) -> "NGramPlace":
+        """The places of these rows, in this order."""
+        return NGramPlace(len(rows), tuple(self.states[row] for row in rows if self.states))
+
+
+class NGramReader:
+    """What an n-gram model has of `dclm_jax.reading.reader.Reader`: sentences are read each by
+    itself, and what was read before is forgotten."""
+
+    def __init__(self, scorer: NGramScorer):
+        self._scorer = scorer
+
+    def open(self, rows: int) -> NGramPlace:
+        """The start of so many documents."""
+        return NGramPlace(rows)
+
+    def read(
+        self, place: NGramPlace, sentences: Sequence[Sequence[np.ndarray]]
+    ) -> tuple[NGramPlace, list[list[np.ndarray]]]:
+        """As `Reader.read`."""
+        return place, [[self._scorer.nll(sentence) for sentence in row] for row in sentences]
+
+    def start(self, place: NGramPlace) -> tuple[NGramPlace, np.ndarray]:
+        """As `Reader.start`."""
+        state = self._scorer.begin()
+        log_probs_BxV = np.tile(self._scorer.log_probs(state), (place.rows, 1))
+        return NGramPlace(place.rows, (state,) * place.rows), log_probs_BxV
+
+    def next(self, place: NGramPlace, tokens_B: Sequence[int]) -> tuple[NGramPlace, np.ndarray]:
+        """As `Reader.next`."""
+        states = tuple(map(self._scorer.after, place.states, tokens_B))
+        log_probs_BxV = np.stack([self._scorer.log_probs(state) for state in states])
+        return NGramPlace(place.rows, states), log_probs_BxV
+
+    def vectors(self, place: NGramPlace) -> None:
+        """There are none."""
 
 
 def train(

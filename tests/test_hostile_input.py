@@ -577,7 +577,7 @@ def test_files_of_an_ngram_model(counted, place, monkeypatch, name):
         run = value_or_input_error(workdir, lambda: ngram.restore_run(workdir))
         if run is not None:
             ids = np.array([UNKNOWN, len(run.vocabulary) - 1])
-            [nll] = run.scorer.score([[ids]])
+            [(_, nll)] = run.scorer.score([[ids]])
             assert nll[0].shape == (3,) and sum(run.counts) < 2**63
 
     if name == "config.json":

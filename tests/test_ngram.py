@@ -207,7 +207,7 @@ def in_nats(log10):
 
 
 def nll(scorer, *sentences):
-    (scores,) = scorer.score([[np.array(sentence, np.int32) for sentence in sentences]])
+    ((_, scores),) = scorer.score([[np.array(sentence, np.int32) for sentence in sentences]])
     return scores
 
 
@@ -235,7 +235,9 @@ def test_a_continuation_is_its_last_sentence(tmp_path):
     (tmp_path / "model.arpa").write_text(MODEL)
     scorer = ngram.NGramScorer(tmp_path / "model.arpa", vocabulary_of("a", "b"))
     document = [np.array([3, 4]), np.array([4, 3, 3])]
-    whole, last, none = scorer.score([document, Continuation(document), Continuation([])])
+    requests = [document, Continuation(document), Continuation([])]
+    (one, whole), (_, last), (_, none) = scorer.score(requests)
+    assert one is document
     assert len(whole) == 2 and len(last) == 1 and none == []
     np.testing.assert_array_equal(last[0], whole[1])
 

@@ -10,7 +10,9 @@ import optax
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.models.reading import output_inputs, read_documents
+from dclm_jax.nn.backend import default_tuning
+from dclm_jax.reading.driver import read_documents, weighted
+from dclm_jax.reading.likelihoods import output_inputs
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import TrainState, create_state, train_step
@@ -20,7 +22,7 @@ def step_memory(model: DocumentModel, shape_BxSxN: tuple[int, int, int]) -> int:
     """Bytes that our training step needs beside its arguments, on one device."""
     optimizer = create_optimizer(OptimizerConfig(), 1)
     state, batch, key = _arguments(model, optimizer, shape_BxSxN)
-    step = functools.partial(train_step, model, optimizer, axis=None)
+    step = functools.partial(train_step, model, optimizer, default_tuning(), axis=None)
     return _temporary_bytes(jax.jit(step, donate_argnums=0).lower(state, batch, key))
 
 
@@ -44,10 +46,10 @@ def plain_nll(model: DocumentModel, params: Params, batch: Batch) -> jax.Array:
         jnp.moveaxis(array, 0, 2)
         for array in (batch.tokens_BxSxN, batch.targets_BxSxN, batch.mask_BxSxN)
     )
-    _, length, rows = tokens.shape
-    context = model.open_document(params, rows, length)
-    reading = read_documents(model, params, context, tokens, mask)
-    features, kernel, bias, shared = output_inputs(model, params, reading)
+    params, tuning = weighted(model, params), default_tuning()
+    context = model.open_document(params, tokens.shape[-1])
+    reading = read_documents(model, params, context, tokens, mask, None, tuning)
+    features, kernel, bias, shared = output_inputs(model, params, reading, tuning)
     logits_FxV = features @ kernel + bias
     if shared is not None:
         logits_FxV += shared.logits_RxV[shared.row_F]

@@ -9,7 +9,9 @@ import numpy as np
 from dclm_jax.benchmark.timing import Turn
 from dclm_jax.data.batches import Batch, length_bucket, pack_sentences
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.models.reading import block_nll
+from dclm_jax.nn.backend import default_tuning
+from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.likelihoods import block_nll
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import collect, create_state, parallel_step, spread, spread_rows
@@ -52,9 +54,8 @@ class Scoring:
 
     def __init__(self, model: DocumentModel, params: Params, batches: list[list[Any]]):
         def nll(params: Params, batch: Batch) -> jax.Array:
-            rows, _, length = batch.mask_BxSxN.shape
-            context = model.open_document(params, rows, length)
-            return block_nll(model, params, context, batch)[1]
+            context = model.open_document(weighted(model, params), len(batch.mask_BxSxN))
+            return block_nll(model, default_tuning(), params, context, batch)[1]
 
         self._nll = jax.jit(nll)
         self._params = jax.device_put(params)

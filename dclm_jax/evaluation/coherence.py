@@ -6,7 +6,6 @@ itself. Permutations are drawn with replacement, so that short documents repeat 
 two sentences has a single one. A document whose sentences are all the same can only tie.
 """
 
-import collections
 import dataclasses
 import json
 import math
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dclm_jax.errors import InputError, shown
-from dclm_jax.evaluation.scoring import Continuation, Document, SentenceScorer
+from dclm_jax.evaluation.scoring import Document, SentenceScorer
 
 # What decides the test sets of a bootstrap.
 _TEST_SET_KEYS = ("documents", "words", "replicates", "seed", "pool")
@@ -287,6 +286,14 @@ class _Plan(NamedTuple):
     num_requests: int
 
 
+class _Request(NamedTuple):
+    """Sentences to score, or the last of them, for the plan of a document."""
+
+    sentences: Document
+    only_last: bool
+    plan: _Plan
+
+
 def _outcomes(
     scorer: SentenceScorer,
     documents: Sequence[Document],
@@ -295,9 +302,8 @@ def _outcomes(
     on_document: Callable[[int, int], None] | None,
 ) -> Iterator[np.ndarray]:
     """For each document, float [counts[i]]: 1 where it is likelier than the draw, 0.5 for a tie."""
-    plans: collections.deque[_Plan] = collections.deque()
 
-    def requests() -> Iterator[Document | Continuation]:
+    def requests() -> Iterator[_Request]:
         for index, (document, count) in enumerate(zip(documents, counts, strict=True)):
             rng = np.random.default_rng([_ORDERS, seed, index])
             original, drawn = random_orders(document, int(count), rng)
@@ -305,17 +311,15 @@ def _outcomes(
                 np.concatenate([original[None], drawn]), axis=0, return_inverse=True
             )
             way, selections = _selections(orders, scorer.context_order)
-            plans.append(_Plan(orders, rows.reshape(-1), way, len(selections)))
+            plan = _Plan(orders, rows.reshape(-1), way, len(selections))
             for selection in selections:
-                sentences = [document[index] for index in selection]
-                yield Continuation(sentences) if way == "pairs" else sentences
+                yield _Request([document[index] for index in selection], way == "pairs", plan)
 
     collected: list[list[float]] = []
     done = 0
-    for nll in scorer.score(requests()):
+    for (_, _, plan), nll in scorer.score(requests()):
         collected.append([-float(np.sum(one, dtype=np.float64)) for one in nll])
-        if len(collected) == plans[0].num_requests:
-            plan = plans.popleft()
+        if len(collected) == plan.num_requests:
             totals = _totals(plan.way, plan.orders, collected)
             yield np.sign(totals[plan.rows[0]] - totals[plan.rows[1:]]) / 2 + 0.5
             collected = []

@@ -93,7 +93,7 @@ def by_position(
     most = max(map(len, documents))
     sentences = Sums(np.zeros(most), np.zeros(most, int))
     nats = []
-    for document, nll in zip(documents, scorer.score(documents), strict=True):
+    for document, nll in scorer.score(documents):
         total = total.add(document, nll)
         for index, one in enumerate(nll):
             tokens.nll[: len(one)] += one

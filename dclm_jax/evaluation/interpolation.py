@@ -159,10 +159,7 @@ def _score(
 ) -> Iterator[tuple[Encoded, list[list[np.ndarray]]]]:
     """Documents with their scores by each model. What one scorer reads ahead waits for the others,
     so that the documents are read and tagged once."""
-    own, *ahead = itertools.tee(documents, len(scorers) + 1)
-    scores = [
-        scorer.score(document.sentences for document in one)
-        for scorer, one in zip(scorers, ahead, strict=True)
-    ]
-    for document, *nll in zip(own, *scores, strict=True):
-        yield document, nll
+    ahead = itertools.tee(documents, len(scorers))
+    scores = [scorer.score(one) for scorer, one in zip(scorers, ahead, strict=True)]
+    for of_each in zip(*scores, strict=True):
+        yield of_each[0][0], [nll for _, nll in of_each]

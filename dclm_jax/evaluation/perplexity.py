@@ -1,9 +1,8 @@
 """Corpus perplexity, with everything that is needed to compare it with another one."""
 
-import collections
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -108,17 +107,9 @@ def measure(
     Raises:
       InputError: there is no sentence to score.
     """
-    # The scorer reads ahead: what it has taken and not yet scored waits here.
-    waiting: collections.deque[Document] = collections.deque()
-
-    def remember() -> Iterator[Document]:
-        for document in documents:
-            waiting.append(document)
-            yield document
-
     total = Perplexity(vocabulary_size=scorer.vocab_size)
-    for nll in scorer.score(remember()):
-        total = total.add(waiting.popleft(), nll)
+    for document, nll in scorer.score(documents):
+        total = total.add(document, nll)
         if on_document is not None:
             on_document(total)
     if not total.tokens:

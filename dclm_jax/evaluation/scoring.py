@@ -4,11 +4,9 @@ Shapes: B rows on a device (documents), S sentences of a block, N token position
 """
 
 import collections
-import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-import flax.jax_utils
 import jax
 import numpy as np
 
@@ -16,19 +14,20 @@ from dclm_jax import processes
 from dclm_jax.data.batches import pack_sentences
 from dclm_jax.errors import InputError
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.models.reading import block_nll
+from dclm_jax.reading.reader import BLOCK_SENTENCES, Reader, padded_length, power_of_two
 
 Document = Sequence[np.ndarray]
+Scored = TypeVar("Scored")
+"""What has sentences to score: a sequence of them, or any object with one as `sentences`. If its
+`only_last` is true, the sentences before the last one are read for their context and never enter
+the output layer, which is most of the work."""
 
 
 class Continuation(NamedTuple):
-    """Sentences of which only the last is scored, given the ones before.
-
-    The others are read for their context and never enter the output layer, which is most of the
-    work.
-    """
+    """Sentences of which only the last is scored, given the ones before."""
 
     sentences: Document
+    only_last: bool = True
 
 
 class SentenceScorer(Protocol):
@@ -40,14 +39,11 @@ class SentenceScorer(Protocol):
     @property
     def context_order(self) -> int | None: ...
 
-    def score(self, documents: Iterable[Document | Continuation]) -> Iterator[list[np.ndarray]]: ...
+    def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]: ...
 
 
 MAX_POSITIONS = 2**16
 """B*S*N of a block on one device, which bounds memory; only a single longer sentence exceeds it."""
-
-BLOCK_SENTENCES = 8
-"""S where `MAX_POSITIONS` allows it; a power of two."""
 
 # Documents are read ahead to score those of like length together; a window is bounded in tokens
 # too, so that long documents do not pile up.
@@ -56,14 +52,14 @@ _WINDOW_TOKENS_PER_ROW = 2**13
 # In a batch, the longest document has less than this many times the sentences of the shortest one:
 # otherwise a very long document would be read beside empty rows.
 _LENGTH_RATIO = 4
-_MIN_LENGTH = 8
 # Blocks in flight: enough to keep the devices busy while results are unpacked.
 _BLOCKS_AHEAD = 4
 
 
 class _Request(NamedTuple):
-    """Sentences to read, of which those from `first_scored` on are scored."""
+    """Sentences to read, of which those from `first_scored` on are scored, and whose they are."""
 
+    document: Any
     sentences: Document
     first_scored: int
 
@@ -102,9 +98,9 @@ class Scorer:
             raise InputError(f"batch_size is {batch_size}; expected at least 1")
         self.model = model
         self.batch_size = batch_size
+        self._reader = Reader(model, params, devices=jax.local_devices())
         self._num_devices = jax.local_device_count()
-        self._params = flax.jax_utils.replicate(params, jax.local_devices())
-        self._max_rows = _power_of_two(-(-batch_size // self._num_devices))
+        self._max_rows = power_of_two(-(-batch_size // self._num_devices))
 
     @property
     def vocab_size(self) -> int:
@@ -116,17 +112,17 @@ class Scorer:
         """Sentences before a sentence that its score depends on; None for all."""
         return self.model.context_order
 
-    def score(self, documents: Iterable[Document | Continuation]) -> Iterator[list[np.ndarray]]:
+    def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """Scores documents in their order, holding a bounded window of them in memory.
 
         Args:
           documents: each a sequence of sentences, each int [M] word ids without START and END; or
-            the `Continuation` of such a sequence.
+            an object that has such `sentences`.
 
         Yields:
-          For every document a list over its sentences of float32 [M + 1]: -log P(target) in nats of
-          the targets w1..wM END, given all words before them in the document. For a `Continuation`
-          a list with one such array, that of its last sentence.
+          Every document, and a list over its sentences of float32 [M + 1]: -log P(target) in nats
+          of the targets w1..wM END, given all words before them in the document. If its `only_last`
+          is true, the list has one such array, that of its last sentence.
         """
         for window in self._windows(documents):
             scores: list[list[Any]] = [[None] * _num_scored(request) for request in window]
@@ -141,16 +137,17 @@ class Scorer:
             while pending:
                 _collect(pending.popleft(), window, scores)
             _exchange(window, scores)
-            yield from scores
+            for request, nll in zip(window, scores, strict=True):
+                yield request.document, nll
 
-    def _windows(self, documents: Iterable[Document | Continuation]) -> Iterator[list[_Request]]:
+    def _windows(self, documents: Iterable[Any]) -> Iterator[list[_Request]]:
         # A batch at least for each process.
         batches = max(_WINDOW_BATCHES, processes.count())
         tokens_per_row = _WINDOW_TOKENS_PER_ROW * batches // _WINDOW_BATCHES
         window: list[_Request] = []
         tokens = 0
         for document in documents:
-            request = _request(document)
+            request = _Request(document, *sentences_to_score(document))
             window.append(request)
             tokens += sum(len(sentence) + 1 for sentence in request.sentences)
             if (
@@ -178,11 +175,11 @@ class Scorer:
                     if len(window[index].sentences) * _LENGTH_RATIO > longest
                 ]
                 indices = indices[len(rows) :]
-                yield rows, _power_of_two(-(-len(rows) // self._num_devices))
+                yield rows, power_of_two(-(-len(rows) // self._num_devices))
 
     def _row_limit(self, request: _Request) -> int:
         """The power of two of rows that fit on a device if all have sentences this long."""
-        length = _padded_length(max(map(len, request.sentences)))
+        length = padded_length(max(map(len, request.sentences)))
         rows = self._max_rows
         while rows > 1 and rows * length > MAX_POSITIONS:
             rows //= 2
@@ -190,31 +187,27 @@ class Scorer:
 
     def _dispatch(self, window: list[_Request], rows: list[int], num_rows: int) -> Iterator[_Block]:
         """Starts the blocks of a batch one after another; does not wait for their results."""
-        open_document, score_block = _pmapped(self.model)
         num_sentences = max(len(window[index].sentences) for index in rows)
         num_empty = num_rows * self._num_devices - len(rows)
         empty: list[Document] = [()] * num_empty
         first_scored_R = np.array([window[index].first_scored for index in rows] + [0] * num_empty)
-        context = None
+        place = self._reader.open(num_rows * self._num_devices)
         first = 0
         while first < num_sentences:
             size, length = _block_shape(window, rows, num_rows, first, num_sentences)
             sentences = [window[index].sentences[first : first + size] for index in rows] + empty
             scored_RxS = first + np.arange(size) >= first_scored_R[:, None]
-            batch, scored_DxBxS = _spread(
-                (pack_sentences(sentences, size, length), scored_RxS), self._num_devices
-            )
-            if context is None:
-                context = open_document(self._params, num_rows, length)
-            context, nll_DxBxSxN = score_block(self._params, context, batch, scored_DxBxS)
+            batch = pack_sentences(sentences, size, length)
+            place, nll_DxBxSxN = self._reader.read_block(place, batch, scored_RxS)
             yield _Block(rows, first, nll_DxBxSxN)
             first += size
 
 
-def _request(document: Document | Continuation) -> _Request:
-    if isinstance(document, Continuation):
-        return _Request(document.sentences, max(len(document.sentences) - 1, 0))
-    return _Request(document, 0)
+def sentences_to_score(document: Any) -> tuple[Document, int]:
+    """All sentences of what `SentenceScorer.score` takes, and the first of them to score."""
+    sentences = getattr(document, "sentences", document)
+    only_last = getattr(document, "only_last", False)
+    return sentences, max(len(sentences) - 1, 0) if only_last else 0
 
 
 def _num_scored(request: _Request) -> int:
@@ -234,26 +227,17 @@ def _block_shape(
     S depends on the batch and not on what is left of it: a few empty sentences at its end cost less
     than compiling another shape.
     """
-    size = min(BLOCK_SENTENCES, _power_of_two(num_sentences))
+    size = min(BLOCK_SENTENCES, power_of_two(num_sentences))
     while True:
         longest = max(
             len(sentence)
             for index in rows
             for sentence in window[index].sentences[first : first + size]
         )
-        length = _padded_length(longest)
+        length = padded_length(longest)
         if size == 1 or num_rows * size * length <= MAX_POSITIONS:
             return size, length
         size //= 2
-
-
-def _padded_length(num_words: int) -> int:
-    """N for sentences of up to `num_words` words and END.
-
-    Coarser than the buckets of training: a document is scored once, so fewer shapes to compile save
-    more than the padding costs.
-    """
-    return max(_MIN_LENGTH, _power_of_two(num_words + 1))
 
 
 def _collect(block: _Block, window: list[_Request], scores: list[list[Any]]) -> None:
@@ -289,23 +273,3 @@ def _exchange(window: list[_Request], scores: list[list[Any]]) -> None:
                 last = first + len(sentence) + 1
                 scores[index][position] = nll[first:last]
                 first = last
-
-
-@functools.cache
-def _pmapped(model: DocumentModel) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """`open_document` and `block_nll` over devices, compiled once for all scorers of a model."""
-    open_document = jax.pmap(
-        model.open_document, static_broadcasted_argnums=(1, 2), devices=jax.local_devices()
-    )
-    score_block = jax.pmap(functools.partial(block_nll, model), devices=jax.local_devices())
-    return open_document, score_block
-
-
-def _spread(tree_R: Any, num_devices: int) -> Any:
-    """[R, ...] -> [D, R/D, ...]."""
-    return jax.tree.map(lambda array: array.reshape(num_devices, -1, *array.shape[1:]), tree_R)
-
-
-def _power_of_two(number: int) -> int:
-    """The smallest power of two that is at least `number`."""
-    return 1 << (number - 1).bit_length()

@@ -1,24 +1,24 @@
 """The contract of a model, and what most models share.
 
-A model is a frozen object of pure functions over an explicit parameter tree. To read a document:
+A model is a frozen object of pure functions over a tree of parameters. To read a document:
 
-    context = open_document(params, batch_size, length)             c_0
+    context = open_document(params, rows)                           c_0
     for every sentence:
         conditioning = condition(params, context)                   per-sentence work, done once
-        state = open_sentence(params, context, batch_size)
+        state = open_sentence(params, context, rows)
         for every token:                                            a scan
-            state, output = read_token(params, conditioning, state, x)
+            state, output = step(params, conditioning, state, x)
         features = emit(params, conditioning, outputs)              outside the scan
         context = close_sentence(params, context, state, sentence)
 
-with x = project(params, tokens) and sentence.summary = summarize(params, tokens, mask) for all
-sentences at once, and p(next word) = softmax(features @ kernel + bias) with
-(kernel, bias) = output_layer(params); where context_features(conditioning) are any, their product
-with context_kernel(params) is added, the same for all tokens of the sentence.
-`models/reading.py` is the driver that runs this for any model.
+where x is made of embed(params, tokens), sentence.summary of summarize(params, tokens, mask), both
+for all sentences at once, and p(next word) of features and conditioning by output_layer(params).
+The package `reading` is the driver that runs this for any model: scans, padding, dropout and
+everything that is done for speed are there.
 
-Arrays are time-major, [N, B, ...] inside a sentence and [S, N, B, ...] over sentences; the legend
-of axis letters is in `dclm_jax/nn/__init__.py`.
+In all functions but `init`, a matrix that is multiplied by is a `Weight`, for `x @ weight`; the
+`tables` are plain arrays. Arrays are time-major, [N, B, ...] inside a sentence and [S, N, B, ...]
+over sentences; the legend of axis letters is in `dclm_jax/nn/__init__.py`.
 """
 
 import dataclasses
@@ -28,33 +28,32 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax.errors import InputError
-from dclm_jax.nn import recurrence, stack
+from dclm_jax.nn import stack
 from dclm_jax.nn.cells import CELLS
-from dclm_jax.nn.dropout import drop, dropout_mask
-from dclm_jax.nn.initializers import glorot_uniform
-from dclm_jax.nn.products import product
-from dclm_jax.nn.recurrence import Affine
+from dclm_jax.nn.layers import Weight, glorot_uniform
+from dclm_jax.nn.stack import StackInput, StackState
 
 COMPUTE_DTYPES = ("float32", "bfloat16")
 MAX_LAYERS = 1000
 
 Params = dict[str, Any]
 Context = Any
-Conditioning = Any
-State = Any
+"""What a model knows of the sentences before; a type of its own."""
 
 
-class TokenInputs(NamedTuple):
-    """What tokens bring to a sentence: embeddings [..., B, K], and the dropout multipliers of the
-    layers above the first one, each [..., B, H]; none outside training."""
+class Conditioning(NamedTuple):
+    """What a context does to the tokens of a sentence: its part of the first layer's gates
+    [B, G*H], what of it enters the output layer [B, E], and what the model's own `step` and `emit`
+    read. None where there is nothing of it."""
 
-    embedded: jax.Array
-    layer_masks: tuple[jax.Array, ...] = ()
+    gates: jax.Array | None = None
+    features: jax.Array | None = None
+    own: Any = None
 
 
 class Sentence(NamedTuple):
     """A sentence that has been read: input tokens (START w1..wM), their mask, what the model's
-    `summarize` says of them, and the outputs."""
+    `summarize` says of them, and the outputs of its steps."""
 
     tokens_NxB: jax.Array
     mask_NxB: jax.Array
@@ -62,14 +61,13 @@ class Sentence(NamedTuple):
     outputs: Any
 
 
-class DropoutMasks(NamedTuple):
-    """Multipliers of embeddings [S,N,B,K], upper layers' inputs [S,N,B,H], features [S,N,B,D], and
-    of contexts that enter the output layer [S,1,B,H], where they do."""
+class OutputLayer(NamedTuple):
+    """p = softmax(features @ kernel + bias + conditioning.features @ context_kernel): [D, V], [V]
+    and [E, V], or None where no context enters."""
 
-    embeddings: jax.Array
-    layers: tuple[jax.Array, ...]
-    features: jax.Array
-    contexts: jax.Array | None = None
+    kernel: Weight | jax.Array
+    bias: jax.Array
+    context_kernel: Weight | jax.Array | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,17 +92,14 @@ class DocumentModel:
       remat: forget gates and states of a sentence in training and read it again in the backward
         pass: less memory for more time.
 
-    Class attributes that subclasses set:
-      tables: parameters that are looked up by word and are no factor of a product. A model looks
-        up nothing else by input tokens and makes no other use of them, unless it has an auxiliary
-        loss: training may number the words of a batch anew (training/touched.py).
-      embedding_fan_in: inputs that the initial range of embeddings counts; None for all V words.
+    Facts, which subclasses state:
       context_order: sentences before the current one that it depends on: 0, n, or None for all.
       states_read_context: hidden states depend on the context. If not, all sentences of a document
         can be read at once, folded into the batch, before their contexts are known.
       contexts_read_states: contexts depend on hidden states. If not, all contexts can be computed
         up front, and the sentences are again read at once.
-      has_auxiliary_loss: `auxiliary_nll` adds a training objective.
+      tables: parameters that are looked up by word, not multiplied by.
+      embedding_fan_in: inputs that the initial range of embeddings counts; None for all V words.
 
     Raises:
       InputError: a value that no model can be built from.
@@ -123,34 +118,22 @@ class DocumentModel:
     remat: bool = False
 
     name: ClassVar[str]
-    tables: ClassVar[tuple[str, ...]] = ("embedding",)
-    embedding_fan_in: ClassVar[int | None] = 1
     context_order: ClassVar[int | None]
     states_read_context: ClassVar[bool]
     contexts_read_states: ClassVar[bool]
-    has_auxiliary_loss: ClassVar[bool] = False
+    tables: ClassVar[tuple[str, ...]] = ("embedding",)
+    embedding_fan_in: ClassVar[int | None] = 1
 
     def __post_init__(self):
         for field in ("vocab_size", "embedding_dim", "hidden_dim", "num_layers"):
-            if getattr(self, field) < 1:
-                raise InputError(f"model.{field} is {getattr(self, field)}; expected at least 1")
+            require(self, field, getattr(self, field) >= 1, "at least 1")
         # Layers are made one by one, and a number in a file may be any.
-        if self.num_layers > MAX_LAYERS:
-            raise InputError(
-                f"model.num_layers is {self.num_layers}; expected at most {MAX_LAYERS}"
-            )
-        if self.cell not in CELLS:
-            raise InputError(f"model.cell is {self.cell!r}; expected one of {', '.join(CELLS)}")
-        if self.compute_dtype not in COMPUTE_DTYPES:
-            raise InputError(
-                f"model.compute_dtype is {self.compute_dtype!r}; "
-                f"expected one of {', '.join(COMPUTE_DTYPES)}"
-            )
+        require(self, "num_layers", self.num_layers <= MAX_LAYERS, f"at most {MAX_LAYERS}")
+        for field, choices in (("cell", CELLS), ("compute_dtype", COMPUTE_DTYPES)):
+            known = getattr(self, field) in choices
+            require(self, field, known, f"one of {', '.join(choices)}")
         for field in ("dropout", "recurrent_dropout"):
-            if not 0 <= getattr(self, field) < 1:
-                raise InputError(
-                    f"model.{field} is {getattr(self, field)}; expected 0 <= {field} < 1"
-                )
+            require(self, field, 0 <= getattr(self, field) < 1, f"0 <= {field} < 1")
         if self.tie_embeddings and self.embedding_dim != self.hidden_dim:
             raise InputError(
                 f"model.tie_embeddings needs embedding_dim = hidden_dim; "
@@ -158,240 +141,92 @@ class DocumentModel:
             )
 
     @property
-    def earlier_sentences(self) -> int:
-        """Sentences that training reads before a segment to have its first contexts whole: n, of a
-        model whose contexts are made of the words of the last n sentences, otherwise 0."""
-        return 0 if self.contexts_read_states else self.context_order or 0
-
-    @property
-    def feature_dim(self) -> int:
-        """D, the width of the features that enter the output layer."""
-        return self.hidden_dim
+    def gate_context_dim(self) -> int:
+        """Width of the context that the first layer reads beside x (Eq. 5); 0 for none."""
+        return 0
 
     def init(self, key: jax.Array) -> Params:
-        """Initial parameters."""
-        embedding_key, stack_key, output_key, own_key = jax.random.split(key, 4)
-        params = {
-            "embedding": glorot_uniform(
-                embedding_key, self.vocab_size, self.embedding_dim, fan_in=self.embedding_fan_in
-            ),
-            "stack": self._init_stack(stack_key),
-            "output": {"bias": jnp.zeros(self.vocab_size)},
-        }
+        """Initial parameters; a subclass adds its own, drawn from `own_key(key)`."""
+        K, H, V = self.embedding_dim, self.hidden_dim, self.vocab_size
+        embedding_key, stack_key, output_key, _ = jax.random.split(key, 4)
+        output = {"bias": jnp.zeros(V)}
         if not self.tie_embeddings:
-            params["output"]["kernel"] = glorot_uniform(
-                output_key, self.hidden_dim, self.vocab_size
-            )
-        self._init_own(own_key, params)
-        return params
+            output["kernel"] = glorot_uniform(output_key, H, V)
+        return {
+            "embedding": glorot_uniform(embedding_key, V, K, fan_in=self.embedding_fan_in),
+            "stack": stack.init_stack(
+                stack_key, self.cell, self.num_layers, K, H, context_dim=self.gate_context_dim
+            ),
+            "output": output,
+        }
 
-    def _init_stack(self, key: jax.Array) -> list[Params]:
-        return stack.init_stack(
-            key, self.cell, self.num_layers, self.embedding_dim, self.hidden_dim
-        )
-
-    def _init_own(self, key: jax.Array, params: Params) -> None:
-        """Adds what this model has beyond embeddings, stack and output layer."""
-
-    def compute_params(self, params: Params) -> Params:
-        """The parameters to compute with: weights rounded to `compute_dtype` if it is shorter.
-
-        Tables are no factors of products, and the gradient of a frequent word is a sum of too many
-        terms for a short type.
-        """
-        if self.compute_dtype == "float32":
-            return params
-        weights = {name: value for name, value in params.items() if name not in self.tables}
-        rounded = jax.tree.map(
-            lambda leaf: leaf.astype(self.compute_dtype) if leaf.ndim == 2 else leaf, weights
-        )
-        return {**rounded, **{name: params[name] for name in self.tables}}
-
-    def project(
-        self, params: Params, tokens: jax.Array, masks: DropoutMasks | None = None
-    ) -> TokenInputs:
-        """The work on token ids [..., B] that no scan needs to wait for: their embeddings."""
-        embedded = params["embedding"][tokens]
-        if masks is None:
-            return TokenInputs(embedded)
-        return TokenInputs(embedded * masks.embeddings, masks.layers)
+    def embed(self, params: Params, tokens: jax.Array) -> jax.Array:
+        """What the stack reads of token ids [..., B]: [..., B, K]."""
+        return params["embedding"][tokens]
 
     def summarize(self, params: Params, tokens: jax.Array, mask: jax.Array) -> Any:
         """What `close_sentence` needs of the words alone, for the input tokens [..., N, B] of many
         sentences at once; arrays [..., B] or [..., B, X], or None."""
-        del params, tokens, mask
-        return None
 
-    def dropout_masks(self, keys_B: jax.Array, shape_SxN: tuple[int, int]) -> DropoutMasks | None:
-        """The masks of one training step, or None at dropout 0; `keys_B` is one key a row."""
-        if not self.dropout:
-            return None
-        dims = (self.embedding_dim, *(self.hidden_dim,) * (self.num_layers - 1), self.feature_dim)
-        keys_XxB = jax.vmap(lambda key: jax.random.split(key, len(dims)), out_axes=1)(keys_B)
-        embeddings, *layers, features = (
-            dropout_mask(keys, shape_SxN, dim, self.dropout, per_sentence=self.variational_dropout)
-            for keys, dim in zip(keys_XxB, dims, strict=True)
-        )
-        return DropoutMasks(embeddings, tuple(layers), features)
-
-    def drop_weights(self, params: Params, key: jax.Array) -> Params:
-        """The parameters of one training step, after `recurrent_dropout`."""
-        if not self.recurrent_dropout:
-            return params
-        layers = [dict(layer) for layer in params["stack"]]
-        places = [(layer, name) for layer in layers for name in CELLS[self.cell].weights]
-        for (layer, name), own_key in zip(places, jax.random.split(key, len(places)), strict=True):
-            layer[name] = layer[name] * drop(own_key, layer[name].shape, self.recurrent_dropout)
-        return {**params, "stack": layers}
-
-    def open_document(self, params: Params, batch_size: int, length: int) -> Context:
-        """The context before the first sentence, with room for `length` positions."""
-        del params, batch_size, length
+    def open_document(self, params: Params, rows: int) -> Context:
+        """The context before the first sentence of each of B = `rows` documents."""
         return ()
 
-    def widen_context(self, context: Context, length: int) -> Context:
-        """The same context with room for at least `length` positions of a sentence."""
-        del length
-        return context
-
-    def resize_context(self, context: Context, length: int) -> Context:
-        """The same context with room for exactly `length` positions, which must hold all of it."""
-        del length
-        return context
-
     def condition(self, params: Params, context: Context) -> Conditioning:
-        """What the context contributes to every token of the sentence, computed once."""
-        del params, context
-        return None
+        """What the context does to every token of the sentence, computed once."""
+        if not self.gate_context_dim:
+            return Conditioning()
+        return Conditioning(gates=context @ params["stack"][0]["context"])
 
-    def open_sentence(self, params: Params, context: Context, batch_size: int) -> State:
-        """The recurrent state before the first token; reset to zero at every sentence."""
-        del context
+    def open_sentence(self, params: Params, context: Context, rows: int) -> StackState:
+        """The recurrent state before the first token; zero unless a subclass says otherwise."""
         like = params["stack"][0]["bias"][: self.hidden_dim]
-        return stack.initial_state(self.cell, self.num_layers, batch_size, like)
-
-    def context_gates(self, conditioning: Conditioning) -> jax.Array | None:
-        """The context's part of the first layer's gates [B, G*H], the same for all tokens."""
-        del conditioning
-        return None
-
-    def context_features(self, conditioning: Conditioning) -> jax.Array | None:
-        """What of the context enters the output layer [B, E], the same for all tokens."""
-        del conditioning
-        return None
-
-    def context_kernel(self, params: Params) -> jax.Array | None:
-        """The matrix [E, V] that acts on `context_features`; None without them."""
-        del params
-        return None
-
-    def read_token(
-        self, params: Params, conditioning: Conditioning, state: State, x: TokenInputs
-    ) -> tuple[State, Any]:
-        """One step of the recurrence; the output is the top hidden state [B, H]."""
-        gates_BxGH = self.input_gates(params, x)
-        inputs = (gates_BxGH, x.layer_masks)
-        return self.step(recurrence.affine, params, conditioning, state, inputs)
-
-    def input_gates(self, params: Params, x: TokenInputs) -> jax.Array:
-        """The token's part of the first layer's gates, bias included, [..., B, G*H]."""
-        layer = params["stack"][0]
-        return product(x.embedded, layer["input"]) + layer["bias"]
+        return stack.initial_state(self.cell, self.num_layers, rows, like)
 
     def step(
-        self,
-        affine: Affine,
-        params: Params,
-        conditioning: Conditioning,
-        state: State,
-        inputs: tuple[jax.Array, tuple[jax.Array, ...]],
-    ) -> tuple[State, Any]:
-        """`read_token` from the input's gates [B, G*H] and the layers' dropout multipliers."""
-        gates_BxGH, layer_masks = inputs
-        context_gates_BxGH = self.context_gates(conditioning)
-        if context_gates_BxGH is not None:
-            gates_BxGH = gates_BxGH + context_gates_BxGH
-        return stack.step_stack(affine, self.cell, params["stack"], state, gates_BxGH, layer_masks)
+        self, params: Params, conditioning: Conditioning, state: StackState, x: StackInput
+    ) -> tuple[StackState, Any]:
+        """One token: the new state, and an output, here the top hidden state [B, H].
 
-    def read_sentence(
-        self,
-        params: Params,
-        conditioning: Conditioning,
-        state: State,
-        x_NxB: TokenInputs,
-        mask_NxB: jax.Array,
-    ) -> tuple[State, Any]:
-        """`read_token` over the tokens of a sentence, in an equal form that is faster.
-
-        Returns:
-          The state after each row's last real token, and the outputs of all positions; those of
-          padding are anything.
+        `x.gates` holds the conditioning's gates already.
         """
-        return stack.read_stack(
-            self.cell,
-            params["stack"],
-            state,
-            x_NxB.embedded,
-            mask_NxB,
-            x_NxB.layer_masks,
-            self.context_gates(conditioning),
-        )
-
-    def scan_steps(
-        self,
-        params: Params,
-        conditioning: Conditioning,
-        state: State,
-        x_NxB: TokenInputs,
-        mask_NxB: jax.Array,
-    ) -> tuple[State, Any]:
-        """`read_sentence` of a model that has a `step` of its own: one step after the other."""
-        inputs = (self.input_gates(params, x_NxB), x_NxB.layer_masks)
-        return recurrence.scan(
-            self._step_real,
-            (self.recurrent_params(params), conditioning),
-            state,
-            (inputs, mask_NxB),
-            stack.steps_to_take(mask_NxB),
-        )
-
-    def _step_real(self, affine: Affine, constants: Any, state: State, inputs: Any):
-        (params, conditioning), (inputs, is_real_B) = constants, inputs
-        new_state, output = self.step(affine, params, conditioning, state, inputs)
-        return stack.keep_at_padding(is_real_B, new_state, state), output
-
-    def recurrent_params(self, params: Params) -> Params:
-        """The parameters that `step` reads: input products are made before the scan."""
-        first, *others = params["stack"]
-        first = {name: array for name, array in first.items() if name not in ("input", "bias")}
-        return {"stack": [first, *others]}
+        return stack.step_stack(self.cell, params["stack"], state, x)
 
     def emit(self, params: Params, conditioning: Conditioning, outputs: Any) -> jax.Array:
         """The features [N, B, D] that enter the output layer, from the outputs of a sentence."""
-        del params, conditioning
         return outputs
 
     def close_sentence(
-        self, params: Params, context: Context, state: State, sentence: Sentence
+        self, params: Params, context: Context, state: StackState, sentence: Sentence
     ) -> Context:
         """The context for the next sentence; `state` is the state after the last token."""
-        del params, state, sentence
         return context
 
-    def auxiliary_nll(self, params: Params, context: Context, sentence: Sentence) -> jax.Array:
-        """A further objective in nats, summed over the batch; `context` is the sentence's own."""
-        del params, context, sentence
-        return jnp.zeros(())
+    def output_layer(self, params: Params) -> OutputLayer:
+        """The softmax over the vocabulary (Eq. 2)."""
+        kernel = params["embedding"].T if self.tie_embeddings else params["output"]["kernel"]
+        return OutputLayer(kernel, params["output"]["bias"])
 
-    def output_layer(self, params: Params) -> tuple[jax.Array, jax.Array]:
-        """The kernel [D, V] and bias [V] of the softmax (Eq. 2)."""
-        return self._output_kernel(params), params["output"]["bias"]
+    def extra_nll(self, params: Params, context: Context, sentence: Sentence) -> jax.Array | None:
+        """A further objective of training in nats, summed over the batch, of words alone; `context`
+        is the sentence's own."""
 
-    def _output_kernel(self, params: Params) -> jax.Array:
-        """The matrix [H, V] that acts on hidden states."""
-        if not self.tie_embeddings:
-            return params["output"]["kernel"]
-        kernel_HxV = params["embedding"].T
-        if self.compute_dtype == "float32":
-            return kernel_HxV
-        return kernel_HxV.astype(self.compute_dtype)
+    def resize_context(self, context: Context, length: int, *, cut: bool = False) -> Context:
+        """The context with room for at least `length` positions of a sentence; with `cut` for just
+        as many, which must hold all of it."""
+        return context
+
+    def vector(self, params: Params, context: Context) -> jax.Array | None:
+        """The context as one vector a row [B, X], for comparing documents; None if it has none."""
+        return context if isinstance(context, jax.Array) else None
+
+
+def own_key(key: jax.Array) -> jax.Array:
+    """The part of the key of `init` that is a subclass's own."""
+    return jax.random.split(key, 4)[3]
+
+
+def require(model: DocumentModel, field: str, holds: bool, expected: str) -> None:
+    """Raises the InputError of an option of a model that does not hold."""
+    if not holds:
+        raise InputError(f"model.{field} is {getattr(model, field)!r}; expected {expected}")

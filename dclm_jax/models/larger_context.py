@@ -14,30 +14,24 @@ With several layers (the paper has one), early fusion feeds the first and late f
 
 import abc
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
-from dclm_jax.errors import InputError
 from dclm_jax.models.base import (
     Conditioning,
-    Context,
     DocumentModel,
     Params,
     Sentence,
-    State,
+    own_key,
+    require,
 )
 from dclm_jax.nn import stack
 from dclm_jax.nn.attention import Memory, attend, init_attention
-from dclm_jax.nn.bags import num_words, sum_of_rows
 from dclm_jax.nn.cells import CELLS
-from dclm_jax.nn.initializers import glorot_uniform
-from dclm_jax.nn.products import product
-from dclm_jax.nn.recurrence import Affine
-
-TokenGates = tuple[jax.Array, tuple[jax.Array, ...]]
-"""What `DocumentModel.step` takes of a token: its part of the first layer's gates, dropout."""
+from dclm_jax.nn.layers import glorot_uniform, num_words, sum_of_rows
+from dclm_jax.nn.stack import StackInput, StackState
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,13 +76,9 @@ class _LargerContext(DocumentModel, abc.ABC):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.context_sentences < 1:
-            raise InputError(
-                f"model.context_sentences is {self.context_sentences}; expected at least 1 "
-                "(rlm is the model without context)"
-            )
-        if self.context_dim < 1:
-            raise InputError(f"model.context_dim is {self.context_dim}; expected at least 1")
+        some = "at least 1 (rlm is the model without context)"
+        require(self, "context_sentences", self.context_sentences >= 1, some)
+        require(self, "context_dim", self.context_dim >= 1, "at least 1")
 
     @property
     def context_order(self) -> int:
@@ -99,44 +89,51 @@ class _LargerContext(DocumentModel, abc.ABC):
         """The width of p."""
         return self.context_dim
 
-    def _init_own(self, key: jax.Array, params: Params) -> None:
-        bag_key, representation_key, fusion_key = jax.random.split(key, 3)
-        # Of V inputs few are not zero. Counted as V they would make P so small that optimizers with
-        # a constant beside the gradient, such as Adadelta, hardly move it.
-        params["bag"] = glorot_uniform(bag_key, self.vocab_size, self.context_dim, fan_in=1)
-        self._init_representation(representation_key, params)
-        params["fusion"] = self._init_fusion(fusion_key)
+    def init(self, key: jax.Array) -> Params:
+        bag_key, representation_key, fusion_key = jax.random.split(own_key(key), 3)
+        return {
+            **super().init(key),
+            # Of V inputs few are not zero. Counted as V they would make P so small that optimizers
+            # with a constant beside the gradient, such as Adadelta, hardly move it.
+            "bag": glorot_uniform(bag_key, self.vocab_size, self.context_dim, fan_in=1),
+            **self._init_representation(representation_key),
+            "fusion": self._init_fusion(fusion_key),
+        }
 
-    def open_document(self, params: Params, batch_size: int, length: int) -> Context:
-        del length
-        shape_BxC = (batch_size, self.context_sentences)
+    def open_document(self, params: Params, rows: int) -> Bags:
+        shape_BxC = (rows, self.context_sentences)
         return Bags(
             jnp.zeros((*shape_BxC, self.context_dim), params["bag"].dtype),
             jnp.zeros(shape_BxC, jnp.int32),
             jnp.zeros(shape_BxC, bool),
         )
 
-    def summarize(self, params: Params, tokens: jax.Array, mask: jax.Array) -> Any:
+    def summarize(
+        self, params: Params, tokens: jax.Array, mask: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
         return sum_of_rows(params["bag"], tokens, mask), num_words(mask)
 
     def close_sentence(
-        self, params: Params, context: Context, state: State, sentence: Sentence
-    ) -> Context:
-        del params, state
+        self, params: Params, context: Bags, state: StackState, sentence: Sentence
+    ) -> Bags:
         sums_BxP, words_B = sentence.summary
         newest = Bags(sums_BxP, words_B, sentence.mask_NxB[0])
         return jax.tree.map(
             lambda bags, bag: jnp.concatenate([bags[:, 1:], bag[:, None]], axis=1), context, newest
         )
 
-    def condition(self, params: Params, context: Context) -> Conditioning:
-        return self.feed(params, self.represent(params, context))
+    def condition(self, params: Params, context: Bags) -> Conditioning:
+        return self.conditioning(self.feed(params, self.represent(params, context)))
+
+    def vector(self, params: Params, context: Bags) -> jax.Array:
+        """p; of attention, the mean of what it attends to."""
+        return self.represent(params, context)
 
     # The representation.
 
     @abc.abstractmethod
-    def _init_representation(self, key: jax.Array, params: Params) -> None:
-        """Adds the representation's parameters beside P."""
+    def _init_representation(self, key: jax.Array) -> Params:
+        """The representation's parameters beside P."""
 
     @abc.abstractmethod
     def represent(self, params: Params, context: Bags) -> jax.Array:
@@ -150,17 +147,26 @@ class _LargerContext(DocumentModel, abc.ABC):
 
     @abc.abstractmethod
     def feed(self, params: Params, p: jax.Array) -> jax.Array:
-        """The linear map of p that `step` takes as conditioning, [..., X] of [..., P]."""
+        """The linear map of p that is fed, [..., X] of [..., P]."""
+
+    @abc.abstractmethod
+    def conditioning(self, fed: jax.Array) -> Conditioning:
+        """What is fed alike to all tokens of a sentence [B, X], where it belongs."""
+
+    @abc.abstractmethod
+    def step_fed(
+        self, params: Params, fed_BxX: jax.Array, state: StackState, x: StackInput
+    ) -> tuple[StackState, jax.Array]:
+        """One token with what is fed to it."""
 
 
 class _BoW(_LargerContext):
     """p = P s, with one bag s of all n sentences."""
 
-    def _init_representation(self, key: jax.Array, params: Params) -> None:
-        """P is all there is."""
+    def _init_representation(self, key: jax.Array) -> Params:
+        return {}
 
     def represent(self, params: Params, context: Bags) -> jax.Array:
-        del params
         words_B = jnp.sum(context.words_BxC, axis=1)
         return jnp.sum(context.sums_BxCxP, axis=1) / jnp.maximum(words_B, 1)[:, None]
 
@@ -168,8 +174,8 @@ class _BoW(_LargerContext):
 class _SeqBoW(_LargerContext):
     """p = z_{l-1} of z_j = g(P s_j, z_{j-1}), j = l-n..l-1; g is a layer of the model's cell."""
 
-    def _init_representation(self, key: jax.Array, params: Params) -> None:
-        params["context_stack"] = self._init_context_stack(key)
+    def _init_representation(self, key: jax.Array) -> Params:
+        return {"context_stack": self._init_context_stack(key)}
 
     def _init_context_stack(self, key: jax.Array) -> list[Params]:
         return stack.init_stack(key, self.cell, 1, self.context_dim, self.context_dim)
@@ -197,20 +203,21 @@ class _SeqBoWATT(_SeqBoW):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.attention_dim < 1:
-            raise InputError(f"model.attention_dim is {self.attention_dim}; expected at least 1")
+        require(self, "attention_dim", self.attention_dim >= 1, "at least 1")
 
     @property
     def representation_dim(self) -> int:
         return 2 * self.context_dim
 
-    def _init_representation(self, key: jax.Array, params: Params) -> None:
+    def _init_representation(self, key: jax.Array) -> Params:
         forward_key, reverse_key, attention_key = jax.random.split(key, 3)
-        params["context_stack"] = self._init_context_stack(forward_key)
-        params["reverse_context_stack"] = self._init_context_stack(reverse_key)
-        params["attention"] = init_attention(
-            attention_key, self.hidden_dim, self.representation_dim, self.attention_dim
-        )
+        return {
+            "context_stack": self._init_context_stack(forward_key),
+            "reverse_context_stack": self._init_context_stack(reverse_key),
+            "attention": init_attention(
+                attention_key, self.hidden_dim, self.representation_dim, self.attention_dim
+            ),
+        }
 
     def represent(self, params: Params, context: Bags) -> jax.Array:
         bags_CxBxP, exists_CxB = _sequence(context)
@@ -221,31 +228,24 @@ class _SeqBoWATT(_SeqBoW):
         z_CxBxZ = jnp.concatenate([forward_CxBxP, reverse_CxBxP[::-1]], axis=-1)
         return jnp.where(exists_CxB[..., None], z_CxBxZ, 0)
 
-    def condition(self, params: Params, context: Context) -> Conditioning:
+    def condition(self, params: Params, context: Bags) -> Conditioning:
         z_CxBxZ = self.represent(params, context)
-        keys_CxBxA = product(z_CxBxZ, params["attention"]["key"])
+        keys_CxBxA = z_CxBxZ @ params["attention"]["key"]
         exists_CxB = context.exists_BxC.T
         # A first sentence attends to all C places, which hold zero.
         mask_CxB = exists_CxB | ~jnp.any(exists_CxB, axis=0)
-        return Memory(self.feed(params, z_CxBxZ), keys_CxBxA, mask_CxB)
+        return Conditioning(own=Memory(self.feed(params, z_CxBxZ), keys_CxBxA, mask_CxB))
 
     def step(
-        self,
-        affine: Affine,
-        params: Params,
-        conditioning: Conditioning,
-        state: State,
-        inputs: TokenGates,
-    ) -> tuple[State, Any]:
+        self, params: Params, conditioning: Conditioning, state: StackState, x: StackInput
+    ) -> tuple[StackState, jax.Array]:
         # To feed is linear: the mean of what is fed is what the mean feeds.
-        fed_BxX = attend(affine, params["attention"], stack.top_hidden(state), conditioning)
-        return super().step(affine, params, fed_BxX, state, inputs)
+        fed_BxX = attend(params["attention"], stack.top_hidden(state), conditioning.own)
+        return self.step_fed(params, fed_BxX, state, x)
 
-    read_sentence = DocumentModel.scan_steps
-
-    def recurrent_params(self, params: Params) -> Params:
-        attention = {name: params["attention"][name] for name in ("query", "score")}
-        return {**super().recurrent_params(params), "attention": attention}
+    def vector(self, params: Params, context: Bags) -> jax.Array:
+        count_Bx1 = jnp.maximum(jnp.sum(context.exists_BxC, axis=1), 1)[:, None]
+        return jnp.sum(self.represent(params, context), axis=0) / count_Bx1
 
 
 class _EarlyFusion(_LargerContext):
@@ -255,10 +255,15 @@ class _EarlyFusion(_LargerContext):
         return {"context": glorot_uniform(key, self.representation_dim, self.embedding_dim)}
 
     def feed(self, params: Params, p: jax.Array) -> jax.Array:
-        return product(product(p, params["fusion"]["context"]), params["stack"][0]["input"])
+        return p @ params["fusion"]["context"] @ params["stack"][0]["input"]
 
-    def context_gates(self, conditioning: Conditioning) -> jax.Array | None:
-        return conditioning
+    def conditioning(self, fed: jax.Array) -> Conditioning:
+        return Conditioning(gates=fed)
+
+    def step_fed(
+        self, params: Params, fed_BxX: jax.Array, state: StackState, x: StackInput
+    ) -> tuple[StackState, jax.Array]:
+        return stack.step_stack(self.cell, params["stack"], state, x.plus(fed_BxX))
 
 
 class _LateFusion(_LargerContext):
@@ -269,11 +274,9 @@ class _LateFusion(_LargerContext):
 
     def __post_init__(self):
         super().__post_init__()
-        if not CELLS[self.cell].has_memory:
-            cells = ", ".join(name for name, cell in CELLS.items() if cell.has_memory)
-            raise InputError(
-                f"model.cell is {self.cell!r}; late fusion needs a memory cell: one of {cells}"
-            )
+        cells = ", ".join(name for name, cell in CELLS.items() if cell.has_memory)
+        has_memory = CELLS[self.cell].has_memory
+        require(self, "cell", has_memory, f"a memory cell for late fusion: one of {cells}")
 
     def _init_fusion(self, key: jax.Array) -> Params:
         context_key, gate_key = jax.random.split(key)
@@ -284,33 +287,26 @@ class _LateFusion(_LargerContext):
         }
 
     def feed(self, params: Params, p: jax.Array) -> jax.Array:
-        return product(p, params["fusion"]["context"])
+        return p @ params["fusion"]["context"]
+
+    def conditioning(self, fed: jax.Array) -> Conditioning:
+        return Conditioning(own=fed)
 
     def step(
-        self,
-        affine: Affine,
-        params: Params,
-        conditioning: Conditioning,
-        state: State,
-        inputs: TokenGates,
-    ) -> tuple[State, Any]:
-        gates_BxGH, layer_masks = inputs
-        fusion, fed_BxH = params["fusion"], conditioning
+        self, params: Params, conditioning: Conditioning, state: StackState, x: StackInput
+    ) -> tuple[StackState, jax.Array]:
+        return self.step_fed(params, conditioning.own, state, x)
+
+    def step_fed(
+        self, params: Params, fed_BxX: jax.Array, state: StackState, x: StackInput
+    ) -> tuple[StackState, jax.Array]:
+        fusion = params["fusion"]
 
         def expose(c_BxH: jax.Array) -> jax.Array:
-            bias_BxH = jnp.broadcast_to(fusion["gate_bias"], c_BxH.shape)
-            r_BxH = jax.nn.sigmoid(affine(bias_BxH, fed_BxH + c_BxH, fusion["gate"]))
-            return c_BxH + r_BxH * fed_BxH
+            r_BxH = jax.nn.sigmoid((fed_BxX + c_BxH) @ fusion["gate"] + fusion["gate_bias"])
+            return c_BxH + r_BxH * fed_BxX
 
-        return stack.step_stack(
-            affine, self.cell, params["stack"], state, gates_BxGH, layer_masks, expose
-        )
-
-    read_sentence = DocumentModel.scan_steps
-
-    def recurrent_params(self, params: Params) -> Params:
-        fusion = {name: params["fusion"][name] for name in ("gate", "gate_bias")}
-        return {**super().recurrent_params(params), "fusion": fusion}
+        return stack.step_stack(self.cell, params["stack"], state, x, expose)
 
 
 class BoWEF(_BoW, _EarlyFusion):

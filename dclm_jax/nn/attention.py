@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dclm_jax.nn.initializers import glorot_uniform
-from dclm_jax.nn.recurrence import Affine
+from dclm_jax.nn.layers import glorot_uniform
 
 
 class Memory(NamedTuple):
@@ -34,13 +33,9 @@ def init_attention(
     }
 
 
-def attend(affine: Affine, params: dict[str, Any], h_BxH: jax.Array, memory: Memory) -> jax.Array:
-    """sum_m alpha_m values_m with alpha = softmax_m(score . tanh(W_query h + keys_m)), [B, H].
-
-    `affine` makes the product with h (nn/recurrence.py).
-    """
-    zeros_BxA = jnp.zeros((len(h_BxH), params["score"].shape[0]), h_BxH.dtype)
-    query_BxA = affine(zeros_BxA, h_BxH, params["query"])
+def attend(params: dict[str, Any], h_BxH: jax.Array, memory: Memory) -> jax.Array:
+    """sum_m alpha_m values_m with alpha = softmax_m(score . tanh(W_query h + keys_m)), [B, H]."""
+    query_BxA = h_BxH @ params["query"]
     scores_MxB = jnp.tanh(query_BxA + memory.keys_MxBxA) @ params["score"]
     weights_MxB = jax.nn.softmax(scores_MxB, axis=0, where=memory.mask_MxB)
     return jnp.einsum("mb,mbh->bh", weights_MxB, memory.values_MxBxH)

@@ -1,9 +1,8 @@
 """Recurrent cells as pure steps: state_n = g(state_{n-1}, x_n) (Ji et al. 2015, Eq. 1).
 
 A step takes the input's part of the gates, `gates_BxGH` = W x_n + b, already computed: input
-products have no recurrence and are made outside the token scan. It makes its other products through
-`affine(x, a, W)` = x + a W (nn/recurrence.py). A state is a tuple of [B, H] arrays whose first
-entry is the hidden state h.
+products have no recurrence and are made outside the token scan. A state is a tuple of [B, H] arrays
+whose first entry is the hidden state h.
 """
 
 from collections.abc import Callable
@@ -12,8 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dclm_jax.nn.initializers import glorot_uniform
-from dclm_jax.nn.recurrence import Affine
+from dclm_jax.nn.layers import glorot_uniform
 
 State = tuple[jax.Array, ...]
 Expose = Callable[[jax.Array], jax.Array]
@@ -40,6 +38,14 @@ class Cell(NamedTuple):
         return self.num_states == 2
 
 
+def _all_of_it(c_BxH: jax.Array) -> jax.Array:
+    return c_BxH
+
+
+def _gates(sums_BxGH: jax.Array, count: int) -> list[jax.Array]:
+    return jnp.split(sums_BxGH, count, axis=-1)
+
+
 def _init_coupled_peephole_lstm(key: jax.Array, hidden_dim: int) -> Params:
     recurrent_key, input_key, output_key = jax.random.split(key, 3)
     return {
@@ -50,16 +56,8 @@ def _init_coupled_peephole_lstm(key: jax.Array, hidden_dim: int) -> Params:
     }
 
 
-def _all_of_it(c_BxH: jax.Array) -> jax.Array:
-    return c_BxH
-
-
 def _coupled_peephole_lstm(
-    affine: Affine,
-    params: Params,
-    state: State,
-    gates_BxGH: jax.Array,
-    expose: Expose = _all_of_it,
+    params: Params, state: State, gates_BxGH: jax.Array, expose: Expose = _all_of_it
 ) -> State:
     """The LSTM of the papers' toolkit: f = 1 - i, full-matrix peepholes c_{n-1} -> i and c_n -> o.
 
@@ -68,10 +66,10 @@ def _coupled_peephole_lstm(
     Gate order in the fused matrices: i, g, o.
     """
     h, c = state
-    i, g, o = jnp.split(affine(gates_BxGH, h, params["recurrent"]), 3, axis=-1)
-    i = jax.nn.sigmoid(affine(i, c, params["peephole_input"]))
-    c = c + i * (jnp.tanh(g) - c)
-    o = jax.nn.sigmoid(affine(o, c, params["peephole_output"]))
+    i, g, o = _gates(gates_BxGH + h @ params["recurrent"], 3)
+    i = jax.nn.sigmoid(i + c @ params["peephole_input"])
+    c = (1 - i) * c + i * jnp.tanh(g)
+    o = jax.nn.sigmoid(o + c @ params["peephole_output"])
     return o * jnp.tanh(expose(c)), c
 
 
@@ -82,22 +80,16 @@ def _init_lstm(key: jax.Array, hidden_dim: int) -> Params:
 
 
 def _lstm(
-    affine: Affine,
-    params: Params,
-    state: State,
-    gates_BxGH: jax.Array,
-    expose: Expose = _all_of_it,
+    params: Params, state: State, gates_BxGH: jax.Array, expose: Expose = _all_of_it
 ) -> State:
     """The LSTM with input, forget and output gates and no peepholes; gate order i, f, g, o.
 
     c_n = f c_{n-1} + i g,  h_n = o tanh(c_n)
     """
     h, c = state
-    scale = jnp.array([0.5, 0.5, 1.0, 0.5], h.dtype).repeat(h.shape[-1])
-    # One tanh for all gates, as sigmoid(x) = (1 + tanh(x / 2)) / 2.
-    i, f, g, o = jnp.split(jnp.tanh(scale * affine(gates_BxGH, h, params["recurrent"])), 4, axis=-1)
-    c = (0.5 + 0.5 * f) * c + (0.5 + 0.5 * i) * g
-    return (0.5 + 0.5 * o) * jnp.tanh(expose(c)), c
+    i, f, g, o = _gates(gates_BxGH + h @ params["recurrent"], 4)
+    c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+    return jax.nn.sigmoid(o) * jnp.tanh(expose(c)), c
 
 
 def _init_gru(key: jax.Array, hidden_dim: int) -> Params:
@@ -109,7 +101,7 @@ def _init_gru(key: jax.Array, hidden_dim: int) -> Params:
     }
 
 
-def _gru(affine: Affine, params: Params, state: State, gates_BxGH: jax.Array) -> State:
+def _gru(params: Params, state: State, gates_BxGH: jax.Array) -> State:
     """The gated recurrent unit of Chung et al. (2014); gate order z, r, candidate.
 
     z = sigmoid(W_z x + U_z h + b_z),  r = sigmoid(W_r x + U_r h + b_r)
@@ -117,8 +109,8 @@ def _gru(affine: Affine, params: Params, state: State, gates_BxGH: jax.Array) ->
     """
     (h,) = state
     zr_Bx2H, candidate = jnp.split(gates_BxGH, [2 * h.shape[-1]], axis=-1)
-    z, r = jnp.split(jax.nn.sigmoid(affine(zr_Bx2H, h, params["recurrent"])), 2, axis=-1)
-    return (h + z * (jnp.tanh(affine(candidate, r * h, params["candidate"])) - h),)
+    z, r = _gates(jax.nn.sigmoid(zr_Bx2H + h @ params["recurrent"]), 2)
+    return ((1 - z) * h + z * jnp.tanh(candidate + (r * h) @ params["candidate"]),)
 
 
 def _init_rnn(key: jax.Array, hidden_dim: int) -> Params:
@@ -126,10 +118,10 @@ def _init_rnn(key: jax.Array, hidden_dim: int) -> Params:
     return {"recurrent": recurrent, "bias": jnp.zeros(hidden_dim)}
 
 
-def _rnn(affine: Affine, params: Params, state: State, gates_BxGH: jax.Array) -> State:
+def _rnn(params: Params, state: State, gates_BxGH: jax.Array) -> State:
     """The elementwise sigmoid recurrence: h_n = sigmoid(W x + U h_{n-1} + b)."""
     (h,) = state
-    return (jax.nn.sigmoid(affine(gates_BxGH, h, params["recurrent"])),)
+    return (jax.nn.sigmoid(gates_BxGH + h @ params["recurrent"]),)
 
 
 CELLS = {

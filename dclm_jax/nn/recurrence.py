@@ -1,8 +1,8 @@
 """`lax.scan` for recurrences, with the gradient of every weight matrix formed in one product.
 
-Differentiating a scan adds to the gradient of each weight matrix W at each step. Here a step makes
-its products through a function affine(x, a, W) = x + a W, and the backward pass collects the left
-factors a_n and the cotangents z'_n of all products: dW = sum_n a_n^T z'_n is one large product
+Differentiating a scan adds to the gradient of each weight matrix W at each step. Here the step is
+given weights that observe how they are used: the backward pass collects the left factors a_n of all
+products a_n W and the products' cotangents z'_n, and dW = sum_n a_n^T z'_n is one large product
 after the loop. The products' values are kept from the forward pass, so that the backward pass
 repeats elementwise work only.
 
@@ -17,28 +17,21 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dclm_jax.nn.products import flat, product, rounded_product
+from dclm_jax.nn.layers import Weight, flat, is_weight, rounded_product
 
-Affine = Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
-Step = Callable[[Affine, Any, Any, Any], tuple[Any, Any]]
-
-
-def affine(x: jax.Array, a: jax.Array, weight: jax.Array) -> jax.Array:
-    """x + a @ weight; x has the shape of the sum."""
-    return x + product(a, weight)
+Step = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(0,))
 def scan(
-    step: Step, params: Any, carry: Any, xs: Any, num_steps: jax.Array | None
+    step: Step, params: Any, carry: Any, xs: Any, num_steps: jax.Array | None = None
 ) -> tuple[Any, Any]:
-    """`lax.scan` of `carry, y = step(affine, params, carry, x)`.
+    """`lax.scan` of `carry, y = step(params, carry, x)`.
 
     Args:
-      step: a pure, hashable function. A leaf of `params` that it hands to its `affine` as `weight`
-        is used in no other way.
-      params: all that is the same at every step. Gradients of the weights are formed after the
-        loop, those of other leaves are summed step by step.
+      step: a pure function.
+      params: all that is the same at every step, and more: what `step` does not read costs nothing.
+        Gradients of `Weight`s are formed after the loop, those of other leaves are summed step by
+        step.
       carry: floating-point arrays [B, ...]; the carry before the first step.
       xs: inputs [N, B, ...], stacked along the first axis, as the outputs will be.
       num_steps: int, one for each of some equal blocks of consecutive rows, which are read one
@@ -49,66 +42,105 @@ def scan(
     Returns:
       The last carry and the stacked `ys`.
     """
+    leaves, treedef = jax.tree.flatten(params, is_leaf=is_weight)
+    x_shapes = jax.tree.map(_without_first_axis, xs)
+    jaxpr = jax.make_jaxpr(step)(*jax.tree.map(_shape, (params, carry)), x_shapes).jaxpr
+    used = {id(variable) for equation in jaxpr.eqns for variable in equation.invars}
+    is_read = [id(variable) in used for variable in jaxpr.invars[: len(leaves)]]
+    unread = jax.tree.map(_shape, leaves)
 
+    def step_of_read(read: list[Any], carry: Any, x: Any) -> tuple[Any, Any]:
+        rest = iter(read)
+        both = [next(rest) if chosen else one for chosen, one in zip(is_read, unread, strict=True)]
+        return step(treedef.unflatten(both), carry, x)
+
+    read = [leaf for leaf, chosen in zip(leaves, is_read, strict=True) if chosen]
+    return _scan(step_of_read, read, carry, xs, num_steps)
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(0,))
+def _scan(step, leaves, carry, xs, num_steps):
     def body(carry: Any, sums: Any, x: Any) -> tuple[Any, Any, Any]:
-        carry, y = step(affine, params, carry, x)
+        carry, y = step(leaves, carry, x)
         return carry, sums, y
 
     last, _, ys = _loop(body, carry, (), xs, num_steps)
     return last, ys
 
 
-def _scan_forward(step, params, carry, xs, num_steps):
+class _Observed:
+    """A weight that hands its products to a function; it can be used in no other way."""
+
+    __array_ufunc__ = None
+
+    def __init__(self, multiply: Callable[[jax.Array], jax.Array]):
+        self._multiply = multiply
+
+    def __rmatmul__(self, a: jax.Array) -> jax.Array:
+        return self._multiply(a)
+
+
+def _observed(leaves: list[Any], multiply: Callable[[int, jax.Array], jax.Array]) -> list[Any]:
+    """The leaves, with a @ weight being `multiply(the weight's index, a)`."""
+    return [
+        _Observed(partial(multiply, index)) if is_weight(leaf) else leaf
+        for index, leaf in enumerate(leaves)
+    ]
+
+
+def _scan_forward(step, leaves, carry, xs, num_steps):
     def body(carry, sums, x):
         products = []
 
-        def recording(x, a, weight):
-            products.append(affine(x, a, weight))
+        def record(index, a):
+            products.append(a @ leaves[index])
             return products[-1]
 
-        new_carry, y = step(recording, params, carry, x)
+        new_carry, y = step(_observed(leaves, record), carry, x)
         return new_carry, sums, (y, carry, products)
 
     last, _, (ys, carries, products) = _loop(body, carry, (), xs, num_steps)
-    return (last, ys), (params, xs, num_steps, carries, products)
+    return (last, ys), (leaves, xs, num_steps, carries, products)
 
 
 def _scan_backward(step, residuals, cotangents):
-    params, xs, num_steps, carries, products = residuals
+    leaves, xs, num_steps, carries, products = residuals
     d_last, d_ys = cotangents
-    leaves, params_tree = jax.tree.flatten(params)
-    weight_of_product = _weights_used(step, leaves, params_tree, carries, xs)
     # Made here, because a product with the transpose of its factor is slower in a loop on CPUs.
-    transposed_weights = [leaves[index].T for index in weight_of_product]
-    is_summed = [
-        _is_float(leaf) and index not in weight_of_product for index, leaf in enumerate(leaves)
-    ]
-    summed, other_params, merge_params = _split(params, is_summed)
+    transposed = [leaf.array.T if is_weight(leaf) else None for leaf in leaves]
+    is_summed = [not is_weight(leaf) and _is_float(leaf) for leaf in leaves]
+    summed = [leaf for leaf, chosen in zip(leaves, is_summed, strict=True) if chosen]
     xs, other_xs, merge_xs = _split(xs, [_is_float(leaf) for leaf in jax.tree.leaves(xs)])
 
     # Most factors are the carry, most cotangents of products those of inputs: these are kept once.
-    # Which ones is seen when `body` is traced.
+    # Which ones, and of which weight each product is, is seen when `body` is traced.
+    weight_of_product: list[int] = []
     factor_of_carry: list[int | None] = []
     d_product_of_x: list[int | None] = []
 
     def body(d_carry, d_summed, inputs):
         d_y, x, other_x, carry, products = inputs
+        weights = []
 
         def repeated(slots, summed, carry, x):
-            known = zip(transposed_weights, products, slots, strict=True)
-            factors = []
+            known, factors = zip(products, slots, strict=True), []
 
-            def recalling(x, a, weight):
-                del weight
+            def recall(index, a):
+                weights.append(index)
                 factors.append(a)
-                return _recalled(x, a, *next(known))
+                return _recalled(a, transposed[index], *next(known))
 
-            params = merge_params(summed, other_params)
-            return step(recalling, params, carry, merge_xs(x, other_x)), factors
+            rest = iter(summed)
+            own = [
+                next(rest) if chosen else leaf
+                for chosen, leaf in zip(is_summed, leaves, strict=True)
+            ]
+            return step(_observed(own, recall), carry, merge_xs(x, other_x)), factors
 
         slots = jax.tree.map(jnp.zeros_like, products)
         _, transpose, factors = jax.vjp(repeated, slots, summed, carry, x, has_aux=True)
         d_products, d_more, d_carry, d_x = transpose((d_carry, d_y))
+        weight_of_product[:] = weights
         factor_of_carry[:] = _places(factors, jax.tree.leaves(carry))
         d_product_of_x[:] = _places(d_products, d_x)
         new = _new(factors, factor_of_carry), _new(d_products, d_product_of_x)
@@ -124,45 +156,31 @@ def _scan_backward(step, residuals, cotangents):
     rest = iter(d_summed)
     d_leaves: list[Any] = [next(rest) if chosen else None for chosen in is_summed]
     for index, a, d_product in zip(weight_of_product, factors, d_products, strict=True):
-        dtype = leaves[index].dtype
-        d_weight = rounded_product(flat(a).T, flat(d_product), dtype).astype(dtype)
-        d_leaves[index] = d_weight if d_leaves[index] is None else d_leaves[index] + d_weight
-    return params_tree.unflatten(d_leaves), d_carry, merge_xs(d_xs, [None] * len(other_xs)), None
+        dtype = leaves[index].array.dtype
+        d_array = rounded_product(flat(a).T, flat(d_product), dtype).astype(dtype)
+        before = d_leaves[index]
+        d_leaves[index] = Weight(d_array if before is None else before.array + d_array)
+    return d_leaves, d_carry, merge_xs(d_xs, [None] * len(other_xs)), None
 
 
-def _weights_used(step, leaves, params_tree, carries, xs) -> list[int]:
-    """For each product of a step the index of its weight among the leaves of `params`."""
-    indices: list[int] = []
-
-    def look(leaves, carry, x):
-        def noting(x, a, weight):
-            indices.append(next(i for i, leaf in enumerate(leaves) if leaf is weight))
-            return affine(x, a, weight)
-
-        return step(noting, params_tree.unflatten(leaves), carry, x)
-
-    jax.eval_shape(look, leaves, *jax.tree.map(_without_first_axis, (carries, xs)))
-    return indices
-
-
-scan.defvjp(_scan_forward, _scan_backward)
+_scan.defvjp(_scan_forward, _scan_backward)
 
 
 @jax.custom_vjp
-def _recalled(x, a, transposed_weight, product, slot):
-    """`affine(x, a, weight)` of known value; its cotangent is also that of `slot`."""
-    del x, a, transposed_weight, slot
+def _recalled(a, transposed_weight, product, slot):
+    """A product of known value with the weight; its cotangent is also that of `slot`."""
+    del a, transposed_weight, slot
     return product
 
 
-def _recalled_forward(x, a, transposed_weight, product, slot):
-    del x, a, slot
+def _recalled_forward(a, transposed_weight, product, slot):
+    del a, slot
     return product, transposed_weight
 
 
 def _recalled_backward(transposed_weight, d_product):
     d_a = rounded_product(d_product, transposed_weight, transposed_weight.dtype)
-    return d_product, d_a, None, None, d_product
+    return d_a, None, None, d_product
 
 
 _recalled.defvjp(_recalled_forward, _recalled_backward)
@@ -244,6 +262,10 @@ def _split(tree: Any, chosen: list[bool]) -> tuple[list, list, Callable[[list, l
 
 def _is_float(array: jax.Array) -> bool:
     return jnp.issubdtype(array.dtype, jnp.floating)
+
+
+def _shape(array: jax.Array) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(array.shape, array.dtype)
 
 
 def _without_first_axis(array: jax.Array) -> jax.ShapeDtypeStruct:

@@ -11,18 +11,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-BLOCK_ROWS = 24
-"""Rows of a block, at most. Of fewer than half as many a step costs more than its work: rows that
-do not part into equal blocks between the two are one block."""
-
-
-def num_blocks(rows: int) -> int:
-    """The number of equal blocks in which so many rows are read best on the default backend."""
-    if jax.default_backend() != "cpu":
-        return 1
-    size = max(size for size in range(1, BLOCK_ROWS + 1) if rows % size == 0)
-    return max(1, rows // size) if 2 * size >= BLOCK_ROWS else 1
-
 
 def ends(mask_NxR: jax.Array) -> jax.Array:
     """The number of positions up to the last real one of each row [R]."""

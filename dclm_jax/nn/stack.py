@@ -5,19 +5,31 @@ cell (nn/cells.py).
 """
 
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from dclm_jax.nn import recurrence
+from dclm_jax.nn.backend import ACCELERATOR, Tuning
 from dclm_jax.nn.cells import CELLS, Expose, Params, State
-from dclm_jax.nn.initializers import glorot_uniform
-from dclm_jax.nn.products import product
-from dclm_jax.nn.recurrence import Affine
-from dclm_jax.nn.rows import RowOrder, ends, num_blocks
+from dclm_jax.nn.layers import glorot_uniform
+from dclm_jax.nn.rows import RowOrder, ends
 
 StackState = tuple[State, ...]
+
+
+class StackInput(NamedTuple):
+    """A token as a stack reads it: its part of the first layer's gates, W x + b [..., B, G*H], and
+    the dropout multipliers of the inputs of the layers above, each [..., B, H]; none outside
+    training."""
+
+    gates: jax.Array
+    dropout: tuple[jax.Array, ...] = ()
+
+    def plus(self, gates: jax.Array) -> "StackInput":
+        """The same with more in the first layer's gates."""
+        return self._replace(gates=self.gates + gates)
 
 
 def init_stack(
@@ -53,20 +65,25 @@ def initial_state(cell: str, num_layers: int, batch_size: int, like: jax.Array) 
     return ((zeros,) * CELLS[cell].num_states,) * num_layers
 
 
+def first_gates(
+    layers: list[Params], x: jax.Array, context_gates_BxGH: jax.Array | None
+) -> jax.Array:
+    """The part [..., B, G*H] of the first layer's gates that no recurrence decides: that of the
+    inputs [..., B, K], the bias and, if there is any, that of the context."""
+    gates = x @ layers[0]["input"] + layers[0]["bias"]
+    return gates if context_gates_BxGH is None else gates + context_gates_BxGH
+
+
 def step_stack(
-    affine: Affine,
     cell: str,
     layers: list[Params],
     state: StackState,
-    gates_BxGH: jax.Array,
-    dropout_masks: tuple[jax.Array, ...] = (),
+    x: StackInput,
     expose: Expose | None = None,
 ) -> tuple[StackState, jax.Array]:
-    """One token through all layers; `gates_BxGH` is the first layer's input product plus bias.
+    """One token through all layers.
 
     Args:
-      affine: makes the products (nn/recurrence.py).
-      dropout_masks: one [B, H] multiplier for the input of each layer after the first, or none.
       expose: what the last layer's output nonlinearity sees of its memory; None for all of it.
 
     Returns:
@@ -75,15 +92,13 @@ def step_stack(
     step = CELLS[cell].step
     last_step = step if expose is None else partial(step, expose=expose)
     steps = [step] * (len(layers) - 1) + [last_step]
-    new_state = [steps[0](affine, layers[0], state[0], gates_BxGH)]
+    new_state = [steps[0](layers[0], state[0], x.gates)]
     for index, layer in enumerate(layers[1:], start=1):
         below = new_state[-1][0]
-        if dropout_masks:
-            below = below * dropout_masks[index - 1]
-        bias_BxGH = jnp.broadcast_to(layer["bias"], gates_BxGH.shape)
-        new_state.append(
-            steps[index](affine, layer, state[index], affine(bias_BxGH, below, layer["input"]))
-        )
+        if x.dropout:
+            below = below * x.dropout[index - 1]
+        gates_BxGH = below @ layer["input"] + layer["bias"]
+        new_state.append(steps[index](layer, state[index], gates_BxGH))
     return tuple(new_state), top_hidden(tuple(new_state))
 
 
@@ -93,50 +108,44 @@ def read_stack(
     state: StackState,
     x_NxBxK: jax.Array,
     mask_NxB: jax.Array,
-    dropout_masks: tuple[jax.Array, ...] = (),
-    conditioning_BxGH: jax.Array | None = None,
+    dropout: tuple[jax.Array, ...] = (),
+    context_gates_BxGH: jax.Array | None = None,
+    tuning: Tuning = ACCELERATOR,
 ) -> tuple[StackState, jax.Array]:
     """All tokens of a sentence, layer after layer: the input product of each layer is one for all.
 
     Args:
       x_NxBxK: inputs of the first layer.
       mask_NxB: True at real positions; at others a row's state stays as it is.
-      dropout_masks: one [N, B, H] multiplier for the input of each layer after the first, or none.
-      conditioning_BxGH: what is added to the first layer's gates at every position, or none.
+      dropout: one [N, B, H] multiplier for the input of each layer after the first, or none.
+      context_gates_BxGH: what is added to the first layer's gates at every position, or none.
+      tuning: how rows are read.
 
     Returns:
       The state of every layer after each row's last real token, and the top layer's hidden states
       [N, B, H].
     """
-    blocks = num_blocks(mask_NxB.shape[1])
+    blocks = tuning.num_blocks(mask_NxB.shape[1])
     order = RowOrder.by_length(mask_NxB, blocks)
-    x_NxBxK, mask_NxB, dropout_masks = order.sort((x_NxBxK, mask_NxB, dropout_masks))
-    state, conditioning_BxGH = order.sort((state, conditioning_BxGH), axis=0)
-    num_steps = steps_to_take(mask_NxB, blocks)
+    x_NxBxK, mask_NxB, dropout = order.sort((x_NxBxK, mask_NxB, dropout))
+    state, context_gates_BxGH = order.sort((state, context_gates_BxGH), axis=0)
+    num_steps = steps_to_take(mask_NxB, tuning, blocks)
     last_state = []
     h_NxBxH = x_NxBxK
     for index, layer in enumerate(layers):
-        if index > 0 and dropout_masks:
-            h_NxBxH = h_NxBxH * dropout_masks[index - 1]
-        gates_NxBxGH = product(h_NxBxH, layer["input"]) + layer["bias"]
-        if index == 0 and conditioning_BxGH is not None:
-            gates_NxBxGH += conditioning_BxGH
-        weights = {name: layer[name] for name in CELLS[cell].weights}
-        scanned: tuple[State, jax.Array] = recurrence.scan(
-            partial(_step_layer, cell),
-            weights,
-            state[index],
-            (gates_NxBxGH, mask_NxB),
-            num_steps,
+        if index > 0 and dropout:
+            h_NxBxH = h_NxBxH * dropout[index - 1]
+        gates_NxBxGH = first_gates([layer], h_NxBxH, context_gates_BxGH if index == 0 else None)
+        last, h_NxBxH = recurrence.scan(
+            partial(_step_layer, cell), layer, state[index], (gates_NxBxGH, mask_NxB), num_steps
         )
-        last, h_NxBxH = scanned
         last_state.append(last)
     return order.restore(tuple(last_state), axis=0), order.restore(h_NxBxH)
 
 
-def _step_layer(cell: str, affine: Affine, weights: Params, state: State, inputs: Any):
+def _step_layer(cell: str, layer: Params, state: State, inputs: Any) -> tuple[State, jax.Array]:
     gates_BxGH, is_real_B = inputs
-    new_state = CELLS[cell].step(affine, weights, state, gates_BxGH)
+    new_state = CELLS[cell].step(layer, state, gates_BxGH)
     return keep_at_padding(is_real_B, new_state, state), new_state[0]
 
 
@@ -145,10 +154,10 @@ def keep_at_padding(is_real_B: jax.Array, new_state: Any, state: Any) -> Any:
     return jax.tree.map(lambda new, old: jnp.where(is_real_B[:, None], new, old), new_state, state)
 
 
-def steps_to_take(mask_NxB: jax.Array, blocks: int = 1) -> jax.Array | None:
-    """The steps up to the last real position of any row, for each of some equal blocks of rows,
-    where a loop of unknown length costs nothing: on CPUs."""
-    if jax.default_backend() != "cpu":
+def steps_to_take(mask_NxB: jax.Array, tuning: Tuning, blocks: int = 1) -> jax.Array | None:
+    """The steps up to the last real position of any row, for each of some equal blocks of rows;
+    None for all steps where loops do not end early."""
+    if not tuning.stops_early:
         return None
     return jnp.max(ends(mask_NxB).reshape(blocks, -1), axis=1, initial=0)
 

@@ -20,6 +20,7 @@ from dclm_jax.errors import DivergenceError, InputError, shown
 from dclm_jax.evaluation.perplexity import measure
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.reading.likelihoods import earlier_sentences
 from dclm_jax.training.config import RunConfig, validated
 from dclm_jax.training.optimizer import create_optimizer, learning_rate, model_params
 from dclm_jax.training.progress import (
@@ -148,7 +149,7 @@ def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
         batch_size=settings.data.batch_size,
         seed=settings.training.seed,
         max_sentence_length=settings.data.max_sentence_length,
-        earlier_sentences=model.earlier_sentences,
+        earlier_sentences=earlier_sentences(model),
     )
     total_steps = settings.training.epochs * batches.steps_per_epoch
     if settings.training.max_steps:

@@ -12,10 +12,6 @@ from dclm_jax.models import did_you_mean
 from dclm_jax.training.config import OptimizerConfig
 
 
-class RowOptimizer(optax.GradientTransformation):
-    """An optimizer that leaves a parameter and its state as they are where the gradient is zero."""
-
-
 def _adagrad(learning_rate: optax.ScalarOrSchedule, options: OptimizerConfig):
     # optax adds eps inside the square root: tiny, so that the first step has the full rate.
     accumulator = options.initial_accumulator
@@ -128,5 +124,4 @@ def create_optimizer(options: OptimizerConfig, total_steps: int) -> optax.Gradie
         update = optax.chain(update, _average_parameters(options.average_decay))
     if options.max_skipped_steps:
         update = optax.apply_if_finite(update, options.max_skipped_steps)
-    by_rows = options.name in ("adagrad", "sgd") and not options.average_decay
-    return RowOptimizer(*update) if by_rows else update
+    return update

@@ -18,9 +18,8 @@ from flax import jax_utils
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.models.reading import batch_likelihood
-from dclm_jax.training.optimizer import RowOptimizer
-from dclm_jax.training.touched import Touched, touched
+from dclm_jax.nn.backend import Tuning, default_tuning
+from dclm_jax.reading.likelihoods import batch_likelihood
 
 DEVICES = "devices"
 """Name of the pmap axis."""
@@ -37,11 +36,11 @@ class TrainState:
 
 @flax.struct.dataclass
 class StepMetrics:
-    """Sums over the global batch: nats of the targets and of the auxiliary loss, number of targets;
-    and the global norm of the gradient of the mean loss, before clipping."""
+    """Sums over the global batch: nats of the targets and of the extra objective, number of
+    targets; and the global norm of the gradient of the mean loss, before clipping."""
 
     nll: jax.Array
-    auxiliary: jax.Array
+    extra: jax.Array
     tokens: jax.Array
     gradient_norm: jax.Array
 
@@ -57,6 +56,7 @@ def create_state(
 def train_step(
     model: DocumentModel,
     optimizer: optax.GradientTransformation,
+    tuning: Tuning,
     state: TrainState,
     batch: Batch,
     key: jax.Array,
@@ -70,38 +70,11 @@ def train_step(
     device would compute.
 
     Args:
+      tuning: how it is computed.
       key: the run's dropout key; the step and each row's index in the global batch are folded in.
       axis: name of the pmap axis over all devices; None where there is one device and no pmap.
       loss_per: "token" or "sentence", what the loss is a mean over.
     """
-    words = touched(model, batch, axis) if isinstance(optimizer, RowOptimizer) else None
-    if words is not None:
-        small = _touched_state(model, optimizer, state, words)
-        new, metrics = _update(model, optimizer, small, words.batch(batch), key, axis, loss_per)
-        return words.put_back(state, new), metrics
-    return _update(model, optimizer, state, batch, key, axis, loss_per)
-
-
-def _touched_state(
-    model: DocumentModel,
-    optimizer: optax.GradientTransformation,
-    state: TrainState,
-    words: Touched,
-) -> TrainState:
-    params = words.params(model, state.params)
-    shapes = jax.eval_shape(optimizer.init, params)
-    return TrainState(state.step, params, words.like(state.optimizer_state, shapes))
-
-
-def _update(
-    model: DocumentModel,
-    optimizer: optax.GradientTransformation,
-    state: TrainState,
-    batch: Batch,
-    key: jax.Array,
-    axis: str | None,
-    loss_per: str,
-) -> tuple[TrainState, StepMetrics]:
     rows = batch.tokens_BxSxN.shape[0]
     first_row = 0 if axis is None else jax.lax.axis_index(axis) * rows
     step_key = jax.random.fold_in(key, state.step)
@@ -110,8 +83,8 @@ def _update(
     def loss(params: Params):
         # Weights are dropped alike on all devices; no row has this index.
         weights_key = jax.random.fold_in(step_key, 2**32 - 1)
-        likelihood = batch_likelihood(model, params, batch, keys_B, weights_key)
-        return likelihood.nll + likelihood.auxiliary, likelihood
+        likelihood = batch_likelihood(model, params, batch, tuning, keys_B, weights_key)
+        return likelihood.nll + likelihood.extra, likelihood
 
     gradients, likelihood = jax.grad(loss, has_aux=True)(state.params)
     if axis is not None:
@@ -122,7 +95,7 @@ def _update(
     params = jax.tree.map(jnp.add, state.params, updates)
     metrics = StepMetrics(
         nll=likelihood.nll,
-        auxiliary=likelihood.auxiliary,
+        extra=likelihood.extra,
         tokens=likelihood.tokens,
         gradient_norm=optax.tree.norm(gradients),
     )
@@ -134,7 +107,7 @@ def parallel_step(
 ) -> Callable[[TrainState, Batch, jax.Array], tuple[TrainState, StepMetrics]]:
     """`train_step` over the devices of all processes: state (donated) and batch of `spread`,
     broadcast key."""
-    step = functools.partial(train_step, model, optimizer, loss_per=loss_per)
+    step = functools.partial(train_step, model, optimizer, default_tuning(), loss_per=loss_per)
     if _on_one_device():
         return jax.jit(functools.partial(step, axis=None), donate_argnums=(0,))
     # In the order of the rows that `spread_rows` gives to processes.

@@ -1,7 +1,6 @@
 """Peers compute our loss from our parameters. Skipped where a peer is not installed."""
 
 import importlib.util
-from functools import partial
 
 import jax
 import numpy as np
@@ -13,7 +12,8 @@ from dclm_jax.benchmark.timing import require_same_loss
 from dclm_jax.benchmark.worker import Job
 from dclm_jax.benchmark.workloads import Size, synthetic_documents
 from dclm_jax.data.batches import pack_sentences
-from dclm_jax.models.reading import batch_likelihood
+from dclm_jax.nn.backend import CPU
+from dclm_jax.reading.likelihoods import batch_likelihood
 
 TINY = Size(vocab_size=30, embedding_dim=4, hidden_dim=6)
 DOCUMENTS = synthetic_documents(0, TINY.vocab_size, [3, 1, 2])
@@ -32,7 +32,7 @@ def work(name: str, cell: str = "lstm") -> tuple[Job, float]:
     """A job of one batch, and our loss."""
     model = TINY.model(name, cell)
     params = random_params(model)
-    likelihood = jax.jit(partial(batch_likelihood, model))
+    likelihood = jax.jit(lambda params, batch: batch_likelihood(model, params, batch, CPU))
     ours = float(likelihood(params, pack_sentences(DOCUMENTS, 3, 64)).nll)
     return Job("train", name, params, [DOCUMENTS]), ours
 

@@ -14,7 +14,8 @@ from dclm_jax.benchmark.setting import Setting
 from dclm_jax.benchmark.timing import PeerError
 from dclm_jax.benchmark.workloads import Size, synthetic_documents
 from dclm_jax.data.batches import pack_sentences
-from dclm_jax.models.reading import batch_likelihood
+from dclm_jax.nn.backend import CPU
+from dclm_jax.reading.likelihoods import batch_likelihood
 
 TINY = Size(vocab_size=30, embedding_dim=4, hidden_dim=4, num_layers=1, num_documents=12)
 ABSENT = Peer("Absent", "no_such_library", "no_such_module", {})
@@ -88,7 +89,8 @@ class _Indifferent:
 
     def score(self, documents):
         for document in documents:
-            yield [np.ones(len(sentence) + 1) for sentence in document]
+            sentences = getattr(document, "sentences", document)
+            yield document, [np.ones(len(sentence) + 1) for sentence in sentences]
 
 
 def test_bootstrap_says_what_was_extrapolated(setting, monkeypatch):
@@ -134,7 +136,7 @@ def test_the_plain_loss_is_ours(name):
 
     @jax.jit
     def both(params, batch):
-        return memory.plain_nll(model, params, batch), batch_likelihood(model, params, batch)
+        return memory.plain_nll(model, params, batch), batch_likelihood(model, params, batch, CPU)
 
     plain, likelihood = both(params, batch)
     assert float(plain) == pytest.approx(float(likelihood.nll / likelihood.tokens), rel=1e-5)

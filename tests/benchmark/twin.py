@@ -7,7 +7,8 @@ from dclm_jax import models
 from dclm_jax.benchmark.timing import Turn
 from dclm_jax.benchmark.worker import Job
 from dclm_jax.data.batches import pack_sentences
-from dclm_jax.models.reading import batch_likelihood
+from dclm_jax.nn.backend import CPU
+from dclm_jax.reading.likelihoods import batch_likelihood
 
 
 class Twin:
@@ -23,7 +24,7 @@ class Twin:
         rows = job.batches[0]
         batch = pack_sentences(rows, max(map(len, rows)), 64)
         params = jax.tree.map(jnp.asarray, job.params)
-        likelihood = jax.jit(lambda params, batch: batch_likelihood(model, params, batch))
+        likelihood = jax.jit(lambda params, batch: batch_likelihood(model, params, batch, CPU))
         self.nll = job.options["factor"] * float(likelihood(params, batch).nll)
 
     def turn(self) -> Turn:

@@ -9,7 +9,7 @@ import pytest
 from dclm_jax import models
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import coherence
-from dclm_jax.evaluation.scoring import Continuation, Scorer
+from dclm_jax.evaluation.scoring import Continuation, Scorer, sentences_to_score
 
 
 class FakeScorer:
@@ -25,16 +25,15 @@ class FakeScorer:
 
     def score(self, documents):
         for request in documents:
-            is_continuation = isinstance(request, Continuation)
-            document = request.sentences if is_continuation else request
+            document, first_scored = sentences_to_score(request)
             before = [None, *(int(ids[0]) for ids in document[:-1])]
             scores = [
                 np.array([self.nll(b, int(ids[0])), 0.0])
                 for b, ids in zip(before, document, strict=True)
-            ][-1 if is_continuation else 0 :]
+            ][first_scored:]
             self.num_scored += 1
             self.num_sentences_scored += len(scores)
-            yield scores
+            yield request, scores
 
 
 class WholeOrders:
@@ -218,9 +217,10 @@ def test_totals_of_a_real_model_by_pairs():
     way, selections = coherence._selections(orders, scorer.context_order)
     assert (way, len(selections)) == ("pairs", 6 + 36)
     scores = scorer.score(Continuation([document[i] for i in one]) for one in selections)
-    totals = coherence._totals(way, orders, [[-float(one.sum()) for one in nll] for nll in scores])
+    collected = [[-float(one.sum()) for one in nll] for _, nll in scores]
+    totals = coherence._totals(way, orders, collected)
     whole = scorer.score([document[i] for i in order] for order in orders)
-    expected = [-sum(float(one.sum()) for one in nll) for nll in whole]
+    expected = [-sum(float(one.sum()) for one in nll) for _, nll in whole]
     assert np.ptp(expected) > 0.1
     np.testing.assert_allclose(totals, expected, rtol=1e-5)
 

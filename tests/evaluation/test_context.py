@@ -22,7 +22,7 @@ class Neighbours:
                 repeats = float(before == ids[0])
                 nll.append(np.array([*(word / 10 + repeats for word in ids), 0.5], np.float32))
                 before = ids[0]
-            yield nll
+            yield document, nll
 
 
 def ids(*words):
@@ -40,7 +40,7 @@ def test_sums_by_position_against_a_loop():
     result = context.by_position(Neighbours(), DOCUMENTS)
     tokens, sentences = collections.defaultdict(list), collections.defaultdict(list)
     documents = []
-    for nll in Neighbours().score(DOCUMENTS):
+    for _, nll in Neighbours().score(DOCUMENTS):
         documents.append(sum(float(value) for one in nll for value in one))
         for t, one in enumerate(nll):
             for n, value in enumerate(one):

@@ -28,7 +28,8 @@ class FakeScorer:
     def score(self, documents):
         waiting = []
         for document in documents:
-            waiting.append([self.table[np.append(ids, -1)] for ids in document])
+            nll = [self.table[np.append(ids, -1)] for ids in document.sentences]
+            waiting.append((document, nll))
             if len(waiting) == self.window:
                 yield from waiting
                 waiting = []

@@ -24,7 +24,7 @@ NLL = [
 
 def fake_scorer(nll) -> Any:
     def score(documents):
-        yield from (one for _, one in zip(list(documents), nll, strict=True))
+        yield from zip(list(documents), nll, strict=True)
 
     return SimpleNamespace(vocab_size=10, score=score)
 

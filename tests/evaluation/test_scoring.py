@@ -16,8 +16,10 @@ from dclm_jax.data.batches import pack_sentences
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import scoring
 from dclm_jax.evaluation.scoring import Continuation, Scorer
-from dclm_jax.models import reading
-from dclm_jax.models.reading import batch_likelihood, block_nll
+from dclm_jax.nn.backend import CPU
+from dclm_jax.reading import likelihoods
+from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
+from dclm_jax.reading.reader import Reader
 
 VOCAB_SIZE = 11
 REPOSITORY = Path(__file__).parents[2]
@@ -63,12 +65,20 @@ def score_alone(model, params, document):
     """One document in one block, without batching, padding or streaming."""
     length = max(map(len, document)) + 1
     batch = pack_sentences([document], len(document), length)
-    context = model.open_document(params, 1, length)
-    _, nll_1xSxN = jax.jit(functools.partial(block_nll, model))(params, context, batch)
+    context = model.open_document(params, 1)
+    _, nll_1xSxN = jax.jit(functools.partial(block_nll, model, CPU))(params, context, batch)
     return [
         np.asarray(nll)[: len(sentence) + 1]
         for nll, sentence in zip(nll_1xSxN[0], document, strict=True)
     ]
+
+
+def scored(scorer, documents):
+    """The scores of documents, which come back in their order."""
+    documents = list(documents)
+    pairs = scored(scorer, iter(documents))
+    assert [id(document) for document, _ in pairs] == list(map(id, documents))
+    return [nll for _, nll in pairs]
 
 
 def assert_same_scores(actual, expected, rtol=1e-5):
@@ -84,7 +94,7 @@ def test_scores_equal_a_document_read_alone_in_one_block(name):
     model, params = make_model(name)
     documents = make_documents()
     expected = [score_alone(model, params, one) if one else [] for one in documents]
-    assert_same_scores(list(Scorer(model, params, batch_size=4).score(documents)), expected)
+    assert_same_scores(scored(Scorer(model, params, batch_size=4), documents), expected)
 
 
 @pytest.mark.parametrize("name", sorted(models.MODELS))
@@ -93,15 +103,15 @@ def test_a_continuation_is_the_last_sentence_of_its_document(name):
     documents = make_documents()
     expected = [score_alone(model, params, one)[-1:] if one else [] for one in documents]
     scorer = Scorer(model, params, batch_size=4)
-    assert_same_scores(list(scorer.score(map(Continuation, documents))), expected)
+    assert_same_scores(scored(scorer, map(Continuation, documents)), expected)
 
 
 def test_documents_and_continuations_are_scored_together_in_their_order():
     model, params = make_model("codclm")
     scorer = Scorer(model, params, batch_size=4)
-    whole = list(scorer.score(make_documents()))
+    whole = scored(scorer, make_documents())
     expected = [scores for one in whole for scores in (one[-1:], one)]
-    assert_same_scores(list(scorer.score(make_requests())), expected)
+    assert_same_scores(scored(scorer, make_requests()), expected)
 
 
 @pytest.mark.parametrize("name", ["codclm", "ccdclm"])
@@ -109,18 +119,18 @@ def test_sentences_that_are_not_scored_stay_out_of_the_output_layer(monkeypatch,
     model, params = make_model(name)
     documents = make_documents()
     batch = pack_sentences([documents[0], documents[6], documents[1]], 4, 16)
-    context = model.open_document(params, 3, 16)
+    context = model.open_document(params, 3)
     masks = []
-    token_nll = reading.token_nll
+    token_nll = likelihoods.token_nll
 
-    def spy(features, kernel, bias, targets, mask, shared):
+    def spy(features, kernel, bias, targets, mask, shared, tuning):
         masks.append(mask)
-        return token_nll(features, kernel, bias, targets, mask, shared)
+        return token_nll(features, kernel, bias, targets, mask, shared, tuning)
 
-    monkeypatch.setattr(reading, "token_nll", spy)
+    monkeypatch.setattr(likelihoods, "token_nll", spy)
     scored = np.array([[False, False, True, False], [True, False, True, True], [False] * 4])
-    context_after, every = block_nll(model, params, context, batch)
-    context_after_some, some = block_nll(model, params, context, batch, jnp.asarray(scored))
+    context_after, every = block_nll(model, CPU, params, context, batch)
+    context_after_some, some = block_nll(model, CPU, params, context, batch, jnp.asarray(scored))
     # Words and END of each sentence: (3, 0, 5), (5, 5, 5) and (1) words.
     assert [int(mask.sum()) for mask in masks] == [(4 + 1 + 6) + (6 + 6 + 6) + 2, 6 + 6 + 6]
     np.testing.assert_array_equal(some != 0, batch.mask_BxSxN & scored[..., None])
@@ -130,20 +140,15 @@ def test_sentences_that_are_not_scored_stay_out_of_the_output_layer(monkeypatch,
 
 def test_the_output_layer_sees_what_is_asked_for_and_no_more(monkeypatch):
     num_positions = 0
-    pmapped = scoring._pmapped
+    read_block = Reader.read_block
 
-    def counting(model):
-        open_document, score_block = pmapped(model)
+    def counting(reader, place, batch, scored_BxS):
+        nonlocal num_positions
+        num_positions += np.sum(batch.mask_BxSxN & scored_BxS[..., None])
+        return read_block(reader, place, batch, scored_BxS)
 
-        def count(params, context, batch, scored_DxBxS):
-            nonlocal num_positions
-            num_positions += np.sum(batch.mask_BxSxN & scored_DxBxS[..., None])
-            return score_block(params, context, batch, scored_DxBxS)
-
-        return open_document, count
-
-    monkeypatch.setattr(scoring, "_pmapped", counting)
-    scores = list(Scorer(*make_model("codclm"), batch_size=4).score(make_requests()))
+    monkeypatch.setattr(Reader, "read_block", counting)
+    scores = scored(Scorer(*make_model("codclm"), batch_size=4), make_requests())
     assert num_positions == sum(len(nll) for one in scores for nll in one)
 
 
@@ -151,8 +156,8 @@ def test_scores_sum_to_the_training_likelihood():
     model, params = make_model("ccdclm")
     document = make_documents()[5]
     batch = pack_sentences([document], len(document), 16)
-    likelihood = batch_likelihood(model, params, batch)
-    (scores,) = Scorer(model, params).score([document])
+    likelihood = batch_likelihood(model, params, batch, CPU)
+    (scores,) = scored(Scorer(model, params), [document])
     total = sum(float(one.sum()) for one in scores)
     assert total == pytest.approx(float(likelihood.nll), rel=1e-5)
     assert sum(map(len, scores)) == int(likelihood.tokens)
@@ -162,53 +167,51 @@ def test_scores_sum_to_the_training_likelihood():
 def test_scores_do_not_depend_on_the_batch_size(batch_size):
     model, params = make_model("ccdclm")
     documents = make_documents()
-    expected = list(Scorer(model, params, batch_size=8).score(documents))
-    assert_same_scores(
-        list(Scorer(model, params, batch_size=batch_size).score(documents)), expected
-    )
+    expected = scored(Scorer(model, params, batch_size=8), documents)
+    assert_same_scores(scored(Scorer(model, params, batch_size=batch_size), documents), expected)
 
 
 @pytest.mark.parametrize("name", ["adclm", "codclm"])
 def test_scores_do_not_depend_on_blocks_and_windows(monkeypatch, name):
     model, params = make_model(name)
     documents = make_documents()
-    expected = list(Scorer(model, params).score(documents))
+    expected = scored(Scorer(model, params), documents)
     monkeypatch.setattr(scoring, "MAX_POSITIONS", 64)
     monkeypatch.setattr(scoring, "BLOCK_SENTENCES", 2)
     monkeypatch.setattr(scoring, "_WINDOW_TOKENS_PER_ROW", 10)
-    assert_same_scores(list(Scorer(model, params, batch_size=4).score(documents)), expected)
+    assert_same_scores(scored(Scorer(model, params, batch_size=4), documents), expected)
 
 
 def test_continuations_do_not_depend_on_blocks_and_windows(monkeypatch):
     model, params = make_model("ccdclm")
     requests = make_requests()
-    expected = list(Scorer(model, params, batch_size=4).score(requests))
+    expected = scored(Scorer(model, params, batch_size=4), requests)
     monkeypatch.setattr(scoring, "MAX_POSITIONS", 64)
     monkeypatch.setattr(scoring, "BLOCK_SENTENCES", 2)
     monkeypatch.setattr(scoring, "_WINDOW_TOKENS_PER_ROW", 20)
-    assert_same_scores(list(Scorer(model, params, batch_size=4).score(requests)), expected)
+    assert_same_scores(scored(Scorer(model, params, batch_size=4), requests), expected)
 
 
 def test_padding_does_not_change_scores():
     model, params = make_model("adclm")
     documents = make_documents()
-    expected = list(Scorer(model, params).score(documents))
+    expected = scored(Scorer(model, params), documents)
     long = make_document(np.random.default_rng(5), [50, 3, 30])
-    actual = list(Scorer(model, params).score([long, *documents]))[1:]
+    actual = scored(Scorer(model, params), [long, *documents])[1:]
     assert_same_scores(actual, expected)
 
 
 def test_scores_do_not_depend_on_the_number_of_devices(tmp_path):
     requests = make_requests()
     model, params = make_model("adclm")
-    expected = list(Scorer(model, params, batch_size=4).score(requests))
+    expected = scored(Scorer(model, params, batch_size=4), requests)
     # The number of devices is fixed when jax starts, hence a process of its own.
     script = (
         "import jax, numpy as np, sys\n"
         "from tests.evaluation.test_scoring import *\n"
         "assert jax.local_device_count() == 2\n"
         "model, params = make_model('adclm')\n"
-        "scores = Scorer(model, params, batch_size=5).score(make_requests())\n"
+        "scores = scored(Scorer(model, params, batch_size=5), make_requests())\n"
         "flat = [nll for document in scores for nll in document]\n"
         "np.save(sys.argv[1], np.concatenate(flat))\n"
     )
@@ -234,7 +237,7 @@ def test_an_earlier_sentence_changes_scores_where_there_is_context_and_a_later_o
     changed = [document[0], (document[1] + 1 - 2) % (VOCAB_SIZE - 2) + 2, document[2]]
     for name in models.MODELS:
         scorer = Scorer(*make_model(name))
-        scores, others = scorer.score([document, changed])
+        scores, others = scored(scorer, [document, changed])
         np.testing.assert_allclose(scores[0], others[0], rtol=1e-6)
         difference = np.abs(scores[2] - others[2]).max()
         assert difference < 1e-6 if scorer.context_order == 0 else difference > 1e-5, name
@@ -245,20 +248,20 @@ def test_a_very_long_sentence():
     rng = np.random.default_rng(2)
     long = make_document(rng, [3, 50_000, 4])
     short = make_documents()
-    scores = list(Scorer(model, params).score([*short, long]))
-    assert_same_scores(scores[:-1], list(Scorer(model, params).score(short)))
+    scores = scored(Scorer(model, params), [*short, long])
+    assert_same_scores(scores[:-1], scored(Scorer(model, params), short))
     assert_same_scores([scores[-1]], [score_alone(model, params, long)], rtol=1e-4)
 
 
 def test_context_goes_past_a_very_long_sentence():
     model, params = make_model("ccdclm", embedding_dim=2, hidden_dim=2)
     document = make_document(np.random.default_rng(2), [3, 50_000, 4])
-    (scores,) = Scorer(model, params).score([document])
+    (scores,) = scored(Scorer(model, params), [document])
     batch = pack_sentences([document[1:2]], 1, 50_001)
-    context = model.open_document(params, 1, 4)
-    context, first = block_nll(model, params, context, pack_sentences([document[:1]], 1, 4))
-    context, _ = block_nll(model, params, context, batch)
-    _, last = block_nll(model, params, context, pack_sentences([document[2:]], 1, 5))
+    context = model.open_document(params, 1)
+    context, first = block_nll(model, CPU, params, context, pack_sentences([document[:1]], 1, 4))
+    context, _ = block_nll(model, CPU, params, context, batch)
+    _, last = block_nll(model, CPU, params, context, pack_sentences([document[2:]], 1, 5))
     np.testing.assert_allclose(scores[0], first[0, 0], rtol=1e-4)
     np.testing.assert_allclose(scores[2], last[0, 0], rtol=1e-4)
 
@@ -268,8 +271,8 @@ def test_a_document_of_many_sentences():
     rng = np.random.default_rng(3)
     long = make_document(rng, rng.integers(0, 7, 10_000))
     short = make_documents()
-    *actual, scores = Scorer(model, params).score([*short, long])
-    assert_same_scores(actual, list(Scorer(model, params).score(short)))
+    *actual, scores = scored(Scorer(model, params), [*short, long])
+    assert_same_scores(actual, scored(Scorer(model, params), short))
     assert_same_scores([scores], [score_alone(model, params, long)], rtol=1e-4)
 
 
@@ -284,7 +287,7 @@ def test_blocks_stay_within_the_bound(monkeypatch):
     monkeypatch.setattr(scoring, "MAX_POSITIONS", 512)
     rng = np.random.default_rng(4)
     documents = [make_document(rng, [rng.integers(1, 200)] * 3) for _ in range(20)]
-    list(Scorer(*make_model("rnnlm"), batch_size=16).score(documents))
+    scored(Scorer(*make_model("rnnlm"), batch_size=16), documents)
     rows, sizes, lengths = zip(*shapes, strict=True)
     assert all(r * s * n <= 512 * jax.local_device_count() for r, s, n in shapes)
     assert set(sizes) <= {1, 2, 4, 8}
@@ -303,7 +306,7 @@ def test_sentences_of_like_length_are_packed_together(monkeypatch):
     num_rows = 4 * jax.local_device_count()
     short, long = ([make_document(rng, [1, words]) for _ in range(num_rows)] for words in (2, 40))
     requests = [Continuation(one) for pair in zip(short, long, strict=True) for one in pair]
-    scores = list(Scorer(*make_model("codclm"), batch_size=num_rows).score(requests))
+    scores = scored(Scorer(*make_model("codclm"), batch_size=num_rows), requests)
     assert lengths == [64, 8]
     assert [one.shape for (one,) in scores] == [(3,), (41,)] * num_rows
 
@@ -327,7 +330,7 @@ def test_the_input_is_streamed():
 )
 def test_nothing_to_score(documents):
     expected = [[] for _ in documents] if isinstance(documents, list) else []
-    assert list(Scorer(*make_model("ccdclm")).score(documents)) == expected
+    assert scored(Scorer(*make_model("ccdclm")), documents) == expected
 
 
 def test_wrong_batch_size():

@@ -11,6 +11,9 @@ import numpy as np
 from dclm_jax import models
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel
+from dclm_jax.nn.backend import CPU
+from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
 
 VOCAB = 11
 MODELS = tuple(models.MODELS)
@@ -63,6 +66,19 @@ def random_params(model: DocumentModel, seed: int = 0) -> Any:
     return jax.tree.map(lambda s: jnp.asarray(rng.normal(0, 0.5, s.shape), s.dtype), shapes)
 
 
+@model_jit
+def likelihood(model: DocumentModel, params: Any, batch: Batch, *keys: jax.Array):
+    """`batch_likelihood` as CPUs compute it."""
+    return batch_likelihood(model, params, batch, CPU, *keys)
+
+
+@model_jit
+def scores(model: DocumentModel, params: Any, batch: Batch) -> jax.Array:
+    """The nats of every target [B, S, N], documents read from their start."""
+    context = model.open_document(weighted(model, params), len(batch.tokens_BxSxN))
+    return block_nll(model, CPU, params, context, batch)[1]
+
+
 def plain_nll(
     model: DocumentModel,
     params: Any,
@@ -72,12 +88,10 @@ def plain_nll(
 ):
     """-log softmax of the output layer at the targets, by jax.nn alone; features [..., D] and
     what of contexts enters it [..., E]."""
-    kernel_DxV, bias_V = model.output_layer(params)
-    logits = features @ kernel_DxV + bias_V
+    output: Any = model.output_layer(params)
+    logits = features @ output.kernel + output.bias
     if contexts is not None:
-        kernel_ExV = model.context_kernel(params)
-        assert kernel_ExV is not None
-        logits += contexts @ kernel_ExV
+        logits += contexts @ output.context_kernel
     log_probs = jax.nn.log_softmax(logits)
     return -jnp.take_along_axis(log_probs, targets[..., None], axis=-1)[..., 0]
 

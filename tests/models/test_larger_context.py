@@ -7,25 +7,14 @@ import numpy as np
 import pytest
 
 from dclm_jax import models
-from dclm_jax.models.reading import batch_likelihood, block_nll
-from dclm_jax.nn.output import ONLY_CHUNKS, chunk_size
-from tests.models.support import model_jit, pack, random_params, small_model
+from dclm_jax.nn.backend import CPU
+from dclm_jax.reading.likelihoods import batch_likelihood, earlier_sentences
+from tests.models.support import likelihood, pack, random_params, scores, small_model
 
 NAMES = [name for name in models.MODELS if name.startswith("rlm_")]
 DOCUMENT = ((5, 3, 7, 4), (6,), (8, 2, 3), (4, 9), (10, 4, 4), (7,))
 
 pytestmark = pytest.mark.usefixtures("x64")
-
-
-@model_jit
-def scores(model, params, batch):
-    context = model.open_document(params, *batch.tokens_BxSxN.shape[::2])
-    return block_nll(model, params, context, batch)[1]
-
-
-@model_jit
-def likelihood(model, params, batch):
-    return batch_likelihood(model, params, batch)
 
 
 @pytest.mark.parametrize("first", [1, 2, 4])
@@ -34,7 +23,7 @@ def test_a_segment_with_the_sentences_before_it_is_scored_as_in_its_document(nam
     model = small_model(name)
     params = random_params(model)
     whole_SxN = scores(model, params, pack([DOCUMENT]))[0]
-    n = model.earlier_sentences
+    n = earlier_sentences(model)
     assert n == model.context_order == 2
     before = DOCUMENT[max(0, first - n) : first]
     # What is missing of n sentences is missing in front.
@@ -86,13 +75,16 @@ def test_a_bag_is_never_dense(name):
         batch = pack([DOCUMENT] * 8)
         batch = dataclasses.replace(batch, earlier=pack([DOCUMENT[:1] * n] * 8))
         params = jax.eval_shape(model.init, jax.random.key(0))
-        jaxpr = jax.make_jaxpr(jax.grad(lambda p: batch_likelihood(model, p, batch).nll))(params)
+        jaxpr = jax.make_jaxpr(jax.grad(lambda p: batch_likelihood(model, p, batch, CPU).nll))(
+            params
+        )
         return {tuple(v.aval.shape) for v in _variables(jaxpr.jaxpr) if V in v.aval.shape}
 
     few, many = shapes(1), shapes(8)
     assert few == many
     assert {len(shape) for shape in many} == {1, 2}
-    chunks = {chunk_size(V) * part // ONLY_CHUNKS for part in range(1, ONLY_CHUNKS + 1)}
+    parts = range(1, CPU.only_chunks + 1)
+    chunks = {CPU.chunk_size(V) * part // CPU.only_chunks for part in parts}
     assert {shape[0] for shape in many} | {shape[-1] for shape in many} <= {V, 4, 1, *chunks}
 
 

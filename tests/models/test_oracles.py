@@ -8,15 +8,19 @@ import numpy as np
 import pytest
 
 from dclm_jax.models.base import Sentence
-from dclm_jax.models.reading import batch_likelihood, block_nll
 from dclm_jax.nn.cells import CELLS
+from dclm_jax.reading import driver
+from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.dropout import draw_masks
 from tests import oracles
 from tests.models.support import (
     DOCUMENTS,
     MODELS,
+    likelihood,
     model_jit,
     pack,
     random_params,
+    scores,
     small_model,
     time_major,
 )
@@ -46,34 +50,36 @@ def context_vectors(model, context, outputs) -> jax.Array:
 
 def read_contexts(model, params) -> jax.Array:
     """The contexts of all sentences [S, B, ...], by the functions of the model contract."""
+    params = weighted(model, params)
     tokens_SxNxB, mask_SxNxB = time_major(BATCH.tokens_BxSxN), time_major(BATCH.mask_BxSxN)
-    _, length, batch_size = tokens_SxNxB.shape
+    _, length, rows = tokens_SxNxB.shape
 
     def read_sentence(context, inputs):
         tokens_NxB, mask_NxB, summary = inputs
-        x_NxB = model.project(params, tokens_NxB)
         conditioning = model.condition(params, context)
-        state = model.open_sentence(params, context, batch_size)
-        state, outputs = model.read_sentence(params, conditioning, state, x_NxB, mask_NxB)
+        state = model.open_sentence(params, context, rows)
+        x_NxBxK = model.embed(params, tokens_NxB)
+        state, outputs = driver.scan_tokens(
+            model, params, conditioning, state, x_NxBxK, (), mask_NxB
+        )
         sentence = Sentence(tokens_NxB, mask_NxB, summary, outputs)
         next_context = model.close_sentence(params, context, state, sentence)
         return next_context, context_vectors(model, context, outputs)
 
-    context = model.open_document(params, batch_size, length)
+    context = model.resize_context(model.open_document(params, rows), length)
     summaries_S = model.summarize(params, tokens_SxNxB, mask_SxNxB)
     return jax.lax.scan(read_sentence, context, (tokens_SxNxB, mask_SxNxB, summaries_S))[1]
 
 
 @model_jit
 def read_batch(model, params):
-    context = model.open_document(params, *BATCH.tokens_BxSxN.shape[::2])
-    _, nll_BxSxN = block_nll(model, params, context, BATCH)
-    return batch_likelihood(model, params, BATCH), nll_BxSxN, read_contexts(model, params)
+    of_batch, nll_BxSxN = likelihood(model, params, BATCH), scores(model, params, BATCH)
+    return of_batch, nll_BxSxN, read_contexts(model, params)
 
 
 def check(model):
     params = random_params(model)
-    likelihood, nll_BxSxN, contexts_SxB = read_batch(model, params)
+    result, nll_BxSxN, contexts_SxB = read_batch(model, params)
     readings = [oracles.read(model, jax.tree.map(np.asarray, params), d) for d in DOCUMENTS]
 
     for b, reading in enumerate(readings):
@@ -81,9 +87,9 @@ def check(model):
             close(nll_BxSxN[b, s, : len(nll)], nll)
             close(contexts_SxB[s, b][: len(context)], context)
     assert not np.any(nll_BxSxN[~BATCH.mask_BxSxN])
-    close(likelihood.nll, sum(nll.sum() for reading in readings for nll in reading.nll))
-    close(likelihood.auxiliary, sum(reading.auxiliary for reading in readings))
-    assert likelihood.tokens == sum(len(words) + 1 for doc in DOCUMENTS for words in doc)
+    close(result.nll, sum(nll.sum() for reading in readings for nll in reading.nll))
+    close(result.extra, sum(reading.auxiliary for reading in readings))
+    assert result.tokens == sum(len(words) + 1 for doc in DOCUMENTS for words in doc)
 
 
 NAMES_AND_CELLS = [
@@ -112,8 +118,9 @@ def test_context_sentences(name, context_sentences):
     check(small_model(name, context_sentences=context_sentences))
 
 
-def draw_masks(model, keys_B):
-    return model.dropout_masks(keys_B, BATCH.tokens_BxSxN.shape[1:])
+@model_jit
+def masks_of(model, params, keys_B):
+    return draw_masks(model, weighted(model, params), keys_B, BATCH.tokens_BxSxN.shape[1:])
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -121,10 +128,9 @@ def test_dropout_multiplies_embeddings_layers_and_features(name):
     model = small_model(name, dropout=0.3, num_layers=3)
     params = random_params(model)
     keys_B = jax.random.split(jax.random.key(7), len(DOCUMENTS))
-    likelihood = model_jit(batch_likelihood)(model, params, BATCH, keys_B)
+    result = likelihood(model, params, BATCH, keys_B)
 
-    masks = model_jit(draw_masks)(model, keys_B)
-    masks = jax.tree.map(np.asarray, masks)
+    masks = jax.tree.map(np.asarray, masks_of(model, params, keys_B))
     plain_params = jax.tree.map(np.asarray, params)
     nll = auxiliary = 0.0
     for b, document in enumerate(DOCUMENTS):
@@ -132,5 +138,5 @@ def test_dropout_multiplies_embeddings_layers_and_features(name):
         reading = oracles.read(model, plain_params, document, oracles.Dropout(*dropout))
         nll += sum(sentence.sum() for sentence in reading.nll)
         auxiliary += reading.auxiliary
-    close(likelihood.nll, nll)
-    close(likelihood.auxiliary, auxiliary)
+    close(result.nll, nll)
+    close(result.extra, auxiliary)

@@ -10,16 +10,21 @@ import pytest
 
 from dclm_jax import models
 from dclm_jax.data.batches import Batch
-from dclm_jax.models.base import Sentence
-from dclm_jax.models.reading import batch_likelihood, block_nll, read_documents
+from dclm_jax.models.base import DocumentModel
+from dclm_jax.nn.backend import ACCELERATOR, CPU
+from dclm_jax.reading.driver import read_documents, read_nested, weighted
+from dclm_jax.reading.dropout import draw_masks, drop_weights
+from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
 from tests.models.support import (
     DOCUMENTS,
     MODELS,
     VOCAB,
+    likelihood,
     model_jit,
     pack,
     plain_nll,
     random_params,
+    scores,
     small_model,
     time_major,
 )
@@ -30,36 +35,28 @@ BATCH = pack(DOCUMENTS)
 close = partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-10)
 
 
-@model_jit
-def scores(model, params, batch):
-    """The nats of every target [B, S, N]."""
-    batch_size, _, length = batch.tokens_BxSxN.shape
-    context = model.open_document(params, batch_size, length)
-    return block_nll(model, params, context, batch)[1]
-
-
-likelihood = model_jit(batch_likelihood)
-continue_scores = model_jit(block_nll)
+continue_scores = jax.jit(block_nll, static_argnums=(0, 1))
 
 
 def total(model, params, documents, **padding):
     """The log-likelihood of documents, auxiliary loss included, in nats."""
     result = likelihood(model, params, pack(documents, **padding))
-    return float(result.nll + result.auxiliary)
+    return float(result.nll + result.extra)
 
 
 @model_jit
 def gradient_of_objective(model, params):
     def objective(params):
-        result = batch_likelihood(model, params, BATCH)
-        return result.nll + result.auxiliary
+        result = batch_likelihood(model, params, BATCH, CPU)
+        return result.nll + result.extra
 
     return jax.grad(objective)(params)
 
 
 @model_jit
 def dropout_masks(model, keys_B, sentences, tokens):
-    return model.dropout_masks(keys_B, (sentences.size, tokens.size))
+    params = weighted(model, random_params(model))
+    return draw_masks(model, params, keys_B, (sentences.size, tokens.size))
 
 
 @pytest.mark.parametrize(("H", "K", "V"), [(5, 3, 13), (48, 32, 103), (7, 16, 10_003)])
@@ -97,89 +94,58 @@ def test_gradient_is_the_finite_difference(name):
             likelihood(model, jax.tree.map(lambda p, d, s=s: p + s * d, params, direction), BATCH)
             for s in (step, -step)
         )
-        above, below = (float(side.nll + side.auxiliary) for side in (above, below))
+        above, below = (float(side.nll + side.extra) for side in (above, below))
         analytic = sum(jax.tree.leaves(jax.tree.map(np.vdot, gradient, direction)))
         np.testing.assert_allclose(analytic, (above - below) / (2 * step), rtol=1e-6, atol=1e-6)
 
 
+# Rows are read in blocks of two, sorted by length, and sentences in rounds of two.
+SMALL_BLOCKS = dataclasses.replace(CPU, row_block=2, unrolled_sentences=2)
+
+
 @pytest.mark.parametrize("name", MODELS)
-def test_the_faster_path_equals_the_nested_scan(name, monkeypatch):
-    """Rows are read in blocks of two, sorted by length, and sentences in rounds of two."""
-    monkeypatch.setattr("dclm_jax.nn.rows.BLOCK_ROWS", 2)
-    monkeypatch.setattr("dclm_jax.models.reading.UNROLLED_SENTENCES", 2)
+def test_every_tuning_has_the_values_and_gradients_of_the_definition(name):
     model = small_model(name, dropout=0.3)
     params = random_params(model)
     tokens_SxNxB, targets_SxNxB, mask_SxNxB = map(
         time_major, (BATCH.tokens_BxSxN, BATCH.targets_BxSxN, BATCH.mask_BxSxN)
     )
     keys_B = jax.random.split(jax.random.key(0), len(DOCUMENTS))
-    num_sentences, length, _ = tokens_SxNxB.shape
-    masks = model.dropout_masks(keys_B, (num_sentences, length))
 
-    def read(params, nested):
-        context = model.open_document(params, len(DOCUMENTS), tokens_SxNxB.shape[1])
-        reading = read_documents(
-            model, params, context, tokens_SxNxB, mask_SxNxB, masks, nested=nested
-        )
+    def definition(params):
+        params = weighted(model, params)
+        masks = draw_masks(model, params, keys_B, tokens_SxNxB.shape[:2])
+        assert masks is not None
+        context = model.open_document(params, len(DOCUMENTS))
+        reading = read_nested(model, params, context, tokens_SxNxB, mask_SxNxB, masks)
         contexts = reading.context_features
         contexts = None if contexts is None else contexts[:, None]
-        nll_SxNxB = plain_nll(model, params, reading.features, targets_SxNxB, contexts)
-        loss = jnp.sum(jnp.where(mask_SxNxB, nll_SxNxB, 0)) + reading.auxiliary
-        features = reading.features * mask_SxNxB[..., None]
-        return loss, (features, contexts, reading.context, reading.auxiliary)
+        features = reading.features * masks.features
+        nll_SxNxB = plain_nll(model, params, features, targets_SxNxB, contexts)
+        return jnp.sum(jnp.where(mask_SxNxB, nll_SxNxB, 0)) + reading.extra
 
-    def run(nested, params):
-        return jax.value_and_grad(read, has_aux=True)(params, nested)
+    def tuned(tuning, params):
+        result = batch_likelihood(model, params, BATCH, tuning, keys_B)
+        return result.nll + result.extra
 
-    nested, faster = (model_jit(run)(nested, params) for nested in (True, False))
-    jax.tree.map(close, faster, nested)
-    assert np.any(nested[0][1][0])
+    expected = jax.jit(jax.value_and_grad(definition))(params)
+    for tuning in (SMALL_BLOCKS, ACCELERATOR):
+        actual = jax.jit(jax.value_and_grad(partial(tuned, tuning)))(params)
+        jax.tree.map(close, actual, expected)
 
 
-def test_contexts_enter_the_output_layer_alike_where_logits_are_too_many(monkeypatch):
+def test_contexts_enter_the_output_layer_alike_where_logits_are_too_many():
     model = small_model("codclm")
     params = random_params(model)
 
-    def loss(params):
-        return batch_likelihood(model, params, BATCH).nll
+    def loss(tuning, params):
+        return batch_likelihood(model, params, BATCH, tuning).nll
 
-    once = jax.jit(jax.value_and_grad(loss))(params)
-    monkeypatch.setattr("dclm_jax.models.reading.MAX_SHARED_LOGITS", 0)
-    each = jax.jit(jax.value_and_grad(lambda params: loss(params)))(params)
+    once, each = (
+        jax.jit(jax.value_and_grad(partial(loss, tuning)))(params)
+        for tuning in (CPU, dataclasses.replace(CPU, shared_logits=0))
+    )
     jax.tree.map(close, each, once)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_streaming_token_by_token_equals_the_block(name):
-    model = small_model(name)
-    params = random_params(model)
-    project, read_token = model_jit(type(model).project), model_jit(type(model).read_token)
-    expected = scores(model, params, BATCH)
-
-    for b, document in enumerate(DOCUMENTS):
-        context = model.open_document(params, 1, 1)
-        for s, words in enumerate(document):
-            tokens, targets = [0, *words], [*words, 1]
-            conditioning = model.condition(params, context)
-            state = model.open_sentence(params, context, 1)
-            outputs = []
-            for n, (token, target) in enumerate(zip(tokens, targets, strict=True)):
-                x = project(model, params, jnp.array([token]))
-                state, output = read_token(model, params, conditioning, state, x)
-                output_1xB = jax.tree.map(lambda a: a[None], output)
-                outputs.append(output_1xB)
-                features = model.emit(params, conditioning, output_1xB)[0, 0]
-                contexts = model.context_features(conditioning)
-                contexts = None if contexts is None else contexts[0]
-                nll = plain_nll(model, params, features, jnp.array(target), contexts)
-                close(nll, expected[b, s, n])
-            outputs = jax.tree.map(lambda *arrays: jnp.concatenate(arrays), *outputs)
-            tokens_NxB = jnp.array(tokens)[:, None]
-            mask_NxB = jnp.ones_like(tokens_NxB, bool)
-            summary = model.summarize(params, tokens_NxB, mask_NxB)
-            sentence = Sentence(tokens_NxB, mask_NxB, summary, outputs)
-            context = model.widen_context(context, len(tokens))
-            context = model.close_sentence(params, context, state, sentence)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -201,12 +167,12 @@ def test_context_carries_over_calls_of_other_lengths(name):
 
     def read(context, first, last):
         batch = pack([document[first:last]])
-        context, nll_1xSxN = continue_scores(model, params, context, batch)
+        context, nll_1xSxN = continue_scores(model, CPU, params, context, batch)
         mask_SxN = batch.mask_BxSxN[0]
         close(nll_1xSxN[0][mask_SxN], whole[first:last, : mask_SxN.shape[1]][mask_SxN])
         return context
 
-    context = read(model.open_document(params, 1, 1), 0, 1)
+    context = read(model.open_document(weighted(model, params), 1), 0, 1)
     context = read(context, 1, 2)
     # Six positions are remembered here, and the next call has three.
     read(context, 2, 4)
@@ -227,12 +193,12 @@ def test_predictions_depend_on_the_past_alone(name):
 
     def nll(tables):
         # Only inputs go through the tables: the output layer has a matrix of its own.
-        changed = {**params, **tables}
+        changed = weighted(model, {**params, **tables})
         tokens, targets, mask = map(
             time_major, (batch.tokens_BxSxN, batch.targets_BxSxN, batch.mask_BxSxN)
         )
-        context = model.open_document(changed, 1, N)
-        reading = read_documents(model, changed, context, tokens, mask)
+        context = model.open_document(changed, 1)
+        reading = read_documents(model, changed, context, tokens, mask, None, CPU)
         contexts = reading.context_features
         contexts = None if contexts is None else contexts[:, None]
         return plain_nll(model, changed, reading.features, targets, contexts).reshape(-1)
@@ -260,22 +226,22 @@ def test_predictions_depend_on_the_past_alone(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_auxiliary_loss_predicts_a_sentence_from_earlier_ones_alone(name):
+def test_the_extra_objective_predicts_a_sentence_from_earlier_ones_alone(name):
     model = small_model(name)
-    if not model.has_auxiliary_loss:
-        assert likelihood(model, random_params(model), BATCH).auxiliary == 0
+    if type(model).extra_nll is DocumentModel.extra_nll:
+        assert likelihood(model, random_params(model), BATCH).extra == 0
         return
     params = random_params(model)
     first, second, other = (3, 4, 5), (6, 7), (8, 9, 2)
 
-    def auxiliary(*document):
-        return float(likelihood(model, params, pack([document], S=4, N=6)).auxiliary)
+    def extra(*document):
+        return float(likelihood(model, params, pack([document], S=4, N=6)).extra)
 
     # A sentence's loss is a sum over its words, each of them predicted without the others.
-    by_word = [auxiliary(first, (word,)) - auxiliary(first) for word in second]
-    close(auxiliary(first, second) - auxiliary(first), sum(by_word))
-    alone = auxiliary(first, second) - auxiliary(first)
-    assert abs(auxiliary(other, second) - auxiliary(other) - alone) > 1e-6
+    by_word = [extra(first, (word,)) - extra(first) for word in second]
+    close(extra(first, second) - extra(first), sum(by_word))
+    alone = extra(first, second) - extra(first)
+    assert abs(extra(other, second) - extra(other) - alone) > 1e-6
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -297,7 +263,7 @@ def test_context_changes_later_sentences_alone(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_no_dropout_has_no_masks(name):
     keys_B = jax.random.split(jax.random.key(0), 2)
-    assert small_model(name).dropout_masks(keys_B, (2, 3)) is None
+    assert draw_masks(small_model(name), {}, keys_B, (2, 3)) is None
 
 
 @pytest.mark.parametrize("rate", [0.2, 0.5])
@@ -350,7 +316,7 @@ def test_variational_dropout_is_one_draw_a_sentence():
 def test_recurrent_dropout_is_of_the_weights_of_the_recurrences_alone(name):
     model = small_model(name, recurrent_dropout=0.25, num_layers=2, hidden_dim=40)
     params = random_params(model)
-    dropped = model.drop_weights(params, jax.random.key(0))
+    dropped = drop_weights(model, params, jax.random.key(0))
     ratios = jax.tree.map(lambda a, b: np.asarray(a) / np.asarray(b), dropped, params)
     weights = ("recurrent", "peephole_input", "peephole_output")
     taken = [layer.pop(name) for layer in ratios["stack"] for name in weights]
@@ -361,16 +327,16 @@ def test_recurrent_dropout_is_of_the_weights_of_the_recurrences_alone(name):
     kept = [ratio > 0 for ratio in taken]
     assert not np.array_equal(kept[0], kept[3])
     assert not np.array_equal(kept[1], kept[2])
-    assert small_model(name).drop_weights(params, jax.random.key(0)) is params
+    assert drop_weights(small_model(name), params, jax.random.key(0)) is params
 
 
 def test_the_likelihood_of_a_training_step_drops_weights():
     model = small_model("ccdclm", recurrent_dropout=0.5)
     params, key = random_params(model), jax.random.key(1)
-    got = batch_likelihood(model, params, BATCH, None, key).nll
-    expected = batch_likelihood(model, model.drop_weights(params, key), BATCH).nll
+    got = batch_likelihood(model, params, BATCH, CPU, None, key).nll
+    expected = batch_likelihood(model, drop_weights(model, params, key), BATCH, CPU).nll
     np.testing.assert_allclose(got, expected, rtol=1e-6)
-    assert not np.isclose(got, batch_likelihood(model, params, BATCH).nll, rtol=1e-3)
+    assert not np.isclose(got, batch_likelihood(model, params, BATCH, CPU).nll, rtol=1e-3)
 
 
 @pytest.mark.parametrize("name", MODELS)

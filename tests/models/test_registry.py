@@ -66,8 +66,8 @@ def test_options_arrive():
         (
             "rlm_bow_lf",
             {"cell": "gru"},
-            "model.cell is 'gru'; late fusion needs a memory cell: one of coupled_peephole_lstm, "
-            "lstm",
+            "model.cell is 'gru'; expected a memory cell for late fusion: one of "
+            "coupled_peephole_lstm, lstm",
         ),
         (
             "hrnnlm",

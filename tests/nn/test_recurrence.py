@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.nn import recurrence
+from dclm_jax.nn.layers import Weight
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -18,17 +19,23 @@ BLOCKS = [None, [0], [1], [4], [STEPS], [4, 2], [0, STEPS, 3], [5, 0, 0]]
 close = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12)
 
 
-def step(affine, params, carry, inputs):
+def step(params, carry, inputs):
     """Uses a weight twice, one product inside another, a summed constant and a mask."""
-    (first, second, scale), (x, is_real) = params, inputs
-    inner = jnp.tanh(affine(x, carry, first))
-    new = affine(scale * inner, jnp.sin(affine(inner, inner, second)), first)
+    (first, second, scale, _), (x, is_real) = params, inputs
+    inner = jnp.tanh(x + carry @ first)
+    new = scale * inner + jnp.sin(inner + inner @ second) @ first
     carry = jnp.where(is_real[:, None], new, carry)
     return carry, (new, carry.sum(axis=1))
 
 
+def with_weights(params):
+    """Matrices as weights, and one that no step reads."""
+    first, second, scale = params
+    return Weight(first), Weight(second), scale, {"unread": Weight(first)}
+
+
 def scan(params, carry, xs, num_steps) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    return recurrence.scan(step, params, carry, xs, num_steps)
+    return recurrence.scan(step, with_weights(params), carry, xs, num_steps)
 
 
 def numpy_scan(params, carry, xs, steps):
@@ -91,7 +98,7 @@ def test_gradients_are_those_of_lax_scan(arguments, steps):
     def plain(params, carry, xs):
         def kept(carry, inputs):
             x, is_taken = inputs
-            new_carry, ys = step(recurrence.affine, params, carry, x)
+            new_carry, ys = step((*params, None), carry, x)
             carry = jnp.where(is_taken[:, None], new_carry, carry)
             return carry, (ys[0] * is_taken[:, None], ys[1] * is_taken)
 
@@ -130,12 +137,12 @@ def test_the_backward_pass_stacks_no_array_twice(arguments):
     """In h' = tanh(x + h W) the factor h is the carry, and x and the product have one cotangent."""
     params, carry, (x, _) = jax.tree.map(jnp.asarray, arguments)
 
-    def plain_step(affine, weight, h, x):
-        h = jnp.tanh(affine(x, h, weight))
+    def plain_step(weight, h, x):
+        h = jnp.tanh(x + h @ weight)
         return h, h
 
     def loss(weight, x):
-        scanned: tuple[jax.Array, Any] = recurrence.scan(plain_step, weight, carry, x, None)
+        scanned: tuple[jax.Array, Any] = recurrence.scan(plain_step, Weight(weight), carry, x)
         return jnp.sum(scanned[0])
 
     def plain_loss(weight, x):

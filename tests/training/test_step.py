@@ -10,26 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.export
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from dclm_jax.data.batches import Batch
-from dclm_jax.models.reading import batch_likelihood
-from dclm_jax.nn import output
+from dclm_jax.nn.backend import ACCELERATOR, CPU
+from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, earlier_sentences
 from dclm_jax.training.config import OptimizerConfig
-from dclm_jax.training.optimizer import RowOptimizer, create_optimizer
+from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import (
     TrainState,
     collect,
+    create_state,
     parallel_step,
     shard_rows,
     spread,
     spread_rows,
     train_step,
 )
-from dclm_jax.training.touched import touched
 from tests.models.support import DOCUMENTS, MODELS, pack, random_params, small_model
 
 CLIP = 0.2
@@ -59,7 +60,7 @@ def run_steps(
 
 def make_batch(name: str) -> Batch:
     batch = pack(DOCUMENTS)
-    if not small_model(name).earlier_sentences:
+    if not earlier_sentences(small_model(name)):
         return batch
     return dataclasses.replace(batch, earlier=pack(DOCUMENTS[::-1]))
 
@@ -75,8 +76,8 @@ def test_two_steps_of_clipped_adagrad_by_hand(name, loss_per):
     count = {"token": batch.mask_BxSxN.sum(), "sentence": sum(map(len, DOCUMENTS))}[loss_per]
 
     def loss(params):
-        likelihood = batch_likelihood(model, params, batch)
-        return (likelihood.nll + likelihood.auxiliary) / count
+        likelihood = batch_likelihood(model, params, batch, CPU)
+        return (likelihood.nll + likelihood.extra) / count
 
     params = random_params(model)
     squares = jax.tree.map(np.zeros_like, params)
@@ -100,62 +101,45 @@ def test_two_steps_of_clipped_adagrad_by_hand(name, loss_per):
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "optimizer_name"),
-    [*((name, "adagrad") for name in MODELS if name != "hrnnlm"), ("rlm_bow_lf", "sgd")],
-)
-def test_touched_rows_take_the_same_step_as_whole_tables(name, optimizer_name):
-    model = small_model(name, vocab_size=200)
-    options = OptimizerConfig(
-        name=optimizer_name, learning_rate=RATE, clip_norm=CLIP, max_skipped_steps=2
-    )
-    by_rows = create_optimizer(options, 4)
-    assert isinstance(by_rows, RowOptimizer)
-    whole = optax.GradientTransformation(*by_rows)
-    other = tuple([tuple(word + 20 for word in s) for s in d] for d in DOCUMENTS)
-    batches = [make_batch(name), pack(other)]
-    if model.earlier_sentences:
-        batches[1] = dataclasses.replace(batches[1], earlier=pack(other[::-1]))
-    assert touched(model, batches[0], None) is not None
-    states = []
-    for optimizer in (by_rows, whole):
-        step = jax.jit(partial(train_step, model, optimizer, axis=None))
+@pytest.mark.parametrize("name", ["ccdclm", "codclm"])
+def test_a_step_is_the_same_however_it_is_computed(name):
+    """Models as small as these have one size of a chunk unless told."""
+    model, batch = small_model(name), make_batch(name)
+    optimizer = create_optimizer(OptimizerConfig(learning_rate=RATE, clip_norm=CLIP), 1)
+    several = dataclasses.replace(CPU, min_short_chunk=1, min_short_logits=1, row_block=2)
+    steps = []
+    for tuning in (CPU, several, ACCELERATOR):
         params = random_params(model)
         state = TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
-        for batch in (*batches, *batches):
-            state, metrics = step(state, batch, jax.random.key(0))
-        states.append((state, metrics))
-    jax.tree.map(partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-6), *states)
-    first, last = random_params(model)["embedding"], states[0][0].params["embedding"]
-    changed = np.flatnonzero(np.any(first != last, axis=1))
-    words = {word for b in batches for word in b.tokens_BxSxN[b.mask_BxSxN].tolist()}
-    assert set(changed.tolist()) == words
-
-
-@pytest.mark.parametrize("name", ["ccdclm", "codclm"])
-def test_a_step_is_the_same_with_chunks_of_several_sizes(name, monkeypatch):
-    """Models as small as these have one size."""
-    one, _ = run_steps(name, dropout=0.0)
-    monkeypatch.setattr(output, "MIN_SHORT_CHUNK", 1)
-    monkeypatch.setattr(output, "MIN_SHORT_LOGITS", 1)
-    several, _ = run_steps(name, dropout=0.0)
+        step = jax.jit(partial(train_step, model, optimizer, tuning, axis=None))
+        steps.append(step(state, batch, jax.random.key(0)))
     close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7)
-    jax.tree.map(close, one.params, several.params)
+    for other in steps[1:]:
+        jax.tree.map(close, steps[0], other)
 
 
-@pytest.mark.parametrize(
-    ("name", "options", "optimizer"),
-    [
-        ("ccdclm", {"vocab_size": 11}, OptimizerConfig()),
-        ("ccdclm", {"vocab_size": 200, "hidden_dim": 4, "tie_embeddings": True}, OptimizerConfig()),
-        ("hrnnlm", {"vocab_size": 200}, OptimizerConfig()),
-        ("ccdclm", {"vocab_size": 200}, OptimizerConfig(name="adam")),
-        ("ccdclm", {"vocab_size": 200}, OptimizerConfig(average_decay=0.5)),
-    ],
-)
-def test_rows_are_not_updated_alone_where_others_change_too(name, options, optimizer):
-    rows_do = isinstance(create_optimizer(optimizer, 1), RowOptimizer)
-    assert not rows_do or touched(small_model(name, **options), make_batch(name), None) is None
+@pytest.mark.parametrize("name", MODELS)
+def test_accelerators_can_compile_a_step_and_a_block_of_scores(name):
+    """Lowered with their tuning, without anything that XLA for them does not have itself."""
+    model, batch = small_model(name, dropout=0.3), make_batch(name)
+    optimizer = create_optimizer(OptimizerConfig(), 1)
+    state = jax.eval_shape(partial(create_state, model, optimizer), jax.random.key(0))
+    step = jax.jit(partial(train_step, model, optimizer, ACCELERATOR, axis=None))
+
+    def scores(params, batch):
+        context = model.open_document(weighted(model, params), len(DOCUMENTS))
+        return block_nll(model, ACCELERATOR, params, context, batch)
+
+    def exported(function, *arguments):
+        lowered = jax.export.export(function, platforms=("cuda", "tpu"))(*arguments)
+        return lowered.mlir_module()
+
+    for text in (
+        exported(step, state, batch, jax.random.key(0)),
+        exported(jax.jit(scores), state.params, batch),
+    ):
+        assert "stablehlo.dot" in text
+        assert "custom_call" not in text and "callback" not in text
 
 
 def test_shard_rows_fills_up_with_empty_rows():
@@ -186,8 +170,7 @@ print(json.dumps(results))
 def test_two_devices_take_the_same_step_as_one():
     """Four documents of 11, 2, 15 and 4 targets: the devices hold 13 and 19 of them."""
     cases: list[tuple[str, float, dict[str, Any]]] = [("hrnnlm", 0.0, {}), ("adclm", 0.0, {})]
-    # More words than the batch has positions: tables are updated where they are touched.
-    cases += [(name, 0.0, {"vocab_size": 200}) for name in ("codclm", "rlm_bow_lf")]
+    cases += [(name, 0.0, {}) for name in ("codclm", "rlm_bow_lf")]
     cases.append(("ccdclm", 0.4, {"variational_dropout": True, "recurrent_dropout": 0.3}))
     environment = {
         **os.environ,

@@ -1,10 +1,10 @@
-"""Products whose factors are rounded to the type of the weights."""
+"""Products with weights: their factors are rounded to the type of the weights."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dclm_jax.nn.products import product
+from dclm_jax.nn.layers import Weight, product
 
 RNG = np.random.default_rng(0)
 A, W, COTANGENT = (
@@ -29,6 +29,13 @@ def test_bfloat16_weights_round_both_factors_and_sum_in_float32():
     expected = np.einsum("bni,bno->io", rounded(A), rounded(COTANGENT))
     # The sum is float32; the gradient of a bfloat16 weight is a bfloat16 number (8 bits).
     np.testing.assert_allclose(np.asarray(d_weight).astype(np.float64), expected, rtol=2**-8)
+
+
+def test_a_weight_multiplies_arrays_of_numpy_and_of_jax_alike():
+    weight = Weight(jnp.asarray(W, jnp.bfloat16))
+    expected = product(jnp.asarray(A), weight.array)
+    np.testing.assert_array_equal(jnp.asarray(A) @ weight, expected)
+    np.testing.assert_array_equal(A @ weight, expected)
 
 
 def test_float32_weights_are_the_plain_product():

@@ -12,22 +12,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dclm_jax.nn.products import rounded_product
-
-LOGITS = {"cpu": 2**22}
-"""Logits of a chunk by backend: what stays in a CPU's cache, and 256 MiB elsewhere."""
-
-MIN_CHUNK, MAX_CHUNK = 128, 4096
-"""Below, adding each chunk to the gradient of the kernel costs more than its products; above,
-products no longer gain."""
-
-ONLY_CHUNKS, SHORT_CHUNKS = 8, 2
-"""Sizes of a chunk that need not be full: eighths where it is the only one, halves where it takes
-what whole chunks leave over; each is compiled."""
-
-MIN_SHORT_CHUNK, MIN_SHORT_LOGITS = 32, 2**16
-"""Tokens and logits of the smallest of these sizes: a product of fewer tokens is no faster, and the
-time that fewer logits take is not worth what one more size takes to compile."""
+from dclm_jax.nn.backend import Tuning
+from dclm_jax.nn.layers import rounded_product
 
 
 class RowLogits(NamedTuple):
@@ -38,16 +24,10 @@ class RowLogits(NamedTuple):
     row_F: jax.Array
 
 
-def chunk_size(vocab_size: int) -> int:
-    """Tokens in a chunk of the output layer, a power of two, on the default backend."""
-    tokens = LOGITS.get(jax.default_backend(), 2**26) // vocab_size
-    return min(max(MIN_CHUNK, 1 << max(0, tokens.bit_length() - 1)), MAX_CHUNK)
-
-
 def _fold_chunks(
     mask_F: jax.Array,
-    chunk: int | None,
     vocab_size: int,
+    tuning: Tuning,
     first: Callable[[jax.Array], Any],
     add: Callable[[Any, jax.Array], Any],
 ) -> Any:
@@ -57,7 +37,7 @@ def _fold_chunks(
     over, in the shortest of a few sizes that holds it; a batch of few tokens is that chunk alone.
     """
     size = mask_F.size
-    chunk = min(chunk or chunk_size(vocab_size), size)
+    chunk = min(tuning.chunk_size(vocab_size), size)
     positions = jnp.nonzero(mask_F, size=size, fill_value=size)[0]
     count = jnp.sum(mask_F)
     whole_chunks = jnp.maximum(count - 1, 0) // chunk
@@ -67,9 +47,9 @@ def _fold_chunks(
         chosen = positions[:length]
         return first(jnp.where(jnp.arange(length) < rest, chosen, size))
 
-    num_sizes = ONLY_CHUNKS if size == chunk else SHORT_CHUNKS
+    num_sizes = tuning.only_chunks if size == chunk else tuning.short_chunks
     parts = (chunk * part // num_sizes for part in range(1, num_sizes))
-    least = max(MIN_SHORT_CHUNK, MIN_SHORT_LOGITS // vocab_size)
+    least = max(tuning.min_short_chunk, tuning.min_short_logits // vocab_size)
     lengths = [*(length for length in parts if length >= least), chunk]
     shortest = jnp.searchsorted(jnp.asarray(lengths), rest)
     sums = jax.lax.switch(shortest, [partial(begin, length) for length in lengths])
@@ -93,12 +73,13 @@ def _softmax(
     bias_V: jax.Array,
     shared: RowLogits | None,
     targets: jax.Array,
+    tuning: Tuning,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """-log p(target) of a chunk [C], exp(logits - their bound) [C, V] and its row sums [C]."""
     products_CxV = rounded_product(features, kernel_DxV, kernel_DxV.dtype)
     if shared is not None:
         products_CxV += _take(shared.logits_RxV, shared.row_F)
-    bound = _logit_bound(products_CxV, bias_V)
+    bound = _logit_bound(products_CxV, bias_V, tuning)
     exps_CxV = jnp.exp(products_CxV + (bias_V - bound[:, None]))
     normalizer = jnp.sum(exps_CxV, axis=1)
     product = jnp.take_along_axis(products_CxV, targets[:, None], axis=1)[:, 0]
@@ -108,13 +89,13 @@ def _softmax(
     return nll, exps_CxV, normalizer
 
 
-def _logit_bound(products_CxV: jax.Array, bias_V: jax.Array) -> jax.Array:
+def _logit_bound(products_CxV: jax.Array, bias_V: jax.Array, tuning: Tuning) -> jax.Array:
     """What exps are relative to: at least each row's largest logit, and less than 30 above it.
 
-    On CPUs the sum of both maxima spares a pass over all logits. It is that close where biases are,
-    and leaves the exp of the largest logit far above the smallest float32.
+    By parts it is the sum of both maxima. It is that close where biases are, and leaves the exp of
+    the largest logit far above the smallest float32.
     """
-    if jax.default_backend() != "cpu":
+    if not tuning.bound_by_parts:
         return jnp.max(products_CxV + bias_V, axis=1)
     top = jnp.max(bias_V)
     return jax.lax.cond(
@@ -139,21 +120,22 @@ def token_nll(
     bias_V: jax.Array,
     targets_F: jax.Array,
     mask_F: jax.Array,
-    shared: RowLogits | None = None,
-    chunk: int | None = None,
+    shared: RowLogits | None,
+    tuning: Tuning,
 ) -> jax.Array:
     """-log softmax(features @ kernel + bias + shared)[target] in nats, 0 outside the mask.
 
-    For scoring: it has no gradient. `chunk` is `chunk_size(V)` unless told.
+    For scoring: it has no gradient.
     """
 
     def add_chunk(nll_F: jax.Array, chosen: jax.Array) -> jax.Array:
         features, targets = _take(features_FxD, chosen), _take(targets_F, chosen)
-        nll, _, _ = _softmax(features, kernel_DxV, bias_V, _rows_of(shared, chosen), targets)
+        rows = _rows_of(shared, chosen)
+        nll, _, _ = _softmax(features, kernel_DxV, bias_V, rows, targets, tuning)
         return nll_F.at[chosen].set(nll, mode="drop")
 
     zeros_F = jnp.zeros(features_FxD.shape[:1], features_FxD.dtype)
-    return _fold_chunks(mask_F, chunk, bias_V.size, partial(add_chunk, zeros_F), add_chunk)
+    return _fold_chunks(mask_F, bias_V.size, tuning, partial(add_chunk, zeros_F), add_chunk)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(6,))
@@ -163,25 +145,25 @@ def summed_nll(
     bias_V: jax.Array,
     targets_F: jax.Array,
     mask_F: jax.Array,
-    shared: RowLogits | None = None,
-    chunk: int | None = None,
+    shared: RowLogits | None,
+    tuning: Tuning,
 ) -> jax.Array:
     """The sum of `token_nll` over all positions.
 
     Its gradient is formed chunk by chunk in the forward pass, while the chunk's probabilities
     exist.
     """
-    return jnp.sum(token_nll(features_FxD, kernel_DxV, bias_V, targets_F, mask_F, shared, chunk))
+    return jnp.sum(token_nll(features_FxD, kernel_DxV, bias_V, targets_F, mask_F, shared, tuning))
 
 
-def _summed_nll_forward(features_FxD, kernel_DxV, bias_V, targets_F, mask_F, shared, chunk):
+def _summed_nll_forward(features_FxD, kernel_DxV, bias_V, targets_F, mask_F, shared, tuning):
     size, dtype = mask_F.size, kernel_DxV.dtype
 
     def of_chunk(d_features_FxD, d_shared_RxV, chosen):
         """Nats and gradients of a chunk; the two that have rows are put into what they have."""
         features, targets = _take(features_FxD, chosen), _take(targets_F, chosen)
         rows = _rows_of(shared, chosen)
-        nll, exps_CxV, normalizer = _softmax(features, kernel_DxV, bias_V, rows, targets)
+        nll, exps_CxV, normalizer = _softmax(features, kernel_DxV, bias_V, rows, targets, tuning)
         # The gradient of a logit is p - [it is the target's], p = exps / normalizer. Dividing the
         # thin factors spares a pass over exps.
         errors_CxV = exps_CxV.at[jnp.arange(chosen.size), targets].add(-normalizer)
@@ -207,13 +189,13 @@ def _summed_nll_forward(features_FxD, kernel_DxV, bias_V, targets_F, mask_F, sha
     d_features_FxD = jnp.zeros(features_FxD.shape, bias_V.dtype)
     d_shared_RxV = None if shared is None else jnp.zeros_like(shared.logits_RxV)
     first = partial(of_chunk, d_features_FxD, d_shared_RxV)
-    gradients = _fold_chunks(mask_F, chunk, bias_V.size, first, add_chunk)
+    gradients = _fold_chunks(mask_F, bias_V.size, tuning, first, add_chunk)
     (total, d_kernel_DxV, d_bias_V), d_features_FxD, d_shared_RxV = gradients
     return total, (d_features_FxD, d_kernel_DxV.astype(dtype), d_bias_V, d_shared_RxV)
 
 
-def _summed_nll_backward(chunk, gradients, cotangent):
-    del chunk
+def _summed_nll_backward(tuning, gradients, cotangent):
+    del tuning
     d_features, d_kernel, d_bias, d_shared = jax.tree.map(
         lambda gradient: (cotangent * gradient).astype(gradient.dtype), gradients
     )

@@ -1,0 +1,129 @@
+"""The small functions that models are made of: products, initial values, dropout, bags of words."""
+
+import jax
+import jax.numpy as jnp
+
+
+@jax.tree_util.register_pytree_node_class
+class Weight:
+    """A matrix [I, O] that models multiply by, and use in no other way: `x @ weight`.
+
+    Its type may be shorter than that of x. With bfloat16 both factors of a product are rounded to
+    it, and the sum is made in the type of x. Otherwise these are plain products.
+    """
+
+    # So that `x @ weight` of an array x of numpy comes to `__rmatmul__`, too.
+    __array_ufunc__ = None
+
+    def __init__(self, array: jax.Array):
+        self.array = array
+
+    def __rmatmul__(self, x: jax.Array) -> jax.Array:
+        return product(x, self.array)
+
+    def tree_flatten(self):
+        return (self.array,), None
+
+    @classmethod
+    def tree_unflatten(cls, _, children):
+        return cls(*children)
+
+
+def is_weight(node: object) -> bool:
+    """Whether a node of a tree is a `Weight`: for `is_leaf` of `jax.tree`."""
+    return isinstance(node, Weight)
+
+
+@jax.custom_vjp
+def product(a: jax.Array, weight: jax.Array) -> jax.Array:
+    """a @ weight in the type of a, [..., I] x [I, O] -> [..., O]."""
+    return rounded_product(a, weight, weight.dtype)
+
+
+def rounded_product(a: jax.Array, b: jax.Array, dtype: jax.typing.DTypeLike) -> jax.Array:
+    """a @ b of factors rounded to `dtype`; it has no gradient of its own."""
+    return jnp.matmul(a.astype(dtype), b.astype(dtype), preferred_element_type=wider(a, b))
+
+
+def wider(a: jax.Array, b: jax.Array) -> jax.typing.DTypeLike:
+    """The type that holds the values of both."""
+    return jnp.promote_types(a.dtype, b.dtype)
+
+
+def flat(array: jax.Array) -> jax.Array:
+    """[..., I] -> [F, I]."""
+    return array.reshape(-1, array.shape[-1])
+
+
+def _product_forward(a, weight):
+    return product(a, weight), (a, weight)
+
+
+def _product_backward(factors, d_product):
+    a, weight = factors
+    d_weight = rounded_product(flat(a).T, flat(d_product), weight.dtype)
+    return (
+        rounded_product(d_product, weight.T, weight.dtype).astype(a.dtype),
+        d_weight.astype(weight.dtype),
+    )
+
+
+product.defvjp(_product_forward, _product_backward)
+
+
+def glorot_uniform(
+    key: jax.Array, input_dim: int, output_dim: int, *, copies: int = 1, fan_in: int | None = None
+) -> jax.Array:
+    """A float matrix [input_dim, copies * output_dim] of `copies` matrices side by side, uniform in
+    [-sqrt(6 / (d1 + d2)), sqrt(6 / (d1 + d2))] (Ji et al. 2015, 3.1).
+
+    Every copy (a gate of a cell) is drawn for its own dimensions, `fan_in` to `output_dim`;
+    `fan_in` (default `input_dim`) is larger where the matrix is one block of a product over a
+    concatenation, and smaller where most inputs are zero.
+    """
+    limit = jnp.sqrt(6.0 / ((fan_in or input_dim) + output_dim))
+    return jax.random.uniform(key, (input_dim, copies * output_dim), minval=-limit, maxval=limit)
+
+
+def dropout_mask(
+    keys_B: jax.Array, shape_SxN: tuple[int, ...], dim: int, rate: float, *, per_sentence: bool
+) -> jax.Array:
+    """Multipliers [S, N, B, dim] of inverted dropout: 0 with probability `rate`, else
+    1 / (1 - rate).
+
+    Every row of the batch has a key of its own, so that the draw does not depend on how rows are
+    spread over devices.
+
+    Args:
+      per_sentence: all tokens of a sentence share one draw (Gal and Ghahramani 2016).
+    """
+    sentences, length = shape_SxN
+    drawn_SxNxD = (sentences, 1 if per_sentence else length, dim)
+    mask_SxNxBxD = jax.vmap(lambda key: drop(key, drawn_SxNxD, rate), out_axes=2)(keys_B)
+    return jnp.broadcast_to(mask_SxNxBxD, (sentences, length, len(keys_B), dim))
+
+
+def drop(key: jax.Array, shape: tuple[int, ...], rate: float) -> jax.Array:
+    """Multipliers of that shape: 0 with probability `rate`, else 1 / (1 - rate)."""
+    return jnp.where(jax.random.bernoulli(key, 1.0 - rate, shape), 1.0 / (1.0 - rate), 0.0)
+
+
+def sum_of_rows(table_VxX: jax.Array, tokens: jax.Array, mask: jax.Array) -> jax.Array:
+    """The sum of the table's rows of the words w1..wM of every sentence: the product of its bag of
+    words with the table.
+
+    Args:
+      table_VxX: a row a word.
+      tokens: int32 [..., N, B], START w1..wM, padded.
+      mask: bool [..., N, B], True at START and the words.
+
+    Returns:
+      [..., B, X]; zero for a sentence without words.
+    """
+    rows = table_VxX[tokens[..., 1:, :]]
+    return jnp.sum(rows * mask[..., 1:, :, None], axis=-3)
+
+
+def num_words(mask: jax.Array) -> jax.Array:
+    """M, the number of words of every sentence, from the mask [..., N, B] of START w1..wM."""
+    return jnp.sum(mask[..., 1:, :], axis=-2, dtype=jnp.int32)

@@ -1,0 +1,321 @@
+"""The driver that reads documents with any model.
+
+The definition is `read_nested`: a `lax.scan` over sentences, and in each a `lax.scan` over its
+tokens. `read_documents` has the same values, faster.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Sentence
+from dclm_jax.nn import recurrence, stack
+from dclm_jax.nn.backend import Tuning
+from dclm_jax.nn.layers import Weight
+from dclm_jax.nn.stack import StackInput, StackState, keep_at_padding
+from dclm_jax.reading.dropout import DropoutMasks
+
+SentenceReader = Callable[..., tuple[StackState, Any]]
+
+
+class Reading(NamedTuple):
+    """What reading gives: the context after the last sentence, features [S, N, B, D], what of the
+    contexts enters the output layer [S, B, E] (None without it), and the sum of the model's extra
+    objective (0 without one)."""
+
+    context: Context
+    features: jax.Array
+    context_features: jax.Array | None
+    extra: jax.Array
+
+
+def weighted(model: DocumentModel, params: Params) -> Params:
+    """The parameters to compute with: matrices as `Weight`s, rounded to `compute_dtype`.
+
+    Tables are no factors of products, and the gradient of a frequent word is a sum of too many
+    terms for a short type.
+    """
+
+    def weight(leaf: jax.Array) -> Any:
+        if leaf.ndim != 2:
+            return leaf
+        return Weight(
+            leaf if model.compute_dtype == "float32" else leaf.astype(model.compute_dtype)
+        )
+
+    return {
+        name: value if name in model.tables else jax.tree.map(weight, value)
+        for name, value in params.items()
+    }
+
+
+def read_documents(
+    model: DocumentModel,
+    params: Params,
+    context: Context,
+    tokens_SxNxB: jax.Array,
+    mask_SxNxB: jax.Array,
+    masks: DropoutMasks | None,
+    tuning: Tuning,
+) -> Reading:
+    """Reads S sentences of B documents from `context` on, with the values of `read_nested`.
+
+    Where no hidden state crosses sentences they are folded into the batch.
+
+    Args:
+      params: of `weighted`.
+      tokens_SxNxB: input ids, START w1..wM, padded.
+      mask_SxNxB: True at real positions, which come first in every sentence; a document that is
+        shorter than S ends in sentences without any.
+      masks: dropout multipliers, in training only.
+      tuning: how it is done.
+    """
+    # Sentences that are read at once could not be forgotten one by one.
+    if model.remat or (model.states_read_context and model.contexts_read_states):
+        sizes = range(1, tuning.unrolled_sentences + 1)
+        unroll = max(size for size in sizes if len(tokens_SxNxB) % size == 0)
+        read_sentence = partial(_read_sentence, model, tuning)
+        read = partial(_read_in_turn, read_sentence, 1 if model.remat else unroll)
+    else:
+        read = partial(_read_at_once, tuning)
+    return _with_room(read, model, params, context, tokens_SxNxB, mask_SxNxB, masks)
+
+
+def read_nested(
+    model: DocumentModel,
+    params: Params,
+    context: Context,
+    tokens_SxNxB: jax.Array,
+    mask_SxNxB: jax.Array,
+    masks: DropoutMasks | None = None,
+) -> Reading:
+    """The definition of `read_documents`."""
+    read = partial(_read_in_turn, partial(scan_tokens, model), 1)
+    return _with_room(read, model, params, context, tokens_SxNxB, mask_SxNxB, masks)
+
+
+def _with_room(read, model, params, context, tokens_SxNxB, mask_SxNxB, masks) -> Reading:
+    length = tokens_SxNxB.shape[1]
+    context = model.resize_context(context, length)
+    reading = read(model, params, context, tokens_SxNxB, mask_SxNxB, masks)
+    return reading._replace(context=model.resize_context(reading.context, length, cut=True))
+
+
+def scan_tokens(
+    model: DocumentModel,
+    params: Params,
+    conditioning: Conditioning,
+    state: StackState,
+    x_NxBxK: jax.Array,
+    dropout_NxB: tuple[jax.Array, ...],
+    mask_NxB: jax.Array,
+) -> tuple[StackState, Any]:
+    """The state after each row's last real token, and the outputs of all positions."""
+
+    def step(state: StackState, inputs: Any) -> tuple[StackState, Any]:
+        x_BxK, dropout_B, is_real_B = inputs
+        gates_BxGH = stack.first_gates(params["stack"], x_BxK, conditioning.gates)
+        x = StackInput(gates_BxGH, dropout_B)
+        new_state, output = model.step(params, conditioning, state, x)
+        return keep_at_padding(is_real_B, new_state, state), output
+
+    return jax.lax.scan(step, state, (x_NxBxK, dropout_NxB, mask_NxB))
+
+
+def _read_sentence(
+    model: DocumentModel,
+    tuning: Tuning,
+    params: Params,
+    conditioning: Conditioning,
+    state: StackState,
+    x_NxBxK: jax.Array,
+    dropout_NxB: tuple[jax.Array, ...],
+    mask_NxB: jax.Array,
+) -> tuple[StackState, Any]:
+    """As `scan_tokens`, with input products made before the loop; outputs at padding are anything.
+
+    Where a step is that of the stack alone, layer after layer reads the sentence.
+    """
+    layers = params["stack"]
+    if type(model).step is DocumentModel.step:
+        return stack.read_stack(
+            model.cell, layers, state, x_NxBxK, mask_NxB, dropout_NxB, conditioning.gates, tuning
+        )
+
+    def step(constants: Any, state: StackState, inputs: Any) -> tuple[StackState, Any]:
+        (params, conditioning), (x, is_real_B) = constants, inputs
+        new_state, output = model.step(params, conditioning, state, x)
+        return keep_at_padding(is_real_B, new_state, state), output
+
+    x_NxB = StackInput(stack.first_gates(layers, x_NxBxK, conditioning.gates), dropout_NxB)
+    num_steps = stack.steps_to_take(mask_NxB, tuning)
+    return recurrence.scan(step, (params, conditioning), state, (x_NxB, mask_NxB), num_steps)
+
+
+def _read_in_turn(
+    read_sentence: SentenceReader,
+    unroll: int,
+    model: DocumentModel,
+    params: Params,
+    context: Context,
+    tokens_SxNxB: jax.Array,
+    mask_SxNxB: jax.Array,
+    masks: DropoutMasks | None,
+) -> Reading:
+    """A sentence after the other."""
+    rows = tokens_SxNxB.shape[2]
+
+    def read_one(context: Context, inputs: Any) -> tuple[Context, Any]:
+        tokens_NxB, mask_NxB, summary, x_NxBxK, masks_N = inputs
+        conditioning = _conditioning(model, params, context, masks_N)
+        state = model.open_sentence(params, context, rows)
+        dropout_NxB = () if masks_N is None else masks_N.layers
+        state, outputs = read_sentence(params, conditioning, state, x_NxBxK, dropout_NxB, mask_NxB)
+        sentence = Sentence(tokens_NxB, mask_NxB, summary, outputs)
+        features_NxBxD = model.emit(params, conditioning, outputs)
+        extra = model.extra_nll(params, context, sentence)
+        context = model.close_sentence(params, context, state, sentence)
+        return context, (features_NxBxD, conditioning.features, extra)
+
+    if model.remat and unroll == 1:
+        read_one = jax.checkpoint(read_one)
+    inputs = (
+        tokens_SxNxB,
+        mask_SxNxB,
+        model.summarize(params, tokens_SxNxB, mask_SxNxB),
+        _embedded(model, params, tokens_SxNxB, masks),
+        masks,
+    )
+    context, (features, of_contexts, extra) = jax.lax.scan(read_one, context, inputs, unroll=unroll)
+    return Reading(context, features, of_contexts, _sum(extra))
+
+
+def _read_at_once(
+    tuning: Tuning,
+    model: DocumentModel,
+    params: Params,
+    context: Context,
+    tokens_SxNxB: jax.Array,
+    mask_SxNxB: jax.Array,
+    masks: DropoutMasks | None,
+) -> Reading:
+    """All sentences at once, before their contexts are known or after; R = S * B rows."""
+    num_sentences, _, batch_size = tokens_SxNxB.shape
+    rows = num_sentences * batch_size
+    masks_NxR: DropoutMasks | None = _fold(masks)
+    x_NxRxK = _embedded(model, params, _fold(tokens_SxNxB), masks_NxR)
+    dropout_NxR = () if masks_NxR is None else masks_NxR.layers
+
+    def read(conditioning: Conditioning, contexts: Context) -> tuple[StackState, Any]:
+        state = model.open_sentence(params, contexts, rows)
+        return _read_sentence(
+            model, tuning, params, conditioning, state, x_NxRxK, dropout_NxR, _fold(mask_SxNxB)
+        )
+
+    state_SxB = outputs_S = None
+    outputs_NxR: Any = None
+    if not model.states_read_context:
+        state, outputs_NxR = read(Conditioning(), None)
+        state_SxB = jax.tree.map(lambda a: a.reshape(num_sentences, -1, *a.shape[1:]), state)
+        outputs_S = _unfold(outputs_NxR, num_sentences)
+    context, contexts_S = _close_sentences(
+        model, params, context, tokens_SxNxB, mask_SxNxB, state_SxB, outputs_S
+    )
+    contexts = jax.tree.map(lambda a: a.reshape(rows, *a.shape[2:]), contexts_S)
+    conditioning = _conditioning(model, params, contexts, masks_NxR)
+    if model.states_read_context:
+        _, outputs_NxR = read(conditioning, contexts)
+    features = _unfold(model.emit(params, conditioning, outputs_NxR), num_sentences)
+    of_contexts = conditioning.features
+    if of_contexts is not None:
+        of_contexts = of_contexts.reshape(num_sentences, batch_size, -1)
+    extra = _extra_nll(model, params, contexts_S, tokens_SxNxB, mask_SxNxB)
+    return Reading(context, features, of_contexts, extra)
+
+
+def _embedded(
+    model: DocumentModel, params: Params, tokens: jax.Array, masks: DropoutMasks | None
+) -> jax.Array:
+    x = model.embed(params, tokens)
+    return x if masks is None else x * masks.embeddings
+
+
+def _conditioning(
+    model: DocumentModel, params: Params, context: Context, masks: DropoutMasks | None
+) -> Conditioning:
+    """What the context does to the tokens, after dropout [1, B, E] on what enters the output."""
+    conditioning = model.condition(params, context)
+    if masks is None or masks.contexts is None:
+        return conditioning
+    return conditioning._replace(features=conditioning.features * masks.contexts[0])
+
+
+def context_after(
+    model: DocumentModel,
+    params: Params,
+    context: Context,
+    tokens_SxNxB: jax.Array,
+    mask_SxNxB: jax.Array,
+) -> Context:
+    """The context after some sentences of a model whose contexts do not read hidden states."""
+    return _close_sentences(model, params, context, tokens_SxNxB, mask_SxNxB)[0]
+
+
+def _close_sentences(
+    model: DocumentModel,
+    params: Params,
+    context: Context,
+    tokens_SxNxB: jax.Array,
+    mask_SxNxB: jax.Array,
+    state_SxB: StackState | None = None,
+    outputs_S: Any = None,
+) -> tuple[Context, Context]:
+    """The context after all sentences, and the context [S, ...] that each of them is read with."""
+    summaries_S = model.summarize(params, tokens_SxNxB, mask_SxNxB)
+
+    def close(context: Context, inputs: Any) -> tuple[Context, Context]:
+        state, *sentence = inputs
+        return model.close_sentence(params, context, state, Sentence(*sentence)), context
+
+    return jax.lax.scan(
+        close, context, (state_SxB, tokens_SxNxB, mask_SxNxB, summaries_S, outputs_S)
+    )
+
+
+def _extra_nll(
+    model: DocumentModel,
+    params: Params,
+    contexts_S: Context,
+    tokens_SxNxB: jax.Array,
+    mask_SxNxB: jax.Array,
+) -> jax.Array:
+    """The extra objective, a sentence position at a time: it may be as wide as the vocabulary."""
+
+    @jax.checkpoint
+    def one(inputs: Any) -> jax.Array | None:
+        context, tokens_NxB, mask_NxB = inputs
+        return model.extra_nll(params, context, Sentence(tokens_NxB, mask_NxB, None, None))
+
+    return _sum(jax.lax.map(one, (contexts_S, tokens_SxNxB, mask_SxNxB)))
+
+
+def _sum(extra_S: jax.Array | None) -> jax.Array:
+    return jnp.zeros(()) if extra_S is None else jnp.sum(extra_S)
+
+
+def _fold(tree_SxNxB):
+    """[S, N, B, ...] -> [N, S*B, ...]."""
+    return jax.tree.map(
+        lambda a: jnp.swapaxes(a, 0, 1).reshape(a.shape[1], -1, *a.shape[3:]), tree_SxNxB
+    )
+
+
+def _unfold(tree_NxR, num_sentences: int):
+    """[N, S*B, ...] -> [S, N, B, ...]."""
+    return jax.tree.map(
+        lambda a: jnp.swapaxes(a.reshape(a.shape[0], num_sentences, -1, *a.shape[2:]), 0, 1),
+        tree_NxR,
+    )

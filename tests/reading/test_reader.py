@@ -1,0 +1,167 @@
+"""Reading on from any place: word by word, sentence by sentence, in several ways."""
+
+import os
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from dclm_jax.data.vocabulary import END, START
+from dclm_jax.errors import InputError
+from dclm_jax.reading.reader import Reader
+from tests.models.support import MODELS, VOCAB, pack, random_params, scores, small_model
+
+close = partial(np.testing.assert_allclose, rtol=2e-5, atol=2e-5)
+
+# Two documents of three sentences each; one sentence is longer than the room words have at first.
+LONG = tuple(np.random.default_rng(0).integers(3, VOCAB, 20).tolist())
+DOCUMENTS = (((5, 3, 7, 4), (6,), (8, 2, 3)), ((10, 4), LONG, (3, 2)))
+
+
+def make_reader(name, **options):
+    model = small_model(name)
+    return Reader(model, random_params(model), **options)
+
+
+def expected_nll(reader, document):
+    """The nats of each sentence of a document, read alone in one block."""
+    model = reader.model
+    nll_SxN = np.asarray(scores(model, random_params(model), pack([document]))[0])
+    return [nll[: len(words) + 1] for nll, words in zip(nll_SxN, document, strict=True)]
+
+
+def ids(*sentences):
+    return [np.array(words, np.int32) for words in sentences]
+
+
+def sentence_at(s):
+    return [ids(document[s]) for document in DOCUMENTS]
+
+
+def read_words(reader, place, rows):
+    """Word by word the nats of a sentence in each row, and the place after it."""
+    nll = [[] for _ in rows]
+    word_place, log_probs_BxV = reader.start(place)
+    for n in range(max(map(len, rows)) + 1):
+        targets_B = [words[n] if n < len(words) else END for words in rows]
+        for own, words, target, log_probs_V in zip(
+            nll, rows, targets_B, log_probs_BxV, strict=True
+        ):
+            if n <= len(words):
+                own.append(-float(log_probs_V[target]))
+                close(np.exp(np.asarray(log_probs_V, np.float64)).sum(), 1)
+        word_place, log_probs_BxV = reader.next(word_place, targets_B)
+    return nll, reader.finish(word_place)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_words_and_sentences_lead_to_the_same_places(name):
+    reader = make_reader(name)
+    expected = [expected_nll(reader, document) for document in DOCUMENTS]
+    place = reader.open(2)
+    for s in range(3):
+        after_sentence, of_sentence = reader.read(place, sentence_at(s))
+        of_words, after_words = read_words(reader, place, [document[s] for document in DOCUMENTS])
+        for b in range(2):
+            close(of_sentence[b][0], expected[b][s])
+            close(of_words[b], expected[b][s])
+        # From here on by the one way and the other in turn.
+        place = after_words if s % 2 == 0 else after_sentence
+    vectors = reader.vectors(place)
+    assert (vectors is None) == (reader.model.context_order == 0)
+    if vectors is not None:
+        whole, _ = reader.read(reader.open(2), [ids(*document) for document in DOCUMENTS])
+        assert vectors.shape[0] == 2
+        jax.tree.map(close, vectors, reader.vectors(whole))
+
+
+def test_many_sentences_are_read_in_blocks():
+    reader = make_reader("ccdclm")
+    document = tuple((3 + s % 5, 4)[: 1 + s % 2] for s in range(15))
+    _, (nll,) = reader.read(reader.open(1), [ids(*document)])
+    for ours, expected in zip(nll, expected_nll(reader, document), strict=True):
+        assert ours.dtype == np.float32
+        close(ours, expected)
+
+
+@pytest.mark.parametrize("name", ["ccdclm", "adclm", "hrnnlm", "rlm_seqbow_att_lf"])
+def test_a_place_leads_on_in_several_ways(name):
+    reader = make_reader(name)
+    first, second, _ = DOCUMENTS[1]
+    candidates = [(3, 2), (9, 9, 4), (3, 2)]
+    place, _ = reader.read(reader.open(2), [ids(*document[:2]) for document in DOCUMENTS])
+    after, nll = reader.read(place.take([1, 1, 0]), [ids(one) for one in candidates])
+    close(nll[0][0], expected_nll(reader, (first, second, candidates[0]))[2])
+    close(nll[1][0], expected_nll(reader, (first, second, candidates[1]))[2])
+    close(nll[2][0], expected_nll(reader, (*DOCUMENTS[0][:2], candidates[2]))[2])
+    # Rows of another order; and the place that all began from is as it was.
+    _, last = reader.read(after.take([2, 0]), [ids((7,)), ids((7,))])
+    close(last[1][0], expected_nll(reader, (first, second, candidates[0], (7,)))[3])
+    close(reader.read(place, sentence_at(2))[1][1][0], expected_nll(reader, DOCUMENTS[1])[2])
+    # A sentence that has been begun leads on in several ways, too.
+    begun, _ = reader.start(place)
+    begun, log_probs_2xV = reader.next(begun.take([1, 0]), [3, 3])
+    close(-log_probs_2xV[0, 2], expected_nll(reader, (first, second, (3, 2)))[2][1])
+
+
+def test_a_sentence_that_has_ended_stays_as_it_is():
+    reader = make_reader("adclm")
+    ended, _ = reader.start(reader.open(2))
+    for tokens in ([3, 4], [END, 5], [7, 6], [8, END]):
+        ended, _ = reader.next(ended, tokens)
+    place, _ = reader.read(reader.open(2), [ids((3,)), ids((4, 5, 6))])
+    after = [reader.read(one, sentence_at(2))[1] for one in (reader.finish(ended), place)]
+    jax.tree.map(close, *after)
+
+
+def test_what_does_not_fit_is_refused():
+    reader, other = make_reader("ccdclm"), make_reader("ccdclm")
+    place = reader.open(2)
+    with pytest.raises(InputError, match="the place belongs to another reader"):
+        other.read(place, sentence_at(0))
+    with pytest.raises(InputError, match="the place belongs to another reader"):
+        other.start(place)
+    with pytest.raises(InputError, match=r"1 rows of \[1\] sentences; expected .* 2 rows"):
+        reader.read(place, [ids((3,))])
+    with pytest.raises(InputError, match=r"2 rows of \[1, 2\] sentences; expected one number"):
+        reader.read(place, [ids((3,)), ids((3,), (4,))])
+    with pytest.raises(InputError, match=r"words have shape \(3,\); expected \(2,\)"):
+        reader.next(reader.start(place)[0], [START] * 3)
+    with pytest.raises(InputError, match=r"rows are \[0, 2\]; expected some of 0 to 1"):
+        place.take([0, 2])
+    with pytest.raises(InputError, match="rows is 0; expected at least 1"):
+        reader.open(0)
+
+
+SCRIPT = """
+import jax
+from tests.reading.test_reader import *
+assert jax.local_device_count() == 2
+for name in ("rnnlm", "adclm", "rlm_bow_lf"):
+    one, two = make_reader(name), make_reader(name, devices=jax.local_devices())
+    results = []
+    for reader in (one, two):
+        place, first = reader.read(reader.open(2), sentence_at(0))
+        place, second = reader.read(place.take([1, 0, 1]), [ids((3, 4)), ids((5,)), ids((6,))])
+        words, place = read_words(reader, place, [(3, 4), (5,), (6, 6, 7)])
+        begun = reader.start(place)[0].take([2, 0, 1, 1, 0])
+        log_probs = np.asarray(reader.next(begun, [3, 4, 5, 6, 7])[1])
+        results.append((first, second, words, log_probs, reader.vectors(place)))
+    jax.tree.map(close, *results)
+"""
+
+
+def test_two_devices_read_as_one():
+    # The number of devices is fixed when jax starts, hence a process of its own.
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
+    subprocess.run(
+        [sys.executable, "-W", "error", "-c", SCRIPT],
+        cwd=Path(__file__).parents[2],
+        env=os.environ | flags,
+        check=True,
+        timeout=300,
+    )

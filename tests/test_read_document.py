@@ -1,0 +1,107 @@
+"""`lm.read`: a document read on by people, with text."""
+
+import re
+
+import numpy as np
+import pytest
+
+from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation.scoring import Scorer
+from dclm_jax.language_model import NeuralLanguageModel
+from dclm_jax.reading.reader import Reader
+from tests.models.support import VOCAB, random_params, small_model
+
+WORDS = (*SPECIAL_TOKENS, "the", "cat", "sat", ".", "it", "slept", "dogs", "bark")
+TEXT = ["the cat sat .", "it slept ."]
+
+
+def language_model(name):
+    model = small_model(name)
+    params = random_params(model)
+    return NeuralLanguageModel(
+        name=name,
+        num_parameters=0,
+        vocabulary=Vocabulary(WORDS, (0,) * VOCAB),
+        config={},
+        step=1,
+        make_scorer=lambda: Scorer(model, params),
+        make_reader=lambda: Reader(model, params),
+        model=model,
+        params=params,
+    )
+
+
+def last_sentence(lm, document):
+    (score,) = lm.score([document])
+    return score.sentences[-1]
+
+
+@pytest.mark.parametrize("name", ["ccdclm", "rnnlm", "rlm_bow_lf"])
+def test_candidates_are_scored_as_last_sentences_of_whole_documents(name):
+    lm = language_model(name)
+    candidates = ["dogs bark .", ["it", "never", "slept"], "the ."]
+    for got, candidate in zip(lm.read(TEXT).score(candidates), candidates, strict=True):
+        expected = last_sentence(lm, [*TEXT, candidate])
+        assert (got.tokens, got.known) == (expected.tokens, expected.known)
+        np.testing.assert_allclose(got.log_probs, expected.log_probs, rtol=1e-5, atol=1e-5)
+        assert got.log_prob == pytest.approx(sum(got.log_probs))
+
+
+def test_more_candidates_than_are_scored_at_once():
+    lm = language_model("ccdclm")
+    scores = lm.read(TEXT).score(["dogs bark .", "it ."] * 50)
+    assert len(scores) == 100
+    assert scores[0].log_prob == pytest.approx(scores[98].log_prob, rel=1e-5)
+    assert scores[99].log_prob == pytest.approx(scores[1].log_prob, rel=1e-5)
+    assert lm.read(TEXT).score([]) == []
+
+
+def test_reading_on_leaves_what_was_read_before():
+    lm = language_model("adclm")
+    nothing = lm.read()
+    first = nothing.read(TEXT[0])
+    both = first.read(TEXT[1])
+    assert lm.read(TEXT).vector.tolist() == pytest.approx(both.vector.tolist(), rel=1e-5)
+    for read, before in ((nothing, []), (first, TEXT[:1]), (both, TEXT)):
+        (score,) = read.score(["dogs bark ."])
+        assert score.log_prob == pytest.approx(
+            last_sentence(lm, [*before, "dogs bark ."]).log_prob, rel=1e-5
+        )
+
+
+def test_next_words_are_the_likeliest():
+    lm = language_model("ccdclm")
+    read = lm.read(TEXT)
+    for prefix, place in (("", 0), ("it", 1)):
+        words = read.next_words(VOCAB, prefix=prefix)
+        assert len(words) == VOCAB
+        assert [p for _, p in words] == sorted((p for _, p in words), reverse=True)
+        assert np.exp([p for _, p in words]).sum() == pytest.approx(1, rel=1e-4)
+        of_word = dict(words)
+        for word in ("it", "<END>", "dogs"):
+            ending = "" if word == "<END>" else word
+            score = last_sentence(lm, [*TEXT, f"{prefix} {ending}"])
+            assert of_word[word] == pytest.approx(score.log_probs[place], rel=1e-4)
+    assert read.next_words(2) == words[:0] + read.next_words(3)[:2]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (
+            lambda read: read.score(["the .", " "]),
+            "candidate 2 has no words; expected at least one",
+        ),
+        (lambda read: read.score("the cat"), "a document is a list of sentences, not a string"),
+        (lambda read: read.next_words(0), "k is 0; expected at least 1"),
+    ],
+)
+def test_bad_input_is_named(wrong, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        wrong(language_model("rnnlm").read(TEXT))
+
+
+def test_a_model_without_context_has_no_vector():
+    with pytest.raises(InputError, match="rnnlm reads every sentence by itself: it has no context"):
+        _ = language_model("rnnlm").read(TEXT).vector
