@@ -6,7 +6,7 @@ tokens. `read_documents` has the same values, faster.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -250,7 +250,8 @@ def _conditioning(
     conditioning = model.condition(params, context)
     if masks is None or masks.contexts is None:
         return conditioning
-    return conditioning._replace(features=conditioning.features * masks.contexts[0])
+    features = cast(jax.Array, conditioning.features) * masks.contexts[0]
+    return conditioning._replace(features=features)
 
 
 def context_after(

@@ -52,10 +52,11 @@ def power_of_two(number: int) -> int:
 
 
 class _Words(NamedTuple):
-    """A sentence as far as it has been read, `count` words with room for R; `context` and
-    `conditioning` are those it is read with."""
+    """A sentence as far as it has been read, `count` words with room for R, and whether it goes on;
+    `context` and `conditioning` are those it is read with."""
 
     count: jax.Array
+    goes_on_B: jax.Array
     context: Context
     conditioning: Conditioning
     state: StackState
@@ -325,6 +326,7 @@ def _start(model: DocumentModel, params: Params, context: Context, row_B: jax.Ar
 
     return _Words(
         count=jnp.zeros((), jnp.int32),
+        goes_on_B=jnp.ones(rows, bool),
         context=context,
         conditioning=conditioning,
         state=state,
@@ -340,7 +342,7 @@ def _next(
     model: DocumentModel, tuning: Tuning, params: Params, words: _Words, tokens_B: jax.Array
 ) -> tuple[_Words, jax.Array]:
     params = weighted(model, params)
-    is_real_B = tokens_B != END
+    is_real_B = words.goes_on_B & (tokens_B != END)
     x = _stack_input(model, params, words.conditioning, tokens_B)
     state, output = model.step(params, words.conditioning, words.state, x)
 
@@ -349,6 +351,7 @@ def _next(
 
     words = words._replace(
         count=words.count + 1,
+        goes_on_B=is_real_B,
         state=keep_at_padding(is_real_B, state, words.state),
         tokens_RxB=put(words.tokens_RxB, tokens_B),
         mask_RxB=put(words.mask_RxB, is_real_B),
