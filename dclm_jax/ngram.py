@@ -18,7 +18,6 @@ first. It finds damage, but not intent: use n-gram runs of people you trust.
 """
 
 import itertools
-import json
 import math
 import os
 import pathlib
@@ -32,10 +31,9 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from dclm_jax import storage
+from dclm_jax import files, storage
 from dclm_jax.data.corpus import Corpus, file_sha256, open_corpus
 from dclm_jax.data.vocabulary import Vocabulary
-from dclm_jax.directories import Replacing
 from dclm_jax.errors import InputError, shown
 from dclm_jax.evaluation.scoring import Continuation, Document
 from dclm_jax.training.config import flat
@@ -146,7 +144,7 @@ def train(
         f"of {data_directory}"
     )
     start = time.monotonic()
-    with Replacing(target) as directory:
+    with files.replacing(target) as directory:
         discounts = _estimate(lmplz, data, directory, order, report)
         _require_success(
             _run(build_binary, "-T", f"{directory}/sort", ARPA_FILE, BINARY_FILE, cwd=directory)
@@ -154,7 +152,7 @@ def train(
         counts = _read_counts(directory / ARPA_FILE)
         data.vocabulary.save(directory / VOCABULARY_FILE)
         kept = {**config, "binary": {"sha256": file_sha256(directory / BINARY_FILE)}}
-        (directory / CONFIG_FILE).write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+        files.write_json(directory / CONFIG_FILE, kept)
     for length, count in enumerate(counts, start=1):
         report(f"{length}-grams: {count:>13,}{discounts.get(length, '')}")
     report(f"made a model of order {order} in {time.monotonic() - start:.1f} s")

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from dclm_jax.evaluation import coherence, context
-from dclm_jax.evaluation.compare import aligned
-from dclm_jax.evaluation.grouping import BASELINES, LENGTH, Comparison, Row, compare, without
 from dclm_jax.evaluation.perplexity import COUNTING_RULE
-from dclm_jax.evaluation.plots import Curve
+from dclm_jax.experiments.grouping import BASELINES, LENGTH, Comparison, Row, compare, without
+from dclm_jax.experiments.plots import Curve
+from dclm_jax.experiments.runs import FinishedRun
+from dclm_jax.tables import aligned
 
 BOUNDS = (0, 1, 2, 5, 10, 20)
 """First positions of the ranges that tables and pictures show; 0 is the first."""
@@ -142,6 +143,44 @@ def by_range(row: Row, place: str) -> list[float]:
     """The perplexity of every range of positions, of all runs of the row together."""
     nll, count = row.array(place, "nll"), row.array(place, "count")
     return context.Sums(nll, count).perplexities(BOUNDS)
+
+
+def quick_text(runs: Sequence[FinishedRun]) -> str:
+    """A table of what runs left, and the rules its numbers were counted by."""
+    cells = [["model", "parameters", "test perplexity", "coherence %", "training minutes"]]
+    for run in runs:
+        cells.append(
+            [
+                run.label,
+                f"{run.evaluation.parameters:,}",
+                f"{run.evaluation.perplexity:.2f}",
+                f"{100 * run.coherence.mean:.2f}",
+                f"{run.seconds / 60:.1f}",
+            ]
+        )
+    first = runs[0].evaluation
+    return "\n".join(
+        [
+            *aligned(cells),
+            f"Perplexity = exp(sum NLL / targets) over {first.tokens:,} targets "
+            f"(END counted, START not), vocabulary {first.vocabulary_size:,}, OOV rate "
+            f"{100 * first.oov_rate:.2f}%.",
+            "Coherence: log P(document) > log P(permutation), ties count half, "
+            f"{runs[0].coherence.documents:,} documents.",
+        ]
+    )
+
+
+def learning_curves(runs: Sequence[FinishedRun]) -> list[Curve]:
+    """Development perplexity by millions of training tokens."""
+    return [
+        Curve(
+            f"{run.label} (best {min(one.perplexity for one in run.curve):.1f})",
+            [one.tokens / 1e6 for one in run.curve],
+            [one.perplexity for one in run.curve],
+        )
+        for run in runs
+    ]
 
 
 def markdown(all_rows: Sequence[Row], pictures: Mapping[str, str]) -> str:

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import coherence, context, grouping, measurement, perplexity, report
+from dclm_jax.evaluation import coherence, context, perplexity
+from dclm_jax.experiments import grouping, measurement, report
 from tests.evaluation.test_context import DOCUMENTS, Neighbours
 
 

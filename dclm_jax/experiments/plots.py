@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dclm_jax import files
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import outputs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -99,7 +99,7 @@ def save(figure: "Figure", path: str | os.PathLike[str]) -> None:
         figure.savefig(picture, format=_format(path))
     except ValueError as error:
         raise InputError(f"{path}: cannot write the plot: {error}") from error
-    outputs.write_bytes(path, picture.getvalue())
+    files.write_bytes(path, picture.getvalue())
 
 
 def colour(index: int) -> str:
