@@ -24,20 +24,9 @@ import shutil
 import sys
 import tempfile
 import types
+import typing
 from collections.abc import Iterator
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NamedTuple,
-    NoReturn,
-    TextIO,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TextIO, TypeVar, Union
 
 from dclm_jax import processes, storage
 from dclm_jax.errors import InputError, shown
@@ -62,6 +51,24 @@ Share = Annotated[float, Range(0, 1, "a number from 0 to 1")]
 Finite = Annotated[float, Range(0, sys.float_info.max, "a finite number of at least 0")]
 Nonnegative = Annotated[float, Range(0, math.inf, "a number of at least 0")]
 Positive = Annotated[float, Range(math.nextafter(0, 1), math.inf, "a number above 0")]
+
+
+@contextlib.contextmanager
+def reading(path: storage.PathLike) -> Iterator[None]:
+    """Makes an `InputError` that names the path of what the operating system raises."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def writing(path: storage.PathLike) -> Iterator[None]:
+    """As `reading`."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
 
 
 @contextlib.contextmanager
@@ -102,18 +109,13 @@ def _whole(path: storage.PathLike, mode: str, **options: Any) -> Iterator[Any]:
         with open(os.devnull, mode, **options) as nowhere:
             yield nowhere
         return
-    with storage.uploading(path) as target:
+    with storage.uploading(path) as target, writing(path), contextlib.ExitStack() as stack:
         temporary = target.with_name(target.name + ".tmp")
-        try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with open(temporary, mode, **options) as file:
-                yield file
-            os.replace(temporary, target)
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written: {error.strerror}") from error
-        finally:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
+        target.parent.mkdir(parents=True, exist_ok=True)
+        stack.callback(temporary.unlink, missing_ok=True)
+        with open(temporary, mode, **options) as file:
+            yield file
+        os.replace(temporary, target)
 
 
 @contextlib.contextmanager
@@ -132,16 +134,12 @@ def replacing(target: storage.Location, last: str = "") -> Iterator[pathlib.Path
                 yield directory
             storage.upload_directory(made, target, last)
         return
-    try:
+    with writing(target), contextlib.ExitStack() as stack:
         target.parent.mkdir(parents=True, exist_ok=True)
         made = tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)
-        try:
-            yield pathlib.Path(made)
-            _take_place(pathlib.Path(made), target)
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
-    except OSError as error:
-        raise InputError(f"{target}: cannot be written: {error.strerror}") from error
+        stack.callback(shutil.rmtree, made, ignore_errors=True)
+        yield pathlib.Path(made)
+        _take_place(pathlib.Path(made), target)
 
 
 def _take_place(directory: pathlib.Path, target: pathlib.Path) -> None:
@@ -213,16 +211,13 @@ def parse_json(text: bytes | str, place: str, kind: type[Value], *, exact: bool 
 
 def _read_bytes(path: storage.PathLike, made_by: str) -> bytes:
     location = storage.locate(path)
-    try:
-        with storage.reaching(location), location.open("rb") as file:
+    with reading(path), storage.reaching(location):
+        if not location.exists():
+            raise InputError(f"{path}: no such file{made_by and f'; `{made_by}` writes it'}")
+        with location.open("rb") as file:
             # A device may have no end.
             chunks = iter(functools.partial(file.read, _CHUNK), b"")
             content = b"".join(itertools.islice(chunks, _MAX_CHUNKS))
-    except FileNotFoundError as error:
-        hint = f"; `{made_by}` writes it" if made_by else ""
-        raise InputError(f"{path}: no such file{hint}") from error
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     if len(content) >= _CHUNK * _MAX_CHUNKS:
         raise InputError(f"{path}: has {len(content):,} bytes or more; expected less")
     return content
@@ -234,7 +229,7 @@ def _converted(value: Any, kind: Any, place: str, key: str) -> Any:
     def refuse() -> NoReturn:
         raise InputError(f"{place}: {key or 'it'} is {shown(value)}; expected {_expected(kind)}")
 
-    origin, arguments = get_origin(kind), get_args(kind)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return value
     if origin is Annotated:
@@ -277,7 +272,7 @@ def _record(value: dict[str, Any], kind: Any, place: str, key: str) -> Any:
 
 @functools.cache
 def _hints(kind: Any) -> dict[str, Any]:
-    return get_type_hints(kind, include_extras=True)
+    return typing.get_type_hints(kind, include_extras=True)
 
 
 def _inner(key: str, name: str) -> str:
@@ -288,7 +283,7 @@ def _inner(key: str, name: str) -> str:
 
 def _expected(kind: Any) -> str:
     """What messages call a type."""
-    origin, arguments = get_origin(kind), get_args(kind)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
         return arguments[1].expected
     if origin is Literal:

@@ -176,11 +176,9 @@ def restore_run(workdir: str | os.PathLike[str]) -> NGramRun:
 def _check_binary(path: pathlib.Path, config: Mapping[str, Any]) -> None:
     # A workdir of before has no checksum.
     expected = config.get("binary", {}).get("sha256")
-    try:
+    with files.reading(path):
         if expected is not None and file_sha256(path) != expected:
             raise InputError(f"{path}: its checksum differs from that in {CONFIG_FILE}")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def spellings(vocabulary: Vocabulary) -> list[str]:
@@ -298,13 +296,11 @@ def _require_success(done: subprocess.CompletedProcess[str]) -> None:
 def _read_counts(path: pathlib.Path) -> list[int]:
     """How many n-grams of orders 1, 2, ... the header of an ARPA file announces."""
     counts = []
-    try:
+    with files.reading(path):
         with open(path, encoding="utf-8", errors="replace") as file:
             for line in itertools.takewhile(lambda line: not line.startswith("\\1-"), file):
                 if match := re.fullmatch(r"ngram \d+=(\d{1,18})\s*", line):
                     counts.append(int(match[1]))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     if not counts:
         raise InputError(f"{path}: not an ARPA file")
     return counts

@@ -111,11 +111,8 @@ def _show(workdirs: Sequence[str]) -> None:
 
 def _make(directory: storage.Location) -> None:
     """Finds out before long work whether there is a place for it."""
-    try:
-        with storage.reaching(directory):
-            directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{directory}: cannot be made: {error.strerror}") from error
+    with files.writing(directory), storage.reaching(directory):
+        directory.mkdir(parents=True, exist_ok=True)
 
 
 class _Run(NamedTuple):

@@ -12,9 +12,9 @@ import numpy as np
 from dclm_jax import storage
 from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, shown
-from dclm_jax.files import Count, Finite, Share, read_json
+from dclm_jax.files import Count, Finite, Share, read_json, reading
 from dclm_jax.storage import file_sha256
-from dclm_jax.tables import columns
+from dclm_jax.tables import aligned
 
 FORMAT_VERSION: Final = 1
 SPLITS = ("train", "valid", "test")
@@ -148,9 +148,8 @@ class Corpus:
         path = self.directory / _DOCUMENT_IDS.format(self.split)
         try:
             # Read as bytes, since text would end lines where there is no line feed.
-            names = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+            with reading(path):
+                names = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
         except UnicodeDecodeError as error:
             raise InputError(f"{path}: not valid UTF-8: {error.reason}") from error
         if len(names) != self.num_documents:
@@ -313,12 +312,10 @@ def files_sha256(root: pathlib.Path, paths: Iterable[pathlib.Path]) -> str:
     for file in paths:
         # A single file may be renamed; in a folder the names decide the order.
         name = file.relative_to(root).as_posix() if root.is_dir() else ""
-        try:
+        with reading(file):
             line = f"{name}\n{file_sha256(file)}\n"
             # Names of files are bytes, in any encoding.
             digest.update(line.encode("utf-8", "surrogateescape"))
-        except OSError as error:
-            raise InputError(f"{file}: cannot be read: {error.strerror}") from error
     return digest.hexdigest()
 
 
@@ -340,7 +337,7 @@ def statistics_table(manifest: Manifest) -> str:
         )
         for split, entry in manifest.splits.items()
     ]
-    lines = columns([header, *rows])
+    lines = aligned([header, *rows], rule=False)
     lines.append(f"vocabulary: {manifest.vocabulary.size:,} entries with START, END and UNKNOWN")
     dropped = {split: entry.empty_sentences for split, entry in manifest.splits.items()}
     if any(dropped.values()):

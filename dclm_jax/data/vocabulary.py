@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from dclm_jax.errors import InputError, shown
+from dclm_jax.files import reading
 
 START, END, UNKNOWN = 0, 1, 2
 START_TOKEN, END_TOKEN, UNKNOWN_TOKEN = "<START>", "<END>", "<UNKNOWN>"
@@ -146,10 +147,8 @@ class Vocabulary:
 
 
 def _read_lines(path: str | pathlib.Path) -> list[str]:
-    try:
+    with reading(path):
         data = pathlib.Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot read the vocabulary: {error.strerror}") from error
     lines = []
     for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         try:

@@ -11,7 +11,7 @@ from dclm_jax.errors import InputError, printable
 from dclm_jax.evaluation.coherence import Coherence
 from dclm_jax.training.metrics import FILE as METRICS_FILE
 from dclm_jax.training.metrics import ValidLine, read_lines
-from dclm_jax.training.workdir import CONFIG_FILE
+from dclm_jax.training.workdir import CONFIG_FILE, read_config
 
 PERPLEXITY_FILE = "perplexity.json"
 COHERENCE_FILE = "coherence.json"
@@ -55,16 +55,6 @@ class FinishedRun(NamedTuple):
     seconds: float
 
 
-@dataclasses.dataclass(frozen=True)
-class _Model:
-    name: str
-
-
-@dataclasses.dataclass(frozen=True)
-class _Config:
-    model: _Model
-
-
 def read_runs(workdirs: Sequence[storage.PathLike]) -> list[FinishedRun]:
     """Reads the results that training, evaluation and coherence left in each work directory.
 
@@ -76,7 +66,7 @@ def read_runs(workdirs: Sequence[storage.PathLike]) -> list[FinishedRun]:
         folders = [
             stack.enter_context(storage.fetched(one, _READ.intersection)) for one in workdirs
         ]
-        names = [_model_name(folder) for folder in folders]
+        names = [printable(read_config(folder)["model"]["name"]) for folder in folders]
         labels = distinct_labels(names, [str(storage.locate(one)) for one in workdirs])
         runs = [_read_run(*one) for one in zip(folders, labels, strict=True)]
     for run in runs[1:]:
@@ -106,13 +96,6 @@ def distinct_labels(*candidates: Sequence[str]) -> list[str]:
     """The first of `candidates` that names every run differently, or else the last."""
     distinct = (labels for labels in candidates if len(set(labels)) == len(labels))
     return list(next(distinct, candidates[-1]))
-
-
-def _model_name(folder: Path) -> str:
-    if not folder.is_dir():
-        raise InputError(f"{folder}: no such work directory")
-    config = files.read_json(folder / CONFIG_FILE, _Config, made_by="python -m launch.train")
-    return printable(config.model.name)
 
 
 def _read_run(folder: Path, label: str) -> FinishedRun:

@@ -256,32 +256,21 @@ def ranked(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 def table(best_first: Sequence[Outcome]) -> str:
     """The aligned table of finished cells, with a mark at the best."""
-    keys = list(best_first[0].cell.values)
-    labels = short_names(keys)
+    labels = short_names(list(best_first[0].cell.values))
     rows = [
-        (
-            "",
-            *(labels[key] for key in keys),
-            "parameters",
-            "development perplexity",
-            "best step",
-            "seconds",
-            "tokens/s",
-        )
+        {
+            "": "" if index else "best",
+            **{labels[key]: str(value) for key, value in one.cell.values.items()},
+            "parameters": f"{one.parameters:,}",
+            "development perplexity": f"{one.result.best_perplexity:.2f}",
+            "best step": f"{one.result.best_step:,}",
+            "seconds": f"{one.seconds:.1f}",
+            "tokens/s": f"{one.tokens_per_second:,.0f}",
+        }
+        for index, one in enumerate(best_first)
     ]
-    for index, one in enumerate(best_first):
-        rows.append(
-            (
-                "" if index else "best",
-                *(str(one.cell.values[key]) for key in keys),
-                f"{one.parameters:,}",
-                f"{one.result.best_perplexity:.2f}",
-                f"{one.result.best_step:,}",
-                f"{one.seconds:.1f}",
-                f"{one.tokens_per_second:,.0f}",
-            )
-        )
-    return "\n".join(line.rstrip() for line in aligned(rows))
+    lines = aligned([list(rows[0]), *(list(row.values()) for row in rows)])
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def write_table(path: Path, best_first: Sequence[Outcome]) -> None:
@@ -290,33 +279,21 @@ def write_table(path: Path, best_first: Sequence[Outcome]) -> None:
     Raises:
       InputError: the file cannot be written.
     """
-    keys = list(best_first[0].cell.values)
+    rows = [
+        {
+            "cell": one.cell.name,
+            **one.cell.values,
+            "parameters": one.parameters,
+            "perplexity": one.result.best_perplexity,
+            "best_step": one.result.best_step,
+            "ending": one.result.ending,
+            "step": one.result.step,
+            "seconds": one.seconds,
+            "tokens_per_second": one.tokens_per_second,
+        }
+        for one in best_first
+    ]
     with files.open_output(path) as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(
-            [
-                "cell",
-                *keys,
-                "parameters",
-                "perplexity",
-                "best_step",
-                "ending",
-                "step",
-                "seconds",
-                "tokens_per_second",
-            ]
-        )
-        for one in best_first:
-            writer.writerow(
-                [
-                    one.cell.name,
-                    *(one.cell.values[key] for key in keys),
-                    one.parameters,
-                    one.result.best_perplexity,
-                    one.result.best_step,
-                    one.result.ending,
-                    one.result.step,
-                    one.seconds,
-                    one.tokens_per_second,
-                ]
-            )
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)

@@ -1,6 +1,5 @@
 """Where the numbers of a run go: JSON lines, and TensorBoard events if tensorboardX is there."""
 
-import contextlib
 import dataclasses
 import importlib.util
 import json
@@ -8,7 +7,6 @@ import math
 import os
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +51,7 @@ class MetricsLog:
 
     def __init__(self, workdir: Path, step: int):
         self._path = workdir / FILE
-        with self._writing():
+        with files.writing(self._path):
             self._drop_after(step)
             self._file = self._path.open("a", buffering=1)
             self._events = _Events(workdir, step) if _has_tensorboard() else None
@@ -64,7 +62,7 @@ class MetricsLog:
         Raises:
           InputError: it cannot be written.
         """
-        with self._writing():
+        with files.writing(self._path):
             self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
             if self._events:
                 self._events.write(kind, step, values)
@@ -77,15 +75,8 @@ class MetricsLog:
         if kept != before:
             files.write_bytes(self._path, kept)
 
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise InputError(f"{self._path}: cannot be written: {error.strerror}") from error
-
     def close(self) -> None:
-        with self._writing():
+        with files.writing(self._path):
             try:
                 self._file.close()
             finally:

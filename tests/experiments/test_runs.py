@@ -11,6 +11,8 @@ from dclm_jax.evaluation.coherence import Coherence
 from dclm_jax.experiments import plots, report
 from dclm_jax.experiments.runs import read_runs
 
+CONFIG = {"data": {"directory": "data"}}
+
 
 def valid(step, tokens, seconds, perplexity):
     return {
@@ -38,7 +40,7 @@ def write_run(folder, name="rnnlm", perplexity=200.0, mean=0.5, metrics=None, to
     folder.mkdir(parents=True)
     if metrics is None:
         metrics = [train(5, 500, 60.0), valid(10, 1000, 120.0, 300.0), valid(20, 2000, 240.0, 210)]
-    (folder / "config.json").write_text(json.dumps({"model": {"name": name}}))
+    (folder / "config.json").write_text(json.dumps(CONFIG | {"model": {"name": name}}))
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in metrics))
     (folder / "perplexity.json").write_text(
         json.dumps(
@@ -126,7 +128,6 @@ def test_a_picture_format_that_does_not_exist_is_an_input_error(tmp_path):
 @pytest.mark.parametrize(
     ("name", "writer"),
     [
-        ("config.json", "launch.train"),
         ("metrics.jsonl", "launch.train"),
         ("perplexity.json", "launch.evaluate"),
         ("coherence.json", "launch.coherence"),
@@ -142,7 +143,7 @@ def test_a_missing_file_is_named_with_the_command_that_writes_it(tmp_path, name,
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("config.json", "{}", "config.json: model is missing; expected a JSON object"),
+        ("config.json", "{}", "config.json: expected the model's name"),
         (
             "perplexity.json",
             "[1]",
@@ -169,7 +170,7 @@ def test_broken_files_are_input_errors(tmp_path, name, text, message):
 
 
 def test_other_wrong_input(tmp_path):
-    with pytest.raises(InputError, match="nowhere: no such work directory"):
+    with pytest.raises(InputError, match="nowhere holds no run: config.json is missing"):
         read_runs([tmp_path / "nowhere"])
     folders = [write_run(tmp_path / "a"), write_run(tmp_path / "b", "ccdclm", tokens=99)]
     with pytest.raises(InputError, match="rnnlm was scored with 1,234 targets, ccdclm with 99"):
