@@ -81,7 +81,7 @@ def synthetic_corpus(
         sentence_offsets=np.concatenate([[0], np.cumsum(lengths)]),
         document_offsets=np.concatenate([[0], np.cumsum(sentences)]),
         vocabulary=Vocabulary(words, (0,) * vocab_size),
-        manifest=Manifest(1, VocabularyEntry(0, "", {}), {}, {}, {}),
+        manifest=Manifest(1, VocabularyEntry(size=0, fingerprint="", files={}), {}, {}, {}),
     )
 
 

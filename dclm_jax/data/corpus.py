@@ -41,17 +41,17 @@ class FileEntry:
     sha256: str
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyEntry:
     """What the manifest says of the vocabulary; see `Vocabulary`."""
 
     size: Count
     fingerprint: str
-    files: dict[str, FileEntry]
     unknown_token: str | None = None
+    files: dict[str, FileEntry]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitEntry:
     """What the manifest says of a split: counts of what lies there and, of what the text had,
     tokens outside the vocabulary and sentences that were empty and dropped."""
@@ -63,10 +63,10 @@ class SplitEntry:
     oov_rate: Share
     tokens_per_document: Finite
     sentences_per_document: Finite
-    empty_sentences: Count
-    files: dict[str, FileEntry]
     longest_sentence: Count = 0
     longest_document: Count = 0
+    empty_sentences: Count
+    files: dict[str, FileEntry]
 
 
 @dataclasses.dataclass(frozen=True)
