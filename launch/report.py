@@ -82,7 +82,9 @@ def main(argv: Sequence[str]) -> None:
     output = storage.locate(_OUTPUT.value)
     _make(output / _RUNS)
     rows = grouping.rows([_result(run, output, options) for run in measured])
-    pictures = _draw(rows, output)
+    pictures = report.pictures(rows)
+    for name, picture in pictures.items():
+        plots.plot_curves(picture, output / name)
     files.write_json(output / "report.json", report.to_json(rows))
     with files.open_output(output / _MARKDOWN) as file:
         file.write(report.markdown(rows, pictures))
@@ -98,14 +100,7 @@ def _show(workdirs: Sequence[str]) -> None:
     print(report.quick_text(finished))
     if _OUTPUT.value:
         path = storage.locate(_OUTPUT.value) / _CURVES
-        plots.plot_curves(
-            report.learning_curves(finished),
-            path,
-            title="Learning curves",
-            x="training tokens (millions)",
-            y="validation perplexity (log scale)",
-            log_scale=True,
-        )
+        plots.plot_curves(report.learning_curves(finished), path)
         print(f"Learning curves: {path}")
 
 
@@ -218,37 +213,6 @@ def _read(kept: storage.Location) -> dict[str, Any]:
 def _documents(lm: LanguageModel, data: str, split: str) -> list[list[Any]]:
     opened = inputs.open_split(lm.vocabulary, data, split)
     return [document.sentences for document in opened.documents]
-
-
-def _draw(rows: Sequence[grouping.Row], output: storage.Location) -> dict[str, str]:
-    """Draws what there is to draw; file names by title."""
-    pictures = {}
-    for place, title in report.PLACES.items():
-        curves = [
-            plots.Curve(row.label, range(len(report.BOUNDS)), report.by_range(row, place))
-            for row in rows
-        ]
-        pictures[title] = f"{place}.png"
-        plots.plot_curves(
-            curves,
-            output / pictures[title],
-            title=title,
-            x="position",
-            y="test perplexity",
-            ticks=report.ranges(),
-        )
-    lengths = report.length_curves(rows)
-    if lengths:
-        title = "Development log-likelihood by updates (Figure 3)"
-        pictures[title] = "segment_length.png"
-        plots.plot_curves(
-            lengths,
-            output / pictures[title],
-            title=title,
-            x="updates",
-            y="nats a token",
-        )
-    return pictures
 
 
 if __name__ == "__main__":

@@ -521,8 +521,7 @@ def test_names_of_runs_in_a_table_and_a_picture(tmp_path, name):
     folder = write_run(tmp_path / "run", name, metrics=[infinite, infinite | {"step": 2}])
     runs = read_runs([folder])
     assert printable(name) in report.quick_text(runs).splitlines()[2]
-    curves = report.learning_curves(runs)
-    plots.plot_curves(curves, tmp_path / "curves.png", title="", x="", y="", log_scale=True)
+    plots.plot_curves(report.learning_curves(runs), tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from dclm_jax.data.documents import read_lines
 from dclm_jax.errors import InputError, shown
-from dclm_jax.files import reading
 
 START, END, UNKNOWN = 0, 1, 2
 START_TOKEN, END_TOKEN, UNKNOWN_TOKEN = "<START>", "<END>", "<UNKNOWN>"
@@ -120,7 +120,8 @@ class Vocabulary:
         """
         entries: dict[str, tuple[int, int]] = {}
         unknown_token = None
-        for number, line in enumerate(_read_lines(path), start=1):
+        for number, text in read_lines(pathlib.Path(path)):
+            line = text.removesuffix("\n").removesuffix("\r")
             if not line.strip():
                 continue
             word, *columns = line.split("\t")
@@ -144,18 +145,6 @@ class Vocabulary:
             )
         words = (*SPECIAL_TOKENS, *(word for word in entries if word not in SPECIAL_TOKENS))
         return cls(words, tuple(entries[word][0] for word in words), unknown_token)
-
-
-def _read_lines(path: str | pathlib.Path) -> list[str]:
-    with reading(path):
-        data = pathlib.Path(path).read_bytes()
-    lines = []
-    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        try:
-            lines.append(line.removesuffix(b"\r").decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path}:{number}: not valid UTF-8: {error.reason}") from error
-    return lines
 
 
 def _parse_count(columns: list[str], where: str) -> int:

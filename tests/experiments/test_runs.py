@@ -102,8 +102,7 @@ def test_a_line_that_is_still_being_written_is_left_out(tmp_path):
 
 
 def draw(runs, path):
-    curves = report.learning_curves(runs)
-    plots.plot_curves(curves, path, title="Learning curves", x="x", y="y", log_scale=True)
+    plots.plot_curves(report.learning_curves(runs), path)
 
 
 def test_the_picture_is_a_png_with_one_line_a_run(tmp_path):
