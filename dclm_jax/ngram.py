@@ -18,7 +18,6 @@ first. It finds damage, but not intent: use n-gram runs of people you trust.
 """
 
 import itertools
-import json
 import math
 import os
 import pathlib
@@ -32,10 +31,9 @@ from typing import Any, NamedTuple, TextIO
 
 import numpy as np
 
-from dclm_jax import storage
+from dclm_jax import files, storage
 from dclm_jax.data.corpus import Corpus, file_sha256, open_corpus
 from dclm_jax.data.vocabulary import END, START, Vocabulary
-from dclm_jax.directories import Replacing
 from dclm_jax.errors import InputError, shown
 from dclm_jax.evaluation.scoring import Scored, sentences_to_score
 from dclm_jax.training.config import flat
@@ -211,7 +209,7 @@ def train(
         f"of {data_directory}"
     )
     start = time.monotonic()
-    with Replacing(target) as directory:
+    with files.replacing(target) as directory:
         discounts = _estimate(lmplz, data, directory, order, report)
         _require_success(
             _run(build_binary, "-T", f"{directory}/sort", ARPA_FILE, BINARY_FILE, cwd=directory)
@@ -219,7 +217,7 @@ def train(
         counts = _read_counts(directory / ARPA_FILE)
         data.vocabulary.save(directory / VOCABULARY_FILE)
         kept = {**config, "binary": {"sha256": file_sha256(directory / BINARY_FILE)}}
-        (directory / CONFIG_FILE).write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
+        files.write_json(directory / CONFIG_FILE, kept)
     for length, count in enumerate(counts, start=1):
         report(f"{length}-grams: {count:>13,}{discounts.get(length, '')}")
     report(f"made a model of order {order} in {time.monotonic() - start:.1f} s")
@@ -243,11 +241,9 @@ def restore_run(workdir: str | os.PathLike[str]) -> NGramRun:
 def _check_binary(path: pathlib.Path, config: Mapping[str, Any]) -> None:
     # A workdir of before has no checksum.
     expected = config.get("binary", {}).get("sha256")
-    try:
+    with files.reading(path):
         if expected is not None and file_sha256(path) != expected:
             raise InputError(f"{path}: its checksum differs from that in {CONFIG_FILE}")
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def spellings(vocabulary: Vocabulary) -> list[str]:
@@ -365,13 +361,11 @@ def _require_success(done: subprocess.CompletedProcess[str]) -> None:
 def _read_counts(path: pathlib.Path) -> list[int]:
     """How many n-grams of orders 1, 2, ... the header of an ARPA file announces."""
     counts = []
-    try:
+    with files.reading(path):
         with open(path, encoding="utf-8", errors="replace") as file:
             for line in itertools.takewhile(lambda line: not line.startswith("\\1-"), file):
                 if match := re.fullmatch(r"ngram \d+=(\d{1,18})\s*", line):
                     counts.append(int(match[1]))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
     if not counts:
         raise InputError(f"{path}: not an ARPA file")
     return counts

@@ -15,7 +15,7 @@ from dclm_jax.data.readers import TEXT_FORMATS
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import inputs
-from dclm_jax.evaluation.compare import distinct_labels
+from dclm_jax.experiments.runs import distinct_labels
 from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
 
 _WORKDIR = flags.DEFINE_string(
@@ -68,19 +68,24 @@ def restore_all() -> list[Run]:
     for index, folder in enumerate(folders):
         if folder in folders[:index]:
             raise InputError(f"--workdir names {workdirs[index]} twice; expected different runs")
-    models = [_restore(workdir) for workdir in workdirs]
-    for workdir, lm in zip(workdirs, models, strict=True):
-        if lm.vocabulary.fingerprint != models[0].vocabulary.fingerprint:
-            raise InputError(
-                f"{workdir} has another vocabulary "
-                f"({inputs.describe_vocabulary(lm.vocabulary)}) than {workdirs[0]} "
-                f"({inputs.describe_vocabulary(models[0].vocabulary)}); only runs of one "
-                "vocabulary can be compared"
-            )
+    models = restore_comparable(workdirs)
     labels = distinct_labels(
         [lm.name for lm in models], [folder.name for folder in folders], workdirs
     )
     return list(map(Run, labels, workdirs, models))
+
+
+def restore_comparable(workdirs: Sequence[str]) -> list[LanguageModel]:
+    """Runs of one vocabulary, whose perplexities can be compared."""
+    models = [_restore(workdir) for workdir in workdirs]
+    own, *others = (inputs.describe_vocabulary(lm.vocabulary) for lm in models)
+    for workdir, other in zip(workdirs[1:], others, strict=True):
+        if other != own:
+            raise InputError(
+                f"{workdir} has another vocabulary ({other}) than {workdirs[0]} ({own}); only runs "
+                "of one vocabulary can be compared"
+            )
+    return models
 
 
 def _restore(workdir: str | None) -> LanguageModel:

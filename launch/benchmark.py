@@ -29,11 +29,11 @@ import jax
 from absl import flags
 from jax.experimental.compilation_cache import compilation_cache
 
+from dclm_jax import files
 from dclm_jax.benchmark import rows
 from dclm_jax.benchmark.setting import Setting
 from dclm_jax.benchmark.timing import PeerError
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import outputs
 from dclm_jax.models import did_you_mean
 from launch import _app
 
@@ -81,12 +81,10 @@ def _set_compilation_cache(directory: str | None) -> None:
 
 def _run(names: Sequence[str]) -> None:
     # A table on standard output would get among the JSON there.
-    table = sys.stderr if _OUTPUT.value == outputs.STDOUT else sys.stdout
+    table = sys.stderr if _OUTPUT.value == files.STDOUT else sys.stdout
     with contextlib.ExitStack() as stack:
         # An output that cannot be written is found out before the minutes of measuring.
-        file = (
-            None if not _OUTPUT.value else stack.enter_context(outputs.open_output(_OUTPUT.value))
-        )
+        file = None if not _OUTPUT.value else stack.enter_context(files.open_output(_OUTPUT.value))
         directory = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
         stack.enter_context(_new_compilation_cache(directory / "xla"))
         setting = Setting(

@@ -24,8 +24,9 @@ from typing import Any
 
 from absl import flags
 
+from dclm_jax import files
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import coherence, outputs
+from dclm_jax.evaluation import coherence
 from launch import _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
@@ -55,10 +56,10 @@ def main(argv: Sequence[str]) -> None:
         text, value = _compare(_COMPARE.value)
     else:
         text, value = _measure()
-    if _OUTPUT.value != outputs.STDOUT:
+    if _OUTPUT.value != files.STDOUT:
         print(text)
     if _OUTPUT.value:
-        outputs.write_json(_OUTPUT.value, value)
+        files.write_json(_OUTPUT.value, value)
 
 
 def _measure() -> tuple[str, dict[str, Any]]:

@@ -49,11 +49,14 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
+from dclm_jax import files
 from dclm_jax.data.corpus import SPLITS
 from dclm_jax.data.readers import STDIN, input_files
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import compare, interpolation, outputs, parts_of_speech, plots
+from dclm_jax.evaluation import interpolation, parts_of_speech
 from dclm_jax.evaluation.perplexity import Perplexity
+from dclm_jax.experiments import plots
+from dclm_jax.tables import aligned
 from launch import _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
@@ -109,14 +112,14 @@ def main(argv: Sequence[str]) -> None:
         # Before the work, which only adds the perplexities.
         plots.require_context([_point(run, math.nan) for run in runs])
     measured = _measure(runs)
-    if _OUTPUT.value != outputs.STDOUT:
+    if _OUTPUT.value != files.STDOUT:
         print(_text(measured))
     if _OUTPUT.value:
-        outputs.write_json(_OUTPUT.value, _json(measured))
+        files.write_json(_OUTPUT.value, _json(measured))
     if _PLOT.value:
         # Last, so that a picture that cannot be drawn loses nothing that was measured.
         _plot(measured, _PLOT.value)
-        if _OUTPUT.value != outputs.STDOUT:
+        if _OUTPUT.value != files.STDOUT:
             print(f"Plot: {_PLOT.value}")
 
 
@@ -231,7 +234,7 @@ def _table(measured: _Measured) -> list[str]:
     if measured.mixture is not None:
         tuned = measured.mixture.perplexities
         columns.append(("when tuning", *(f"{one.perplexity:.4f}" for one in tuned)))
-    return compare.aligned(list(zip(*columns, strict=True)))
+    return aligned(list(zip(*columns, strict=True)))
 
 
 def _json(measured: _Measured) -> dict[str, Any]:

@@ -113,7 +113,7 @@ def main(argv: Sequence[str]) -> None:
     print(f"prepared corpus: {_OUTPUT.value}")
 
 
-def _prepare() -> dict[str, Any]:
+def _prepare() -> corpus.Manifest:
     if not _OUTPUT.value:
         raise InputError("--output is needed: the directory to make")
     flag_of_split = {"train": _TRAIN, "valid": _VALID, "test": _TEST}

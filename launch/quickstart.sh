@@ -33,4 +33,4 @@ for model in rnnlm ccdclm; do
   fi
 done
 
-launch compare --workdirs="$folder/rnnlm,$folder/ccdclm" --plot="$folder/learning_curves.png"
+launch report --quick --workdirs="$folder/rnnlm,$folder/ccdclm" --output="$folder"

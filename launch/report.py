@@ -1,4 +1,4 @@
-"""Measures trained runs and writes the tables and figures of the DCLM paper (Ji et al. 2015).
+"""Reports on trained runs: the tables and figures of the DCLM paper (Ji et al. 2015), or one table.
 
     python -m launch.report --output=reports/ptb \\
         --workdirs=runs/ptb/rnnlm-0,runs/ptb/rnnlm-1,runs/ptb/ccdclm-0,runs/ptb/ccdclm-1
@@ -16,8 +16,16 @@ what was measured on other --data or with other options is kept.
 
 Coherence is most of the time: as long as --pool test perplexities (--pool=0, the paper's, as long
 as --bootstrap of them), but little for rnnlm and codclm.
+
+With --quick nothing is measured: one table of what training, evaluation and coherence have left in
+each workdir, and with --output their learning curves in DIR/learning_curves.png.
+
+    python -m launch.evaluate  --workdir=RUN --split=test --output=RUN/perplexity.json
+    python -m launch.coherence --workdir=RUN --split=test --output=RUN/coherence.json
+    python -m launch.report    --quick --workdirs=RUN,OTHER_RUN --output=DIR
 """
 
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -27,18 +35,20 @@ from typing import Any, NamedTuple
 
 from absl import flags
 
-import dclm_jax
-from dclm_jax import storage
+from dclm_jax import files, storage
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import compare, grouping, inputs, measurement, outputs, plots, report
+from dclm_jax.evaluation import inputs
+from dclm_jax.experiments import grouping, measurement, plots, report, runs
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.training.config import flat
+from dclm_jax.training.metrics import FILE as METRICS_FILE
 from dclm_jax.training.result import FILE as RESULT_FILE
 from dclm_jax.training.workdir import CORPUS_FILE
 from launch import _app, _evaluation
 
 _WORKDIRS = flags.DEFINE_list("workdirs", None, "Trained runs, separated by commas.", required=True)
-_OUTPUT = flags.DEFINE_string("output", None, "Directory to write.", required=True)
+_OUTPUT = flags.DEFINE_string("output", None, "Directory to write.")
+_QUICK = flags.DEFINE_bool("quick", False, "Show what is there, and measure nothing.")
 _DATA = flags.DEFINE_string(
     "data", None, "Prepared corpus; default: the one the first run was trained on."
 )
@@ -51,32 +61,53 @@ _POOL = flags.DEFINE_integer(
 _SEED = flags.DEFINE_integer("seed", 0, "Seed of permutations and test sets.")
 _RUNS = "runs"
 _MARKDOWN = "report.md"
+_CURVES = "learning_curves.png"
 _SPLITS = ("valid", "test")
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
+    workdirs = [workdir.strip() for workdir in _WORKDIRS.value]
+    if not workdirs or not all(workdirs):
+        raise InputError("--workdirs holds an empty name; expected work directories")
+    if _OUTPUT.value:
+        plots.check_target(_CURVES)
+    if _QUICK.value:
+        _show(workdirs)
+        return
+    if not _OUTPUT.value:
+        raise InputError("--output is missing; expected a directory to write, or --quick")
     options = _options()
-    plots.check_target("report.png")
-    runs = _restore_all(options)
+    measured = _restore_all(workdirs, options)
     output = storage.locate(_OUTPUT.value)
     _make(output / _RUNS)
-    rows = grouping.rows([_result(run, output, options) for run in runs])
-    pictures = _draw(rows, output)
-    outputs.write_json(output / "report.json", report.to_json(rows))
-    with outputs.open_output(output / _MARKDOWN) as file:
+    rows = grouping.rows([_result(run, output, options) for run in measured])
+    pictures = report.pictures(rows)
+    for name, picture in pictures.items():
+        plots.plot_curves(picture, output / name)
+    files.write_json(output / "report.json", report.to_json(rows))
+    with files.open_output(output / _MARKDOWN) as file:
         file.write(report.markdown(rows, pictures))
     print(report.text(rows))
     print(f"report: {output / _MARKDOWN}")
 
 
+def _show(workdirs: Sequence[str]) -> None:
+    for flag in (_DATA, _BOOTSTRAP, _POOL, _SEED):
+        if flag.present:
+            raise InputError(f"--{flag.name} says how to measure; --quick measures nothing")
+    finished = runs.read_runs(workdirs)
+    print(report.quick_text(finished))
+    if _OUTPUT.value:
+        path = storage.locate(_OUTPUT.value) / _CURVES
+        plots.plot_curves(report.learning_curves(finished), path)
+        print(f"Learning curves: {path}")
+
+
 def _make(directory: storage.Location) -> None:
     """Finds out before long work whether there is a place for it."""
-    try:
-        with storage.reaching(directory):
-            directory.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"{directory}: cannot be made: {error.strerror}") from error
+    with files.writing(directory), storage.reaching(directory):
+        directory.mkdir(parents=True, exist_ok=True)
 
 
 class _Run(NamedTuple):
@@ -98,18 +129,9 @@ def _options() -> measurement.Options:
     return measurement.Options(_BOOTSTRAP.value, _POOL.value, _SEED.value)
 
 
-def _restore_all(options: measurement.Options) -> list[_Run]:
+def _restore_all(workdirs: Sequence[str], options: measurement.Options) -> list[_Run]:
     """All runs, which can be reported together."""
-    workdirs = [workdir.strip() for workdir in _WORKDIRS.value]
-    if not workdirs or not all(workdirs):
-        raise InputError("--workdirs holds an empty name; expected work directories")
-    models = [dclm_jax.restore(workdir) for workdir in workdirs]
-    for workdir, lm in zip(workdirs, models, strict=True):
-        if lm.vocabulary.fingerprint != models[0].vocabulary.fingerprint:
-            raise InputError(
-                f"{workdir} has another vocabulary than {workdirs[0]}; expected runs of one "
-                "vocabulary, whose perplexities can be compared"
-            )
+    models = _evaluation.restore_comparable(workdirs)
     data = _DATA.value or models[0].config["data"]["directory"]
     documents = {split: _documents(models[0], data, split) for split in _SPLITS}
     measured_on = {
@@ -117,17 +139,17 @@ def _restore_all(options: measurement.Options) -> list[_Run]:
         "documents": {name: measurement.fingerprint(split) for name, split in documents.items()},
         "options": dataclasses.asdict(options),
     }
-    runs = []
+    restored = []
     for workdir, lm in zip(workdirs, models, strict=True):
         identity = {
             "version": measurement.VERSION,
             "model": measurement.model_fingerprint(lm),
             **measured_on,
         }
-        runs.append(_Run(lm, documents, identity, _known(workdir, lm)))
+        restored.append(_Run(lm, documents, identity, _known(workdir, lm)))
     # What cannot be told apart should be said before long work.
-    grouping.rows([run.known for run in runs])
-    return runs
+    grouping.rows([run.known for run in restored])
+    return restored
 
 
 def _known(workdir: str, lm: LanguageModel) -> dict[str, Any]:
@@ -142,13 +164,13 @@ def _known(workdir: str, lm: LanguageModel) -> dict[str, Any]:
         "curve": [],
         "unfinished": False,
     }
-    wanted = {compare.METRICS_FILE, CORPUS_FILE, RESULT_FILE}
+    wanted = {METRICS_FILE, CORPUS_FILE, RESULT_FILE}
     with storage.fetched(workdir, wanted.intersection) as folder:
         if (folder / CORPUS_FILE).exists():
             text = hashlib.sha256((folder / CORPUS_FILE).read_bytes()).hexdigest()[:8]
             known["training_text"] = text
-        if (folder / compare.METRICS_FILE).exists():
-            curve, seconds = compare.read_curve(folder)
+        if (folder / METRICS_FILE).exists():
+            curve, seconds = runs.read_curve(folder)
             known["seconds"] = round(seconds)
             known["curve"] = [[one.step, one.perplexity] for one in curve]
             known["unfinished"] = not (folder / RESULT_FILE).exists()
@@ -176,56 +198,21 @@ def _result(run: _Run, output: storage.Location, options: measurement.Options) -
                 run.lm.scorer, **run.documents, options=options, on_document=progress
             )
         result = {"identity": run.identity, **measured}
-        outputs.write_json(kept, result)
+        files.write_json(kept, result)
         print(f"{workdir}: measured in {time.monotonic() - start:.0f} s", flush=True)
     return {**result, **run.known}
 
 
 def _read(kept: storage.Location) -> dict[str, Any]:
     """An earlier measurement; nothing if it is absent or damaged, and is to be made again."""
-    with storage.reaching(kept):
-        content = kept.read_bytes() if kept.is_file() else b""
-    try:
-        result = json.loads(content)
-    except (ValueError, RecursionError):
-        return {}
-    return result if isinstance(result, dict) else {}
+    with contextlib.suppress(InputError):
+        return files.read_json(kept, dict[str, Any])
+    return {}
 
 
 def _documents(lm: LanguageModel, data: str, split: str) -> list[list[Any]]:
     opened = inputs.open_split(lm.vocabulary, data, split)
     return [document.sentences for document in opened.documents]
-
-
-def _draw(rows: Sequence[grouping.Row], output: storage.Location) -> dict[str, str]:
-    """Draws what there is to draw; file names by title."""
-    pictures = {}
-    for place, title in report.PLACES.items():
-        curves = [
-            plots.Curve(row.label, range(len(report.BOUNDS)), report.by_range(row, place))
-            for row in rows
-        ]
-        pictures[title] = f"{place}.png"
-        plots.plot_curves(
-            curves,
-            output / pictures[title],
-            title=title,
-            x="position",
-            y="test perplexity",
-            ticks=report.ranges(),
-        )
-    lengths = report.length_curves(rows)
-    if lengths:
-        title = "Development log-likelihood by updates (Figure 3)"
-        pictures[title] = "segment_length.png"
-        plots.plot_curves(
-            lengths,
-            output / pictures[title],
-            title=title,
-            x="updates",
-            y="nats a token",
-        )
-    return pictures
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ from absl import flags
 
 from dclm_jax.data import readers
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.outputs import open_output
+from dclm_jax.files import open_output
 from dclm_jax.language_model import DocumentScore
 from launch import _app, _cluster, _evaluation
 

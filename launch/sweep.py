@@ -44,10 +44,9 @@ from absl import flags
 
 from dclm_jax import storage
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import plots
-from dclm_jax.training import jobs, sweep
+from dclm_jax.experiments import jobs, plots, sweep
+from dclm_jax.experiments.sweep import Cell, Outcome, Value
 from dclm_jax.training.progress import duration, interruption
-from dclm_jax.training.sweep import Cell, Outcome, Value
 from launch import _app, _training
 from launch._cell import CellCommand, is_running
 

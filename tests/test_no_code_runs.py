@@ -26,8 +26,9 @@ from dclm_jax.data.corpus import file_sha256
 from dclm_jax.data.readers import Document
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import coherence, compare
+from dclm_jax.evaluation import coherence
 from dclm_jax.evaluation.parts_of_speech import Tagger
+from dclm_jax.experiments.runs import read_runs
 from dclm_jax.training.checkpoints import CHECKSUMS_FILE, Checkpoints
 from dclm_jax.training.config import OptimizerConfig, default_config
 from dclm_jax.training.optimizer import create_optimizer
@@ -293,7 +294,7 @@ def test_a_workdir_of_pickles_is_refused(finished, tmp_path, kind):
     for name in ("config.json", "metrics.jsonl", "perplexity.json", "coherence.json"):
         (run / name).write_bytes(payloads(marker)[kind])
         with pytest.raises(InputError, match="config.json"):
-            compare.read_runs([run])
+            read_runs([run])
         with pytest.raises(InputError, match=name):
             coherence.read_result(str(run / name))
     assert not marker.exists()

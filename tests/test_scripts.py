@@ -178,8 +178,8 @@ def quickstart_commands(folder, evaluated):
                 f"--output={run}/coherence.json",
             ]
     commands.append(
-        f"python -m launch.compare --workdirs={folder}/rnnlm,{folder}/ccdclm "
-        f"--plot={folder}/learning_curves.png"
+        f"python -m launch.report --quick --workdirs={folder}/rnnlm,{folder}/ccdclm "
+        f"--output={folder}"
     )
     return commands
 

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 
 import dclm_jax
-from dclm_jax import ngram, storage
+from dclm_jax import files, ngram, storage
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.prepare import prepare
 from dclm_jax.errors import DivergenceError, InputError
-from dclm_jax.evaluation import compare, outputs
+from dclm_jax.experiments.runs import read_runs
 from dclm_jax.training import loop, mirror
 from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.metrics import read_metrics
@@ -148,7 +148,7 @@ def test_an_address_is_kept_as_it_is(monkeypatch, tmp_path):
     [
         ("prepare", ["--train=text.txt", "--output=gs://bucket/data"]),
         ("evaluate", ["--workdir=gs://bucket/run"]),
-        ("compare", ["--workdirs=gs://bucket/run"]),
+        ("report", ["--quick", "--workdirs=gs://bucket/run"]),
         ("train", ["--config=configs/quickstart.py", "--config.data.directory=gs://bucket/data"]),
         ("ngram", ["--data=gs://bucket/data"]),
     ],
@@ -173,7 +173,7 @@ def test_s3_needs_its_own_package_before_anything_is_done(monkeypatch):
     message = r"^s3://b/x: s3:// needs a package: pip install 'etils\[epath-s3\]'"
     with pytest.raises(InputError, match=message):
         dclm_jax.restore("s3://b/x")
-    with pytest.raises(InputError, match=message), outputs.open_output("s3://b/x"):
+    with pytest.raises(InputError, match=message), files.open_output("s3://b/x"):
         pytest.fail("an hour of work")
 
 
@@ -493,13 +493,13 @@ def test_a_run_goes_on_wherever_its_network_was_lost(bucket, whole, monkeypatch,
 
 
 def test_results_are_written_there_whole_or_not_at_all(bucket, monkeypatch):
-    outputs.write_json("gs://bucket/new/result.json", {"a": 1})
+    files.write_json("gs://bucket/new/result.json", {"a": 1})
     assert json.loads(bucket.read("gs://bucket/new/result.json")) == {"a": 1}
-    outputs.write_bytes("gs://bucket/new/picture.png", b"png")
+    files.write_bytes("gs://bucket/new/picture.png", b"png")
     assert bucket.names("gs://bucket/new") == ["picture.png", "result.json"]
 
     def breaks_off():
-        with outputs.open_output("gs://bucket/new/result.json") as file:
+        with files.open_output("gs://bucket/new/result.json") as file:
             file.write("half")
             raise KeyboardInterrupt
 
@@ -508,7 +508,7 @@ def test_results_are_written_there_whole_or_not_at_all(bucket, monkeypatch):
     assert json.loads(bucket.read("gs://bucket/new/result.json")) == {"a": 1}
     monkeypatch.setenv(FAILS_AFTER, "0")
     with pytest.raises(InputError, match="gs://bucket/new/b.json: ConnectionResetError"):
-        outputs.write_json("gs://bucket/new/b.json", {})
+        files.write_json("gs://bucket/new/b.json", {})
 
 
 def test_commands_take_addresses(bucket, sources, tmp_path, monkeypatch):
@@ -530,11 +530,11 @@ def test_commands_take_addresses(bucket, sources, tmp_path, monkeypatch):
     score = [run, f"--input={sources['test']}", f"--output={RUN}/scores.jsonl"]
     support.launch("score", *score, **variables)
     assert bucket.read(f"{RUN}/scores.jsonl").count(b"\n") == 6
-    plot = f"--plot={RUN}/curve.svg"
-    table = support.launch("compare", f"--workdirs={RUN},{RUN}", plot, **variables).stdout
+    flags = ["--quick", f"--workdirs={RUN},{RUN}", f"--output={RUN}"]
+    table = support.launch("report", *flags, **variables).stdout
     assert table.count(RUN) >= 2 and f"{result['perplexity']:.2f}" in table
-    assert bucket.read(f"{RUN}/curve.svg").startswith(b"<?xml")
-    assert compare.read_runs([RUN])[0].perplexity == result["perplexity"]
+    assert bucket.read(f"{RUN}/learning_curves.png").startswith(b"\x89PNG")
+    assert read_runs([RUN])[0].evaluation.perplexity == result["perplexity"]
 
 
 def test_arrays_do_not_need_their_files_any_longer(bucket, whole):

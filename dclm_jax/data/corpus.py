@@ -3,19 +3,20 @@
 import dataclasses
 import functools
 import hashlib
-import json
 import pathlib
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, Final, Literal
 
 import numpy as np
 
 from dclm_jax import storage
 from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, shown
+from dclm_jax.files import Count, Finite, Share, read_json, reading
 from dclm_jax.storage import file_sha256
+from dclm_jax.tables import aligned
 
-FORMAT_VERSION = 1
+FORMAT_VERSION: Final = 1
 SPLITS = ("train", "valid", "test")
 MANIFEST_FILE = "manifest.json"
 VOCABULARY_FILE = "vocabulary.tsv"
@@ -28,15 +29,63 @@ _SENTENCE_OFFSETS = "{}.sentence_offsets.bin"
 _DOCUMENT_OFFSETS = "{}.document_offsets.bin"
 _DOCUMENT_IDS = "{}.document_ids.txt"
 
-# What there must be of a manifest, by the type of the values.
-_FILE = {"bytes": int, "sha256": str}
-_SPLIT = {
-    **dict.fromkeys(("documents", "sentences", "tokens", "oov_tokens", "empty_sentences"), int),
-    **dict.fromkeys(("oov_rate", "tokens_per_document", "sentences_per_document"), float),
-}
-_LARGEST = 2**63 - 1
 # Ids that are checked at once.
 _CHUNK = 1 << 20
+
+
+@dataclasses.dataclass(frozen=True)
+class FileEntry:
+    """What the manifest says of a file: its size in bytes and its SHA-256."""
+
+    bytes: Count
+    sha256: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class VocabularyEntry:
+    """What the manifest says of the vocabulary; see `Vocabulary`."""
+
+    size: Count
+    fingerprint: str
+    unknown_token: str | None = None
+    files: dict[str, FileEntry]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitEntry:
+    """What the manifest says of a split: counts of what lies there and, of what the text had,
+    tokens outside the vocabulary and sentences that were empty and dropped."""
+
+    documents: Count
+    sentences: Count
+    tokens: Count
+    oov_tokens: Count
+    oov_rate: Share
+    tokens_per_document: Finite
+    sentences_per_document: Finite
+    longest_sentence: Count = 0
+    longest_document: Count = 0
+    empty_sentences: Count
+    files: dict[str, FileEntry]
+
+
+@dataclasses.dataclass(frozen=True)
+class Manifest:
+    """What is known of a prepared corpus.
+
+    Attributes:
+      format_version: of the files.
+      vocabulary: the vocabulary.
+      options: what the corpus was made with.
+      sources: by name, what it was made of: each has a "name" and a "sha256".
+      splits: by name.
+    """
+
+    format_version: Literal[1]
+    vocabulary: VocabularyEntry
+    options: dict[str, Any]
+    sources: dict[str, dict[str, Any]]
+    splits: dict[str, SplitEntry]
 
 
 def split_files(split: str) -> tuple[str, str, str, str]:
@@ -60,7 +109,7 @@ class Corpus:
       sentence_offsets: int64 [num_sentences + 1], where each sentence begins in `tokens`.
       document_offsets: int64 [num_documents + 1], where each document begins, in sentences.
       vocabulary: the words behind the ids.
-      manifest: the whole directory's manifest; `statistics` is this split's part of it.
+      manifest: of the whole directory.
     """
 
     directory: pathlib.Path
@@ -69,7 +118,7 @@ class Corpus:
     sentence_offsets: np.ndarray
     document_offsets: np.ndarray
     vocabulary: Vocabulary
-    manifest: dict[str, Any]
+    manifest: Manifest
 
     @property
     def num_documents(self) -> int:
@@ -84,14 +133,10 @@ class Corpus:
         return len(self.tokens)
 
     @property
-    def statistics(self) -> dict[str, Any]:
-        return self.manifest["splits"][self.split]
-
-    @property
     def checksums(self) -> dict[str, str]:
         """SHA-256 of every file of the directory, by its name."""
-        parts = [self.manifest["vocabulary"], *self.manifest["splits"].values()]
-        return {name: file["sha256"] for part in parts for name, file in part["files"].items()}
+        parts = [self.manifest.vocabulary, *self.manifest.splits.values()]
+        return {name: file.sha256 for part in parts for name, file in part.files.items()}
 
     @functools.cached_property
     def document_ids(self) -> list[str]:
@@ -103,9 +148,8 @@ class Corpus:
         path = self.directory / _DOCUMENT_IDS.format(self.split)
         try:
             # Read as bytes, since text would end lines where there is no line feed.
-            names = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
-        except OSError as error:
-            raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+            with reading(path):
+                names = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
         except UnicodeDecodeError as error:
             raise InputError(f"{path}: not valid UTF-8: {error.reason}") from error
         if len(names) != self.num_documents:
@@ -141,7 +185,7 @@ class Corpus:
             )
 
 
-def read_manifest(directory: storage.PathLike) -> dict[str, Any]:
+def read_manifest(directory: storage.PathLike) -> Manifest:
     """The manifest of a prepared corpus.
 
     Raises:
@@ -150,69 +194,26 @@ def read_manifest(directory: storage.PathLike) -> dict[str, Any]:
     """
     directory = storage.cached(directory, {MANIFEST_FILE: None})
     path = directory / MANIFEST_FILE
-    try:
-        if not directory.is_dir():
-            raise InputError(f"{directory}: no such directory; expected one made by launch.prepare")
-        if not path.is_file():
-            raise InputError(f"{directory}: holds no {MANIFEST_FILE}; expected a prepared corpus")
-        text = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    try:
-        manifest = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not a manifest of a prepared corpus ({error})") from error
-    _check_manifest(manifest, str(path))
+    if not directory.is_dir():
+        raise InputError(f"{directory}: no such directory; expected one made by launch.prepare")
+    if not path.is_file():
+        raise InputError(f"{directory}: holds no {MANIFEST_FILE}; expected a prepared corpus")
+    manifest = read_json(path, Manifest)
+    _check_names(path, manifest.vocabulary, (VOCABULARY_FILE,))
+    for split, entry in manifest.splits.items():
+        if split not in SPLITS:
+            raise InputError(f"{path}: names a split {shown(split)}; expected {', '.join(SPLITS)}")
+        _check_names(path, entry, split_files(split))
     return manifest
 
 
-def _check_manifest(manifest: Any, path: str) -> None:
-    """Raises InputError unless all that is ever read of a manifest is there and of its type."""
-    _require(manifest, {"format_version": int}, path, "")
-    version = manifest["format_version"]
-    if version != FORMAT_VERSION:
-        raise InputError(f"{path}: has format version {shown(version)}; expected {FORMAT_VERSION}")
-    _require(manifest, {"vocabulary": {"size": int, "fingerprint": str}}, path, "")
-    _require(manifest, {"options": {}, "sources": {}, "splits": {}}, path, "")
-    for name, source in manifest["sources"].items():
-        _require(source, {"sha256": str}, path, f"sources.{shown(name)}")
-    _require_files(manifest["vocabulary"], (VOCABULARY_FILE,), path, "vocabulary")
-    for split, entry in manifest["splits"].items():
-        if split not in SPLITS:
-            raise InputError(f"{path}: names a split {shown(split)}; expected {', '.join(SPLITS)}")
-        _require(entry, _SPLIT, path, f"splits.{split}")
-        _require_files(entry, split_files(split), path, f"splits.{split}")
-
-
-def _require_files(entry: Any, names: tuple[str, ...], path: str, key: str) -> None:
-    """Raises InputError unless an entry describes these files and no others: files are opened by
-    the names that a corpus has, so that a manifest cannot lead anywhere else."""
-    _require(entry, {"files": dict.fromkeys(names, _FILE)}, path, key)
-    for name in entry["files"]:
-        if name not in names:
-            expected = ", ".join(names)
-            raise InputError(f"{path}: {key}.files names {shown(name)}; expected {expected}")
-
-
-def _require(value: Any, expected: Any, path: str, key: str) -> None:
-    """Raises InputError unless a value is of a type or, of an object, those of its keys are."""
-    where = f"{path}: not a manifest of a prepared corpus: {key or 'it'} is"
-    if isinstance(expected, dict):
-        if not isinstance(value, dict):
-            raise InputError(f"{where} {shown(value)}; expected an object")
-        for name, part in expected.items():
-            inner = f"{key}.{name}" if key else name
-            if name not in value:
-                raise InputError(f"{path}: not a manifest of a prepared corpus: it has no {inner}")
-            _require(value[name], part, path, inner)
-        return
-    if expected is str:
-        if not isinstance(value, str):
-            raise InputError(f"{where} {shown(value)}; expected text")
-        return
-    kinds = (int,) if expected is int else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kinds) or not 0 <= value <= _LARGEST:
-        raise InputError(f"{where} {shown(value)}; expected a count")
+def _check_names(
+    path: pathlib.Path, entry: VocabularyEntry | SplitEntry, names: tuple[str, ...]
+) -> None:
+    """Files are opened by the names that a corpus has, so that a manifest cannot lead elsewhere."""
+    if entry.files.keys() != set(names):
+        found = shown(list(entry.files))
+        raise InputError(f"{path}: names the files {found}; expected {', '.join(names)}")
 
 
 def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = False) -> Corpus:
@@ -229,24 +230,23 @@ def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = False
     """
     location = storage.locate(directory)
     manifest = read_manifest(location)
-    if split not in manifest["splits"]:
-        present = ", ".join(manifest["splits"]) or "none"
+    if split not in manifest.splits:
+        present = ", ".join(manifest.splits) or "none"
         raise InputError(f"split {split!r} has no data in {location}; it has: {present}")
-    entry = manifest["splits"][split]
-    files = entry["files"] | manifest["vocabulary"]["files"]
-    directory = storage.cached(location, {name: file["sha256"] for name, file in files.items()})
-    check_files(directory, entry["files"], verify=verify)
-    check_files(directory, manifest["vocabulary"]["files"], verify=verify)
+    entry = manifest.splits[split]
+    described = entry.files | manifest.vocabulary.files
+    directory = storage.cached(location, {name: file.sha256 for name, file in described.items()})
+    check_files(directory, described, verify=verify)
     vocabulary = Vocabulary.load(directory / VOCABULARY_FILE)
-    if vocabulary.fingerprint != manifest["vocabulary"]["fingerprint"]:
+    if vocabulary.fingerprint != manifest.vocabulary.fingerprint:
         raise InputError(f"{directory / VOCABULARY_FILE}: is not the vocabulary of the manifest")
     tokens, sentences, documents, _ = (directory / name for name in split_files(split))
     corpus = Corpus(
         directory=directory,
         split=split,
-        tokens=_open_array(tokens, TOKEN_DTYPE, entry["tokens"]),
-        sentence_offsets=_open_array(sentences, OFFSET_DTYPE, entry["sentences"] + 1),
-        document_offsets=_open_array(documents, OFFSET_DTYPE, entry["documents"] + 1),
+        tokens=_open_array(tokens, TOKEN_DTYPE, entry.tokens),
+        sentence_offsets=_open_array(sentences, OFFSET_DTYPE, entry.sentences + 1),
+        document_offsets=_open_array(documents, OFFSET_DTYPE, entry.documents + 1),
         vocabulary=vocabulary,
         manifest=manifest,
     )
@@ -274,23 +274,21 @@ def _check_offsets(path: pathlib.Path, offsets: np.ndarray, end: int) -> None:
         raise InputError(f"{path}: expected offsets that rise from 0 to {end}")
 
 
-def describe_files(directory: pathlib.Path, names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
-    """Size in bytes and SHA-256 of each file, as the manifest keeps them."""
-    return {
-        name: {"bytes": (directory / name).stat().st_size, "sha256": file_sha256(directory / name)}
-        for name in names
-    }
+def describe_files(directory: pathlib.Path, names: tuple[str, ...]) -> dict[str, FileEntry]:
+    """What the manifest is to say of each file."""
+    paths = {name: directory / name for name in names}
+    return {name: FileEntry(path.stat().st_size, file_sha256(path)) for name, path in paths.items()}
 
 
 def check_files(
-    directory: storage.Location, files: dict[str, dict[str, Any]], *, verify: bool = False
+    directory: storage.Location, described: dict[str, FileEntry], *, verify: bool = False
 ) -> None:
     """Compares files with `describe_files`; checksums only with `verify`.
 
     Raises:
       InputError: a file is absent, differs, or is a link that leads out of the directory.
     """
-    for name, expected in files.items():
+    for name, expected in described.items():
         path = directory / name
         if not path.is_file():
             raise InputError(f"{path}: missing; prepare the corpus again")
@@ -298,32 +296,30 @@ def check_files(
         if not target.is_relative_to(storage.resolve(directory)):
             raise InputError(f"{path}: leads out of the corpus, to {target}")
         size = storage.size(path)
-        if size != expected["bytes"]:
-            raise InputError(f"{path}: has {size} bytes; the manifest says {expected['bytes']}")
-        if verify and file_sha256(path) != expected["sha256"]:
+        if size != expected.bytes:
+            raise InputError(f"{path}: has {size} bytes; the manifest says {expected.bytes}")
+        if verify and file_sha256(path) != expected.sha256:
             raise InputError(f"{path}: its checksum differs from the manifest's")
 
 
-def files_sha256(root: pathlib.Path, files: Iterable[pathlib.Path]) -> str:
-    """SHA-256 of the names of `files` below `root`, and of what they hold.
+def files_sha256(root: pathlib.Path, paths: Iterable[pathlib.Path]) -> str:
+    """SHA-256 of the names of `paths` below `root`, and of what they hold.
 
     Raises:
       InputError: a file cannot be read.
     """
     digest = hashlib.sha256()
-    for file in files:
+    for file in paths:
         # A single file may be renamed; in a folder the names decide the order.
         name = file.relative_to(root).as_posix() if root.is_dir() else ""
-        try:
+        with reading(file):
             line = f"{name}\n{file_sha256(file)}\n"
             # Names of files are bytes, in any encoding.
             digest.update(line.encode("utf-8", "surrogateescape"))
-        except OSError as error:
-            raise InputError(f"{file}: cannot be read: {error.strerror}") from error
     return digest.hexdigest()
 
 
-def statistics_table(manifest: dict[str, Any]) -> str:
+def statistics_table(manifest: Manifest) -> str:
     """Aligned text with one line a split: Table 1 of Ji et al. (2016), and the vocabulary.
 
     Tokens are words as they stand in the text, without START and END.
@@ -332,23 +328,18 @@ def statistics_table(manifest: dict[str, Any]) -> str:
     rows = [
         (
             split,
-            f"{entry['documents']:,}",
-            f"{entry['sentences']:,}",
-            f"{entry['tokens']:,}",
-            f"{entry['tokens_per_document']:.1f}",
-            f"{entry['sentences_per_document']:.1f}",
-            f"{100 * entry['oov_rate']:.2f}%",
+            f"{entry.documents:,}",
+            f"{entry.sentences:,}",
+            f"{entry.tokens:,}",
+            f"{entry.tokens_per_document:.1f}",
+            f"{entry.sentences_per_document:.1f}",
+            f"{100 * entry.oov_rate:.2f}%",
         )
-        for split, entry in manifest["splits"].items()
+        for split, entry in manifest.splits.items()
     ]
-    widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
-    lines = [
-        "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])])
-        for row in (header, *rows)
-    ]
-    vocabulary = manifest["vocabulary"]
-    lines.append(f"vocabulary: {vocabulary['size']:,} entries with START, END and UNKNOWN")
-    dropped = {s: e["empty_sentences"] for s, e in manifest["splits"].items()}
+    lines = aligned([header, *rows], rule=False)
+    lines.append(f"vocabulary: {manifest.vocabulary.size:,} entries with START, END and UNKNOWN")
+    dropped = {split: entry.empty_sentences for split, entry in manifest.splits.items()}
     if any(dropped.values()):
         listed = ", ".join(f"{split} {count:,}" for split, count in dropped.items())
         lines.append(f"empty sentences dropped: {listed}")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import BinaryIO, NamedTuple
 
 from dclm_jax.errors import InputError
+from dclm_jax.files import reading
 
 _BOM = b"\xef\xbb\xbf"
 
@@ -62,11 +63,9 @@ def read_lines(
       InputError: (as the stream is read) it cannot be read, is empty or no UTF-8.
     """
     source = source or str(file)
-    try:
+    with reading(source):
         with open(file, "rb") as stream:
             yield from decode(stream, source, or_latin_1=or_latin_1)
-    except OSError as error:
-        raise InputError(f"{source}: cannot be read: {error.strerror}") from error
 
 
 def read_compressed_lines(file: pathlib.Path, *, or_latin_1: bool = False) -> Iterator[Line]:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dclm_jax.data import prose
 from dclm_jax.data.documents import Document
 from dclm_jax.errors import InputError, printable
+from dclm_jax.files import reading
 
 _LINE_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 
@@ -72,25 +73,21 @@ def _text_files(folder: pathlib.Path, layout: Layout) -> list[pathlib.Path]:
     expected = f"expected the folder of {layout.title}, which holds {', '.join(layout.folders)}"
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; {expected}")
-    try:
+    with reading(folder):
         with os.scandir(folder) as entries:
             names = sorted(
                 entry.name
                 for entry in entries
                 if entry.name.endswith(".txt") and entry.name[0] != "." and entry.is_file()
             )
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be read: {error.strerror}") from error
     if not names:
         raise InputError(f"{folder}: holds no .txt files; {expected}")
     return [folder / name for name in names]
 
 
 def _read(file: pathlib.Path, layout: Layout) -> str:
-    try:
+    with reading(file):
         data = file.read_bytes().removeprefix(codecs.BOM_UTF8)
-    except OSError as error:
-        raise InputError(f"{file}: cannot be read: {error.strerror}") from error
     if not data:
         raise InputError(f"{file}: is empty")
     try:

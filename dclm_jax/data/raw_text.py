@@ -4,7 +4,7 @@ import collections
 import contextlib
 import pathlib
 from collections.abc import Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 
@@ -76,7 +76,7 @@ class RawText:
 
     def write_split(
         self, directory: pathlib.Path, split: str, chosen: np.ndarray, vocabulary: Vocabulary
-    ) -> dict[str, Any]:
+    ) -> corpus.SplitEntry:
         """Writes the chosen documents with final ids and returns their statistics."""
         if not len(chosen):
             raise InputError(f"split {split!r} would hold no documents")
@@ -98,19 +98,19 @@ class RawText:
         with open(directory / files[3], "w", encoding="utf-8", newline="\n") as file:
             file.writelines(f"{self._names[index]}\n" for index in chosen)
         num_documents, num_tokens = len(chosen), int(lengths.sum())
-        return {
-            "documents": num_documents,
-            "sentences": len(lengths),
-            "tokens": num_tokens,
-            "oov_tokens": oov_tokens,
-            "oov_rate": oov_tokens / num_tokens,
-            "tokens_per_document": num_tokens / num_documents,
-            "sentences_per_document": len(lengths) / num_documents,
-            "longest_sentence": int(lengths.max()),
-            "longest_document": int(sentences.max()),
-            "empty_sentences": int(np.asarray(self._empty)[chosen].sum()),
-            "files": corpus.describe_files(directory, files),
-        }
+        return corpus.SplitEntry(
+            documents=num_documents,
+            sentences=len(lengths),
+            tokens=num_tokens,
+            oov_tokens=oov_tokens,
+            oov_rate=oov_tokens / num_tokens,
+            tokens_per_document=num_tokens / num_documents,
+            sentences_per_document=len(lengths) / num_documents,
+            longest_sentence=int(lengths.max()),
+            longest_document=int(sentences.max()),
+            empty_sentences=int(np.asarray(self._empty)[chosen].sum()),
+            files=corpus.describe_files(directory, files),
+        )
 
     def remove(self) -> None:
         self._path.unlink()

@@ -2,7 +2,6 @@
 
 import collections
 import dataclasses
-import json
 import pathlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -11,6 +10,7 @@ from typing import Any
 from dclm_jax.data import layouts, prose, sotu, treebank
 from dclm_jax.data.documents import Document, Line, decode, input_files, read_lines
 from dclm_jax.errors import InputError, printable, shown
+from dclm_jax.files import parse_json
 
 TEXT_FORMATS = ("auto", "lines", "tagged", "jsonl", "treebank", "prose")
 FORMATS = (*TEXT_FORMATS, "sotu", *layouts.LAYOUTS, "ptb", "nant")
@@ -166,22 +166,22 @@ def _tagged_word(token: str, where: str) -> tuple[str, str]:
     return word, tag
 
 
+@dataclasses.dataclass(frozen=True)
+class _Record:
+    sentences: list[Any]
+    tags: list[Any] | None = None
+    id: Any = None
+
+
 def _parse_jsonl(lines: Iterable[Line], label: str, source: str) -> Iterator[Document]:
     for number, text in lines:
         if not text.strip():
             continue
         where = f"{source}:{number}"
-        try:
-            record = json.loads(text)
-        except RecursionError as error:
-            raise InputError(f"{where}: nested too deeply for a document") from error
-        except ValueError as error:
-            raise InputError(f"{where}: not valid JSON: {error}") from error
-        if not isinstance(record, dict) or not isinstance(record.get("sentences"), list):
-            raise InputError(f'{where}: expected an object {{"id": ..., "sentences": [...]}}')
-        sentences = [_json_words(sentence, "word", where) for sentence in record["sentences"]]
-        tags = _json_tags(record.get("tags"), sentences, where)
-        identifier = _json_id(record.get("id"), f"{label}:{number}", where)
+        record = parse_json(text, where, _Record)
+        sentences = [_json_words(sentence, "word", where) for sentence in record.sentences]
+        tags = _json_tags(record.tags, sentences, where)
+        identifier = _json_id(record.id, f"{label}:{number}", where)
         if "\\u" in text:
             _refuse_surrogates([[identifier], *sentences, *(tags or [])], where)
         yield Document(identifier, sentences, tags)
@@ -199,11 +199,11 @@ def _json_words(sentence: Any, kind: str, where: str) -> list[str]:
     raise InputError(f"{where}: expected {of}each sentence to be a string or a list of {kind}s")
 
 
-def _json_tags(record: Any, sentences: list[list[str]], where: str) -> list[list[str]] | None:
+def _json_tags(
+    record: list[Any] | None, sentences: list[list[str]], where: str
+) -> list[list[str]] | None:
     if record is None:
         return None
-    if not isinstance(record, list):
-        raise InputError(f"{where}: expected 'tags' to be a list with an entry for each sentence")
     tags = [_json_words(sentence, "tag", where) for sentence in record]
     if len(tags) != len(sentences):
         raise InputError(f"{where}: has {len(sentences)} sentences but tags for {len(tags)}")

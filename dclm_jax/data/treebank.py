@@ -31,6 +31,7 @@ from dclm_jax.data.documents import (
     read_lines,
 )
 from dclm_jax.errors import InputError, printable, shown
+from dclm_jax.files import reading
 
 _SECTIONS = tuple(f"{number:02}" for number in range(25))
 _PLACES = ("parsed/mrg/wsj", "combined/wsj", "raw/wsj")
@@ -215,10 +216,8 @@ def _document(name: str, trees: Iterable[Tree]) -> Document:
 
 
 def _sorted_files(folder: pathlib.Path) -> list[pathlib.Path]:
-    try:
+    with reading(folder):
         return sorted(file for file in folder.iterdir() if file.is_file())
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be read: {error.strerror}") from error
 
 
 def _raw_sentences(lines: Iterable[Line]) -> Iterator[list[str]]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from dclm_jax.data.documents import read_lines
 from dclm_jax.errors import InputError, shown
 
 START, END, UNKNOWN = 0, 1, 2
@@ -119,7 +120,8 @@ class Vocabulary:
         """
         entries: dict[str, tuple[int, int]] = {}
         unknown_token = None
-        for number, line in enumerate(_read_lines(path), start=1):
+        for number, text in read_lines(pathlib.Path(path)):
+            line = text.removesuffix("\n").removesuffix("\r")
             if not line.strip():
                 continue
             word, *columns = line.split("\t")
@@ -143,20 +145,6 @@ class Vocabulary:
             )
         words = (*SPECIAL_TOKENS, *(word for word in entries if word not in SPECIAL_TOKENS))
         return cls(words, tuple(entries[word][0] for word in words), unknown_token)
-
-
-def _read_lines(path: str | pathlib.Path) -> list[str]:
-    try:
-        data = pathlib.Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot read the vocabulary: {error.strerror}") from error
-    lines = []
-    for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        try:
-            lines.append(line.removesuffix(b"\r").decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise InputError(f"{path}:{number}: not valid UTF-8: {error.reason}") from error
-    return lines
 
 
 def _parse_count(columns: list[str], where: str) -> int:

@@ -7,21 +7,18 @@ two sentences has a single one. A document whose sentences are all the same can 
 """
 
 import dataclasses
-import json
 import math
-import pathlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
-from dclm_jax.errors import InputError, shown
+from dclm_jax import files
+from dclm_jax.errors import InputError
 from dclm_jax.evaluation.scoring import Document, SentenceScorer
 
 # What decides the test sets of a bootstrap.
 _TEST_SET_KEYS = ("documents", "words", "replicates", "seed", "pool")
-# Seeds may have as many bits.
-_LARGEST = 2**128
 # First words of the seeds of independent random streams.
 _ORDERS, _TEST_SETS = 0, 1
 
@@ -45,17 +42,17 @@ class Coherence:
         lessen.
     """
 
-    kind: str
-    mean: float
-    sd: float | None
-    replicates: int
-    permutations: int
-    documents: int
-    words: int
-    pairs: int
-    seed: int
-    pool: int = 0
-    pool_error: float = 0.0
+    kind: Literal["fixed", "bootstrap"]
+    mean: files.Share
+    sd: files.Share | None
+    replicates: files.Count
+    permutations: files.Count
+    documents: files.Count
+    words: files.Count
+    pairs: files.Count
+    seed: Annotated[int, files.Range(0, 2**128, "a whole number from 0 to 2^128")]
+    pool: files.Count = 0
+    pool_error: files.Share = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """The attributes as a JSON object."""
@@ -178,25 +175,20 @@ def z_test(
     return ZTest(z, 0.5 * math.erfc(z / math.sqrt(2)))
 
 
-def read_result(path: str) -> Any:
-    """A result file, for `compare`, which checks what it holds.
+def read_result(path: str) -> Coherence:
+    """A result file of launch.coherence.
 
     Raises:
-      InputError: it cannot be read or is no JSON.
+      InputError: it cannot be read, or holds something else.
     """
-    try:
-        return json.loads(pathlib.Path(path).read_bytes())
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON ({error})") from error
+    return files.read_json(path, Coherence, made_by="python -m launch.coherence --output")
 
 
-def compare(a: tuple[str, Any], b: tuple[str, Any]) -> tuple[str, dict[str, Any]]:
+def compare(a: tuple[str, Coherence], b: tuple[str, Coherence]) -> tuple[str, dict[str, Any]]:
     """The z-test of whether A's accuracy is above B's, on two bootstrap results.
 
     Args:
-      a, b: a name (of the file, for messages) and the JSON object written for a bootstrap.
+      a, b: a name (of the file, for messages) and the result.
 
     Returns:
       A text for people, and a JSON object.
@@ -205,47 +197,31 @@ def compare(a: tuple[str, Any], b: tuple[str, Any]) -> tuple[str, dict[str, Any]
       InputError: one is not a bootstrap result of two test sets or more, or their test sets differ.
     """
     (name_a, result_a), (name_b, result_b) = a, b
-    for name, result in (a, b):
-        _require_bootstrap(name, result)
+    samples = [_sample(name, result) for name, result in (a, b)]
     for key in _TEST_SET_KEYS:
-        if result_a[key] != result_b[key]:
+        found_a, found_b = getattr(result_a, key), getattr(result_b, key)
+        if found_a != found_b:
             raise InputError(
-                f"the test sets differ: {key} is {result_a[key]} in {name_a} and "
-                f"{result_b[key]} in {name_b}"
+                f"the test sets differ: {key} is {found_a} in {name_a} and {found_b} in {name_b}"
             )
     try:
-        error = math.hypot(result_a["pool_error"], result_b["pool_error"])
-        z, p = z_test(*_sample(result_a), *_sample(result_b), error)
+        error = math.hypot(result_a.pool_error, result_b.pool_error)
+        z, p = z_test(*samples[0], *samples[1], error)
     except InputError as error:
         raise InputError(f"{name_a} and {name_b}: {error}") from error
-    text = "\n".join(
-        [
-            *(
-                f"{name}: accuracy {100 * result['mean']:.2f}%, standard deviation "
-                f"{100 * result['sd']:.2f}% over {result['replicates']:,} test sets"
-                for name, result in (a, b)
-            ),
-            f"{name_a} above {name_b}: z = {z:.2f}, one-sided p = {p:.3g}",
-        ]
-    )
+    lines = [
+        f"{name}: accuracy {100 * mean:.2f}%, standard deviation {100 * sd:.2f}% over {n:,} test "
+        "sets"
+        for (name, _), (mean, sd, n) in zip((a, b), samples, strict=True)
+    ]
+    text = "\n".join([*lines, f"{name_a} above {name_b}: z = {z:.2f}, one-sided p = {p:.3g}"])
     return text, {"kind": "z_test", "a": name_a, "b": name_b, "z": z, "p": p}
 
 
-def _sample(result: dict[str, Any]) -> tuple[float, float, int]:
-    return result["mean"], result["sd"], result["replicates"]
-
-
-def _require_bootstrap(name: str, result: Any) -> None:
-    if not isinstance(result, dict) or result.get("kind") != "bootstrap":
-        raise InputError(f"{name}: not a bootstrap result; expected one of --bootstrap=R")
-    for key in ("mean", "sd", "pool_error"):
-        if type(result.get(key)) not in (int, float) or not 0 <= result[key] <= 1:
-            found = shown(result.get(key))
-            raise InputError(f"{name}: expected a number from 0 to 1 under {key!r}, found {found}")
-    for key in _TEST_SET_KEYS:
-        if type(result.get(key)) is not int or not 0 <= result[key] <= _LARGEST:
-            found = shown(result.get(key))
-            raise InputError(f"{name}: expected a whole number under {key!r}, found {found}")
+def _sample(name: str, result: Coherence) -> tuple[float, float, int]:
+    if result.kind != "bootstrap" or result.sd is None:
+        raise InputError(f"{name}: not a bootstrap result; expected one of --bootstrap=R, R > 1")
+    return result.mean, result.sd, result.replicates
 
 
 def random_orders(
@@ -360,7 +336,7 @@ def _totals(way: str, orders: np.ndarray, scores: list[list[float]]) -> np.ndarr
 
 
 def _summary(
-    kind: str,
+    kind: Literal["fixed", "bootstrap"],
     accuracies: np.ndarray,
     permutations: int,
     documents: Sequence[Document],

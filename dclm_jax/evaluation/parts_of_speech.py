@@ -19,7 +19,7 @@ import numpy as np
 
 from dclm_jax.data.readers import Document
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.compare import aligned
+from dclm_jax.tables import aligned
 
 END_CLASS, OTHER_CLASS, PUNCTUATION_CLASS = "END", "other", "punctuation"
 

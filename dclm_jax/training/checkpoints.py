@@ -21,7 +21,7 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from dclm_jax import models, processes
+from dclm_jax import files, models, processes
 from dclm_jax.data.corpus import file_sha256
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, printable
@@ -238,17 +238,17 @@ def _writing(directory: Path) -> Iterator[None]:
 def _sealed_files(directory: Path) -> dict[str, Path]:
     """By name, all files but those of the directory itself, which are orbax's notes and not
     complete before it has its name."""
-    files = sorted(path for path in directory.glob("*/**/*") if path.is_file())
-    return {str(path.relative_to(directory)): path for path in files}
+    paths = sorted(path for path in directory.glob("*/**/*") if path.is_file())
+    return {str(path.relative_to(directory)): path for path in paths}
 
 
 def _compare_checksums(directory: Path) -> None:
-    sums = json.loads((directory / CHECKSUMS_FILE).read_text("utf-8"))
+    sums = files.read_json(directory / CHECKSUMS_FILE, dict[str, str])
     # Names are compared and never opened: they could lead anywhere.
-    files = _sealed_files(directory)
-    if not isinstance(sums, dict) or sums.keys() != files.keys():
+    sealed = _sealed_files(directory)
+    if sums.keys() != sealed.keys():
         raise InputError(f"its files are not those of {CHECKSUMS_FILE}")
-    for name, path in files.items():
+    for name, path in sealed.items():
         if file_sha256(path) != sums[name]:
             raise InputError(f"{name} differs from its checksum")
 

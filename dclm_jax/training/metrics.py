@@ -1,19 +1,43 @@
 """Where the numbers of a run go: JSON lines, and TensorBoard events if tensorboardX is there."""
 
-import contextlib
+import dataclasses
 import importlib.util
 import json
 import math
 import os
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from dclm_jax import files
 from dclm_jax.errors import InputError
 
 FILE = "metrics.jsonl"
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """What results are made of in a line of metrics.
+
+    Attributes:
+      kind: "train" or "valid".
+      step: updates made until then.
+      tokens: targets trained on until then.
+      seconds: spent training until then, evaluation left out.
+    """
+
+    kind: str
+    step: files.Count
+    tokens: files.Count
+    seconds: files.Finite
+
+
+@dataclasses.dataclass(frozen=True)
+class ValidLine(Line):
+    """A line of kind "valid": an evaluation on the development set."""
+
+    perplexity: files.Nonnegative
 
 
 class MetricsLog:
@@ -27,7 +51,7 @@ class MetricsLog:
 
     def __init__(self, workdir: Path, step: int):
         self._path = workdir / FILE
-        with self._writing():
+        with files.writing(self._path):
             self._drop_after(step)
             self._file = self._path.open("a", buffering=1)
             self._events = _Events(workdir, step) if _has_tensorboard() else None
@@ -38,7 +62,7 @@ class MetricsLog:
         Raises:
           InputError: it cannot be written.
         """
-        with self._writing():
+        with files.writing(self._path):
             self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
             if self._events:
                 self._events.write(kind, step, values)
@@ -49,19 +73,10 @@ class MetricsLog:
         kept = "".join(json.dumps(line) + "\n" for line in lines).encode()
         # A finished run that is started again leaves the file and its date alone.
         if kept != before:
-            temporary = self._path.with_suffix(".tmp")
-            temporary.write_bytes(kept)
-            temporary.replace(self._path)
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise InputError(f"{self._path}: cannot be written: {error.strerror}") from error
+            files.write_bytes(self._path, kept)
 
     def close(self) -> None:
-        with self._writing():
+        with files.writing(self._path):
             try:
                 self._file.close()
             finally:
@@ -124,12 +139,26 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     lines = []
     for text in path.read_bytes().splitlines() if path.exists() else []:
         try:
-            line = json.loads(text)
-        except (ValueError, RecursionError):
+            line = files.parse_json(text, str(path), dict[str, Any])
+        except InputError:
             break
-        if not isinstance(line, dict) or type(line.get("step")) is not int:
-            break
-        if any(isinstance(value, dict | list) for value in line.values()):
+        is_plain = not any(isinstance(value, dict | list) for value in line.values())
+        if type(line.get("step")) is not int or not is_plain:
             break
         lines.append(line)
+    return lines
+
+
+def read_lines(workdir: Path) -> list[Line]:
+    """The lines of a run's metrics, those of evaluations as `ValidLine`.
+
+    Raises:
+      InputError: there are none, or one is broken.
+    """
+    lines = []
+    for text, place in files.json_lines(workdir / FILE, made_by="python -m launch.train"):
+        line = files.parse_json(text, place, Line)
+        lines.append(files.parse_json(text, place, ValidLine) if line.kind == "valid" else line)
+    if not lines:
+        raise InputError(f"{workdir / FILE}: holds no line; the run has not trained yet")
     return lines

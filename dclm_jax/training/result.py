@@ -1,11 +1,10 @@
 """How a run ended, kept as WORKDIR/result.json from the end of the run on."""
 
 import dataclasses
-import json
 from pathlib import Path
 
-from dclm_jax.errors import InputError
-from dclm_jax.evaluation import outputs
+from dclm_jax import files
+from dclm_jax.errors import InputError, shown
 
 FILE = "result.json"
 FINAL_ENDINGS = ("finished", "early_stop")
@@ -20,9 +19,9 @@ class Result:
     """
 
     ending: str
-    step: int
-    best_step: int
-    best_perplexity: float
+    step: files.Count
+    best_step: files.Count
+    best_perplexity: files.Positive
 
 
 def forget_result(workdir: Path) -> None:
@@ -44,7 +43,7 @@ def keep_result(workdir: Path, result: Result) -> None:
       InputError: the file cannot be written.
     """
     if result.ending in FINAL_ENDINGS:
-        outputs.write_json(workdir / FILE, dataclasses.asdict(result))
+        files.write_json(workdir / FILE, dataclasses.asdict(result))
 
 
 def read_result(workdir: Path) -> Result | None:
@@ -54,24 +53,10 @@ def read_result(workdir: Path) -> Result | None:
       InputError: the file cannot be read, or holds something else.
     """
     path = workdir / FILE
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not path.exists():
         return None
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
-    names = [field.name for field in dataclasses.fields(Result)]
-    if not isinstance(values, dict) or sorted(values) != sorted(names):
-        raise InputError(f"{path}: expected a JSON object of {', '.join(names)}")
-    if values["ending"] not in FINAL_ENDINGS:
-        raise InputError(
-            f"{path}: ending is {values['ending']!r}; expected one of {', '.join(FINAL_ENDINGS)}"
-        )
-    for name in ("step", "best_step"):
-        if type(values[name]) is not int or values[name] < 0:
-            raise InputError(f"{path}: {name} is {values[name]!r}; expected a number of steps")
-    if type(values["best_perplexity"]) not in (int, float) or not values["best_perplexity"] > 0:
-        raise InputError(
-            f"{path}: best_perplexity is {values['best_perplexity']!r}; expected more than 0"
-        )
-    return Result(**values)
+    result = files.read_json(path, Result, exact=True)
+    if result.ending not in FINAL_ENDINGS:
+        expected = " or ".join(FINAL_ENDINGS)
+        raise InputError(f"{path}: ending is {shown(result.ending)}; expected {expected}")
+    return result

@@ -11,6 +11,7 @@ WORKDIR/
 """
 
 import contextlib
+import dataclasses
 import datetime
 import errno
 import fcntl
@@ -22,9 +23,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from dclm_jax import files
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, printable
-from dclm_jax.evaluation.outputs import write_json
 from dclm_jax.training import config as configuration
 
 CONFIG_FILE = "config.json"
@@ -32,6 +33,13 @@ VOCABULARY_FILE = "vocabulary.tsv"
 CORPUS_FILE = "corpus.json"
 LOCK_FILE = "lock"
 _LONGEST_LOCK = 1000
+
+
+@dataclasses.dataclass(frozen=True)
+class _Owner:
+    host: str
+    process: files.Count
+    since: str
 
 
 @contextlib.contextmanager
@@ -77,15 +85,15 @@ def _lock(file: BinaryIO, workdir: Path) -> None:
 
 def _myself() -> bytes:
     since = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    owner = {"host": socket.gethostname(), "process": os.getpid(), "since": since}
-    return json.dumps(owner).encode()
+    owner = _Owner(socket.gethostname(), os.getpid(), since)
+    return json.dumps(dataclasses.asdict(owner)).encode()
 
 
 def _owner(text: bytes) -> str:
     try:
-        owner = json.loads(text)
-        return printable(f"process {owner['process']} on {owner['host']} since {owner['since']}")
-    except (ValueError, TypeError, KeyError, RecursionError):
+        owner = files.parse_json(text, LOCK_FILE, _Owner)
+        return printable(f"process {owner.process} on {owner.host} since {owner.since}")
+    except InputError:
         return "a job that did not leave its name"
 
 
@@ -122,13 +130,13 @@ def claim(
         vocabulary.save(vocabulary_path)
     except OSError as error:
         raise InputError(f"{vocabulary_path}: cannot be written: {error.strerror}") from error
-    write_json(workdir / CORPUS_FILE, dict(corpus))
+    files.write_json(workdir / CORPUS_FILE, dict(corpus))
     # Last: a workdir with a configuration is complete.
-    write_json(config_path, dict(config))
+    files.write_json(config_path, dict(config))
 
 
 def _check_corpus(path: Path, corpus: Mapping[str, Any], directory: str) -> None:
-    before = _read_object(path)
+    before = files.read_json(path, dict[str, str])
     changed = sorted(name for name in before | dict(corpus) if before.get(name) != corpus.get(name))
     if changed:
         raise InputError(
@@ -146,18 +154,6 @@ def read_config(workdir: Path) -> dict[str, Any]:
     path = workdir / CONFIG_FILE
     if not path.is_file():
         raise InputError(f"{workdir} holds no run: {CONFIG_FILE} is missing")
-    config = _read_object(path)
+    config = files.read_json(path, dict[str, Any])
     configuration.check_saved(config, str(path))
     return config
-
-
-def _read_object(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_bytes())
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not a JSON file ({error})") from error
-    if not isinstance(value, dict):
-        raise InputError(f"{path}: expected a JSON object")
-    return value

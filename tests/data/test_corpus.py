@@ -41,14 +41,14 @@ def test_values(directory):
 
 def test_statistics(directory):
     manifest = open_corpus(directory, "valid").manifest
-    assert list(manifest["splits"]) == ["train", "valid"]
-    train, valid = manifest["splits"]["train"], manifest["splits"]["valid"]
-    assert (train["documents"], train["sentences"], train["tokens"]) == (2, 3, 6)
-    assert (train["oov_tokens"], train["oov_rate"]) == (1, 1 / 6)
-    assert (train["tokens_per_document"], train["sentences_per_document"]) == (3.0, 1.5)
-    assert (train["longest_sentence"], train["longest_document"]) == (3, 2)
-    assert valid["oov_rate"] == 1.0
-    assert manifest["vocabulary"]["size"] == 5
+    assert list(manifest.splits) == ["train", "valid"]
+    train, valid = manifest.splits["train"], manifest.splits["valid"]
+    assert (train.documents, train.sentences, train.tokens) == (2, 3, 6)
+    assert (train.oov_tokens, train.oov_rate) == (1, 1 / 6)
+    assert (train.tokens_per_document, train.sentences_per_document) == (3.0, 1.5)
+    assert (train.longest_sentence, train.longest_document) == (3, 2)
+    assert valid.oov_rate == 1.0
+    assert manifest.vocabulary.size == 5
     assert statistics_table(manifest).splitlines() == [
         "split  documents  sentences  tokens  tokens/doc  sentences/doc      OOV",
         "train          2          3       6         3.0            1.5   16.67%",
@@ -72,10 +72,10 @@ def test_absent_directory_or_manifest(tmp_path):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("{", "not a manifest"),
-        ("[]", "not a manifest"),
-        ('{"format_version": 1}', "not a manifest"),
-        ('{"format_version": 99, "splits": {}}', "format version 99; expected 1"),
+        ("{", "not JSON"),
+        ("[]", "it is .*; expected a JSON object"),
+        ('{"format_version": 1}', "vocabulary is missing; expected"),
+        ('{"format_version": 99, "splits": {}}', "format_version is 99; expected 1"),
     ],
 )
 def test_broken_manifest(directory, content, message):

@@ -104,7 +104,7 @@ def test_imdb_division(tmp_path):
         ["Film1", "was", "pos", "."],
         ["I", "saw", "it", "twice", "."],
     ]
-    assert manifest["sources"]["imdb"]["files"] == {
+    assert manifest.sources["imdb"]["files"] == {
         "train/pos": 10,
         "train/neg": 10,
         "train/unsup": 6,

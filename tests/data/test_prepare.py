@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import os
 import subprocess
@@ -40,7 +41,7 @@ def test_round_trip_of_all_words(tmp_path, text):
 def test_unknown_token_maps_to_unknown_also_when_lowercased(tmp_path, text):
     prepare({"test": text, "train": text}, tmp_path / "o", unknown_token="<UNK>", lowercase=True)
     corpus = open_corpus(tmp_path / "o", "test")
-    assert corpus.statistics["oov_tokens"] == 20
+    assert corpus.manifest.splits[corpus.split].oov_tokens == 20
     assert corpus.vocabulary.unknown_token == "<unk>"
     assert "<unk>" not in corpus.vocabulary.words
 
@@ -54,7 +55,7 @@ def test_vocabulary_is_that_of_train_alone(tmp_path, text):
 def test_given_vocabulary_and_its_unknown_token(tmp_path, text):
     Vocabulary.build({"c": 2, ".": 1}, 9, "<unk>").save(tmp_path / "v.tsv")
     manifest = prepare({"test": text}, tmp_path / "out", vocabulary=tmp_path / "v.tsv")
-    assert manifest["splits"]["test"]["oov_tokens"] == 50
+    assert manifest.splits["test"].oov_tokens == 50
     assert words_of(tmp_path / "out", "test")[0] == [["<UNKNOWN>"] * 4, ["c", "<UNKNOWN>", "."]]
     assert open_corpus(tmp_path / "out", "test").vocabulary.unknown_token == "<unk>"
 
@@ -140,7 +141,7 @@ def test_input_split_keeps_text_and_makes_vocabulary_from_train(tmp_path, text):
 
 def test_share_of_zero_leaves_a_split_out(tmp_path, text):
     manifest = prepare_input(text, tmp_path / "out", fractions=(0.5, 0, 0.5))
-    assert {s: e["documents"] for s, e in manifest["splits"].items()} == {"train": 5, "test": 5}
+    assert {s: e.documents for s, e in manifest.splits.items()} == {"train": 5, "test": 5}
 
 
 @pytest.mark.parametrize("fractions", [(0.8, 0.1), (0.8, 0.1, 0.2), (1.1, 0, -0.1)])
@@ -160,8 +161,8 @@ def test_empty_sentences_are_counted_per_split(tmp_path):
         '{"sentences": ["a", ""]}\n{"sentences": ["b"]}\n{"sentences": [[], "", "c"]}\n'
     )
     manifest = prepare({"train": tmp_path / "t.jsonl"}, tmp_path / "out")
-    assert manifest["splits"]["train"]["empty_sentences"] == 3
-    assert manifest["splits"]["train"]["sentences"] == 3
+    assert manifest.splits["train"].empty_sentences == 3
+    assert manifest.splits["train"].sentences == 3
 
 
 def test_tagged_text_is_prepared_as_its_words(tmp_path):
@@ -180,9 +181,9 @@ def test_penn_treebank_without_document_boundaries_is_one_document_a_split(tmp_p
         sources[split].write_text(line * size)
     manifest = prepare(sources, tmp_path / "out", unknown_token="<unk>")
     for split, size in sizes.items():
-        entry = manifest["splits"][split]
-        assert (entry["documents"], entry["sentences"], entry["tokens"]) == (1, size, 9 * size)
-        assert (entry["oov_tokens"], entry["longest_document"]) == (size, size)
+        entry = manifest.splits[split]
+        assert (entry.documents, entry.sentences, entry.tokens) == (1, size, 9 * size)
+        assert (entry.oov_tokens, entry.longest_document) == (size, size)
     corpus = open_corpus(tmp_path / "out", "train")
     assert corpus.vocabulary.words[3:] == ("N", "$", "million", "rose", "the", "to")
     assert corpus.vocabulary.decode(corpus.document(0)[42_067]) == [
@@ -272,5 +273,6 @@ def test_command_line_bad_input(tmp_path, text, arguments, message):
 
 def test_manifest_is_plain_json_of_the_returned_value(tmp_path, text):
     manifest = prepare({"train": text}, tmp_path / "out")
-    assert json.loads((tmp_path / "out" / "manifest.json").read_text("utf-8")) == manifest
-    assert np.isclose(manifest["splits"]["train"]["tokens_per_document"], 7.0)
+    kept = json.loads((tmp_path / "out" / "manifest.json").read_text("utf-8"))
+    assert kept == dataclasses.asdict(manifest)
+    assert np.isclose(manifest.splits["train"].tokens_per_document, 7.0)

@@ -242,9 +242,9 @@ def test_split_and_vocabulary_of_the_treebank(tmp_path):
     vocabulary = open_corpus(tmp_path / "out", "train").vocabulary
     # Words of the training sections alone, by their frequency.
     assert vocabulary.words[3:] == ("A", "train")
-    assert (vocabulary.counts[3:], manifest["options"]["vocab_size"]) == ((21, 1), 10_000)
-    assert manifest["sources"]["ptb"]["files"] == {"train": 21, "valid": 2, "test": 2}
-    assert manifest["options"]["format"] == "ptb" and "seed" not in manifest["options"]
+    assert (vocabulary.counts[3:], manifest.options["vocab_size"]) == ((21, 1), 10_000)
+    assert manifest.sources["ptb"]["files"] == {"train": 21, "valid": 2, "test": 2}
+    assert manifest.options["format"] == "ptb" and "seed" not in manifest.options
     assert said == ["reading the Penn Treebank (under a minute); train: 21; valid: 2; test: 2"]
     # Other files beside the documents make no difference, other documents do.
     write(root / "00" / "readme", "x")
@@ -423,7 +423,7 @@ def test_news_divided_in_the_proportions_of_the_paper(tmp_path):
     # 0.901202 and 0.906243 of 200 documents are 180.2 and 181.2.
     assert [len(ids[split]) for split in ("train", "valid", "test")] == [180, 1, 19]
     assert sorted(sum(ids.values(), [])) == sorted(f"d{i}" for i in range(200))
-    assert manifest["splits"]["test"]["sentences"] == 38
+    assert manifest.splits["test"].sentences == 38
     assert len(said) == 1 and said[0].startswith("reading BLLIP North American News Text (")
     assert said[0].endswith("; files: 1")
     prepare_collection(

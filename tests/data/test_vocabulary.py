@@ -65,7 +65,8 @@ def test_fingerprint_depends_on_words_and_order_alone():
     ("content", "message"),
     [
         (b"a\nb\n<START>\n<END>\n", r"lacks <UNKNOWN>"),
-        (b"", r"lacks <START>, <END>, <UNKNOWN>"),
+        (b"", r"v: is empty"),
+        (b"\n", r"lacks <START>, <END>, <UNKNOWN>"),
         (b"<START>\n<END>\n<UNKNOWN>\na\na\n", r"v:5: 'a' is here twice \(line 4\)"),
         (b"<START>\n<END>\n<UNKNOWN>\na b\n", r"v:4: expected one word"),
         (b"<START>\n<END>\n<UNKNOWN>\na\tmany\n", r"v:4: expected a count .* 'many'"),
@@ -81,5 +82,5 @@ def test_bad_files_are_refused(tmp_path, content, message):
 
 
 def test_missing_file_is_refused(tmp_path):
-    with pytest.raises(InputError, match="none.tsv: cannot read"):
+    with pytest.raises(InputError, match="none.tsv: cannot be read"):
         Vocabulary.load(tmp_path / "none.tsv")

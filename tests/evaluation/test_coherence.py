@@ -1,5 +1,7 @@
 """Coherence with a scorer whose scores are known, and the z-test by hand."""
 
+import dataclasses
+import json
 import math
 
 import jax
@@ -359,8 +361,8 @@ def test_z_of_the_papers_table():
 
 
 def test_comparing_two_results():
-    a = coherence.Coherence("bootstrap", 0.8, 0.03, 9, 1, 5, 60, 45, 0).to_json()
-    b = coherence.Coherence("bootstrap", 0.7, 0.04, 9, 1, 5, 60, 45, 0).to_json()
+    a = coherence.Coherence("bootstrap", 0.8, 0.03, 9, 1, 5, 60, 45, 0)
+    b = coherence.Coherence("bootstrap", 0.7, 0.04, 9, 1, 5, 60, 45, 0)
     text, value = coherence.compare(("a.json", a), ("b.json", b))
     assert value["z"] == pytest.approx(6.0)
     assert text.splitlines() == [
@@ -374,7 +376,7 @@ def test_comparing_two_results():
     ("change", "message"),
     [
         ({"kind": "fixed"}, "b.json: not a bootstrap result"),
-        ({"sd": None}, "b.json: expected a number from 0 to 1 under 'sd', found None"),
+        ({"sd": None}, "b.json: not a bootstrap result"),
         ({"documents": 6}, "the test sets differ: documents is 5 in a.json and 6 in b.json"),
         ({"words": 61}, "the test sets differ: words is 60 in a.json and 61 in b.json"),
         ({"pool": 50}, "the test sets differ: pool is 0 in a.json and 50 in b.json"),
@@ -382,12 +384,32 @@ def test_comparing_two_results():
     ],
 )
 def test_results_that_cannot_be_compared(change, message):
-    a = coherence.Coherence("bootstrap", 0.8, 0.03, 9, 1, 5, 60, 45, 0).to_json()
+    a = coherence.Coherence("bootstrap", 0.8, 0.03, 9, 1, 5, 60, 45, 0)
     with pytest.raises(InputError, match=message):
-        coherence.compare(("a.json", a), ("b.json", a | change))
-    with pytest.raises(InputError, match="b.json: not a bootstrap result"):
-        coherence.compare(("a.json", a), ("b.json", []))
+        coherence.compare(("a.json", a), ("b.json", dataclasses.replace(a, **change)))
+    same = dataclasses.replace(a, sd=0.0)
     with pytest.raises(
         InputError, match="a.json and b.json: a z-test needs a standard deviation above 0"
     ):
-        coherence.compare(("a.json", a | {"sd": 0.0}), ("b.json", a | {"sd": 0.0}))
+        coherence.compare(("a.json", same), ("b.json", same))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ([], "it is .*; expected a JSON object of kind, mean"),
+        ({"sd": 1.5}, "sd is 1.5; expected a number from 0 to 1"),
+        ({"mean": None}, "mean is None; expected a number from 0 to 1"),
+        ({"kind": "z_test"}, "kind is 'z_test'; expected fixed or bootstrap"),
+        ({"words": 1.0}, "words is 1.0; expected a whole number"),
+        ({"seed": -1}, "seed is -1; expected a whole number"),
+    ],
+)
+def test_files_that_are_no_results(tmp_path, content, message):
+    path = tmp_path / "b.json"
+    good = coherence.Coherence("bootstrap", 0.8, 0.03, 9, 1, 5, 60, 45, 2**128 - 1)
+    path.write_text(json.dumps(good.to_json()))
+    assert coherence.read_result(str(path)) == good
+    path.write_text(json.dumps(good.to_json() | content if content else content))
+    with pytest.raises(InputError, match=f"b.json: {message}"):
+        coherence.read_result(str(path))

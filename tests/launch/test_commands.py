@@ -204,7 +204,7 @@ def test_score_agrees_in_every_form_with_evaluate_and_python(space, tmp_path):
         assert score.log_prob == pytest.approx(document["log_prob"], rel=TOLERANCE)
 
 
-def test_compare_prints_a_table_and_draws_curves(space, tmp_path):
+def test_a_quick_report_prints_a_table_and_draws_curves(space, tmp_path):
     runs = [tmp_path / "one", tmp_path / "two"]
     shutil.copytree(space.run, runs[0])
     launch("evaluate", f"--workdir={runs[0]}", f"--output={runs[0] / 'perplexity.json'}")
@@ -215,11 +215,16 @@ def test_compare_prints_a_table_and_draws_curves(space, tmp_path):
         f"--output={runs[0] / 'coherence.json'}",
     )
     shutil.copytree(runs[0], runs[1])
-    plot = tmp_path / "curves.png"
-    done = launch("compare", f"--workdirs={runs[0]},{runs[1]}", f"--plot={plot}")
+    workdirs = f"--workdirs={runs[0]},{runs[1]}"
+    done = launch("report", "--quick", workdirs, f"--output={tmp_path / 'out'}")
     perplexity = json.loads((runs[0] / "perplexity.json").read_text())["perplexity"]
     assert done.stdout.count(f"{perplexity:.2f}") == 2
+    plot = tmp_path / "out" / "learning_curves.png"
+    assert done.stdout.splitlines()[-1] == f"Learning curves: {plot}"
     assert plot.read_bytes().startswith(b"\x89PNG")
+    plot.unlink()
+    assert launch("report", "--quick", workdirs).stdout == done.stdout.rpartition("Learning")[0]
+    assert not plot.exists()
 
 
 @pytest.fixture(scope="module")
@@ -462,9 +467,9 @@ def test_evaluation_refuses_bad_input_and_writes_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["latin1.txt"]
 
 
-def test_compare_refuses_a_run_without_results(space):
-    assert str(space.run) in refuse("compare", f"--workdirs={space.run}")
-    assert "--workdirs" in refuse("compare")
+def test_a_quick_report_refuses_a_run_without_results(space):
+    assert str(space.run) in refuse("report", "--quick", f"--workdirs={space.run}")
+    assert "--workdirs" in refuse("report", "--quick")
 
 
 # In the place of KenLM's programs: a model in which all words, and the end, have log10 P = -2.

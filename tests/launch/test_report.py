@@ -106,8 +106,8 @@ def test_what_cannot_be_reported_is_refused_before_it_is_measured(space, workdir
     other = tmp_path / "other"
     launch("train", *space.training(other, f"--config.data.directory={space.other_corpus}"))
     paths = f"--workdirs={workdirs[0]},{other}"
-    message = f"{other} has another vocabulary than {workdirs[0]}"
-    assert message in refuse("report", paths, f"--output={output}")
+    error = refuse("report", paths, f"--output={output}")
+    assert f"{other} has another vocabulary (" in error and f"than {workdirs[0]} (" in error
     broken = tmp_path / "broken"
     shutil.copytree(workdirs[0], broken)
     paths = f"--workdirs={workdirs[0]},{broken}"
@@ -135,9 +135,13 @@ def test_damaged_measurements_are_made_again(workdirs, tmp_path):
         (["--seed=-1"], "--seed is -1; expected 0 or more"),
         (["--workdirs="], "--workdirs holds an empty name"),
         (["--workdirs=RUN,nowhere"], "nowhere"),
-        (["--output=RUN/config.json"], "config.json/runs: cannot be made: Not a directory"),
+        (["--output=RUN/config.json"], "config.json/runs: cannot be written: Not a directory"),
         (["--data=nowhere"], "nowhere"),
         (["--workdirs=nowhere"], "nowhere"),
+        (["--output="], "--output is missing; expected a directory to write, or --quick"),
+        (["--quick", "--workdirs="], "--workdirs holds an empty name"),
+        (["--quick", "--workdirs=nowhere"], "nowhere holds no run: config.json is missing"),
+        (["--quick", "--seed=1"], "--seed says how to measure; --quick measures nothing"),
     ],
 )
 def test_bad_input(workdirs, tmp_path, flags, message):

@@ -32,14 +32,20 @@ def test_nothing_is_kept_of_an_interrupted_run(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "cannot be read"),
+        ("", "not JSON"),
         ("[]", "expected a JSON object of ending, step, best_step, best_perplexity"),
-        (json.dumps({**GOOD, "more": 1}), "expected a JSON object of"),
-        (json.dumps({**GOOD, "ending": "interrupted"}), "'interrupted'; expected one of finished,"),
-        (json.dumps({**GOOD, "step": 1.5}), "step is 1.5; expected a number of steps"),
-        (json.dumps({**GOOD, "best_step": -1}), "best_step is -1; expected a number of steps"),
-        (json.dumps({**GOOD, "best_perplexity": True}), "is True; expected more than 0"),
-        (json.dumps({**GOOD, "best_perplexity": math.nan}), "is nan; expected more than 0"),
+        (
+            json.dumps({**GOOD, "more": 1}),
+            "'more' is unknown; expected a JSON object of",
+        ),
+        (
+            json.dumps({**GOOD, "ending": "interrupted"}),
+            "'interrupted'; expected finished or",
+        ),
+        (json.dumps({**GOOD, "step": 1.5}), "step is 1.5; expected a whole number"),
+        (json.dumps({**GOOD, "best_step": -1}), "best_step is -1; expected a whole number"),
+        (json.dumps({**GOOD, "best_perplexity": True}), "is True; expected a number above 0"),
+        (json.dumps({**GOOD, "best_perplexity": math.nan}), "is nan; expected a number above 0"),
     ],
 )
 def test_anything_else_is_refused(tmp_path, text, message):

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import logging
 import os
 import shutil
@@ -13,8 +12,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from dclm_jax import files
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import outputs
 from dclm_jax.models import did_you_mean
 
 if TYPE_CHECKING:
@@ -184,7 +183,7 @@ def run_slurm(
         given["array_parallelism"] = at_once
     executor.update_parameters(**given)
     record = folder / _RECORD
-    numbers = _read_record(record)
+    numbers = files.read_json(record, dict[str, str]) if record.exists() else {}
     try:
         queue = _queue()
         jobs: dict[str, Job[int]] = {
@@ -194,7 +193,7 @@ def run_slurm(
     # What sbatch has to say comes as such an error too.
     except RuntimeError as error:
         raise InputError(f"Slurm does not take the jobs: {' '.join(str(error).split())}") from error
-    outputs.write_json(record, numbers | {name: job.job_id for name, job in jobs.items()})
+    files.write_json(record, numbers | {name: job.job_id for name, job in jobs.items()})
     start, pause = time.monotonic(), _FIRST_POLL_SECONDS
     gone: set[str] = set()
     while jobs and not interrupted():
@@ -239,18 +238,6 @@ def _submit(tasks: Mapping[str, Task], executor: "SlurmExecutor") -> "dict[str, 
             for name, task in tasks.items():
                 jobs[name] = executor.submit(task)
     return jobs
-
-
-def _read_record(path: Path) -> dict[str, str]:
-    try:
-        numbers = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(numbers, dict) or not all(isinstance(one, str) for one in numbers.values()):
-        raise InputError(f"{path}: expected a JSON object of job numbers")
-    return numbers
 
 
 def _terminate(jobs: "Iterator[Job[int]]") -> None:

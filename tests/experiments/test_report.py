@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import coherence, context, grouping, measurement, perplexity, report
+from dclm_jax.evaluation import coherence, context, perplexity
+from dclm_jax.experiments import grouping, measurement, report
+from dclm_jax.experiments.plots import Picture
 from tests.evaluation.test_context import DOCUMENTS, Neighbours
 
 
@@ -220,7 +222,7 @@ def test_an_option_that_an_older_run_lacks_has_its_default():
 
 def test_markdown_and_json():
     rows = grouping.rows([result("rnnlm"), result("ccdclm", test=90.0, accuracy=0.8)])
-    text = report.markdown(rows, {"A picture": "a.png"})
+    text = report.markdown(rows, {"a.png": Picture("A picture", "x", "y", [])})
     assert "| rnnlm | 100.00 | 101.00 | 102.00 | 103.00 |" in text
     assert text.endswith("![A picture](a.png)\n")
     assert "10 development and 10 test targets, vocabulary 12, 5.00% of the test words" in text

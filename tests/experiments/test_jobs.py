@@ -11,7 +11,7 @@ import pytest
 import submitit
 
 from dclm_jax.errors import InputError
-from dclm_jax.training import jobs
+from dclm_jax.experiments import jobs
 from dclm_jax.training.progress import interruption
 from launch._cell import CellCommand, is_running
 
@@ -296,7 +296,7 @@ def test_a_cluster_that_takes_no_jobs_says_why(cluster, tmp_path, capfd):
         queue_up(tasks, tmp_path)
     assert capfd.readouterr() == ("", "")
     (tmp_path / "jobs" / "slurm.json").write_text("[1]")
-    with pytest.raises(InputError, match=r"slurm.json: expected a JSON object of job numbers"):
+    with pytest.raises(InputError, match=r"slurm.json: it is \[1\]; expected a JSON object"):
         queue_up(tasks, tmp_path)
 
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from dclm_jax import files
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import outputs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +38,24 @@ class Curve(NamedTuple):
     label: str
     x: Sequence[float]
     y: Sequence[float]
+
+
+class Picture(NamedTuple):
+    """Lines over one another.
+
+    Attributes:
+      title, x, y: of the picture and its axes.
+      curves: what to draw.
+      log_scale: of the y axis.
+      ticks: names of x = 0, 1, 2, ..., in place of numbers.
+    """
+
+    title: str
+    x: str
+    y: str
+    curves: Sequence[Curve]
+    log_scale: bool = False
+    ticks: Sequence[str] | None = None
 
 
 class Result(NamedTuple):
@@ -99,7 +117,7 @@ def save(figure: "Figure", path: str | os.PathLike[str]) -> None:
         figure.savefig(picture, format=_format(path))
     except ValueError as error:
         raise InputError(f"{path}: cannot write the plot: {error}") from error
-    outputs.write_bytes(path, picture.getvalue())
+    files.write_bytes(path, picture.getvalue())
 
 
 def colour(index: int) -> str:
@@ -117,30 +135,14 @@ def use_log_scale(axes: "Axes") -> None:
     axes.yaxis.set_minor_formatter(NullFormatter())
 
 
-def plot_curves(
-    curves: Sequence[Curve],
-    path: str | os.PathLike[str],
-    *,
-    title: str,
-    x: str,
-    y: str,
-    log_scale: bool = False,
-    ticks: Sequence[str] | None = None,
-) -> None:
+def plot_curves(picture: Picture, path: str | os.PathLike[str]) -> None:
     """Draws lines over one another.
-
-    Args:
-      curves: what to draw.
-      path: picture to write; its suffix chooses the format, missing parent folders are made.
-      title, x, y: of the picture and its axes.
-      log_scale: of the y axis.
-      ticks: names of x = 0, 1, 2, ..., in place of numbers.
 
     Raises:
       InputError: matplotlib is not installed, or `path` cannot be written.
     """
     figure, axes = new_figure((8, 5))
-    for index, curve in enumerate(curves):
+    for index, curve in enumerate(picture.curves):
         axes.plot(
             curve.x,
             curve.y,
@@ -149,15 +151,15 @@ def plot_curves(
             color=colour(index),
             label=plain(curve.label),
         )
-    if log_scale:
+    if picture.log_scale:
         use_log_scale(axes)
-    if ticks is None:
+    if picture.ticks is None:
         axes.set_xlim(left=0)
     else:
-        axes.set_xticks(range(len(ticks)), ticks)
-    axes.set_xlabel(x)
-    axes.set_ylabel(y)
-    axes.set_title(title)
+        axes.set_xticks(range(len(picture.ticks)), picture.ticks)
+    axes.set_xlabel(picture.x)
+    axes.set_ylabel(picture.y)
+    axes.set_title(picture.title)
     axes.grid(alpha=0.3)
     axes.legend()
     save(figure, path)

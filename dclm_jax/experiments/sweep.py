@@ -8,9 +8,9 @@ SWEEP/
 
 import copy
 import csv
+import dataclasses
 import hashlib
 import itertools
-import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -21,15 +21,13 @@ import jax
 from absl import flags
 from ml_collections import ConfigDict
 
-from dclm_jax import models
+from dclm_jax import files, models
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import outputs
-from dclm_jax.evaluation.compare import aligned
 from dclm_jax.models import did_you_mean
+from dclm_jax.tables import aligned
 from dclm_jax.training.config import differences, flat, validated
-from dclm_jax.training.metrics import FILE as METRICS_FILE
-from dclm_jax.training.metrics import read_metrics
+from dclm_jax.training.metrics import read_lines
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.progress import count_parameters
 from dclm_jax.training.result import Result, read_result
@@ -49,6 +47,12 @@ _PARSERS: dict[type, flags.ArgumentParser] = {
 _MAX_NAME = 180
 
 Value = bool | int | float | str
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sweep:
+    grid: dict[str, list[Any]]
+    config: dict[str, Any]
 
 
 class Cell(NamedTuple):
@@ -202,16 +206,16 @@ def agreed_grid(
         if (directory / CONFIG_FILE).exists():
             raise InputError(f"{directory} holds a run; expected a directory of its own")
         return dict(grid)
-    held = _read_sweep(path)
-    if set(held["grid"]) != set(grid):
+    held = files.read_json(path, _Sweep)
+    if set(held.grid) != set(grid):
         raise InputError(
-            f"{directory} holds a sweep over {', '.join(held['grid'])}; "
+            f"{directory} holds a sweep over {', '.join(held.grid)}; "
             f"found --grid over {', '.join(grid)}"
         )
     # What the grid sets is the same on both sides, whatever the configurations have there.
     chosen = {key: values[0] for key, values in grid.items()}
     try:
-        old = configured(ConfigDict(held["config"]), chosen)
+        old = configured(ConfigDict(held.config), chosen)
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: expected the configuration of a sweep over its grid") from error
     if different := differences(old.to_dict(), configured(config, chosen).to_dict()):
@@ -219,7 +223,7 @@ def agreed_grid(
         raise InputError(
             f"{directory} holds a sweep of another configuration: {different[0]}{more}"
         )
-    return {key: grid[key] for key in held["grid"]}
+    return {key: grid[key] for key in held.grid}
 
 
 def write_sweep(directory: Path, config: ConfigDict, grid: Mapping[str, Sequence[Value]]) -> None:
@@ -228,22 +232,7 @@ def write_sweep(directory: Path, config: ConfigDict, grid: Mapping[str, Sequence
     Raises:
       InputError: the file cannot be written.
     """
-    outputs.write_json(directory / SWEEP_FILE, {"grid": dict(grid), "config": config.to_dict()})
-
-
-def _read_sweep(path: Path) -> dict[str, Any]:
-    try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: cannot be read: {error}") from error
-    if not isinstance(held, dict):
-        raise InputError(f"{path}: expected a JSON object")
-    for name in ("grid", "config"):
-        if not isinstance(held.get(name), dict):
-            raise InputError(f"{path}: expected a JSON object under {name!r}")
-    if not all(isinstance(values, list) for values in held["grid"].values()):
-        raise InputError(f"{path}: expected a list of values for every key of the grid")
-    return held
+    files.write_json(directory / SWEEP_FILE, {"grid": dict(grid), "config": config.to_dict()})
 
 
 def outcome(cell: Cell, parameters: int, workdir: Path) -> Outcome | None:
@@ -255,14 +244,9 @@ def outcome(cell: Cell, parameters: int, workdir: Path) -> Outcome | None:
     result = read_result(workdir)
     if result is None:
         return None
-    path = workdir / METRICS_FILE
-    lines = read_metrics(path)
-    try:
-        seconds, tokens = float(lines[-1]["seconds"]), float(lines[-1]["tokens"])
-    except (IndexError, KeyError, TypeError, ValueError, OverflowError) as error:
-        raise InputError(f"{path}: expected a last line with seconds and tokens") from error
-    rate = tokens / seconds if seconds else math.nan
-    return Outcome(cell, parameters, result, seconds, rate)
+    last = read_lines(workdir)[-1]
+    rate = last.tokens / last.seconds if last.seconds else math.nan
+    return Outcome(cell, parameters, result, last.seconds, rate)
 
 
 def ranked(outcomes: Sequence[Outcome]) -> list[Outcome]:
@@ -272,32 +256,21 @@ def ranked(outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 def table(best_first: Sequence[Outcome]) -> str:
     """The aligned table of finished cells, with a mark at the best."""
-    keys = list(best_first[0].cell.values)
-    labels = short_names(keys)
+    labels = short_names(list(best_first[0].cell.values))
     rows = [
-        (
-            "",
-            *(labels[key] for key in keys),
-            "parameters",
-            "development perplexity",
-            "best step",
-            "seconds",
-            "tokens/s",
-        )
+        {
+            "": "" if index else "best",
+            **{labels[key]: str(value) for key, value in one.cell.values.items()},
+            "parameters": f"{one.parameters:,}",
+            "development perplexity": f"{one.result.best_perplexity:.2f}",
+            "best step": f"{one.result.best_step:,}",
+            "seconds": f"{one.seconds:.1f}",
+            "tokens/s": f"{one.tokens_per_second:,.0f}",
+        }
+        for index, one in enumerate(best_first)
     ]
-    for index, one in enumerate(best_first):
-        rows.append(
-            (
-                "" if index else "best",
-                *(str(one.cell.values[key]) for key in keys),
-                f"{one.parameters:,}",
-                f"{one.result.best_perplexity:.2f}",
-                f"{one.result.best_step:,}",
-                f"{one.seconds:.1f}",
-                f"{one.tokens_per_second:,.0f}",
-            )
-        )
-    return "\n".join(line.rstrip() for line in aligned(rows))
+    lines = aligned([list(rows[0]), *(list(row.values()) for row in rows)])
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def write_table(path: Path, best_first: Sequence[Outcome]) -> None:
@@ -306,33 +279,21 @@ def write_table(path: Path, best_first: Sequence[Outcome]) -> None:
     Raises:
       InputError: the file cannot be written.
     """
-    keys = list(best_first[0].cell.values)
-    with outputs.open_output(path) as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(
-            [
-                "cell",
-                *keys,
-                "parameters",
-                "perplexity",
-                "best_step",
-                "ending",
-                "step",
-                "seconds",
-                "tokens_per_second",
-            ]
-        )
-        for one in best_first:
-            writer.writerow(
-                [
-                    one.cell.name,
-                    *(one.cell.values[key] for key in keys),
-                    one.parameters,
-                    one.result.best_perplexity,
-                    one.result.best_step,
-                    one.result.ending,
-                    one.result.step,
-                    one.seconds,
-                    one.tokens_per_second,
-                ]
-            )
+    rows = [
+        {
+            "cell": one.cell.name,
+            **one.cell.values,
+            "parameters": one.parameters,
+            "perplexity": one.result.best_perplexity,
+            "best_step": one.result.best_step,
+            "ending": one.result.ending,
+            "step": one.result.step,
+            "seconds": one.seconds,
+            "tokens_per_second": one.tokens_per_second,
+        }
+        for one in best_first
+    ]
+    with files.open_output(path) as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)

@@ -13,10 +13,10 @@ from ml_collections import ConfigDict
 from dclm_jax import models
 from dclm_jax.data.prepare import prepare
 from dclm_jax.errors import InputError
-from dclm_jax.training import sweep
+from dclm_jax.experiments import sweep
+from dclm_jax.experiments.sweep import Cell, Outcome
 from dclm_jax.training.config import default_config, flat, validated
 from dclm_jax.training.result import Result, keep_result
-from dclm_jax.training.sweep import Cell, Outcome
 
 
 @pytest.fixture
@@ -209,10 +209,13 @@ def test_a_sweep_may_change_the_values_of_its_grid_and_nothing_else(config, tmp_
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "cannot be read"),
-        ("[]", "expected a JSON object"),
-        ('{"grid": {}}', "expected a JSON object under 'config'"),
-        ('{"grid": {"model.hidden_dim": 3}, "config": {}}', "expected a list of values for every"),
+        ("{", "not JSON"),
+        ("[]", "it is .*; expected a JSON object of grid, config"),
+        ('{"grid": {}}', "config is missing; expected a JSON object"),
+        (
+            '{"grid": {"model.hidden_dim": 3}, "config": {}}',
+            "grid.model.hidden_dim is 3; expected a l",
+        ),
         (
             '{"grid": {"model.hidden_dim": [3]}, "config": {}}',
             "expected the configuration of a swe",
@@ -236,9 +239,12 @@ def test_the_outcome_of_a_cell_is_its_result_and_its_last_metrics(tmp_path):
     assert sweep.outcome(cell, 7, tmp_path) is None
     result = Result("finished", 12, 10, 7.5)
     keep_result(tmp_path, result)
-    with pytest.raises(InputError, match=r"metrics.jsonl: expected a last line with seconds and"):
+    with pytest.raises(InputError, match="metrics.jsonl: no such file"):
         sweep.outcome(cell, 7, tmp_path)
-    lines = [{"step": step, "seconds": 0.5 * step, "tokens": 30 * step} for step in (1, 12)]
+    lines = [
+        {"kind": "train", "step": step, "seconds": 0.5 * step, "tokens": 30 * step}
+        for step in (1, 12)
+    ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert sweep.outcome(cell, 7, tmp_path) == Outcome(cell, 7, result, 6.0, 60.0)
 

@@ -8,8 +8,8 @@ import pytest
 from matplotlib.colors import to_hex
 
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import plots
-from dclm_jax.evaluation.plots import Result
+from dclm_jax.experiments import plots
+from dclm_jax.experiments.plots import Result
 
 CLASSES = ["Noun", "IN", "DT", "JJ", "RB", "Verb", "PRP", "CC", "other", "punctuation", "END"]
 VALUES = [452.0, 60.2, 20.0, 1731.0, 300.0, 500.0, 90.0, 30.0, 150.0, 15.0, 2.5]

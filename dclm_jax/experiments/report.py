@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 
 from dclm_jax.evaluation import coherence, context
-from dclm_jax.evaluation.compare import aligned
-from dclm_jax.evaluation.grouping import BASELINES, LENGTH, Comparison, Row, compare, without
 from dclm_jax.evaluation.perplexity import COUNTING_RULE
-from dclm_jax.evaluation.plots import Curve
+from dclm_jax.experiments.grouping import BASELINES, LENGTH, Comparison, Row, compare, without
+from dclm_jax.experiments.plots import Curve, Picture
+from dclm_jax.experiments.runs import FinishedRun
+from dclm_jax.tables import aligned
 
 BOUNDS = (0, 1, 2, 5, 10, 20)
 """First positions of the ranges that tables and pictures show; 0 is the first."""
@@ -144,14 +145,68 @@ def by_range(row: Row, place: str) -> list[float]:
     return context.Sums(nll, count).perplexities(BOUNDS)
 
 
-def markdown(all_rows: Sequence[Row], pictures: Mapping[str, str]) -> str:
-    """The report as text, with links to pictures (title -> file)."""
+def quick_text(runs: Sequence[FinishedRun]) -> str:
+    """A table of what runs left, and the rules its numbers were counted by."""
+    cells = [["model", "parameters", "test perplexity", "coherence %", "training minutes"]]
+    for run in runs:
+        cells.append(
+            [
+                run.label,
+                f"{run.evaluation.parameters:,}",
+                f"{run.evaluation.perplexity:.2f}",
+                f"{100 * run.coherence.mean:.2f}",
+                f"{run.seconds / 60:.1f}",
+            ]
+        )
+    first = runs[0].evaluation
+    return "\n".join(
+        [
+            *aligned(cells),
+            f"Perplexity = exp(sum NLL / targets) over {first.tokens:,} targets "
+            f"(END counted, START not), vocabulary {first.vocabulary_size:,}, OOV rate "
+            f"{100 * first.oov_rate:.2f}%.",
+            "Coherence: log P(document) > log P(permutation), ties count half, "
+            f"{runs[0].coherence.documents:,} documents.",
+        ]
+    )
+
+
+def learning_curves(runs: Sequence[FinishedRun]) -> Picture:
+    """Development perplexity by training tokens."""
+    curves = [
+        Curve(
+            f"{run.label} (best {min(one.perplexity for one in run.curve):.1f})",
+            [one.tokens / 1e6 for one in run.curve],
+            [one.perplexity for one in run.curve],
+        )
+        for run in runs
+    ]
+    x, y = "training tokens (millions)", "validation perplexity (log scale)"
+    return Picture("Learning curves", x, y, curves, log_scale=True)
+
+
+def pictures(all_rows: Sequence[Row]) -> dict[str, Picture]:
+    """What there is to draw of the rows, by the names of files."""
+    drawn = {}
+    for place, title in PLACES.items():
+        curves = [Curve(row.label, range(len(BOUNDS)), by_range(row, place)) for row in all_rows]
+        drawn[f"{place}.png"] = Picture(
+            title, "position", "test perplexity", curves, ticks=ranges()
+        )
+    if curves := length_curves(all_rows):
+        title = "Development log-likelihood by updates (Figure 3)"
+        drawn["segment_length.png"] = Picture(title, "updates", "nats a token", curves)
+    return drawn
+
+
+def markdown(all_rows: Sequence[Row], drawn: Mapping[str, Picture]) -> str:
+    """The report as text, with links to its `pictures`."""
     parts = []
     for title, about, cells in tables(all_rows):
         header, *body = (f"| {' | '.join(line)} |" for line in cells)
         rule = "|" + "|".join(["---", *["---:"] * (len(cells[0]) - 1)]) + "|"
         parts.append("\n".join([f"## {title}", "", about, "", header, rule, *body]))
-    parts += [f"![{title}]({file})" for title, file in pictures.items()]
+    parts += [f"![{picture.title}]({file})" for file, picture in drawn.items()]
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,0 +1,120 @@
+"""What finished runs left in their workdirs: results, and the curve of their training."""
+
+import contextlib
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dclm_jax import files, storage
+from dclm_jax.errors import InputError, printable
+from dclm_jax.evaluation.coherence import Coherence
+from dclm_jax.training.metrics import FILE as METRICS_FILE
+from dclm_jax.training.metrics import ValidLine, read_lines
+from dclm_jax.training.workdir import CONFIG_FILE, read_config
+
+PERPLEXITY_FILE = "perplexity.json"
+COHERENCE_FILE = "coherence.json"
+_READ = {CONFIG_FILE, METRICS_FILE, PERPLEXITY_FILE, COHERENCE_FILE}
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """What is shown of a result of launch.evaluate.
+
+    Attributes:
+      parameters: number of trained scalars.
+      perplexity: of the split: exp(sum NLL / `tokens`).
+      tokens: targets that perplexity counts; END is one of them, START is not.
+      vocabulary_size: words and the three special tokens.
+      oov_rate: share of the split's words outside the vocabulary.
+    """
+
+    parameters: files.Count
+    perplexity: files.Nonnegative
+    tokens: files.Count
+    vocabulary_size: files.Count
+    oov_rate: files.Share
+
+
+class FinishedRun(NamedTuple):
+    """What a run left.
+
+    Attributes:
+      label: the model's name, or the folder's where the names are not distinct.
+      evaluation: of its test split.
+      coherence: of the same.
+      curve: the evaluations during training, by step.
+      seconds: spent in training on the way to the final parameters.
+    """
+
+    label: str
+    evaluation: Evaluation
+    coherence: Coherence
+    curve: list[ValidLine]
+    seconds: float
+
+
+def read_runs(workdirs: Sequence[storage.PathLike]) -> list[FinishedRun]:
+    """Reads the results that training, evaluation and coherence left in each work directory.
+
+    Raises:
+      InputError: a directory, file or field is missing or broken, a run has no evaluation, or the
+        runs were evaluated on different tokens or vocabularies.
+    """
+    with contextlib.ExitStack() as stack:
+        folders = [
+            stack.enter_context(storage.fetched(one, _READ.intersection)) for one in workdirs
+        ]
+        names = [printable(read_config(folder)["model"]["name"]) for folder in folders]
+        labels = distinct_labels(names, [str(storage.locate(one)) for one in workdirs])
+        runs = [_read_run(*one) for one in zip(folders, labels, strict=True)]
+    for run in runs[1:]:
+        _require_comparable(runs[0], run)
+    return runs
+
+
+def read_curve(folder: Path) -> tuple[list[ValidLine], float]:
+    """The evaluations during training by step, and the seconds spent in training.
+
+    A run that was killed and resumed repeats the steps after its last checkpoint: of two lines of
+    one step the later led to the final parameters, and so did the time that the last line counts.
+
+    Raises:
+      InputError: the run has no metrics, or they are broken or hold no evaluation.
+    """
+    lines = read_lines(folder)
+    evaluations = {line.step: line for line in lines if isinstance(line, ValidLine)}
+    if not evaluations:
+        raise InputError(
+            f"{folder / METRICS_FILE}: no line of kind 'valid'; the run was never evaluated"
+        )
+    return [evaluations[step] for step in sorted(evaluations)], lines[-1].seconds
+
+
+def distinct_labels(*candidates: Sequence[str]) -> list[str]:
+    """The first of `candidates` that names every run differently, or else the last."""
+    distinct = (labels for labels in candidates if len(set(labels)) == len(labels))
+    return list(next(distinct, candidates[-1]))
+
+
+def _read_run(folder: Path, label: str) -> FinishedRun:
+    def result(name: str, kind: type, command: str) -> Any:
+        return files.read_json(folder / name, kind, made_by=f"python -m launch.{command} --output")
+
+    return FinishedRun(
+        label,
+        result(PERPLEXITY_FILE, Evaluation, "evaluate"),
+        result(COHERENCE_FILE, Coherence, "coherence"),
+        *read_curve(folder),
+    )
+
+
+def _require_comparable(first: FinishedRun, other: FinishedRun) -> None:
+    for field, what in (("tokens", "targets"), ("vocabulary_size", "vocabulary entries")):
+        expected, found = (getattr(run.evaluation, field) for run in (first, other))
+        if expected != found:
+            raise InputError(
+                f"perplexities are not comparable: {first.label} was scored with {expected:,} "
+                f"{what}, {other.label} with {found:,}"
+            )

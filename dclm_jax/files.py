@@ -1,0 +1,297 @@
+"""Files and directories that appear whole or not at all, and JSON read into records.
+
+A record is a frozen dataclass whose fields say their types and ranges, so that whoever has one need
+not check it again:
+
+    @dataclasses.dataclass(frozen=True)
+    class Evaluation:
+        perplexity: files.Nonnegative
+        tokens: files.Count
+        split: str | None = None
+
+    evaluation = files.read_json("perplexity.json", Evaluation)
+"""
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import json
+import math
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import types
+import typing
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TextIO, TypeVar, Union
+
+from dclm_jax import processes, storage
+from dclm_jax.errors import InputError, shown
+
+STDOUT = "-"
+Value = TypeVar("Value")
+
+_CHUNK, _MAX_CHUNKS = 1 << 20, 256
+_OPTIONAL = (Union, types.UnionType)
+
+
+class Range(NamedTuple):
+    """Of a number: `expected` is what messages call it. NaN lies in no range."""
+
+    least: float
+    most: float
+    expected: str
+
+
+Count = Annotated[int, Range(0, 2**63 - 1, "a whole number from 0 to 2^63 - 1")]
+Share = Annotated[float, Range(0, 1, "a number from 0 to 1")]
+Finite = Annotated[float, Range(0, sys.float_info.max, "a finite number of at least 0")]
+Nonnegative = Annotated[float, Range(0, math.inf, "a number of at least 0")]
+Positive = Annotated[float, Range(math.nextafter(0, 1), math.inf, "a number above 0")]
+
+
+@contextlib.contextmanager
+def reading(path: storage.PathLike) -> Iterator[None]:
+    """Makes an `InputError` that names the path of what the operating system raises."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def writing(path: storage.PathLike) -> Iterator[None]:
+    """As `reading`."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def open_output(path: storage.PathLike) -> Iterator[TextIO]:
+    """A UTF-8 text file to write by the first process of a job; "-" is standard output.
+
+    It is written as PATH.tmp and renamed at the end. If the block raises, the temporary file is
+    removed and what was at `path` before stays.
+
+    Raises:
+      InputError: the file cannot be created or written.
+    """
+    if os.fspath(path) == STDOUT:
+        yield sys.stdout
+        sys.stdout.flush()
+        return
+    # Names of files may be no UTF-8; their escapes are those of JSON, too.
+    with _whole(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+        yield file
+
+
+def write_json(path: storage.PathLike, value: dict[str, Any]) -> None:
+    """Writes an object as indented JSON, as `open_output` does."""
+    with open_output(path) as file:
+        json.dump(value, file, indent=2, ensure_ascii=False)
+        file.write("\n")
+
+
+def write_bytes(path: storage.PathLike, content: bytes) -> None:
+    """Writes a binary file, as `open_output` does."""
+    with _whole(path, "wb") as file:
+        file.write(content)
+
+
+@contextlib.contextmanager
+def _whole(path: storage.PathLike, mode: str, **options: Any) -> Iterator[Any]:
+    if not processes.is_first():
+        with open(os.devnull, mode, **options) as nowhere:
+            yield nowhere
+        return
+    with storage.uploading(path) as target, writing(path), contextlib.ExitStack() as stack:
+        temporary = target.with_name(target.name + ".tmp")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        stack.callback(temporary.unlink, missing_ok=True)
+        with open(temporary, mode, **options) as file:
+            yield file
+        os.replace(temporary, target)
+
+
+@contextlib.contextmanager
+def replacing(target: storage.Location, last: str = "") -> Iterator[pathlib.Path]:
+    """A temporary directory that takes the place of `target` if the block does not raise.
+
+    What is to lie under an address is made on this machine and copied when it is complete, the file
+    called `last` after all others.
+
+    Raises:
+      InputError: a file or directory cannot be written.
+    """
+    if not isinstance(target, pathlib.Path):
+        with storage.scratch(target) as made:
+            with replacing(made) as directory:
+                yield directory
+            storage.upload_directory(made, target, last)
+        return
+    with writing(target), contextlib.ExitStack() as stack:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        made = tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)
+        stack.callback(shutil.rmtree, made, ignore_errors=True)
+        yield pathlib.Path(made)
+        _take_place(pathlib.Path(made), target)
+
+
+def _take_place(directory: pathlib.Path, target: pathlib.Path) -> None:
+    umask = os.umask(0)
+    os.umask(umask)
+    directory.chmod(0o777 & ~umask)
+    if not target.exists():
+        directory.rename(target)
+        return
+    # A directory in use cannot be replaced in one step: the old one is put aside first.
+    aside = directory.with_name(directory.name + ".old")
+    target.rename(aside)
+    directory.rename(target)
+    shutil.rmtree(aside)
+
+
+def read_json(
+    path: storage.PathLike, kind: type[Value], *, made_by: str = "", exact: bool = False
+) -> Value:
+    """What a JSON file holds, see `parse_json`.
+
+    Args:
+      path: a file, or its address.
+      kind: of the value.
+      made_by: the command that writes the file, for the message where there is none.
+      exact: a record has no other names than those of its fields.
+
+    Raises:
+      InputError: naming the file, the field, what it is and what was expected.
+    """
+    return parse_json(_read_bytes(path, made_by), str(path), kind, exact=exact)
+
+
+def json_lines(path: storage.PathLike, *, made_by: str = "") -> Iterator[tuple[bytes, str]]:
+    """Text and place, for `parse_json`, of every line but a last one that is still being written.
+
+    Raises:
+      InputError: the file cannot be read.
+    """
+    lines = _read_bytes(path, made_by).split(b"\n")[:-1]
+    return ((line, f"{path}:{number}") for number, line in enumerate(lines, start=1))
+
+
+def parse_json(text: bytes | str, place: str, kind: type[Value], *, exact: bool = False) -> Value:
+    """A value from its JSON.
+
+    Args:
+      text: UTF-8.
+      place: where it is from, for messages.
+      kind: a dataclass, or a type as its fields have them: text, bool, a number with its `Range`,
+        `Literal`, a list, a dict, another dataclass, any of these or None, Any. Names that are no
+        fields are left out, fields that are missing have their defaults.
+      exact: a dataclass has no other names than those of its fields.
+
+    Raises:
+      InputError: it is something else.
+    """
+    try:
+        value = json.loads(text if isinstance(text, str) else text.decode("utf-8"))
+    except ValueError as error:
+        raise InputError(f"{place}: not JSON: {error}") from error
+    except RecursionError as error:
+        raise InputError(f"{place}: nested too deeply") from error
+    result = _converted(value, kind, place, "")
+    if exact and (others := value.keys() - _hints(kind).keys()):
+        raise InputError(f"{place}: {shown(min(others))} is unknown; expected {_expected(kind)}")
+    return result
+
+
+def _read_bytes(path: storage.PathLike, made_by: str) -> bytes:
+    location = storage.locate(path)
+    with reading(path), storage.reaching(location):
+        if not location.exists():
+            raise InputError(f"{path}: no such file{made_by and f'; `{made_by}` writes it'}")
+        with location.open("rb") as file:
+            # A device may have no end.
+            chunks = iter(functools.partial(file.read, _CHUNK), b"")
+            content = b"".join(itertools.islice(chunks, _MAX_CHUNKS))
+    if len(content) >= _CHUNK * _MAX_CHUNKS:
+        raise InputError(f"{path}: has {len(content):,} bytes or more; expected less")
+    return content
+
+
+def _converted(value: Any, kind: Any, place: str, key: str) -> Any:
+    """The value of a field as its type has it. `key` is what messages call the field."""
+
+    def refuse() -> NoReturn:
+        raise InputError(f"{place}: {key or 'it'} is {shown(value)}; expected {_expected(kind)}")
+
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if kind is Any:
+        return value
+    if origin is Annotated:
+        number, limits = arguments
+        # A whole number may be written for any, and may be too large for a float.
+        with contextlib.suppress(OverflowError):
+            if type(value) in (int, number) and limits.least <= number(value) <= limits.most:
+                return number(value)
+        refuse()
+    if origin is Literal:
+        return value if type(value) in map(type, arguments) and value in arguments else refuse()
+    if origin in _OPTIONAL:
+        return None if value is None else _converted(value, arguments[0], place, key)
+    if not isinstance(value, dict if dataclasses.is_dataclass(kind) else origin or kind):
+        refuse()
+    if origin is list and arguments[0] is not Any:
+        (of,) = arguments
+        return [_converted(one, of, place, f"{key}[{at}]") for at, one in enumerate(value)]
+    if origin is dict:
+        names, values = arguments
+        return {
+            _converted(name, names, place, f"a name in {key or 'it'}"): _converted(
+                one, values, place, _inner(key, name)
+            )
+            for name, one in value.items()
+        }
+    return _record(value, kind, place, key) if dataclasses.is_dataclass(kind) else value
+
+
+def _record(value: dict[str, Any], kind: Any, place: str, key: str) -> Any:
+    given = {}
+    for field in dataclasses.fields(kind):
+        expected, inner = _hints(kind)[field.name], _inner(key, field.name)
+        if field.name in value:
+            given[field.name] = _converted(value[field.name], expected, place, inner)
+        elif field.default is dataclasses.MISSING:
+            raise InputError(f"{place}: {inner} is missing; expected {_expected(expected)}")
+    return kind(**given)
+
+
+@functools.cache
+def _hints(kind: Any) -> dict[str, Any]:
+    return typing.get_type_hints(kind, include_extras=True)
+
+
+def _inner(key: str, name: str) -> str:
+    """Names in a file may be anything, of any length."""
+    name = name if name.isidentifier() and len(name) < 40 else shown(name)[1:-1]
+    return f"{key}.{name}" if key else name
+
+
+def _expected(kind: Any) -> str:
+    """What messages call a type."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is Annotated:
+        return arguments[1].expected
+    if origin is Literal:
+        return " or ".join(map(str, arguments))
+    if origin in _OPTIONAL:
+        return _expected(arguments[0])
+    if dataclasses.is_dataclass(kind):
+        return f"a JSON object of {', '.join(_hints(kind))}"
+    return {str: "text", bool: "true or false", list: "a list", dict: "a JSON object"}[
+        origin or kind
+    ]

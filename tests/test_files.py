@@ -1,0 +1,164 @@
+"""Files that are whole or absent, and JSON as records."""
+
+import dataclasses
+import json
+import math
+import os
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from dclm_jax import files
+from dclm_jax.errors import InputError
+from tests.fuzzing import attack_json, value_or_input_error
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    share: files.Share
+    names: list[str]
+
+
+@dataclasses.dataclass(frozen=True)
+class Record:
+    kind: Literal["a", 1]
+    count: files.Count
+    perplexity: files.Positive
+    part: Part
+    parts: dict[str, Part]
+    seconds: files.Finite | None
+    on: bool
+    rest: dict[str, Any] | None = None
+
+
+GOOD = {
+    "kind": "a",
+    "count": 2**63 - 1,
+    "perplexity": math.inf,
+    "part": {"share": 1, "names": ["x", ""]},
+    "parts": {"one": {"share": 0.5, "names": []}},
+    "seconds": None,
+    "on": True,
+}
+
+
+def test_a_record_has_the_types_of_its_fields(tmp_path):
+    path = tmp_path / "record.json"
+    files.write_json(path, GOOD | {"unknown": 1})
+    record = files.read_json(path, Record)
+    one = Part(0.5, [])
+    expected = Record("a", 2**63 - 1, math.inf, Part(1.0, ["x", ""]), {"one": one}, None, True)
+    assert record == expected and type(record.part.share) is float
+    with pytest.raises(InputError, match="record.json: 'unknown' is unknown; expected a JSON obj"):
+        files.read_json(path, Record, exact=True)
+    files.write_json(path, dataclasses.asdict(record))
+    assert files.read_json(path, Record, exact=True) == record
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": True}, "kind is True; expected a or 1"),
+        ({"kind": []}, r"kind is \[\]; expected a or 1"),
+        ({"count": 2**63}, "count is 9223372036854775808; expected a whole number from 0 to 2^63"),
+        ({"count": -1}, "count is -1; expected a whole number"),
+        ({"count": 1.0}, "count is 1.0; expected a whole number"),
+        ({"count": True}, "count is True; expected a whole number"),
+        ({"perplexity": 0}, "perplexity is 0; expected a number above 0"),
+        ({"perplexity": math.nan}, "perplexity is nan; expected a number above 0"),
+        ({"perplexity": 10**400}, "perplexity is 10+; expected a number above 0"),
+        ({"part": {}}, "part.share is missing; expected a number from 0 to 1"),
+        ({"part": {"share": 2}}, "part.share is 2; expected a number from 0 to 1"),
+        ({"part": {"share": 1, "names": [1]}}, r"part.names\[0\] is 1; expected text"),
+        ({"parts": {"a\n": None}}, r"parts.a\\n is None; expected a JSON object of share, names"),
+        ({"seconds": math.inf}, "seconds is inf; expected a finite number"),
+        ({"on": 1}, "on is 1; expected true or false"),
+        ({"rest": []}, r"rest is \[\]; expected a JSON object"),
+    ],
+)
+def test_anything_else_is_named(change, message):
+    message = message.replace("^", r"\^").replace("10+", r"10+\.\.\.0+")
+    with pytest.raises(InputError, match=f"^there: {message}"):
+        files.parse_json(json.dumps(GOOD | change), "there", Record)
+
+
+def test_hostile_records():
+    def check(content: bytes) -> None:
+        record = value_or_input_error(
+            Path("there"), lambda: files.parse_json(content, "there", Record)
+        )
+        if record is not None:
+            assert 0 <= record.count < 2**63 and record.perplexity > 0
+            assert all(isinstance(part, Part) for part in record.parts.values())
+
+    attack_json(check, GOOD, 100)
+
+
+def test_text_that_is_no_json():
+    for text, message in (
+        (b"\xff", "not JSON: .*utf-8"),
+        (json.dumps(GOOD).encode("utf-16"), "not JSON: .*utf-8"),
+        (b"{", "not JSON: "),
+        (b"[" * 100_000, "nested too deeply"),
+    ):
+        with pytest.raises(InputError, match=f"^there: {message}"):
+            files.parse_json(text, "there", Record)
+
+
+def test_files_that_cannot_be_read(tmp_path, monkeypatch):
+    missing = tmp_path / "missing.json"
+    with pytest.raises(InputError, match="missing.json: no such file; `python x` writes it$"):
+        files.read_json(missing, Record, made_by="python x")
+    with pytest.raises(InputError, match=": cannot be read: Is a directory$"):
+        files.read_json(tmp_path, Record)
+    monkeypatch.setattr(files, "_MAX_CHUNKS", 2)
+    with pytest.raises(InputError, match="^/dev/zero: has 2,097,152 bytes or more"):
+        files.read_json("/dev/zero", Record)
+
+
+def test_lines_have_numbers_and_the_last_may_be_cut_off(tmp_path):
+    path = tmp_path / "lines.jsonl"
+    path.write_text('{"share": 0, "names": []}\n{\n{"sha')
+    (first, place), second = files.json_lines(path)
+    assert files.parse_json(first, place, Part) == Part(0.0, [])
+    with pytest.raises(InputError, match="lines.jsonl:2: not JSON"):
+        files.parse_json(*second, Part)
+
+
+def test_a_file_that_is_not_finished_leaves_the_one_before(tmp_path):
+    path = tmp_path / "new" / "file.txt"
+    files.write_bytes(path, b"before")
+    with pytest.raises(RuntimeError), files.open_output(path) as file:
+        file.write("half")
+        raise RuntimeError
+    assert path.read_bytes() == b"before"
+    assert os.listdir(path.parent) == ["file.txt"]
+    with pytest.raises(InputError, match="file.txt/x: cannot be written: File exists"):
+        files.write_bytes(path / "x", b"")
+
+
+def test_names_that_are_no_utf8_are_written_and_read(tmp_path):
+    path = tmp_path / "names.json"
+    value = {"name": os.fsdecode(b"caf\xe9"), "word": "é"}
+    files.write_json(path, value)
+    assert "é" in path.read_text("utf-8")
+    assert files.read_json(path, dict[str, str]) == value
+
+
+def test_a_directory_takes_the_place_of_another_when_it_is_whole(tmp_path):
+    target = tmp_path / "target"
+    for content in ("one", "two"):
+        with files.replacing(target) as directory:
+            (directory / content).write_text(content)
+            assert not (target / content).exists()
+        assert os.listdir(target) == [content] and os.listdir(tmp_path) == ["target"]
+    with pytest.raises(RuntimeError), files.replacing(target) as directory:
+        (directory / "three").write_text("three")
+        raise RuntimeError
+    with (
+        pytest.raises(InputError, match="target: cannot be written: No space"),
+        files.replacing(target),
+    ):
+        raise OSError(28, "No space left on device")
+    assert os.listdir(target) == ["two"] and os.listdir(tmp_path) == ["target"]

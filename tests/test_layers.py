@@ -1,0 +1,62 @@
+"""Who may import whom: every part of the project stands on those named before it."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+# From the ground up; of parts in one line none imports another.
+LAYERS = [
+    ("errors", "allocation", "tables"),
+    ("processes", "storage"),
+    ("files",),
+    ("data",),
+    ("nn",),
+    ("models",),
+    ("reading",),
+    ("evaluation",),
+    ("training",),
+    ("ngram",),
+    ("language_model",),
+    ("experiments", "benchmark"),
+    ("launch",),
+]
+HEIGHTS = {part: height for height, parts in enumerate(LAYERS) for part in parts}
+SOURCES = [
+    path
+    for folder in ("dclm_jax", "launch")
+    for path in sorted((REPOSITORY / folder).rglob("*.py"))
+    if path != REPOSITORY / "dclm_jax" / "__init__.py"
+]
+
+
+def part_of(module: str) -> str | None:
+    """The part that a module belongs to; None for those of others, and for the package itself."""
+    package, *names = module.split(".")
+    if package == "launch":
+        return package
+    return names[0] if package == "dclm_jax" and names else None
+
+
+def imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        match node:
+            case ast.Import(names=names):
+                modules = [one.name for one in names]
+            case ast.ImportFrom(module="dclm_jax", names=names):
+                modules = [f"dclm_jax.{one.name}" for one in names]
+            case ast.ImportFrom(module=str(module)):
+                modules = [module]
+            case _:
+                continue
+        yield from filter(None, map(part_of, modules))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(REPOSITORY)))
+def test_imports_lead_downwards(path):
+    own = part_of(".".join(path.relative_to(REPOSITORY).with_suffix("").parts))
+    assert own in HEIGHTS, f"{own} has no place in LAYERS"
+    for other in imported(path):
+        assert other == own or HEIGHTS[other] < HEIGHTS[own], f"{own} imports {other}"
