@@ -80,8 +80,8 @@ class TrainingConfig:
     """How long, from where, and what is kept.
 
     A finished run goes on in its workdir with more epochs or max_steps, if its learning rate is
-    constant, and is then the run that was as long from the beginning. One that patience has ended
-    goes on with more of it.
+    constant. It is then the run that was as long from the beginning, but for the evaluation at its
+    first end. One that patience has ended goes on with more of it.
 
     Fine-tuning on another corpus is a new run with `start_from` on the data of that corpus.
     Training in two steps is two runs: one of rnnlm, say, then one of ccdclm that starts from it and

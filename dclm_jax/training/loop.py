@@ -403,6 +403,6 @@ def _ending(result: Result, workdir: storage.Location) -> str:
     if result.ending == "early_stop":
         return (
             f"stopped at step {result.step}, no gain for training.patience evaluations "
-            f"(it goes on with more patience, or 0); {best}"
+            f"(with more of them, or 0, it goes on); {best}"
         )
     return f"finished {result.step} steps; {best}; workdir {workdir}"

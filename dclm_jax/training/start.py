@@ -65,30 +65,30 @@ def _take(
 ) -> Start:
     here, there = _shared_words(vocabulary, source.vocabulary)
     axes, source_axes = word_axes(model), word_axes(source.model)
-    theirs = by_path(source.params)
+    ours, theirs = by_path(params), by_path(source.params)
     taken, notes = {}, {}
-    for path, value in by_path(params).items():
-        taken[path] = value
+    for path, value in ours.items():
         if path not in theirs:
             notes[path] = "absent there"
-        elif (axis := axes[path]) != source_axes[path] or (
-            _without(value.shape, axis) != _without(theirs[path].shape, axis)
-        ):
-            notes[path] = f"{shape_text(theirs[path].shape)} there"
+            continue
+        axis, other = axes[path], theirs[path]
+        sizes, other_sizes = (_without(array.shape, axis) for array in (value, other))
+        if axis != source_axes[path] or sizes != other_sizes:
+            notes[path] = f"{shape_text(other.shape)} there"
         elif axis is None:
-            taken[path], notes[path] = jnp.asarray(theirs[path], value.dtype), "taken"
+            taken[path], notes[path] = jnp.asarray(other, value.dtype), "taken"
         else:
             entries = np.moveaxis(np.array(value), axis, 0)
-            entries[here] = np.moveaxis(np.asarray(theirs[path]), axis, 0)[there]
+            entries[here] = np.moveaxis(np.asarray(other), axis, 0)[there]
             taken[path] = jnp.asarray(np.moveaxis(entries, 0, axis))
             whole = len(here) == len(vocabulary)
             notes[path] = "taken" if whole else f"{len(here):,} of {len(vocabulary):,} words taken"
-    if not any(note.endswith("taken") for note in notes.values()):
+    if not taken:
         raise InputError(
             f"the {source.model.name} there has no parameter of the same name and shape as this "
             f"{model.name}"
         )
-    return Start(with_leaves(params, taken), source.step, notes)
+    return Start(with_leaves(params, ours | taken), source.step, notes)
 
 
 def _shared_words(here: Vocabulary, there: Vocabulary) -> tuple[np.ndarray, np.ndarray]:

@@ -469,7 +469,7 @@ def test_patience_ends_a_longer_run_too_and_more_of_it_does_not(data, tmp_path):
     loop.train(settings(1, 1), run, report=quiet)
     longer = loop.train(settings(2, 1), run, report=lines.append)
     assert (longer.ending, longer.step) == ("early_stop", 4)
-    assert "(it goes on with more patience, or 0)" in lines[-1]
+    assert "(with more of them, or 0, it goes on)" in lines[-1]
     assert read_result(run) == longer
     more = loop.train(settings(2, 3), run, report=quiet)
     at_once = loop.train(settings(2, 3), tmp_path / "at_once", report=quiet)
