@@ -7,7 +7,24 @@
 Any value of the configuration can be set on the command line, for example
 --config.model.hidden_dim=64. The workdir holds config.json, vocabulary.tsv, checkpoints/,
 metrics.jsonl and, where tensorboardX is installed, tensorboard/. SIGTERM or Ctrl-C saves and stops;
-the same command goes on from there (exit code 75 until it has finished).
+the same command goes on from there (exit code 75 until it has finished). With more epochs or
+max_steps a finished run goes on, too, if optimizer.schedule is constant.
+
+A run can start from the best parameters of another one. Those of the same name and shape are taken,
+words being matched by their spelling; a table says which. Fine-tuning on another corpus:
+
+  python -m launch.train --config=configs/quickstart.py:ccdclm \\
+      --config.data.directory=data/speeches --config.training.start_from=runs/ccdclm \\
+      --workdir=runs/speeches
+
+Training in two steps: first a model of sentences, then one with context, which has its words from
+there and leaves them as they are. Patterns are matched with the names in the table of parameters:
+
+  python -m launch.train --config=configs/quickstart.py:rnnlm \\
+      --config.data.directory=data/sotu --workdir=runs/rnnlm
+  python -m launch.train --config=configs/quickstart.py:ccdclm \\
+      --config.data.directory=data/sotu --config.training.start_from=runs/rnnlm \\
+      --config.training.frozen='embedding,output/*' --workdir=runs/two-steps
 
 Several processes make one job, each with its devices: srun, mpirun and TPUs on
 Kubernetes are recognised, elsewhere every process is started with

@@ -191,7 +191,7 @@ def finish(workdir: Path) -> Path:
     config["model"].update(embedding_dim=2, hidden_dim=2, num_layers=1)
     config["data"]["directory"] = "data"
     workdir.mkdir()
-    claim(workdir, config, vocabulary, {})
+    claim(workdir, config, vocabulary, {}, total_steps=9, trained_steps=0)
     state = state_of(config)
     checkpoints = Checkpoints(workdir)
     info = {"step": 3, "perplexity": 2.0, "vocabulary": vocabulary.fingerprint}

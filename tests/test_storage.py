@@ -21,6 +21,7 @@ from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.prepare import prepare
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.experiments.runs import read_runs
+from dclm_jax.language_model import NeuralLanguageModel
 from dclm_jax.training import loop, mirror
 from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.metrics import read_metrics
@@ -542,3 +543,26 @@ def test_arrays_do_not_need_their_files_any_longer(bucket, whole):
     put(bucket, whole[1], RUN)
     params = dclm_jax.restore(RUN).params  # pyright: ignore[reportAttributeAccessIssue]
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
+
+
+def test_a_run_there_starts_from_a_run_there(bucket, whole):
+    data, run = whole
+    put(bucket, run, RUN)
+    two, none = "gs://bucket/runs/two", "gs://bucket/runs/none"
+    settings = config(data, **{"training.start_from": none, "training.frozen": "embedding"})
+    with pytest.raises(InputError, match=r"^training.start_from: .*/runs/none holds no run"):
+        loop.train(settings, two, report=quiet)
+    assert not bucket.names(two)
+    settings.training.start_from = RUN
+    lines: list[str] = []
+    loop.train(settings, two, report=lines.append)
+    assert f"starting from step 12 of {RUN}:" in lines
+    assert json.loads(bucket.read(f"{two}/config.json"))["training"]["start_from"] == RUN
+    there, here = (lm.params["embedding"] for lm in map(neural, (two, RUN)))
+    np.testing.assert_array_equal(there, here)
+
+
+def neural(run: str) -> NeuralLanguageModel:
+    lm = dclm_jax.restore(run)
+    assert isinstance(lm, NeuralLanguageModel)
+    return lm

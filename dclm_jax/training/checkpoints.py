@@ -11,6 +11,7 @@ checksums of its files (checksums.json), which are compared before anything is r
 import contextlib
 import json
 import logging
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -20,8 +21,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from etils import epath
 
-from dclm_jax import files, models, processes
+from dclm_jax import files, models, processes, storage
 from dclm_jax.data.corpus import file_sha256
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, printable
@@ -29,6 +31,21 @@ from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.training.workdir import VOCABULARY_FILE, read_config
 
 CHECKSUMS_FILE = "checksums.json"
+
+
+def trained_steps(workdir: storage.PathLike) -> int:
+    """The step of the newest complete checkpoint for resuming; 0 of a run that has none yet.
+
+    Args:
+      workdir: a directory or an address.
+
+    Raises:
+      InputError: it cannot be read.
+    """
+    # Unlike pathlib's, epath's errors are told apart by `storage` on this machine too.
+    names = storage.list_files(epath.Path(workdir) / "checkpoints" / "latest")
+    found = (re.fullmatch(rf"([0-9]{{1,18}})/{re.escape(CHECKSUMS_FILE)}", name) for name in names)
+    return max((int(match[1]) for match in found if match), default=0)
 
 
 class RestoredRun(NamedTuple):

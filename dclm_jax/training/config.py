@@ -13,6 +13,7 @@ from dclm_jax.models import did_you_mean, model_class
 LOSS_UNITS = ("token", "sentence")
 _FREE_TO_CHANGE = ("data.directory", "training.log_every", "training.evaluation_batch_size")
 """Keys that may differ when a run goes on: they decide no parameter."""
+_STEPS = ("training.epochs", "training.max_steps")
 
 
 def _option(default: Any, least: float = 0) -> Any:
@@ -68,12 +69,31 @@ class OptimizerConfig:
     average_decay: float = _option(0.0)
     max_skipped_steps: int = _option(0)
 
+    @property
+    def decays_over_run(self) -> bool:
+        """Whether the learning rate of a step depends on how many the run has."""
+        return self.schedule != "constant" and not self.decay_steps
+
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig:
-    """How long, and what is kept.
+    """How long, from where, and what is kept.
+
+    A finished run goes on in its workdir with more epochs or max_steps, if its learning rate is
+    constant. It is then the run that was as long from the beginning, but for the evaluation at its
+    first end. One that patience has ended goes on with more of it.
+
+    Fine-tuning on another corpus is a new run with `start_from` on the data of that corpus.
+    Training in two steps is two runs: one of rnnlm, say, then one of ccdclm that starts from it and
+    has frozen="embedding,output/*", which trains the recurrent layers alone.
 
     seed: of initial values, batches and dropout.
+    start_from: workdir of a run, a path or an address such as gs://bucket/run. Parameters of the
+      same name and shape are those of its best checkpoint, words being matched by their spelling;
+      the others have initial values. Done once: a run that goes on does not read it again.
+    frozen: parameters that stay as they are: names such as embedding or stack/0/recurrent, as the
+      table at the start of training shows them, or patterns of a shell such as output/* or *bias,
+      in which * also matches /, with commas between them.
     epochs, max_steps: whichever ends first; 0 steps for no limit.
     evaluate_every: steps between development perplexities; 0 for once an epoch.
     checkpoint_every: steps between checkpoints for resuming, beside those at evaluations.
@@ -84,6 +104,8 @@ class TrainingConfig:
     """
 
     seed: int = _option(0)
+    start_from: str = ""
+    frozen: str = ""
     epochs: int = _option(20, 1)
     max_steps: int = _option(0)
     evaluate_every: int = _option(0)
@@ -112,7 +134,9 @@ _SECTIONS = {"data": DataConfig, "optimizer": OptimizerConfig, "training": Train
 
 
 def default_config(model: str = "ccdclm") -> ConfigDict:
-    """The paper's recipe (Ji et al. 2015, 3.1) for a model; `configs/` changes what it needs.
+    """The defaults for a model. Two layers, segments of 5 sentences, AdaGrad 0.1 and clipping at 5
+    are those of Ji et al. (2015, 3.1); the plain `lstm` cell and 16 segments a step are not:
+    `configs/ptb/paper.py` has the paper's recipe.
 
     Section `model` holds the model's options (`dclm_jax.models`); for the others see `DataConfig`,
     `OptimizerConfig` and `TrainingConfig`.
@@ -214,14 +238,48 @@ def _is_file_name(text: str) -> bool:
 
 def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Readable differences of two configurations in keys that decide a run's result."""
+    return [_told(key, *values) for key, values in _changes(old, new).items()]
+
+
+def obstacles(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
+    """Those `differences` with which a run cannot go on.
+
+    Its length may change where every step stays what it was: the learning rate does not depend on
+    the length, and patience would not have ended the run any sooner.
+    """
+    decays = OptimizerConfig(**new["optimizer"]).decays_over_run
+    found = []
+    for key, (before, now) in _changes(old, new).items():
+        text = _told(key, before, now)
+        if key in _STEPS:
+            if decays:
+                text += (
+                    ", and the learning rate decays over the whole run; "
+                    "to train longer, let a new run have this one as training.start_from"
+                )
+                found.append(text)
+        elif key == "training.patience":
+            if not (now == 0 or (type(before) is int and 0 < before <= now)):
+                found.append(f"{text}, which may have ended it before; expected more, or 0")
+        else:
+            found.append(text)
+    return found
+
+
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Values there and here by key, of those that decide a run's result and differ."""
     # A run of before a key was there has its default.
     defaults = dict(flat(default_config(new["model"]["name"]).to_dict()))
     old_values, new_values = defaults | dict(flat(old)), dict(flat(new))
-    return [
-        f"{key} is {shown(old_values.get(key))} there and {shown(new_values.get(key))} here"
+    return {
+        key: (old_values.get(key), new_values.get(key))
         for key in sorted(old_values | new_values)
         if key not in _FREE_TO_CHANGE and old_values.get(key) != new_values.get(key)
-    ]
+    }
+
+
+def _told(key: str, before: Any, now: Any) -> str:
+    return f"{key} is {shown(before)} there and {shown(now)} here"
 
 
 def _check_type(key: str, value: Any, default: Any) -> None:

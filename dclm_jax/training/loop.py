@@ -21,7 +21,9 @@ from dclm_jax.evaluation.perplexity import measure
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.likelihoods import earlier_sentences
+from dclm_jax.training.checkpoints import trained_steps
 from dclm_jax.training.config import RunConfig, validated
+from dclm_jax.training.frozen import by_path, choose
 from dclm_jax.training.optimizer import create_optimizer, learning_rate, model_params
 from dclm_jax.training.progress import (
     ProgressLine,
@@ -31,11 +33,12 @@ from dclm_jax.training.progress import (
 )
 from dclm_jax.training.records import Records
 from dclm_jax.training.result import Result
+from dclm_jax.training.start import Start, start_from
 from dclm_jax.training.step import (
     StepMetrics,
     TrainState,
     collect,
-    create_state,
+    first_state,
     parallel_step,
     spread,
     spread_rows,
@@ -100,16 +103,19 @@ def train(
     settings = work.config.to_dict()
     # Evaluation finds the data from any working directory.
     settings["data"]["directory"] = storage.absolute(work.config.data.directory)
+    if work.config.training.start_from:
+        settings["training"]["start_from"] = storage.absolute(work.config.training.start_from)
     init_key, dropout_key = jax.random.split(jax.random.key(work.config.training.seed))
-    with Records(place, settings, work.valid) as records:
-        state = create_state(work.model, work.optimizer, init_key)
+    start = _start(work, init_key, place)
+    with Records(place, settings, work.valid, work.total_steps) as records:
+        state = first_state(start.params, work.optimizer, work.frozen)
         progress = Progress()
         restored = records.restore(state)
         if restored is not None:
             state, values = restored
             progress = processes.together(lambda: _restored_progress(values, place))
         records.open_log(int(state.step))
-        _report_start(report, work.config, place, state, restored is not None)
+        _report_start(report, work.config, place, state, start, restored is not None)
         with contextlib.closing(ProgressLine(int(state.step), work.total_steps, report)) as line:
             result = _run_steps(_Run(work, records, progress, line), state, dropout_key)
         records.finish(result)
@@ -129,6 +135,7 @@ class _Work:
     model: DocumentModel
     optimizer: optax.GradientTransformation
     batches: TrainingBatches
+    frozen: frozenset[str]
     valid: Corpus
     total_steps: int
 
@@ -143,6 +150,8 @@ def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
     training, valid = (open_corpus(directory, split, verify=True) for split in ("train", "valid"))
     options = dict(settings.model)
     model = models.create(options.pop("name"), vocab_size=len(training.vocabulary), **options)
+    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    frozen = choose(settings.training.frozen, by_path(shapes))
     batches = TrainingBatches(
         training,
         segment_length=settings.data.segment_length,
@@ -155,7 +164,27 @@ def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
     if settings.training.max_steps:
         total_steps = min(total_steps, settings.training.max_steps)
     optimizer = create_optimizer(settings.optimizer, total_steps)
-    return _Work(settings, model, optimizer, batches, valid, total_steps)
+    return _Work(settings, model, optimizer, batches, frozen, valid, total_steps)
+
+
+def _start(work: _Work, key: jax.Array, workdir: storage.Location) -> Start:
+    """Initial parameters; those of `training.start_from` in a run that has nothing to go on from.
+
+    Before the workdir is touched: what cannot be read leaves nothing behind.
+    """
+    run = work.config.training.start_from
+    start = Start(work.model.init(key))
+    if not run:
+        return start
+
+    def take() -> tuple[int, dict[str, str]]:
+        nonlocal start
+        if not trained_steps(workdir):
+            start = start_from(run, work.model, start.params, work.valid.vocabulary)
+        return start.step, dict(start.notes)
+
+    step, notes = processes.on_first(take)
+    return Start(processes.from_first(start.params), step, notes)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -351,10 +380,15 @@ def _report_start(
     config: RunConfig,
     workdir: storage.Location,
     state: TrainState,
+    start: Start,
     resumed: bool,
 ) -> None:
     report("{name}, cell {cell}, {num_layers} layers".format(**config.model))
-    report(parameter_table(state.params))
+    if start.step and not resumed:
+        report(f"starting from step {start.step} of {config.training.start_from}:")
+    report(parameter_table(state.params, state.frozen, {} if resumed else start.notes))
+    if state.frozen and not config.training.start_from:
+        report("frozen parameters keep their random initial values: training.start_from is empty")
     report(statistics_table(read_manifest(config.data.directory)))
     devices = jax.devices()
     report(f"devices: {len(devices)} x {devices[0].device_kind} ({devices[0].platform})")
@@ -368,5 +402,8 @@ def _ending(result: Result, workdir: storage.Location) -> str:
     if result.ending == "interrupted":
         return f"interrupted and saved at step {result.step}; the same command goes on from there"
     if result.ending == "early_stop":
-        return f"stopped at step {result.step}, no gain for training.patience evaluations; {best}"
+        return (
+            f"stopped at step {result.step}, no gain for training.patience evaluations "
+            f"(with more of them, or 0, it goes on); {best}"
+        )
     return f"finished {result.step} steps; {best}; workdir {workdir}"

@@ -10,6 +10,7 @@ import optax
 from dclm_jax.errors import InputError
 from dclm_jax.models import did_you_mean
 from dclm_jax.training.config import OptimizerConfig
+from dclm_jax.training.frozen import joined
 
 
 def _adagrad(learning_rate: optax.ScalarOrSchedule, options: OptimizerConfig):
@@ -95,9 +96,13 @@ def _average_parameters(decay: float) -> optax.GradientTransformation:
 
 
 def model_params(params: Any, optimizer_state: optax.OptState) -> Any:
-    """What is evaluated and kept of a step: the averages, if there are any, or the parameters."""
+    """What is evaluated and kept of a step: the averages, if there are any, or the parameters.
+
+    Frozen parameters have no average.
+    """
     states = jax.tree.leaves(optimizer_state, is_leaf=lambda one: isinstance(one, Averages))
-    return next((one.average for one in states if isinstance(one, Averages)), params)
+    averages = (joined(one.average, params) for one in states if isinstance(one, Averages))
+    return next(averages, params)
 
 
 def create_optimizer(options: OptimizerConfig, total_steps: int) -> optax.GradientTransformation:

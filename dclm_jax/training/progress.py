@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,25 +14,42 @@ import jax
 
 from dclm_jax import processes
 from dclm_jax.models.base import Params
+from dclm_jax.training.frozen import by_path
 
 
-def parameter_table(params: Params) -> str:
-    """One line a parameter array: name, shape, count; then the total."""
-    leaves = jax.tree_util.tree_flatten_with_path(params)[0]
+def parameter_table(
+    params: Params, frozen: Collection[str] = (), notes: Mapping[str, str] | None = None
+) -> str:
+    """One line a parameter array: path, shape, count, notes; then the total, and how many of them
+    are trained where some are not.
+
+    Args:
+      frozen: paths of parameters that are not trained.
+      notes: more to say, by path.
+    """
+    leaves, notes = by_path(params), notes or {}
+
+    def remarks(path: str) -> str:
+        return ", ".join(filter(None, (notes.get(path), "frozen" if path in frozen else None)))
+
     rows = [
-        (
-            jax.tree_util.keystr(path, simple=True, separator="."),
-            " x ".join(map(str, leaf.shape)),
-            leaf.size,
-        )
-        for path, leaf in leaves
+        (path, shape_text(leaf.shape), leaf.size, remarks(path)) for path, leaf in leaves.items()
     ]
-    rows.append(("total", "", sum(size for *_, size in rows)))
-    width = max(len(name) for name, *_ in rows)
-    shape_width = max(len(shape) for _, shape, _ in rows)
+    rows.append(("total", "", count_parameters(leaves), ""))
+    if frozen:
+        trained = sum(leaf.size for path, leaf in leaves.items() if path not in frozen)
+        rows.append(("trained", "", trained, ""))
+    width = max(len(path) for path, *_ in rows)
+    shape_width = max(len(shape) for _, shape, *_ in rows)
     return "\n".join(
-        f"  {name:{width}}  {shape:>{shape_width}}  {n:>12,}" for name, shape, n in rows
+        f"  {path:{width}}  {shape:>{shape_width}}  {n:>12,}  {remark}".rstrip()
+        for path, shape, n, remark in rows
     )
+
+
+def shape_text(shape: Sequence[int]) -> str:
+    """As it is printed, such as "128 x 384"."""
+    return " x ".join(map(str, shape))
 
 
 def count_parameters(params: Params) -> int:

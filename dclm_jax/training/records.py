@@ -7,7 +7,7 @@ from typing import Any
 from dclm_jax import processes, storage
 from dclm_jax.data.corpus import Corpus
 from dclm_jax.models.base import Params
-from dclm_jax.training.checkpoints import Checkpoints
+from dclm_jax.training.checkpoints import Checkpoints, trained_steps
 from dclm_jax.training.metrics import MetricsLog
 from dclm_jax.training.mirror import Workplace, workplace
 from dclm_jax.training.result import Result, forget_result, keep_result
@@ -26,11 +26,17 @@ class Records:
     _checkpoints: Checkpoints
     _log: MetricsLog
 
-    def __init__(self, workdir: storage.Location, config: Mapping[str, Any], corpus: Corpus):
+    def __init__(
+        self,
+        workdir: storage.Location,
+        config: Mapping[str, Any],
+        corpus: Corpus,
+        total_steps: int,
+    ):
         """Takes possession of the workdir.
 
         Raises:
-          InputError: it is in use, holds another run, or cannot be written.
+          InputError: it is in use, holds another run or a longer one, or cannot be written.
         """
         self._stack = contextlib.ExitStack()
 
@@ -38,7 +44,8 @@ class Records:
             self._place = self._stack.enter_context(workplace(workdir))
             directory = self._place.directory
             self._stack.enter_context(writing(directory))
-            claim(directory, config, corpus.vocabulary, corpus.checksums)
+            done = trained_steps(directory)
+            claim(directory, config, corpus.vocabulary, corpus.checksums, total_steps, done)
             forget_result(directory)
             checkpoints = contextlib.closing(Checkpoints(directory))
             self._checkpoints = self._stack.enter_context(checkpoints)

@@ -20,6 +20,7 @@ from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.backend import Tuning, default_tuning
 from dclm_jax.reading.likelihoods import batch_likelihood
+from dclm_jax.training.frozen import joined, split
 
 DEVICES = "devices"
 """Name of the pmap axis."""
@@ -27,11 +28,13 @@ DEVICES = "devices"
 
 @flax.struct.dataclass
 class TrainState:
-    """Everything a step changes: step counter (int32 scalar), parameters, optimizer state."""
+    """Everything a step changes: step counter (int32 scalar), parameters, optimizer state; and the
+    paths of those parameters that it does not change (`training.frozen`)."""
 
     step: jax.Array
     params: Params
     optimizer_state: optax.OptState
+    frozen: frozenset[str] = flax.struct.field(pytree_node=False, default=frozenset())
 
 
 @flax.struct.dataclass
@@ -49,8 +52,16 @@ def create_state(
     model: DocumentModel, optimizer: optax.GradientTransformation, key: jax.Array
 ) -> TrainState:
     """The state before the first step."""
-    params = model.init(key)
-    return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
+    return first_state(model.init(key), optimizer)
+
+
+def first_state(
+    params: Params, optimizer: optax.GradientTransformation, frozen: frozenset[str] = frozenset()
+) -> TrainState:
+    """The state before the first step, from given parameters; the frozen ones have no optimizer
+    state."""
+    trained, _ = split(params, frozen)
+    return TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(trained), frozen)
 
 
 def train_step(
@@ -80,26 +91,29 @@ def train_step(
     step_key = jax.random.fold_in(key, state.step)
     keys_B = jax.vmap(jax.random.fold_in, (None, 0))(step_key, first_row + jnp.arange(rows))
 
-    def loss(params: Params):
+    trained, held = split(state.params, state.frozen)
+
+    def loss(trained: Params):
         # Weights are dropped alike on all devices; no row has this index.
         weights_key = jax.random.fold_in(step_key, 2**32 - 1)
+        params = joined(trained, held)
         likelihood = batch_likelihood(model, params, batch, tuning, keys_B, weights_key)
         return likelihood.nll + likelihood.extra, likelihood
 
-    gradients, likelihood = jax.grad(loss, has_aux=True)(state.params)
+    gradients, likelihood = jax.grad(loss, has_aux=True)(trained)
     if axis is not None:
         gradients, likelihood = jax.lax.psum((gradients, likelihood), axis)
     count = {"token": likelihood.tokens, "sentence": likelihood.sentences}[loss_per]
     gradients = jax.tree.map(lambda gradient: gradient / count, gradients)
-    updates, optimizer_state = optimizer.update(gradients, state.optimizer_state, state.params)
-    params = jax.tree.map(jnp.add, state.params, updates)
+    updates, optimizer_state = optimizer.update(gradients, state.optimizer_state, trained)
+    params = joined(jax.tree.map(jnp.add, trained, updates), held)
     metrics = StepMetrics(
         nll=likelihood.nll,
         extra=likelihood.extra,
         tokens=likelihood.tokens,
         gradient_norm=optax.tree.norm(gradients),
     )
-    return TrainState(state.step + 1, params, optimizer_state), metrics
+    return TrainState(state.step + 1, params, optimizer_state, state.frozen), metrics
 
 
 def parallel_step(

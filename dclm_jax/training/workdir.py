@@ -102,22 +102,30 @@ def claim(
     config: Mapping[str, Any],
     vocabulary: Vocabulary,
     corpus: Mapping[str, Any],
+    total_steps: int,
+    trained_steps: int,
 ) -> None:
     """Writes configuration, vocabulary and checksums into a new workdir; else checks them.
+
+    The configuration of a run that is to have another length, and can, is written anew.
 
     Args:
       workdir: held by `writing`.
       config: plain values.
       vocabulary: of the corpus.
       corpus: names and checksums of its files.
+      total_steps: of the run.
+      trained_steps: of the run that the workdir may hold.
 
     Raises:
-      InputError: the workdir holds a run with another configuration, vocabulary or corpus.
+      InputError: the workdir holds a run with another configuration, vocabulary or corpus, or one
+        that was trained for longer.
     """
     config_path, vocabulary_path = workdir / CONFIG_FILE, workdir / VOCABULARY_FILE
     directory = config["data"]["directory"]
     if config_path.exists() and vocabulary_path.exists():
-        if different := configuration.differences(read_config(workdir), config):
+        held = read_config(workdir)
+        if different := configuration.obstacles(held, config):
             more = f" (and {len(different) - 1} more)" if len(different) > 1 else ""
             raise InputError(
                 f"{workdir} holds a run with another configuration: {different[0]}{more}"
@@ -125,6 +133,13 @@ def claim(
         if Vocabulary.load(vocabulary_path).fingerprint != vocabulary.fingerprint:
             raise InputError(f"{workdir} holds a run with another vocabulary than {directory}")
         _check_corpus(workdir / CORPUS_FILE, corpus, directory)
+        if configuration.differences(held, config):
+            if trained_steps > total_steps:
+                raise InputError(
+                    f"{workdir} holds a run of {trained_steps:,} steps; training.epochs and "
+                    f"training.max_steps make {total_steps:,} here, expected at least as many"
+                )
+            files.write_json(config_path, dict(config))
         return
     try:
         vocabulary.save(vocabulary_path)

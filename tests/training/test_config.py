@@ -12,7 +12,7 @@ def make(model: str = "ccdclm", **values):
     return config
 
 
-def test_default_is_the_papers_recipe():
+def test_defaults_are_the_papers_where_they_say_so():
     config = validated(make("adclm"))
     assert config.model["attention_dim"] == 48
     assert config.model["num_layers"] == 2

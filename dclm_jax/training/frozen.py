@@ -1,0 +1,67 @@
+"""Parameters by their paths, and those that training leaves as they are.
+
+A frozen parameter is no argument of the function that is differentiated, and the optimizer never
+sees it: it has no gradient, no part in the gradient's norm, no decay, no average and no state.
+"""
+
+import fnmatch
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import jax
+
+from dclm_jax.errors import InputError, shown
+from dclm_jax.models import did_you_mean
+
+
+def by_path(tree: Any) -> dict[str, Any]:
+    """The leaves, in their order, by paths such as `embedding` or `stack/0/recurrent`."""
+    leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return {jax.tree_util.keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
+
+
+def with_leaves(tree: Any, leaves: Mapping[str, Any]) -> Any:
+    """The tree with other leaves: all of `by_path`, in its order."""
+    return jax.tree.unflatten(jax.tree.structure(tree), list(leaves.values()))
+
+
+def choose(patterns: str, paths: Collection[str]) -> frozenset[str]:
+    """The paths that match a pattern of `training.frozen`.
+
+    Args:
+      patterns: as in a shell (`fnmatch`), with commas between them; `*` also matches `/`.
+      paths: of all parameters.
+
+    Raises:
+      InputError: a pattern that matches nothing, or patterns that leave nothing to train.
+    """
+    chosen: set[str] = set()
+    for pattern in map(str.strip, patterns.split(",") if patterns else ()):
+        matching = fnmatch.filter(paths, pattern)
+        if not matching:
+            raise InputError(
+                f"training.frozen: {shown(pattern)} matches no parameter"
+                f"{did_you_mean(pattern, paths)}"
+            )
+        chosen.update(matching)
+    if len(chosen) == len(paths):
+        raise InputError(
+            f"training.frozen is {shown(patterns)}, which matches all parameters; "
+            "expected some to be left to train"
+        )
+    return frozenset(chosen)
+
+
+def split(params: Any, frozen: Collection[str]) -> tuple[Any, Any]:
+    """The parameters to train, and the frozen ones: two trees with None in each other's places."""
+    leaves = by_path(params)
+    trained = {path: None if path in frozen else leaf for path, leaf in leaves.items()}
+    held = {path: leaf if path in frozen else None for path, leaf in leaves.items()}
+    return with_leaves(params, trained), with_leaves(params, held)
+
+
+def joined(tree: Any, others: Any) -> Any:
+    """The tree with the leaves of `others` where it has None."""
+    return jax.tree.map(
+        lambda one, other: other if one is None else one, tree, others, is_leaf=lambda x: x is None
+    )

@@ -1,0 +1,538 @@
+"""Runs that start from runs, parameters that stay frozen, and runs that become longer."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dclm_jax import models, ngram
+from dclm_jax.data.prepare import prepare
+from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from dclm_jax.errors import InputError
+from dclm_jax.training import loop
+from dclm_jax.training.checkpoints import Checkpoints, restore_run
+from dclm_jax.training.config import OptimizerConfig, default_config
+from dclm_jax.training.frozen import by_path
+from dclm_jax.training.optimizer import create_optimizer
+from dclm_jax.training.result import Result, read_result
+from dclm_jax.training.start import start_from, word_axes
+from dclm_jax.training.step import collect, first_state, parallel_step, spread, spread_rows
+from dclm_jax.training.workdir import claim
+from tests.models.support import DOCUMENTS, MODELS, pack, random_params, small_model
+from tests.training import test_loop
+from tests.training.test_loop import assert_same_bits, comparable, latest_state
+
+WORD_AXES = {
+    "embedding": 0,
+    "bag": 0,
+    "output/kernel": 1,
+    "output/bias": 0,
+    "sentence_output/kernel": 1,
+    "sentence_output/bias": 0,
+}
+
+
+def quiet(line: str) -> None:
+    del line
+
+
+def fingerprint(directory: Path) -> dict[str, bytes]:
+    return {str(p): p.read_bytes() for p in sorted(directory.rglob("*")) if p.is_file()}
+
+
+def write_text(path: Path, words: str, seed: int, documents: int) -> str:
+    rng = np.random.default_rng(seed)
+    sentences = [" ".join(rng.choice(words.split(), 4)) for _ in range(3 * documents)]
+    path.write_text("\n\n".join("\n".join(sentences[i::documents]) for i in range(documents)))
+    return str(path)
+
+
+def corpus(root: Path, words: str) -> Path:
+    root.mkdir()
+    sources = {
+        split: write_text(root / split, words, seed, documents)
+        for seed, (split, documents) in enumerate((("train", 40), ("valid", 6)))
+    }
+    prepare(sources, root / "prepared", vocab_size=20, report=quiet)
+    return root / "prepared"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory) -> Path:
+    """The words a to j, 10 steps an epoch."""
+    return corpus(tmp_path_factory.mktemp("corpora") / "one", "a b c d e f g h i j")
+
+
+@pytest.fixture(scope="module")
+def other_data(tmp_path_factory) -> Path:
+    """As many words, of which f to j are those of `data`, in another order."""
+    return corpus(tmp_path_factory.mktemp("corpora") / "other", "m l k o n j i h g f")
+
+
+def config(data: Path, **values: Any):
+    return test_loop.config(data, **{"model.num_layers": 1, **values})
+
+
+def of_epochs(data: Path, epochs: int, **values: Any):
+    return config(data, **{"training.epochs": epochs, "training.max_steps": 0, **values})
+
+
+@pytest.fixture(scope="module")
+def source(data, tmp_path_factory) -> Path:
+    """A run of two epochs, whose best model is an average of parameters."""
+    workdir = tmp_path_factory.mktemp("source") / "run"
+    loop.train(of_epochs(data, 2), workdir, report=quiet)
+    return workdir
+
+
+def initial_state(settings, workdir: Path, monkeypatch) -> tuple[Any, list[str]]:
+    """The state before the first step, and what is said until then."""
+    states: list[Any] = []
+    lines: list[str] = []
+
+    def stop(run, state, key):
+        del run, key
+        states.append(jax.device_get(state))
+        return Result("interrupted", 0, 0, 1.0)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "_run_steps", stop)
+        loop.train(settings, workdir, report=lines.append)
+    return states[0], [line for lines_ in lines for line in lines_.splitlines()]
+
+
+def words_of(prepared: Path) -> tuple[str, ...]:
+    return Vocabulary.load(prepared / "vocabulary.tsv").words
+
+
+def kept_run(workdir: Path, name: str, words: str, **options: Any) -> Path:
+    """A run whose best checkpoint holds random parameters."""
+    spelled = (*SPECIAL_TOKENS, *words.split())
+    vocabulary = Vocabulary(spelled, (0,) * len(spelled))
+    settings = default_config(name).to_dict()
+    settings["model"].update(embedding_dim=4, hidden_dim=4, **options)
+    settings["data"]["directory"] = "elsewhere"
+    workdir.mkdir()
+    claim(workdir, settings, vocabulary, {}, total_steps=7, trained_steps=0)
+    model = models.create(vocab_size=len(spelled), **settings["model"])
+    with contextlib.closing(Checkpoints(workdir)) as checkpoints:
+        info = {"step": 7, "perplexity": 2.0, "vocabulary": vocabulary.fingerprint}
+        checkpoints.save_best(7, random_params(model), info)
+    return workdir
+
+
+# What is taken
+
+
+def test_the_best_parameters_are_taken_as_they_are(data, source, tmp_path, monkeypatch):
+    settings = config(data, **{"training.start_from": str(source)})
+    state, lines = initial_state(settings, tmp_path / "run", monkeypatch)
+    best = restore_run(source)
+    assert_same_bits(state.params, jax.device_get(best.params))
+    assert_same_bits(loop.model_params(state.params, state.optimizer_state), state.params)
+    # An average, whose parameters are others.
+    last = latest_state(source, 20)["params"]
+    assert not np.array_equal(last["embedding"], best.params["embedding"])
+    assert f"starting from step {best.step} of {source}:" in lines
+    assert "  stack/0/recurrent  4 x 16            64  taken" in lines
+    assert sum(line.endswith("  taken") for line in lines) == len(by_path(best.params))
+
+
+def test_words_are_matched_by_their_spelling(data, other_data, source, tmp_path, monkeypatch):
+    ours, theirs = words_of(other_data), words_of(data)
+    assert len(ours) == len(theirs) == 13
+    here, _ = initial_state(config(other_data), tmp_path / "random", monkeypatch)
+    settings = config(other_data, **{"training.start_from": str(source)})
+    state, lines = initial_state(settings, tmp_path / "run", monkeypatch)
+    there = jax.device_get(restore_run(source).params)
+    shared = {*SPECIAL_TOKENS, *"fghij"}
+    for index, word in enumerate(ours):
+        params, row = (
+            (there, theirs.index(word)) if word in shared else (here.params, ours.index(word))
+        )
+        for name, take in (
+            ("embedding", lambda tree, i: tree["embedding"][i]),
+            ("kernel", lambda tree, i: tree["output"]["kernel"][:, i]),
+            ("bias", lambda tree, i: tree["output"]["bias"][i]),
+        ):
+            np.testing.assert_array_equal(take(state.params, index), take(params, row), name)
+    assert_same_bits(state.params["stack"], there["stack"])
+    assert "  embedding          13 x 4            52  8 of 13 words taken" in lines
+    assert "  output/kernel      4 x 13            52  8 of 13 words taken" in lines
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_axes_of_words_are_found_in_every_model(name):
+    expected = dict(WORD_AXES)
+    if name == "codclm":
+        expected["output/context"] = 1
+    # As many words as dimensions: sizes alone do not tell.
+    found = word_axes(small_model(name, vocab_size=5))
+    assert found["embedding"] == 0
+    assert found == {path: expected.get(path) for path in found}
+
+
+def test_other_models_give_what_they_share(tmp_path):
+    """Of another cell, with another layer and other words."""
+    run = kept_run(tmp_path / "run", "hrnnlm", "c b x", num_layers=1)
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "b", "c"), (0,) * 6)
+    model = models.create("hrnnlm", vocab_size=6, embedding_dim=4, hidden_dim=4, cell="gru")
+    params = random_params(model, seed=1)
+    start = start_from(run, model, params, vocabulary)
+    theirs, ours, taken = (
+        by_path(jax.device_get(tree)) for tree in (restore_run(run).params, params, start.params)
+    )
+    for path in ("embedding", "sentence_output/bias"):
+        np.testing.assert_array_equal(taken[path][[0, 1, 2, 4, 5]], theirs[path][[0, 1, 2, 4, 3]])
+        np.testing.assert_array_equal(taken[path][3], ours[path][3])
+        assert start.notes[path] == "5 of 6 words taken"
+    kernel = "sentence_output/kernel"
+    np.testing.assert_array_equal(
+        taken[kernel][:, [0, 1, 2, 4, 5]], theirs[kernel][:, [0, 1, 2, 4, 3]]
+    )
+    np.testing.assert_array_equal(taken["initial_context"], theirs["initial_context"])
+    assert start.notes["initial_context"] == "taken"
+    for path, note in (("stack/0/input", "4 x 16 there"), ("stack/1/input", "absent there")):
+        assert start.notes[path] == note
+        np.testing.assert_array_equal(taken[path], ours[path])
+    assert start.step == 7
+
+
+def test_rows_of_bags_are_those_of_words(tmp_path):
+    run = kept_run(tmp_path / "run", "rlm_bow_ef", "a b")
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "b", "c", "a"), (0,) * 6)
+    model = models.create("rlm_bow_lf", vocab_size=6, embedding_dim=4, hidden_dim=4)
+    params = random_params(model, seed=1)
+    taken = jax.device_get(start_from(run, model, params, vocabulary).params["bag"])
+    there = jax.device_get(restore_run(run).params["bag"])
+    np.testing.assert_array_equal(taken[[0, 1, 2, 3, 5]], there[[0, 1, 2, 4, 3]])
+    np.testing.assert_array_equal(taken[4], params["bag"][4])
+
+
+# What is frozen
+
+FROZEN = frozenset({"embedding", "output/bias", "stack/0/recurrent"})
+
+
+def steps(frozen: frozenset[str] = frozenset(), count: int = 2, **options: Any):
+    """So many steps over DOCUMENTS on all local devices: parameters before, state after, norms."""
+    model = small_model("ccdclm", num_layers=1)
+    optimizer = create_optimizer(OptimizerConfig(**options), count)
+    params = random_params(model)
+    # The sign is lost where zero is added.
+    params["output"]["bias"] = -jnp.zeros_like(params["output"]["bias"])
+    state = spread(first_state(params, optimizer, frozen))
+    step, batch, norms = parallel_step(model, optimizer), spread_rows(pack(DOCUMENTS)), []
+    for _ in range(count):
+        state, metrics = jax.block_until_ready(step(state, batch, jax.random.key(7)))
+        norms.append(float(collect(metrics).gradient_norm))
+    return jax.device_get(params), jax.device_get(collect(state)), norms
+
+
+def leaf_paths(tree: Any) -> set[str]:
+    return {path for path, leaf in by_path(tree).items() if np.ndim(leaf)}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"name": "adagrad"},
+        {"name": "adam", "max_skipped_steps": 2},
+        {"name": "adamw", "weight_decay": 0.5, "average_decay": 0.9},
+    ],
+    ids=lambda options: options["name"],
+)
+def test_frozen_parameters_stay_and_have_no_optimizer_state(options):
+    params, state, _ = steps(FROZEN, **options)
+    before, after = by_path(params), by_path(state.params)
+    for path in before:
+        assert (before[path].tobytes() == after[path].tobytes()) == (path in FROZEN), path
+    moments = leaf_paths(state.optimizer_state)
+    for path in before:
+        ends = [one for one in moments if one.endswith(f"/{path}")]
+        assert bool(ends) == (path not in FROZEN), (path, moments)
+    if "average_decay" in options:
+        model = by_path(loop.model_params(state.params, state.optimizer_state))
+        for path in before:
+            same = np.array_equal(model[path], before[path])
+            assert same == (path in FROZEN)
+            assert model[path].shape == before[path].shape
+
+
+def test_the_step_of_the_others_is_the_one_they_take_alone():
+    """Clipped SGD by hand: the gradient of all parameters, and the norm of the trained ones."""
+    options = {"name": "sgd", "learning_rate": 1.0, "count": 1}
+    params, state, _ = steps(clip_norm=0.0, **options)
+    moved = jax.tree.map(np.subtract, params, state.params)
+    gradient = {path: g for path, g in by_path(moved).items() if path not in FROZEN}
+    norm = np.sqrt(sum(np.sum(g.astype(np.float64) ** 2) for g in gradient.values()))
+    _, state, norms = steps(FROZEN, clip_norm=norm / 3, **options)
+    np.testing.assert_allclose(norms, [norm], rtol=1e-5)
+    after, before = by_path(state.params), by_path(params)
+    for path, g in gradient.items():
+        np.testing.assert_allclose(after[path], before[path] - g / 3, rtol=1e-5, atol=1e-6)
+
+
+SCRIPT = """
+import sys
+import jax, numpy as np
+sys.path.insert(0, sys.argv[1])
+from tests.training.test_start_from import FROZEN, by_path, steps
+assert jax.local_device_count() == 2, jax.devices()
+params, state, norms = steps(FROZEN, name="adam", average_decay=0.9)
+np.savez(sys.argv[2], norms=norms, **by_path(state.params))
+"""
+
+
+def test_two_devices_leave_the_same_parameters_alone(tmp_path):
+    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
+    environment["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
+    output = tmp_path / "two.npz"
+    root = Path(__file__).parents[2]
+    finished = subprocess.run(
+        [sys.executable, "-W", "error", "-c", SCRIPT, str(root), str(output)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert finished.returncode == 0, finished.stderr
+    params, state, norms = steps(FROZEN, name="adam", average_decay=0.9)
+    with np.load(output) as two:
+        np.testing.assert_allclose(two["norms"], norms, rtol=1e-5)
+        for path, value in by_path(state.params).items():
+            np.testing.assert_allclose(two[path], value, rtol=1e-3, atol=1e-5)
+            assert np.array_equal(two[path], by_path(params)[path]) == (path in FROZEN)
+
+
+def test_a_started_and_frozen_run_resumes_without_the_other_one(
+    data, other_data, source, tmp_path, monkeypatch
+):
+    """SIGTERM comes at step 5; the run it came from is gone when it goes on, bit for bit."""
+    run = tmp_path / "one"
+    shutil.copytree(source, run)
+    values = {"training.start_from": str(run), "training.frozen": "embedding,output/*"}
+    settings = config(other_data, **values)
+    whole = loop.train(settings, tmp_path / "whole", report=quiet)
+    assert whole.step == 12
+    add = loop._Window.add
+
+    def add_then_signal(self, step, metrics):
+        add(self, step, metrics)
+        if step == 5:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop._Window, "add", add_then_signal)
+        first = loop.train(settings, tmp_path / "run", report=quiet)
+    assert first.ending == "interrupted"
+    shutil.rmtree(run)
+    lines: list[str] = []
+    assert loop.train(settings, tmp_path / "run", report=lines.append) == whole
+    said = "\n".join(lines)
+    assert f"resuming after step {first.step}" in said and "taken" not in said
+    last = latest_state(tmp_path / "run", 12)
+    assert_same_bits(last, latest_state(tmp_path / "whole", 12))
+    best = restore_run(tmp_path / "run").params
+    assert_same_bits(best, restore_run(tmp_path / "whole").params)
+    assert comparable(tmp_path / "run") == comparable(tmp_path / "whole")
+    # Frozen from its first step to its last, and in what is kept for use.
+    there = restore_run(source).params["output"]["kernel"]
+    ours, theirs = words_of(other_data), words_of(data)
+    for word in "fghij":
+        for params in (last["params"], best):
+            np.testing.assert_array_equal(
+                params["output"]["kernel"][:, ours.index(word)], there[:, theirs.index(word)]
+            )
+    # Before the first checkpoint there is nothing to go on from.
+    with pytest.raises(InputError, match=f"^training.start_from: {run} holds no run"):
+        loop.train(settings, tmp_path / "late", report=quiet)
+    assert not (tmp_path / "late").exists()
+
+
+def test_the_table_tells_what_is_trained(data, tmp_path, monkeypatch):
+    settings = config(data, **{"training.frozen": "output/*, *recurrent"})
+    _, lines = initial_state(settings, tmp_path / "run", monkeypatch)
+    frozen = {line.split()[0] for line in lines if line.endswith("frozen")}
+    assert frozen == {"output/bias", "output/kernel", "stack/0/recurrent"}
+    sizes = {line.split()[0]: int(line.split()[-2]) for line in lines if line.endswith("frozen")}
+    totals = dict(line.split() for line in lines if line.split()[0] in ("total", "trained"))
+    assert int(totals["total"]) - int(totals["trained"]) == sum(sizes.values())
+    assert (
+        "frozen parameters keep their random initial values: training.start_from is empty" in lines
+    )
+
+
+def test_the_start_is_kept_as_it_can_be_found_from_anywhere(data, source, tmp_path, monkeypatch):
+    monkeypatch.chdir(source.parent)
+    initial_state(config(data, **{"training.start_from": "run"}), tmp_path / "run", monkeypatch)
+    kept = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert kept["training"]["start_from"] == str(source)
+    before = fingerprint(tmp_path / "run")
+    with pytest.raises(InputError, match=r"training.start_from is '.*' there and '' here"):
+        loop.train(config(data), tmp_path / "run", report=quiet)
+    assert fingerprint(tmp_path / "run") == before
+
+
+# Longer runs
+
+
+def test_more_epochs_make_the_run_that_was_as_long_at_once(data, source, tmp_path):
+    at_once = loop.train(of_epochs(data, 4), tmp_path / "at_once", report=quiet)
+    shutil.copytree(source, tmp_path / "run")
+    short = read_result(tmp_path / "run")
+    assert short is not None and short.step == 20
+    lines: list[str] = []
+    assert loop.train(of_epochs(data, 4), tmp_path / "run", report=lines.append) == at_once
+    assert "resuming after step 20" in lines and at_once.step == 40
+    assert read_result(tmp_path / "run") == at_once
+    assert_same_bits(latest_state(tmp_path / "run", 40), latest_state(tmp_path / "at_once", 40))
+    assert_same_bits(restore_run(tmp_path / "run").params, restore_run(tmp_path / "at_once").params)
+    assert comparable(tmp_path / "run") == comparable(tmp_path / "at_once")
+    for name in ("config.json", "vocabulary.tsv", "corpus.json"):
+        kept = [(tmp_path / place / name).read_text() for place in ("run", "at_once")]
+        assert kept[0] == kept[1]
+    before = fingerprint(tmp_path / "run")
+    with pytest.raises(InputError, match=r"holds a run of 40 steps; .* make 20 here, expected at"):
+        loop.train(of_epochs(data, 2), tmp_path / "run", report=quiet)
+    assert fingerprint(tmp_path / "run") == before
+
+
+def test_a_longer_run_has_no_result_while_it_goes_on(data, source, tmp_path, monkeypatch):
+    shutil.copytree(source, tmp_path / "run")
+    initial_state(of_epochs(data, 3), tmp_path / "run", monkeypatch)
+    assert read_result(tmp_path / "run") is None
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["training"]["epochs"] == 3
+    # Still short of what was trained, and no longer than before: nothing is lost by it.
+    result = loop.train(of_epochs(data, 2), tmp_path / "run", report=quiet)
+    assert result == read_result(source)
+    assert_same_bits(latest_state(tmp_path / "run", 20), latest_state(source, 20))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"training.epochs": 1}, "holds a run of 20 steps; .* make 10 here, expected at least as"),
+        ({"training.max_steps": 19}, "holds a run of 20 steps; .* make 19 here"),
+        ({"training.patience": 4}, "patience is 5 there and 4 here, .*; expected more, or 0$"),
+        ({"training.seed": 1, "training.epochs": 3}, "training.seed is 0 there and 1 here$"),
+        ({"training.frozen": "embedding"}, "training.frozen is '' there and 'embedding' here$"),
+        ({"optimizer.schedule": "cosine"}, "optimizer.schedule is 'constant' there and 'cosine'"),
+    ],
+)
+def test_what_would_be_another_run_is_refused_and_nothing_changes(data, source, values, message):
+    before = fingerprint(source)
+    with pytest.raises(InputError, match=message):
+        loop.train(of_epochs(data, **{"epochs": 2, **values}), source, report=quiet)
+    assert fingerprint(source) == before
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "exponential"])
+def test_a_rate_that_decays_over_the_run_has_an_end(data, tmp_path, monkeypatch, schedule):
+    values = {"optimizer.schedule": schedule, "optimizer.final_fraction": 0.1}
+    initial_state(of_epochs(data, 2, **values), tmp_path / "run", monkeypatch)
+    before = fingerprint(tmp_path / "run")
+    message = (
+        r"training.epochs is 2 there and 3 here, and the learning rate decays over the whole run; "
+        r"to train longer, let a new run have this one as training.start_from"
+    )
+    with pytest.raises(InputError, match=message):
+        loop.train(of_epochs(data, 3, **values), tmp_path / "run", report=quiet)
+    assert fingerprint(tmp_path / "run") == before
+    # One that ends by itself is over by then, or goes on as it would have.
+    values["optimizer.decay_steps"] = 15
+    initial_state(of_epochs(data, 2, **values), tmp_path / "given", monkeypatch)
+    initial_state(of_epochs(data, 3, **values), tmp_path / "given", monkeypatch)
+    assert '"epochs": 3' in (tmp_path / "given" / "config.json").read_text()
+
+
+def test_patience_ends_a_longer_run_too_and_more_of_it_does_not(data, tmp_path):
+    """At rate 0 nothing improves after the first evaluation, at step 2."""
+
+    def settings(epochs: int, patience: int):
+        values = {"training.evaluate_every": 2, "training.patience": patience}
+        return of_epochs(data, epochs, **values, **{"optimizer.learning_rate": 0.0})
+
+    lines: list[str] = []
+    run = tmp_path / "run"
+    loop.train(settings(1, 1), run, report=quiet)
+    longer = loop.train(settings(2, 1), run, report=lines.append)
+    assert (longer.ending, longer.step) == ("early_stop", 4)
+    assert "(with more of them, or 0, it goes on)" in lines[-1]
+    assert read_result(run) == longer
+    more = loop.train(settings(2, 3), run, report=quiet)
+    at_once = loop.train(settings(2, 3), tmp_path / "at_once", report=quiet)
+    assert more == at_once
+    assert (more.ending, more.step) == ("early_stop", 8)
+    assert_same_bits(latest_state(run, 8), latest_state(tmp_path / "at_once", 8))
+    assert comparable(run) == comparable(tmp_path / "at_once")
+    with pytest.raises(InputError, match=r"patience is 3 there and 1 here"):
+        loop.train(settings(2, 1), run, report=quiet)
+
+
+# Bad input
+
+
+def refused(settings, workdir: Path) -> str:
+    with pytest.raises(InputError) as error:
+        loop.train(settings, workdir, report=quiet)
+    assert not workdir.exists()
+    return str(error.value)
+
+
+def test_a_start_that_cannot_be_is_refused_and_nothing_is_made(data, source, tmp_path):
+    def start(run: Path) -> str:
+        return refused(config(data, **{"training.start_from": str(run)}), tmp_path / "run")
+
+    begins = "training.start_from: "
+    assert start(tmp_path).startswith(f"{begins}{tmp_path} holds no run: config.json is missing")
+    shutil.copytree(source, tmp_path / "young")
+    shutil.rmtree(tmp_path / "young" / "checkpoints" / "best")
+    assert start(tmp_path / "young").startswith(f"{begins}{tmp_path / 'young'} has no checkpoint")
+    counts = tmp_path / "counts"
+    counts.mkdir()
+    kept = {"model": {"name": ngram.NAME, "order": 5}, "data": {"directory": "somewhere"}}
+    (counts / "config.json").write_text(json.dumps(kept))
+    assert start(counts) == f"{begins}{counts} is an n-gram model, which has no parameters to take"
+    foreign = kept_run(tmp_path / "foreign", "ccdclm", "x y z")
+    assert start(foreign) == (
+        f"{begins}the vocabulary there and that of data.directory share no word"
+    )
+    # adclm has no bias at the output, which fits whatever the dimensions are.
+    narrow = kept_run(tmp_path / "narrow", "rnnlm", "a b c")
+    settings = default_config("adclm")
+    settings.update_from_flattened_dict(
+        {"data.directory": str(data), "training.start_from": str(narrow), "model.hidden_dim": 5}
+    )
+    message = refused(settings, tmp_path / "run")
+    assert message == (
+        f"{begins}the rnnlm there has no parameter of the same name and shape as this adclm"
+    )
+    assert "expected gs://BUCKET" in refused(
+        config(data, **{"training.start_from": "ftp://host/run"}), tmp_path / "run"
+    )
+
+
+@pytest.mark.parametrize(
+    ("patterns", "message"),
+    [
+        ("stack/0/recurent", "'stack/0/recurent' matches no parameter; did you mean 'stack/0/re"),
+        ("embedding,,output/*", "'' matches no parameter; known: embedding, "),
+        ("stack.0.*", "'stack.0.*' matches no parameter"),
+        ("*", "training.frozen is '*', which matches all parameters; expected some"),
+        ("e*,output*,stack/*,initial_context", "which matches all parameters"),
+    ],
+)
+def test_patterns_of_nothing_or_everything_are_refused(data, tmp_path, patterns, message):
+    assert message in refused(config(data, **{"training.frozen": patterns}), tmp_path / "run")
