@@ -11,7 +11,7 @@ The model follows the file's name after a colon; any model of the registry will 
 Setting: one layer of the plain LSTM, embeddings tied to the output layer, dropout 0.35 with one
 mask a sentence and 0.15 on recurrent weights, Adam at 0.002 with a cosine to zero over the run,
 gradients clipped at norm 1, 8 segments of 5 sentences a step, 16 epochs.
-Time: 55 to 70 minutes on one CPU core, beside other work (1,152 steps an epoch).
+Time: 53 to 74 minutes on one CPU core, beside other work (1,152 steps an epoch).
 Measured (test perplexity, seed 0): rnnlm 104.13, ccdclm 102.56, codclm 115.44, adclm 87.44. All
 values and their reading are in configs/README.md.
 """

@@ -19,7 +19,7 @@ model does not know count as UNKNOWN):
 
 Setting: as in configs/ptb/paper.py, but rnnlm at a rate of 0.03, where it has a development
 perplexity of 117.42, and 133.48 at 0.1. ccdclm was tried with 0.1 alone.
-Time: 4 epochs of 2,735 steps, 7 to 12 minutes on one CPU core.
+Time: 4 epochs of 2,735 steps, 8 to 17 minutes on one CPU core.
 Measured (test perplexity and coherence, seed 0): rnnlm 116.75 and 50.00%, ccdclm 114.36 and 90.30%,
 drnnlm 109.36 and 95.07%. All values and their reading are in configs/README.md.
 """
