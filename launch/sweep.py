@@ -3,7 +3,7 @@
 The grid search of Ji et al. (2015, 3.1) over K (embedding_dim) and H (hidden_dim), two cells at a
 time on this machine; any other key of the configuration may be in the grid as well:
 
-    python -m launch.sweep --config=configs/ptb/ccdclm.py --workdir=sweeps/ccdclm \\
+    python -m launch.sweep --config=configs/ptb/paper.py:ccdclm --workdir=sweeps/ccdclm \\
         --config.data.directory=data/ptb --jobs=2 \\
         --grid='model.hidden_dim=32,48,64,96,128,256;model.embedding_dim=32,48,64,96,128,256'
 
@@ -23,7 +23,7 @@ As an array of jobs in Slurm, with the parameters of sbatch that your cluster as
 minutes: then a cell saves, and its job is queued again to go on, at most max_num_timeout times (3).
 Ctrl-C leaves the jobs alone; the same command waits for them, and submits none twice:
 
-    python -m launch.sweep --config=configs/ptb/ccdclm.py --workdir=sweeps/ccdclm \\
+    python -m launch.sweep --config=configs/ptb/paper.py:ccdclm --workdir=sweeps/ccdclm \\
         --config.data.directory=data/ptb --grid='model.hidden_dim=32,64;model.dropout=0.0,0.2' \\
         --executor=slurm --slurm=partition=gpu,account=nlp,time=240,gpus_per_node=1 --jobs=4
 

@@ -10,9 +10,20 @@ from dclm_jax.errors import InputError
 from dclm_jax.training.config import validated
 
 CONFIGS = Path(__file__).parents[1] / "configs"
-LARGER_CONTEXT = ("small", "imdb", "bbc", "ptb")
+FILES = [
+    path.relative_to(CONFIGS).as_posix()
+    for path in sorted(CONFIGS.rglob("*.py"))
+    if path.parent.name != "results"
+]
+RESULTS = (CONFIGS / "README.md").read_text()
 DCLM = ("rnnlm", "drnnlm", "hrnnlm", "adclm", "codclm", "ccdclm")
 N_MODELS = [name for name in models.MODELS if name.startswith("rlm_")]
+LARGER_CONTEXT = [
+    ("small.py", ""),
+    ("paper.py", "imdb-"),
+    ("paper.py", "bbc-"),
+    ("paper.py", "ptb-"),
+]
 
 
 def load(path):
@@ -28,53 +39,71 @@ def checked(config):
     return validated(config)
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in sorted(CONFIGS.rglob("*.py")) if path.stem != "paper"],
-    ids=lambda path: path.relative_to(CONFIGS).as_posix(),
-)
-def test_defaults_are_accepted_and_run_cards_name_their_file(path):
-    module = load(path)
+@pytest.mark.parametrize("name", FILES)
+def test_defaults_are_accepted_and_run_cards_name_their_file(name):
+    module = load(CONFIGS / name)
     checked(module.get_config())
-    assert f"configs/{path.relative_to(CONFIGS).as_posix()}" in (module.__doc__ or "")
+    assert f"configs/{name}" in (module.__doc__ or "")
+    assert f"`configs/{name}:" in RESULTS
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_wrong_model_is_one_line_that_names_the_choices(name):
+    corpus = "imdb-" if name == "larger_context/paper.py" else ""
+    with pytest.raises(InputError, match="unknown model 'x'; .*rlm|unknown model 'x'; .*rnnlm"):
+        load(CONFIGS / name).get_config(f"{corpus}x")
+
+
+@pytest.mark.parametrize("name", ["ptb/paper.py", "movie_reviews/dclm.py"])
+def test_recipes_of_the_dclm_paper_name_its_six_models(name):
+    with pytest.raises(InputError, match=f"unknown model 'rlm'; expected one of {', '.join(DCLM)}"):
+        load(CONFIGS / name).get_config("rlm")
 
 
 @pytest.mark.parametrize("model", DCLM)
-def test_run_cards_of_the_paper_state_the_setting_that_is_configured(model):
-    card = load(CONFIGS / f"ptb/{model}.py")
-    config = checked(card.get_config())
+def test_the_run_cards_of_the_paper_state_the_setting_that_is_configured(model):
+    card = load(CONFIGS / "ptb/paper.py")
+    config = checked(card.get_config(model))
     assert config.model["name"] == model
     setting = (
         f"K = H = {config.model['hidden_dim']}, two layers of the coupled peephole LSTM, "
-        f"AdaGrad {config.optimizer.learning_rate:g}, clipping at {config.optimizer.clip_norm:g}, "
+        f"AdaGrad at the rate of RATES, clipping at {config.optimizer.clip_norm:g}, "
         f"L = {config.data.segment_length}"
     )
     assert setting in " ".join((card.__doc__ or "").split())
+    assert f"\n| `{model}` | {config.optimizer.learning_rate:g} |" in RESULTS
 
 
-@pytest.mark.parametrize("name", LARGER_CONTEXT)
+@pytest.mark.parametrize(("file", "corpus"), LARGER_CONTEXT)
 @pytest.mark.parametrize("model", N_MODELS)
-def test_larger_contexts_take_model_and_n(name, model):
-    get_config = load(CONFIGS / "larger_context" / f"{name}.py").get_config
-    units = 128 if name == "small" else 1000
-    config = checked(get_config(f"{model}-8"))
+def test_larger_contexts_take_model_and_n(file, corpus, model):
+    get_config = load(CONFIGS / "larger_context" / file).get_config
+    units = 1000 if corpus else 128
+    config = checked(get_config(f"{corpus}{model}-8"))
     widths = {key: value for key, value in config.model.items() if key.endswith("_dim")}
     assert config.model["name"] == model
     assert config.model["context_sentences"] == 8
     assert len(widths) == (4 if "_att_" in model else 3)
     assert set(widths.values()) == {units}
-    assert checked(get_config(model)).model["context_sentences"] == 4
+    assert checked(get_config(f"{corpus}{model}")).model["context_sentences"] == 4
     assert config.data.max_sentence_length == 50
     assert config.training.loss_per == "sentence"
-    assert config.optimizer.name == ("adagrad" if name == "small" else "adadelta")
+    assert config.optimizer.name == ("adadelta" if corpus else "adagrad")
 
 
-def test_larger_context_arguments_that_mean_nothing():
-    get_config = load(CONFIGS / "larger_context" / "small.py").get_config
-    assert checked(get_config("rlm")).model["name"] == "rlm"
+@pytest.mark.parametrize(("file", "corpus"), LARGER_CONTEXT)
+def test_larger_context_arguments_that_mean_nothing(file, corpus):
+    get_config = load(CONFIGS / "larger_context" / file).get_config
+    assert checked(get_config(f"{corpus}rlm")).model["name"] == "rlm"
     with pytest.raises(InputError, match="'rlm-4': rlm has no context sentences; expected rlm"):
-        get_config("rlm-4")
+        get_config(f"{corpus}rlm-4")
     with pytest.raises(InputError, match="'rlm_bow_lf-x': expected MODEL-n"):
-        get_config("rlm_bow_lf-x")
-    with pytest.raises(InputError, match="unknown model 'rlm_bow'; did you mean 'rlm_bow_"):
-        get_config("rlm_bow-2")
+        get_config(f"{corpus}rlm_bow_lf-x")
+    with pytest.raises(InputError, match="unknown model 'rlm_bow'; expected one of rlm, rlm_bow_"):
+        get_config(f"{corpus}rlm_bow-2")
+
+
+@pytest.mark.parametrize("experiment", ["", "rlm_bow_lf-4", "sotu-rlm", "IMDB-rlm", "rlm"])
+def test_the_papers_larger_contexts_need_a_corpus_of_the_paper(experiment):
+    with pytest.raises(InputError, match=f"'{experiment}': expected CORPUS.*of imdb, bbc, ptb"):
+        load(CONFIGS / "larger_context/paper.py").get_config(experiment)

@@ -1,21 +1,72 @@
-"""What the experiments of "Larger-Context Language Modelling" share (Wang and Cho 2015, 5.1)."""
+"""RLM and the models of "Larger-Context Language Modelling" (Wang and Cho 2015) at 1,000 units.
+
+CORPUS-MODEL-n follows the file's name after a colon. The corpus is imdb, bbc or ptb; the model is
+rlm_bow_ef, rlm_bow_lf, rlm_seqbow_ef, rlm_seqbow_lf, rlm_seqbow_att_ef or rlm_seqbow_att_lf with n
+context sentences (the paper has n = 1, 2, 4 and 8; 4 if it is left out), or rlm, which has none.
+
+    python -m launch.prepare --corpus=imdb --input=aclImdb --vocab_size=30000 --output=data/imdb
+    for run in rlm rlm_seqbow_att_lf-{1,2,4,8}; do
+        python -m launch.train --config=configs/larger_context/paper.py:imdb-$run \
+            --config.data.directory=data/imdb --workdir=runs/imdb/$run
+    done
+    python -m launch.ngram --data=data/imdb --workdir=runs/imdb/kn5
+    runs=runs/imdb/rlm,runs/imdb/rlm_seqbow_att_lf-1,runs/imdb/rlm_seqbow_att_lf-8
+    python -m launch.evaluate --workdir=$runs,runs/imdb/kn5 --plot=figure2.png
+    python -m launch.evaluate --workdir=$runs --by_pos --plot=figure3.png
+
+The other two corpora are prepared with
+
+    python -m launch.prepare --corpus=bbc --input=bbc --vocab_size=10000 --output=data/bbc
+    python -m launch.prepare --train=PTB/train.txt --valid=PTB/valid.txt --test=PTB/test.txt \
+        --unknown_token='<unk>' --output=data/ptb
+
+Setting (the paper's section 5.1): one layer of LSTM, Adadelta, the log-likelihood as a mean over
+sentences, training sentences of up to 50 words, early stopping on the validation likelihood. It is
+one recipe: the name of the corpus says which corpus a run is for, and changes no value.
+Time: made for an accelerator (930,000 training sentences of IMDB, 37,000 of BBC); small.py is what
+a CPU can do. No run at this size has been measured. configs/README.md says what the paper reports
+and what it leaves open.
+"""
 
 import ml_collections
 
+from dclm_jax import models
 from dclm_jax.errors import InputError
 from dclm_jax.training.config import default_config
+
+CORPORA = ("imdb", "bbc", "ptb")
+MODELS = tuple(name for name in models.MODELS if name.startswith("rlm"))
+
+
+def get_config(experiment: str = "imdb-rlm_seqbow_att_lf-4") -> ml_collections.ConfigDict:
+    """Returns the configuration for `CORPUS-MODEL` or `CORPUS-MODEL-n`.
+
+    Raises:
+      InputError: the paper has no such corpus or model, or n is no number.
+    """
+    corpus, _, model_and_n = experiment.partition("-")
+    if corpus not in CORPORA:
+        raise InputError(
+            f"{experiment!r}: expected CORPUS-MODEL or CORPUS-MODEL-n with a corpus of "
+            f"{', '.join(CORPORA)}"
+        )
+    return larger_context_config(model_and_n, units=1000)
 
 
 def larger_context_config(experiment: str, units: int) -> ml_collections.ConfigDict:
     """Returns the paper's settings for `MODEL` or `MODEL-n`, such as rlm or rlm_bow_lf-8.
 
-    n is the number of context sentences, 4 if it is not given. From the paper: one layer of LSTM,
-    Adadelta, the log-likelihood as a mean over sentences, training sentences of up to 50 words,
-    early stopping on the validation likelihood. It does not say how wide embeddings, context
-    vectors and attention are (here as wide as the LSTM), how many sentences a step takes (here 80),
-    or whether gradients are clipped (here not).
+    Args:
+      experiment: the model and its number of context sentences n, 4 if it is not given.
+      units: width of the LSTM, and of embeddings, context vectors and attention, about which the
+        paper says nothing.
+
+    Raises:
+      InputError: the paper has no such model, n is no number, or the model has no n.
     """
     model, dash, n = experiment.partition("-")
+    if model not in MODELS:
+        raise InputError(f"unknown model {model!r}; expected one of {', '.join(MODELS)}")
     config = default_config(model)
     if "context_sentences" in config.to_dict()["model"]:
         number = _number(n, experiment) if dash else 4

@@ -157,8 +157,8 @@ def test_perplexity(a: Row, b: Row) -> coherence.ZTest:
 
 
 def test_coherence(a: Row, b: Row) -> coherence.ZTest:
-    """The paper's z-test of whether A's accuracy is above B's; variances are means over runs, which
-    have the same pools of permutations."""
+    """The z-test over test sets of whether A's accuracy is above B's; variances are means over
+    runs, which have the same pools of permutations."""
 
     def root_mean_square(row: Row, name: str) -> float:
         return math.sqrt(float(np.mean(np.square([r["coherence"][name] for r in row.results]))))

@@ -88,7 +88,7 @@ def _coherence_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]]
     about = (
         f"A document against a permutation of its sentences: {first['replicates']:,} test sets of "
         f"{first['documents']:,} documents, resampled with replacement, permutations {afresh}, "
-        "ties count half. p: the paper's one-sided z-test of the accuracy against each baseline, "
+        "ties count half. p: one-sided z-test over test sets of accuracy against each baseline, "
         "with the error of the pool of permutations, if there is one."
     )
     return "Coherence (Table 3)", about, cells
