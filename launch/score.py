@@ -5,6 +5,7 @@
         --output_format=tsv
     printf 'the cat sat .\\nit was content .\\n' |
         python -m launch.score --workdir=runs/ccdclm --input=- --output=-
+    python -m launch.score --workdir=runs/ccdclm --context=story.txt --input=endings.txt
 
 All numbers are natural logarithms (nats); the surprisal of a token is -log P(token | everything
 before it in its document). Every sentence ends in <END>, which is predicted too. A word outside the
@@ -17,9 +18,13 @@ jsonl, a line for each document:
 tsv, a line for each token, under a header: document, sentence and position (both from 1), token,
 surprisal, known (1 or 0), log-probabilities of its sentence and document.
 
+With --context every sentence of the input is one candidate for the sentence after that text, a
+record of its own, named by its number from 1.
+
 The input is streamed and may be larger than memory. The output file appears once it is complete.
 """
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 
@@ -28,14 +33,18 @@ from absl import flags
 from dclm_jax.data import readers
 from dclm_jax.errors import InputError
 from dclm_jax.files import open_output
-from dclm_jax.language_model import DocumentScore
+from dclm_jax.language_model import DocumentScore, LanguageModel
 from launch import _app, _cluster, _evaluation
 
 flags.adopt_module_key_flags(_evaluation)
 flags.adopt_module_key_flags(_cluster)
 _INPUT = flags.DEFINE_string("input", None, "Text to score; '-' is standard input.")
+_CONTEXT = flags.DEFINE_string(
+    "context", None, "Text of one document, after which each sentence of --input is scored."
+)
 _OUTPUT = flags.DEFINE_string("output", "-", "File to write; '-' is standard output.")
 _OUTPUT_FORMAT = flags.DEFINE_enum("output_format", "jsonl", ("jsonl", "tsv"), "What to write.")
+_CANDIDATES = 256
 _TSV_HEADER = (
     "document",
     "sentence",
@@ -54,16 +63,40 @@ def main(argv: Sequence[str]) -> None:
     if not _INPUT.value:
         raise InputError("--input is missing; expected a file, a folder or '-'")
     lm = _evaluation.restore()
-    documents = readers.read_documents(
-        _INPUT.value, _evaluation.FORMAT.value, lowercase=_evaluation.LOWERCASE.value
-    )
+    documents = _read(_INPUT.value)
+    scores = _continuations(lm, documents) if _CONTEXT.value else lm.score(documents)
     lines = _tsv_lines if _OUTPUT_FORMAT.value == "tsv" else _json_lines
     with open_output(_OUTPUT.value) as file, _evaluation.Progress("scoring") as progress:
         if _OUTPUT_FORMAT.value == "tsv":
             file.write("\t".join(_TSV_HEADER) + "\n")
-        for number, score in enumerate(lm.score(documents), start=1):
+        for number, score in enumerate(scores, start=1):
             file.writelines(lines(score))
             progress(number, None)
+
+
+def _read(path: str) -> Iterator[readers.Document]:
+    return readers.read_documents(
+        path, _evaluation.FORMAT.value, lowercase=_evaluation.LOWERCASE.value
+    )
+
+
+def _continuations(
+    lm: LanguageModel, documents: Iterator[readers.Document]
+) -> Iterator[DocumentScore]:
+    """Each sentence after the text of --context."""
+    if _CONTEXT.value == _INPUT.value == readers.STDIN:
+        raise InputError("--context and --input are both standard input; expected one of them")
+    texts = list(itertools.islice(_read(_CONTEXT.value), 2))
+    if len(texts) != 1:
+        found = "several documents" if texts else "no sentence"
+        raise InputError(f"{_CONTEXT.value}: holds {found}; expected one document")
+    read = lm.read(texts[0])
+    sentences = itertools.chain.from_iterable(document.sentences for document in documents)
+    number = 0
+    while candidates := list(itertools.islice(sentences, _CANDIDATES)):
+        for score in read.score(candidates):
+            number += 1
+            yield DocumentScore(str(number), score.log_prob, [score])
 
 
 def _json_lines(score: DocumentScore) -> Iterator[str]:

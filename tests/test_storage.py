@@ -553,7 +553,7 @@ def test_a_run_there_starts_from_a_run_there(bucket, whole):
     with pytest.raises(InputError, match=r"^training.start_from: .*/runs/none holds no run"):
         loop.train(settings, two, report=quiet)
     assert not bucket.names(two)
-    settings.training.start_from = RUN
+    settings.update(training={"start_from": RUN})
     lines: list[str] = []
     loop.train(settings, two, report=lines.append)
     assert f"starting from step 12 of {RUN}:" in lines

@@ -100,20 +100,39 @@ NAMES_AND_CELLS = [
 ]
 
 
-@pytest.mark.parametrize("tied", [False, True], ids=["untied", "tied"])
-@pytest.mark.parametrize(("name", "cell"), NAMES_AND_CELLS)
+def some(cases, chosen):
+    """All cases, of which those that are not chosen are left to --exhaustive."""
+    left = pytest.mark.exhaustive
+    return [one if chosen(i) else pytest.param(*one, marks=left) for i, one in enumerate(cases)]
+
+
+# By default every model with one cell, every cell with tying and without.
+@pytest.mark.parametrize(
+    ("name", "cell", "tied"),
+    some(
+        [(*both, tied) for both in NAMES_AND_CELLS for tied in (False, True)],
+        lambda index: index % 5 == 4,
+    ),
+)
 def test_cells_and_tying(name, cell, tied):
     check(small_model(name, cell=cell, hidden_dim=4 if tied else 5, tie_embeddings=tied))
 
 
-@pytest.mark.parametrize("num_layers", [1, 3])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    ("name", "num_layers"),
+    some([(name, count) for name in MODELS for count in (1, 3)], lambda index: index % 5 == 0),
+)
 def test_layers(name, num_layers):
     check(small_model(name, num_layers=num_layers))
 
 
-@pytest.mark.parametrize("context_sentences", [1, 8])
-@pytest.mark.parametrize("name", [name for name in MODELS if name.startswith("rlm_")])
+@pytest.mark.parametrize(
+    ("name", "context_sentences"),
+    some(
+        [(name, n) for name in MODELS if name.startswith("rlm_") for n in (1, 8)],
+        lambda index: index % 4 in (0, 3),
+    ),
+)
 def test_context_sentences(name, context_sentences):
     check(small_model(name, context_sentences=context_sentences))
 
