@@ -86,7 +86,7 @@ def _continuations(
     """Each sentence after the text of --context."""
     if _CONTEXT.value == _INPUT.value == readers.STDIN:
         raise InputError("--context and --input are both standard input; expected one of them")
-    texts = list(itertools.islice(_read(_CONTEXT.value), 2))
+    texts = list(itertools.islice(_read(_CONTEXT.value or ""), 2))
     if len(texts) != 1:
         found = "several documents" if texts else "no sentence"
         raise InputError(f"{_CONTEXT.value}: holds {found}; expected one document")

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dclm_jax import ngram, storage
+from dclm_jax import models, storage
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, shown
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.training import mirror
 from dclm_jax.training.checkpoints import RestoredRun, restore_run
@@ -55,8 +55,9 @@ def start_from(
 
 def _read(run: storage.PathLike) -> RestoredRun:
     with storage.fetched(run, mirror.for_use) as folder:
-        if read_config(folder)["model"]["name"] == ngram.NAME:
-            raise InputError(f"{run} is an n-gram model, which has no parameters to take")
+        name = read_config(folder)["model"]["name"]
+        if name not in models.MODELS:
+            raise InputError(f"{run} holds a model {shown(name)}, which has no parameters to take")
         return restore_run(folder)
 
 
