@@ -109,7 +109,7 @@ def in_process(command: list[str], cwd, stdin: str | None, variables: dict[str, 
             runpy.run_module(name, run_name="__main__", alter_sys=True)
             code = 0
         except SystemExit as end:
-            code = end.code or 0
+            code = int(end.code or 0)
     printed = [stream.buffer.getvalue().decode() for stream in (output, errors)]
     return subprocess.CompletedProcess(command, code, *printed)
 
@@ -128,7 +128,7 @@ def launcher_state(errors: io.TextIOWrapper) -> Iterator[None]:
     kept_values = flagsaver.save_flag_values()
     kept_modules = {name: sys.modules.pop(name) for name in list(sys.modules) if of_launch(name)}
     kept_hook = sys.unraisablehook
-    kept_seconds = jax.config.jax_persistent_cache_min_compile_time_secs
+    kept_seconds = jax.config.read("jax_persistent_cache_min_compile_time_secs")
     for module, defined in list(flags.FLAGS.flags_by_module_dict().items()):
         for flag in list(defined) if of_launch(module) else ():
             delattr(flags.FLAGS, flag.name)
