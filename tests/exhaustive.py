@@ -2,9 +2,11 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
+
+Chosen = TypeVar("Chosen")
 
 asked = False
 """Whether --exhaustive was given; set before any test is collected."""
@@ -28,6 +30,6 @@ def pairs(
     return [*usual, *also(rest)]
 
 
-def some(usual: int, all: int) -> int:
-    """How many of many: `all` of them only if that is asked for."""
+def some(usual: Chosen, all: Chosen) -> Chosen:
+    """Some of many, or their number; `all` of them only if that is asked for."""
     return all if asked else usual
