@@ -128,7 +128,7 @@ def launcher_state(errors: io.TextIOWrapper) -> Iterator[None]:
     kept_values = flagsaver.save_flag_values()
     kept_modules = {name: sys.modules.pop(name) for name in list(sys.modules) if of_launch(name)}
     kept_hook = sys.unraisablehook
-    kept_seconds = jax.config.read("jax_persistent_cache_min_compile_time_secs")
+    kept_seconds = jax.config.values["jax_persistent_cache_min_compile_time_secs"]
     for module, defined in list(flags.FLAGS.flags_by_module_dict().items()):
         for flag in list(defined) if of_launch(module) else ():
             delattr(flags.FLAGS, flag.name)
