@@ -23,7 +23,6 @@ from tests.exhaustive import also, some
 VOCAB_SIZE = 11
 # Without context, with one that the states make, that is as long as a sentence, of bags of words.
 SOME_MODELS = ("rnnlm", "ccdclm", "adclm", "rlm_bow_ef")
-OTHER_MODELS = sorted(set(models.MODELS) - set(SOME_MODELS))
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -97,7 +96,7 @@ def test_scores_equal_a_document_read_alone_in_one_block(name):
     assert_same_scores(list(scorer.score(make_documents())), scores_alone(name))
 
 
-@pytest.mark.parametrize("name", [*SOME_MODELS, *also(OTHER_MODELS)])
+@pytest.mark.parametrize("name", sorted(models.MODELS))
 def test_a_continuation_is_the_last_sentence_of_its_document(name):
     scorer = Scorer(*make_model(name), batch_size=4)
     expected = [scores[-1:] for scores in scores_alone(name)]
