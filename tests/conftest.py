@@ -1,20 +1,48 @@
-"""Fixtures of the whole suite."""
+"""Fixtures and options of the whole suite."""
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 import pytest
 
+from tests import exhaustive
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--exhaustive", action="store_true", help="also run what is marked so, and fuzz for longer"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    exhaustive.asked = config.getoption("exhaustive")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if exhaustive.asked:
+        return
+    left = [item for item in items if item.get_closest_marker("exhaustive")]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
+
+
+@pytest.fixture(scope="session")
+def session_root(tmp_path_factory) -> Path:
+    """A directory that all processes of a session share."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
 
 @pytest.fixture(scope="session", autouse=True)
-def compilation(tmp_path_factory) -> None:
+def compilation(session_root) -> None:
     """What one test or one of its subprocesses has compiled, the others load; and LLVM optimises
     little unless told, because compiling takes far longer here than running."""
     if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:
         os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
         jax.config.update("jax_disable_most_optimizations", True)
-    directory = str(tmp_path_factory.mktemp("xla"))
+    directory = str(session_root / "xla")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = directory
     jax.config.update("jax_compilation_cache_dir", directory)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)

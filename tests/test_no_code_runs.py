@@ -34,6 +34,7 @@ from dclm_jax.training.config import OptimizerConfig, default_config
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import TrainState, create_state
 from dclm_jax.training.workdir import claim, read_config
+from tests.exhaustive import pairs
 
 REPOSITORY = Path(__file__).parents[1]
 SOURCES = sorted(
@@ -236,8 +237,9 @@ def files_of(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.rglob("*")) if path.is_file()]
 
 
-@pytest.mark.parametrize("read", [use, resume])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("read", "kind"), pairs([use, resume], KINDS, usual=[(use, "pickle"), (resume, "npz")])
+)
 def test_a_checkpoint_of_pickles_is_refused(finished, tmp_path, read, kind):
     run, marker = tmp_path / "run", tmp_path / "marker"
     shutil.copytree(finished, run)
@@ -263,8 +265,10 @@ def test_a_checkpoint_of_pickles_is_refused(finished, tmp_path, read, kind):
     assert not marker.exists()
 
 
-@pytest.mark.parametrize("read", [use, resume])
-@pytest.mark.parametrize("kind", ["pickle", "npz"])
+@pytest.mark.parametrize(
+    ("read", "kind"),
+    pairs([use, resume], ["pickle", "npz"], usual=[(use, "npz"), (resume, "pickle")]),
+)
 def test_pickles_beside_the_files_of_a_checkpoint_are_not_run(finished, tmp_path, read, kind):
     names = ["checkpoint", "aggregate", "state.pkl", "params.npy", "model.npz", "_sharding"]
     run, marker = tmp_path / "run", tmp_path / "marker"

@@ -158,7 +158,7 @@ def test_run_checks_everything_and_passes_arguments_to_pytest(tree):
         "python -m ruff check .",
         "python -m ruff format --check .",
         "python -m pyright --pythonpath ROOT/.venv/bin/python",
-        "python -m pytest -q --numprocesses=2 --dist=loadfile -k two words",
+        "python -m pytest -q --numprocesses=2 --dist=loadfile --no-loadscope-reorder -k two words",
     ]
 
 

@@ -1,12 +1,26 @@
-"""Launchers run in processes of their own, and a small corpus with a finished run for them."""
+"""Launchers run as commands, and a small corpus with a finished run for them."""
 
+import contextlib
+import copy
+import functools
+import io
 import json
+import logging
 import os
+import runpy
+import shutil
 import subprocess
 import sys
+import warnings
+from collections.abc import Iterator
 from pathlib import Path
 
+import jax
 import numpy as np
+import pytest
+from absl import app, flags
+from absl import logging as absl_logging
+from absl.testing import flagsaver
 
 REPOSITORY = Path(__file__).parents[2]
 TOPICS, WORDS_PER_TOPIC = 5, 20
@@ -37,11 +51,29 @@ def environment(**variables: str) -> dict[str, str]:
     return {**inherited, "PYTHONPATH": str(REPOSITORY), **variables}
 
 
-def launch(name, *arguments, code=0, quiet=True, cwd=None, stdin=None, **variables):
-    """Runs `python -m launch.NAME` to its end and returns the process."""
-    done = subprocess.run(
-        [sys.executable, "-m", f"launch.{name}", *map(str, arguments)],
-        cwd=cwd or REPOSITORY,
+OF_PROCESSES = {"PYTHONPATH", "XLA_FLAGS"}
+"""Variables that Python and JAX read when they start."""
+
+
+def launch(name, *arguments, code=0, quiet=True, cwd=None, stdin=None, process=False, **variables):
+    """Runs `python -m launch.NAME` to its end and returns how it ended and what it printed.
+
+    It runs in this process, which spares the start of another and what JAX has compiled, unless
+    `process` asks for one of its own, or a variable that only a new process reads.
+    """
+    command = [f"launch.{name}", *map(str, arguments)]
+    run = in_process if not (process or OF_PROCESSES & variables.keys()) else as_process
+    done = run(command, cwd or REPOSITORY, stdin, variables)
+    assert done.returncode == code, done.stderr
+    if code == 0 and quiet:
+        assert done.stderr == ""
+    return done
+
+
+def as_process(command: list[str], cwd, stdin: str | None, variables: dict[str, str]):
+    return subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=cwd,
         env=environment(**variables),
         input=stdin,
         stdin=subprocess.DEVNULL if stdin is None else None,
@@ -49,10 +81,79 @@ def launch(name, *arguments, code=0, quiet=True, cwd=None, stdin=None, **variabl
         text=True,
         timeout=120,
     )
-    assert done.returncode == code, done.stderr
-    if code == 0 and quiet:
-        assert done.stderr == ""
-    return done
+
+
+def in_process(command: list[str], cwd, stdin: str | None, variables: dict[str, str]):
+    """What `as_process` gives, but for what is written past Python's own standard output."""
+    name, *_ = command
+    source, output, errors = (
+        io.TextIOWrapper(io.BytesIO(content), encoding="utf-8", write_through=True)
+        for content in ((stdin or "").encode(), b"", b"")
+    )
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        launcher_state(errors),
+        warnings.catch_warnings(),
+    ):
+        # Those that Python hides by default; all others are errors.
+        for kind in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
+            warnings.simplefilter("ignore", kind)
+        # Of the processes that it starts, as in `environment`.
+        for variable, value in {"PYTHONPATH": str(REPOSITORY), **variables}.items():
+            patch.setenv(variable, value)
+        patch.chdir(cwd)
+        patch.setattr(sys, "argv", command)
+        for stream, replacement in (("stdin", source), ("stdout", output), ("stderr", errors)):
+            patch.setattr(sys, stream, replacement)
+        try:
+            runpy.run_module(name, run_name="__main__", alter_sys=True)
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+    printed = [stream.buffer.getvalue().decode() for stream in (output, errors)]
+    return subprocess.CompletedProcess(command, code, *printed)
+
+
+@contextlib.contextmanager
+def launcher_state(errors: io.TextIOWrapper) -> Iterator[None]:
+    """What a launcher finds in a new process: no flags but absl's own, a log on standard error.
+
+    Everything is as before afterwards.
+    """
+    app.define_help_flags()
+    registry = flags.FLAGS.__dict__
+    kept_registry = copy.deepcopy(
+        registry, {id(flag): flag for flag in registry["__flags"].values()}
+    )
+    kept_values = flagsaver.save_flag_values()
+    kept_modules = {name: sys.modules.pop(name) for name in list(sys.modules) if of_launch(name)}
+    kept_hook = sys.unraisablehook
+    kept_seconds = jax.config.values["jax_persistent_cache_min_compile_time_secs"]
+    for module, defined in list(flags.FLAGS.flags_by_module_dict().items()):
+        for flag in list(defined) if of_launch(module) else ():
+            delattr(flags.FLAGS, flag.name)
+    flags.FLAGS.unparse_flags()
+    root, handler = logging.getLogger(), absl_logging.get_absl_handler()
+    kept_handlers, kept_stream = root.handlers[:], handler.python_handler.stream
+    handler.python_handler.setStream(errors)
+    absl_logging.use_absl_handler()
+    try:
+        yield
+    finally:
+        root.handlers[:] = kept_handlers
+        handler.python_handler.setStream(kept_stream)
+        for name in filter(of_launch, list(sys.modules)):
+            del sys.modules[name]
+        sys.modules.update(kept_modules)
+        registry.clear()
+        registry.update(kept_registry)
+        flagsaver.restore_flag_values(kept_values)
+        sys.unraisablehook = kept_hook
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", kept_seconds)
+
+
+def of_launch(module: str) -> bool:
+    return module.split(".")[0] == "launch"
 
 
 def start(name: str, *arguments, group: bool = False) -> subprocess.Popen[str]:
@@ -90,6 +191,17 @@ def write_documents(path: Path, seed: int, documents: int) -> Path:
     return path
 
 
+def copy_run(run: Path, target: Path, **options: int) -> Path:
+    """A run whose configuration differs where what was trained does not: `model_hidden_dim=3`."""
+    shutil.copytree(run, target)
+    config = json.loads((target / "config.json").read_text())
+    for option, value in options.items():
+        section, key = option.split("_", maxsplit=1)
+        config[section][key] = value
+    (target / "config.json").write_text(json.dumps(config))
+    return target
+
+
 def fingerprint(directory: Path) -> dict[str, bytes]:
     """Every file below a directory with its content, but what Python keeps of a configuration."""
     return {
@@ -123,6 +235,22 @@ class Workspace:
         test = f"--test={self.text['test']}"
         launch("prepare", test, vocabulary, f"--output={self.test_only}")
         launch("prepare", *self.sources(), f"--output={self.other_corpus}", "--vocab_size=50")
+
+    @functools.cached_property
+    def rnnlm(self) -> Path:
+        """A finished run of another model."""
+        return self.train("rnnlm", "rnnlm")
+
+    @functools.cached_property
+    def other_run(self) -> Path:
+        """A run of one step on the other corpus."""
+        directory = f"--config.data.directory={self.other_corpus}"
+        return self.train("other_run", "ccdclm", directory, "--config.training.max_steps=1")
+
+    def train(self, name: str, model: str, *more: str) -> Path:
+        workdir = self.root / name
+        launch("train", *self.training(workdir, *more, config=Path(f"{self.config}:{model}")))
+        return workdir
 
     def sources(self) -> list[str]:
         return [f"--{split}={path}" for split, path in self.text.items()]

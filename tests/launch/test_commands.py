@@ -1,4 +1,4 @@
-"""Command lines end to end, each in a process of its own, on a small corpus made here."""
+"""Command lines end to end, on a small corpus made here; one of each in a process of its own."""
 
 import importlib.util
 import json
@@ -17,6 +17,7 @@ import dclm_jax
 from dclm_jax.data.readers import read_documents
 from dclm_jax.language_model import NeuralLanguageModel
 from dclm_jax.training.checkpoints import restore_run
+from tests.exhaustive import also
 from tests.launch.support import (
     STEPS,
     TOLERANCE,
@@ -130,7 +131,9 @@ def test_evaluate_needs_neither_configuration_file_nor_this_directory(space, tmp
     config = space.config.rename(tmp_path / "gone")
     try:
         output = tmp_path / "result.json"
-        done = launch("evaluate", "--workdir=moved", f"--output={output}", cwd=tmp_path)
+        done = launch(
+            "evaluate", "--workdir=moved", f"--output={output}", cwd=tmp_path, process=True
+        )
     finally:
         config.rename(space.config)
     result = json.loads(output.read_text())
@@ -162,7 +165,8 @@ def test_coherence_fixed_bootstrap_and_comparison(space, tmp_path):
     better = {**bootstrap, "mean": bootstrap["mean"] + 0.2}
     (tmp_path / "better.json").write_text(json.dumps(better))
     pair = f"{tmp_path / 'better.json'},{tmp_path / 'a.json'}"
-    comparison = json.loads(launch("coherence", f"--compare={pair}", "--output=-").stdout)
+    compared = launch("coherence", f"--compare={pair}", "--output=-", process=True)
+    comparison = json.loads(compared.stdout)
     z = 0.2 / math.sqrt(2 * bootstrap["sd"] ** 2 / 6)
     assert comparison["z"] == pytest.approx(z)
     assert comparison["p"] == pytest.approx(0.5 * math.erfc(z / math.sqrt(2)))
@@ -188,7 +192,8 @@ def test_score_agrees_in_every_form_with_evaluate_and_python(space, tmp_path):
     known = [flag for one in documents for each in one["sentences"] for flag in each["known"]]
     assert known.count(False) == evaluated["oov_words"]
 
-    piped = launch("score", run, "--input=-", "--output=-", stdin=text.read_text())
+    arguments = [run, "--input=-", "--output=-"]
+    piped = launch("score", *arguments, stdin=text.read_text(), process=True)
     for line, document in zip(piped.stdout.splitlines(), documents, strict=True):
         assert json.loads(line)["log_prob"] == pytest.approx(document["log_prob"], rel=TOLERANCE)
 
@@ -262,7 +267,7 @@ def long_run(space) -> tuple[list[str], Path]:
     return values, whole
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, *also([signal.SIGKILL])])
 def test_interrupted_training_goes_on_bit_for_bit(space, long_run, tmp_path, number):
     values, whole = long_run
     run = tmp_path / "run"
@@ -378,7 +383,7 @@ def test_prepare_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments
 
 
 def test_prepare_needs_an_output(space):
-    assert "--output" in refuse("prepare", *space.sources())
+    assert "--output" in refuse("prepare", *space.sources(), process=True)
 
 
 @pytest.mark.parametrize(
@@ -425,7 +430,7 @@ def test_train_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments, 
 
 
 def test_train_needs_its_flags(space):
-    assert "--config" in refuse("train", "--workdir=run")
+    assert "--config" in refuse("train", "--workdir=run", process=True)
     assert "--workdir" in refuse("train", f"--config={space.config}")
 
 
@@ -489,7 +494,7 @@ def test_evaluation_refuses_bad_input_and_writes_nothing(
 
 def test_a_quick_report_refuses_a_run_without_results(space):
     assert str(space.run) in refuse("report", "--quick", f"--workdirs={space.run}")
-    assert "--workdirs" in refuse("report", "--quick")
+    assert "--workdirs" in refuse("report", "--quick", process=True)
 
 
 # In the place of KenLM's programs: a model in which all words, and the end, have log10 P = -2.

@@ -11,7 +11,7 @@ import pytest
 
 import dclm_jax
 from dclm_jax.data.readers import read_documents
-from tests.launch.support import TOLERANCE, launch, refuse
+from tests.launch.support import TOLERANCE, copy_run, launch, refuse
 
 TAGS = ("nn-tl", "nns", "vb", "vbz", "in", "at", "fw-nn", ",")
 
@@ -38,21 +38,15 @@ class Runs:
 
     def __init__(self, space, root: Path):
         self.ccdclm = space.run
-        self.rnnlm = self._train(space, root / "rnnlm", "rnnlm")
-        self.small = self._train(space, root / "small", "ccdclm", "--config.model.hidden_dim=4")
+        self.rnnlm, self.other = space.rnnlm, space.other_run
+        self.small = copy_run(space.run, root / "small")
+        # Parameters do not depend on n, so that one run is read with two of them.
+        bow = ["--config.model.context_dim=4", "--config.training.max_steps=1"]
+        trained = space.train("rlm_bow_lf", "rlm_bow_lf", *bow)
         self.contexts = [
-            self._train(
-                space,
-                root / f"bow_{number}",
-                "rlm_bow_lf",
-                f"--config.model.context_sentences={number}",
-                "--config.model.context_dim=4",
-            )
+            copy_run(trained, root / f"bow_{number}", model_context_sentences=number)
             for number in (1, 2)
         ]
-        self.other = root / "other"
-        arguments = [f"--config.data.directory={space.other_corpus}"]
-        launch("train", *space.training(self.other, *arguments))
         self.tagged = {}
         for split in ("valid", "test"):
             self.tagged[split] = root / f"{split}.tagged"
@@ -63,12 +57,6 @@ class Runs:
                 for one in read_documents(space.text[split])
             ]
             self.tagged[split].write_text("\n\n".join(documents))
-
-    @staticmethod
-    def _train(space, workdir: Path, model: str, *more: str) -> Path:
-        config = Path(f"{space.config}:{model}")
-        launch("train", *space.training(workdir, *more, config=config))
-        return workdir
 
 
 @pytest.fixture(scope="module")

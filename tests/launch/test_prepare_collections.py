@@ -2,34 +2,19 @@
 
 import bz2
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-REPOSITORY = Path(__file__).parents[2]
+from tests.launch import support
+
 TOPICS = ("business", "entertainment", "politics", "sport", "tech")
 
 
 def launch(*arguments, code=0):
     """Runs the launcher to its end and returns what it prints: stderr if it must fail."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "launch.prepare", *map(str, arguments)],
-        cwd=REPOSITORY,
-        env={**os.environ, "JAX_PLATFORMS": "cpu"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == code, done.stderr
     if code:
-        assert done.stderr.startswith("error: ") and done.stderr.count("\n") == 1, done.stderr
-        return done.stderr
-    assert done.stderr == ""
-    return done.stdout
+        return support.refuse("prepare", *arguments, code=code)
+    return support.launch("prepare", *arguments).stdout
 
 
 def document_ids(directory, split):

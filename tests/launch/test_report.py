@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from tests.launch.support import launch, refuse
+from tests.launch.support import copy_run, launch, refuse
 
 FAST = ("--bootstrap=20", "--pool=2")
 
@@ -14,21 +14,16 @@ FAST = ("--bootstrap=20", "--pool=2")
 def workdirs(space, tmp_path_factory):
     """Two models, one of them with two seeds and two segment lengths."""
     root = tmp_path_factory.mktemp("report")
-    runs = {
-        "rnnlm": ("rnnlm",),
-        "seed": ("ccdclm", "--config.training.seed=1"),
-        "long": ("ccdclm", "--config.data.segment_length=10"),
-    }
-    for name, (model, *flags) in runs.items():
-        arguments = list(space.training(root / name, *flags))
-        arguments[0] += f":{model}"
-        launch("train", *arguments)
-    return [space.run, *(root / name for name in runs)]
+    seed = space.train("seed", "ccdclm", "--config.training.seed=1")
+    # Whatever it was trained with: a report reads it in the configuration.
+    long = copy_run(space.run, root / "long", data_segment_length=10)
+    return [space.run, space.rnnlm, seed, long]
 
 
-def report(workdirs, output, *flags):
+def report(workdirs, output, *flags, **options):
     paths = ",".join(map(str, workdirs))
-    return launch("report", f"--workdirs={paths}", f"--output={output}", *FAST, *flags).stdout
+    arguments = [f"--workdirs={paths}", f"--output={output}", *FAST, *flags]
+    return launch("report", *arguments, **options).stdout
 
 
 def test_tables_and_pictures(workdirs, tmp_path):
@@ -56,7 +51,7 @@ def test_tables_and_pictures(workdirs, tmp_path):
     ).stdout
     assert rows[1]["runs"][0]["coherence"]["mean"] == json.loads(coherence)["mean"]
 
-    assert report(workdirs, output).count("measured before") == 4
+    assert report(workdirs, output, process=True).count("measured before") == 4
     assert (output / "report.md").read_text() == text
     for other in ("--seed=1", "--bootstrap=0"):
         assert report(workdirs[:1], output, other).count("measured in") == 1
@@ -64,11 +59,11 @@ def test_tables_and_pictures(workdirs, tmp_path):
     assert (output / "report.md").read_text() == text
 
 
-def test_what_was_trained_anew_is_measured_anew(space, tmp_path):
+def test_what_was_trained_anew_is_measured_anew(workdirs, tmp_path):
     run, output = tmp_path / "run", tmp_path / "report"
-    for rate in (0.02, 0.03):
+    for trained in (workdirs[0], workdirs[2]):
         shutil.rmtree(run, ignore_errors=True)
-        launch("train", *space.training(run, f"--config.optimizer.learning_rate={rate}"))
+        shutil.copytree(trained, run)
         assert "measured in" in report([run], output)
     metrics = run / "metrics.jsonl"
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
@@ -103,8 +98,7 @@ def test_runs_that_are_not_trained_to_their_end_are_rows_of_their_own(workdirs, 
 
 def test_what_cannot_be_reported_is_refused_before_it_is_measured(space, workdirs, tmp_path):
     output = tmp_path / "report"
-    other = tmp_path / "other"
-    launch("train", *space.training(other, f"--config.data.directory={space.other_corpus}"))
+    other = space.other_run
     paths = f"--workdirs={workdirs[0]},{other}"
     error = refuse("report", paths, f"--output={output}")
     assert f"{other} has another vocabulary (" in error and f"than {workdirs[0]} (" in error

@@ -11,8 +11,8 @@ from dclm_jax.models.base import Sentence
 from dclm_jax.nn.cells import CELLS
 from dclm_jax.reading import driver
 from dclm_jax.reading.driver import weighted
-from dclm_jax.reading.dropout import draw_masks
 from tests import oracles
+from tests.exhaustive import also
 from tests.models.support import (
     DOCUMENTS,
     MODELS,
@@ -100,46 +100,34 @@ NAMES_AND_CELLS = [
 ]
 
 
-def some(cases, chosen):
-    """All cases, of which those that are not chosen are left to --exhaustive."""
-    left = pytest.mark.exhaustive
-    return [one if chosen(i) else pytest.param(*one, marks=left) for i, one in enumerate(cases)]
+def each_nth(cases, n, first):
+    """All cases; but for every n-th one they are left to --exhaustive."""
+    return [
+        case
+        for index, one in enumerate(cases)
+        for case in ([one] if index % n == first else also([one]))
+    ]
 
 
-# By default every model with one cell, every cell with tying and without.
-@pytest.mark.parametrize(
-    ("name", "cell", "tied"),
-    some(
-        [(*both, tied) for both in NAMES_AND_CELLS for tied in (False, True)],
-        lambda index: index % 5 == 4,
-    ),
-)
+# By default every model is there with a cell, and every cell with tying and without.
+CELLS_AND_TYING = [(*both, tied) for both in NAMES_AND_CELLS for tied in (False, True)]
+LAYERS = [(name, num_layers) for name in MODELS for num_layers in (1, 3)]
+SENTENCES = [(name, n) for name in MODELS if name.startswith("rlm_") for n in (1, 8)]
+
+
+@pytest.mark.parametrize(("name", "cell", "tied"), each_nth(CELLS_AND_TYING, 5, 4))
 def test_cells_and_tying(name, cell, tied):
     check(small_model(name, cell=cell, hidden_dim=4 if tied else 5, tie_embeddings=tied))
 
 
-@pytest.mark.parametrize(
-    ("name", "num_layers"),
-    some([(name, count) for name in MODELS for count in (1, 3)], lambda index: index % 5 == 0),
-)
+@pytest.mark.parametrize(("name", "num_layers"), each_nth(LAYERS, 5, 0))
 def test_layers(name, num_layers):
     check(small_model(name, num_layers=num_layers))
 
 
-@pytest.mark.parametrize(
-    ("name", "context_sentences"),
-    some(
-        [(name, n) for name in MODELS if name.startswith("rlm_") for n in (1, 8)],
-        lambda index: index % 4 in (0, 3),
-    ),
-)
+@pytest.mark.parametrize(("name", "context_sentences"), each_nth(SENTENCES, 3, 0))
 def test_context_sentences(name, context_sentences):
     check(small_model(name, context_sentences=context_sentences))
-
-
-@model_jit
-def masks_of(model, params, keys_B):
-    return draw_masks(model, weighted(model, params), keys_B, BATCH.tokens_BxSxN.shape[1:])
 
 
 @pytest.mark.parametrize("name", MODELS)

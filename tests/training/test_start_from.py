@@ -504,7 +504,9 @@ def test_a_start_that_cannot_be_is_refused_and_nothing_is_made(data, source, tmp
     counts.mkdir()
     kept = {"model": {"name": ngram.NAME, "order": 5}, "data": {"directory": "somewhere"}}
     (counts / "config.json").write_text(json.dumps(kept))
-    assert start(counts) == f"{begins}{counts} holds a model 'ngram', which has no parameters to take"
+    assert (
+        start(counts) == f"{begins}{counts} holds a model 'ngram', which has no parameters to take"
+    )
     foreign = kept_run(tmp_path / "foreign", "ccdclm", "x y z")
     assert start(foreign) == (
         f"{begins}the vocabulary there and that of data.directory share no word"

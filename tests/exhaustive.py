@@ -1,0 +1,35 @@
+"""What runs with --exhaustive alone: the many of a kind of which others show the same."""
+
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
+
+import pytest
+
+Chosen = TypeVar("Chosen")
+
+asked = False
+"""Whether --exhaustive was given; set before any test is collected."""
+
+
+def also(values: Iterable[Any]) -> list[Any]:
+    """Values of a parametrisation that are left out unless all are asked for."""
+    return [
+        pytest.param(
+            *(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.exhaustive
+        )
+        for value in values
+    ]
+
+
+def pairs(
+    ones: Iterable[Any], others: Iterable[Any], usual: Sequence[tuple[Any, Any]]
+) -> list[Any]:
+    """All pairs for a parametrisation of two, of which the usual ones run always."""
+    rest = [pair for pair in itertools.product(ones, others) if pair not in usual]
+    return [*usual, *also(rest)]
+
+
+def some(usual: Chosen, all: Chosen) -> Chosen:
+    """Some of many, or their number; `all` of them only if that is asked for."""
+    return all if asked else usual
