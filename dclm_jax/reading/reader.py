@@ -385,7 +385,8 @@ def _with_double_room(words: _Words) -> _Words:
     """The same words, with room for as many more."""
 
     def double(array_DxR: jax.Array) -> jax.Array:
-        return jnp.concatenate([array_DxR, jnp.zeros_like(array_DxR)], axis=1)
+        doubled = jnp.concatenate([array_DxR, jnp.zeros_like(array_DxR)], axis=1)
+        return jax.device_put(doubled, array_DxR.sharding)
 
     return words._replace(
         tokens_RxB=double(words.tokens_RxB),
@@ -423,6 +424,13 @@ def _taker(model: DocumentModel, *, of_words: bool) -> Callable[[Any, np.ndarray
         whole = whole.reshape(*whole.shape[:axis], devices, rows, *whole.shape[axis + 1 :])
         return jnp.moveaxis(whole, axis, 0)
 
-    return jax.jit(
+    taken_of = jax.jit(
         lambda tree, row_DxB: jax.tree.map(lambda a, axis: taken(a, axis, row_DxB), tree, axes)
     )
+
+    def take(tree: Any, row_DxB: np.ndarray) -> Any:
+        # On the devices again that the rows were on: pmap takes them from no others.
+        result = taken_of(tree, row_DxB)
+        return jax.tree.map(lambda new, old: jax.device_put(new, old.sharding), result, tree)
+
+    return take

@@ -11,6 +11,7 @@ from dclm_jax.models.base import Sentence
 from dclm_jax.nn.cells import CELLS
 from dclm_jax.reading import driver
 from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.dropout import draw_masks
 from tests import oracles
 from tests.exhaustive import also
 from tests.models.support import (
@@ -128,6 +129,11 @@ def test_layers(name, num_layers):
 @pytest.mark.parametrize(("name", "context_sentences"), each_nth(SENTENCES, 3, 0))
 def test_context_sentences(name, context_sentences):
     check(small_model(name, context_sentences=context_sentences))
+
+
+@model_jit
+def masks_of(model, params, keys_B):
+    return draw_masks(model, weighted(model, params), keys_B, BATCH.tokens_BxSxN.shape[1:])
 
 
 @pytest.mark.parametrize("name", MODELS)

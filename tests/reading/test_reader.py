@@ -147,7 +147,7 @@ for name in ("rnnlm", "adclm", "rlm_bow_lf"):
     for reader in (one, two):
         place, first = reader.read(reader.open(2), sentence_at(0))
         place, second = reader.read(place.take([1, 0, 1]), [ids((3, 4)), ids((5,)), ids((6,))])
-        words, place = read_words(reader, place, [(3, 4), (5,), (6, 6, 7)])
+        words, place = read_words(reader, place, [(3, 4), LONG, (6, 6, 7)])
         begun = reader.start(place)[0].take([2, 0, 1, 1, 0])
         log_probs = np.asarray(reader.next(begun, [3, 4, 5, 6, 7])[1])
         results.append((first, second, words, log_probs, reader.vectors(place)))
