@@ -13,12 +13,9 @@ A model is a frozen object of pure functions over a tree of parameters. To read 
 
 where x is made of embed(params, tokens), sentence.summary of summarize(params, tokens, mask), both
 for all sentences at once, and p(next word) of features and conditioning by output_layer(params).
-The package `reading` is the driver that runs this for any model: scans, padding, dropout and
-everything that is done for speed are there.
-
-In all functions but `init`, a matrix that is multiplied by is a `Weight`, for `x @ weight`; the
-`tables` are plain arrays. Arrays are time-major, [N, B, ...] inside a sentence and [S, N, B, ...]
-over sentences; the legend of axis letters is in `dclm_jax/nn/__init__.py`.
+The package `reading` runs this for any model: scans, padding, dropout and all speed are there. In
+all functions but `init` a matrix is a `Weight`, for `x @ weight`; the `tables` are plain arrays.
+Arrays are time-major, [N, B, ...] in a sentence and [S, N, B, ...] over sentences.
 """
 
 import dataclasses
@@ -37,14 +34,12 @@ COMPUTE_DTYPES = ("float32", "bfloat16")
 MAX_LAYERS = 1000
 
 Params = dict[str, Any]
-Context = Any
-"""What a model knows of the sentences before; a type of its own."""
+Context = Any  # What a model knows of the sentences before: a type of its own.
 
 
 class Conditioning(NamedTuple):
     """What a context does to the tokens of a sentence: its part of the first layer's gates
-    [B, G*H], what of it enters the output layer [B, E], and what the model's own `step` and `emit`
-    read. None where there is nothing of it."""
+    [B, G*H], what of it enters the output layer [B, E], what the model's own functions read."""
 
     gates: jax.Array | None = None
     features: jax.Array | None = None
@@ -63,7 +58,7 @@ class Sentence(NamedTuple):
 
 class OutputLayer(NamedTuple):
     """p = softmax(features @ kernel + bias + conditioning.features @ context_kernel): [D, V], [V]
-    and [E, V], or None where no context enters."""
+    and, where a context enters, [E, V]."""
 
     kernel: Weight | jax.Array
     bias: jax.Array
@@ -82,10 +77,8 @@ class DocumentModel:
       cell: one of `dclm_jax.nn.cells.CELLS`.
       dropout: rate on non-recurrent connections while training: embeddings, between layers,
         features, and contexts that enter the output layer.
-      variational_dropout: draw once a sentence, not once a token (Gal and Ghahramani 2016); what
-        belongs to a sentence, as a context does, is always drawn so.
-      recurrent_dropout: rate on the recurrent weights of the stack while training, drawn once a
-        step (Merity et al. 2018).
+      variational_dropout: draw once a sentence (Gal and Ghahramani 2016), not once a token.
+      recurrent_dropout: rate on the stack's recurrent weights, once a step (Merity et al. 2018).
       tie_embeddings: use the embedding matrix as the output matrix of the hidden state (K = H).
       compute_dtype: float32, or bfloat16 to round the factors of all matrix products and the
         gradients of their weights; parameters, sums, states and losses stay float32.
@@ -94,10 +87,10 @@ class DocumentModel:
 
     Facts, which subclasses state:
       context_order: sentences before the current one that it depends on: 0, n, or None for all.
-      states_read_context: hidden states depend on the context. If not, all sentences of a document
-        can be read at once, folded into the batch, before their contexts are known.
-      contexts_read_states: contexts depend on hidden states. If not, all contexts can be computed
-        up front, and the sentences are again read at once.
+      states_read_context: hidden states depend on the context. If not, all sentences are read at
+        once, folded into the batch, before their contexts are known.
+      contexts_read_states: contexts depend on hidden states. If not, all contexts are computed up
+        front, and the sentences are again read at once.
       tables: parameters that are looked up by word, not multiplied by.
       embedding_fan_in: inputs that the initial range of embeddings counts; None for all V words.
 
@@ -129,9 +122,8 @@ class DocumentModel:
             require(self, field, getattr(self, field) >= 1, "at least 1")
         # Layers are made one by one, and a number in a file may be any.
         require(self, "num_layers", self.num_layers <= MAX_LAYERS, f"at most {MAX_LAYERS}")
-        for field, choices in (("cell", CELLS), ("compute_dtype", COMPUTE_DTYPES)):
-            known = getattr(self, field) in choices
-            require(self, field, known, f"one of {', '.join(choices)}")
+        for field, names in (("cell", CELLS), ("compute_dtype", COMPUTE_DTYPES)):
+            require(self, field, getattr(self, field) in names, f"one of {', '.join(names)}")
         for field in ("dropout", "recurrent_dropout"):
             require(self, field, 0 <= getattr(self, field) < 1, f"0 <= {field} < 1")
         if self.tie_embeddings and self.embedding_dim != self.hidden_dim:
@@ -179,17 +171,15 @@ class DocumentModel:
         return Conditioning(gates=context @ params["stack"][0]["context"])
 
     def open_sentence(self, params: Params, context: Context, rows: int) -> StackState:
-        """The recurrent state before the first token; zero unless a subclass says otherwise."""
+        """The recurrent state before the first token."""
         like = params["stack"][0]["bias"][: self.hidden_dim]
         return stack.initial_state(self.cell, self.num_layers, rows, like)
 
     def step(
         self, params: Params, conditioning: Conditioning, state: StackState, x: StackInput
     ) -> tuple[StackState, Any]:
-        """One token: the new state, and an output, here the top hidden state [B, H].
-
-        `x.gates` holds the conditioning's gates already.
-        """
+        """One token, whose gates hold the conditioning's: the new state, and an output, here
+        the top hidden state [B, H]."""
         return stack.step_stack(self.cell, params["stack"], state, x)
 
     def emit(self, params: Params, conditioning: Conditioning, outputs: Any) -> jax.Array:
@@ -208,12 +198,10 @@ class DocumentModel:
         return OutputLayer(kernel, params["output"]["bias"])
 
     def extra_nll(self, params: Params, context: Context, sentence: Sentence) -> jax.Array | None:
-        """A further objective of training in nats, summed over the batch, of words alone; `context`
-        is the sentence's own."""
+        """A further objective in nats, summed over the batch: of words, given their own context."""
 
     def resize_context(self, context: Context, length: int, *, cut: bool = False) -> Context:
-        """The context with room for at least `length` positions of a sentence; with `cut` for just
-        as many, which must hold all of it."""
+        """The context with room for `length` positions of a sentence; `cut` drops all beyond."""
         return context
 
     def vector(self, params: Params, context: Context) -> jax.Array | None:
@@ -227,6 +215,6 @@ def own_key(key: jax.Array) -> jax.Array:
 
 
 def require(model: DocumentModel, field: str, holds: bool, expected: str) -> None:
-    """Raises the InputError of an option of a model that does not hold."""
+    """Raises an InputError that names the option of a model, unless it holds."""
     if not holds:
         raise InputError(f"model.{field} is {getattr(model, field)!r}; expected {expected}")
