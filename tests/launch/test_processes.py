@@ -123,9 +123,8 @@ def test_a_run_of_two_processes_stops_together_and_equals_that_of_one(space, val
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        ("coherence", ["--permutations=3", "--bootstrap=5"]),
         ("score", ["--input=TEST", "--batch_size=2"]),
-        *also([("evaluate", [])]),
+        *also([("evaluate", []), ("coherence", ["--permutations=3", "--bootstrap=5"])]),
     ],
 )
 def test_evaluation_of_two_processes_merges_exactly(space, name, arguments):
