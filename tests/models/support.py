@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from dclm_jax import models
 from dclm_jax.data.batches import Batch
@@ -14,9 +15,19 @@ from dclm_jax.models.base import DocumentModel
 from dclm_jax.nn.backend import CPU
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
+from tests.exhaustive import also
 
 VOCAB = 11
 MODELS = tuple(models.MODELS)
+# Each kind of context, and of larger contexts each fusion and each kind of bags but the simplest.
+USUAL_MODELS = (
+    *("rnnlm", "drnnlm", "hrnnlm", "ccdclm", "codclm", "adclm"),
+    *("rlm_seqbow_lf", "rlm_seqbow_att_ef"),
+)
+EACH_MODEL = pytest.mark.parametrize(
+    "name", [*USUAL_MODELS, *also(name for name in MODELS if name not in USUAL_MODELS)]
+)
+"""The other models are left to --exhaustive."""
 model_jit = partial(jax.jit, static_argnums=0)
 """Jit of a function whose first argument is the model."""
 

@@ -12,7 +12,14 @@ from dclm_jax.data.batches import Batch
 from dclm_jax.errors import InputError
 from dclm_jax.nn.backend import CPU
 from dclm_jax.reading.likelihoods import batch_likelihood
-from tests.models.support import DOCUMENTS, MODELS, model_jit, pack, random_params, small_model
+from tests.models.support import (
+    DOCUMENTS,
+    EACH_MODEL,
+    model_jit,
+    pack,
+    random_params,
+    small_model,
+)
 
 BATCH = pack(DOCUMENTS)
 
@@ -26,7 +33,7 @@ def loss_and_gradient(model, params, keys_B):
     return jax.value_and_grad(loss)(params)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@EACH_MODEL
 def test_remat_changes_no_value(name, x64):
     model = small_model(name, dropout=0.3)
     params = random_params(model)
@@ -55,7 +62,7 @@ def test_remat_keeps_long_documents_small(name):
     assert temporary_bytes(dataclasses.replace(model, remat=True)) * 3 < temporary_bytes(model)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@EACH_MODEL
 def test_bfloat16_is_close_and_keeps_float32_parameters(name):
     model = small_model(name)
     params = random_params(model)

@@ -16,6 +16,7 @@ from tests import oracles
 from tests.exhaustive import also
 from tests.models.support import (
     DOCUMENTS,
+    EACH_MODEL,
     MODELS,
     likelihood,
     model_jit,
@@ -136,7 +137,7 @@ def masks_of(model, params, keys_B):
     return draw_masks(model, weighted(model, params), keys_B, BATCH.tokens_BxSxN.shape[1:])
 
 
-@pytest.mark.parametrize("name", MODELS)
+@EACH_MODEL
 def test_dropout_multiplies_embeddings_layers_and_features(name):
     model = small_model(name, dropout=0.3, num_layers=3)
     params = random_params(model)

@@ -17,6 +17,7 @@ from dclm_jax.reading.dropout import draw_masks, drop_weights
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
 from tests.models.support import (
     DOCUMENTS,
+    EACH_MODEL,
     MODELS,
     VOCAB,
     likelihood,
@@ -74,7 +75,7 @@ def test_parameter_counts_are_the_papers(name, H, K, V):
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == expected[name] + H
 
 
-@pytest.mark.parametrize("name", MODELS)
+@EACH_MODEL
 def test_gradient_is_the_finite_difference(name):
     model = small_model(name)
     params = random_params(model)
@@ -148,7 +149,7 @@ def test_contexts_enter_the_output_layer_alike_where_logits_are_too_many():
     jax.tree.map(close, each, once)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@EACH_MODEL
 def test_total_does_not_depend_on_batching_padding_or_order(name):
     model = small_model(name)
     params = random_params(model)
@@ -158,7 +159,7 @@ def test_total_does_not_depend_on_batching_padding_or_order(name):
     close(total(model, params, (*DOCUMENTS, (), ()), S=6, N=9), together)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@EACH_MODEL
 def test_context_carries_over_calls_of_other_lengths(name):
     model = small_model(name)
     params = random_params(model)
@@ -225,7 +226,7 @@ def test_predictions_depend_on_the_past_alone(name):
             assert (influence[s, n, t, m] > 0) == expected, (s, n, t, m)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@EACH_MODEL
 def test_the_extra_objective_predicts_a_sentence_from_earlier_ones_alone(name):
     model = small_model(name)
     if type(model).extra_nll is DocumentModel.extra_nll:
@@ -244,7 +245,7 @@ def test_the_extra_objective_predicts_a_sentence_from_earlier_ones_alone(name):
     assert abs(extra(other, second) - extra(other) - alone) > 1e-6
 
 
-@pytest.mark.parametrize("name", MODELS)
+@EACH_MODEL
 def test_context_changes_later_sentences_alone(name):
     model = small_model(name)
     params = random_params(model)

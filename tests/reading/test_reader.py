@@ -13,7 +13,7 @@ import pytest
 from dclm_jax.data.vocabulary import END, START
 from dclm_jax.errors import InputError
 from dclm_jax.reading.reader import Reader
-from tests.models.support import MODELS, VOCAB, pack, random_params, scores, small_model
+from tests.models.support import EACH_MODEL, VOCAB, pack, random_params, scores, small_model
 
 close = partial(np.testing.assert_allclose, rtol=2e-5, atol=2e-5)
 
@@ -58,7 +58,7 @@ def read_words(reader, place, rows):
     return nll, reader.finish(word_place)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@EACH_MODEL
 def test_words_and_sentences_lead_to_the_same_places(name):
     reader = make_reader(name)
     expected = [expected_nll(reader, document) for document in DOCUMENTS]
