@@ -20,7 +20,7 @@ Document = Sequence[Sequence[int]]
 
 class Dropout(NamedTuple):
     """One document's multipliers: embeddings [S, N, K], inputs of upper layers [S, N, H], features
-    [S, N, D], contexts at the output layer [S, 1, H]."""
+    [S, N, D], contexts at the output layer [S, 1, E]."""
 
     embeddings: np.ndarray
     layers: Sequence[np.ndarray]

@@ -9,9 +9,11 @@ from dclm_jax.errors import InputError, shown
 from dclm_jax.models import dclm, larger_context
 from dclm_jax.models.base import DocumentModel
 
-MODELS: dict[str, type[DocumentModel]] = {
-    model.name: model for model in (*dclm.MODELS, *larger_context.MODELS)
-}
+_CLASSES: tuple[type[DocumentModel], ...] = (
+    *dclm.MODELS,
+    *larger_context.MODELS,
+)
+MODELS = {model.name: model for model in _CLASSES}
 
 # Of a size, so that arrays of it can be indexed.
 _LARGEST = 2**31 - 1

@@ -221,7 +221,7 @@ def test_predictions_depend_on_the_past_alone(name):
                 order = model.context_order
                 reached = t < s and (order is None or s - t <= order)
                 # Bags of words are without START.
-                has_bags = name == "hrnnlm" or name.startswith("rlm_")
+                has_bags = not model.contexts_read_states
                 expected = reached and mask_SxN[t, m] and not (has_bags and m == 0)
             assert (influence[s, n, t, m] > 0) == expected, (s, n, t, m)
 

@@ -31,7 +31,7 @@ def test_options_arrive():
         (
             "zzz",
             {},
-            "unknown model 'zzz'; known: adclm, ccdclm, codclm, drnnlm, hrnnlm, rlm, rlm_bow_ef,",
+            f"unknown model 'zzz'; known: {', '.join(sorted(models.MODELS))}",
         ),
         (
             "rnnlm",
