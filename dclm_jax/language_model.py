@@ -28,11 +28,11 @@ import numpy as np
 from dclm_jax import ngram, storage
 from dclm_jax.data.readers import Document
 from dclm_jax.data.vocabulary import END, END_TOKEN, UNKNOWN, Vocabulary
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, shown
 from dclm_jax.evaluation import perplexity
 from dclm_jax.evaluation.scoring import Scorer, SentenceScorer
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.reading.reader import Reader, power_of_two
+from dclm_jax.reading.reader import MAX_POSITIONS, Reader, padded_length, power_of_two
 from dclm_jax.training import mirror
 from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.workdir import read_config
@@ -115,19 +115,24 @@ class ReadDocument:
         Raises:
           InputError: a candidate has no words, or the candidates are not a list of sentences.
         """
-        words = _words(candidates)
+        words = _words(candidates, "the candidates are")
         for number, candidate in enumerate(words, 1):
             if not candidate:
                 raise InputError(f"candidate {number} has no words; expected at least one")
-        ids, scores = [self.lm.vocabulary.encode(one) for one in words], []
-        for first in range(0, len(ids), _CANDIDATES):
-            batch = ids[first : first + _CANDIDATES]
+        ids = [self.lm.vocabulary.encode(one) for one in words]
+        scores: list[Any] = [None] * len(ids)
+        # Those of like length together, the longest first.
+        left = sorted(range(len(ids)), key=lambda index: len(ids[index]), reverse=True)
+        while left:
+            most = max(1, MAX_POSITIONS // padded_length(len(ids[left[0]])))
+            rows = min(power_of_two(len(left)), most, _CANDIDATES)
+            batch, left = left[:rows], left[rows:]
             # Filled up with the last one, so that few numbers of rows are compiled.
-            rows = min(power_of_two(len(batch)), _CANDIDATES)
-            filled = [[one] for one in batch] + [[batch[-1]]] * (rows - len(batch))
+            filled = [[ids[index]] for index in [*batch, *batch[-1:] * (rows - len(batch))]]
             _, nll = self.lm.reader.read(self.place.take([0] * rows), filled)
-            scores += [of_row[0] for of_row in nll[: len(batch)]]
-        return [_sentence_score(*one) for one in zip(words, ids, scores, strict=True)]
+            for index, of_row in zip(batch, nll, strict=False):
+                scores[index] = _sentence_score(words[index], ids[index], of_row[0])
+        return scores
 
     def next_words(self, k: int = 10, prefix: Sentence = "") -> list[tuple[str, float]]:
         """The k likeliest next words with their log-probabilities in nats, likeliest first.
@@ -311,11 +316,21 @@ def _restore_ngram(workdir: Path) -> LanguageModel:
     )
 
 
-def _words(document: Document | Sequence[Sentence]) -> list[list[str]]:
+def _words(document: Document | Sequence[Sentence], what: str = "a document is") -> list[list[str]]:
     sentences = document.sentences if isinstance(document, Document) else document
     if isinstance(sentences, str):
-        raise InputError(f"a document is a list of sentences, not a string: {sentences[:40]!r}")
-    return [one.split() if isinstance(one, str) else list(one) for one in sentences]
+        raise InputError(f"{what} a list of sentences, not a string: {sentences[:40]!r}")
+    return [_sentence(one) for one in sentences]
+
+
+def _sentence(sentence: Any) -> list[str]:
+    if isinstance(sentence, str):
+        return sentence.split()
+    words = list(sentence) if isinstance(sentence, Iterable) else [sentence]
+    for word in words:
+        if not isinstance(word, str) or len(word.split()) != 1:
+            raise InputError(f"a word is {shown(word)}; expected a string without white space")
+    return words
 
 
 def _sentence_score(words: list[str], ids: np.ndarray, nll: np.ndarray) -> SentenceScore:

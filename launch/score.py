@@ -18,8 +18,8 @@ jsonl, a line for each document:
 tsv, a line for each token, under a header: document, sentence and position (both from 1), token,
 surprisal, known (1 or 0), log-probabilities of its sentence and document.
 
-With --context every sentence of the input is one candidate for the sentence after that text, a
-record of its own, named by its number from 1.
+With --context every line of the input is one candidate for the sentence after that text, its words
+separated by spaces, and a record of its own, named by its number from 1; --format is the context's.
 
 The input is streamed and may be larger than memory. The output file appears once it is complete.
 """
@@ -40,7 +40,7 @@ flags.adopt_module_key_flags(_evaluation)
 flags.adopt_module_key_flags(_cluster)
 _INPUT = flags.DEFINE_string("input", None, "Text to score; '-' is standard input.")
 _CONTEXT = flags.DEFINE_string(
-    "context", None, "Text of one document, after which each sentence of --input is scored."
+    "context", None, "Text of one document, after which each line of --input is scored."
 )
 _OUTPUT = flags.DEFINE_string("output", "-", "File to write; '-' is standard output.")
 _OUTPUT_FORMAT = flags.DEFINE_enum("output_format", "jsonl", ("jsonl", "tsv"), "What to write.")
@@ -63,8 +63,7 @@ def main(argv: Sequence[str]) -> None:
     if not _INPUT.value:
         raise InputError("--input is missing; expected a file, a folder or '-'")
     lm = _evaluation.restore()
-    documents = _read(_INPUT.value)
-    scores = _continuations(lm, documents) if _CONTEXT.value else lm.score(documents)
+    scores = _continuations(lm) if _CONTEXT.value else lm.score(_read(_INPUT.value))
     lines = _tsv_lines if _OUTPUT_FORMAT.value == "tsv" else _json_lines
     with open_output(_OUTPUT.value) as file, _evaluation.Progress("scoring") as progress:
         if _OUTPUT_FORMAT.value == "tsv":
@@ -80,20 +79,19 @@ def _read(path: str) -> Iterator[readers.Document]:
     )
 
 
-def _continuations(
-    lm: LanguageModel, documents: Iterator[readers.Document]
-) -> Iterator[DocumentScore]:
-    """Each sentence after the text of --context."""
-    if _CONTEXT.value == _INPUT.value == readers.STDIN:
+def _continuations(lm: LanguageModel) -> Iterator[DocumentScore]:
+    """Each line of --input after the text of --context."""
+    context, path = _CONTEXT.value or "", _INPUT.value or ""
+    if context == path == readers.STDIN:
         raise InputError("--context and --input are both standard input; expected one of them")
-    texts = list(itertools.islice(_read(_CONTEXT.value or ""), 2))
+    texts = list(itertools.islice(_read(context), 2))
     if len(texts) != 1:
-        found = "several documents" if texts else "no sentence"
-        raise InputError(f"{_CONTEXT.value}: holds {found}; expected one document")
-    read = lm.read(texts[0])
-    sentences = itertools.chain.from_iterable(document.sentences for document in documents)
+        raise InputError(f"{context}: holds several documents; expected one")
+    read, lines = lm.read(texts[0]), readers.read_candidates(path)
     number = 0
-    while candidates := list(itertools.islice(sentences, _CANDIDATES)):
+    while some := list(itertools.islice(lines, _CANDIDATES)):
+        lowercase = _evaluation.LOWERCASE.value
+        candidates = [text.lower().split() if lowercase else text.split() for text in some]
         for score in read.score(candidates):
             number += 1
             yield DocumentScore(str(number), score.log_prob, [score])

@@ -110,6 +110,7 @@ class StandIn:
     """What is used of the package `kenlm`, built for orders up to 6."""
 
     Config = SimpleNamespace
+    State = SimpleNamespace
     ARPALoadComplain = SimpleNamespace(NONE=None)
 
     class Model:
@@ -118,6 +119,15 @@ class StandIn:
             self.arpa = Arpa(path)
             if self.arpa.order > 6:
                 raise OSError("This model has order 7")
+
+        def BeginSentenceWrite(self, state):
+            state.read = ("<s>",)
+
+        def BaseScore(self, state, word, new_state):
+            known = word if (word,) in self.arpa.entries else "<unk>"
+            read = state.read[max(0, len(state.read) - self.arpa.order + 1) :]
+            new_state.read = (*state.read, known)
+            return self.arpa.log10(read, known)
 
         def full_scores(self, text):
             yield from ((score, None, None) for score in self.arpa.sentence(text.split()))

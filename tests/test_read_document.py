@@ -57,6 +57,15 @@ def test_more_candidates_than_are_scored_at_once():
     assert lm.read(TEXT).score([]) == []
 
 
+def test_candidates_of_all_lengths_come_back_in_their_order(monkeypatch):
+    monkeypatch.setattr("dclm_jax.language_model.MAX_POSITIONS", 2 * 64)
+    lm = language_model("ccdclm")
+    candidates = [" ".join(["the", "cat"] * (1 + 7 * k % 23)) for k in range(9)]
+    for got, candidate in zip(lm.read(TEXT).score(candidates), candidates, strict=True):
+        expected = last_sentence(lm, [*TEXT, candidate])
+        np.testing.assert_allclose(got.log_probs, expected.log_probs, rtol=1e-5, atol=1e-5)
+
+
 def test_reading_on_leaves_what_was_read_before():
     lm = language_model("adclm")
     nothing = lm.read()
@@ -93,7 +102,12 @@ def test_next_words_are_the_likeliest():
             lambda read: read.score(["the .", " "]),
             "candidate 2 has no words; expected at least one",
         ),
-        (lambda read: read.score("the cat"), "a document is a list of sentences, not a string"),
+        (
+            lambda read: read.score("the cat"),
+            "the candidates are a list of sentences, not a string",
+        ),
+        (lambda read: read.score([None]), "a word is None; expected a string without white space"),
+        (lambda read: read.read(["the .", "it ."]), "a word is 'the .'; expected a string without"),
         (lambda read: read.next_words(0), "k is 0; expected at least 1"),
     ],
 )

@@ -87,6 +87,20 @@ def read_documents(
         raise InputError(f"{source}: holds no documents")
 
 
+def read_candidates(path: str) -> Iterator[str]:
+    """The lines of a file, or of standard input ("-"), each of which has words.
+
+    Raises:
+      InputError: (as the stream is read) the input is missing, empty, not UTF-8, or a line has no
+        words; the message names file and line.
+    """
+    lines = decode(sys.stdin.buffer, STDIN) if path == STDIN else read_lines(pathlib.Path(path))
+    for number, text in lines:
+        if not text.strip():
+            raise InputError(f"{path}:{number}: holds no words; expected a sentence a line")
+        yield text
+
+
 def _read_blocks(path: str | pathlib.Path, format: str, name: str | None) -> Iterator[Document]:
     if format == "sotu":
         yield from sotu.read_addresses()

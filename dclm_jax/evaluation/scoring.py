@@ -14,7 +14,13 @@ from dclm_jax import processes
 from dclm_jax.data.batches import pack_sentences
 from dclm_jax.errors import InputError
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.reading.reader import BLOCK_SENTENCES, Reader, padded_length, power_of_two
+from dclm_jax.reading.reader import (
+    BLOCK_SENTENCES,
+    MAX_POSITIONS,
+    Reader,
+    padded_length,
+    power_of_two,
+)
 
 Document = Sequence[np.ndarray]
 Scored = TypeVar("Scored")
@@ -41,9 +47,6 @@ class SentenceScorer(Protocol):
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]: ...
 
-
-MAX_POSITIONS = 2**16
-"""B*S*N of a block on one device, which bounds memory; only a single longer sentence exceeds it."""
 
 # Documents are read ahead to score those of like length together; a window is bounded in tokens
 # too, so that long documents do not pile up.

@@ -37,6 +37,13 @@ class Evaluation:
     oov_rate: files.Share
 
 
+@dataclasses.dataclass(frozen=True)
+class _Measured:
+    """The step of training that a measured model is from."""
+
+    step: files.Count | None = None
+
+
 class FinishedRun(NamedTuple):
     """What a run left.
 
@@ -60,7 +67,7 @@ def read_runs(workdirs: Sequence[storage.PathLike]) -> list[FinishedRun]:
 
     Raises:
       InputError: a directory, file or field is missing or broken, a run has no evaluation, or the
-        runs were evaluated on different tokens or vocabularies.
+        runs were evaluated on different tokens or vocabularies, or one was trained on since.
     """
     with contextlib.ExitStack() as stack:
         folders = [
@@ -102,12 +109,19 @@ def _read_run(folder: Path, label: str) -> FinishedRun:
     def result(name: str, kind: type, command: str) -> Any:
         return files.read_json(folder / name, kind, made_by=f"python -m launch.{command} --output")
 
-    return FinishedRun(
-        label,
-        result(PERPLEXITY_FILE, Evaluation, "evaluate"),
-        result(COHERENCE_FILE, Coherence, "coherence"),
-        *read_curve(folder),
-    )
+    curve, seconds = read_curve(folder)
+    best = min(curve, key=lambda line: line.perplexity).step
+    evaluation = result(PERPLEXITY_FILE, Evaluation, "evaluate")
+    coherence = result(COHERENCE_FILE, Coherence, "coherence")
+    for name, command in ((PERPLEXITY_FILE, "evaluate"), (COHERENCE_FILE, "coherence")):
+        step = result(name, _Measured, command).step
+        # A run that went on in its workdir leaves results of its model of before.
+        if step is not None and step != best:
+            raise InputError(
+                f"{folder / name}: is of step {step:,}, and the best model of step {best:,}; "
+                f"expected a new one by `python -m launch.{command} --output`"
+            )
+    return FinishedRun(label, evaluation, coherence, curve, seconds)
 
 
 def _require_comparable(first: FinishedRun, other: FinishedRun) -> None:

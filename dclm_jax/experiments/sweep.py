@@ -27,6 +27,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.models import did_you_mean
 from dclm_jax.tables import aligned
 from dclm_jax.training.config import differences, flat, validated
+from dclm_jax.training.frozen import by_path, choose
 from dclm_jax.training.metrics import read_lines
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.progress import count_parameters
@@ -183,10 +184,11 @@ def check(config: ConfigDict, all_cells: Sequence[Cell]) -> dict[str, int]:
             name = options.pop("name")
             model = models.create(name, vocab_size=vocabularies[directory], **options)
             create_optimizer(settings.optimizer, total_steps=1)
+            # Within eval_shape the key is abstract too: no accelerator is taken from the cells.
+            shapes = jax.eval_shape(lambda model=model: model.init(jax.random.key(0)))
+            choose(settings.training.frozen, by_path(shapes))
         except InputError as error:
             raise InputError(f"cell {cell.name}: {error}") from error
-        # Within eval_shape the key is abstract too: no accelerator is taken from the cells.
-        shapes = jax.eval_shape(lambda model=model: model.init(jax.random.key(0)))
         parameters[cell.name] = count_parameters(shapes)
     return parameters
 

@@ -46,6 +46,7 @@ def scan(
     x_shapes = jax.tree.map(_without_first_axis, xs)
     jaxpr = jax.make_jaxpr(step)(*jax.tree.map(_shape, (params, carry)), x_shapes).jaxpr
     used = {id(variable) for equation in jaxpr.eqns for variable in equation.invars}
+    used |= {id(variable) for variable in jaxpr.outvars}
     is_read = [id(variable) in used for variable in jaxpr.invars[: len(leaves)]]
     unread = jax.tree.map(_shape, leaves)
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax.nn import recurrence
-from dclm_jax.nn.backend import ACCELERATOR, Tuning
+from dclm_jax.nn.backend import Tuning
 from dclm_jax.nn.cells import CELLS, Expose, Params, State
 from dclm_jax.nn.layers import glorot_uniform
 from dclm_jax.nn.rows import RowOrder, ends
@@ -110,7 +110,8 @@ def read_stack(
     mask_NxB: jax.Array,
     dropout: tuple[jax.Array, ...] = (),
     context_gates_BxGH: jax.Array | None = None,
-    tuning: Tuning = ACCELERATOR,
+    *,
+    tuning: Tuning,
 ) -> tuple[StackState, jax.Array]:
     """All tokens of a sentence, layer after layer: the input product of each layer is one for all.
 

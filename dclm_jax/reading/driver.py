@@ -142,7 +142,14 @@ def _read_sentence(
     layers = params["stack"]
     if type(model).step is DocumentModel.step:
         return stack.read_stack(
-            model.cell, layers, state, x_NxBxK, mask_NxB, dropout_NxB, conditioning.gates, tuning
+            model.cell,
+            layers,
+            state,
+            x_NxBxK,
+            mask_NxB,
+            dropout_NxB,
+            conditioning.gates,
+            tuning=tuning,
         )
 
     def step(constants: Any, state: StackState, inputs: Any) -> tuple[StackState, Any]:

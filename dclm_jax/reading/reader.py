@@ -23,7 +23,7 @@ import numpy as np
 
 from dclm_jax.data.batches import Batch, pack_sentences
 from dclm_jax.data.vocabulary import END, START
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, shown
 from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Sentence
 from dclm_jax.nn import stack
 from dclm_jax.nn.backend import Tuning, default_tuning
@@ -33,6 +33,8 @@ from dclm_jax.reading.likelihoods import block_nll, word_log_probs
 
 BLOCK_SENTENCES = 8
 """Sentences that are read at once, at most; a power of two."""
+MAX_POSITIONS = 2**16
+"""B*S*N of a block on one device, which bounds memory; only a single longer sentence exceeds it."""
 _MIN_LENGTH = 8
 _MIN_ROOM = 16
 
@@ -155,7 +157,8 @@ class Reader:
           nats of the targets w1..wM END, given all words before them in the document.
 
         Raises:
-          InputError: the place is another reader's, or the sentences are not as many.
+          InputError: the place is another reader's, the sentences are not as many, or words are no
+            ids.
         """
         self._require_own(place)
         counts = {len(row) for row in sentences}
@@ -169,14 +172,35 @@ class Reader:
         while left:
             # An empty sentence to fill up a block would be one more in the document.
             size, first = min(BLOCK_SENTENCES, 1 << (left.bit_length() - 1)), len(scores[0])
-            block = [row[first : first + size] for row in sentences]
-            length = padded_length(max(len(words) for row in block for words in row))
+            block, length = self._block(sentences, first, size)
+            while size > 1 and place.rows * size * length > MAX_POSITIONS * len(self.devices):
+                size //= 2
+                block, length = self._block(sentences, first, size)
             place, nll_DxBxSxN = self.read_block(place, pack_sentences(block, size, length))
             nll_BxSxN = np.asarray(nll_DxBxSxN, np.float32).reshape(-1, size, length)
             for row, own, nll_SxN in zip(scores, block, nll_BxSxN, strict=False):
                 row += [nll[: len(words) + 1] for words, nll in zip(own, nll_SxN, strict=True)]
             left -= size
         return place, scores
+
+    def _block(
+        self, sentences: Sequence[Sequence[np.ndarray]], first: int, size: int
+    ) -> tuple[list[Sequence[np.ndarray]], int]:
+        """So many sentences of each row, and the length to pad them to."""
+        block = [row[first : first + size] for row in sentences]
+        for row in block:
+            for words in row:
+                self._require_words(words)
+        return block, padded_length(max(len(words) for row in block for words in row))
+
+    def _require_words(self, ids: Any) -> None:
+        ids = np.asarray(ids)
+        kinds = ids.dtype.kind in "iu" or not ids.size
+        if not kinds or ids.min(initial=0) < 0 or ids.max(initial=0) >= self.model.vocab_size:
+            raise InputError(
+                f"words are {shown(ids.tolist())}; expected ids from 0 to "
+                f"{self.model.vocab_size - 1}"
+            )
 
     def read_block(
         self, place: Place, batch: Batch, scored_BxS: np.ndarray | None = None
@@ -221,9 +245,11 @@ class Reader:
           where a sentence has ended they mean nothing.
 
         Raises:
-          InputError: the place is another reader's, or there is another number of words.
+          InputError: the place is another reader's, there is another number of words, or they are
+            no ids.
         """
         self._require_own(place)
+        self._require_words(tokens_B)
         tokens_B = np.asarray(tokens_B, np.int32)
         if tokens_B.shape != (place.rows,):
             raise InputError(f"words have shape {tokens_B.shape}; expected ({place.rows},)")
@@ -269,8 +295,9 @@ class Reader:
 
 def _chosen(rows: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
     chosen = np.asarray(rows)
-    if not chosen.size or chosen.min() < 0 or chosen.max() >= count:
-        raise InputError(f"rows are {chosen.tolist()}; expected some of 0 to {count - 1}")
+    are_indices = chosen.ndim == 1 and chosen.size and chosen.dtype.kind in "iu"
+    if not are_indices or chosen.min() < 0 or chosen.max() >= count:
+        raise InputError(f"rows are {shown(chosen.tolist())}; expected some of 0 to {count - 1}")
     return chosen
 
 

@@ -14,6 +14,7 @@ from dclm_jax.benchmark.setting import Setting
 from dclm_jax.benchmark.timing import PeerError
 from dclm_jax.benchmark.workloads import Size, synthetic_documents
 from dclm_jax.data.batches import pack_sentences
+from dclm_jax.evaluation.scoring import sentences_to_score
 from dclm_jax.nn.backend import CPU
 from dclm_jax.reading.likelihoods import batch_likelihood
 
@@ -89,8 +90,8 @@ class _Indifferent:
 
     def score(self, documents):
         for document in documents:
-            sentences = getattr(document, "sentences", document)
-            yield document, [np.ones(len(sentence) + 1) for sentence in sentences]
+            sentences, first_scored = sentences_to_score(document)
+            yield document, [np.ones(len(one) + 1) for one in sentences[first_scored:]]
 
 
 def test_bootstrap_says_what_was_extrapolated(setting, monkeypatch):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.evaluation import context
+from dclm_jax.evaluation.scoring import sentences_to_score
 
 
 class Neighbours:
@@ -18,11 +19,12 @@ class Neighbours:
     def score(self, documents):
         for document in documents:
             nll, before = [], None
-            for ids in document:
+            sentences, first_scored = sentences_to_score(document)
+            for ids in sentences:
                 repeats = float(before == ids[0])
                 nll.append(np.array([*(word / 10 + repeats for word in ids), 0.5], np.float32))
                 before = ids[0]
-            yield document, nll
+            yield document, nll[first_scored:]
 
 
 def ids(*words):

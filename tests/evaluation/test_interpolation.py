@@ -12,7 +12,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import interpolation, perplexity
 from dclm_jax.evaluation.inputs import Encoded
 from dclm_jax.evaluation.parts_of_speech import TagSums
-from dclm_jax.evaluation.scoring import Scorer
+from dclm_jax.evaluation.scoring import Scorer, sentences_to_score
 
 
 class FakeScorer:
@@ -28,7 +28,7 @@ class FakeScorer:
     def score(self, documents):
         waiting = []
         for document in documents:
-            nll = [self.table[np.append(ids, -1)] for ids in document.sentences]
+            nll = [self.table[np.append(ids, -1)] for ids in sentences_to_score(document)[0]]
             waiting.append((document, nll))
             if len(waiting) == self.window:
                 yield from waiting

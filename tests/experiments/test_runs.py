@@ -36,6 +36,21 @@ TRAIN = json.dumps(train(5, 500, 60.0)) + "\n"
 VALID = json.dumps(valid(5, 500, 60.0, None)) + "\n"
 
 
+def of_step(path, step):
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"step": step}))
+
+
+@pytest.mark.parametrize("name", ["perplexity", "coherence"])
+def test_results_of_a_model_of_before_are_refused(tmp_path, name):
+    folder = write_run(tmp_path / "run")
+    for kind in ("perplexity", "coherence"):
+        of_step(folder / f"{kind}.json", 20)
+    assert len(read_runs([folder])) == 1
+    of_step(folder / f"{name}.json", 10)
+    with pytest.raises(InputError, match=f"{name}.json: is of step 10, and the best .* step 20"):
+        read_runs([folder])
+
+
 def write_run(folder, name="rnnlm", perplexity=200.0, mean=0.5, metrics=None, tokens=1234):
     folder.mkdir(parents=True)
     if metrics is None:

@@ -212,21 +212,26 @@ def test_score_agrees_in_every_form_with_evaluate_and_python(space, tmp_path):
 def test_sentences_are_scored_after_a_context(space, tmp_path):
     context, endings = tmp_path / "context.txt", tmp_path / "endings.txt"
     context.write_text("w1 w2 .\nw3 .\n")
-    endings.write_text("w2 w1 .\n\nw4 w4 .\n")
+    endings.write_text("w2 w1 .\n= w4 .\n")
     run = f"--workdir={space.run}"
     done = launch("score", run, f"--context={context}", f"--input={endings}")
     records = [json.loads(line) for line in done.stdout.splitlines()]
     assert [record["id"] for record in records] == ["1", "2"]
     lm = dclm_jax.restore(space.run)
-    for record, ending in zip(records, ("w2 w1 .", "w4 w4 ."), strict=True):
+    for record, ending in zip(records, ("w2 w1 .", "= w4 ."), strict=True):
         (whole,) = lm.score([["w1 w2 .", "w3 .", ending]])
         assert record["log_prob"] == pytest.approx(whole.sentences[-1].log_prob, rel=TOLERANCE)
         assert record["sentences"][0]["tokens"] == [*ending.split(), "<END>"]
-    for text, found in (("a b\n\nc d\n", "several documents"), ("\n", "no sentence")):
+    flags = (run, f"--context={context}", f"--input={endings}")
+    endings.write_text("w2 w1 .\n\nw4\n")
+    error = refuse("score", *flags)
+    assert error == f"error: {endings}:2: holds no words; expected a sentence a line"
+    for text, found in (
+        ("a b\n\nc d\n", "several documents; expected one"),
+        ("\n", "no documents"),
+    ):
         context.write_text(text)
-        refused = launch("score", run, f"--context={context}", f"--input={endings}", check=False)
-        assert refused.returncode == 2
-        assert refused.stderr == f"error: {context}: holds {found}; expected one document\n"
+        assert refuse("score", *flags) == f"error: {context}: holds {found}"
 
 
 def test_a_quick_report_prints_a_table_and_draws_curves(space, tmp_path):

@@ -111,6 +111,22 @@ def test_gradients_are_those_of_lax_scan(arguments, steps):
     assert all(np.any(leaf) for leaf in jax.tree.leaves(expected[1] if steps == [0] else expected))
 
 
+def test_a_step_may_give_out_what_is_the_same_at_every_step(arguments):
+    params, carry, (x, _) = jax.tree.map(jnp.asarray, arguments)
+
+    def constant_step(params, h, x):
+        weight, constant = params
+        return jnp.tanh(x + h @ weight), constant
+
+    def loss(weight, constant):
+        params = (Weight(weight), constant)
+        scanned: tuple[jax.Array, Any] = recurrence.scan(constant_step, params, carry, x)
+        return jnp.sum(scanned[1] * jnp.arange(1.0, STEPS + 1)[:, None])
+
+    gradient = jax.grad(loss, argnums=1)(params[0], params[2])
+    close(gradient, np.full(WIDTH, STEPS * (STEPS + 1) / 2))
+
+
 def test_no_weight_gradient_is_made_inside_the_loop(arguments):
     """What the module is for: no product of the shape of a weight in any loop's body."""
     params, carry, xs = jax.tree.map(jnp.asarray, arguments)

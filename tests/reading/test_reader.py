@@ -108,6 +108,23 @@ def test_a_place_leads_on_in_several_ways(name):
     close(-log_probs_2xV[0, 2], expected_nll(reader, (first, second, (3, 2)))[2][1])
 
 
+def test_blocks_of_many_rows_are_shorter(monkeypatch):
+    monkeypatch.setattr("dclm_jax.reading.reader.MAX_POSITIONS", 2 * 8)
+    reader = make_reader("ccdclm")
+    shapes = []
+    read_block = reader.read_block
+
+    def spy(place, batch):
+        shapes.append(batch.mask_BxSxN.shape)
+        return read_block(place, batch)
+
+    monkeypatch.setattr(reader, "read_block", spy)
+    document = DOCUMENTS[0]
+    _, (nll, _) = reader.read(reader.open(2), [ids(*document)] * 2)
+    assert shapes == [(2, 1, 8)] * 3
+    jax.tree.map(close, nll, expected_nll(reader, document))
+
+
 def test_a_sentence_that_has_ended_stays_as_it_is():
     reader = make_reader("adclm")
     ended, _ = reader.start(reader.open(2))
@@ -133,6 +150,14 @@ def test_what_does_not_fit_is_refused():
         reader.next(reader.start(place)[0], [START] * 3)
     with pytest.raises(InputError, match=r"rows are \[0, 2\]; expected some of 0 to 1"):
         place.take([0, 2])
+    for wrong in ([True, False], [0.0], [[0, 1]], []):
+        with pytest.raises(InputError, match="rows are .*; expected some of 0 to 1"):
+            place.take(wrong)
+    for wrong in ([VOCAB, 3], [-1, 3], [1.5, 3.0]):
+        with pytest.raises(InputError, match=f"words are .*; expected ids from 0 to {VOCAB - 1}"):
+            reader.next(reader.start(place)[0], wrong)
+    with pytest.raises(InputError, match=rf"words are \[3, {VOCAB}\]; expected ids"):
+        reader.read(place, [ids((3, VOCAB)), ids((3,))])
     with pytest.raises(InputError, match="rows is 0; expected at least 1"):
         reader.open(0)
 

@@ -1,6 +1,6 @@
 """What clusters do to a run: disks, damaged files, other jobs, bad numbers, clocks.
 
-Kills and signals: tests/launch/test_kills.py, test_processes.py, test_commands.py.
+Kills and signals: tests/training/test_kills.py, test_processes.py, test_commands.py.
 """
 
 import contextlib
@@ -337,7 +337,7 @@ def poison(monkeypatch, steps: set[int]) -> None:
     """The gradient of these steps (from 1) is not a number."""
     train_step = step.train_step
 
-    def poisoned(model, optimizer, state, batch, key, axis, loss_per):
+    def poisoned(model, optimizer, tuning, state, batch, key, axis, loss_per):
         bad = jnp.isin(state.step + 1, jnp.array(sorted(steps)))
         likelihood = step.batch_likelihood
 
@@ -347,7 +347,7 @@ def poison(monkeypatch, steps: set[int]) -> None:
 
         with monkeypatch.context() as patch:
             patch.setattr(step, "batch_likelihood", scaled)
-            return train_step(model, optimizer, state, batch, key, axis, loss_per)
+            return train_step(model, optimizer, tuning, state, batch, key, axis, loss_per)
 
     monkeypatch.setattr(step, "train_step", poisoned)
 
