@@ -5,6 +5,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -150,7 +151,8 @@ def test_what_does_not_fit_is_refused():
         reader.next(reader.start(place)[0], [START] * 3)
     with pytest.raises(InputError, match=r"rows are \[0, 2\]; expected some of 0 to 1"):
         place.take([0, 2])
-    for wrong in ([True, False], [0.0], [[0, 1]], []):
+    wrong_rows: list[Any] = [[True, False], [0.0], [[0, 1]], []]
+    for wrong in wrong_rows:
         with pytest.raises(InputError, match="rows are .*; expected some of 0 to 1"):
             place.take(wrong)
     for wrong in ([VOCAB, 3], [-1, 3], [1.5, 3.0]):
