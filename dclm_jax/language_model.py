@@ -27,7 +27,7 @@ import numpy as np
 
 from dclm_jax import ngram, storage
 from dclm_jax.data.readers import Document
-from dclm_jax.data.vocabulary import END, END_TOKEN, UNKNOWN, Vocabulary
+from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, shown
 from dclm_jax.evaluation import perplexity
 from dclm_jax.evaluation.scoring import Scorer, SentenceScorer
@@ -151,9 +151,8 @@ class ReadDocument:
         for word in ids:
             place, log_probs_1xV = self.lm.reader.next(place, [word])
         log_probs_V = np.asarray(log_probs_1xV)[0]
-        words = (*self.lm.vocabulary.words,)
         best = np.argsort(-log_probs_V, kind="stable")[:k]
-        return [(END_TOKEN if i == END else words[i], float(log_probs_V[i])) for i in best]
+        return [(self.lm.vocabulary.words[i], float(log_probs_V[i])) for i in best]
 
     @property
     def vector(self) -> np.ndarray:

@@ -195,8 +195,9 @@ class Reader:
 
     def _require_words(self, ids: Any) -> None:
         ids = np.asarray(ids)
-        kinds = ids.dtype.kind in "iu" or not ids.size
-        if not kinds or ids.min(initial=0) < 0 or ids.max(initial=0) >= self.model.vocab_size:
+        if ids.size and not (
+            ids.dtype.kind in "iu" and 0 <= ids.min() and ids.max() < self.model.vocab_size
+        ):
             raise InputError(
                 f"words are {shown(ids.tolist())}; expected ids from 0 to "
                 f"{self.model.vocab_size - 1}"
