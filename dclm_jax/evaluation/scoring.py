@@ -4,23 +4,22 @@ Shapes: B rows on a device (documents), S sentences of a block, N token position
 """
 
 import collections
-from collections.abc import Iterable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
+import flax.jax_utils
 import jax
 import numpy as np
 
 from dclm_jax import processes
 from dclm_jax.data.batches import pack_sentences
 from dclm_jax.errors import InputError
-from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.reading.reader import (
-    BLOCK_SENTENCES,
-    MAX_POSITIONS,
-    Reader,
-    padded_length,
-    power_of_two,
-)
+from dclm_jax.models.base import Context, DocumentModel, Params
+from dclm_jax.nn.backend import Tuning, default_tuning
+from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.likelihoods import block_nll
+from dclm_jax.reading.reader import BLOCK_SENTENCES, MAX_POSITIONS, padded_length, power_of_two
 
 Document = Sequence[np.ndarray]
 Scored = TypeVar("Scored")
@@ -101,8 +100,9 @@ class Scorer:
             raise InputError(f"batch_size is {batch_size}; expected at least 1")
         self.model = model
         self.batch_size = batch_size
-        self._reader = Reader(model, params, devices=jax.local_devices())
         self._num_devices = jax.local_device_count()
+        self._params = flax.jax_utils.replicate(params, jax.local_devices())
+        self._open, self._read = _on_devices(model, default_tuning())
         self._max_rows = power_of_two(-(-batch_size // self._num_devices))
 
     @property
@@ -194,16 +194,42 @@ class Scorer:
         num_empty = num_rows * self._num_devices - len(rows)
         empty: list[Document] = [()] * num_empty
         first_scored_R = np.array([window[index].first_scored for index in rows] + [0] * num_empty)
-        place = self._reader.open(num_rows * self._num_devices)
+        row_DxB = np.zeros((self._num_devices, num_rows))
+        context = self._open(self._params, row_DxB)
         first = 0
         while first < num_sentences:
             size, length = _block_shape(window, rows, num_rows, first, num_sentences)
             sentences = [window[index].sentences[first : first + size] for index in rows] + empty
             scored_RxS = first + np.arange(size) >= first_scored_R[:, None]
-            batch = pack_sentences(sentences, size, length)
-            place, nll_DxBxSxN = self._reader.read_block(place, batch, scored_RxS)
+            block = pack_sentences(sentences, size, length), scored_RxS
+            block = jax.tree.map(lambda a: a.reshape(*row_DxB.shape, *a.shape[1:]), block)
+            context, nll_DxBxSxN = self._read(self._params, context, *block)
             yield _Block(rows, first, nll_DxBxSxN)
             first += size
+
+
+@functools.cache
+def _on_devices(model: DocumentModel, tuning: Tuning) -> tuple[Callable[..., Any], ...]:
+    """What opens documents and what reads a block of them, over all local devices; compiled once
+    for all scorers of a model."""
+
+    def open_documents(params: Params, row_B: jax.Array) -> Context:
+        return model.open_document(weighted(model, params), len(row_B))
+
+    functions = (open_documents, functools.partial(block_nll, model, tuning))
+    if jax.local_device_count() > 1:
+        return tuple(jax.pmap(one, devices=jax.local_devices()) for one in functions)
+    return tuple(jax.jit(_on_one_device(one)) for one in functions)
+
+
+def _on_one_device(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of arrays with an axis of one device, without pmap, which takes its time."""
+
+    def run(*arrays_1: Any) -> Any:
+        result = function(*jax.tree.map(lambda array: array[0], arrays_1))
+        return jax.tree.map(lambda array: array[None], result)
+
+    return run
 
 
 def sentences_to_score(document: Any) -> tuple[Document, int]:

@@ -1,8 +1,8 @@
-"""Recurrent cells as pure steps: state_n = g(state_{n-1}, x_n) (Ji et al. 2015, Eq. 1).
+"""Recurrent cells as pure steps: state_n, h_n = g(state_{n-1}, x_n) (Ji et al. 2015, Eq. 1).
 
 A step takes the input's part of the gates, `gates_BxGH` = W x_n + b, already computed: input
 products have no recurrence and are made outside the token scan. A state is a tuple of [B, H] arrays
-whose first entry is the hidden state h.
+whose first entry is the hidden state h, and h is what a step gives out.
 """
 
 from collections.abc import Callable
@@ -30,7 +30,7 @@ class Cell(NamedTuple):
     num_states: int
     weights: tuple[str, ...]
     init_recurrence: Callable[[jax.Array, int], Params]
-    step: Callable[..., State]
+    step: Callable[..., tuple[State, jax.Array]]
 
     @property
     def has_memory(self) -> bool:
@@ -58,7 +58,7 @@ def _init_coupled_peephole_lstm(key: jax.Array, hidden_dim: int) -> Params:
 
 def _coupled_peephole_lstm(
     params: Params, state: State, gates_BxGH: jax.Array, expose: Expose = _all_of_it
-) -> State:
+) -> tuple[State, jax.Array]:
     """The LSTM of the papers' toolkit: f = 1 - i, full-matrix peepholes c_{n-1} -> i and c_n -> o.
 
     i = sigmoid(W_i x + U_i h + P_i c_{n-1} + b_i),  g = tanh(W_g x + U_g h + b_g)
@@ -70,7 +70,8 @@ def _coupled_peephole_lstm(
     i = jax.nn.sigmoid(i + c @ params["peephole_input"])
     c = (1 - i) * c + i * jnp.tanh(g)
     o = jax.nn.sigmoid(o + c @ params["peephole_output"])
-    return o * jnp.tanh(expose(c)), c
+    h = o * jnp.tanh(expose(c))
+    return (h, c), h
 
 
 def _init_lstm(key: jax.Array, hidden_dim: int) -> Params:
@@ -81,7 +82,7 @@ def _init_lstm(key: jax.Array, hidden_dim: int) -> Params:
 
 def _lstm(
     params: Params, state: State, gates_BxGH: jax.Array, expose: Expose = _all_of_it
-) -> State:
+) -> tuple[State, jax.Array]:
     """The LSTM with input, forget and output gates and no peepholes; gate order i, f, g, o.
 
     c_n = f c_{n-1} + i g,  h_n = o tanh(c_n)
@@ -89,7 +90,8 @@ def _lstm(
     h, c = state
     i, f, g, o = _gates(gates_BxGH + h @ params["recurrent"], 4)
     c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
-    return jax.nn.sigmoid(o) * jnp.tanh(expose(c)), c
+    h = jax.nn.sigmoid(o) * jnp.tanh(expose(c))
+    return (h, c), h
 
 
 def _init_gru(key: jax.Array, hidden_dim: int) -> Params:
@@ -101,7 +103,7 @@ def _init_gru(key: jax.Array, hidden_dim: int) -> Params:
     }
 
 
-def _gru(params: Params, state: State, gates_BxGH: jax.Array) -> State:
+def _gru(params: Params, state: State, gates_BxGH: jax.Array) -> tuple[State, jax.Array]:
     """The gated recurrent unit of Chung et al. (2014); gate order z, r, candidate.
 
     z = sigmoid(W_z x + U_z h + b_z),  r = sigmoid(W_r x + U_r h + b_r)
@@ -110,7 +112,8 @@ def _gru(params: Params, state: State, gates_BxGH: jax.Array) -> State:
     (h,) = state
     zr_Bx2H, candidate = jnp.split(gates_BxGH, [2 * h.shape[-1]], axis=-1)
     z, r = _gates(jax.nn.sigmoid(zr_Bx2H + h @ params["recurrent"]), 2)
-    return ((1 - z) * h + z * jnp.tanh(candidate + (r * h) @ params["candidate"]),)
+    h = (1 - z) * h + z * jnp.tanh(candidate + (r * h) @ params["candidate"])
+    return (h,), h
 
 
 def _init_rnn(key: jax.Array, hidden_dim: int) -> Params:
@@ -118,10 +121,11 @@ def _init_rnn(key: jax.Array, hidden_dim: int) -> Params:
     return {"recurrent": recurrent, "bias": jnp.zeros(hidden_dim)}
 
 
-def _rnn(params: Params, state: State, gates_BxGH: jax.Array) -> State:
+def _rnn(params: Params, state: State, gates_BxGH: jax.Array) -> tuple[State, jax.Array]:
     """The elementwise sigmoid recurrence: h_n = sigmoid(W x + U h_{n-1} + b)."""
     (h,) = state
-    return (jax.nn.sigmoid(gates_BxGH + h @ params["recurrent"]),)
+    h = jax.nn.sigmoid(gates_BxGH + h @ params["recurrent"])
+    return (h,), h
 
 
 CELLS = {

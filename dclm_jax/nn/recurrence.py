@@ -23,9 +23,14 @@ Step = Callable[[Any, Any, Any], tuple[Any, Any]]
 
 
 def scan(
-    step: Step, params: Any, carry: Any, xs: Any, num_steps: jax.Array | None = None
+    step: Step,
+    params: Any,
+    carry: Any,
+    xs: Any,
+    mask_NxB: jax.Array,
+    num_steps: jax.Array | None = None,
 ) -> tuple[Any, Any]:
-    """`lax.scan` of `carry, y = step(params, carry, x)`.
+    """`lax.scan` of `carry, y = step(params, carry, x)`; a row's carry stays as it is at padding.
 
     Args:
       step: a pure function.
@@ -34,6 +39,7 @@ def scan(
         step.
       carry: floating-point arrays [B, ...]; the carry before the first step.
       xs: inputs [N, B, ...], stacked along the first axis, as the outputs will be.
+      mask_NxB: True at real positions.
       num_steps: int, one for each of some equal blocks of consecutive rows, which are read one
         after the other: a block's later steps are left out, and their `ys` are zero. With more than
         one block, no leaf of `params` has rows. None for all steps of all rows, in a loop whose
@@ -50,13 +56,19 @@ def scan(
     is_read = [id(variable) in used for variable in jaxpr.invars[: len(leaves)]]
     unread = jax.tree.map(_shape, leaves)
 
-    def step_of_read(read: list[Any], carry: Any, x: Any) -> tuple[Any, Any]:
-        rest = iter(read)
+    def step_of_read(read: list[Any], carry: Any, inputs: Any) -> tuple[Any, Any]:
+        rest, (x, is_real_B) = iter(read), inputs
         both = [next(rest) if chosen else one for chosen, one in zip(is_read, unread, strict=True)]
-        return step(treedef.unflatten(both), carry, x)
+        new_carry, y = step(treedef.unflatten(both), carry, x)
+        return keep_at_padding(is_real_B, new_carry, carry), y
 
     read = [leaf for leaf, chosen in zip(leaves, is_read, strict=True) if chosen]
-    return _scan(step_of_read, read, carry, xs, num_steps)
+    return _scan(step_of_read, read, carry, (xs, mask_NxB), num_steps)
+
+
+def keep_at_padding(is_real_B: jax.Array, new: Any, old: Any) -> Any:
+    """The new carry in rows with a real token, the old one in the others."""
+    return jax.tree.map(lambda new, old: jnp.where(is_real_B[:, None], new, old), new, old)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))

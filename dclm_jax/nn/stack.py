@@ -5,7 +5,7 @@ cell (nn/cells.py).
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -92,14 +92,15 @@ def step_stack(
     step = CELLS[cell].step
     last_step = step if expose is None else partial(step, expose=expose)
     steps = [step] * (len(layers) - 1) + [last_step]
-    new_state = [steps[0](layers[0], state[0], x.gates)]
+    first, h_BxH = steps[0](layers[0], state[0], x.gates)
+    new_state = [first]
     for index, layer in enumerate(layers[1:], start=1):
-        below = new_state[-1][0]
         if x.dropout:
-            below = below * x.dropout[index - 1]
-        gates_BxGH = below @ layer["input"] + layer["bias"]
-        new_state.append(steps[index](layer, state[index], gates_BxGH))
-    return tuple(new_state), top_hidden(tuple(new_state))
+            h_BxH = h_BxH * x.dropout[index - 1]
+        gates_BxGH = h_BxH @ layer["input"] + layer["bias"]
+        new, h_BxH = steps[index](layer, state[index], gates_BxGH)
+        new_state.append(new)
+    return tuple(new_state), h_BxH
 
 
 def read_stack(
@@ -138,21 +139,10 @@ def read_stack(
             h_NxBxH = h_NxBxH * dropout[index - 1]
         gates_NxBxGH = first_gates([layer], h_NxBxH, context_gates_BxGH if index == 0 else None)
         last, h_NxBxH = recurrence.scan(
-            partial(_step_layer, cell), layer, state[index], (gates_NxBxGH, mask_NxB), num_steps
+            CELLS[cell].step, layer, state[index], gates_NxBxGH, mask_NxB, num_steps
         )
         last_state.append(last)
     return order.restore(tuple(last_state), axis=0), order.restore(h_NxBxH)
-
-
-def _step_layer(cell: str, layer: Params, state: State, inputs: Any) -> tuple[State, jax.Array]:
-    gates_BxGH, is_real_B = inputs
-    new_state = CELLS[cell].step(layer, state, gates_BxGH)
-    return keep_at_padding(is_real_B, new_state, state), new_state[0]
-
-
-def keep_at_padding(is_real_B: jax.Array, new_state: Any, state: Any) -> Any:
-    """`new_state` in rows with a real token, `state` in the others."""
-    return jax.tree.map(lambda new, old: jnp.where(is_real_B[:, None], new, old), new_state, state)
 
 
 def steps_to_take(mask_NxB: jax.Array, tuning: Tuning, blocks: int = 1) -> jax.Array | None:

@@ -1,10 +1,9 @@
 """The driver that reads documents with any model.
 
-The definition is `read_nested`: a `lax.scan` over sentences, and in each a `lax.scan` over its
-tokens. `read_documents` has the same values, faster.
+The definition is a `lax.scan` over sentences, and in each a `lax.scan` over its tokens: that is
+what is done without a `Tuning`. With one the values are the same, faster.
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -15,10 +14,9 @@ from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, S
 from dclm_jax.nn import recurrence, stack
 from dclm_jax.nn.backend import Tuning
 from dclm_jax.nn.layers import Weight
-from dclm_jax.nn.stack import StackInput, StackState, keep_at_padding
+from dclm_jax.nn.recurrence import keep_at_padding
+from dclm_jax.nn.stack import StackInput, StackState
 from dclm_jax.reading.dropout import DropoutMasks
-
-SentenceReader = Callable[..., tuple[StackState, Any]]
 
 
 class Reading(NamedTuple):
@@ -59,9 +57,9 @@ def read_documents(
     tokens_SxNxB: jax.Array,
     mask_SxNxB: jax.Array,
     masks: DropoutMasks | None,
-    tuning: Tuning,
+    tuning: Tuning | None,
 ) -> Reading:
-    """Reads S sentences of B documents from `context` on, with the values of `read_nested`.
+    """Reads S sentences of B documents from `context` on.
 
     Where no hidden state crosses sentences they are folded into the batch.
 
@@ -71,36 +69,15 @@ def read_documents(
       mask_SxNxB: True at real positions, which come first in every sentence; a document that is
         shorter than S ends in sentences without any.
       masks: dropout multipliers, in training only.
-      tuning: how it is done.
+      tuning: how it is done; None for the definition.
     """
-    # Sentences that are read at once could not be forgotten one by one.
-    if model.remat or (model.states_read_context and model.contexts_read_states):
-        sizes = range(1, tuning.unrolled_sentences + 1)
-        unroll = max(size for size in sizes if len(tokens_SxNxB) % size == 0)
-        read_sentence = partial(_read_sentence, model, tuning)
-        read = partial(_read_in_turn, read_sentence, 1 if model.remat else unroll)
-    else:
-        read = partial(_read_at_once, tuning)
-    return _with_room(read, model, params, context, tokens_SxNxB, mask_SxNxB, masks)
-
-
-def read_nested(
-    model: DocumentModel,
-    params: Params,
-    context: Context,
-    tokens_SxNxB: jax.Array,
-    mask_SxNxB: jax.Array,
-    masks: DropoutMasks | None = None,
-) -> Reading:
-    """The definition of `read_documents`."""
-    read = partial(_read_in_turn, partial(scan_tokens, model), 1)
-    return _with_room(read, model, params, context, tokens_SxNxB, mask_SxNxB, masks)
-
-
-def _with_room(read, model, params, context, tokens_SxNxB, mask_SxNxB, masks) -> Reading:
     length = tokens_SxNxB.shape[1]
     context = model.resize_context(context, length)
-    reading = read(model, params, context, tokens_SxNxB, mask_SxNxB, masks)
+    in_turn = model.remat or (model.states_read_context and model.contexts_read_states)
+    if tuning is None or in_turn:
+        reading = _read_in_turn(model, params, context, tokens_SxNxB, mask_SxNxB, masks, tuning)
+    else:
+        reading = _read_at_once(model, params, context, tokens_SxNxB, mask_SxNxB, masks, tuning)
     return reading._replace(context=model.resize_context(reading.context, length, cut=True))
 
 
@@ -125,55 +102,23 @@ def scan_tokens(
     return jax.lax.scan(step, state, (x_NxBxK, dropout_NxB, mask_NxB))
 
 
-def _read_sentence(
-    model: DocumentModel,
-    tuning: Tuning,
-    params: Params,
-    conditioning: Conditioning,
-    state: StackState,
-    x_NxBxK: jax.Array,
-    dropout_NxB: tuple[jax.Array, ...],
-    mask_NxB: jax.Array,
-) -> tuple[StackState, Any]:
-    """As `scan_tokens`, with input products made before the loop; outputs at padding are anything.
-
-    Where a step is that of the stack alone, layer after layer reads the sentence.
-    """
-    layers = params["stack"]
-    if type(model).step is DocumentModel.step:
-        return stack.read_stack(
-            model.cell,
-            layers,
-            state,
-            x_NxBxK,
-            mask_NxB,
-            dropout_NxB,
-            conditioning.gates,
-            tuning=tuning,
-        )
-
-    def step(constants: Any, state: StackState, inputs: Any) -> tuple[StackState, Any]:
-        (params, conditioning), (x, is_real_B) = constants, inputs
-        new_state, output = model.step(params, conditioning, state, x)
-        return keep_at_padding(is_real_B, new_state, state), output
-
-    x_NxB = StackInput(stack.first_gates(layers, x_NxBxK, conditioning.gates), dropout_NxB)
-    num_steps = stack.steps_to_take(mask_NxB, tuning)
-    return recurrence.scan(step, (params, conditioning), state, (x_NxB, mask_NxB), num_steps)
-
-
 def _read_in_turn(
-    read_sentence: SentenceReader,
-    unroll: int,
     model: DocumentModel,
     params: Params,
     context: Context,
     tokens_SxNxB: jax.Array,
     mask_SxNxB: jax.Array,
     masks: DropoutMasks | None,
+    tuning: Tuning | None,
 ) -> Reading:
     """A sentence after the other."""
-    rows = tokens_SxNxB.shape[2]
+    sentences, _, rows = tokens_SxNxB.shape
+    read_sentence, unroll = partial(scan_tokens, model), 1
+    if tuning is not None:
+        read_sentence = partial(_read_sentence, model, tuning)
+        # Sentences of one round could not be forgotten one by one.
+        rounds = range(1, 1 if model.remat else tuning.unrolled_sentences)
+        unroll = max((size + 1 for size in rounds if sentences % (size + 1) == 0), default=1)
 
     def read_one(context: Context, inputs: Any) -> tuple[Context, Any]:
         tokens_NxB, mask_NxB, summary, x_NxBxK, masks_N = inputs
@@ -187,8 +132,6 @@ def _read_in_turn(
         context = model.close_sentence(params, context, state, sentence)
         return context, (features_NxBxD, conditioning.features, extra)
 
-    if model.remat and unroll == 1:
-        read_one = jax.checkpoint(read_one)
     inputs = (
         tokens_SxNxB,
         mask_SxNxB,
@@ -196,18 +139,19 @@ def _read_in_turn(
         _embedded(model, params, tokens_SxNxB, masks),
         masks,
     )
-    context, (features, of_contexts, extra) = jax.lax.scan(read_one, context, inputs, unroll=unroll)
+    read = jax.checkpoint(read_one) if model.remat else read_one
+    context, (features, of_contexts, extra) = jax.lax.scan(read, context, inputs, unroll=unroll)
     return Reading(context, features, of_contexts, _sum(extra))
 
 
 def _read_at_once(
-    tuning: Tuning,
     model: DocumentModel,
     params: Params,
     context: Context,
     tokens_SxNxB: jax.Array,
     mask_SxNxB: jax.Array,
     masks: DropoutMasks | None,
+    tuning: Tuning,
 ) -> Reading:
     """All sentences at once, before their contexts are known or after; R = S * B rows."""
     num_sentences, _, batch_size = tokens_SxNxB.shape
@@ -241,6 +185,35 @@ def _read_at_once(
         of_contexts = of_contexts.reshape(num_sentences, batch_size, -1)
     extra = _extra_nll(model, params, contexts_S, tokens_SxNxB, mask_SxNxB)
     return Reading(context, features, of_contexts, extra)
+
+
+def _read_sentence(
+    model: DocumentModel,
+    tuning: Tuning,
+    params: Params,
+    conditioning: Conditioning,
+    state: StackState,
+    x_NxBxK: jax.Array,
+    dropout_NxB: tuple[jax.Array, ...],
+    mask_NxB: jax.Array,
+) -> tuple[StackState, Any]:
+    """As `scan_tokens`, with input products made before the loop; outputs at padding are anything.
+
+    Where a step is that of the stack alone, layer after layer reads the sentence.
+    """
+    layers, of_context = params["stack"], conditioning.gates
+    if type(model).step is DocumentModel.step:
+        return stack.read_stack(
+            model.cell, layers, state, x_NxBxK, mask_NxB, dropout_NxB, of_context, tuning=tuning
+        )
+
+    def step(constants: Any, state: StackState, x: StackInput) -> tuple[StackState, Any]:
+        params, conditioning = constants
+        return model.step(params, conditioning, state, x)
+
+    x_NxB = StackInput(stack.first_gates(layers, x_NxBxK, of_context), dropout_NxB)
+    num_steps = stack.steps_to_take(mask_NxB, tuning)
+    return recurrence.scan(step, (params, conditioning), state, x_NxB, mask_NxB, num_steps)
 
 
 def _embedded(

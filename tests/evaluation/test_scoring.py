@@ -19,7 +19,6 @@ from dclm_jax.evaluation.scoring import Continuation, Scorer
 from dclm_jax.nn.backend import CPU
 from dclm_jax.reading import likelihoods
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
-from dclm_jax.reading.reader import Reader
 from tests.exhaustive import also, some
 
 VOCAB_SIZE = 11
@@ -150,15 +149,16 @@ def test_sentences_that_are_not_scored_stay_out_of_the_output_layer(monkeypatch,
 
 def test_the_output_layer_sees_what_is_asked_for_and_no_more(monkeypatch):
     num_positions = 0
-    read_block = Reader.read_block
+    scorer = Scorer(*make_model("codclm"), batch_size=4)
+    read = scorer._read
 
-    def counting(reader, place, batch, scored_BxS):
+    def counting(params, context, batch, scored_DxBxS):
         nonlocal num_positions
-        num_positions += np.sum(batch.mask_BxSxN & scored_BxS[..., None])
-        return read_block(reader, place, batch, scored_BxS)
+        num_positions += np.sum(batch.mask_BxSxN & scored_DxBxS[..., None])
+        return read(params, context, batch, scored_DxBxS)
 
-    monkeypatch.setattr(Reader, "read_block", counting)
-    scores = scored(Scorer(*make_model("codclm"), batch_size=4), make_requests())
+    monkeypatch.setattr(scorer, "_read", counting)
+    scores = scored(scorer, make_requests())
     assert num_positions == sum(len(nll) for one in scores for nll in one)
 
 

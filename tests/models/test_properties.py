@@ -12,7 +12,7 @@ from dclm_jax import models
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel
 from dclm_jax.nn.backend import ACCELERATOR, CPU
-from dclm_jax.reading.driver import read_documents, read_nested, weighted
+from dclm_jax.reading.driver import read_documents, weighted
 from dclm_jax.reading.dropout import draw_masks, drop_weights
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
 from tests.models.support import (
@@ -118,7 +118,7 @@ def test_every_tuning_has_the_values_and_gradients_of_the_definition(name):
         masks = draw_masks(model, params, keys_B, tokens_SxNxB.shape[:2])
         assert masks is not None
         context = model.open_document(params, len(DOCUMENTS))
-        reading = read_nested(model, params, context, tokens_SxNxB, mask_SxNxB, masks)
+        reading = read_documents(model, params, context, tokens_SxNxB, mask_SxNxB, masks, None)
         contexts = reading.context_features
         contexts = None if contexts is None else contexts[:, None]
         features = reading.features * masks.features

@@ -19,13 +19,12 @@ BLOCKS = [None, [0], [1], [4], [STEPS], [4, 2], [0, STEPS, 3], [5, 0, 0]]
 close = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12)
 
 
-def step(params, carry, inputs):
-    """Uses a weight twice, one product inside another, a summed constant and a mask."""
-    (first, second, scale, _), (x, is_real) = params, inputs
+def step(params, carry, x):
+    """Uses a weight twice, one product inside another, and a summed constant."""
+    first, second, scale, _ = params
     inner = jnp.tanh(x + carry @ first)
     new = scale * inner + jnp.sin(inner + inner @ second) @ first
-    carry = jnp.where(is_real[:, None], new, carry)
-    return carry, (new, carry.sum(axis=1))
+    return new, (new, (new * carry).sum(axis=1))
 
 
 def with_weights(params):
@@ -35,7 +34,8 @@ def with_weights(params):
 
 
 def scan(params, carry, xs, num_steps) -> tuple[jax.Array, tuple[jax.Array, ...]]:
-    return recurrence.scan(step, with_weights(params), carry, xs, num_steps)
+    x, is_real = xs
+    return recurrence.scan(step, with_weights(params), carry, x, is_real, num_steps)
 
 
 def numpy_scan(params, carry, xs, steps):
@@ -47,8 +47,8 @@ def numpy_scan(params, carry, xs, steps):
         for n in range(steps_of_row(steps, row)):
             inner = np.tanh(x[n, row] + last[row] @ first)
             new = scale * inner + np.sin(inner + inner @ second) @ first
+            ys[0][n, row], ys[1][n, row] = new, (new * last[row]).sum()
             last[row] = new if is_real[n, row] else last[row]
-            ys[0][n, row], ys[1][n, row] = new, last[row].sum()
     return last, ys
 
 
@@ -97,9 +97,9 @@ def test_gradients_are_those_of_lax_scan(arguments, steps):
 
     def plain(params, carry, xs):
         def kept(carry, inputs):
-            x, is_taken = inputs
+            (x, is_real), is_taken = inputs
             new_carry, ys = step((*params, None), carry, x)
-            carry = jnp.where(is_taken[:, None], new_carry, carry)
+            carry = jnp.where((is_real & is_taken)[:, None], new_carry, carry)
             return carry, (ys[0] * is_taken[:, None], ys[1] * is_taken)
 
         return jax.lax.scan(kept, carry, (xs, taken_NxB))
@@ -112,7 +112,7 @@ def test_gradients_are_those_of_lax_scan(arguments, steps):
 
 
 def test_a_step_may_give_out_what_is_the_same_at_every_step(arguments):
-    params, carry, (x, _) = jax.tree.map(jnp.asarray, arguments)
+    params, carry, (x, is_real) = jax.tree.map(jnp.asarray, arguments)
 
     def constant_step(params, h, x):
         weight, constant = params
@@ -120,7 +120,7 @@ def test_a_step_may_give_out_what_is_the_same_at_every_step(arguments):
 
     def loss(weight, constant):
         params = (Weight(weight), constant)
-        scanned: tuple[jax.Array, Any] = recurrence.scan(constant_step, params, carry, x)
+        scanned: tuple[jax.Array, Any] = recurrence.scan(constant_step, params, carry, x, is_real)
         return jnp.sum(scanned[1] * jnp.arange(1.0, STEPS + 1)[:, None])
 
     gradient = jax.grad(loss, argnums=1)(params[0], params[2])
@@ -152,13 +152,14 @@ def test_no_weight_gradient_is_made_inside_the_loop(arguments):
 def test_the_backward_pass_stacks_no_array_twice(arguments):
     """In h' = tanh(x + h W) the factor h is the carry, and x and the product have one cotangent."""
     params, carry, (x, _) = jax.tree.map(jnp.asarray, arguments)
+    real = jnp.ones((STEPS, ROWS), bool)
 
     def plain_step(weight, h, x):
         h = jnp.tanh(x + h @ weight)
         return h, h
 
     def loss(weight, x):
-        scanned: tuple[jax.Array, Any] = recurrence.scan(plain_step, Weight(weight), carry, x)
+        scanned: tuple[jax.Array, Any] = recurrence.scan(plain_step, Weight(weight), carry, x, real)
         return jnp.sum(scanned[0])
 
     def plain_loss(weight, x):

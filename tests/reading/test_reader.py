@@ -1,20 +1,16 @@
 """Reading on from any place: word by word, sentence by sentence, in several ways."""
 
-import os
-import subprocess
-import sys
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
+from dclm_jax.data.batches import pack_sentences
 from dclm_jax.data.vocabulary import END, START
 from dclm_jax.errors import InputError
 from dclm_jax.reading.reader import Reader
-from tests.exhaustive import some
 from tests.models.support import EACH_MODEL, VOCAB, pack, random_params, scores, small_model
 
 close = partial(np.testing.assert_allclose, rtol=2e-5, atol=2e-5)
@@ -24,9 +20,9 @@ LONG = tuple(np.random.default_rng(0).integers(3, VOCAB, 20).tolist())
 DOCUMENTS = (((5, 3, 7, 4), (6,), (8, 2, 3)), ((10, 4), LONG, (3, 2)))
 
 
-def make_reader(name, **options):
+def make_reader(name):
     model = small_model(name)
-    return Reader(model, random_params(model), **options)
+    return Reader(model, random_params(model))
 
 
 def expected_nll(reader, document):
@@ -114,13 +110,12 @@ def test_blocks_of_many_rows_are_shorter(monkeypatch):
     monkeypatch.setattr("dclm_jax.reading.reader.MAX_POSITIONS", 2 * 8)
     reader = make_reader("ccdclm")
     shapes = []
-    read_block = reader.read_block
 
-    def spy(place, batch):
-        shapes.append(batch.mask_BxSxN.shape)
-        return read_block(place, batch)
+    def spy(documents, size, length):
+        shapes.append((len(documents), size, length))
+        return pack_sentences(documents, size, length)
 
-    monkeypatch.setattr(reader, "read_block", spy)
+    monkeypatch.setattr("dclm_jax.reading.reader.pack_sentences", spy)
     document = DOCUMENTS[0]
     _, (nll, _) = reader.read(reader.open(2), [ids(*document)] * 2)
     assert shapes == [(2, 1, 8)] * 3
@@ -163,34 +158,3 @@ def test_what_does_not_fit_is_refused():
         reader.read(place, [ids((3, VOCAB)), ids((3,))])
     with pytest.raises(InputError, match="rows is 0; expected at least 1"):
         reader.open(0)
-
-
-SCRIPT = """
-import jax
-from tests.reading.test_reader import *
-assert jax.local_device_count() == 2
-for name in sys.argv[1:]:
-    one, two = make_reader(name), make_reader(name, devices=jax.local_devices())
-    results = []
-    for reader in (one, two):
-        place, first = reader.read(reader.open(2), sentence_at(0))
-        place, second = reader.read(place.take([1, 0, 1]), [ids((3, 4)), ids((5,)), ids((6,))])
-        words, place = read_words(reader, place, [(3, 4), LONG, (6, 6, 7)])
-        begun = reader.start(place)[0].take([2, 0, 1, 1, 0])
-        log_probs = np.asarray(reader.next(begun, [3, 4, 5, 6, 7])[1])
-        results.append((first, second, words, log_probs, reader.vectors(place)))
-    jax.tree.map(close, *results)
-"""
-
-
-def test_two_devices_read_as_one():
-    # The number of devices is fixed when jax starts, hence a process of its own.
-    names = some(["adclm"], all=["adclm", "rnnlm", "rlm_bow_lf"])
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
-    subprocess.run(
-        [sys.executable, "-W", "error", "-c", SCRIPT, *names],
-        cwd=Path(__file__).parents[2],
-        env=os.environ | flags,
-        check=True,
-        timeout=300,
-    )

@@ -1,0 +1,122 @@
+"""A sentence that is read word by word, in B documents at once: pure functions to be compiled."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dclm_jax.data.vocabulary import END
+from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Sentence
+from dclm_jax.nn import stack
+from dclm_jax.nn.backend import Tuning
+from dclm_jax.nn.recurrence import keep_at_padding
+from dclm_jax.nn.stack import StackInput, StackState
+from dclm_jax.reading.likelihoods import word_log_probs
+
+
+class Words(NamedTuple):
+    """A sentence as far as it has been read, `count` words with room for R, and whether it goes on;
+    `context` and `conditioning` are those it is read with."""
+
+    count: jax.Array
+    goes_on_B: jax.Array
+    context: Context
+    conditioning: Conditioning
+    state: StackState
+    tokens_RxB: jax.Array
+    mask_RxB: jax.Array
+    outputs_R: Any
+
+
+def begin(model: DocumentModel, params: Params, context: Context, rows: int, room: int) -> Words:
+    """A sentence of which nothing has been read, START neither; params are `weighted` here and
+    below."""
+    conditioning = model.condition(params, context)
+    state = model.open_sentence(params, context, rows)
+    x_B = jnp.zeros(rows, jnp.int32)
+    one = jax.eval_shape(lambda: _step(model, params, conditioning, state, x_B)[1])
+    return Words(
+        count=jnp.zeros((), jnp.int32),
+        goes_on_B=jnp.ones(rows, bool),
+        context=context,
+        conditioning=conditioning,
+        state=state,
+        tokens_RxB=jnp.zeros((room, rows), jnp.int32),
+        mask_RxB=jnp.zeros((room, rows), bool),
+        outputs_R=jax.tree.map(lambda a: jnp.zeros((room, *a.shape), a.dtype), one),
+    )
+
+
+def advance(
+    model: DocumentModel, tuning: Tuning, params: Params, words: Words, tokens_B: jax.Array
+) -> tuple[Words, jax.Array]:
+    """Reads a token in every row, and gives log P [B, V] of the next one in nats; END ends a row's
+    sentence, and what is read after it changes nothing there."""
+    is_real_B = words.goes_on_B & (tokens_B != END)
+    state, output = _step(model, params, words.conditioning, words.state, tokens_B)
+
+    def put(all_R: jax.Array, one: jax.Array) -> jax.Array:
+        return all_R.at[words.count].set(one)
+
+    words = words._replace(
+        count=words.count + 1,
+        goes_on_B=is_real_B,
+        state=keep_at_padding(is_real_B, state, words.state),
+        tokens_RxB=put(words.tokens_RxB, tokens_B),
+        mask_RxB=put(words.mask_RxB, is_real_B),
+        outputs_R=jax.tree.map(put, words.outputs_R, output),
+    )
+    return words, word_log_probs(model, params, words.conditioning, output, tuning)
+
+
+def _step(
+    model: DocumentModel,
+    params: Params,
+    conditioning: Conditioning,
+    state: StackState,
+    tokens_B: jax.Array,
+) -> tuple[StackState, Any]:
+    x_BxK = model.embed(params, tokens_B)
+    x = StackInput(stack.first_gates(params["stack"], x_BxK, conditioning.gates))
+    return model.step(params, conditioning, state, x)
+
+
+def close(model: DocumentModel, params: Params, words: Words) -> Context:
+    """The context after the sentence."""
+    tokens, mask = words.tokens_RxB, words.mask_RxB
+    summary = model.summarize(params, tokens, mask)
+    context = model.resize_context(words.context, len(tokens))
+    sentence = Sentence(tokens, mask, summary, words.outputs_R)
+    context = model.close_sentence(params, context, words.state, sentence)
+    return model.resize_context(context, len(tokens), cut=True)
+
+
+def with_room(words: Words, room: int) -> Words:
+    """The same words with room for more."""
+
+    def longer(array_R: jax.Array) -> jax.Array:
+        missing = room - len(array_R)
+        return jnp.pad(array_R, [(0, missing)] + [(0, 0)] * (array_R.ndim - 1))
+
+    return words._replace(
+        tokens_RxB=longer(words.tokens_RxB),
+        mask_RxB=longer(words.mask_RxB),
+        outputs_R=jax.tree.map(longer, words.outputs_R),
+    )
+
+
+def take(model: DocumentModel, params: Params, tree: Any, row_B: jax.Array) -> Any:
+    """Some rows of a context of the model, or of `Words`, in any order and number."""
+
+    def shapes(rows: int) -> Any:
+        context = jax.eval_shape(lambda: model.open_document(params, rows))
+        if not isinstance(tree, Words):
+            return context
+        return jax.eval_shape(lambda context: begin(model, params, context, rows, 1), context)
+
+    def taken(two: Any, three: Any, array: jax.Array) -> jax.Array:
+        sizes = zip(two.shape, three.shape, strict=True)
+        axis = next((axis for axis, (a, b) in enumerate(sizes) if a != b), None)
+        return array if axis is None else jnp.take(array, row_B, axis)
+
+    return jax.tree.map(taken, shapes(2), shapes(3), tree)
