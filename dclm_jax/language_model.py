@@ -19,8 +19,7 @@ import functools
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -30,9 +29,9 @@ from dclm_jax.data.readers import Document
 from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, shown
 from dclm_jax.evaluation import perplexity
-from dclm_jax.evaluation.scoring import Scorer, SentenceScorer
+from dclm_jax.evaluation.scoring import Scorer, SentenceScorer, batches_of_like_size
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.reading.reader import MAX_POSITIONS, Reader, padded_length, power_of_two
+from dclm_jax.reading.reader import Reader
 from dclm_jax.training import mirror
 from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.workdir import read_config
@@ -69,19 +68,6 @@ class DocumentScore:
     id: str
     log_prob: float
     sentences: list[SentenceScore]
-
-
-class DocumentReader(Protocol):
-    """What reads on from any place in a document: `reading.reader.Reader`, or what an n-gram model
-    has of it."""
-
-    def open(self, rows: int) -> Any: ...
-    def read(
-        self, place: Any, sentences: Sequence[Sequence[np.ndarray]]
-    ) -> tuple[Any, list[list[np.ndarray]]]: ...
-    def start(self, place: Any) -> tuple[Any, Any]: ...
-    def next(self, place: Any, tokens_B: Any) -> tuple[Any, Any]: ...
-    def vectors(self, place: Any) -> np.ndarray | None: ...
 
 
 class _Words(NamedTuple):
@@ -121,12 +107,7 @@ class ReadDocument:
                 raise InputError(f"candidate {number} has no words; expected at least one")
         ids = [self.lm.vocabulary.encode(one) for one in words]
         scores: list[Any] = [None] * len(ids)
-        # Those of like length together, the longest first.
-        left = sorted(range(len(ids)), key=lambda index: len(ids[index]), reverse=True)
-        while left:
-            most = max(1, MAX_POSITIONS // padded_length(len(ids[left[0]])))
-            rows = min(power_of_two(len(left)), most, _CANDIDATES)
-            batch, left = left[:rows], left[rows:]
+        for batch, rows in batches_of_like_size([(1, len(one)) for one in ids], _CANDIDATES):
             # Filled up with the last one, so that few numbers of rows are compiled.
             filled = [[ids[index]] for index in [*batch, *batch[-1:] * (rows - len(batch))]]
             _, nll = self.lm.reader.read(self.place.take([0] * rows), filled)
@@ -147,9 +128,10 @@ class ReadDocument:
         if k < 1:
             raise InputError(f"k is {k}; expected at least 1")
         (ids,) = self.lm.encode([prefix])
-        place, log_probs_1xV = self.lm.reader.start(self.place)
+        reader: Any = self.lm.reader
+        place, log_probs_1xV = reader.start(self.place)
         for word in ids:
-            place, log_probs_1xV = self.lm.reader.next(place, [word])
+            place, log_probs_1xV = reader.next(place, [word])
         log_probs_V = np.asarray(log_probs_1xV)[0]
         best = np.argsort(-log_probs_V, kind="stable")[:k]
         return [(self.lm.vocabulary.words[i], float(log_probs_V[i])) for i in best]
@@ -186,7 +168,7 @@ class LanguageModel:
     config: dict[str, Any]
     step: int | None
     make_scorer: Callable[[], SentenceScorer] = dataclasses.field(repr=False)
-    make_reader: Callable[[], DocumentReader] = dataclasses.field(repr=False)
+    make_reader: Callable[[], Reader | ngram.NGramScorer] = dataclasses.field(repr=False)
 
     @functools.cached_property
     def scorer(self) -> SentenceScorer:
@@ -194,7 +176,7 @@ class LanguageModel:
         return self.make_scorer()
 
     @functools.cached_property
-    def reader(self) -> DocumentReader:
+    def reader(self) -> Reader | ngram.NGramScorer:
         """Reads word ids on from any place."""
         return self.make_reader()
 
@@ -287,7 +269,16 @@ def restore(
     """
     with storage.fetched(workdir, mirror.for_use) as folder:
         if read_config(folder)["model"]["name"] == ngram.NAME:
-            return _restore_ngram(folder)
+            counted = ngram.restore_run(folder)
+            return LanguageModel(
+                name=ngram.NAME,
+                num_parameters=sum(counted.counts),
+                vocabulary=counted.vocabulary,
+                config=counted.config,
+                step=None,
+                make_scorer=lambda: counted.scorer,
+                make_reader=lambda: counted.scorer,
+            )
         run = restore_run(folder)
     return NeuralLanguageModel(
         name=run.model.name,
@@ -302,29 +293,14 @@ def restore(
     )
 
 
-def _restore_ngram(workdir: Path) -> LanguageModel:
-    run = ngram.restore_run(workdir)
-    return LanguageModel(
-        name=ngram.NAME,
-        num_parameters=sum(run.counts),
-        vocabulary=run.vocabulary,
-        config=run.config,
-        step=None,
-        make_scorer=lambda: run.scorer,
-        make_reader=lambda: ngram.NGramReader(run.scorer),
-    )
-
-
 def _words(document: Document | Sequence[Sentence], what: str = "a document is") -> list[list[str]]:
     sentences = document.sentences if isinstance(document, Document) else document
     if isinstance(sentences, str):
         raise InputError(f"{what} a list of sentences, not a string: {sentences[:40]!r}")
-    return [_sentence(one) for one in sentences]
+    return [one.split() if isinstance(one, str) else _checked(one) for one in sentences]
 
 
-def _sentence(sentence: Any) -> list[str]:
-    if isinstance(sentence, str):
-        return sentence.split()
+def _checked(sentence: Any) -> list[str]:
     words = list(sentence) if isinstance(sentence, Iterable) else [sentence]
     for word in words:
         if not isinstance(word, str) or len(word.split()) != 1:

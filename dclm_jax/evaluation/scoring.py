@@ -60,17 +60,19 @@ _BLOCKS_AHEAD = 4
 
 
 class _Request(NamedTuple):
-    """Sentences to read, of which those from `first_scored` on are scored, and whose they are."""
+    """Sentences to read, of which those from `first_scored` on are scored, and whose they are;
+    `nll` has a place for the score of each of these."""
 
     document: Any
     sentences: Document
     first_scored: int
+    nll: list[Any]
 
 
 class _Block(NamedTuple):
-    """Sentences first..first+S-1 of the requests `rows` (indices into the window)."""
+    """Sentences first..first+S-1 of the requests."""
 
-    rows: list[int]
+    requests: list[_Request]
     first: int
     nll_DxBxSxN: jax.Array
 
@@ -128,20 +130,23 @@ class Scorer:
           is true, the list has one such array, that of its last sentence.
         """
         for window in self._windows(documents):
-            scores: list[list[Any]] = [[None] * _num_scored(request) for request in window]
             pending: collections.deque[_Block] = collections.deque()
-            for number, (rows, num_rows) in enumerate(self._batches(window)):
+            sizes = [
+                (len(one.sentences), max(map(len, one.sentences), default=0)) for one in window
+            ]
+            dealt = batches_of_like_size(sizes, self._max_rows, self._num_devices)
+            for number, (indices, num_rows) in enumerate(dealt):
                 if number % processes.count() != processes.index():
                     continue
-                for block in self._dispatch(window, rows, num_rows):
+                for block in self._dispatch([window[index] for index in indices], num_rows):
                     pending.append(block)
                     if len(pending) > _BLOCKS_AHEAD:
-                        _collect(pending.popleft(), window, scores)
+                        _collect(pending.popleft())
             while pending:
-                _collect(pending.popleft(), window, scores)
-            _exchange(window, scores)
-            for request, nll in zip(window, scores, strict=True):
-                yield request.document, nll
+                _collect(pending.popleft())
+            _exchange(window)
+            for request in window:
+                yield request.document, request.nll
 
     def _windows(self, documents: Iterable[Any]) -> Iterator[list[_Request]]:
         # A batch at least for each process.
@@ -150,9 +155,10 @@ class Scorer:
         window: list[_Request] = []
         tokens = 0
         for document in documents:
-            request = _Request(document, *sentences_to_score(document))
-            window.append(request)
-            tokens += sum(len(sentence) + 1 for sentence in request.sentences)
+            sentences, first_scored = sentences_to_score(document)
+            unknown = [None] * (len(sentences) - first_scored)
+            window.append(_Request(document, sentences, first_scored, unknown))
+            tokens += sum(len(sentence) + 1 for sentence in sentences)
             if (
                 len(window) >= batches * self.batch_size
                 or tokens >= tokens_per_row * self.batch_size
@@ -162,47 +168,27 @@ class Scorer:
         if window:
             yield window
 
-    def _batches(self, window: list[_Request]) -> Iterator[tuple[list[int], int]]:
-        """Indices of requests to score together, and B, the rows on each device."""
-        by_row_limit: dict[int, list[int]] = collections.defaultdict(list)
-        for index, request in enumerate(window):
-            if request.sentences:
-                by_row_limit[self._row_limit(request)].append(index)
-        for limit, indices in sorted(by_row_limit.items(), reverse=True):
-            indices.sort(key=lambda index: _size(window[index]), reverse=True)
-            while indices:
-                longest = len(window[indices[0]].sentences)
-                rows = [
-                    index
-                    for index in indices[: limit * self._num_devices]
-                    if len(window[index].sentences) * _LENGTH_RATIO > longest
-                ]
-                indices = indices[len(rows) :]
-                yield rows, power_of_two(-(-len(rows) // self._num_devices))
-
-    def _row_limit(self, request: _Request) -> int:
-        """The power of two of rows that fit on a device if all have sentences this long."""
-        length = padded_length(max(map(len, request.sentences)))
-        rows = self._max_rows
-        while rows > 1 and rows * length > MAX_POSITIONS:
-            rows //= 2
-        return rows
-
-    def _dispatch(self, window: list[_Request], rows: list[int], num_rows: int) -> Iterator[_Block]:
+    def _dispatch(self, requests: list[_Request], num_rows: int) -> Iterator[_Block]:
         """Starts the blocks of a batch one after another; does not wait for their results."""
-        num_sentences = max(len(window[index].sentences) for index in rows)
-        num_empty = num_rows * self._num_devices - len(rows)
-        empty: list[Document] = [()] * num_empty
-        first_scored_R = np.array([window[index].first_scored for index in rows] + [0] * num_empty)
+        num_sentences = max(len(request.sentences) for request in requests)
+        num_empty = num_rows * self._num_devices - len(requests)
+        first_scored_R = np.array([one.first_scored for one in requests] + [0] * num_empty)
         place = self._reader.open(num_rows * self._num_devices)
         first = 0
         while first < num_sentences:
-            size, length = _block_shape(window, rows, num_rows, first, num_sentences)
-            sentences = [window[index].sentences[first : first + size] for index in rows] + empty
+            # S depends on the batch and not on what is left of it: a few empty sentences at its end
+            # cost less than compiling another shape.
+            size = min(BLOCK_SENTENCES, power_of_two(num_sentences))
+            while True:
+                sentences = [one.sentences[first : first + size] for one in requests]
+                length = padded_length(max(len(ids) for row in sentences for ids in row))
+                if size == 1 or num_rows * size * length <= MAX_POSITIONS:
+                    break
+                size //= 2
+            batch = pack_sentences([*sentences, *([()] * num_empty)], size, length)
             scored_RxS = first + np.arange(size) >= first_scored_R[:, None]
-            batch = pack_sentences(sentences, size, length)
             place, nll_DxBxSxN = self._reader.read_block(place, batch, scored_RxS)
-            yield _Block(rows, first, nll_DxBxSxN)
+            yield _Block(requests, first, nll_DxBxSxN)
             first += size
 
 
@@ -213,55 +199,59 @@ def sentences_to_score(document: Any) -> tuple[Document, int]:
     return sentences, max(len(sentences) - 1, 0) if only_last else 0
 
 
-def _num_scored(request: _Request) -> int:
-    return len(request.sentences) - request.first_scored
+def batches_of_like_size(
+    sizes: Sequence[tuple[int, int]], max_rows: int, num_devices: int = 1
+) -> Iterator[tuple[list[int], int]]:
+    """Documents to read together, so that little is padding and no block exceeds MAX_POSITIONS.
 
+    Args:
+      sizes: of each document, its sentences and the words of the longest one.
+      max_rows: a power of two of documents on a device, at most.
+      num_devices: that share the rows.
 
-def _size(request: _Request) -> tuple[int, int]:
-    """What requests of one batch should have in common, so that little of it is padding."""
-    return len(request.sentences), max(map(len, request.sentences))
-
-
-def _block_shape(
-    window: list[_Request], rows: list[int], num_rows: int, first: int, num_sentences: int
-) -> tuple[int, int]:
-    """S and N of the block that begins at sentence `first`.
-
-    S depends on the batch and not on what is left of it: a few empty sentences at its end cost less
-    than compiling another shape.
+    Yields:
+      Indices of documents, the longest first, and B, the power of two of rows on each device. What
+      has no sentence is in no batch.
     """
-    size = min(BLOCK_SENTENCES, power_of_two(num_sentences))
-    while True:
-        longest = max(
-            len(sentence)
-            for index in rows
-            for sentence in window[index].sentences[first : first + size]
-        )
-        length = padded_length(longest)
-        if size == 1 or num_rows * size * length <= MAX_POSITIONS:
-            return size, length
-        size //= 2
+    by_row_limit: dict[int, list[int]] = collections.defaultdict(list)
+    for index, (num_sentences, longest) in enumerate(sizes):
+        if num_sentences:
+            # Both are powers of two.
+            limit = min(max_rows, max(1, MAX_POSITIONS // padded_length(longest)))
+            by_row_limit[limit].append(index)
+    for limit, indices in sorted(by_row_limit.items(), reverse=True):
+        indices.sort(key=lambda index: sizes[index], reverse=True)
+        while indices:
+            most, _ = sizes[indices[0]]
+            rows = [
+                index
+                for index in indices[: limit * num_devices]
+                if sizes[index][0] * _LENGTH_RATIO > most
+            ]
+            indices = indices[len(rows) :]
+            yield rows, power_of_two(-(-len(rows) // num_devices))
 
 
-def _collect(block: _Block, window: list[_Request], scores: list[list[Any]]) -> None:
+def _collect(block: _Block) -> None:
     nll_DxBxSxN = jax.device_get(block.nll_DxBxSxN)
     nll_RxSxN = nll_DxBxSxN.reshape(-1, *nll_DxBxSxN.shape[2:])
-    for nll_SxN, index in zip(nll_RxSxN, block.rows, strict=False):
-        request = window[index]
+    for nll_SxN, request in zip(nll_RxSxN, block.requests, strict=False):
         last = min(block.first + len(nll_SxN), len(request.sentences))
         for position in range(max(block.first, request.first_scored), last):
             length = len(request.sentences[position]) + 1
             # A copy, because a view would keep the padded block alive.
             nll = nll_SxN[position - block.first, :length].astype(np.float32)
-            scores[index][position - request.first_scored] = nll
+            request.nll[position - request.first_scored] = nll
 
 
-def _exchange(window: list[_Request], scores: list[list[Any]]) -> None:
+def _exchange(window: list[_Request]) -> None:
     """Fills in what other processes have scored. A document is scored by one of them."""
     if processes.count() == 1:
         return
-    mine = [index for index, nll in enumerate(scores) if nll and nll[0] is not None]
-    numbers = np.concatenate([np.zeros(0, np.float32), *(one for i in mine for one in scores[i])])
+    mine = [index for index, one in enumerate(window) if one.nll and one.nll[0] is not None]
+    numbers = np.concatenate(
+        [np.zeros(0, np.float32), *(nll for i in mine for nll in window[i].nll)]
+    )
     everyone = zip(
         processes.gather(np.array(mine, np.int32).tobytes()),
         processes.gather(numbers.tobytes()),
@@ -269,10 +259,7 @@ def _exchange(window: list[_Request], scores: list[list[Any]]) -> None:
     )
     for indices, content in everyone:
         nll = np.frombuffer(content, np.float32)
-        first = 0
         for index in np.frombuffer(indices, np.int32):
             request = window[index]
             for position, sentence in enumerate(request.sentences[request.first_scored :]):
-                last = first + len(sentence) + 1
-                scores[index][position] = nll[first:last]
-                first = last
+                request.nll[position], nll = np.split(nll, [len(sentence) + 1])
