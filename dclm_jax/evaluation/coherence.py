@@ -10,14 +10,14 @@ import collections
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
 from dclm_jax import files
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.scoring import Document, SentenceScorer
+from dclm_jax.evaluation.scoring import Document, Progress, SentenceScorer
 
 # First words of the seeds of independent random streams.
 _ORDERS, _TEST_SETS = 0, 1
@@ -80,7 +80,7 @@ def fixed(
     *,
     permutations: int = 20,
     seed: int = 0,
-    on_document: Callable[[int, int], None] | None = None,
+    on_document: Progress | None = None,
 ) -> Coherence:
     """The accuracy over `permutations` permutations of every document.
 
@@ -89,14 +89,12 @@ def fixed(
       documents: a split; those with fewer than two sentences are left out.
       permutations: of each document.
       seed: of the permutations, 0 or more.
-      on_document: called with the documents done and in all, to show progress.
 
     Raises:
       InputError: an argument is too small, or no document has two sentences.
     """
     _require_at_least("permutations", permutations, 1)
-    _require_at_least("seed", seed, 0)
-    chosen = _with_two_sentences(documents)
+    chosen = _with_two_sentences(documents, seed)
     counts = np.full(len(chosen), permutations)
     outcomes_DxP = np.array(list(_outcomes(scorer, chosen, counts, seed, on_document)))
     return _summary("fixed", outcomes_DxP.mean(axis=0), permutations, chosen, seed)
@@ -109,7 +107,7 @@ def bootstrap(
     replicates: int = 1000,
     pool: int = 0,
     seed: int = 0,
-    on_document: Callable[[int, int], None] | None = None,
+    on_document: Progress | None = None,
 ) -> Coherence:
     """The paper's: mean and standard deviation of accuracy over resampled test sets.
 
@@ -124,7 +122,6 @@ def bootstrap(
         as in the paper. A pool costs R / pool times less, and adds its own sampling error to the
         mean, `pool_error`: at most 0.6% for 50 permutations of 155 documents.
       seed: of the test sets and permutations, 0 or more.
-      on_document: called with the documents done and in all, to show progress.
 
     Raises:
       InputError: an argument is too small, or no document has two sentences.
@@ -132,8 +129,7 @@ def bootstrap(
     _require_at_least("replicates", replicates, 1)
     if pool < 0 or pool == 1:
         raise InputError(f"pool is {pool}; expected 0, or 2 and more")
-    _require_at_least("seed", seed, 0)
-    chosen = _with_two_sentences(documents)
+    chosen = _with_two_sentences(documents, seed)
     rng = np.random.default_rng([_TEST_SETS, seed])
     draws_RxD = rng.integers(len(chosen), size=(replicates, len(chosen)))
     pool_error = 0.0
@@ -193,12 +189,8 @@ def random_orders(
       sentences are the same.
     """
     first_index: dict[bytes, int] = {}
-    original = np.array(
-        [
-            first_index.setdefault(np.asarray(ids, np.int32).tobytes(), index)
-            for index, ids in enumerate(document)
-        ]
-    )
+    texts = [np.asarray(ids, np.int32).tobytes() for ids in document]
+    original = np.array([first_index.setdefault(text, at) for at, text in enumerate(texts)])
     orders = rng.permuted(np.tile(original, (count, 1)), axis=1)
     if len(first_index) > 1:
         while np.any(same := np.all(orders == original, axis=1)):
@@ -220,7 +212,7 @@ def _outcomes(
     documents: Sequence[Document],
     counts: np.ndarray,
     seed: int,
-    on_document: Callable[[int, int], None] | None,
+    on_document: Progress | None,
 ) -> Iterator[np.ndarray]:
     """For each document, float [counts[i]]: 1 where it is likelier than the draw, 0.5 for a tie."""
     # Of the documents whose scores are still to come: the pieces of every order, and where among
@@ -281,20 +273,22 @@ def _summary(
     documents: Sequence[Document],
     seed: int,
 ) -> Coherence:
+    replicates = len(accuracies)
     return Coherence(
         kind=kind,
         mean=float(accuracies.mean()),
-        sd=float(accuracies.std(ddof=1)) if len(accuracies) > 1 else None,
-        replicates=len(accuracies),
+        sd=float(accuracies.std(ddof=1)) if replicates > 1 else None,
+        replicates=replicates,
         permutations=permutations,
         documents=len(documents),
         words=sum(len(sentence) for document in documents for sentence in document),
-        pairs=len(accuracies) * len(documents),
+        pairs=replicates * len(documents),
         seed=seed,
     )
 
 
-def _with_two_sentences(documents: Sequence[Document]) -> list[Document]:
+def _with_two_sentences(documents: Sequence[Document], seed: int) -> list[Document]:
+    _require_at_least("seed", seed, 0)
     chosen = [document for document in documents if len(document) > 1]
     if not chosen:
         raise InputError("no document has two sentences; coherence needs an order to change")

@@ -4,7 +4,7 @@ Shapes: B rows on a device (documents), S sentences of a block, N token position
 """
 
 import collections
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import jax
@@ -23,6 +23,8 @@ from dclm_jax.reading.reader import (
 )
 
 Document = Sequence[np.ndarray]
+Progress = Callable[[int, int], None]
+"""Called after every document, with the documents done and in all."""
 Scored = TypeVar("Scored")
 """What has sentences to score: a sequence of them, or any object with one as `sentences`. If its
 `only_last` is true, the sentences before the last one are read for their context and never enter
@@ -159,10 +161,7 @@ class Scorer:
             unknown = [None] * (len(sentences) - first_scored)
             window.append(_Request(document, sentences, first_scored, unknown))
             tokens += sum(len(sentence) + 1 for sentence in sentences)
-            if (
-                len(window) >= batches * self.batch_size
-                or tokens >= tokens_per_row * self.batch_size
-            ):
+            if max(len(window) // batches, tokens // tokens_per_row) >= self.batch_size:
                 yield window
                 window, tokens = [], 0
         if window:
