@@ -14,14 +14,14 @@
 Log-probabilities are natural logarithms (nats); a surprisal is the negative of one.
 """
 
+import collections
 import dataclasses
 import functools
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
 import numpy as np
 
 from dclm_jax import ngram, storage
@@ -34,6 +34,7 @@ from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.reader import Reader
 from dclm_jax.training import mirror
 from dclm_jax.training.checkpoints import restore_run
+from dclm_jax.training.progress import count_parameters
 from dclm_jax.training.workdir import read_config
 
 Sentence = str | Sequence[str]
@@ -68,14 +69,6 @@ class DocumentScore:
     id: str
     log_prob: float
     sentences: list[SentenceScore]
-
-
-class _Words(NamedTuple):
-    """A document to score: its name, and the words and ids of its sentences."""
-
-    id: str
-    words: list[list[str]]
-    sentences: list[np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -160,6 +153,7 @@ class LanguageModel:
       config: the configuration it was trained with.
       step: the training step it is from; None where training has no steps (n-gram models).
       make_scorer, make_reader: make `scorer` and `reader` when these are first asked for.
+      model, params: the functions of a model of the registry and its parameters; None of others.
     """
 
     name: str
@@ -169,6 +163,8 @@ class LanguageModel:
     step: int | None
     make_scorer: Callable[[], SentenceScorer] = dataclasses.field(repr=False)
     make_reader: Callable[[], Reader | ngram.NGramScorer] = dataclasses.field(repr=False)
+    model: DocumentModel | None = None
+    params: Params | None = dataclasses.field(default=None, repr=False)
 
     @functools.cached_property
     def scorer(self) -> SentenceScorer:
@@ -209,13 +205,17 @@ class LanguageModel:
           InputError: a document is not a list of sentences.
         """
 
-        def encoded() -> Iterator[_Words]:
+        waiting: collections.deque[tuple[str, list[list[str]]]] = collections.deque()
+
+        def encoded() -> Iterator[list[np.ndarray]]:
             for index, document in enumerate(documents):
                 name = document.id if isinstance(document, Document) else str(index)
                 words = _words(document)
-                yield _Words(name, words, [self.vocabulary.encode(one) for one in words])
+                waiting.append((name, words))
+                yield [self.vocabulary.encode(one) for one in words]
 
-        for (name, words, ids), nll in self.scorer.score(encoded()):
+        for ids, nll in self.scorer.score(encoded()):
+            name, words = waiting.popleft()
             sentences = [_sentence_score(*one) for one in zip(words, ids, nll, strict=True)]
             yield DocumentScore(name, math.fsum(one.log_prob for one in sentences), sentences)
 
@@ -238,19 +238,6 @@ class LanguageModel:
         return perplexity.measure(self.scorer, map(self.encode, documents))
 
 
-@dataclasses.dataclass(frozen=True)
-class NeuralLanguageModel(LanguageModel):
-    """A model of the registry; its scorer holds the parameters on all local devices.
-
-    Attributes:
-      model: its functions.
-      params: its parameters.
-    """
-
-    model: DocumentModel
-    params: Params = dataclasses.field(repr=False)
-
-
 def restore(
     workdir: str | os.PathLike[str], *, batch_size: int = DEFAULT_BATCH_SIZE
 ) -> LanguageModel:
@@ -259,10 +246,6 @@ def restore(
     Args:
       workdir: of the run, a directory or an address such as gs://bucket/run.
       batch_size: documents scored together; it changes speed and memory, not scores.
-
-    Returns:
-      A `NeuralLanguageModel`, which has `model` and `params` too, if the model is one of the
-      registry.
 
     Raises:
       InputError: `workdir` holds no run, or no model that can be read.
@@ -280,9 +263,9 @@ def restore(
                 make_reader=lambda: counted.scorer,
             )
         run = restore_run(folder)
-    return NeuralLanguageModel(
+    return LanguageModel(
         name=run.model.name,
-        num_parameters=sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(run.params)),
+        num_parameters=count_parameters(run.params),
         vocabulary=run.vocabulary,
         config=run.config,
         step=run.step,

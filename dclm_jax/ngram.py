@@ -279,9 +279,9 @@ def _holds_same(workdir: pathlib.Path, config: Mapping[str, Any], vocabulary: Vo
         return False
     if not (workdir / CONFIG_FILE).is_file():
         raise InputError(f"{workdir}: exists and holds no run; it is left alone")
-    old, new = dict(flat(read_config(workdir))), dict(flat(config))
     # The binary file follows from the rest.
-    for key in [key for key in new | old if not key.startswith("binary.")]:
+    old, new = dict(flat({**read_config(workdir), "binary": {}})), dict(flat(config))
+    for key in new | old:
         if old.get(key) != new.get(key):
             raise InputError(
                 f"{workdir} holds a run with another configuration: "

@@ -8,7 +8,7 @@ import pytest
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.scoring import Scorer
-from dclm_jax.language_model import NeuralLanguageModel
+from dclm_jax.language_model import LanguageModel
 from dclm_jax.reading.reader import Reader
 from tests.models.support import VOCAB, random_params, small_model
 
@@ -19,7 +19,7 @@ TEXT = ["the cat sat .", "it slept ."]
 def language_model(name):
     model = small_model(name)
     params = random_params(model)
-    return NeuralLanguageModel(
+    return LanguageModel(
         name=name,
         num_parameters=0,
         vocabulary=Vocabulary(WORDS, (0,) * VOCAB),

@@ -121,7 +121,7 @@ def bootstrap(
       pool: permutations of each document that its draws choose from; 0 for a fresh one each time,
         as in the paper. A pool costs R / pool times less, and adds its own sampling error to the
         mean, `pool_error`: at most 0.6% for 50 permutations of 155 documents.
-      seed: of the test sets and permutations, 0 or more.
+      seed: of test sets and permutations.
 
     Raises:
       InputError: an argument is too small, or no document has two sentences.

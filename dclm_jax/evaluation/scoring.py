@@ -4,6 +4,7 @@ Shapes: B rows on a device (documents), S sentences of a block, N token position
 """
 
 import collections
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -103,21 +104,11 @@ class Scorer:
         """
         if batch_size < 1:
             raise InputError(f"batch_size is {batch_size}; expected at least 1")
-        self.model = model
-        self.batch_size = batch_size
+        self.vocab_size, self.context_order = model.vocab_size, model.context_order
+        self._batch_size = batch_size
         self._reader = Reader(model, params, devices=jax.local_devices())
         self._num_devices = jax.local_device_count()
         self._max_rows = power_of_two(-(-batch_size // self._num_devices))
-
-    @property
-    def vocab_size(self) -> int:
-        """V, the three special tokens included."""
-        return self.model.vocab_size
-
-    @property
-    def context_order(self) -> int | None:
-        """Sentences before a sentence that its score depends on; None for all."""
-        return self.model.context_order
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """Scores documents in their order, holding a bounded window of them in memory.
@@ -132,21 +123,20 @@ class Scorer:
           is true, the list has one such array, that of its last sentence.
         """
         for window in self._windows(documents):
-            pending: collections.deque[_Block] = collections.deque()
             sizes = [
                 (len(one.sentences), max(map(len, one.sentences), default=0)) for one in window
             ]
-            dealt = batches_of_like_size(sizes, self._max_rows, self._num_devices)
-            for number, (indices, num_rows) in enumerate(dealt):
-                if number % processes.count() != processes.index():
-                    continue
+            batches = list(batches_of_like_size(sizes, self._max_rows, self._num_devices))
+            pending: collections.deque[_Block] = collections.deque()
+            for indices, num_rows in batches[processes.index() :: processes.count()]:
                 for block in self._dispatch([window[index] for index in indices], num_rows):
                     pending.append(block)
                     if len(pending) > _BLOCKS_AHEAD:
                         _collect(pending.popleft())
             while pending:
                 _collect(pending.popleft())
-            _exchange(window)
+            if processes.count() > 1:
+                _exchange(window, [indices for indices, _ in batches])
             for request in window:
                 yield request.document, request.nll
 
@@ -161,7 +151,7 @@ class Scorer:
             unknown = [None] * (len(sentences) - first_scored)
             window.append(_Request(document, sentences, first_scored, unknown))
             tokens += sum(len(sentence) + 1 for sentence in sentences)
-            if max(len(window) // batches, tokens // tokens_per_row) >= self.batch_size:
+            if max(len(window) // batches, tokens // tokens_per_row) >= self._batch_size:
                 yield window
                 window, tokens = [], 0
         if window:
@@ -243,22 +233,16 @@ def _collect(block: _Block) -> None:
             request.nll[position - request.first_scored] = nll
 
 
-def _exchange(window: list[_Request]) -> None:
-    """Fills in what other processes have scored. A document is scored by one of them."""
-    if processes.count() == 1:
-        return
-    mine = [index for index, one in enumerate(window) if one.nll and one.nll[0] is not None]
-    numbers = np.concatenate(
-        [np.zeros(0, np.float32), *(nll for i in mine for nll in window[i].nll)]
-    )
-    everyone = zip(
-        processes.gather(np.array(mine, np.int32).tobytes()),
-        processes.gather(numbers.tobytes()),
-        strict=True,
-    )
-    for indices, content in everyone:
+def _exchange(window: list[_Request], batches: list[list[int]]) -> None:
+    """Fills in what other processes have scored, each of them its share of the batches."""
+    shares = [
+        [window[index] for index in itertools.chain(*batches[process :: processes.count()])]
+        for process in range(processes.count())
+    ]
+    mine = [nll for request in shares[processes.index()] for nll in request.nll]
+    gathered = processes.gather(np.concatenate([np.zeros(0, np.float32), *mine]).tobytes())
+    for requests, content in zip(shares, gathered, strict=True):
         nll = np.frombuffer(content, np.float32)
-        for index in np.frombuffer(indices, np.int32):
-            request = window[index]
+        for request in requests:
             for position, sentence in enumerate(request.sentences[request.first_scored :]):
                 request.nll[position], nll = np.split(nll, [len(sentence) + 1])

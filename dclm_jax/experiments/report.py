@@ -128,7 +128,7 @@ def ranges() -> list[str]:
 
 def by_range(row: Row, place: str) -> list[float]:
     """The perplexity of every range of positions, of all runs of the row together."""
-    nll, count = row.array(place, "nll"), row.array(place, "count")
+    nll, count = (row.values(place, name).mean(axis=0) for name in ("nll", "count"))
     return context.Sums(nll, count).perplexities(BOUNDS)
 
 
@@ -241,9 +241,9 @@ def _compared(comparison: Comparison) -> dict[str, Any]:
 
 
 def _number(row: Row, *path: str) -> str:
-    spread = row.spread(*path)
-    text = f"{row.mean(*path):.2f}"
-    return text if math.isnan(spread) else f"{text} ± {spread:.2f}"
+    values = row.values(*path)
+    spread = f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else ""
+    return f"{values.mean():.2f}{spread}"
 
 
 def _p(test: coherence.ZTest | None) -> str:
