@@ -1,15 +1,4 @@
-"""A trained model in Python: restore a run, score text, measure perplexity.
-
-    import dclm_jax
-
-    lm = dclm_jax.restore("runs/ccdclm")
-    for document in lm.score([["the cat sat .", "it was content ."]]):
-        print(document.log_prob, [sentence.log_prob for sentence in document.sentences])
-    print(lm.perplexity([["the cat sat .", "it was content ."]]))
-
-    read = lm.read(["the cat sat ."])
-    print([one.log_prob for one in read.score(["it was content .", "prices rose ."])])
-    print(read.next_words(3), read.read("it was content .").vector)
+"""A trained model in Python: restore a run, score text, measure perplexity, read on from a place.
 
 Log-probabilities are natural logarithms (nats); a surprisal is the negative of one.
 """
@@ -245,7 +234,7 @@ def restore(
 
     Args:
       workdir: of the run, a directory or an address such as gs://bucket/run.
-      batch_size: documents scored together; it changes speed and memory, not scores.
+      batch_size: of `Scorer`; it changes speed and memory, not scores.
 
     Raises:
       InputError: `workdir` holds no run, or no model that can be read.

@@ -25,10 +25,7 @@ LENGTH = "data.segment_length"
 _SYMBOLS = {"model.embedding_dim": "K", "model.hidden_dim": "H", LENGTH: "L"}
 _SEED = "training.seed"
 _NOT_THE_RECIPE = (
-    _SEED,
-    "data.directory",
-    "training.checkpoint_every",
-    "training.log_every",
+    *(_SEED, "data.directory", "training.checkpoint_every", "training.log_every"),
     "training.evaluation_batch_size",
 )
 

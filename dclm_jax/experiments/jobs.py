@@ -30,15 +30,8 @@ _RECORD = "slurm.json"
 _REQUEUES = "max_num_timeout"
 # --jobs is one of them; the others are no single words, or would make several processes of a cell.
 _NOT_FOR_USERS = {
-    "additional_parameters",
-    "array_parallelism",
-    "nodes",
-    "ntasks_per_node",
-    "num_gpus",
-    "setup",
-    "srun_args",
-    "stderr_to_stdout",
-    "teardown",
+    *("additional_parameters", "array_parallelism", "nodes", "ntasks_per_node", "num_gpus"),
+    *("setup", "srun_args", "stderr_to_stdout", "teardown"),
 }
 
 

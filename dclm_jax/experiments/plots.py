@@ -40,14 +40,8 @@ class Curve(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """Lines over one another.
-
-    Attributes:
-      title, x, y: of the picture and its axes.
-      curves: what to draw.
-      log_scale: of the y axis.
-      ticks: names of x = 0, 1, 2, ..., in place of numbers.
-    """
+    """Lines over one another, `log_scale` of the y axis, and names of x = 0, 1, 2, ... as `ticks`
+    in place of numbers."""
 
     title: str
     x: str
@@ -58,14 +52,8 @@ class Picture(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A run in a picture of perplexity against the number of context sentences.
-
-    Attributes:
-      label: of this run.
-      model: whose runs are joined by a line.
-      context_sentences: n, or None for a model without this option.
-      perplexity: of the text.
-    """
+    """A run in a picture of perplexity against n, the number of context sentences; None for a
+    model without this option. Runs of one model are joined by a line."""
 
     label: str
     model: str
