@@ -1,28 +1,16 @@
-"""A trained model in Python: restore a run, score text, measure perplexity.
-
-    import dclm_jax
-
-    lm = dclm_jax.restore("runs/ccdclm")
-    for document in lm.score([["the cat sat .", "it was content ."]]):
-        print(document.log_prob, [sentence.log_prob for sentence in document.sentences])
-    print(lm.perplexity([["the cat sat .", "it was content ."]]))
-
-    read = lm.read(["the cat sat ."])
-    print([one.log_prob for one in read.score(["it was content .", "prices rose ."])])
-    print(read.next_words(3), read.read("it was content .").vector)
+"""A trained model in Python: restore a run, score text, measure perplexity, read on from a place.
 
 Log-probabilities are natural logarithms (nats); a surprisal is the negative of one.
 """
 
+import collections
 import dataclasses
 import functools
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
-import jax
 import numpy as np
 
 from dclm_jax import ngram, storage
@@ -30,11 +18,12 @@ from dclm_jax.data.readers import Document
 from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, shown
 from dclm_jax.evaluation import perplexity
-from dclm_jax.evaluation.scoring import Scorer, SentenceScorer
+from dclm_jax.evaluation.scoring import Scorer, SentenceScorer, batches_of_like_size
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.reading.reader import MAX_POSITIONS, Reader, padded_length, power_of_two
+from dclm_jax.reading.reader import Reader
 from dclm_jax.training import mirror
 from dclm_jax.training.checkpoints import restore_run
+from dclm_jax.training.progress import count_parameters
 from dclm_jax.training.workdir import read_config
 
 Sentence = str | Sequence[str]
@@ -71,27 +60,6 @@ class DocumentScore:
     sentences: list[SentenceScore]
 
 
-class DocumentReader(Protocol):
-    """What reads on from any place in a document: `reading.reader.Reader`, or what an n-gram model
-    has of it."""
-
-    def open(self, rows: int) -> Any: ...
-    def read(
-        self, place: Any, sentences: Sequence[Sequence[np.ndarray]]
-    ) -> tuple[Any, list[list[np.ndarray]]]: ...
-    def start(self, place: Any) -> tuple[Any, Any]: ...
-    def next(self, place: Any, tokens_B: Any) -> tuple[Any, Any]: ...
-    def vectors(self, place: Any) -> np.ndarray | None: ...
-
-
-class _Words(NamedTuple):
-    """A document to score: its name, and the words and ids of its sentences."""
-
-    id: str
-    words: list[list[str]]
-    sentences: list[np.ndarray]
-
-
 @dataclasses.dataclass(frozen=True)
 class ReadDocument:
     """A document that has been read up to the end of a sentence; see `LanguageModel.read`.
@@ -121,12 +89,7 @@ class ReadDocument:
                 raise InputError(f"candidate {number} has no words; expected at least one")
         ids = [self.lm.vocabulary.encode(one) for one in words]
         scores: list[Any] = [None] * len(ids)
-        # Those of like length together, the longest first.
-        left = sorted(range(len(ids)), key=lambda index: len(ids[index]), reverse=True)
-        while left:
-            most = max(1, MAX_POSITIONS // padded_length(len(ids[left[0]])))
-            rows = min(power_of_two(len(left)), most, _CANDIDATES)
-            batch, left = left[:rows], left[rows:]
+        for batch, rows in batches_of_like_size([(1, len(one)) for one in ids], _CANDIDATES):
             # Filled up with the last one, so that few numbers of rows are compiled.
             filled = [[ids[index]] for index in [*batch, *batch[-1:] * (rows - len(batch))]]
             _, nll = self.lm.reader.read(self.place.take([0] * rows), filled)
@@ -147,9 +110,10 @@ class ReadDocument:
         if k < 1:
             raise InputError(f"k is {k}; expected at least 1")
         (ids,) = self.lm.encode([prefix])
-        place, log_probs_1xV = self.lm.reader.start(self.place)
+        reader: Any = self.lm.reader
+        place, log_probs_1xV = reader.start(self.place)
         for word in ids:
-            place, log_probs_1xV = self.lm.reader.next(place, [word])
+            place, log_probs_1xV = reader.next(place, [word])
         log_probs_V = np.asarray(log_probs_1xV)[0]
         best = np.argsort(-log_probs_V, kind="stable")[:k]
         return [(self.lm.vocabulary.words[i], float(log_probs_V[i])) for i in best]
@@ -178,6 +142,7 @@ class LanguageModel:
       config: the configuration it was trained with.
       step: the training step it is from; None where training has no steps (n-gram models).
       make_scorer, make_reader: make `scorer` and `reader` when these are first asked for.
+      model, params: the functions of a model of the registry and its parameters; None of others.
     """
 
     name: str
@@ -186,7 +151,9 @@ class LanguageModel:
     config: dict[str, Any]
     step: int | None
     make_scorer: Callable[[], SentenceScorer] = dataclasses.field(repr=False)
-    make_reader: Callable[[], DocumentReader] = dataclasses.field(repr=False)
+    make_reader: Callable[[], Reader | ngram.NGramScorer] = dataclasses.field(repr=False)
+    model: DocumentModel | None = None
+    params: Params | None = dataclasses.field(default=None, repr=False)
 
     @functools.cached_property
     def scorer(self) -> SentenceScorer:
@@ -194,7 +161,7 @@ class LanguageModel:
         return self.make_scorer()
 
     @functools.cached_property
-    def reader(self) -> DocumentReader:
+    def reader(self) -> Reader | ngram.NGramScorer:
         """Reads word ids on from any place."""
         return self.make_reader()
 
@@ -227,13 +194,17 @@ class LanguageModel:
           InputError: a document is not a list of sentences.
         """
 
-        def encoded() -> Iterator[_Words]:
+        waiting: collections.deque[tuple[str, list[list[str]]]] = collections.deque()
+
+        def encoded() -> Iterator[list[np.ndarray]]:
             for index, document in enumerate(documents):
                 name = document.id if isinstance(document, Document) else str(index)
                 words = _words(document)
-                yield _Words(name, words, [self.vocabulary.encode(one) for one in words])
+                waiting.append((name, words))
+                yield [self.vocabulary.encode(one) for one in words]
 
-        for (name, words, ids), nll in self.scorer.score(encoded()):
+        for ids, nll in self.scorer.score(encoded()):
+            name, words = waiting.popleft()
             sentences = [_sentence_score(*one) for one in zip(words, ids, nll, strict=True)]
             yield DocumentScore(name, math.fsum(one.log_prob for one in sentences), sentences)
 
@@ -256,19 +227,6 @@ class LanguageModel:
         return perplexity.measure(self.scorer, map(self.encode, documents))
 
 
-@dataclasses.dataclass(frozen=True)
-class NeuralLanguageModel(LanguageModel):
-    """A model of the registry; its scorer holds the parameters on all local devices.
-
-    Attributes:
-      model: its functions.
-      params: its parameters.
-    """
-
-    model: DocumentModel
-    params: Params = dataclasses.field(repr=False)
-
-
 def restore(
     workdir: str | os.PathLike[str], *, batch_size: int = DEFAULT_BATCH_SIZE
 ) -> LanguageModel:
@@ -276,22 +234,27 @@ def restore(
 
     Args:
       workdir: of the run, a directory or an address such as gs://bucket/run.
-      batch_size: documents scored together; it changes speed and memory, not scores.
-
-    Returns:
-      A `NeuralLanguageModel`, which has `model` and `params` too, if the model is one of the
-      registry.
+      batch_size: of `Scorer`; it changes speed and memory, not scores.
 
     Raises:
       InputError: `workdir` holds no run, or no model that can be read.
     """
     with storage.fetched(workdir, mirror.for_use) as folder:
         if read_config(folder)["model"]["name"] == ngram.NAME:
-            return _restore_ngram(folder)
+            counted = ngram.restore_run(folder)
+            return LanguageModel(
+                name=ngram.NAME,
+                num_parameters=sum(counted.counts),
+                vocabulary=counted.vocabulary,
+                config=counted.config,
+                step=None,
+                make_scorer=lambda: counted.scorer,
+                make_reader=lambda: counted.scorer,
+            )
         run = restore_run(folder)
-    return NeuralLanguageModel(
+    return LanguageModel(
         name=run.model.name,
-        num_parameters=sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(run.params)),
+        num_parameters=count_parameters(run.params),
         vocabulary=run.vocabulary,
         config=run.config,
         step=run.step,
@@ -302,29 +265,14 @@ def restore(
     )
 
 
-def _restore_ngram(workdir: Path) -> LanguageModel:
-    run = ngram.restore_run(workdir)
-    return LanguageModel(
-        name=ngram.NAME,
-        num_parameters=sum(run.counts),
-        vocabulary=run.vocabulary,
-        config=run.config,
-        step=None,
-        make_scorer=lambda: run.scorer,
-        make_reader=lambda: ngram.NGramReader(run.scorer),
-    )
-
-
 def _words(document: Document | Sequence[Sentence], what: str = "a document is") -> list[list[str]]:
     sentences = document.sentences if isinstance(document, Document) else document
     if isinstance(sentences, str):
         raise InputError(f"{what} a list of sentences, not a string: {sentences[:40]!r}")
-    return [_sentence(one) for one in sentences]
+    return [one.split() if isinstance(one, str) else _checked(one) for one in sentences]
 
 
-def _sentence(sentence: Any) -> list[str]:
-    if isinstance(sentence, str):
-        return sentence.split()
+def _checked(sentence: Any) -> list[str]:
     words = list(sentence) if isinstance(sentence, Iterable) else [sentence]
     for word in words:
         if not isinstance(word, str) or len(word.split()) != 1:

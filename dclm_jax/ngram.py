@@ -27,7 +27,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -63,10 +63,22 @@ class NGramRun(NamedTuple):
     config: dict[str, Any]
 
 
+class NGramPlace(NamedTuple):
+    """A place in each of `rows` documents; within a sentence, KenLM's state in each of them."""
+
+    rows: int
+    states: tuple[Any, ...] = ()
+
+    def take(self, rows: Sequence[int]) -> "NGramPlace":
+        """The places of these rows, in this order."""
+        return NGramPlace(len(rows), tuple(self.states[row] for row in rows if self.states))
+
+
 class NGramScorer:
     """Negative log-likelihoods of documents, each sentence by itself.
 
-    It has the contract of `dclm_jax.evaluation.scoring.Scorer`.
+    It has the contract of `dclm_jax.evaluation.scoring.Scorer`, and what serves an n-gram model of
+    that of `dclm_jax.reading.reader.Reader`: what was read before a sentence is forgotten.
     """
 
     def __init__(self, path: str | os.PathLike[str], vocabulary: Vocabulary):
@@ -88,52 +100,7 @@ class NGramScorer:
         """Scores documents in their order, one at a time; see `Scorer.score`."""
         for document in documents:
             sentences, first_scored = sentences_to_score(document)
-            yield document, [self.nll(sentence) for sentence in sentences[first_scored:]]
-
-    def nll(self, sentence: np.ndarray) -> np.ndarray:
-        """-log P in nats of the words of a sentence and its END, float32 [M + 1]."""
-        text = " ".join([self._spellings[index] for index in np.asarray(sentence).tolist()])
-        log10 = [prob for prob, _, _ in self._model.full_scores(text)]
-        return (np.array(log10, np.float64) * -math.log(10)).astype(np.float32)
-
-    def begin(self) -> Any:
-        """KenLM's state at the start of a sentence."""
-        state = _kenlm().State()
-        self._model.BeginSentenceWrite(state)
-        return state
-
-    def after(self, state: Any, word: int) -> Any:
-        """The state after one more word."""
-        new_state = _kenlm().State()
-        self._model.BaseScore(state, self._spellings[word], new_state)
-        return new_state
-
-    def log_probs(self, state: Any) -> np.ndarray:
-        """log P in nats of every word of the vocabulary, float32 [V]; that of START is -inf."""
-        spare, words = _kenlm().State(), list(self._spellings)
-        words[END] = "</s>"
-        log10 = np.array([self._model.BaseScore(state, word, spare) for word in words])
-        log10[START] = -np.inf
-        return (log10 * math.log(10)).astype(np.float32)
-
-
-class NGramPlace(NamedTuple):
-    """A place in each of `rows` documents; within a sentence, KenLM's state in each of them."""
-
-    rows: int
-    states: tuple[Any, ...] = ()
-
-    def take(self, rows: Sequence[int]) -> "NGramPlace":
-        """The places of these rows, in this order."""
-        return NGramPlace(len(rows), tuple(self.states[row] for row in rows if self.states))
-
-
-class NGramReader:
-    """What an n-gram model has of `dclm_jax.reading.reader.Reader`: sentences are read each by
-    itself, and what was read before is forgotten."""
-
-    def __init__(self, scorer: NGramScorer):
-        self._scorer = scorer
+            yield document, [self._nll(sentence) for sentence in sentences[first_scored:]]
 
     def open(self, rows: int) -> NGramPlace:
         """The start of so many documents."""
@@ -143,22 +110,40 @@ class NGramReader:
         self, place: NGramPlace, sentences: Sequence[Sequence[np.ndarray]]
     ) -> tuple[NGramPlace, list[list[np.ndarray]]]:
         """As `Reader.read`."""
-        return place, [[self._scorer.nll(sentence) for sentence in row] for row in sentences]
+        return place, [[self._nll(sentence) for sentence in row] for row in sentences]
 
     def start(self, place: NGramPlace) -> tuple[NGramPlace, np.ndarray]:
         """As `Reader.start`."""
-        state = self._scorer.begin()
-        log_probs_BxV = np.tile(self._scorer.log_probs(state), (place.rows, 1))
-        return NGramPlace(place.rows, (state,) * place.rows), log_probs_BxV
+        state = _kenlm().State()
+        self._model.BeginSentenceWrite(state)
+        return self._at([state] * place.rows)
 
     def next(self, place: NGramPlace, tokens_B: Sequence[int]) -> tuple[NGramPlace, np.ndarray]:
         """As `Reader.next`."""
-        states = tuple(map(self._scorer.after, place.states, tokens_B))
-        log_probs_BxV = np.stack([self._scorer.log_probs(state) for state in states])
-        return NGramPlace(place.rows, states), log_probs_BxV
+        states = [_kenlm().State() for _ in place.states]
+        for before, word, after in zip(place.states, tokens_B, states, strict=True):
+            self._model.BaseScore(before, self._spellings[word], after)
+        return self._at(states)
 
     def vectors(self, place: NGramPlace) -> None:
         """There are none."""
+
+    def _nll(self, sentence: np.ndarray) -> np.ndarray:
+        """-log P in nats of the words of a sentence and its END, float32 [M + 1]."""
+        text = " ".join([self._spellings[index] for index in np.asarray(sentence).tolist()])
+        log10 = [prob for prob, _, _ in self._model.full_scores(text)]
+        return (np.array(log10, np.float64) * -math.log(10)).astype(np.float32)
+
+    def _at(self, states: Sequence[Any]) -> tuple[NGramPlace, np.ndarray]:
+        """The place, and log P [B, V] of what follows in nats; that of START is -inf."""
+        spare, words = _kenlm().State(), list(self._spellings)
+        words[END] = "</s>"
+        log10_BxV = np.array(
+            [[self._model.BaseScore(state, word, spare) for word in words] for state in states]
+        )
+        log10_BxV[:, START] = -np.inf
+        log_probs_BxV = (log10_BxV * math.log(10)).astype(np.float32)
+        return NGramPlace(len(states), tuple(states)), log_probs_BxV
 
 
 def train(
@@ -211,9 +196,8 @@ def train(
     start = time.monotonic()
     with files.replacing(target) as directory:
         discounts = _estimate(lmplz, data, directory, order, report)
-        _require_success(
-            _run(build_binary, "-T", f"{directory}/sort", ARPA_FILE, BINARY_FILE, cwd=directory)
-        )
+        sort = f"{directory}/sort"
+        _require_success(_run(directory, build_binary, "-T", sort, ARPA_FILE, BINARY_FILE))
         counts = _read_counts(directory / ARPA_FILE)
         data.vocabulary.save(directory / VOCABULARY_FILE)
         kept = {**config, "binary": {"sha256": file_sha256(directory / BINARY_FILE)}}
@@ -233,17 +217,13 @@ def restore_run(workdir: str | os.PathLike[str]) -> NGramRun:
     workdir = pathlib.Path(workdir)
     config = read_config(workdir)
     vocabulary = Vocabulary.load(workdir / VOCABULARY_FILE)
-    counts = _read_counts(workdir / ARPA_FILE)
-    _check_binary(workdir / BINARY_FILE, config)
-    return NGramRun(NGramScorer(workdir / BINARY_FILE, vocabulary), counts, vocabulary, config)
-
-
-def _check_binary(path: pathlib.Path, config: Mapping[str, Any]) -> None:
+    counts, binary = _read_counts(workdir / ARPA_FILE), workdir / BINARY_FILE
     # A workdir of before has no checksum.
     expected = config.get("binary", {}).get("sha256")
-    with files.reading(path):
-        if expected is not None and file_sha256(path) != expected:
-            raise InputError(f"{path}: its checksum differs from that in {CONFIG_FILE}")
+    with files.reading(binary):
+        if expected is not None and file_sha256(binary) != expected:
+            raise InputError(f"{binary}: its checksum differs from that in {CONFIG_FILE}")
+    return NGramRun(NGramScorer(binary, vocabulary), counts, vocabulary, config)
 
 
 def spellings(vocabulary: Vocabulary) -> list[str]:
@@ -252,31 +232,21 @@ def spellings(vocabulary: Vocabulary) -> list[str]:
     Words are what they are, but a reserved one gets a backslash in front. To keep that apart from
     other words, a backslash is doubled; a NUL, where KenLM ends a word, is a backslash and 0.
     """
-    return [_spelling(word) for word in vocabulary.words]
-
-
-def _spelling(word: str) -> str:
-    escaped = word.replace("\\", "\\\\").replace("\0", "\\0")
-    return f"\\{escaped}" if escaped in _RESERVED else escaped
-
-
-def _write_text(data: Corpus, file: TextIO) -> None:
-    """A sentence a line."""
-    words = spellings(data.vocabulary)
-    # So that no first word makes KenLM take the text for a compressed file.
-    file.write(" ")
-    for index in range(data.num_documents):
-        for sentence in data.document(index):
-            file.write(" ".join([words[one] for one in sentence.tolist()]) + "\n")
+    escaped = [word.replace("\\", "\\\\").replace("\0", "\\0") for word in vocabulary.words]
+    return [f"\\{word}" if word in _RESERVED else word for word in escaped]
 
 
 def _estimate(
     lmplz: str, data: Corpus, directory: pathlib.Path, order: int, report: Report
 ) -> dict[int, str]:
     """Writes the ARPA file; returns a text on the discounts of each order."""
-    text = directory / "train.txt"
+    text, words = directory / "train.txt", spellings(data.vocabulary)
     with open(text, "w", encoding="utf-8", newline="\n") as file:
-        _write_text(data, file)
+        # So that no first word makes KenLM take the text for a compressed file.
+        file.write(" ")
+        for index in range(data.num_documents):
+            for sentence in data.document(index):
+                file.write(" ".join([words[one] for one in sentence.tolist()]) + "\n")
     arguments = [
         *("-o", str(order), "-S", _MEMORY, "-T", f"{directory}/sort"),
         *("--text", text.name, "--arpa", ARPA_FILE),
@@ -284,13 +254,13 @@ def _estimate(
         # each, and are counted in here: START is the only entry that is never predicted.
         *("--vocab_pad", str(len(data.vocabulary) - 1)),
     ]
-    done = _run(lmplz, *arguments, cwd=directory)
+    done = _run(directory, lmplz, *arguments)
     if done.returncode and "--discount_fallback" in done.stderr:
         report(
             "discounts cannot be estimated from so little text; lmplz falls back to "
             "0.5, 1 and 1.5 where that is so"
         )
-        done = _run(lmplz, *arguments, "--discount_fallback", cwd=directory)
+        done = _run(directory, lmplz, *arguments, "--discount_fallback")
     _require_success(done)
     text.unlink()
     return {
@@ -309,9 +279,9 @@ def _holds_same(workdir: pathlib.Path, config: Mapping[str, Any], vocabulary: Vo
         return False
     if not (workdir / CONFIG_FILE).is_file():
         raise InputError(f"{workdir}: exists and holds no run; it is left alone")
-    old, new = dict(flat(read_config(workdir))), dict(flat(config))
     # The binary file follows from the rest.
-    for key in [key for key in new | old if not key.startswith("binary.")]:
+    old, new = dict(flat({**read_config(workdir), "binary": {}})), dict(flat(config))
+    for key in new | old:
         if old.get(key) != new.get(key):
             raise InputError(
                 f"{workdir} holds a run with another configuration: "
@@ -337,19 +307,13 @@ def _find_program(name: str) -> str:
     return os.path.abspath(found)
 
 
-def _run(program: str, *arguments: str, cwd: pathlib.Path) -> subprocess.CompletedProcess[str]:
+def _run(cwd: pathlib.Path, *command: str) -> subprocess.CompletedProcess[str]:
     """Runs a program to its end; in `cwd`, where a core file is removed with the rest."""
+    pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True}
     try:
-        return subprocess.run(
-            [program, *arguments],
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-        )
+        return subprocess.run(command, cwd=cwd, **pipes, encoding="utf-8", errors="replace")
     except OSError as error:
-        raise InputError(f"{program}: cannot be run: {error.strerror}") from error
+        raise InputError(f"{command[0]}: cannot be run: {error.strerror}") from error
 
 
 def _require_success(done: subprocess.CompletedProcess[str]) -> None:
@@ -396,24 +360,15 @@ def _load(path: str | os.PathLike[str]) -> Any:
 
 
 def _max_order() -> int:
-    """The largest order that the package `kenlm` was built for; it does not say, so it is tried."""
-    _kenlm()
+    """The largest order that the package `kenlm` was built for, which it says of a longer model."""
     with tempfile.TemporaryDirectory(prefix="dclm_jax-") as directory:
         path = pathlib.Path(directory) / ARPA_FILE
-        for order in itertools.count(2):
-            path.write_text(_smallest_arpa(order))
-            try:
-                _load(path)
-            except InputError:
-                return order - 1
+        counts = [f"ngram {length}=1" for length in range(1, 1000)]
+        path.write_text("\n".join(["\\data\\", *counts, "", "\\1-grams:", ""]))
+        try:
+            _load(path)
+        except InputError as error:
+            if found := re.search(r"to support up to (\d+)", str(error.__cause__)):
+                return int(found[1])
+            raise
     raise AssertionError("unreachable")
-
-
-def _smallest_arpa(order: int) -> str:
-    """A model with a single n-gram of every length above 1."""
-    lines = ["\\data\\", "ngram 1=3", *(f"ngram {length}=1" for length in range(2, order + 1))]
-    lines += ["", "\\1-grams:", "-1\t<unk>\t0", "-1\t<s>\t0", "-1\t</s>\t0"]
-    for length in range(2, order + 1):
-        backoff = "\t0" if length < order else ""
-        lines += ["", f"\\{length}-grams:", "-1\t" + " ".join(["</s>"] * length) + backoff]
-    return "\n".join([*lines, "", "\\end\\", ""])

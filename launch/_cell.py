@@ -50,6 +50,7 @@ class CellCommand:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._stop)
         self._output.parent.mkdir(parents=True, exist_ok=True)
+        variables: dict[str, str | None] = {**os.environ, **self._environment}
         with self._output.open("ab") as output:
             if not _lock(output):
                 raise RuntimeError(f"{self._output} is locked: another process trains this cell")
@@ -60,10 +61,10 @@ class CellCommand:
                     # The lock is the open file's, and so the command's as well.
                     stdout=output,
                     stderr=errors,
-                    env=self._variables(),
+                    env={name: value for name, value in variables.items() if value is not None},
                     # Signals from the terminal come through this process, once.
                     start_new_session=True,
-                    preexec_fn=_ignore_usr2,
+                    preexec_fn=lambda: signal.signal(signal.SIGUSR2, signal.SIG_IGN),
                 )
         self._pass_on()
         self._wait()
@@ -103,10 +104,6 @@ class CellCommand:
             except ChildProcessError:
                 return
 
-    def _variables(self) -> dict[str, str]:
-        variables: dict[str, str | None] = {**os.environ, **self._environment}
-        return {name: value for name, value in variables.items() if value is not None}
-
 
 def is_running(output: Path) -> bool:
     """Whether a command that was started with this output is alive."""
@@ -118,10 +115,6 @@ def is_running(output: Path) -> bool:
 
 def _in_slurm() -> bool:
     return os.environ.get("SUBMITIT_EXECUTOR") == "slurm"
-
-
-def _ignore_usr2() -> None:
-    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 
 
 def _handles_sigterm(pid: int) -> bool:
@@ -139,6 +132,5 @@ def _lock(file: BinaryIO) -> bool:
     except BlockingIOError:
         return False
     except OSError:
-        # A file system without locks.
-        return True
+        pass  # A file system without locks.
     return True

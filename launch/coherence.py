@@ -11,16 +11,11 @@ shuffled afresh, mean and standard deviation of accuracy over test sets. Ties co
 All models but rnnlm and codclm must score every permutation, 155,000 documents for the Penn
 Treebank: with --pool=50 test sets draw from 50 permutations of each document, twenty times faster.
 
-A one-sided z-test of whether the first of two bootstrap results is the better one:
-
-    python -m launch.coherence --compare=ccdclm.json,hrnnlm.json
-
 With both (a) and (b), the JSON result is that of (b), and holds that of (a) under "fixed".
 Accuracies are from 0 to 1. The same seed gives every model the same permutations and test sets.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from absl import flags
 
@@ -44,25 +39,11 @@ _POOL = flags.DEFINE_integer(
 )
 _SEED = flags.DEFINE_integer("seed", 0, "Seed of permutations and test sets.")
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
-_COMPARE = flags.DEFINE_list(
-    "compare", None, "Two bootstrap results to z-test instead, separated by a comma."
-)
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
-    if _COMPARE.value is not None:
-        text, value = _compare(_COMPARE.value)
-    else:
-        text, value = _measure()
-    if _OUTPUT.value != files.STDOUT:
-        print(text)
-    if _OUTPUT.value:
-        files.write_json(_OUTPUT.value, value)
-
-
-def _measure() -> tuple[str, dict[str, Any]]:
     if min(_PERMUTATIONS.value, _BOOTSTRAP.value) < 0:
         raise InputError("--permutations and --bootstrap: expected 0 or more")
     if _POOL.present and not _BOOTSTRAP.value:
@@ -72,35 +53,26 @@ def _measure() -> tuple[str, dict[str, Any]]:
     if not _PERMUTATIONS.value and not _BOOTSTRAP.value:
         raise InputError("--permutations and --bootstrap are both 0: there is nothing to measure")
     lm = _evaluation.restore()
-    documents, _, source = _evaluation.open_documents(lm)
-    options = {"documents": list(documents), "seed": _SEED.value}
+    opened, _, source = _evaluation.open_documents(lm)
+    documents = list(opened)
     results = []
     if _BOOTSTRAP.value:
+        counts = {"replicates": _BOOTSTRAP.value, "pool": _POOL.value, "seed": _SEED.value}
         with _evaluation.Progress("bootstrap") as progress:
-            result = coherence.bootstrap(
-                lm.scorer,
-                replicates=_BOOTSTRAP.value,
-                pool=_POOL.value,
-                on_document=progress,
-                **options,
+            results.append(
+                coherence.bootstrap(lm.scorer, documents, **counts, on_document=progress)
             )
-        results.append(result)
     if _PERMUTATIONS.value:
+        counts = {"permutations": _PERMUTATIONS.value, "seed": _SEED.value}
         with _evaluation.Progress("coherence") as progress:
-            result = coherence.fixed(
-                lm.scorer, permutations=_PERMUTATIONS.value, on_document=progress, **options
-            )
-        results.append(result)
+            results.append(coherence.fixed(lm.scorer, documents, **counts, on_document=progress))
     value = {**results[0].to_json(), **_evaluation.describe_run(lm), **source}
     if len(results) > 1:
         value["fixed"] = results[1].to_json()
-    return "\n".join([lm.summary, *map(str, results)]), value
-
-
-def _compare(paths: Sequence[str]) -> tuple[str, dict[str, Any]]:
-    if len(paths) != 2:
-        raise InputError(f"--compare names {len(paths)} results; expected two: A.json,B.json")
-    return coherence.compare(*((path, coherence.read_result(path)) for path in paths))
+    if _OUTPUT.value != files.STDOUT:
+        print("\n".join([lm.summary, *map(str, results)]))
+    if _OUTPUT.value:
+        files.write_json(_OUTPUT.value, value)
 
 
 if __name__ == "__main__":

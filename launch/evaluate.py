@@ -144,24 +144,21 @@ def _check_flags() -> None:
 
 def _require_other_text(evaluated: str | None, split: str) -> None:
     """The weight is not tuned on what it is measured on: it would be fitted to it."""
+
+    def files_of(path: str) -> set[str]:
+        return {path} if path == STDIN else {str(file.resolve()) for file in input_files(path)}
+
     if evaluated is None and _TUNE_INPUT.value is None and _TUNE_ON.value == split:
         raise InputError(
             f"the weight would be tuned on the split it is measured on, {split}; "
             "expected another one as --tune_on or --split"
         )
     if evaluated is not None and _TUNE_INPUT.value is not None:
-        both = set(_files(evaluated)) & set(_files(_TUNE_INPUT.value))
-        if both:
+        if both := files_of(evaluated) & files_of(_TUNE_INPUT.value):
             raise InputError(
                 f"the weight would be tuned on text it is measured on, {min(both)}; "
                 "expected other text as --tune_input or --input"
             )
-
-
-def _files(path: str) -> list[str]:
-    if path == STDIN:
-        return [STDIN]
-    return [str(file.resolve()) for file in input_files(path)]
 
 
 def _measure(runs: list[_evaluation.Run]) -> _Measured:
@@ -170,7 +167,15 @@ def _measure(runs: list[_evaluation.Run]) -> _Measured:
     scorers = [run.lm.scorer for run in runs]
     mixture, tuned_on = None, {}
     if _INTERPOLATE.value:
-        mixture, tuned_on = _tune(runs)
+        tuning, num_tuning, tuned_on = (
+            _evaluation.open_split(runs, _TUNE_ON.value)
+            if _TUNE_INPUT.value is None
+            else _evaluation.open_text(runs[0].lm.vocabulary, _TUNE_INPUT.value)
+        )
+        with _evaluation.Progress("tuning") as shown:
+            mixture = interpolation.tune(
+                scorers, tuning, on_document=lambda sums: shown(sums.documents, num_tuning)
+            )
     by_tag = parts_of_speech.TagSums(len(runs) + (mixture is not None)) if tagger else None
     with _evaluation.Progress("perplexity") as progress:
         perplexities = interpolation.measure(
@@ -183,21 +188,6 @@ def _measure(runs: list[_evaluation.Run]) -> _Measured:
     classes = by_tag.classes(_POS_TAGS.value) if by_tag else []
     by = tagger.source if tagger else ""
     return _Measured(runs, source, perplexities, mixture, tuned_on, classes, by)
-
-
-def _tune(runs: list[_evaluation.Run]) -> tuple[interpolation.Mixture, dict[str, Any]]:
-    if _TUNE_INPUT.value is None:
-        opened = _evaluation.open_split(runs, _TUNE_ON.value)
-    else:
-        opened = _evaluation.open_text(runs[0].lm.vocabulary, _TUNE_INPUT.value)
-    documents, num_documents, source = opened
-    with _evaluation.Progress("tuning") as progress:
-        mixture = interpolation.tune(
-            [run.lm.scorer for run in runs],
-            documents,
-            on_document=lambda sums: progress(sums.documents, num_documents),
-        )
-    return mixture, source
 
 
 def _text(measured: _Measured) -> str:

@@ -26,7 +26,6 @@ each workdir, and with --output their learning curves in DIR/learning_curves.png
 """
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import time
@@ -62,7 +61,6 @@ _SEED = flags.DEFINE_integer("seed", 0, "Seed of permutations and test sets.")
 _RUNS = "runs"
 _MARKDOWN = "report.md"
 _CURVES = "learning_curves.png"
-_SPLITS = ("valid", "test")
 
 
 def main(argv: Sequence[str]) -> None:
@@ -77,11 +75,17 @@ def main(argv: Sequence[str]) -> None:
         return
     if not _OUTPUT.value:
         raise InputError("--output is missing; expected a directory to write, or --quick")
-    options = _options()
-    measured = _restore_all(workdirs, options)
+    for name, flag in (("bootstrap", _BOOTSTRAP), ("pool", _POOL)):
+        if flag.value < 0 or flag.value == 1:
+            raise InputError(f"--{name} is {flag.value}; expected 0, or 2 and more")
+    if _SEED.value < 0:
+        raise InputError(f"--seed is {_SEED.value}; expected 0 or more")
+    to_measure = _restore_all(workdirs)
     output = storage.locate(_OUTPUT.value)
-    _make(output / _RUNS)
-    rows = grouping.rows([_result(run, output, options) for run in measured])
+    # Before long work: there must be a place for it.
+    with files.writing(output / _RUNS), storage.reaching(output):
+        (output / _RUNS).mkdir(parents=True, exist_ok=True)
+    rows = grouping.rows([_result(run, output / _RUNS) for run in to_measure])
     pictures = report.pictures(rows)
     for name, picture in pictures.items():
         plots.plot_curves(picture, output / name)
@@ -104,12 +108,6 @@ def _show(workdirs: Sequence[str]) -> None:
         print(f"Learning curves: {path}")
 
 
-def _make(directory: storage.Location) -> None:
-    """Finds out before long work whether there is a place for it."""
-    with files.writing(directory), storage.reaching(directory):
-        directory.mkdir(parents=True, exist_ok=True)
-
-
 class _Run(NamedTuple):
     """A run to measure: its model, its documents, what tells it from others, and what is known
     without a measurement."""
@@ -120,33 +118,25 @@ class _Run(NamedTuple):
     known: dict[str, Any]
 
 
-def _options() -> measurement.Options:
-    for name, flag in (("bootstrap", _BOOTSTRAP), ("pool", _POOL)):
-        if flag.value < 0 or flag.value == 1:
-            raise InputError(f"--{name} is {flag.value}; expected 0, or 2 and more")
-    if _SEED.value < 0:
-        raise InputError(f"--seed is {_SEED.value}; expected 0 or more")
-    return measurement.Options(_BOOTSTRAP.value, _POOL.value, _SEED.value)
-
-
-def _restore_all(workdirs: Sequence[str], options: measurement.Options) -> list[_Run]:
+def _restore_all(workdirs: Sequence[str]) -> list[_Run]:
     """All runs, which can be reported together."""
     models = _evaluation.restore_comparable(workdirs)
+    vocabulary = models[0].vocabulary
     data = _DATA.value or models[0].config["data"]["directory"]
-    documents = {split: _documents(models[0], data, split) for split in _SPLITS}
+    splits = {split: inputs.open_split(vocabulary, data, split) for split in ("valid", "test")}
+    documents = {
+        split: [document.sentences for document in opened.documents]
+        for split, opened in splits.items()
+    }
     measured_on = {
-        "vocabulary": models[0].vocabulary.fingerprint,
+        "vocabulary": vocabulary.fingerprint,
         "documents": {name: measurement.fingerprint(split) for name, split in documents.items()},
-        "options": dataclasses.asdict(options),
+        "options": {"replicates": _BOOTSTRAP.value, "pool": _POOL.value, "seed": _SEED.value},
     }
     restored = []
     for workdir, lm in zip(workdirs, models, strict=True):
-        identity = {
-            "version": measurement.VERSION,
-            "model": measurement.model_fingerprint(lm),
-            **measured_on,
-        }
-        restored.append(_Run(lm, documents, identity, _known(workdir, lm)))
+        of = {"version": measurement.VERSION, "model": measurement.model_fingerprint(lm)}
+        restored.append(_Run(lm, documents, {**of, **measured_on}, _known(workdir, lm)))
     # What cannot be told apart should be said before long work.
     grouping.rows([run.known for run in restored])
     return restored
@@ -179,40 +169,30 @@ def _known(workdir: str, lm: LanguageModel) -> dict[str, Any]:
     return known
 
 
-def _result(run: _Run, output: storage.Location, options: measurement.Options) -> dict[str, Any]:
+def _result(run: _Run, folder: storage.Location) -> dict[str, Any]:
     """What was measured of a run, now or by an earlier call."""
-    workdir = run.known["workdir"]
+    workdir, identity = run.known["workdir"], run.identity
     place = storage.resolve(workdir)
     # On other documents or with other options it is kept beside this one: a quick look loses
     # nothing that took hours.
-    of = [str(place), run.identity["documents"], run.identity["options"]]
+    of = [str(place), identity["documents"], identity["options"]]
     name = hashlib.sha256(json.dumps(of).encode()).hexdigest()[:8]
-    kept = output / _RUNS / f"{place.name}-{name}.json"
-    result = _read(kept)
-    start = time.monotonic()
-    if result.get("identity") == run.identity:
-        print(f"{workdir}: measured before", flush=True)
-    else:
-        with _evaluation.Progress(workdir) as progress:
-            measured = measurement.measure(
-                run.lm.scorer, **run.documents, options=options, on_document=progress
-            )
-        result = {"identity": run.identity, **measured}
-        files.write_json(kept, result)
-        print(f"{workdir}: measured in {time.monotonic() - start:.0f} s", flush=True)
-    return {**result, **run.known}
-
-
-def _read(kept: storage.Location) -> dict[str, Any]:
-    """An earlier measurement; nothing if it is absent or damaged, and is to be made again."""
+    kept = folder / f"{place.name}-{name}.json"
+    # One that is damaged is made again.
     with contextlib.suppress(InputError):
-        return files.read_json(kept, dict[str, Any])
-    return {}
-
-
-def _documents(lm: LanguageModel, data: str, split: str) -> list[list[Any]]:
-    opened = inputs.open_split(lm.vocabulary, data, split)
-    return [document.sentences for document in opened.documents]
+        result = files.read_json(kept, dict[str, Any])
+        if result.get("identity") == identity:
+            print(f"{workdir}: measured before", flush=True)
+            return {**result, **run.known}
+    start = time.monotonic()
+    with _evaluation.Progress(workdir) as progress:
+        measured = measurement.measure(
+            run.lm.scorer, **run.documents, **identity["options"], on_document=progress
+        )
+    result = {"identity": identity, **measured}
+    files.write_json(kept, result)
+    print(f"{workdir}: measured in {time.monotonic() - start:.0f} s", flush=True)
+    return {**result, **run.known}
 
 
 if __name__ == "__main__":

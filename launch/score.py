@@ -45,16 +45,8 @@ _CONTEXT = flags.DEFINE_string(
 _OUTPUT = flags.DEFINE_string("output", "-", "File to write; '-' is standard output.")
 _OUTPUT_FORMAT = flags.DEFINE_enum("output_format", "jsonl", ("jsonl", "tsv"), "What to write.")
 _CANDIDATES = 256
-_TSV_HEADER = (
-    "document",
-    "sentence",
-    "position",
-    "token",
-    "surprisal_nats",
-    "known",
-    "sentence_log_prob_nats",
-    "document_log_prob_nats",
-)
+_TSV_HEADER = ("document", "sentence", "position", "token", "surprisal_nats", "known")
+_TSV_HEADER += ("sentence_log_prob_nats", "document_log_prob_nats")
 
 
 def main(argv: Sequence[str]) -> None:
@@ -88,13 +80,12 @@ def _continuations(lm: LanguageModel) -> Iterator[DocumentScore]:
     if len(texts) != 1:
         raise InputError(f"{context}: holds several documents; expected one")
     read, lines = lm.read(texts[0]), readers.read_candidates(path)
-    number = 0
+    if _evaluation.LOWERCASE.value:
+        lines = map(str.lower, lines)
+    numbers = itertools.count(1)
     while some := list(itertools.islice(lines, _CANDIDATES)):
-        lowercase = _evaluation.LOWERCASE.value
-        candidates = [text.lower().split() if lowercase else text.split() for text in some]
-        for score in read.score(candidates):
-            number += 1
-            yield DocumentScore(str(number), score.log_prob, [score])
+        for score in read.score(some):
+            yield DocumentScore(str(next(numbers)), score.log_prob, [score])
 
 
 def _json_lines(score: DocumentScore) -> Iterator[str]:
@@ -107,12 +98,7 @@ def _json_lines(score: DocumentScore) -> Iterator[str]:
         }
         for sentence in score.sentences
     ]
-    record = {
-        "id": score.id,
-        "unit": "nats",
-        "log_prob": score.log_prob,
-        "sentences": sentences,
-    }
+    record = {"id": score.id, "unit": "nats", "log_prob": score.log_prob, "sentences": sentences}
     yield json.dumps(record, ensure_ascii=False) + "\n"
 
 

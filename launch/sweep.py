@@ -88,9 +88,8 @@ class _Plan(NamedTuple):
     def log(self, cell: Cell, ending: str) -> Path:
         return self.directory / "logs" / f"{cell.name}.{ending}"
 
-    @property
-    def jobs(self) -> Path:
-        return self.directory / "jobs"
+    def outcome(self, cell: Cell) -> Outcome | None:
+        return sweep.outcome(cell, self.parameters[cell.name], self.workdir(cell))
 
 
 def main(argv: Sequence[str]) -> int:
@@ -101,7 +100,8 @@ def main(argv: Sequence[str]) -> int:
         for cell in plan.cells:
             _say(f"{cell.name}  {plan.parameters[cell.name]:,} parameters\n  {_shown(plan, cell)}")
         return 0
-    outcomes = _finished(plan)
+    before = {cell.name: plan.outcome(cell) for cell in plan.cells}
+    outcomes = {name: outcome for name, outcome in before.items() if outcome is not None}
     waiting = [cell for cell in plan.cells if cell.name not in outcomes]
     run = _executor(plan, waiting) if waiting else None
     sweep.write_sweep(plan.directory, _training.config(), plan.grid)
@@ -149,16 +149,7 @@ def _several(grid: Mapping[str, Sequence[Value]]) -> list[str]:
     return [key for key, values in grid.items() if len(values) > 1]
 
 
-def _finished(plan: _Plan) -> dict[str, Outcome]:
-    found = {cell.name: _outcome(plan, cell) for cell in plan.cells}
-    return {name: outcome for name, outcome in found.items() if outcome is not None}
-
-
-def _outcome(plan: _Plan, cell: Cell) -> Outcome | None:
-    return sweep.outcome(cell, plan.parameters[cell.name], plan.workdir(cell))
-
-
-_Run = Callable[[Mapping[str, CellCommand], Callable[[], bool]], Iterator[jobs.Ended]]
+_Run = Callable[..., Iterator[jobs.Ended]]
 
 
 def _executor(plan: _Plan, waiting: Sequence[Cell]) -> _Run:
@@ -167,19 +158,11 @@ def _executor(plan: _Plan, waiting: Sequence[Cell]) -> _Run:
     if _EXECUTOR.value == "slurm":
         parameters = jobs.parse_slurm(_SLURM.value or "")
         jobs.require_slurm()
-        return lambda tasks, interrupted: jobs.run_slurm(
-            tasks,
-            plan.jobs,
-            at_once=_JOBS.value,
-            parameters=parameters,
-            interrupted=interrupted,
-        )
+        return functools.partial(jobs.run_slurm, at_once=_JOBS.value, parameters=parameters)
     for cell in waiting:
         if is_running(log := plan.log(cell, "out")):
             raise InputError(f"{log} is locked: another process trains this cell; wait or stop it")
-    return lambda tasks, interrupted: jobs.run_local(
-        tasks, plan.jobs, at_once=_JOBS.value or 1, interrupted=interrupted
-    )
+    return functools.partial(jobs.run_local, at_once=_JOBS.value or 1)
 
 
 def _train(
@@ -191,9 +174,9 @@ def _train(
     failed: dict[str, tuple[str, Path]] = {}
     total = len(plan.cells)
     with interruption() as interrupted:
-        for ended in run(tasks, interrupted):
+        for ended in run(tasks, plan.directory / "jobs", interrupted=interrupted):
             cell, time = by_name[ended.name], duration(ended.seconds)
-            if (outcome := _outcome(plan, cell)) is not None:
+            if (outcome := plan.outcome(cell)) is not None:
                 outcomes[cell.name] = outcome
                 what = f"development perplexity {outcome.result.best_perplexity:.2f}"
             elif interrupted():
@@ -251,30 +234,23 @@ def _failure(ended: jobs.Ended, errors: Path) -> tuple[str, Path]:
 
 def _report(plan: _Plan, outcomes: Mapping[str, Outcome]) -> None:
     # In the order of the grid, whatever order they have ended in.
-    best_first = sweep.ranked([outcomes[cell.name] for cell in plan.cells if cell.name in outcomes])
+    best_first = sweep.ranked(outcomes[one.name] for one in plan.cells if one.name in outcomes)
     path = plan.directory / sweep.TABLE_FILE
     sweep.write_table(path, best_first)
     _say(f"\n{sweep.table(best_first)}\nTable: {path}")
     best = shlex.quote(str(plan.workdir(best_first[0].cell)))
     _say(f"Best cell: python -m launch.evaluate --workdir={best} --split=test")
     if _PLOT.value:
-        _plot(plan, best_first, _PLOT.value)
+        labels, keys = sweep.short_names(list(plan.grid)), _several(plan.grid)
+        rows, columns = ((labels[key], list(map(str, plan.grid[key]))) for key in keys)
+        perplexities = {
+            (str(one.cell.values[keys[0]]), str(one.cell.values[keys[1]])): (
+                one.result.best_perplexity
+            )
+            for one in best_first
+        }
+        plots.plot_grid(rows, columns, perplexities, _PLOT.value)
         _say(f"Plot: {_PLOT.value}")
-
-
-def _plot(plan: _Plan, outcomes: Sequence[Outcome], path: str) -> None:
-    labels = sweep.short_names(list(plan.grid))
-    rows, columns = _several(plan.grid)
-    perplexities = {
-        (str(one.cell.values[rows]), str(one.cell.values[columns])): one.result.best_perplexity
-        for one in outcomes
-    }
-    plots.plot_grid(
-        (labels[rows], list(map(str, plan.grid[rows]))),
-        (labels[columns], list(map(str, plan.grid[columns]))),
-        perplexities,
-        path,
-    )
 
 
 def _report_failed(plan: _Plan, failed: Mapping[str, tuple[str, Path]]) -> None:

@@ -30,7 +30,7 @@ from dclm_jax.data import (
 )
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN
 from dclm_jax.errors import InputError, printable
-from dclm_jax.evaluation import coherence, parts_of_speech
+from dclm_jax.evaluation import parts_of_speech
 from dclm_jax.experiments import plots, report
 from dclm_jax.experiments.runs import read_runs
 from dclm_jax.training.config import default_config
@@ -523,23 +523,6 @@ def test_names_of_runs_in_a_table_and_a_picture(tmp_path, name):
     assert printable(name) in report.quick_text(runs).splitlines()[2]
     plots.plot_curves(report.learning_curves(runs), tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_results_of_coherence(place):
-    good = coherence.Coherence("bootstrap", 0.8, 0.03, 9, 1, 5, 60, 45, 0).to_json()
-    one, other = place / "a.json", place / "b.json"
-    other.write_text(json.dumps(good))
-
-    def tested() -> None:
-        results = [(str(path), coherence.read_result(str(path))) for path in (one, other)]
-        text, value = coherence.compare(results[0], results[1])
-        assert text.isascii() in (True, False) and 0 <= value["p"] <= 1
-
-    def check(content: bytes) -> None:
-        one.write_bytes(content)
-        value_or_input_error(one, tested)
-
-    attack_json(check, good, 100)
 
 
 # An n-gram workdir.

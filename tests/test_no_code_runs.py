@@ -20,13 +20,13 @@ import numpy as np
 import pytest
 
 import dclm_jax
-from dclm_jax import models
+from dclm_jax import files, models
 from dclm_jax.data import Vocabulary, open_corpus, prepare, read_documents
 from dclm_jax.data.corpus import file_sha256
 from dclm_jax.data.readers import Document
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import coherence
+from dclm_jax.evaluation.coherence import Coherence
 from dclm_jax.evaluation.parts_of_speech import Tagger
 from dclm_jax.experiments.runs import read_runs
 from dclm_jax.training.checkpoints import CHECKSUMS_FILE, Checkpoints
@@ -300,7 +300,7 @@ def test_a_workdir_of_pickles_is_refused(finished, tmp_path, kind):
         with pytest.raises(InputError, match="config.json"):
             read_runs([run])
         with pytest.raises(InputError, match=name):
-            coherence.read_result(str(run / name))
+            files.read_json(run / name, Coherence)
     assert not marker.exists()
 
 

@@ -8,7 +8,7 @@ import pytest
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.scoring import Scorer
-from dclm_jax.language_model import NeuralLanguageModel
+from dclm_jax.language_model import LanguageModel
 from dclm_jax.reading.reader import Reader
 from tests.models.support import VOCAB, random_params, small_model
 
@@ -19,7 +19,7 @@ TEXT = ["the cat sat .", "it slept ."]
 def language_model(name):
     model = small_model(name)
     params = random_params(model)
-    return NeuralLanguageModel(
+    return LanguageModel(
         name=name,
         num_parameters=0,
         vocabulary=Vocabulary(WORDS, (0,) * VOCAB),
@@ -58,7 +58,7 @@ def test_more_candidates_than_are_scored_at_once():
 
 
 def test_candidates_of_all_lengths_come_back_in_their_order(monkeypatch):
-    monkeypatch.setattr("dclm_jax.language_model.MAX_POSITIONS", 2 * 64)
+    monkeypatch.setattr("dclm_jax.reading.reader.MAX_POSITIONS", 2 * 64)
     lm = language_model("ccdclm")
     candidates = [" ".join(["the", "cat"] * (1 + 7 * k % 23)) for k in range(9)]
     for got, candidate in zip(lm.read(TEXT).score(candidates), candidates, strict=True):

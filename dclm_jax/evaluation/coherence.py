@@ -6,19 +6,19 @@ itself. Permutations are drawn with replacement, so that short documents repeat 
 two sentences has a single one. A document whose sentences are all the same can only tie.
 """
 
+import collections
 import dataclasses
+import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 
 from dclm_jax import files
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.scoring import Document, SentenceScorer
+from dclm_jax.evaluation.scoring import Document, Progress, SentenceScorer
 
-# What decides the test sets of a bootstrap.
-_TEST_SET_KEYS = ("documents", "words", "replicates", "seed", "pool")
 # First words of the seeds of independent random streams.
 _ORDERS, _TEST_SETS = 0, 1
 
@@ -80,7 +80,7 @@ def fixed(
     *,
     permutations: int = 20,
     seed: int = 0,
-    on_document: Callable[[int, int], None] | None = None,
+    on_document: Progress | None = None,
 ) -> Coherence:
     """The accuracy over `permutations` permutations of every document.
 
@@ -89,14 +89,12 @@ def fixed(
       documents: a split; those with fewer than two sentences are left out.
       permutations: of each document.
       seed: of the permutations, 0 or more.
-      on_document: called with the documents done and in all, to show progress.
 
     Raises:
       InputError: an argument is too small, or no document has two sentences.
     """
     _require_at_least("permutations", permutations, 1)
-    _require_at_least("seed", seed, 0)
-    chosen = _with_two_sentences(documents)
+    chosen = _with_two_sentences(documents, seed)
     counts = np.full(len(chosen), permutations)
     outcomes_DxP = np.array(list(_outcomes(scorer, chosen, counts, seed, on_document)))
     return _summary("fixed", outcomes_DxP.mean(axis=0), permutations, chosen, seed)
@@ -109,7 +107,7 @@ def bootstrap(
     replicates: int = 1000,
     pool: int = 0,
     seed: int = 0,
-    on_document: Callable[[int, int], None] | None = None,
+    on_document: Progress | None = None,
 ) -> Coherence:
     """The paper's: mean and standard deviation of accuracy over resampled test sets.
 
@@ -123,8 +121,7 @@ def bootstrap(
       pool: permutations of each document that its draws choose from; 0 for a fresh one each time,
         as in the paper. A pool costs R / pool times less, and adds its own sampling error to the
         mean, `pool_error`: at most 0.6% for 50 permutations of 155 documents.
-      seed: of the test sets and permutations, 0 or more.
-      on_document: called with the documents done and in all, to show progress.
+      seed: of test sets and permutations.
 
     Raises:
       InputError: an argument is too small, or no document has two sentences.
@@ -132,8 +129,7 @@ def bootstrap(
     _require_at_least("replicates", replicates, 1)
     if pool < 0 or pool == 1:
         raise InputError(f"pool is {pool}; expected 0, or 2 and more")
-    _require_at_least("seed", seed, 0)
-    chosen = _with_two_sentences(documents)
+    chosen = _with_two_sentences(documents, seed)
     rng = np.random.default_rng([_TEST_SETS, seed])
     draws_RxD = rng.integers(len(chosen), size=(replicates, len(chosen)))
     pool_error = 0.0
@@ -177,55 +173,6 @@ def z_test(
     return ZTest(z, 0.5 * math.erfc(z / math.sqrt(2)))
 
 
-def read_result(path: str) -> Coherence:
-    """A result file of launch.coherence.
-
-    Raises:
-      InputError: it cannot be read, or holds something else.
-    """
-    return files.read_json(path, Coherence, made_by="python -m launch.coherence --output")
-
-
-def compare(a: tuple[str, Coherence], b: tuple[str, Coherence]) -> tuple[str, dict[str, Any]]:
-    """The z-test of whether A's accuracy is above B's, on two bootstrap results.
-
-    Args:
-      a, b: a name (of the file, for messages) and the result.
-
-    Returns:
-      A text for people, and a JSON object.
-
-    Raises:
-      InputError: one is not a bootstrap result of two test sets or more, or their test sets differ.
-    """
-    (name_a, result_a), (name_b, result_b) = a, b
-    samples = [_sample(name, result) for name, result in (a, b)]
-    for key in _TEST_SET_KEYS:
-        found_a, found_b = getattr(result_a, key), getattr(result_b, key)
-        if found_a != found_b:
-            raise InputError(
-                f"the test sets differ: {key} is {found_a} in {name_a} and {found_b} in {name_b}"
-            )
-    try:
-        error = math.hypot(result_a.pool_error, result_b.pool_error)
-        z, p = z_test(*samples[0], *samples[1], error)
-    except InputError as error:
-        raise InputError(f"{name_a} and {name_b}: {error}") from error
-    lines = [
-        f"{name}: accuracy {100 * mean:.2f}%, standard deviation {100 * sd:.2f}% over {n:,} test "
-        "sets"
-        for (name, _), (mean, sd, n) in zip((a, b), samples, strict=True)
-    ]
-    text = "\n".join([*lines, f"{name_a} above {name_b}: z = {z:.2f}, one-sided p = {p:.3g}"])
-    return text, {"kind": "z_test", "a": name_a, "b": name_b, "z": z, "p": p}
-
-
-def _sample(name: str, result: Coherence) -> tuple[float, float, int]:
-    if result.kind != "bootstrap" or result.sd is None:
-        raise InputError(f"{name}: not a bootstrap result; expected one of --bootstrap=R, R > 1")
-    return result.mean, result.sd, result.replicates
-
-
 def random_orders(
     document: Document, count: int, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -242,12 +189,8 @@ def random_orders(
       sentences are the same.
     """
     first_index: dict[bytes, int] = {}
-    original = np.array(
-        [
-            first_index.setdefault(np.asarray(ids, np.int32).tobytes(), index)
-            for index, ids in enumerate(document)
-        ]
-    )
+    texts = [np.asarray(ids, np.int32).tobytes() for ids in document]
+    original = np.array([first_index.setdefault(text, at) for at, text in enumerate(texts)])
     orders = rng.permuted(np.tile(original, (count, 1)), axis=1)
     if len(first_index) > 1:
         while np.any(same := np.all(orders == original, axis=1)):
@@ -255,21 +198,13 @@ def random_orders(
     return original, orders
 
 
-class _Plan(NamedTuple):
-    """How the outcomes of one document follow from the scores of `num_requests` requests."""
-
-    orders: np.ndarray  # the original and every different permutation
-    rows: np.ndarray  # where in `orders` the original is, then each draw
-    way: str
-    num_requests: int
-
-
-class _Request(NamedTuple):
-    """Sentences to score, or the last of them, for the plan of a document."""
+class _Piece(NamedTuple):
+    """Sentences to score, or the last of them: those at `places` of the document `index`."""
 
     sentences: Document
     only_last: bool
-    plan: _Plan
+    index: int
+    places: tuple[int, ...]
 
 
 def _outcomes(
@@ -277,64 +212,58 @@ def _outcomes(
     documents: Sequence[Document],
     counts: np.ndarray,
     seed: int,
-    on_document: Callable[[int, int], None] | None,
+    on_document: Progress | None,
 ) -> Iterator[np.ndarray]:
     """For each document, float [counts[i]]: 1 where it is likelier than the draw, 0.5 for a tie."""
+    # Of the documents whose scores are still to come: the pieces of every order, and where among
+    # the orders the original is, then each draw.
+    waiting: collections.deque[tuple[list[list[tuple[int, ...]]], np.ndarray]] = collections.deque()
 
-    def requests() -> Iterator[_Request]:
+    def requests() -> Iterator[_Piece]:
         for index, (document, count) in enumerate(zip(documents, counts, strict=True)):
             rng = np.random.default_rng([_ORDERS, seed, index])
             original, drawn = random_orders(document, int(count), rng)
             orders, rows = np.unique(
                 np.concatenate([original[None], drawn]), axis=0, return_inverse=True
             )
-            way, selections = _selections(orders, scorer.context_order)
-            plan = _Plan(orders, rows.reshape(-1), way, len(selections))
-            for selection in selections:
-                yield _Request([document[index] for index in selection], way == "pairs", plan)
+            pieces, only_last = _pieces(orders, scorer.context_order)
+            waiting.append((pieces, rows.reshape(-1)))
+            for places in dict.fromkeys(itertools.chain(*pieces)):
+                yield _Piece([document[place] for place in places], only_last, index, places)
 
-    collected: list[list[float]] = []
-    done = 0
-    for (_, _, plan), nll in scorer.score(requests()):
-        collected.append([-float(np.sum(one, dtype=np.float64)) for one in nll])
-        if len(collected) == plan.num_requests:
-            totals = _totals(plan.way, plan.orders, collected)
-            yield np.sign(totals[plan.rows[0]] - totals[plan.rows[1:]]) / 2 + 0.5
-            collected = []
-            done += 1
-            if on_document is not None:
-                on_document(done, len(documents))
+    scored = itertools.groupby(scorer.score(requests()), lambda one: one[0].index)
+    for done, (_, of_document) in enumerate(scored, start=1):
+        # `fsum` gives equal terms equal totals in any order: ties are exact.
+        log_probs = {
+            piece.places: -math.fsum(float(np.sum(one, dtype=np.float64)) for one in nll)
+            for piece, nll in of_document
+        }
+        pieces, rows = waiting.popleft()
+        totals = np.array([math.fsum(map(log_probs.__getitem__, order)) for order in pieces])
+        yield np.sign(totals[rows[0]] - totals[rows[1:]]) / 2 + 0.5
+        if on_document is not None:
+            on_document(done, len(documents))
 
 
-def _selections(orders: np.ndarray, context_order: int | None) -> tuple[str, Sequence[Any]]:
-    """Which sentences each request consists of, and the way to get the totals of `orders` from it.
+def _pieces(
+    orders: np.ndarray, context_order: int | None
+) -> tuple[list[list[tuple[int, ...]]], bool]:
+    """What the log P of each order is a sum over, and whether a piece is scored for its last
+    sentence alone.
 
-    Without context a sentence has one score. With the previous sentence as context it has one at
-    the start of a document and one after every sentence: n + n^2 scores of sentences for any number
-    of orders, where each order scored by itself takes n.
+    Where a score depends on the k sentences before, every order consists of runs of k + 1
+    sentences, of which there are 1 + n + ... + n^k times n at most for any number of orders. Each
+    order scored by itself takes n.
     """
     num_orders, num_sentences = orders.shape
-    if context_order == 0:
-        return "sentences", list(orders[:1])
-    if context_order == 1 and num_sentences + 1 < num_orders:
-        indices = range(num_sentences)
-        return "pairs", [(i,) for i in indices] + [(i, j) for i in indices for j in indices]
-    return "orders", list(orders)
-
-
-def _totals(way: str, orders: np.ndarray, scores: list[list[float]]) -> np.ndarray:
-    """log P of each order; `fsum` gives equal terms equal totals in any order: ties are exact."""
-    num_sentences = orders.shape[1]
-    if way == "sentences":
-        of_sentence = dict(zip(orders[0].tolist(), scores[0], strict=True))
-        return np.array([math.fsum(of_sentence[i] for i in order) for order in orders.tolist()])
-    if way == "pairs":
-        flat = np.array(scores)[:, 0]
-        first, after = flat[:num_sentences], flat[num_sentences:].reshape(num_sentences, -1)
-        return np.array(
-            [math.fsum([first[order[0]], *after[order[:-1], order[1:]]]) for order in orders]
-        )
-    return np.array([math.fsum(one) for one in scores])
+    if context_order is None or (
+        sum(num_sentences**k for k in range(context_order + 1)) >= num_orders
+    ):
+        return [[tuple(order)] for order in orders.tolist()], False
+    return [
+        [tuple(order[max(0, last - context_order) : last + 1]) for last in range(num_sentences)]
+        for order in orders.tolist()
+    ], True
 
 
 def _summary(
@@ -344,20 +273,22 @@ def _summary(
     documents: Sequence[Document],
     seed: int,
 ) -> Coherence:
+    replicates = len(accuracies)
     return Coherence(
         kind=kind,
         mean=float(accuracies.mean()),
-        sd=float(accuracies.std(ddof=1)) if len(accuracies) > 1 else None,
-        replicates=len(accuracies),
+        sd=float(accuracies.std(ddof=1)) if replicates > 1 else None,
+        replicates=replicates,
         permutations=permutations,
         documents=len(documents),
         words=sum(len(sentence) for document in documents for sentence in document),
-        pairs=len(accuracies) * len(documents),
+        pairs=replicates * len(documents),
         seed=seed,
     )
 
 
-def _with_two_sentences(documents: Sequence[Document]) -> list[Document]:
+def _with_two_sentences(documents: Sequence[Document], seed: int) -> list[Document]:
+    _require_at_least("seed", seed, 0)
     chosen = [document for document in documents if len(document) > 1]
     if not chosen:
         raise InputError("no document has two sentences; coherence needs an order to change")

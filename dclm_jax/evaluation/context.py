@@ -11,12 +11,7 @@ import numpy as np
 
 from dclm_jax.evaluation import coherence, perplexity
 from dclm_jax.evaluation.perplexity import Perplexity
-from dclm_jax.evaluation.scoring import Document, SentenceScorer
-
-
-def _own(documents: Sequence[Document], rng: np.random.Generator) -> list[Document]:
-    del rng
-    return list(documents)
+from dclm_jax.evaluation.scoring import Document, Progress, SentenceScorer
 
 
 def _shuffled(documents: Sequence[Document], rng: np.random.Generator) -> list[Document]:
@@ -30,16 +25,11 @@ def _mixed(documents: Sequence[Document], rng: np.random.Generator) -> list[Docu
     return [[sentences[next(mixed)] for _ in document] for document in documents]
 
 
-def _none(documents: Sequence[Document], rng: np.random.Generator) -> list[Document]:
-    del rng
-    return [[sentence] for document in documents for sentence in document]
-
-
 ARRANGEMENTS: dict[str, Callable[[Sequence[Document], np.random.Generator], list[Document]]] = {
-    "own": _own,
+    "own": lambda documents, _: list(documents),
     "shuffled": _shuffled,
     "mixed": _mixed,
-    "none": _none,
+    "none": lambda documents, _: [[sentence] for document in documents for sentence in document],
 }
 """The sentences of documents in documents: as they are; in another order; all of them mixed, in as
 many documents of the same lengths; each by itself."""
@@ -75,23 +65,13 @@ class Positions(NamedTuple):
 
 
 def by_position(
-    scorer: SentenceScorer,
-    documents: Sequence[Document],
-    *,
-    on_document: Callable[[int, int], None] | None = None,
+    scorer: SentenceScorer, documents: Sequence[Document], *, on_document: Progress | None = None
 ) -> Positions:
-    """Scores documents, each whole.
-
-    Args:
-      scorer: of the model.
-      documents: word ids.
-      on_document: called with the documents done and in all, to show progress.
-    """
+    """Scores documents, each whole."""
     total = Perplexity(vocabulary_size=scorer.vocab_size)
     longest = max(len(ids) + 1 for document in documents for ids in document)
-    tokens = Sums(np.zeros(longest), np.zeros(longest, int))
     most = max(map(len, documents))
-    sentences = Sums(np.zeros(most), np.zeros(most, int))
+    tokens, sentences = (Sums(np.zeros(size), np.zeros(size, int)) for size in (longest, most))
     nats = []
     for document, nll in scorer.score(documents):
         total = total.add(document, nll)

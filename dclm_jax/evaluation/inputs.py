@@ -36,13 +36,10 @@ def open_split(
     *,
     tagger: Tagger | None = None,
 ) -> Input:
-    """A split of a prepared corpus.
+    """The split "train", "valid" or "test" of a prepared corpus.
 
-    Args:
-      vocabulary: of the model.
-      directory: where the corpus lies.
-      split: "train", "valid" or "test".
-      tagger: reads the words that the ids stand for, and `<UNKNOWN>` for those it does not know.
+    A tagger reads the words that the ids stand for, and `<UNKNOWN>` for those that the model does
+    not know.
 
     Raises:
       InputError: it is not there, or its vocabulary is not the model's.
@@ -77,12 +74,7 @@ def open_text(
 ) -> Input:
     """Text in any format of `dclm_jax.data.readers`, streamed; "-" is standard input.
 
-    Args:
-      vocabulary: of the model.
-      path: of the text.
-      format: of the text.
-      lowercase: turn all words to lower case.
-      tagger: reads the words of the text, whether the vocabulary holds them or not.
+    A tagger reads the words of the text, whether the vocabulary holds them or not.
 
     Raises:
       InputError: (as it is read) it is missing or malformed.

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -69,15 +69,9 @@ class Perplexity:
         """Everything above as a JSON object, with the counting rule."""
         return {
             "perplexity": self.perplexity,
-            "nll": self.nll,
+            **dataclasses.asdict(self),
             "nll_unit": "nats",
-            "tokens": self.tokens,
-            "words": self.words,
-            "oov_words": self.oov_words,
             "oov_rate": self.oov_rate,
-            "sentences": self.sentences,
-            "documents": self.documents,
-            "vocabulary_size": self.vocabulary_size,
             "counting_rule": COUNTING_RULE,
         }
 
@@ -91,18 +85,10 @@ class Perplexity:
         )
 
 
-def measure(
-    scorer: SentenceScorer,
-    documents: Iterable[Document],
-    *,
-    on_document: Callable[[Perplexity], None] | None = None,
-) -> Perplexity:
-    """The perplexity of documents, each scored whole; streams.
+def measure(scorer: SentenceScorer, documents: Iterable[Document]) -> Perplexity:
+    """The perplexity of documents (word ids, as `Scorer.score` takes them), each scored whole.
 
-    Args:
-      scorer: of the model; its vocabulary size is reported.
-      documents: word ids, as `Scorer.score` takes them.
-      on_document: called with the sums so far after every document, to show progress.
+    Documents are streamed.
 
     Raises:
       InputError: there is no sentence to score.
@@ -110,8 +96,6 @@ def measure(
     total = Perplexity(vocabulary_size=scorer.vocab_size)
     for document, nll in scorer.score(documents):
         total = total.add(document, nll)
-        if on_document is not None:
-            on_document(total)
     if not total.tokens:
         raise InputError("there is no sentence to score")
     return total

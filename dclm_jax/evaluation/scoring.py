@@ -5,6 +5,7 @@ Shapes: B rows on a device (documents), S sentences of a block, N token position
 
 import collections
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -13,15 +14,16 @@ import jax
 import numpy as np
 
 from dclm_jax import processes
-from dclm_jax.data.batches import pack_sentences
 from dclm_jax.errors import InputError
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.backend import Tuning, default_tuning
+from dclm_jax.reading import reader
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import block_nll
-from dclm_jax.reading.reader import BLOCK_SENTENCES, MAX_POSITIONS, padded_length, power_of_two
 
 Document = Sequence[np.ndarray]
+Progress = Callable[[int, int], None]
+"""Called after every document, with the documents done and in all."""
 Scored = TypeVar("Scored")
 """What has sentences to score: a sequence of them, or any object with one as `sentences`. If its
 `only_last` is true, the sentences before the last one are read for their context and never enter
@@ -59,17 +61,19 @@ _BLOCKS_AHEAD = 4
 
 
 class _Request(NamedTuple):
-    """Sentences to read, of which those from `first_scored` on are scored, and whose they are."""
+    """Sentences to read, of which those from `first_scored` on are scored, and whose they are;
+    `nll` has a place for the score of each of these."""
 
     document: Any
     sentences: Document
     first_scored: int
+    nll: list[Any]
 
 
 class _Block(NamedTuple):
-    """Sentences first..first+S-1 of the requests `rows` (indices into the window)."""
+    """Sentences first..first+S-1 of the requests."""
 
-    rows: list[int]
+    requests: list[_Request]
     first: int
     nll_DxBxSxN: jax.Array
 
@@ -98,22 +102,12 @@ class Scorer:
         """
         if batch_size < 1:
             raise InputError(f"batch_size is {batch_size}; expected at least 1")
-        self.model = model
-        self.batch_size = batch_size
+        self.vocab_size, self.context_order = model.vocab_size, model.context_order
+        self._batch_size = batch_size
         self._num_devices = jax.local_device_count()
         self._params = flax.jax_utils.replicate(params, jax.local_devices())
         self._open, self._read = _on_devices(model, default_tuning())
-        self._max_rows = power_of_two(-(-batch_size // self._num_devices))
-
-    @property
-    def vocab_size(self) -> int:
-        """V, the three special tokens included."""
-        return self.model.vocab_size
-
-    @property
-    def context_order(self) -> int | None:
-        """Sentences before a sentence that its score depends on; None for all."""
-        return self.model.context_order
+        self._max_rows = reader.power_of_two(-(-batch_size // self._num_devices))
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """Scores documents in their order, holding a bounded window of them in memory.
@@ -128,20 +122,22 @@ class Scorer:
           is true, the list has one such array, that of its last sentence.
         """
         for window in self._windows(documents):
-            scores: list[list[Any]] = [[None] * _num_scored(request) for request in window]
+            sizes = [
+                (len(one.sentences), max(map(len, one.sentences), default=0)) for one in window
+            ]
+            batches = list(batches_of_like_size(sizes, self._max_rows, self._num_devices))
             pending: collections.deque[_Block] = collections.deque()
-            for number, (rows, num_rows) in enumerate(self._batches(window)):
-                if number % processes.count() != processes.index():
-                    continue
-                for block in self._dispatch(window, rows, num_rows):
+            for indices, num_rows in batches[processes.index() :: processes.count()]:
+                for block in self._dispatch([window[index] for index in indices], num_rows):
                     pending.append(block)
                     if len(pending) > _BLOCKS_AHEAD:
-                        _collect(pending.popleft(), window, scores)
+                        _collect(pending.popleft())
             while pending:
-                _collect(pending.popleft(), window, scores)
-            _exchange(window, scores)
-            for request, nll in zip(window, scores, strict=True):
-                yield request.document, nll
+                _collect(pending.popleft())
+            if processes.count() > 1:
+                _exchange(window, [indices for indices, _ in batches])
+            for request in window:
+                yield request.document, request.nll
 
     def _windows(self, documents: Iterable[Any]) -> Iterator[list[_Request]]:
         # A batch at least for each process.
@@ -150,61 +146,36 @@ class Scorer:
         window: list[_Request] = []
         tokens = 0
         for document in documents:
-            request = _Request(document, *sentences_to_score(document))
-            window.append(request)
-            tokens += sum(len(sentence) + 1 for sentence in request.sentences)
-            if (
-                len(window) >= batches * self.batch_size
-                or tokens >= tokens_per_row * self.batch_size
-            ):
+            sentences, first_scored = sentences_to_score(document)
+            unknown = [None] * (len(sentences) - first_scored)
+            window.append(_Request(document, sentences, first_scored, unknown))
+            tokens += sum(len(sentence) + 1 for sentence in sentences)
+            if max(len(window) // batches, tokens // tokens_per_row) >= self._batch_size:
                 yield window
                 window, tokens = [], 0
         if window:
             yield window
 
-    def _batches(self, window: list[_Request]) -> Iterator[tuple[list[int], int]]:
-        """Indices of requests to score together, and B, the rows on each device."""
-        by_row_limit: dict[int, list[int]] = collections.defaultdict(list)
-        for index, request in enumerate(window):
-            if request.sentences:
-                by_row_limit[self._row_limit(request)].append(index)
-        for limit, indices in sorted(by_row_limit.items(), reverse=True):
-            indices.sort(key=lambda index: _size(window[index]), reverse=True)
-            while indices:
-                longest = len(window[indices[0]].sentences)
-                rows = [
-                    index
-                    for index in indices[: limit * self._num_devices]
-                    if len(window[index].sentences) * _LENGTH_RATIO > longest
-                ]
-                indices = indices[len(rows) :]
-                yield rows, power_of_two(-(-len(rows) // self._num_devices))
-
-    def _row_limit(self, request: _Request) -> int:
-        """The power of two of rows that fit on a device if all have sentences this long."""
-        length = padded_length(max(map(len, request.sentences)))
-        rows = self._max_rows
-        while rows > 1 and rows * length > MAX_POSITIONS:
-            rows //= 2
-        return rows
-
-    def _dispatch(self, window: list[_Request], rows: list[int], num_rows: int) -> Iterator[_Block]:
+    def _dispatch(self, requests: list[_Request], num_rows: int) -> Iterator[_Block]:
         """Starts the blocks of a batch one after another; does not wait for their results."""
-        num_sentences = max(len(window[index].sentences) for index in rows)
-        num_empty = num_rows * self._num_devices - len(rows)
-        empty: list[Document] = [()] * num_empty
-        first_scored_R = np.array([window[index].first_scored for index in rows] + [0] * num_empty)
+        num_sentences = max(len(request.sentences) for request in requests)
+        num_empty = num_rows * self._num_devices - len(requests)
+        documents: list[Document] = [*(one.sentences for one in requests), *([()] * num_empty)]
+        first_scored_R = np.array([one.first_scored for one in requests] + [0] * num_empty)
         row_DxB = np.zeros((self._num_devices, num_rows))
-        context = self._open(self._params, row_DxB)
-        first = 0
+        (context, _), first = self._open(self._params, row_DxB), 0
         while first < num_sentences:
-            size, length = _block_shape(window, rows, num_rows, first, num_sentences)
-            sentences = [window[index].sentences[first : first + size] for index in rows] + empty
+            # S depends on the batch and not on what is left of it: a few empty sentences at its end
+            # cost less than compiling another shape.
+            size = min(reader.BLOCK_SENTENCES, reader.power_of_two(num_sentences))
+            batch = reader.next_block(documents, first, size, num_rows)
+            size = batch.mask_BxSxN.shape[1]
             scored_RxS = first + np.arange(size) >= first_scored_R[:, None]
-            block = pack_sentences(sentences, size, length), scored_RxS
-            block = jax.tree.map(lambda a: a.reshape(*row_DxB.shape, *a.shape[1:]), block)
-            context, nll_DxBxSxN = self._read(self._params, context, *block)
-            yield _Block(rows, first, nll_DxBxSxN)
+            block_DxB = jax.tree.map(
+                lambda a: a.reshape(*row_DxB.shape, *a.shape[1:]), (batch, scored_RxS)
+            )
+            context, nll_DxBxSxN = self._read(self._params, context, *block_DxB)
+            yield _Block(requests, first, nll_DxBxSxN)
             first += size
 
 
@@ -213,8 +184,9 @@ def _on_devices(model: DocumentModel, tuning: Tuning) -> tuple[Callable[..., Any
     """What opens documents and what reads a block of them, over all local devices; compiled once
     for all scorers of a model."""
 
-    def open_documents(params: Params, row_B: jax.Array) -> Context:
-        return model.open_document(weighted(model, params), len(row_B))
+    # Rows are given out too: pmap refuses to give out nothing, which is all that contexts may be.
+    def open_documents(params: Params, row_B: jax.Array) -> tuple[Context, jax.Array]:
+        return model.open_document(weighted(model, params), len(row_B)), row_B
 
     functions = (open_documents, functools.partial(block_nll, model, tuning))
     if jax.local_device_count() > 1:
@@ -239,66 +211,61 @@ def sentences_to_score(document: Any) -> tuple[Document, int]:
     return sentences, max(len(sentences) - 1, 0) if only_last else 0
 
 
-def _num_scored(request: _Request) -> int:
-    return len(request.sentences) - request.first_scored
+def batches_of_like_size(
+    sizes: Sequence[tuple[int, int]], max_rows: int, num_devices: int = 1
+) -> Iterator[tuple[list[int], int]]:
+    """Documents to read together, so that little is padding and no block exceeds MAX_POSITIONS.
 
+    Args:
+      sizes: of each document, its sentences and the words of the longest one.
+      max_rows: a power of two of documents on a device, at most.
+      num_devices: that share the rows.
 
-def _size(request: _Request) -> tuple[int, int]:
-    """What requests of one batch should have in common, so that little of it is padding."""
-    return len(request.sentences), max(map(len, request.sentences))
-
-
-def _block_shape(
-    window: list[_Request], rows: list[int], num_rows: int, first: int, num_sentences: int
-) -> tuple[int, int]:
-    """S and N of the block that begins at sentence `first`.
-
-    S depends on the batch and not on what is left of it: a few empty sentences at its end cost less
-    than compiling another shape.
+    Yields:
+      Indices of documents, the longest first, and B, the power of two of rows on each device. What
+      has no sentence is in no batch.
     """
-    size = min(BLOCK_SENTENCES, power_of_two(num_sentences))
-    while True:
-        longest = max(
-            len(sentence)
-            for index in rows
-            for sentence in window[index].sentences[first : first + size]
-        )
-        length = padded_length(longest)
-        if size == 1 or num_rows * size * length <= MAX_POSITIONS:
-            return size, length
-        size //= 2
+    by_row_limit: dict[int, list[int]] = collections.defaultdict(list)
+    for index, (num_sentences, longest) in enumerate(sizes):
+        if num_sentences:
+            # Both are powers of two.
+            limit = min(max_rows, max(1, reader.MAX_POSITIONS // reader.padded_length(longest)))
+            by_row_limit[limit].append(index)
+    for limit, indices in sorted(by_row_limit.items(), reverse=True):
+        indices.sort(key=lambda index: sizes[index], reverse=True)
+        while indices:
+            most, _ = sizes[indices[0]]
+            rows = [
+                index
+                for index in indices[: limit * num_devices]
+                if sizes[index][0] * _LENGTH_RATIO > most
+            ]
+            indices = indices[len(rows) :]
+            yield rows, reader.power_of_two(-(-len(rows) // num_devices))
 
 
-def _collect(block: _Block, window: list[_Request], scores: list[list[Any]]) -> None:
+def _collect(block: _Block) -> None:
     nll_DxBxSxN = jax.device_get(block.nll_DxBxSxN)
     nll_RxSxN = nll_DxBxSxN.reshape(-1, *nll_DxBxSxN.shape[2:])
-    for nll_SxN, index in zip(nll_RxSxN, block.rows, strict=False):
-        request = window[index]
+    for nll_SxN, request in zip(nll_RxSxN, block.requests, strict=False):
         last = min(block.first + len(nll_SxN), len(request.sentences))
         for position in range(max(block.first, request.first_scored), last):
             length = len(request.sentences[position]) + 1
             # A copy, because a view would keep the padded block alive.
             nll = nll_SxN[position - block.first, :length].astype(np.float32)
-            scores[index][position - request.first_scored] = nll
+            request.nll[position - request.first_scored] = nll
 
 
-def _exchange(window: list[_Request], scores: list[list[Any]]) -> None:
-    """Fills in what other processes have scored. A document is scored by one of them."""
-    if processes.count() == 1:
-        return
-    mine = [index for index, nll in enumerate(scores) if nll and nll[0] is not None]
-    numbers = np.concatenate([np.zeros(0, np.float32), *(one for i in mine for one in scores[i])])
-    everyone = zip(
-        processes.gather(np.array(mine, np.int32).tobytes()),
-        processes.gather(numbers.tobytes()),
-        strict=True,
-    )
-    for indices, content in everyone:
+def _exchange(window: list[_Request], batches: list[list[int]]) -> None:
+    """Fills in what other processes have scored, each of them its share of the batches."""
+    shares = [
+        [window[index] for index in itertools.chain(*batches[process :: processes.count()])]
+        for process in range(processes.count())
+    ]
+    mine = [nll for request in shares[processes.index()] for nll in request.nll]
+    gathered = processes.gather(np.concatenate([np.zeros(0, np.float32), *mine]).tobytes())
+    for requests, content in zip(shares, gathered, strict=True):
         nll = np.frombuffer(content, np.float32)
-        first = 0
-        for index in np.frombuffer(indices, np.int32):
-            request = window[index]
+        for request in requests:
             for position, sentence in enumerate(request.sentences[request.first_scored :]):
-                last = first + len(sentence) + 1
-                scores[index][position] = nll[first:last]
-                first = last
+                request.nll[position], nll = np.split(nll, [len(sentence) + 1])

@@ -3,34 +3,31 @@
 Runs whose configurations differ in nothing but the seed are one row: numbers are means over them.
 """
 
+import contextlib
 import dataclasses
 import json
 import math
-import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import coherence
+from dclm_jax.evaluation.coherence import ZTest, z_test
 from dclm_jax.models import MODELS
 from dclm_jax.training.config import default_config, flat
 
 BASELINES = ("rnnlm", "drnnlm", "hrnnlm")
 """Models that others are compared with."""
 
+_ORDER = {name: n for n, name in enumerate(("ngram", *BASELINES, "adclm", "codclm", "ccdclm"))}
 LENGTH = "data.segment_length"
 _SYMBOLS = {"model.embedding_dim": "K", "model.hidden_dim": "H", LENGTH: "L"}
 _SEED = "training.seed"
 _NOT_THE_RECIPE = (
-    _SEED,
-    "data.directory",
-    "training.checkpoint_every",
-    "training.log_every",
+    *(_SEED, "data.directory", "training.checkpoint_every", "training.log_every"),
     "training.evaluation_batch_size",
 )
-_ANY_BASELINE = ("model.name", LENGTH)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,28 +53,20 @@ class Row:
         kept = [r for r, seed in zip(self.results, self.seeds, strict=True) if seed in seeds]
         return dataclasses.replace(self, results=kept)
 
+    def values(self, *path: str) -> np.ndarray:
+        """What is at `path` in the measurements, numbers or lists of them: [runs, ...]."""
+        values: list[Any] = self.results
+        for name in path:
+            values = [value[name] for value in values]
+        return np.array(values)
+
     def mean(self, *path: str) -> float:
-        """The mean over runs of the number at `path` in their measurements."""
-        return statistics.fmean(self._values(path))
-
-    def spread(self, *path: str) -> float:
-        """The sample standard deviation over runs; nan of a single one."""
-        values = self._values(path)
-        return statistics.stdev(values) if len(values) > 1 else math.nan
-
-    def array(self, *path: str) -> np.ndarray:
-        """The mean over runs of a list of numbers."""
-        return np.mean(self._values(path), axis=0)
+        """The mean over runs of the number at `path`."""
+        return float(self.values(*path).mean())
 
     def has(self, name: str) -> bool:
         """Whether all runs have that measurement."""
         return all(result.get(name) is not None for result in self.results)
-
-    def _values(self, path: Sequence[str]) -> list[Any]:
-        values: list[Any] = self.results
-        for name in path:
-            values = [value[name] for value in values]
-        return values
 
 
 def rows(results: Sequence[dict[str, Any]]) -> list[Row]:
@@ -91,9 +80,10 @@ def rows(results: Sequence[dict[str, Any]]) -> list[Row]:
     Raises:
       InputError: two runs of one configuration have the same seed.
     """
-    groups: dict[str, list[dict[str, Any]]] = {}
+    made: dict[str, Row] = {}
     for result in results:
-        group = groups.setdefault(json.dumps(_recipe(result), sort_keys=True), [])
+        recipe = _recipe(result)
+        group = made.setdefault(json.dumps(recipe, sort_keys=True), Row("", recipe, [])).results
         for other in group:
             if other["config"].get(_SEED) == result["config"].get(_SEED):
                 raise InputError(
@@ -101,15 +91,9 @@ def rows(results: Sequence[dict[str, Any]]) -> list[Row]:
                     "and seed are equal"
                 )
         group.append(result)
-    recipes = [_recipe(group[0]) for group in groups.values()]
-    made = [
-        Row(_label(recipe, recipes), recipe, group)
-        for recipe, group in zip(recipes, groups.values(), strict=True)
-    ]
-    order = ("ngram", *BASELINES, "adclm", "codclm", "ccdclm")
-    return sorted(
-        made, key=lambda row: order.index(row.model) if row.model in order else len(order)
-    )
+    recipes = [row.config for row in made.values()]
+    labelled = [dataclasses.replace(r, label=_label(r.config, recipes)) for r in made.values()]
+    return sorted(labelled, key=lambda row: _ORDER.get(row.model, len(_ORDER)))
 
 
 def _recipe(result: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,31 +128,30 @@ def _shown(key: str, value: Any) -> str:
     return value[:8] if key.endswith("sha256") else str(value)
 
 
-def test_perplexity(a: Row, b: Row) -> coherence.ZTest:
+def test_perplexity(a: Row, b: Row) -> ZTest:
     """The one-sided paired z-test over documents of whether A's likelihood is above B's.
 
     z = mean(d) / (sd(d) / sqrt(n)), d the difference of the nats of a document (means over runs).
     """
-    difference = b.array("by_document") - a.array("by_document")
+    difference = b.values("by_document").mean(axis=0) - a.values("by_document").mean(axis=0)
     if len(difference) < 2:
         raise InputError("a z-test over documents needs two of them")
     sd = float(difference.std(ddof=1))
-    return coherence.z_test(float(difference.mean()), sd, len(difference), 0.0, 0.0, 1)
+    return z_test(float(difference.mean()), sd, len(difference), 0.0, 0.0, 1)
 
 
-def test_coherence(a: Row, b: Row) -> coherence.ZTest:
+def test_coherence(a: Row, b: Row) -> ZTest:
     """The z-test over test sets of whether A's accuracy is above B's; variances are means over
     runs, which have the same pools of permutations."""
 
     def root_mean_square(row: Row, name: str) -> float:
-        return math.sqrt(float(np.mean(np.square([r["coherence"][name] for r in row.results]))))
+        return math.sqrt(np.mean(np.square(row.values("coherence", name))))
 
-    def sample(row: Row) -> tuple[float, float, int]:
-        sd = root_mean_square(row, "sd")
-        return row.mean("coherence", "mean"), sd, row.results[0]["coherence"]["replicates"]
-
+    means = [row.mean("coherence", "mean") for row in (a, b)]
+    sds = [root_mean_square(row, "sd") for row in (a, b)]
+    n, other_n = (row.results[0]["coherence"]["replicates"] for row in (a, b))
     error = math.hypot(*(root_mean_square(row, "pool_error") for row in (a, b)))
-    return coherence.z_test(*sample(a), *sample(b), error)
+    return z_test(means[0], sds[0], n, means[1], sds[1], other_n, error)
 
 
 def baseline(row: Row, all_rows: Sequence[Row], model: str) -> tuple[Row, bool] | None:
@@ -178,14 +161,16 @@ def baseline(row: Row, all_rows: Sequence[Row], model: str) -> tuple[Row, bool] 
     only row of that model.
     """
     others = [other for other in all_rows if other.model == model != row.model]
-    same = []
-    for other in others:
-        shared = set(row.config) & set(other.config) - {*_ANY_BASELINE}
-        if all(row.config[key] == other.config[key] for key in shared):
-            same.append(other)
-    same.sort(key=lambda other: other.config.get(LENGTH) != row.config.get(LENGTH))
-    if same:
-        return same[0], True
+
+    def is_alike(other: Row) -> bool:
+        shared = (row.config.keys() & other.config.keys()) - {"model.name", LENGTH}
+        return all(row.config[key] == other.config[key] for key in shared)
+
+    same = filter(is_alike, others)
+    if best := min(
+        same, key=lambda one: one.config.get(LENGTH) != row.config.get(LENGTH), default=None
+    ):
+        return best, True
     return (others[0], False) if len(others) == 1 else None
 
 
@@ -206,8 +191,8 @@ class Comparison(NamedTuple):
     same_recipe: bool
     seeds: list[Any] | None
     ratio: float
-    perplexity: coherence.ZTest | None
-    coherence: coherence.ZTest | None
+    perplexity: ZTest | None
+    coherence: ZTest | None
 
 
 def compare(row: Row, all_rows: Sequence[Row], model: str) -> Comparison | None:
@@ -219,21 +204,19 @@ def compare(row: Row, all_rows: Sequence[Row], model: str) -> Comparison | None:
     seeds = [seed for seed in row.seeds if seed in other.seeds]
     if seeds:
         row, other = row.only(seeds), other.only(seeds)
-    is_measured = row.has("coherence") and other.has("coherence")
     return Comparison(
         other.label,
         same_recipe,
         seeds or None,
         row.mean("test", "perplexity") / other.mean("test", "perplexity"),
-        _test(test_perplexity, row, other),
-        _test(test_coherence, row, other) if is_measured else None,
+        _defined(test_perplexity, row, other),
+        _defined(test_coherence, row, other)
+        if row.has("coherence") and other.has("coherence")
+        else None,
     )
 
 
-def _test(
-    test: Callable[[Row, Row], coherence.ZTest], row: Row, other: Row
-) -> coherence.ZTest | None:
-    try:
+def _defined(test: Callable[[Row, Row], ZTest], row: Row, other: Row) -> ZTest | None:
+    """None for two rows that do not differ, such as models without context in coherence."""
+    with contextlib.suppress(InputError):
         return test(row, other)
-    except InputError:
-        return None  # Two rows that do not differ, such as two models without context in coherence.

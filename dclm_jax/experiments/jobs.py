@@ -17,7 +17,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.models import did_you_mean
 
 if TYPE_CHECKING:
-    from submitit import Job, SlurmExecutor
+    from submitit import Job
 
 Task = Callable[[], int]
 Parameters = dict[str, bool | int | str]
@@ -30,15 +30,8 @@ _RECORD = "slurm.json"
 _REQUEUES = "max_num_timeout"
 # --jobs is one of them; the others are no single words, or would make several processes of a cell.
 _NOT_FOR_USERS = {
-    "additional_parameters",
-    "array_parallelism",
-    "nodes",
-    "ntasks_per_node",
-    "num_gpus",
-    "setup",
-    "srun_args",
-    "stderr_to_stdout",
-    "teardown",
+    *("additional_parameters", "array_parallelism", "nodes", "ntasks_per_node", "num_gpus"),
+    *("setup", "srun_args", "stderr_to_stdout", "teardown"),
 }
 
 
@@ -140,8 +133,13 @@ def run_local(
                     _terminate(job for job, _ in running.values())
             elif waiting and len(running) < at_once:
                 name, task = waiting.pop(0)
-                with _deaf_to_ctrl_c():
+                # Its process never sees Ctrl-C, a second after which submitit's would kill the
+                # task, and is told by SIGTERM, and once.
+                previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
+                try:
                     running[name] = executor.submit(task), time.monotonic()
+                finally:
+                    signal.signal(signal.SIGINT, previous)
             for name, (job, start) in list(running.items()):
                 if job.done():
                     del running[name]
@@ -189,7 +187,10 @@ def run_slurm(
         jobs: dict[str, Job[int]] = {
             name: SlurmJob(folder, numbers[name]) for name in tasks if numbers.get(name) in queue
         }
-        jobs |= _submit({name: task for name, task in tasks.items() if name not in jobs}, executor)
+        if new := {name: task for name, task in tasks.items() if name not in jobs}:
+            # submitit prints what sbatch says, and raises it as well.
+            with contextlib.redirect_stderr(io.StringIO()), executor.batch():
+                jobs |= {name: executor.submit(task) for name, task in new.items()}
     # What sbatch has to say comes as such an error too.
     except RuntimeError as error:
         raise InputError(f"Slurm does not take the jobs: {' '.join(str(error).split())}") from error
@@ -205,7 +206,9 @@ def run_slurm(
                 del jobs[name]
                 yield _ended(name, job, start)
         gone = {name for name, job in jobs.items() if job.job_id not in queue}
-        _sleep(pause if jobs else 0, interrupted)
+        end = time.monotonic() + pause
+        while jobs and time.monotonic() < end and not interrupted():
+            time.sleep(_LOCAL_POLL_SECONDS)
         pause = min(pause * _POLL_GROWTH, _LAST_POLL_SECONDS)
 
 
@@ -230,37 +233,8 @@ def _queue() -> set[str]:
     return set(done.stdout.split())
 
 
-def _submit(tasks: Mapping[str, Task], executor: "SlurmExecutor") -> "dict[str, Job[int]]":
-    jobs: dict[str, Job[int]] = {}
-    if tasks:
-        # submitit prints what sbatch says, and raises it as well.
-        with contextlib.redirect_stderr(io.StringIO()), executor.batch():
-            for name, task in tasks.items():
-                jobs[name] = executor.submit(task)
-    return jobs
-
-
 def _terminate(jobs: "Iterator[Job[int]]") -> None:
     for job in jobs:
         # A process that has not been waited for keeps its number.
         if not job.done():
             os.kill(int(job.job_id), signal.SIGTERM)
-
-
-@contextlib.contextmanager
-def _deaf_to_ctrl_c() -> Iterator[None]:
-    """Processes started within never see Ctrl-C; they are told by SIGTERM, and once.
-
-    submitit's process would kill its task a second after it.
-    """
-    previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, previous)
-
-
-def _sleep(seconds: float, interrupted: Callable[[], bool]) -> None:
-    end = time.monotonic() + seconds
-    while time.monotonic() < end and not interrupted():
-        time.sleep(0.1)

@@ -1,6 +1,5 @@
 """All that a report says of one run, and what tells measurements from one another."""
 
-import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -11,27 +10,20 @@ import numpy as np
 
 from dclm_jax.evaluation import coherence, context, perplexity
 from dclm_jax.evaluation.scoring import Document, SentenceScorer
-from dclm_jax.language_model import LanguageModel, NeuralLanguageModel
+from dclm_jax.language_model import LanguageModel
 
 VERSION = 1
 """Of what `measure` gives: measurements of another version are made again."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Options:
-    """What decides a measurement beside the run: test sets and permutations of the bootstrap (0 as
-    `replicates` leaves coherence out), and the seed of all that is drawn."""
-
-    replicates: int = 1000
-    pool: int = 0
-    seed: int = 0
 
 
 def measure(
     scorer: SentenceScorer,
     valid: Sequence[Document],
     test: Sequence[Document],
-    options: Options,
+    *,
+    replicates: int = 1000,
+    pool: int = 0,
+    seed: int = 0,
     on_document: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
     """All that a report says of a model, as a JSON object.
@@ -39,42 +31,35 @@ def measure(
     Args:
       scorer: of the model.
       valid, test: documents of the development and the test set.
-      options: of the bootstrap.
+      replicates, pool: test sets and permutations of the bootstrap; no test set leaves coherence
+        out.
+      seed: of all that is drawn.
       on_document: called with the documents of a part of the work done and in all.
     """
     positions = context.by_position(scorer, test, on_document=on_document)
-    arrangements = {
-        name: context.rearranged(scorer, test, name, options.seed)
-        for name in context.ARRANGEMENTS
-        if name != "own"
-    }
-    result: dict[str, Any] = {
+    arrangements = {"own": positions.perplexity.perplexity}
+    for name in context.ARRANGEMENTS:
+        if name not in arrangements:
+            arrangements[name] = context.rearranged(scorer, test, name, seed)
+    counts = {"replicates": replicates, "pool": pool, "seed": seed}
+    return {
         "valid": perplexity.measure(scorer, valid).to_json(),
         "test": positions.perplexity.to_json(),
-        "arrangements": {"own": positions.perplexity.perplexity, **arrangements},
+        "arrangements": arrangements,
         "by_token": positions.by_token.to_json(),
         "by_sentence": positions.by_sentence.to_json(),
         "by_document": positions.by_document.round(3).tolist(),
-        "coherence": None,
+        "coherence": coherence.bootstrap(scorer, test, **counts, on_document=on_document).to_json()
+        if replicates
+        else None,
     }
-    if options.replicates:
-        result["coherence"] = coherence.bootstrap(
-            scorer,
-            test,
-            replicates=options.replicates,
-            pool=options.pool,
-            seed=options.seed,
-            on_document=on_document,
-        ).to_json()
-    return result
 
 
 def model_fingerprint(lm: LanguageModel) -> str:
     """Tells trained models from others, by their parameters or what their configuration says."""
     digest = hashlib.sha256(json.dumps(lm.config, sort_keys=True).encode())
-    if isinstance(lm, NeuralLanguageModel):
-        for leaf in jax.tree.leaves(lm.params):
-            digest.update(np.asarray(leaf).tobytes())
+    for leaf in jax.tree.leaves(lm.params):
+        digest.update(np.asarray(leaf).tobytes())
     return digest.hexdigest()[:16]
 
 

@@ -5,9 +5,9 @@ Colours stay distinct for colour-blind readers; legends stand beside the data.
 
 import io
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,9 +16,8 @@ from dclm_jax.errors import InputError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
-    from matplotlib.image import AxesImage
-    from matplotlib.patches import Rectangle
 
 # Okabe and Ito's.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -41,14 +40,8 @@ class Curve(NamedTuple):
 
 
 class Picture(NamedTuple):
-    """Lines over one another.
-
-    Attributes:
-      title, x, y: of the picture and its axes.
-      curves: what to draw.
-      log_scale: of the y axis.
-      ticks: names of x = 0, 1, 2, ..., in place of numbers.
-    """
+    """Lines over one another, `log_scale` of the y axis, and names of x = 0, 1, 2, ... as `ticks`
+    in place of numbers."""
 
     title: str
     x: str
@@ -59,14 +52,8 @@ class Picture(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A run in a picture of perplexity against the number of context sentences.
-
-    Attributes:
-      label: of this run.
-      model: whose runs are joined by a line.
-      context_sentences: n, or None for a model without this option.
-      perplexity: of the text.
-    """
+    """A run in a picture of perplexity against n, the number of context sentences; None for a
+    model without this option. Runs of one model are joined by a line."""
 
     label: str
     model: str
@@ -120,21 +107,6 @@ def save(figure: "Figure", path: str | os.PathLike[str]) -> None:
     files.write_bytes(path, picture.getvalue())
 
 
-def colour(index: int) -> str:
-    """The colour of the run `index`; they repeat after the last."""
-    return _COLOURS[index % len(_COLOURS)]
-
-
-def use_log_scale(axes: "Axes") -> None:
-    """Makes the y axis logarithmic, with numbers that people read."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=_LOG_TICKS))
-    axes.yaxis.set_major_formatter(FuncFormatter(_tick))
-    axes.yaxis.set_minor_formatter(NullFormatter())
-
-
 def plot_curves(picture: Picture, path: str | os.PathLike[str]) -> None:
     """Draws lines over one another.
 
@@ -143,23 +115,16 @@ def plot_curves(picture: Picture, path: str | os.PathLike[str]) -> None:
     """
     figure, axes = new_figure((8, 5))
     for index, curve in enumerate(picture.curves):
-        axes.plot(
-            curve.x,
-            curve.y,
-            marker=_MARKERS[index // len(_COLOURS) % len(_MARKERS)],
-            markersize=3,
-            color=colour(index),
-            label=plain(curve.label),
-        )
+        marker = _MARKERS[index // len(_COLOURS) % len(_MARKERS)]
+        _line(axes, index, curve, marker=marker, markersize=3)
     if picture.log_scale:
-        use_log_scale(axes)
+        axes.set_yscale("log")
+        _number_decades(axes.yaxis)
     if picture.ticks is None:
         axes.set_xlim(left=0)
     else:
         axes.set_xticks(range(len(picture.ticks)), picture.ticks)
-    axes.set_xlabel(picture.x)
-    axes.set_ylabel(picture.y)
-    axes.set_title(picture.title)
+    axes.set(xlabel=picture.x, ylabel=picture.y, title=picture.title)
     axes.grid(alpha=0.3)
     axes.legend()
     save(figure, path)
@@ -192,25 +157,24 @@ def plot_classes(
             np.arange(len(classes)) + offset,
             values,
             0.94 * width,
-            color=colour(index),
+            color=_COLOURS[index % len(_COLOURS)],
             hatch=_HATCHES[index // len(_COLOURS) % len(_HATCHES)],
             edgecolor="white",
             linewidth=0,
-            label=plain(label),
+            label=_plain(label),
         )
         if written:
             texts = [f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" for value in values]
             axes.bar_label(bars, texts, padding=2, rotation=90, fontsize=7)
-    low, high = _set_scale(axes, perplexities.values())
+    low, high = _set_scale(axes, [value for values in perplexities.values() for value in values])
     if axes.get_yscale() == "log":
         # The room above is for what is written there.
         axes.set_ylim(low / 1.5, high * (high / low) ** 0.15)
     else:
         axes.set_ylim(0, high * 1.15)
-    axes.set_xlim(-0.6, len(classes) - 0.4)
-    axes.set_xticks(range(len(classes)), list(map(plain, classes)))
+    axes.set(xlim=(-0.6, len(classes) - 0.4), title="Perplexity by part of speech")
+    axes.set_xticks(range(len(classes)), list(map(_plain, classes)))
     axes.tick_params(axis="x", length=0)
-    axes.set_title("Perplexity by part of speech")
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
     figure.legend(loc="outside right upper")
@@ -235,45 +199,44 @@ def plot_grid(
       InputError: there is no finite perplexity, matplotlib is not installed, or `path` cannot be
         written.
     """
-    finite = {place: value for place, value in perplexities.items() if np.isfinite(value)}
-    if not finite:
-        raise InputError(f"{path}: there is no finite perplexity to draw")
     values = np.array(
-        [[finite.get((row, column), np.nan) for column in columns[1]] for row in rows[1]]
+        [[perplexities.get((row, column), np.nan) for column in columns[1]] for row in rows[1]]
     )
+    values[~np.isfinite(values)] = np.nan
+    if np.all(np.isnan(values)):
+        raise InputError(f"{path}: there is no finite perplexity to draw")
     figure, axes = new_figure((3 + 0.9 * len(columns[1]), 2 + 0.6 * len(rows[1])))
-    low, high = min(finite.values()), max(finite.values())
-    logarithmic = high > _LINEAR_RATIO * low
+    from matplotlib.patches import Rectangle
+
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
     # Dark is good, also where there is one perplexity alone.
     image = axes.imshow(
         values,
         cmap="viridis",
-        norm="log" if logarithmic else "linear",
+        norm="log" if high > _LINEAR_RATIO * low else "linear",
         vmin=low,
         vmax=high if high > low else low + 1,
         origin="lower",
         aspect="auto",
     )
     for (y, x), value in np.ndenumerate(values):
-        empty = np.isnan(value)
-        shade = 1.0 if empty else float(np.asarray(image.norm(value)))
-        axes.text(
-            x,
-            y,
-            "–" if empty else _written(value),
-            ha="center",
-            va="center",
-            color="black" if shade > 0.6 else "white",
-        )
+        # With two decimals, and fewer where they would not fit in.
+        decimals = 2 if value < 100 else 1 if value < 1000 else 0
+        text = "–" if np.isnan(value) else f"{value:,.{decimals}f}"
+        is_light = np.isnan(value) or float(np.asarray(image.norm(value))) > 0.6
+        axes.text(x, y, text, ha="center", va="center", color="black" if is_light else "white")
         if value == low:
-            axes.add_patch(_frame(x, y))
-    axes.set_xticks(range(len(columns[1])), list(map(plain, columns[1])))
-    axes.set_yticks(range(len(rows[1])), list(map(plain, rows[1])))
+            # Within the square of a cell, whose outer edges the axes would cover.
+            frame = {"fill": False, "edgecolor": _COLOURS[1], "linewidth": 3}
+            axes.add_patch(Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, **frame))
+    axes.set_xticks(range(len(columns[1])), list(map(_plain, columns[1])))
+    axes.set_yticks(range(len(rows[1])), list(map(_plain, rows[1])))
     axes.tick_params(length=0)
-    axes.set_xlabel(plain(columns[0]))
-    axes.set_ylabel(plain(rows[0]))
+    axes.set(xlabel=_plain(columns[0]), ylabel=_plain(rows[0]))
     axes.set_title("Development perplexity (best framed)")
-    _add_scale(figure, axes, image, logarithmic)
+    scale = figure.colorbar(image, ax=axes)
+    if high > _LINEAR_RATIO * low:
+        _number_decades(scale.ax.yaxis)
     save(figure, path)
 
 
@@ -290,31 +253,20 @@ def plot_context(results: Sequence[Result], path: str | os.PathLike[str]) -> Non
     _require_finite({one.label: [one.perplexity] for one in results})
     figure, axes = new_figure((8, 5))
     ticks = sorted({number for line in lines.values() for number in line})
-    styles: Iterator[int] = iter(range(len(results)))
-    for (model, line), index in zip(lines.items(), styles, strict=False):
+    ends = ticks[0] / 1.25, ticks[-1] * 1.25
+    for index, (model, line) in enumerate(lines.items()):
         numbers = sorted(line)
-        axes.plot(
-            numbers,
-            [line[number].perplexity for number in numbers],
-            marker=_MARKERS[index % len(_MARKERS)],
-            color=colour(index),
-            label=plain(model),
-        )
-    flat = [one for one in results if one.context_sentences is None]
-    for one, index in zip(flat, styles, strict=False):
-        axes.axhline(
-            one.perplexity,
-            linestyle=("--", ":", "-.")[index % 3],
-            color=colour(index),
-            label=plain(f"{one.label} ({one.perplexity:.1f})"),
-        )
-    _set_scale(axes, [[one.perplexity for one in results]])
+        curve = Curve(model, numbers, [line[number].perplexity for number in numbers])
+        _line(axes, index, curve, marker=_MARKERS[index % len(_MARKERS)])
+    level = [one for one in results if one.context_sentences is None]
+    for index, one in enumerate(level, start=len(lines)):
+        curve = Curve(f"{one.label} ({one.perplexity:.1f})", ends, [one.perplexity] * 2)
+        _line(axes, index, curve, linestyle=("--", ":", "-.")[index % 3])
+    _set_scale(axes, [one.perplexity for one in results])
     axes.set_xscale("log", base=2)
-    axes.set_xlim(ticks[0] / 1.25, ticks[-1] * 1.25)
     axes.set_xticks(ticks, map(str, ticks))
     axes.minorticks_off()
-    axes.set_xlabel("n, context sentences")
-    axes.set_title("Perplexity by context")
+    axes.set(xlim=ends, xlabel="n, context sentences", title="Perplexity by context")
     axes.grid(alpha=0.3)
     figure.legend(loc="outside right upper")
     save(figure, path)
@@ -330,8 +282,7 @@ def require_context(results: Sequence[Result]) -> dict[str, dict[int, Result]]:
     for one in results:
         if one.context_sentences is None:
             continue
-        line = lines.setdefault(one.model, {})
-        other = line.setdefault(one.context_sentences, one)
+        other = lines.setdefault(one.model, {}).setdefault(one.context_sentences, one)
         if other is not one:
             raise InputError(
                 f"{other.label} and {one.label} are both {one.model} with n = "
@@ -345,16 +296,28 @@ def require_context(results: Sequence[Result]) -> dict[str, dict[int, Result]]:
     return lines
 
 
-def _set_scale(axes: "Axes", values: Iterable[Sequence[float]]) -> tuple[float, float]:
+def _line(axes: "Axes", index: int, curve: Curve, **style: Any) -> None:
+    colour = _COLOURS[index % len(_COLOURS)]
+    axes.plot(curve.x, curve.y, color=colour, label=_plain(curve.label), **style)
+
+
+def _set_scale(axes: "Axes", values: Sequence[float]) -> tuple[float, float]:
     """Makes the y axis of perplexities logarithmic where that shows more; the least and largest."""
-    flat = [value for one in values for value in one]
-    low, high = min(flat), max(flat)
+    low, high = min(values), max(values)
+    axes.set_ylabel("perplexity")
     if high > _LINEAR_RATIO * low:
-        use_log_scale(axes)
-        axes.set_ylabel("perplexity (log scale)")
-    else:
-        axes.set_ylabel("perplexity")
+        axes.set(yscale="log", ylabel="perplexity (log scale)")
+        _number_decades(axes.yaxis)
     return low, high
+
+
+def _number_decades(axis: "Axis") -> None:
+    """Gives a logarithmic axis numbers that people read."""
+    from matplotlib.ticker import LogLocator
+
+    axis.set_major_locator(LogLocator(subs=_LOG_TICKS))
+    axis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:g}")
+    axis.set_minor_formatter("")
 
 
 def _require_finite(perplexities: Mapping[str, Sequence[float]]) -> None:
@@ -363,36 +326,7 @@ def _require_finite(perplexities: Mapping[str, Sequence[float]]) -> None:
             raise InputError(f"a perplexity of {label} is not finite and cannot be drawn")
 
 
-def _add_scale(figure: "Figure", axes: "Axes", image: "AxesImage", logarithmic: bool) -> None:
-    """The perplexities that the colours stand for, beside the axes."""
-    from matplotlib.ticker import FuncFormatter, LogLocator
-
-    if not logarithmic:
-        figure.colorbar(image, ax=axes)
-        return
-    ticks = LogLocator(subs=_LOG_TICKS)
-    figure.colorbar(image, ax=axes, ticks=ticks, format=FuncFormatter(_tick)).minorticks_off()
-
-
-def _frame(x: float, y: float) -> "Rectangle":
-    """Lies within the square of a cell, whose outer edges the axes would cover."""
-    from matplotlib.patches import Rectangle
-
-    corner = (x - 0.46, y - 0.46)
-    return Rectangle(corner, 0.92, 0.92, fill=False, edgecolor=_COLOURS[1], linewidth=3)
-
-
-def _written(perplexity: float) -> str:
-    """With two decimals, and fewer where they would not fit in."""
-    return f"{perplexity:,.{2 if perplexity < 100 else 1 if perplexity < 1000 else 0}f}"
-
-
-def _tick(value: float, position: int | None = None) -> str:
-    del position
-    return f"{value:,.0f}" if value >= 10 else f"{value:g}"
-
-
-def plain(text: str) -> str:
+def _plain(text: str) -> str:
     """Text whose dollar signs, as in the tag PRP$, do not begin a formula."""
     return text.replace("$", r"\$")
 

@@ -4,8 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from dclm_jax.evaluation import coherence, context
 from dclm_jax.evaluation.perplexity import COUNTING_RULE
 from dclm_jax.experiments.grouping import BASELINES, LENGTH, Comparison, Row, compare, without
@@ -30,12 +28,22 @@ def tables(all_rows: Sequence[Row]) -> list[tuple[str, str, list[list[str]]]]:
     made = [_perplexity_table(all_rows)]
     if all(row.has("coherence") for row in all_rows):
         made.append(_coherence_table(all_rows))
-    return [
-        *made,
-        _context_table(all_rows),
-        _position_table(all_rows, "by_token"),
-        _position_table(all_rows, "by_sentence"),
-    ]
+    cells = [["model", *context.ARRANGEMENTS]]
+    for row in all_rows:
+        values = [row.mean("arrangements", name) for name in context.ARRANGEMENTS]
+        cells.append([row.label, *(f"{value:.2f}" for value in values)])
+    about = (
+        "Test perplexity of the same sentences: in their own documents; in another order; mixed "
+        "with those of all documents; each by itself."
+    )
+    made.append(("What the context is worth", about, cells))
+    for place, title in PLACES.items():
+        cells = [["model", *ranges()]]
+        for row in all_rows:
+            values = by_range(row, place)
+            cells.append([row.label, *("" if math.isnan(v) else f"{v:.1f}" for v in values)])
+        made.append((title, "Test perplexity of the targets there; 1 is the first.", cells))
+    return made
 
 
 def _perplexity_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]]]:
@@ -94,27 +102,6 @@ def _coherence_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]]
     return "Coherence (Table 3)", about, cells
 
 
-def _context_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]]]:
-    names = list(context.ARRANGEMENTS)
-    cells = [["model", *names]]
-    for row in all_rows:
-        values = [row.mean("arrangements", name) for name in names]
-        cells.append([row.label, *(f"{value:.2f}" for value in values)])
-    about = (
-        "Test perplexity of the same sentences: in their own documents; in another order; mixed "
-        "with those of all documents; each by itself."
-    )
-    return "What the context is worth", about, cells
-
-
-def _position_table(all_rows: Sequence[Row], place: str) -> tuple[str, str, list[list[str]]]:
-    cells = [["model", *ranges()]]
-    for row in all_rows:
-        values = by_range(row, place)
-        cells.append([row.label, *("" if math.isnan(v) else f"{v:.1f}" for v in values)])
-    return PLACES[place], "Test perplexity of the targets there; 1 is the first.", cells
-
-
 def length_curves(all_rows: Sequence[Row]) -> list[Curve]:
     """The learning curves of models that were trained with several segment lengths, with any number
     of segments a step (Figure 3): updates, and development log-likelihood in nats a token; of the
@@ -132,7 +119,7 @@ def length_curves(all_rows: Sequence[Row]) -> list[Curve]:
 
 def ranges() -> list[str]:
     """The ranges of `BOUNDS` as text, counted from 1."""
-    ends = [*(bound for bound in BOUNDS[1:]), None]
+    ends = [*BOUNDS[1:], None]
     return [
         f"{first + 1}+" if end is None else str(end) if end == first + 1 else f"{first + 1}-{end}"
         for first, end in zip(BOUNDS, ends, strict=True)
@@ -141,7 +128,7 @@ def ranges() -> list[str]:
 
 def by_range(row: Row, place: str) -> list[float]:
     """The perplexity of every range of positions, of all runs of the row together."""
-    nll, count = row.array(place, "nll"), row.array(place, "count")
+    nll, count = (row.values(place, name).mean(axis=0) for name in ("nll", "count"))
     return context.Sums(nll, count).perplexities(BOUNDS)
 
 
@@ -223,12 +210,16 @@ def to_json(all_rows: Sequence[Row]) -> dict[str, Any]:
                 "label": row.label,
                 "config": row.config,
                 "compared": {
-                    model: _comparison_to_json(comparison)
+                    model: _compared(comparison)
                     for model in BASELINES
                     if (comparison := compare(row, all_rows, model)) is not None
                 },
                 "runs": [
-                    {"seed": seed, **_run_to_json(result)}
+                    {
+                        "seed": seed,
+                        **without(result, ("identity", "config", "by_document")),
+                        **{place: _positions(row.only([seed]), place) for place in PLACES},
+                    }
                     for seed, result in zip(row.seeds, row.results, strict=True)
                 ],
             }
@@ -237,33 +228,22 @@ def to_json(all_rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-def _run_to_json(result: Mapping[str, Any]) -> dict[str, Any]:
+def _positions(row: Row, place: str) -> dict[str, float | None]:
+    values = zip(ranges(), by_range(row, place), strict=True)
+    return {name: None if math.isnan(value) else value for name, value in values}
+
+
+def _compared(comparison: Comparison) -> dict[str, Any]:
     return {
-        **without(result, ("identity", "config", "by_document")),
-        **{
-            place: dict(zip(ranges(), _perplexities(result[place]), strict=True))
-            for place in PLACES
-        },
-    }
-
-
-def _perplexities(sums: Mapping[str, Any]) -> list[float | None]:
-    values = context.Sums(np.array(sums["nll"]), np.array(sums["count"])).perplexities(BOUNDS)
-    return [None if math.isnan(value) else value for value in values]
-
-
-def _comparison_to_json(comparison: Comparison) -> dict[str, Any]:
-    tests = {"perplexity": comparison.perplexity, "coherence": comparison.coherence}
-    return {
-        **comparison._asdict(),
-        **{name: test and test._asdict() for name, test in tests.items()},
+        name: value._asdict() if isinstance(value, coherence.ZTest) else value
+        for name, value in comparison._asdict().items()
     }
 
 
 def _number(row: Row, *path: str) -> str:
-    spread = row.spread(*path)
-    text = f"{row.mean(*path):.2f}"
-    return text if math.isnan(spread) else f"{text} ± {spread:.2f}"
+    values = row.values(*path)
+    spread = f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else ""
+    return f"{values.mean():.2f}{spread}"
 
 
 def _p(test: coherence.ZTest | None) -> str:

@@ -76,8 +76,14 @@ def read_runs(workdirs: Sequence[storage.PathLike]) -> list[FinishedRun]:
         names = [printable(read_config(folder)["model"]["name"]) for folder in folders]
         labels = distinct_labels(names, [str(storage.locate(one)) for one in workdirs])
         runs = [_read_run(*one) for one in zip(folders, labels, strict=True)]
-    for run in runs[1:]:
-        _require_comparable(runs[0], run)
+    for field, what in (("tokens", "targets"), ("vocabulary_size", "vocabulary entries")):
+        expected, *others = (getattr(run.evaluation, field) for run in runs)
+        for run, found in zip(runs[1:], others, strict=True):
+            if found != expected:
+                raise InputError(
+                    f"perplexities are not comparable: {runs[0].label} was scored with "
+                    f"{expected:,} {what}, {run.label} with {found:,}"
+                )
     return runs
 
 
@@ -106,29 +112,21 @@ def distinct_labels(*candidates: Sequence[str]) -> list[str]:
 
 
 def _read_run(folder: Path, label: str) -> FinishedRun:
-    def result(name: str, kind: type, command: str) -> Any:
-        return files.read_json(folder / name, kind, made_by=f"python -m launch.{command} --output")
-
     curve, seconds = read_curve(folder)
     best = min(curve, key=lambda line: line.perplexity).step
-    evaluation = result(PERPLEXITY_FILE, Evaluation, "evaluate")
-    coherence = result(COHERENCE_FILE, Coherence, "coherence")
-    for name, command in ((PERPLEXITY_FILE, "evaluate"), (COHERENCE_FILE, "coherence")):
-        step = result(name, _Measured, command).step
+    results: list[Any] = []
+    for name, kind, command in (
+        (PERPLEXITY_FILE, Evaluation, "evaluate"),
+        (COHERENCE_FILE, Coherence, "coherence"),
+    ):
+        writer = f"python -m launch.{command} --output"
+        results.append(files.read_json(folder / name, kind, made_by=writer))
+        step = files.read_json(folder / name, _Measured).step
         # A run that went on in its workdir leaves results of its model of before.
         if step is not None and step != best:
             raise InputError(
                 f"{folder / name}: is of step {step:,}, and the best model of step {best:,}; "
-                f"expected a new one by `python -m launch.{command} --output`"
+                f"expected a new one by `{writer}`"
             )
+    evaluation, coherence = results
     return FinishedRun(label, evaluation, coherence, curve, seconds)
-
-
-def _require_comparable(first: FinishedRun, other: FinishedRun) -> None:
-    for field, what in (("tokens", "targets"), ("vocabulary_size", "vocabulary entries")):
-        expected, found = (getattr(run.evaluation, field) for run in (first, other))
-        if expected != found:
-            raise InputError(
-                f"perplexities are not comparable: {first.label} was scored with {expected:,} "
-                f"{what}, {other.label} with {found:,}"
-            )

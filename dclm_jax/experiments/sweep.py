@@ -13,7 +13,7 @@ import hashlib
 import itertools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -105,54 +105,47 @@ def typed(grid: Mapping[str, Sequence[str]], config: ConfigDict) -> dict[str, li
       InputError: an unknown key, a value of another type, or one that is there twice.
     """
     known = dict(flat(config.to_dict()))
-    return {key: _typed_values(key, values, known) for key, values in grid.items()}
-
-
-def _typed_values(key: str, texts: Sequence[str], known: Mapping[str, Any]) -> list[Value]:
-    if key not in known:
-        raise InputError(f"--grid: unknown configuration key {key!r}{did_you_mean(key, known)}")
-    kind = type(known[key])
-    if kind not in _PARSERS:
-        raise InputError(
-            f"--grid: {key} is {known[key]!r}; expected a key of a number, text or true and false"
-        )
-    values: list[Value] = []
-    for text in texts:
-        try:
-            value: Any = _PARSERS[kind].parse(text)
-        except ValueError as error:
+    made: dict[str, list[Value]] = {key: [] for key in grid}
+    for key, values in made.items():
+        if key not in known:
+            raise InputError(f"--grid: unknown configuration key {key!r}{did_you_mean(key, known)}")
+        kind = type(known[key])
+        if kind not in _PARSERS:
             raise InputError(
-                f"--grid: {key} has the value {text!r}; expected a value of type {kind.__name__}"
-            ) from error
-        if value in values:
-            raise InputError(f"--grid: {key} has the value {text} twice; expected different values")
-        values.append(value)
-    return values
+                f"--grid: {key} is {known[key]!r}; expected a key of a number, text or true and "
+                "false"
+            )
+        for text in grid[key]:
+            found = f"--grid: {key} has the value"
+            try:
+                value: Any = _PARSERS[kind].parse(text)
+            except ValueError as error:
+                expected = f"expected a value of type {kind.__name__}"
+                raise InputError(f"{found} {text!r}; {expected}") from error
+            if value in values:
+                raise InputError(f"{found} {text} twice; expected different values")
+            values.append(value)
+    return made
 
 
 def cells(grid: Mapping[str, Sequence[Value]]) -> list[Cell]:
     """Every choice of values; those of the last key change first."""
-    labels = short_names(list(grid))
-    choices = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-    return [
-        Cell(_file_name(f"{labels[key]}={value}" for key, value in values.items()), values)
-        for values in choices
-    ]
+    labels = short_names(list(grid)).values()
+    made = []
+    for values in itertools.product(*grid.values()):
+        text = ",".join(f"{label}={value}" for label, value in zip(labels, values, strict=True))
+        name = re.sub(r"[^A-Za-z0-9_.,=+-]", "_", text)[:_MAX_NAME]
+        if name != text:
+            # What was left out may have been all that two names differ in.
+            name = f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+        made.append(Cell(name, dict(zip(grid, values, strict=True))))
+    return made
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
     """Keys without their section, where that tells them apart."""
     names = {key: key.rpartition(".")[2] for key in keys}
     return names if len(set(names.values())) == len(names) else {key: key for key in keys}
-
-
-def _file_name(parts) -> str:
-    text = ",".join(parts)
-    name = re.sub(r"[^A-Za-z0-9_.,=+-]", "_", text)[:_MAX_NAME]
-    if name == text:
-        return name
-    # What was left out may have been all that two names differ in.
-    return f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def configured(config: ConfigDict, values: Mapping[str, Value]) -> ConfigDict:
@@ -251,28 +244,23 @@ def outcome(cell: Cell, parameters: int, workdir: Path) -> Outcome | None:
     return Outcome(cell, parameters, result, last.seconds, rate)
 
 
-def ranked(outcomes: Sequence[Outcome]) -> list[Outcome]:
+def ranked(outcomes: Iterable[Outcome]) -> list[Outcome]:
     """The lowest development perplexity first; equal ones stay in the order of the grid."""
     return sorted(outcomes, key=lambda one: one.result.best_perplexity)
 
 
 def table(best_first: Sequence[Outcome]) -> str:
     """The aligned table of finished cells, with a mark at the best."""
-    labels = short_names(list(best_first[0].cell.values))
-    rows = [
-        {
-            "": "" if index else "best",
-            **{labels[key]: str(value) for key, value in one.cell.values.items()},
-            "parameters": f"{one.parameters:,}",
-            "development perplexity": f"{one.result.best_perplexity:.2f}",
-            "best step": f"{one.result.best_step:,}",
-            "seconds": f"{one.seconds:.1f}",
-            "tokens/s": f"{one.tokens_per_second:,.0f}",
-        }
-        for index, one in enumerate(best_first)
-    ]
-    lines = aligned([list(rows[0]), *(list(row.values()) for row in rows)])
-    return "\n".join(line.rstrip() for line in lines)
+    labels = short_names(list(best_first[0].cell.values)).values()
+    measured = ("parameters", "development perplexity", "best step", "seconds", "tokens/s")
+    rows = [["", *labels, *measured]]
+    for one in best_first:
+        mark = "best" if one is best_first[0] else ""
+        numbers = (f"{one.parameters:,}", f"{one.result.best_perplexity:.2f}")
+        numbers += (f"{one.result.best_step:,}", f"{one.seconds:.1f}")
+        values = map(str, one.cell.values.values())
+        rows.append([mark, *values, *numbers, f"{one.tokens_per_second:,.0f}"])
+    return "\n".join(line.rstrip() for line in aligned(rows))
 
 
 def write_table(path: Path, best_first: Sequence[Outcome]) -> None:

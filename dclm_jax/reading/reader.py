@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dclm_jax.data.batches import pack_sentences
+from dclm_jax.data.batches import Batch, pack_sentences
 from dclm_jax.data.vocabulary import START
 from dclm_jax.errors import InputError, shown
 from dclm_jax.models.base import Context, DocumentModel, Params
@@ -29,6 +29,8 @@ from dclm_jax.reading import words
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import block_nll
 from dclm_jax.reading.words import Words
+
+Sentences = Sequence[np.ndarray]
 
 BLOCK_SENTENCES = 8
 """Sentences that are read at once, at most; a power of two."""
@@ -50,6 +52,17 @@ def padded_length(num_words: int) -> int:
 def power_of_two(number: int) -> int:
     """The smallest power of two that is at least `number`."""
     return 1 << (number - 1).bit_length()
+
+
+def next_block(documents: Sequence[Sentences], first: int, size: int, rows: int) -> Batch:
+    """Sentences [B, S, N] of documents from the sentence `first` on, S at most `size`, a power of
+    two; fewer where so many `rows` on a device would exceed MAX_POSITIONS."""
+    while True:
+        block = [sentences[first : first + size] for sentences in documents]
+        length = padded_length(max(len(words) for sentences in block for words in sentences))
+        if size == 1 or rows * size * length <= MAX_POSITIONS:
+            return pack_sentences(block, size, length)
+        size //= 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,7 +129,7 @@ class Reader:
         return Place(self, rows, self._run.open(self.params, rows))
 
     def read(
-        self, place: Place, sentences: Sequence[Sequence[np.ndarray]]
+        self, place: Place, sentences: Sequence[Sentences]
     ) -> tuple[Place, list[list[np.ndarray]]]:
         """Reads whole sentences on from a place.
 
@@ -146,21 +159,14 @@ class Reader:
         scores: list[list[np.ndarray]] = [[] for _ in sentences]
         while left:
             first = len(scores[0])
-
-            def padded(size: int, first: int = first) -> int:
-                block = (one for row in sentences for one in row[first : first + size])
-                return padded_length(max(map(len, block)))
-
             # An empty sentence to fill up a block would be one more in the document.
             size = min(BLOCK_SENTENCES, 1 << (left.bit_length() - 1))
-            while size > 1 and place.rows * size * padded(size) > MAX_POSITIONS:
-                size //= 2
-            block = [row[first : first + size] for row in sentences]
-            batch = pack_sentences(block, size, padded(size))
+            batch = next_block(sentences, first, size, place.rows)
             context, nll_BxSxN = self._run.read(self.params, context, batch)
-            for row, own, nll_SxN in zip(scores, block, np.asarray(nll_BxSxN), strict=True):
-                row += [nll[: len(one) + 1] for one, nll in zip(own, nll_SxN, strict=True)]
-            left -= size
+            for all_nll, own, nll_SxN in zip(scores, sentences, np.asarray(nll_BxSxN), strict=True):
+                block = zip(own[first:], nll_SxN, strict=False)
+                all_nll += [nll[: len(one) + 1] for one, nll in block]
+            left -= batch.mask_BxSxN.shape[1]
         return Place(self, place.rows, context), scores
 
     def _require_words(self, ids: Any) -> None:

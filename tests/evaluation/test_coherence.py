@@ -1,6 +1,6 @@
 """Coherence with a scorer whose scores are known, and the z-test by hand."""
 
-import dataclasses
+import itertools
 import json
 import math
 
@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from dclm_jax import models
+from dclm_jax import files, models
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import coherence
 from dclm_jax.evaluation.scoring import Continuation, Scorer, sentences_to_score
@@ -159,10 +159,10 @@ def test_ties_count_half_whatever_the_order_of_summation(context_order):
     assert coherence.bootstrap(scorer, documents, replicates=10).mean == 0.5
 
 
-def test_without_context_every_document_is_scored_once():
+def test_without_context_every_sentence_is_scored_once():
     scorer = FakeScorer(order_blind, context_order=0)
     coherence.fixed(scorer, SORTED, permutations=50)
-    assert scorer.num_scored == len(SORTED)
+    assert scorer.num_scored == scorer.num_sentences_scored == sum(map(len, SORTED))
 
 
 def test_pairs_of_sentences_give_what_whole_permutations_give():
@@ -178,11 +178,38 @@ def test_pairs_of_sentences_give_what_whole_permutations_give():
     expected = coherence.bootstrap(whole, documents, replicates=200)
     assert coherence.bootstrap(pairs, documents, replicates=200) == expected
     # Two sentences have two orders, which are fewer than their pairs. The others are scored once
-    # at the start of a document and once after every sentence.
-    assert pairs.num_scored == 2 + (4 + 16) + (6 + 36) + (4 + 16) < whole.num_scored
-    assert pairs.num_sentences_scored == 2 * 2 + (4 + 16) + (6 + 36) + (4 + 16)
+    # at the start of a document and once after every other sentence; 4 follows itself as well.
+    assert pairs.num_scored == 2 + (4 + 12) + (6 + 30) + (3 + 7) < whole.num_scored
+    assert pairs.num_sentences_scored == 2 * 2 + (4 + 12) + (6 + 30) + (3 + 7)
     assert pairs.num_sentences_scored < whole.num_sentences_scored
     assert 0 < expected.mean < 1
+
+
+@pytest.mark.parametrize("context_order", [2, 3])
+def test_longer_contexts_give_what_whole_permutations_give(context_order):
+    """A score depends on the words of `context_order` sentences before."""
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(context_order + 1, 20, 20))
+
+    class Remembers(FakeScorer):
+        def score(self, documents):
+            for request in documents:
+                document, first_scored = sentences_to_score(request)
+                words = [int(ids[0]) for ids in document]
+                nll = [
+                    [table[k, words[n - k], word] for k in range(min(n, context_order) + 1)]
+                    for n, word in enumerate(words)
+                ]
+                self.num_scored += 1
+                yield request, [np.array(one) for one in nll[first_scored:]]
+
+    documents = [sentences(*rng.permutation(17)[:n] + 3) for n in (2, 3, 4)]
+    documents.append(sentences(4, 5, 4, 6))
+    whole, pieces = Remembers(None), Remembers(None, context_order)
+    expected = coherence.bootstrap(whole, documents, replicates=200)
+    assert coherence.bootstrap(pieces, documents, replicates=200) == expected
+    assert 0 < expected.mean < 1
+    assert (pieces.num_scored == whole.num_scored) == (context_order == 3)
 
 
 def codclm_scorer():
@@ -216,24 +243,30 @@ def test_totals_of_a_real_model_by_pairs():
     scorer = codclm_scorer()
     (document,) = documents_of_random_words(6)
     _, orders = coherence.random_orders(document, 12, np.random.default_rng(0))
-    way, selections = coherence._selections(orders, scorer.context_order)
-    assert (way, len(selections)) == ("pairs", 6 + 36)
-    scores = scorer.score(Continuation([document[i] for i in one]) for one in selections)
-    collected = [[-float(one.sum()) for one in nll] for _, nll in scores]
-    totals = coherence._totals(way, orders, collected)
+    pieces, only_last = coherence._pieces(orders, scorer.context_order)
+    assert only_last and {len(one) for order in pieces for one in order} == {1, 2}
+    requests = [Continuation([document[i] for i in one]) for order in pieces for one in order]
+    totals = np.reshape([-float(nll[0].sum()) for _, nll in scorer.score(requests)], (-1, 6)).sum(1)
     whole = scorer.score([document[i] for i in order] for order in orders)
     expected = [-sum(float(one.sum()) for one in nll) for _, nll in whole]
     assert np.ptp(expected) > 0.1
     np.testing.assert_allclose(totals, expected, rtol=1e-5)
 
 
-@pytest.mark.parametrize(("permutations", "num_scored"), [(40, 40 + 1), (41, 40 + 40**2)])
-def test_pairs_are_taken_where_they_score_fewer_sentences(permutations, num_scored):
+@pytest.mark.parametrize(("permutations", "by_pairs"), [(40, False), (41, True)])
+def test_pairs_are_taken_where_they_score_fewer_sentences(permutations, by_pairs):
     # All drawn orders of 40 sentences differ, and the document itself is one more.
     scorer = FakeScorer(ascending, context_order=1)
-    result = coherence.fixed(scorer, [sentences(*range(3, 43))], permutations=permutations)
+    document = sentences(*range(3, 43))
+    result = coherence.fixed(scorer, [document], permutations=permutations)
     assert result.mean == 1.0
-    assert scorer.num_scored == num_scored
+    rng = np.random.default_rng([coherence._ORDERS, 0, 0])
+    original, drawn = coherence.random_orders(document, permutations, rng)
+    orders = [original.tolist(), *drawn.tolist()]
+    pairs = {pair for order in orders for pair in itertools.pairwise(order)}
+    firsts = {order[0] for order in orders}
+    assert scorer.num_scored == (len(firsts) + len(pairs) if by_pairs else 41)
+    assert scorer.num_sentences_scored < 42 * 40
 
 
 def test_few_permutations_of_a_long_document_are_not_scored_by_pairs():
@@ -360,40 +393,6 @@ def test_z_of_the_papers_table():
     assert coherence.z_test(0.8172, 0.0381, 1000, *hrnnlm).z == pytest.approx(34.68, abs=0.01)
 
 
-def test_comparing_two_results():
-    a = coherence.Coherence("bootstrap", 0.8, 0.03, 9, 1, 5, 60, 45, 0)
-    b = coherence.Coherence("bootstrap", 0.7, 0.04, 9, 1, 5, 60, 45, 0)
-    text, value = coherence.compare(("a.json", a), ("b.json", b))
-    assert value["z"] == pytest.approx(6.0)
-    assert text.splitlines() == [
-        "a.json: accuracy 80.00%, standard deviation 3.00% over 9 test sets",
-        "b.json: accuracy 70.00%, standard deviation 4.00% over 9 test sets",
-        "a.json above b.json: z = 6.00, one-sided p = 9.87e-10",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"kind": "fixed"}, "b.json: not a bootstrap result"),
-        ({"sd": None}, "b.json: not a bootstrap result"),
-        ({"documents": 6}, "the test sets differ: documents is 5 in a.json and 6 in b.json"),
-        ({"words": 61}, "the test sets differ: words is 60 in a.json and 61 in b.json"),
-        ({"pool": 50}, "the test sets differ: pool is 0 in a.json and 50 in b.json"),
-        ({"seed": 6}, "the test sets differ: seed is 0 in a.json and 6 in b.json"),
-    ],
-)
-def test_results_that_cannot_be_compared(change, message):
-    a = coherence.Coherence("bootstrap", 0.8, 0.03, 9, 1, 5, 60, 45, 0)
-    with pytest.raises(InputError, match=message):
-        coherence.compare(("a.json", a), ("b.json", dataclasses.replace(a, **change)))
-    same = dataclasses.replace(a, sd=0.0)
-    with pytest.raises(
-        InputError, match="a.json and b.json: a z-test needs a standard deviation above 0"
-    ):
-        coherence.compare(("a.json", same), ("b.json", same))
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
@@ -409,7 +408,7 @@ def test_files_that_are_no_results(tmp_path, content, message):
     path = tmp_path / "b.json"
     good = coherence.Coherence("bootstrap", 0.8, 0.03, 9, 1, 5, 60, 45, 2**128 - 1)
     path.write_text(json.dumps(good.to_json()))
-    assert coherence.read_result(str(path)) == good
+    assert files.read_json(path, coherence.Coherence) == good
     path.write_text(json.dumps(good.to_json() | content if content else content))
     with pytest.raises(InputError, match=f"b.json: {message}"):
-        coherence.read_result(str(path))
+        files.read_json(path, coherence.Coherence)

@@ -75,12 +75,6 @@ def test_perplexity_is_never_clipped():
     assert Perplexity(vocabulary_size=10, nll=math.inf, tokens=1).perplexity == math.inf
 
 
-def test_progress_is_told_after_every_document():
-    seen = []
-    perplexity.measure(fake_scorer(NLL), DOCUMENTS, on_document=seen.append)
-    assert [(sums.documents, sums.tokens) for sums in seen] == [(1, 5), (2, 7)]
-
-
 def test_nothing_to_score():
     with pytest.raises(InputError, match="no sentence to score"):
         perplexity.measure(fake_scorer([]), [])

@@ -17,7 +17,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import scoring
 from dclm_jax.evaluation.scoring import Continuation, Scorer
 from dclm_jax.nn.backend import CPU
-from dclm_jax.reading import likelihoods
+from dclm_jax.reading import likelihoods, reader
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
 from tests.exhaustive import also, some
 
@@ -186,8 +186,8 @@ def test_scores_do_not_depend_on_blocks_and_windows(monkeypatch, name):
     model, params = make_model(name)
     documents = make_documents()
     expected = scored(Scorer(model, params), documents)
-    monkeypatch.setattr(scoring, "MAX_POSITIONS", 64)
-    monkeypatch.setattr(scoring, "BLOCK_SENTENCES", 2)
+    monkeypatch.setattr(reader, "MAX_POSITIONS", 64)
+    monkeypatch.setattr(reader, "BLOCK_SENTENCES", 2)
     monkeypatch.setattr(scoring, "_WINDOW_TOKENS_PER_ROW", 10)
     assert_same_scores(scored(Scorer(model, params, batch_size=4), documents), expected)
 
@@ -196,8 +196,8 @@ def test_continuations_do_not_depend_on_blocks_and_windows(monkeypatch):
     model, params = make_model("ccdclm")
     requests = make_requests()
     expected = scored(Scorer(model, params, batch_size=4), requests)
-    monkeypatch.setattr(scoring, "MAX_POSITIONS", 64)
-    monkeypatch.setattr(scoring, "BLOCK_SENTENCES", 2)
+    monkeypatch.setattr(reader, "MAX_POSITIONS", 64)
+    monkeypatch.setattr(reader, "BLOCK_SENTENCES", 2)
     monkeypatch.setattr(scoring, "_WINDOW_TOKENS_PER_ROW", 20)
     assert_same_scores(scored(Scorer(model, params, batch_size=4), requests), expected)
 
@@ -212,33 +212,35 @@ def test_padding_does_not_change_scores():
 
 
 def test_scores_do_not_depend_on_the_number_of_devices(tmp_path):
-    requests = make_requests()
-    model, params = make_model("adclm")
-    expected = scored(Scorer(model, params, batch_size=4), requests)
+    def flat(name):
+        scores = scored(Scorer(*make_model(name), batch_size=4), make_requests())
+        return np.concatenate([nll for document in scores for nll in document])
+
     # The number of devices is fixed when jax starts, hence a process of its own.
+    names = ("adclm", "rnnlm")  # The second has no context.
     script = (
-        "import jax, numpy as np, sys\n"
+        "import jax, sys\n"
         "from tests.evaluation.test_scoring import *\n"
         "assert jax.local_device_count() == 2\n"
-        "model, params = make_model('adclm')\n"
-        "scores = scored(Scorer(model, params, batch_size=5), make_requests())\n"
-        "flat = [nll for document in scores for nll in document]\n"
-        "np.save(sys.argv[1], np.concatenate(flat))\n"
+        "for name in sys.argv[2:]:\n"
+        "    scores = scored(Scorer(*make_model(name), batch_size=5), make_requests())\n"
+        "    flat = [nll for document in scores for nll in document]\n"
+        "    np.save(f'{sys.argv[1]}/{name}.npy', np.concatenate(flat))\n"
     )
-    path = tmp_path / "scores.npy"
     environment = os.environ | {
         "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
         "JAX_PLATFORMS": "cpu",
     }
     subprocess.run(
-        [sys.executable, "-W", "error", "-c", script, str(path)],
+        [sys.executable, "-W", "error", "-c", script, str(tmp_path), *names],
         cwd=REPOSITORY,
         env=environment,
         check=True,
         timeout=300,
     )
-    flat = np.concatenate([nll for document in expected for nll in document])
-    np.testing.assert_allclose(np.load(path), flat, rtol=1e-5, atol=1e-5)
+    for name in names:
+        actual = np.load(tmp_path / f"{name}.npy")
+        np.testing.assert_allclose(actual, flat(name), rtol=1e-5, atol=1e-5)
 
 
 def test_an_earlier_sentence_changes_scores_where_there_is_context_and_a_later_one_never():
@@ -294,7 +296,7 @@ def test_blocks_stay_within_the_bound(monkeypatch):
         return pack_sentences(rows, size, length)
 
     monkeypatch.setattr(scoring, "pack_sentences", spy)
-    monkeypatch.setattr(scoring, "MAX_POSITIONS", 512)
+    monkeypatch.setattr(reader, "MAX_POSITIONS", 512)
     rng = np.random.default_rng(4)
     documents = [make_document(rng, [rng.integers(1, 200)] * 3) for _ in range(20)]
     scored(Scorer(*make_model("rnnlm"), batch_size=16), documents)

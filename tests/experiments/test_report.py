@@ -239,8 +239,8 @@ def test_markdown_and_json():
 
 
 def test_a_measurement_holds_what_its_parts_measure():
-    options = measurement.Options(replicates=30, pool=3, seed=5)
-    measured = measurement.measure(Neighbours(), DOCUMENTS[:2], DOCUMENTS, options)
+    counts: Any = {"replicates": 30, "pool": 3, "seed": 5}
+    measured = measurement.measure(Neighbours(), DOCUMENTS[:2], DOCUMENTS, **counts)
     expected = perplexity.measure(Neighbours(), DOCUMENTS)
     assert measured["test"] == expected.to_json()
     assert measured["valid"] == perplexity.measure(Neighbours(), DOCUMENTS[:2]).to_json()
@@ -249,11 +249,9 @@ def test_a_measurement_holds_what_its_parts_measure():
         for name in context.ARRANGEMENTS
     }
     assert sum(measured["by_document"]) == pytest.approx(expected.nll, abs=0.01)
-    bootstrap = coherence.bootstrap(Neighbours(), DOCUMENTS, replicates=30, pool=3, seed=5)
+    bootstrap = coherence.bootstrap(Neighbours(), DOCUMENTS, **counts)
     assert measured["coherence"] == bootstrap.to_json()
-    without = measurement.measure(
-        Neighbours(), DOCUMENTS, DOCUMENTS, measurement.Options(replicates=0)
-    )
+    without = measurement.measure(Neighbours(), DOCUMENTS, DOCUMENTS, replicates=0)
     assert without["coherence"] is None
 
 
