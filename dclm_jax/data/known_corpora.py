@@ -147,7 +147,7 @@ def _split_of_section(section: str) -> int:
     return bisect.bisect_right([21, 23], int(section))
 
 
-_EARLIER_YEARS = (0.8, 0.1, 0.1)
+_SOTU_SHARES = (0.8, 0.1, 0.1)
 _REVIEWS = _folders(
     "the IMDB reviews",
     ("train/pos", "train/neg", "train/unsup", "test/pos", "test/neg"),
@@ -159,10 +159,10 @@ COLLECTIONS = {
     "sotu": Collection(
         title="the State of the Union addresses",
         duration="under two minutes",
-        fractions=_EARLIER_YEARS,
+        fractions=_SOTU_SHARES,
         files=_addresses,
         read=_read_prose(_addresses, lambda text: _full(text.split("\n"))),
-        parts=lambda names: sotu.split_by_year([*map(sotu.address_year, names)], _EARLIER_YEARS),
+        parts=lambda names: sotu.split_by_year([*map(sotu.address_year, names)], _SOTU_SHARES),
         options=(),
     ),
     "imdb": Collection(

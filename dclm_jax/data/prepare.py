@@ -12,15 +12,15 @@ import pathlib
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dclm_jax import files, storage
 from dclm_jax.data import corpus, readers
 from dclm_jax.data.documents import Document, input_files
-from dclm_jax.data.known_corpora import COLLECTIONS, DRAWN, OPTIONS
+from dclm_jax.data.known_corpora import COLLECTIONS, DRAWN, OPTIONS, Collection
 from dclm_jax.data.raw_text import RawText
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
@@ -70,19 +70,7 @@ def prepare(
         missing, shares that are none, too few documents to divide, no training split and no
         vocabulary, or `output` holds something else.
     """
-    if isinstance(source, Mapping):
-        collection, takes, shares = None, ("source", "lowercase"), ()
-        inputs = {split: source[split] for split in corpus.SPLITS if split in source}
-        if not inputs or len(inputs) < len(source):
-            expected = ", ".join(corpus.SPLITS)
-            raise InputError(f"expected a source for any of {expected}: {list(source)}")
-        if sum(str(path) == readers.STDIN for path in inputs.values()) > 1:
-            raise InputError("only one split can be read from standard input")
-    elif collection := COLLECTIONS.get(format):
-        takes, shares = collection.options, collection.fractions
-        inputs = {format: format if source is None else source}
-    else:
-        takes, shares, inputs = OPTIONS, (0.8, 0.1, 0.1), {"input": source or ""}
+    inputs, takes, shares, collection = _way(source, format)
     given = {
         "source": source is not None,
         "fractions": fractions is not None,
@@ -128,6 +116,19 @@ def prepare(
         "vocab_size": None if known else vocab_size,
         "vocabulary": known.fingerprint if known else None,
     }
+
+    def assign(raw: RawText) -> np.ndarray:
+        """The index of each document's split."""
+        parts = np.asarray(collection.parts(raw.names)) if collection else raw.parts
+        drawn = np.flatnonzero(parts == DRAWN)
+        if drawn.size:
+            whose = format if collection else inputs["input"]
+            parts[drawn] = divide(drawn.size, shares, seed, whose)
+        return parts
+
+    def build(counts: Mapping[str, int], num_sentences: int) -> Vocabulary:
+        return known or Vocabulary.build(counts, vocab_size, spelling, num_sentences)
+
     with contextlib.ExitStack() as stack:
         paths = inputs
         if collection:
@@ -141,35 +142,77 @@ def prepare(
             return existing
         if collection:
             report(collection.announce(sources[format]))
-        directory = stack.enter_context(files.replacing(target, last=corpus.MANIFEST_FILE))
-        with tempfile.TemporaryDirectory(dir=directory) as scratch:
+        with files.replacing(target, last=corpus.MANIFEST_FILE) as directory:
             documents = _documents(inputs, paths, format, lowercase)
-            raw = RawText.read(documents, pathlib.Path(scratch))
-            parts = np.asarray(collection.parts(raw.names)) if collection else raw.parts
-            drawn = np.flatnonzero(parts == DRAWN)
-            if drawn.size:
-                parts[drawn] = divide(
-                    drawn.size, shares, seed, format if collection else inputs["input"]
-                )
-            chosen = [np.flatnonzero(parts == corpus.SPLITS.index(split)) for split in splits]
-            if known is None:
-                counts = raw.count_words(chosen[0])
-                num_sentences = int(raw.sentences[chosen[0]].sum())
-                known = Vocabulary.build(counts, vocab_size, spelling, num_sentences)
-            known.save(directory / corpus.VOCABULARY_FILE)
-            entries = {
-                split: raw.write_split(directory, split, numbers, known)
-                for split, numbers in zip(splits, chosen, strict=True)
-            }
-        entry = corpus.VocabularyEntry(
-            size=len(known),
-            fingerprint=known.fingerprint,
-            unknown_token=known.unknown_token,
-            files=corpus.describe_files(directory, (corpus.VOCABULARY_FILE,)),
-        )
-        manifest = corpus.Manifest(1, entry, options, sources, entries)
-        files.write_json(directory / corpus.MANIFEST_FILE, dataclasses.asdict(manifest))
+            entry, entries = _write(directory, documents, assign, splits, build)
+            manifest = corpus.Manifest(1, entry, options, sources, entries)
+            files.write_json(directory / corpus.MANIFEST_FILE, dataclasses.asdict(manifest))
     return manifest
+
+
+class _Way(NamedTuple):
+    """How a source is prepared.
+
+    Attributes:
+      inputs: what is read, by the name of its split, or by another name if it is divided.
+      takes: the options that apply.
+      shares: of the splits among which documents are divided, unless others are given.
+      collection: of a corpus that has a name.
+    """
+
+    inputs: dict[str, PathLike]
+    takes: tuple[str, ...]
+    shares: tuple[float, ...]
+    collection: Collection | None = None
+
+
+def _way(source: PathLike | Mapping[str, PathLike] | None, format: str) -> _Way:
+    if isinstance(source, Mapping):
+        inputs = {split: source[split] for split in corpus.SPLITS if split in source}
+        if not inputs or len(inputs) < len(source):
+            expected = ", ".join(corpus.SPLITS)
+            raise InputError(f"expected a source for any of {expected}: {list(source)}")
+        if sum(str(path) == readers.STDIN for path in inputs.values()) > 1:
+            raise InputError("only one split can be read from standard input")
+        return _Way(inputs, ("source", "lowercase"), ())
+    if collection := COLLECTIONS.get(format):
+        own = format if source is None else source
+        return _Way({format: own}, collection.options, collection.fractions, collection)
+    return _Way({"input": source or ""}, OPTIONS, (0.8, 0.1, 0.1))
+
+
+def _write(
+    directory: pathlib.Path,
+    documents: Iterable[tuple[int, int, Document]],
+    assign: Callable[[RawText], np.ndarray],
+    splits: Sequence[str],
+    build: Callable[[Mapping[str, int], int], Vocabulary],
+) -> tuple[corpus.VocabularyEntry, dict[str, corpus.SplitEntry]]:
+    """Writes all files but the manifest, which is to have what is returned.
+
+    Args:
+      directory: where.
+      documents: as `RawText.read` takes them.
+      assign: text -> the index of each document's split.
+      splits: what to write.
+      build: how often each word is in train, how many sentences are there -> the vocabulary.
+    """
+    with tempfile.TemporaryDirectory(dir=directory) as scratch:
+        raw = RawText.read(documents, pathlib.Path(scratch))
+        parts = assign(raw)
+        chosen = {name: np.flatnonzero(parts == at) for at, name in enumerate(corpus.SPLITS)}
+        num_sentences = int(raw.sentences[chosen["train"]].sum())
+        vocabulary = build(raw.count_words(chosen["train"]), num_sentences)
+        vocabulary.save(directory / corpus.VOCABULARY_FILE)
+        entry = corpus.VocabularyEntry(
+            size=len(vocabulary),
+            fingerprint=vocabulary.fingerprint,
+            unknown_token=vocabulary.unknown_token,
+            files=corpus.describe_files(directory, [corpus.VOCABULARY_FILE]),
+        )
+        return entry, {
+            split: raw.write_split(directory, split, chosen[split], vocabulary) for split in splits
+        }
 
 
 def divide(
