@@ -3,6 +3,18 @@
 `restore(workdir)` gives a trained model to score text with; see `dclm_jax.language_model`.
 """
 
-from dclm_jax.language_model import restore
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dclm_jax.language_model import restore
 
 __all__ = ["restore"]
+
+
+def __getattr__(name: str) -> Any:
+    # Models and checkpoints take seconds to import, and preparing text needs neither.
+    if name in __all__:
+        from dclm_jax import language_model
+
+        return getattr(language_model, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

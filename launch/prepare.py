@@ -43,12 +43,11 @@ output came from the same text and options, and leaves it as it is.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from absl import flags
 
 from dclm_jax import data
-from dclm_jax.data import corpus, readers
+from dclm_jax.data import readers
 from dclm_jax.data.known_corpora import COLLECTIONS
 from dclm_jax.errors import InputError
 from launch import _app
@@ -108,43 +107,26 @@ _TAKES = {
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    manifest = _prepare()
-    print(data.statistics_table(manifest))
-    print(f"prepared corpus: {_OUTPUT.value}")
-
-
-def _prepare() -> corpus.Manifest:
     if not _OUTPUT.value:
         raise InputError("--output is needed: the directory to make")
-    flag_of_split = {"train": _TRAIN, "valid": _VALID, "test": _TEST}
-    sources = {
-        split: path for split in corpus.SPLITS if (path := flag_of_split[split].value) is not None
-    }
+    given = {"train": _TRAIN.value, "valid": _VALID.value, "test": _TEST.value}
+    sources = {split: path for split, path in given.items() if path is not None}
     _check_flags(sources)
-    common: dict[str, Any] = dict(
+    manifest = data.prepare(
+        sources or _INPUT.value,
+        _OUTPUT.value,
+        format=_CORPUS.value or _FORMAT.value,
+        fractions=_fractions(),
+        seed=_SEED.value,
         vocab_size=_VOCAB_SIZE.value,
         vocabulary=_VOCABULARY.value,
+        unknown_token=_UNKNOWN_TOKEN.value,
+        lowercase=_LOWERCASE.value,
         overwrite=_OVERWRITE.value,
         report=lambda line: print(line, flush=True),
     )
-    if _CORPUS.value:
-        return data.prepare_collection(
-            _CORPUS.value,
-            _OUTPUT.value,
-            source=_INPUT.value,
-            fractions=_fractions(),
-            seed=_SEED.value,
-            lowercase=_LOWERCASE.value,
-            **common,
-        )
-    common |= dict(
-        unknown_token=_UNKNOWN_TOKEN.value, format=_FORMAT.value, lowercase=_LOWERCASE.value
-    )
-    if _INPUT.value is None:
-        return data.prepare(sources, _OUTPUT.value, **common)
-    if (fractions := _fractions()) is not None:
-        common["fractions"] = fractions
-    return data.prepare_input(_INPUT.value, _OUTPUT.value, seed=_SEED.value, **common)
+    print(data.statistics_table(manifest))
+    print(f"prepared corpus: {_OUTPUT.value}")
 
 
 def _check_flags(sources: dict[str, str]) -> None:

@@ -8,7 +8,7 @@ from dclm_jax.data.batches import (
 )
 from dclm_jax.data.corpus import Corpus, open_corpus, statistics_table
 from dclm_jax.data.documents import Document
-from dclm_jax.data.prepare import prepare, prepare_collection, prepare_input
+from dclm_jax.data.prepare import prepare
 from dclm_jax.data.readers import ReadStatistics, read_documents
 from dclm_jax.data.vocabulary import END, START, UNKNOWN, Vocabulary
 
@@ -26,8 +26,6 @@ __all__ = [
     "open_corpus",
     "pack_sentences",
     "prepare",
-    "prepare_collection",
-    "prepare_input",
     "read_documents",
     "statistics_table",
 ]

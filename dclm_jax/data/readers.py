@@ -2,18 +2,21 @@
 
 import collections
 import dataclasses
+import itertools
+import json
 import pathlib
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from dclm_jax.data import layouts, prose, sotu, treebank
-from dclm_jax.data.documents import Document, Line, decode, input_files, read_lines
+from dclm_jax.data import prose, treebank
+from dclm_jax.data.documents import Document, Line, decode, file_label, input_files, read_lines
+from dclm_jax.data.known_corpora import COLLECTIONS
 from dclm_jax.errors import InputError, printable, shown
 from dclm_jax.files import parse_json
 
 TEXT_FORMATS = ("auto", "lines", "tagged", "jsonl", "treebank", "prose")
-FORMATS = (*TEXT_FORMATS, "sotu", *layouts.LAYOUTS, "ptb", "nant")
+FORMATS = (*TEXT_FORMATS, *COLLECTIONS)
 STDIN = "-"
 
 _BOUNDARY = "="
@@ -53,9 +56,7 @@ def read_documents(
         is a document and is called as such. Words and tags as `treebank` finds them.
       prose: raw text, split into sentences by pysbd and words by sacremoses; a blank line ends a
         paragraph, a line that begins with "=" a document.
-      sotu: the addresses in the `sotu` package; `path` is ignored.
-      imdb, bbc: public corpora, of which `path` is the folder (see `layouts`).
-      ptb, nant: licensed ones, likewise (see `treebank`).
+      sotu, imdb, bbc, ptb, nant: `known_corpora`, of which `path` is the folder.
       auto: jsonl for files named .jsonl or .json, otherwise lines.
 
     Documents without a name of their own are called FILE:LINE, after the line they begin on.
@@ -75,16 +76,24 @@ def read_documents(
     """
     if format not in FORMATS:
         raise InputError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
-    statistics = ReadStatistics() if statistics is None else statistics
-    source = name or ("sotu" if format == "sotu" else str(path))
+    statistics = statistics or ReadStatistics()
     found = False
-    for block in _read_blocks(path, format, name):
-        document = _clean(block, lowercase, statistics)
-        if document is not None:
-            found = True
-            yield document
+    for identifier, sentences, tags in _read_blocks(path, format, name):
+        kept = [sentence for sentence in sentences if sentence]
+        statistics.empty_sentences += len(sentences) - len(kept)
+        if not kept:
+            statistics.empty_documents += 1
+            continue
+        found = True
+        statistics.documents += 1
+        statistics.sentences += len(kept)
+        statistics.tokens += sum(map(len, kept))
+        if lowercase:
+            kept = [[word.lower() for word in sentence] for sentence in kept]
+        # A sentence has as many tags as words, so the empty ones are the same.
+        yield Document(identifier, kept, tags and [sentence for sentence in tags if sentence])
     if not found:
-        raise InputError(f"{source}: holds no documents")
+        raise InputError(f"{name or path}: holds no documents")
 
 
 def read_candidates(path: str) -> Iterator[str]:
@@ -102,82 +111,57 @@ def read_candidates(path: str) -> Iterator[str]:
 
 
 def _read_blocks(path: str | pathlib.Path, format: str, name: str | None) -> Iterator[Document]:
-    if format == "sotu":
-        yield from sotu.read_addresses()
-        return
-    if format in layouts.LAYOUTS:
-        yield from layouts.read_texts(format, path)
-        return
-    if format in ("ptb", "nant"):
-        yield from (treebank.read_ptb if format == "ptb" else treebank.read_nant)(path)
+    if format in COLLECTIONS:
+        yield from COLLECTIONS[format].read(path)
         return
     if str(path) == STDIN:
         parse = _PARSERS["lines" if format == "auto" else format]
         yield from parse(decode(sys.stdin.buffer, STDIN), name or STDIN, STDIN)
         return
-    files = input_files(path)
-    path = pathlib.Path(path)
-    for file in files:
-        label = name or (file.relative_to(path).as_posix() if path.is_dir() else file.name)
-        # A file may be called anything, but the name of a document is a line of text.
-        label, source, chosen = printable(label), name or str(file), format
-        if format == "auto":
-            chosen = "jsonl" if file.suffix.lower() in (".jsonl", ".json") else "lines"
-        yield from _PARSERS[chosen](read_lines(file, source), label, source)
+    for file in input_files(path):
+        source, parse = name or str(file), _PARSERS.get(format)
+        if parse is None:
+            is_json = file.suffix.lower() in (".jsonl", ".json")
+            parse = _parse_jsonl if is_json else _parse_lines
+        called = printable(name) if name else file_label(file, path)
+        yield from parse(read_lines(file, source), called, source)
 
 
-def _clean(block: Document, lowercase: bool, statistics: ReadStatistics) -> Document | None:
-    kept = [sentence for sentence in block.sentences if sentence]
-    # A sentence has as many tags as words, so the empty ones are the same.
-    tags = None if block.tags is None else [sentence for sentence in block.tags if sentence]
-    statistics.empty_sentences += len(block.sentences) - len(kept)
-    if not kept:
-        statistics.empty_documents += 1
-        return None
-    if lowercase:
-        kept = [[word.lower() for word in sentence] for sentence in kept]
-    statistics.documents += 1
-    statistics.sentences += len(kept)
-    statistics.tokens += sum(map(len, kept))
-    return Document(block.id, kept, tags)
+def _blocks(lines: Iterable[Line], is_boundary: Callable[[Line], bool]) -> Iterator[list[Line]]:
+    """Runs of lines, without the boundaries between them."""
+    for at_boundary, block in itertools.groupby(lines, is_boundary):
+        if not at_boundary:
+            yield list(block)
+
+
+def _is_blank(line: Line) -> bool:
+    return not line.text.strip()
 
 
 def _parse_lines(lines: Iterable[Line], label: str, source: str) -> Iterator[Document]:
     del source
-    start, sentences = 0, []
-    for number, text in lines:
-        words = text.split()
-        if words and not text.startswith(_BOUNDARY):
-            start = start or number
-            sentences.append(words)
-        elif sentences:
-            yield Document(f"{label}:{start}", sentences)
-            start, sentences = 0, []
-    if sentences:
-        yield Document(f"{label}:{start}", sentences)
+    for block in _blocks(lines, lambda one: _is_blank(one) or one.text.startswith(_BOUNDARY)):
+        yield Document(f"{label}:{block[0].number}", [text.split() for _, text in block])
 
 
 def _parse_tagged(lines: Iterable[Line], label: str, source: str) -> Iterator[Document]:
-    start, sentences, tags = 0, [], []
-    for number, text in lines:
-        tokens = text.split()
-        if tokens and not (text.startswith(_BOUNDARY) and _TAG not in tokens[0]):
-            start = start or number
-            pairs = [_tagged_word(token, f"{source}:{number}") for token in tokens]
+    def is_boundary(line: Line) -> bool:
+        is_heading = line.text.startswith(_BOUNDARY) and _TAG not in line.text.split()[0]
+        return is_heading or _is_blank(line)
+
+    for block in _blocks(lines, is_boundary):
+        sentences, tags = [], []
+        for number, text in block:
+            pairs = [token.rpartition(_TAG)[::2] for token in text.split()]
+            for (word, tag), token in zip(pairs, text.split(), strict=True):
+                if not word or not tag:
+                    raise InputError(
+                        f"{source}:{number}: expected a word and its tag as WORD/TAG, got "
+                        f"{shown(token)}"
+                    )
             sentences.append([word for word, _ in pairs])
             tags.append([tag for _, tag in pairs])
-        elif sentences:
-            yield Document(f"{label}:{start}", sentences, tags)
-            start, sentences, tags = 0, [], []
-    if sentences:
-        yield Document(f"{label}:{start}", sentences, tags)
-
-
-def _tagged_word(token: str, where: str) -> tuple[str, str]:
-    word, _, tag = token.rpartition(_TAG)
-    if not word or not tag:
-        raise InputError(f"{where}: expected a word and its tag as WORD/TAG, got {shown(token)}")
-    return word, tag
+        yield Document(f"{label}:{block[0].number}", sentences, tags)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,17 +172,28 @@ class _Record:
 
 
 def _parse_jsonl(lines: Iterable[Line], label: str, source: str) -> Iterator[Document]:
-    for number, text in lines:
-        if not text.strip():
-            continue
+    for number, text in itertools.filterfalse(_is_blank, lines):
         where = f"{source}:{number}"
         record = parse_json(text, where, _Record)
         sentences = [_json_words(sentence, "word", where) for sentence in record.sentences]
-        tags = _json_tags(record.tags, sentences, where)
-        identifier = _json_id(record.id, f"{label}:{number}", where)
+        tags = None
+        if record.tags is not None:
+            tags = [_json_words(sentence, "tag", where) for sentence in record.tags]
+            _check_tags(sentences, tags, where)
+        name = f"{label}:{number}" if record.id is None else record.id
+        if isinstance(name, bool) or not isinstance(name, str | int):
+            raise InputError(f"{where}: expected 'id' to be a string or a whole number")
+        if str(name).splitlines() != [str(name)]:
+            raise InputError(f"{where}: expected 'id' to be one line of text")
+        document = Document(str(name), sentences, tags)
         if "\\u" in text:
-            _refuse_surrogates([[identifier], *sentences, *(tags or [])], where)
-        yield Document(identifier, sentences, tags)
+            try:
+                json.dumps(document, ensure_ascii=False).encode("utf-8")
+            except UnicodeEncodeError as error:
+                raise InputError(
+                    f"{where}: holds half of a surrogate pair, which is no text"
+                ) from error
+        yield document
 
 
 def _json_words(sentence: Any, kind: str, where: str) -> list[str]:
@@ -213,12 +208,7 @@ def _json_words(sentence: Any, kind: str, where: str) -> list[str]:
     raise InputError(f"{where}: expected {of}each sentence to be a string or a list of {kind}s")
 
 
-def _json_tags(
-    record: list[Any] | None, sentences: list[list[str]], where: str
-) -> list[list[str]] | None:
-    if record is None:
-        return None
-    tags = [_json_words(sentence, "tag", where) for sentence in record]
+def _check_tags(sentences: list[list[str]], tags: list[list[str]], where: str) -> None:
     if len(tags) != len(sentences):
         raise InputError(f"{where}: has {len(sentences)} sentences but tags for {len(tags)}")
     for number, (words, own) in enumerate(zip(sentences, tags, strict=True), start=1):
@@ -226,28 +216,10 @@ def _json_tags(
             raise InputError(
                 f"{where}: sentence {number} has {len(words)} words but {len(own)} tags"
             )
-    return tags
-
-
-def _json_id(identifier: Any, default: str, where: str) -> str:
-    if identifier is None:
-        return default
-    if isinstance(identifier, bool) or not isinstance(identifier, str | int):
-        raise InputError(f"{where}: expected 'id' to be a string or a whole number")
-    if str(identifier).splitlines() != [str(identifier)]:
-        raise InputError(f"{where}: expected 'id' to be one line of text")
-    return str(identifier)
-
-
-def _refuse_surrogates(sentences: list[list[str]], where: str) -> None:
-    try:
-        "".join(word for sentence in sentences for word in sentence).encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise InputError(f"{where}: holds half of a surrogate pair, which is no text") from error
 
 
 def _parse_treebank(lines: Iterable[Line], label: str, source: str) -> Iterator[Document]:
-    yield treebank.tree_document(lines, label, source)
+    yield treebank.document(label, treebank.read_trees(lines, source))
 
 
 def _parse_prose(lines: Iterable[Line], label: str, source: str) -> Iterator[Document]:
@@ -256,33 +228,13 @@ def _parse_prose(lines: Iterable[Line], label: str, source: str) -> Iterator[Doc
     names: collections.deque[str] = collections.deque()
 
     def documents() -> Iterator[prose.Paragraphs]:
-        for number, paragraphs in _prose_documents(lines):
-            names.append(f"{label}:{number}")
-            yield paragraphs
+        for block in _blocks(lines, lambda line: line.text.lstrip().startswith(_BOUNDARY)):
+            if paragraphs := list(_blocks(block, _is_blank)):
+                names.append(f"{label}:{paragraphs[0][0].number}")
+                yield [" ".join(text.strip() for _, text in lines) for lines in paragraphs]
 
     for sentences in prose.split_documents(documents()):
         yield Document(names.popleft(), sentences)
-
-
-def _prose_documents(lines: Iterable[Line]) -> Iterator[tuple[int, prose.Paragraphs]]:
-    start, paragraphs, open_lines = 0, [], []
-    for number, text in lines:
-        text = text.strip()
-        boundary = text.startswith(_BOUNDARY)
-        if text and not boundary:
-            start = start or number
-            open_lines.append(text)
-            continue
-        if open_lines:
-            paragraphs.append(" ".join(open_lines))
-            open_lines = []
-        if boundary and paragraphs:
-            yield start, paragraphs
-            start, paragraphs = 0, []
-    if open_lines:
-        paragraphs.append(" ".join(open_lines))
-    if paragraphs:
-        yield start, paragraphs
 
 
 _PARSERS: dict[str, Callable[[Iterable[Line], str, str], Iterator[Document]]] = {

@@ -16,6 +16,8 @@ files, and have been tried on small files written by hand, never on the corpora:
   and a line of brackets.
 """
 
+import bz2
+import gzip
 import itertools
 import pathlib
 import re
@@ -26,12 +28,12 @@ from dclm_jax.data import prose
 from dclm_jax.data.documents import (
     Document,
     Line,
+    file_label,
+    files_in,
     input_files,
-    read_compressed_lines,
     read_lines,
 )
-from dclm_jax.errors import InputError, printable, shown
-from dclm_jax.files import reading
+from dclm_jax.errors import InputError, shown
 
 _SECTIONS = tuple(f"{number:02}" for number in range(25))
 _PLACES = ("parsed/mrg/wsj", "combined/wsj", "raw/wsj")
@@ -45,7 +47,7 @@ _EMPTY_ELEMENT = "-NONE-"
 _BRACKET = "("
 
 _HEADER = re.compile(r"([0-9]{1,9})\s(?:.*\s)?(\S+)")
-_COMPRESSED = (".bz2", ".gz")
+_UNPACK = {".bz2": bz2.open, ".gz": gzip.open}
 
 
 class Tree(NamedTuple):
@@ -65,14 +67,15 @@ def read_ptb(root: str | pathlib.Path) -> Iterator[Document]:
       InputError: (as the stream is read) as `section_files`; a file cannot be read or is not of its
         format; sacremoses, which raw files need, is not installed.
     """
-    for section, files in section_files(root).items():
-        for file in files:
-            name = f"{section}/{file.stem}"
-            lines = read_lines(file, or_latin_1=True)
-            if file.suffix:
-                yield tree_document(lines, name, str(file))
-            else:
-                yield Document(name, list(_raw_sentences(lines)))
+    for file in itertools.chain(*section_files(root).values()):
+        name = f"{file.parent.name}/{file.stem}"
+        lines = read_lines(file, fallbacks=("latin-1",))
+        if file.suffix:
+            yield document(name, read_trees(lines, str(file)))
+            continue
+        words = prose.word_tokenizer()
+        texts = (" ".join(one for one in text.split() if one != _RAW_START) for _, text in lines)
+        yield Document(name, [words(text) for text in texts if text])
 
 
 def section_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
@@ -102,17 +105,14 @@ def section_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
             f"{folder}: holds only some sections of the Penn Treebank; expected the folders 00 to "
             f"24, found {' '.join(found)}, missing {' '.join(missing)}"
         )
-    files = {section: _sorted_files(folder / section) for section in _SECTIONS}
-    is_parsed = any(_PARSED.fullmatch(file.name) for part in files.values() for file in part)
+    files = {section: files_in(folder / section) for section in _SECTIONS}
+    is_parsed = any(_PARSED.fullmatch(file.name) for file in itertools.chain(*files.values()))
     pattern, expected = (_PARSED, "wsj_NNNN.mrg") if is_parsed else (_RAW, "wsj_NNNN[.mrg]")
-    documents = {
-        section: [file for file in part if pattern.fullmatch(file.name)]
-        for section, part in files.items()
-    }
-    for section, part in documents.items():
-        if not part:
+    for section in _SECTIONS:
+        files[section] = [file for file in files[section] if pattern.fullmatch(file.name)]
+        if not files[section]:
             raise InputError(f"{folder / section}: holds no files called {expected}")
-    return documents
+    return files
 
 
 def read_nant(root: str | pathlib.Path) -> Iterator[Document]:
@@ -131,7 +131,7 @@ def read_nant(root: str | pathlib.Path) -> Iterator[Document]:
     """
     sentences = (sentence for file in nant_files(root) for sentence in _named_sentences(file, root))
     for name, group in itertools.groupby(sentences, key=lambda sentence: sentence[0]):
-        yield _document(name, (tree for _, tree in group))
+        yield document(name, (tree for _, tree in group))
 
 
 def nant_files(root: str | pathlib.Path) -> list[pathlib.Path]:
@@ -143,16 +143,13 @@ def nant_files(root: str | pathlib.Path) -> list[pathlib.Path]:
       InputError: there is no such folder, or it holds no files.
     """
     files = input_files(root)
-    return [file for file in files if file.suffix in _COMPRESSED] or files
+    return [file for file in files if file.suffix in _UNPACK] or files
 
 
-def tree_document(lines: Iterable[Line], name: str, source: str) -> Document:
-    """A file of trees as a document, tags included.
-
-    Raises:
-      InputError: as `read_trees`.
-    """
-    return _document(name, read_trees(lines, source))
+def document(name: str, trees: Iterable[Tree]) -> Document:
+    """Trees as a document, tags included."""
+    trees = list(trees)
+    return Document(name, [tree.words for tree in trees], [tree.tags for tree in trees])
 
 
 def read_trees(lines: Iterable[Line], source: str) -> Iterator[Tree]:
@@ -210,73 +207,44 @@ def _close(content: list[str], tree: Tree, *, is_root: bool, where: str) -> None
         )
 
 
-def _document(name: str, trees: Iterable[Tree]) -> Document:
-    trees = list(trees)
-    return Document(name, [tree.words for tree in trees], [tree.tags for tree in trees])
-
-
-def _sorted_files(folder: pathlib.Path) -> list[pathlib.Path]:
-    with reading(folder):
-        return sorted(file for file in folder.iterdir() if file.is_file())
-
-
-def _raw_sentences(lines: Iterable[Line]) -> Iterator[list[str]]:
-    words = prose.word_tokenizer()
-    for line in lines:
-        if text := " ".join(word for word in line.text.split() if word != _RAW_START):
-            yield words(text)
-
-
 def _named_sentences(file: pathlib.Path, root: str | pathlib.Path) -> Iterator[tuple[str, Tree]]:
     """Each sentence of a file with the name of its document."""
-    source = str(file)
-    label = printable(file.name if file == pathlib.Path(root) else str(file.relative_to(root)))
-    lines = (line for line in read_compressed_lines(file, or_latin_1=True) if line.text.strip())
-    first = next(lines, None)
-    if first is None:
-        return
-    lines = itertools.chain([first], lines)
-    if first.text.lstrip().startswith("("):
-        for tree in read_trees(lines, source):
-            yield label, tree
-        return
+
+    def unexpected(line: Line, expected: str) -> InputError:
+        return InputError(f"{file}:{line.number}: expected {expected}, got {shown(line.text)}")
+
+    label, unpack = file_label(file, root), _UNPACK.get(file.suffix, open)
+    lines = read_lines(file, fallbacks=("latin-1",), unpack=unpack)
+    lines = (Line(number, text.strip()) for number, text in lines if text.strip())
+    first = list(itertools.islice(lines, 1))
+    lines = itertools.chain(first, lines)
+    if first and first[0].text.startswith("("):
+        yield from ((label, tree) for tree in read_trees(lines, str(file)))
     for line in lines:
-        header = _HEADER.fullmatch(line.text.strip())
+        header = _HEADER.fullmatch(line.text)
         if header is None:
-            raise InputError(
-                f"{source}:{line.number}: expected the number of parses of a sentence and its name "
-                f"(or a file of nothing but parses), got {shown(line.text.strip())}"
+            raise unexpected(
+                line,
+                "the number of parses of a sentence and its name (or a file of nothing but parses)",
             )
-        document, underscore, _ = header[2].partition("_")
-        name = document if document and underscore else label
-        yield name, _best_parse(line, int(header[1]), lines, source)
-
-
-def _best_parse(header: Line, number: int, lines: Iterator[Line], source: str) -> Tree:
-    """The first of the parses that follow a header, all of which are taken from `lines`."""
-    best = Tree([], [])
-    for rank in range(number):
-        scores, parse = next(lines, None), next(lines, None)
-        if scores is None or parse is None:
-            raise InputError(
-                f"{source}:{header.number}: expected {number} parses, each after a line of scores, "
-                f"but the file ends after {rank}"
-            )
-        if not _are_numbers(scores.text):
-            raise InputError(
-                f"{source}:{scores.number}: expected the scores of parse {rank + 1} of {number}, "
-                f"got {shown(scores.text.strip())}"
-            )
-        if not parse.text.lstrip().startswith("("):
-            raise InputError(
-                f"{source}:{parse.number}: expected parse {rank + 1} of {number}, "
-                f"got {shown(parse.text.strip())}"
-            )
-        if rank == 0:
-            best, *more = read_trees([parse], source)
-            if more:
-                raise InputError(f"{source}:{parse.number}: expected one parse, got several")
-    return best
+        number, best = int(header[1]), Tree([], [])
+        for rank in range(1, number + 1):
+            scores, parse = next(lines, None), next(lines, None)
+            if scores is None or parse is None:
+                raise InputError(
+                    f"{file}:{line.number}: expected {number} parses, each after a line of scores, "
+                    f"but the file ends after {rank - 1}"
+                )
+            if not _are_numbers(scores.text):
+                raise unexpected(scores, f"the scores of parse {rank} of {number}")
+            if not parse.text.startswith("("):
+                raise unexpected(parse, f"parse {rank} of {number}")
+            if rank == 1:
+                best, *more = read_trees([parse], str(file))
+                if more:
+                    raise InputError(f"{file}:{parse.number}: expected one parse, got several")
+        name, underscore, _ = header[2].partition("_")
+        yield name if name and underscore else label, best
 
 
 def _are_numbers(text: str) -> bool:

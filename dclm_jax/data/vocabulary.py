@@ -63,15 +63,13 @@ class Vocabulary:
         if size < 1:
             raise InputError(f"vocab_size is {size}; expected at least 1")
         reserved = {*SPECIAL_TOKENS, unknown_token}
-        ranked = sorted(
-            ((word, count) for word, count in counter.items() if word not in reserved),
-            key=lambda item: (-item[1], item[0]),
-        )
+        ranked = sorted(counter.keys() - reserved, key=lambda word: (-counter[word], word))
         kept = ranked[:size]
-        num_unknown = sum(counter.values()) - sum(count for _, count in kept)
+        counts = [counter[word] for word in kept]
+        num_unknown = sum(counter.values()) - sum(counts)
         return cls(
-            words=(*SPECIAL_TOKENS, *(word for word, _ in kept)),
-            counts=(num_sentences, num_sentences, num_unknown, *(count for _, count in kept)),
+            words=(*SPECIAL_TOKENS, *kept),
+            counts=(num_sentences, num_sentences, num_unknown, *counts),
             unknown_token=unknown_token,
         )
 
@@ -105,8 +103,8 @@ class Vocabulary:
         """
         with open(path, "w", encoding="utf-8", newline="\n") as file:
             for index, (word, count) in enumerate(zip(self.words, self.counts, strict=True)):
-                own = index == UNKNOWN and self.unknown_token is not None
-                file.write(f"{word}\t{count}" + (f"\t{self.unknown_token}\n" if own else "\n"))
+                own = f"\t{self.unknown_token}" if index == UNKNOWN and self.unknown_token else ""
+                file.write(f"{word}\t{count}{own}\n")
 
     @classmethod
     def load(cls, path: str | pathlib.Path) -> "Vocabulary":
@@ -118,7 +116,8 @@ class Vocabulary:
           InputError: the file is absent, not UTF-8, lacks a special token, repeats a word or has a
             line that is neither a word nor a word and a count.
         """
-        entries: dict[str, tuple[int, int]] = {}
+        counts: dict[str, int] = {}
+        places: dict[str, int] = {}
         unknown_token = None
         for number, text in read_lines(pathlib.Path(path)):
             line = text.removesuffix("\n").removesuffix("\r")
@@ -130,26 +129,20 @@ class Vocabulary:
                 raise InputError(
                     f"{where}: expected one word, or word<TAB>count, got {shown(line)}"
                 )
-            if word in entries:
-                raise InputError(f"{where}: {shown(word)} is here twice (line {entries[word][1]})")
-            entries[word] = (_parse_count(columns, where), number)
-            if len(columns) > 1:
-                if word != UNKNOWN_TOKEN or columns[1].split() != columns[1:]:
+            if word in counts:
+                raise InputError(f"{where}: {shown(word)} is here twice (line {places[word]})")
+            count, *own = columns or ["0"]
+            if not (count.isascii() and count.isdigit() and len(count) < 20):
+                raise InputError(f"{where}: expected a count after the tab, got {shown(count)}")
+            if own:
+                if word != UNKNOWN_TOKEN or own[0].split() != own:
                     raise InputError(f"{where}: expected word<TAB>count, got {shown(line)}")
-                unknown_token = columns[1]
-        missing = [token for token in SPECIAL_TOKENS if token not in entries]
-        if missing:
+                (unknown_token,) = own
+            counts[word], places[word] = int(count), number
+        if missing := [token for token in SPECIAL_TOKENS if token not in counts]:
             raise InputError(
                 f"{path}: the vocabulary lacks {', '.join(missing)}; it must hold "
                 + ", ".join(SPECIAL_TOKENS)
             )
-        words = (*SPECIAL_TOKENS, *(word for word in entries if word not in SPECIAL_TOKENS))
-        return cls(words, tuple(entries[word][0] for word in words), unknown_token)
-
-
-def _parse_count(columns: list[str], where: str) -> int:
-    if not columns:
-        return 0
-    if not (columns[0].isascii() and columns[0].isdigit() and len(columns[0]) < 20):
-        raise InputError(f"{where}: expected a count after the tab, got {shown(columns[0])}")
-    return int(columns[0])
+        words = tuple(dict.fromkeys([*SPECIAL_TOKENS, *counts]))
+        return cls(words, tuple(counts[word] for word in words), unknown_token)

@@ -10,6 +10,7 @@ The paper's 36 tags are those of words: punctuation is a class of its own, never
 frequent tags.
 """
 
+import collections
 import pathlib
 import re
 from collections.abc import Callable, Sequence
@@ -136,9 +137,8 @@ class TagSums:
     """Sums of nats by tag, to which documents are added one by one."""
 
     def __init__(self, num_models: int):
-        self._indices = {END_CLASS: 0}
-        self._tokens = np.zeros(1, np.int64)
-        self._nll = np.zeros((num_models, 1))
+        # Targets and the nats of each model, by tag; float64 counts to 2^53.
+        self._sums = collections.defaultdict(lambda: np.zeros(1 + num_models))
 
     def add(self, tags: list[list[str]], scores: Sequence[list[np.ndarray]]) -> None:
         """Adds a document.
@@ -147,16 +147,14 @@ class TagSums:
           tags: of its words, one list a sentence.
           scores: of each model, the nats of the targets w1..wM END of every sentence.
         """
-        names = [name for sentence in tags for name in (*sentence, END_CLASS)]
-        if not names:
+        if not tags:
             return
-        indices = self._indices
-        targets = [indices.setdefault(name, len(indices)) for name in names]
-        self._tokens = _grown(self._tokens, len(indices))
-        self._nll = _grown(self._nll, len(indices))
-        self._tokens += np.bincount(targets, minlength=len(indices))
-        for total, nll in zip(self._nll, scores, strict=True):
-            total += np.bincount(targets, np.concatenate(nll), minlength=len(indices))
+        targets = [tag for sentence in tags for tag in (*sentence, END_CLASS)]
+        names, indices = np.unique(targets, return_inverse=True)
+        of_models = [np.bincount(indices, np.concatenate(nll)) for nll in scores]
+        sums = np.stack([np.bincount(indices), *of_models], axis=1)
+        for name, sum_of_tag in zip(names.tolist(), sums, strict=True):
+            self._sums[name] += sum_of_tag
 
     def classes(self, num_tags: int = 10) -> list[ClassSums]:
         """The classes of the `num_tags` most frequent tags, and all other targets.
@@ -171,25 +169,19 @@ class TagSums:
         if num_tags < 1:
             raise InputError(f"pos_tags is {num_tags}; expected at least 1")
         last = (OTHER_CLASS, PUNCTUATION_CLASS, END_CLASS)
-        by_frequency = sorted(
-            self._indices, key=lambda tag: (-self._tokens[self._indices[tag]], tag)
-        )
+        by_frequency = sorted(self._sums, key=lambda tag: (-self._sums[tag][0], tag))
         ranked = [tag for tag in by_frequency if tag_class(tag) not in last]
         listed = {*map(tag_class, ranked[:num_tags]), *last}
-        members: dict[str, list[str]] = {}
+        members = collections.defaultdict(list)
         for tag in by_frequency:
             name = tag_class(tag)
-            members.setdefault(name if name in listed else OTHER_CLASS, []).append(tag)
-        sums = sorted(
-            (self._sum(name, tags) for name, tags in members.items()),
-            key=lambda one: (last.index(one.name) + 1 if one.name in last else 0, -one.tokens),
-        )
-        return [one for one in sums if one.tokens]
-
-    def _sum(self, name: str, tags: list[str]) -> ClassSums:
-        places = [self._indices[tag] for tag in tags]
-        nll = self._nll[:, places].sum(axis=1)
-        return ClassSums(name, tuple(tags), int(self._tokens[places].sum()), tuple(nll.tolist()))
+            members[name if name in listed else OTHER_CLASS].append(tag)
+        classes = []
+        for name, tags in members.items():
+            tokens, *nll = np.sum([self._sums[tag] for tag in tags], axis=0).tolist()
+            classes.append(ClassSums(name, tuple(tags), int(tokens), tuple(nll)))
+        rank = {name: place for place, name in enumerate(last, start=1)}
+        return sorted(classes, key=lambda one: (rank.get(one.name, 0), -one.tokens))
 
 
 def table(classes: Sequence[ClassSums], labels: Sequence[str]) -> str:
@@ -199,16 +191,12 @@ def table(classes: Sequence[ClassSums], labels: Sequence[str]) -> str:
       classes: made by `TagSums.classes`.
       labels: what to call each model.
     """
-    total = ClassSums(
-        "all",
-        (),
-        sum(one.tokens for one in classes),
-        tuple(np.sum([one.nll for one in classes], axis=0).tolist()),
-    )
+    tokens = sum(one.tokens for one in classes)
+    nll = tuple(map(sum, zip(*(one.nll for one in classes), strict=True)))
     rows = [("class", "targets", "share", *labels)]
-    for one in (*classes, total):
-        share = f"{100 * one.tokens / total.tokens:.1f}%"
+    for one in (*classes, ClassSums("all", (), tokens, nll)):
         perplexities = (f"{perplexity:,.2f}" for perplexity in one.perplexities)
+        share = f"{100 * one.tokens / tokens:.1f}%"
         rows.append((one.name, f"{one.tokens:,}", share, *perplexities))
     lines = aligned(rows)
     lines.insert(-1, lines[1])
@@ -217,7 +205,9 @@ def table(classes: Sequence[ClassSums], labels: Sequence[str]) -> str:
         for one in classes
         if one.name in _MERGED.values() and len(one.tags) > 1
     ]
-    return "\n".join([*lines, *([", ".join(merged)] if merged else [])])
+    if merged:
+        lines.append(", ".join(merged))
+    return "\n".join(lines)
 
 
 def to_json(classes: Sequence[ClassSums], model: int) -> dict[str, Any]:
@@ -239,12 +229,6 @@ def _treebank_tag(word: str, tag: str) -> str:
     # To HanTa, a sign that it does not know is the name of something.
     is_sign = tag in ("NN", "NNP") and not any(map(str.isalnum, word))
     return _UNCLASSIFIED if is_sign or _MARK.fullmatch(word) else tag
-
-
-def _grown(sums: np.ndarray, size: int) -> np.ndarray:
-    """`sums` with zeros at the end of its last axis, to be `size` long."""
-    missing = [(0, 0)] * (sums.ndim - 1) + [(0, size - sums.shape[-1])]
-    return np.pad(sums, missing)
 
 
 def _load_hanta() -> Callable[..., Any]:

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from dclm_jax.data import ReadStatistics, layouts, open_corpus, prepare_collection, read_documents
+from dclm_jax.data import ReadStatistics, known_corpora, open_corpus, prepare, read_documents
 from dclm_jax.data.readers import Document
 from dclm_jax.errors import InputError
 
@@ -86,7 +86,7 @@ def test_line_breaks_of_a_review_end_paragraphs(tmp_path):
 def test_imdb_division(tmp_path):
     root = write_imdb(tmp_path / "aclImdb")
     said = []
-    manifest = prepare_collection("imdb", tmp_path / "out", source=root, report=said.append)
+    manifest = prepare(root, tmp_path / "out", format="imdb", report=said.append)
     ids = ids_of(tmp_path / "out")
     # 0.86 of 26 is 22.4.
     assert {split: len(names) for split, names in ids.items()} == {
@@ -116,7 +116,7 @@ def test_imdb_division(tmp_path):
 
 def test_imdb_without_unsupervised_reviews(tmp_path):
     root = write_imdb(tmp_path / "aclImdb", unsup=0)
-    prepare_collection("imdb", tmp_path / "out", source=root, fractions=(0.5, 0.5))
+    prepare(root, tmp_path / "out", format="imdb", fractions=(0.5, 0.5))
     assert {split: len(names) for split, names in ids_of(tmp_path / "out").items()} == {
         "train": 10,
         "valid": 10,
@@ -126,7 +126,7 @@ def test_imdb_without_unsupervised_reviews(tmp_path):
 
 def test_imdb_share_of_zero_leaves_valid_out_and_keeps_the_test_reviews(tmp_path):
     root = write_imdb(tmp_path / "aclImdb")
-    prepare_collection("imdb", tmp_path / "out", source=root, fractions=(1, 0))
+    prepare(root, tmp_path / "out", format="imdb", fractions=(1, 0))
     ids = ids_of(tmp_path / "out")
     assert {split: len(names) for split, names in ids.items()} == {"train": 26, "test": 4}
     assert all(name.startswith("test/") for name in ids["test"])
@@ -137,7 +137,7 @@ def test_seed_says_what_is_held_out(tmp_path, name):
     root = (write_imdb if name == "imdb" else write_bbc)(tmp_path / "corpus")
     ids = []
     for number, seed in enumerate((1, 1, 2)):
-        prepare_collection(name, tmp_path / str(number), source=root, seed=seed)
+        prepare(root, tmp_path / str(number), format=name, seed=seed)
         ids.append(ids_of(tmp_path / str(number)))
     assert ids[0] == ids[1]
     assert ids[0]["valid"] != ids[2]["valid"]
@@ -176,7 +176,7 @@ def test_bbc_title_paragraphs_and_lines_that_are_not_utf8(tmp_path):
 
 def test_bbc_division_and_case(tmp_path):
     root = write_bbc(tmp_path / "bbc")
-    prepare_collection("bbc", tmp_path / "out", source=root)
+    prepare(root, tmp_path / "out", format="bbc")
     ids = ids_of(tmp_path / "out")
     assert {split: len(names) for split, names in ids.items()} == {
         "train": 36,
@@ -184,9 +184,7 @@ def test_bbc_division_and_case(tmp_path):
         "test": 2,
     }
     assert words_of(tmp_path / "out", "train", ids["train"][0])[1] == ["It", "was", "said", "."]
-    prepare_collection(
-        "bbc", tmp_path / "low", source=root, fractions=(0.5, 0.25, 0.25), lowercase=True
-    )
+    prepare(root, tmp_path / "low", format="bbc", fractions=(0.5, 0.25, 0.25), lowercase=True)
     ids = ids_of(tmp_path / "low")
     assert [len(names) for names in ids.values()] == [20, 10, 10]
     assert words_of(tmp_path / "low", "train", ids["train"][0])[1] == ["it", "was", "said", "."]
@@ -195,10 +193,10 @@ def test_bbc_division_and_case(tmp_path):
 def test_existing_corpus_is_reused_whatever_lies_beside_the_articles(tmp_path):
     root = write_bbc(tmp_path / "bbc")
     said = []
-    first = prepare_collection("bbc", tmp_path / "out", source=root)
+    first = prepare(root, tmp_path / "out", format="bbc")
     write(root / "README.TXT", "another read me")
     write(root / "new.txt", "no article")
-    again = prepare_collection("bbc", tmp_path / "out", source=root, report=said.append)
+    again = prepare(root, tmp_path / "out", format="bbc", report=said.append)
     assert again == first
     assert len(said) == 1 and said[0].startswith("reusing")
 
@@ -215,13 +213,13 @@ def test_existing_corpus_is_reused_whatever_lies_beside_the_articles(tmp_path):
 )
 def test_other_options_or_articles_are_refused_unless_overwritten(tmp_path, change, differing):
     root = write_bbc(tmp_path / "bbc")
-    prepare_collection("bbc", tmp_path / "out", source=root)
+    prepare(root, tmp_path / "out", format="bbc")
     options = {key: value for key, value in change.items() if key != "edit"}
     if "edit" in change:
         write(root / change["edit"], "Another title\n")
     with pytest.raises(InputError, match=rf"made otherwise \({differing} differ\)"):
-        prepare_collection("bbc", tmp_path / "out", source=root, **options)
-    prepare_collection("bbc", tmp_path / "out", source=root, overwrite=True, **options)
+        prepare(root, tmp_path / "out", format="bbc", **options)
+    prepare(root, tmp_path / "out", format="bbc", overwrite=True, **options)
 
 
 @pytest.mark.parametrize("folder", ["train/pos", "train/neg", "test/pos", "test/neg"])
@@ -229,10 +227,10 @@ def test_missing_folder_of_reviews_is_named(tmp_path, folder):
     root = write_imdb(tmp_path / "aclImdb", train=2, test=2, unsup=1)
     (root / folder).rename(tmp_path / "elsewhere")
     with pytest.raises(InputError, match=rf"aclImdb/{folder}: no such folder; expected the folder"):
-        prepare_collection("imdb", tmp_path / "out", source=root)
+        prepare(root, tmp_path / "out", format="imdb")
     (root / folder).mkdir()
     with pytest.raises(InputError, match=rf"aclImdb/{folder}: holds no \.txt files"):
-        prepare_collection("imdb", tmp_path / "out", source=root)
+        prepare(root, tmp_path / "out", format="imdb")
     assert not (tmp_path / "out").exists()
 
 
@@ -255,14 +253,14 @@ def test_bad_review_is_named_and_nothing_is_left(tmp_path, content, message):
     root = write_imdb(tmp_path / "aclImdb", train=2, test=2)
     write(root / "test" / "neg" / "0_2.txt", content)
     with pytest.raises(InputError, match=message):
-        prepare_collection("imdb", tmp_path / "deep" / "out", source=root)
+        prepare(root, tmp_path / "deep" / "out", format="imdb")
     assert list((tmp_path / "deep").iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("wsj", {}, "unknown corpus 'wsj'; expected one of sotu, imdb, bbc, ptb, nant"),
+        ("wsj", dict(source="IN"), "unknown format 'wsj'; .*, sotu, imdb, bbc, ptb, nant"),
         ("bbc", {}, "bbc needs a source: the folder of the BBC articles"),
         ("sotu", dict(source="x"), "sotu takes no source"),
         ("sotu", dict(seed=1), "sotu takes no source"),
@@ -273,11 +271,10 @@ def test_bad_review_is_named_and_nothing_is_left(tmp_path, content, message):
     ],
 )
 def test_bad_options_of_collections(tmp_path, name, options, message):
-    root = write_imdb(tmp_path / "in", train=2, test=2, unsup=0)
-    if options.get("source") == "IN":
-        options = {**options, "source": root}
+    root, options = write_imdb(tmp_path / "in", train=2, test=2, unsup=0), dict(options)
+    source = options.pop("source", None)
     with pytest.raises(InputError, match=message):
-        prepare_collection(name, tmp_path / "out", **options)
+        prepare(root if source == "IN" else source, tmp_path / "out", format=name, **options)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
@@ -287,8 +284,10 @@ def test_articles_stream(tmp_path, monkeypatch):
     monkeypatch.setattr("dclm_jax.data.prose._BATCH_CHARACTERS", 100)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1}, raising=False)
     read = []
-    whole = layouts._read
-    monkeypatch.setattr(layouts, "_read", lambda *a: read.append(a) or whole(*a))
+    whole = known_corpora.read_lines
+    monkeypatch.setattr(
+        known_corpora, "read_lines", lambda file, **kw: read.append(file) or whole(file, **kw)
+    )
     stream = read_documents(root, "bbc")
     assert next(stream).id == "business/001"
     assert 0 < len(read) < 40

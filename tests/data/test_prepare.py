@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from dclm_jax.data import Vocabulary, open_corpus, prepare, prepare_input, read_documents
+from dclm_jax.data import Vocabulary, open_corpus, prepare, read_documents
 from dclm_jax.errors import InputError
 
 TEXT = "".join(f"a b w{i} <unk>\nc <UNK> .\n\n" for i in range(10))
@@ -116,7 +116,7 @@ def test_nothing_is_left_after_an_error_late_in_the_text(tmp_path):
 
 def test_input_is_split_by_document_and_seed(tmp_path, text):
     def ids(name, seed):
-        prepare_input(text, tmp_path / name, seed=seed)
+        prepare(text, tmp_path / name, seed=seed)
         return [open_corpus(tmp_path / name, s).document_ids for s in ("train", "valid", "test")]
 
     one, same, other = ids("one", 1), ids("same", 1), ids("other", 2)
@@ -128,7 +128,7 @@ def test_input_is_split_by_document_and_seed(tmp_path, text):
 
 
 def test_input_split_keeps_text_and_makes_vocabulary_from_train(tmp_path, text):
-    prepare_input(text, tmp_path / "out")
+    prepare(text, tmp_path / "out")
     train = words_of(tmp_path / "out", "train")
     by_id = {d.id: d.sentences for d in read_documents(text)}
     assert train == [by_id[i] for i in open_corpus(tmp_path / "out", "train").document_ids]
@@ -140,20 +140,20 @@ def test_input_split_keeps_text_and_makes_vocabulary_from_train(tmp_path, text):
 
 
 def test_share_of_zero_leaves_a_split_out(tmp_path, text):
-    manifest = prepare_input(text, tmp_path / "out", fractions=(0.5, 0, 0.5))
+    manifest = prepare(text, tmp_path / "out", fractions=(0.5, 0, 0.5))
     assert {s: e.documents for s, e in manifest.splits.items()} == {"train": 5, "test": 5}
 
 
 @pytest.mark.parametrize("fractions", [(0.8, 0.1), (0.8, 0.1, 0.2), (1.1, 0, -0.1)])
 def test_bad_fractions(tmp_path, text, fractions):
     with pytest.raises(InputError, match="expected three shares"):
-        prepare_input(text, tmp_path / "out", fractions=fractions)
+        prepare(text, tmp_path / "out", fractions=fractions)
 
 
 def test_too_few_documents_to_split(tmp_path):
     (tmp_path / "t").write_text("a\n\nb\n")
     with pytest.raises(InputError, match="2 documents are too few to split as 0.8,0.1,0.1"):
-        prepare_input(tmp_path / "t", tmp_path / "out")
+        prepare(tmp_path / "t", tmp_path / "out")
 
 
 def test_empty_sentences_are_counted_per_split(tmp_path):

@@ -270,7 +270,7 @@ def test_years_are_never_divided_and_never_go_back():
 
 
 def test_embedded_addresses_are_in_order():
-    years = [sotu.address_year(name) for name in sotu._files()]
+    years = [sotu.address_year(file.stem) for file in sotu.address_files()]
     assert years == sorted(years)
     assert years[0] == 1790
     assert len(years) > 230

@@ -13,13 +13,13 @@ import pytest
 
 from dclm_jax.data import (
     ReadStatistics,
-    division,
     known_corpora,
     open_corpus,
-    prepare_collection,
+    prepare,
     read_documents,
 )
 from dclm_jax.data.documents import Document
+from dclm_jax.data.prepare import divide
 from dclm_jax.errors import InputError
 
 
@@ -233,7 +233,7 @@ def test_split_and_vocabulary_of_the_treebank(tmp_path):
     for section, word in ((20, "train"), (21, "first"), (22, "b"), (23, "c"), (24, "last")):
         write(root / f"{section}" / f"wsj_{section}07.mrg", f"(S (NN A) (NN {word}))")
     said = []
-    manifest = prepare_collection("ptb", tmp_path / "out", source=root, report=said.append)
+    manifest = prepare(root, tmp_path / "out", format="ptb", report=said.append)
     assert ids_of(tmp_path / "out") == {
         "train": [f"{section:02}/wsj_{section:02}07" for section in range(21)],
         "valid": ["21/wsj_2107", "22/wsj_2207"],
@@ -248,10 +248,10 @@ def test_split_and_vocabulary_of_the_treebank(tmp_path):
     assert said == ["reading the Penn Treebank (under a minute); train: 21; valid: 2; test: 2"]
     # Other files beside the documents make no difference, other documents do.
     write(root / "00" / "readme", "x")
-    assert prepare_collection("ptb", tmp_path / "out", source=root) == manifest
+    assert prepare(root, tmp_path / "out", format="ptb") == manifest
     write(root / "00" / "wsj_0008.mrg", "(NN B)")
     with pytest.raises(InputError, match=r"made otherwise \(sources differ\)"):
-        prepare_collection("ptb", tmp_path / "out", source=root)
+        prepare(root, tmp_path / "out", format="ptb")
 
 
 @pytest.mark.parametrize(
@@ -287,7 +287,7 @@ def test_bad_treebanks_are_named_and_nothing_is_left(tmp_path, change, message):
         write(root / "24" / "wsj_2407.mrg", "it slept\n")
     source = root / "elsewhere" if change == "elsewhere" else root
     with pytest.raises(InputError) as error:
-        prepare_collection("ptb", tmp_path / "deep" / "out", source=source)
+        prepare(source, tmp_path / "deep" / "out", format="ptb")
     assert str(error.value).startswith(message.replace("ROOT", str(root)))
     assert change == "bad" or str(error.value) == message.replace("ROOT", str(root))
     assert not (tmp_path / "deep").exists() or list((tmp_path / "deep").iterdir()) == []
@@ -296,9 +296,7 @@ def test_bad_treebanks_are_named_and_nothing_is_left(tmp_path, change, message):
 @pytest.mark.parametrize("options", [dict(seed=1), dict(fractions=(0.8, 0.1, 0.1))])
 def test_the_split_of_the_treebank_is_its_own(tmp_path, options):
     with pytest.raises(InputError, match="^ptb takes no fractions or seed$"):
-        prepare_collection(
-            "ptb", tmp_path / "out", source=write_sections(tmp_path, "(NN a)"), **options
-        )
+        prepare(write_sections(tmp_path, "(NN a)"), tmp_path / "out", format="ptb", **options)
 
 
 # BLLIP North American News Text.
@@ -413,12 +411,12 @@ def test_damaged_archives_are_named(tmp_path, name, content):
 def test_news_divided_in_the_proportions_of_the_paper(tmp_path):
     """Table 1 of Ji et al. (2016)."""
     collection = known_corpora.COLLECTIONS["nant"]
-    parts = collection.divide(["x"] * 29_363, collection.fractions, 3)
+    parts = divide(29_363, collection.fractions, 3, "nant")
     assert np.bincount(parts).tolist() == [26_462, 148, 2_753]
     text = "".join(nbest(f"d{i}_{j}", f"It slept {i}") for i in range(200) for j in range(2))
     root = write(tmp_path / "in" / "000" / "0-x-0-399.bz2", bz2.compress(text.encode())).parent
     said = []
-    manifest = prepare_collection("nant", tmp_path / "out", source=root, report=said.append)
+    manifest = prepare(root, tmp_path / "out", format="nant", report=said.append)
     ids = ids_of(tmp_path / "out")
     # 0.901202 and 0.906243 of 200 documents are 180.2 and 181.2.
     assert [len(ids[split]) for split in ("train", "valid", "test")] == [180, 1, 19]
@@ -426,10 +424,10 @@ def test_news_divided_in_the_proportions_of_the_paper(tmp_path):
     assert manifest.splits["test"].sentences == 38
     assert len(said) == 1 and said[0].startswith("reading BLLIP North American News Text (")
     assert said[0].endswith("; files: 1")
-    prepare_collection(
-        "nant", tmp_path / "half", source=root, fractions=(0.5, 0.25, 0.25), seed=1, lowercase=True
+    prepare(
+        root, tmp_path / "half", format="nant", fractions=(0.5, 0.25, 0.25), seed=1, lowercase=True
     )
     assert [len(names) for names in ids_of(tmp_path / "half").values()] == [100, 50, 50]
     assert "it" in open_corpus(tmp_path / "half", "train").vocabulary.words
-    parts = division.divide(200, (0.5, 0.25, 0.25), 1, "nant")
+    parts = divide(200, (0.5, 0.25, 0.25), 1, "nant")
     assert ids_of(tmp_path / "half")["valid"] == [f"d{i}" for i in np.flatnonzero(parts == 1)]
