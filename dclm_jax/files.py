@@ -54,21 +54,16 @@ Positive = Annotated[float, Range(math.nextafter(0, 1), math.inf, "a number abov
 
 
 @contextlib.contextmanager
-def reading(path: storage.PathLike) -> Iterator[None]:
-    """Makes an `InputError` that names the path of what the operating system raises."""
+def _naming(what: str, path: storage.PathLike) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        raise InputError(f"{path}: cannot be {what}: {error.strerror}") from error
 
 
-@contextlib.contextmanager
-def writing(path: storage.PathLike) -> Iterator[None]:
-    """As `reading`."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+reading = functools.partial(_naming, "read")
+"""`with reading(path):` makes an `InputError` that names the path of what the system raises."""
+writing = functools.partial(_naming, "written")
 
 
 @contextlib.contextmanager
@@ -136,24 +131,18 @@ def replacing(target: storage.Location, last: str = "") -> Iterator[pathlib.Path
         return
     with writing(target), contextlib.ExitStack() as stack:
         target.parent.mkdir(parents=True, exist_ok=True)
-        made = tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)
-        stack.callback(shutil.rmtree, made, ignore_errors=True)
-        yield pathlib.Path(made)
-        _take_place(pathlib.Path(made), target)
-
-
-def _take_place(directory: pathlib.Path, target: pathlib.Path) -> None:
-    umask = os.umask(0)
-    os.umask(umask)
-    directory.chmod(0o777 & ~umask)
-    if not target.exists():
+        own = tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)
+        stack.callback(shutil.rmtree, own, ignore_errors=True)
+        # One that others may read, too.
+        directory, aside = pathlib.Path(own, "new"), pathlib.Path(f"{own}.old")
+        directory.mkdir()
+        yield directory
+        # A directory in use cannot be replaced in one step: the old one is put aside first.
+        if target.exists():
+            target.rename(aside)
         directory.rename(target)
-        return
-    # A directory in use cannot be replaced in one step: the old one is put aside first.
-    aside = directory.with_name(directory.name + ".old")
-    target.rename(aside)
-    directory.rename(target)
-    shutil.rmtree(aside)
+        if aside.exists():
+            shutil.rmtree(aside)
 
 
 def read_json(

@@ -60,9 +60,7 @@ def resolve(path: PathLike) -> Location:
 
 def size(location: Location) -> int:
     """Of a file, in bytes."""
-    if isinstance(location, pathlib.Path):
-        return location.stat().st_size
-    return location.stat().length
+    return epath.Path(location).stat().length
 
 
 def is_empty(directory: Location) -> bool:
@@ -128,15 +126,11 @@ def download(location: epath.Path, file: pathlib.Path) -> None:
     """
     with reaching(location):
         file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".", delete=False) as copy:
-            try:
-                with location.open("rb") as source:
-                    shutil.copyfileobj(source, copy)
-                copy.close()
-                os.replace(copy.name, file)
-            except BaseException:
-                os.unlink(copy.name)
-                raise
+        with tempfile.TemporaryDirectory(dir=file.parent, prefix=".") as folder:
+            copy = pathlib.Path(folder, file.name)
+            with location.open("rb") as source, copy.open("wb") as target:
+                shutil.copyfileobj(source, target)
+            copy.replace(file)
 
 
 def upload(file: pathlib.Path, location: epath.Path) -> None:

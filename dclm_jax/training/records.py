@@ -10,20 +10,24 @@ from dclm_jax.models.base import Params
 from dclm_jax.training.checkpoints import Checkpoints, trained_steps
 from dclm_jax.training.metrics import MetricsLog
 from dclm_jax.training.mirror import Workplace, workplace
-from dclm_jax.training.result import Result, forget_result, keep_result
 from dclm_jax.training.step import TrainState
-from dclm_jax.training.workdir import claim, writing
+from dclm_jax.training.workdir import Result, claim, forget_result, keep_result, writing
 
 
-class Records:
+class Records(contextlib.AbstractContextManager):
     """The workdir of a run that is going on.
 
     Every process makes one and calls its methods, which meet: an error on the first process is an
     error on all. Only `write` is the first one's alone, because it comes too often for a meeting.
+
+    Raises:
+      InputError: the workdir is in use, holds another run or a longer one, or (all methods) cannot
+        be written.
     """
 
     _place: Workplace
-    _checkpoints: Checkpoints
+    _latest: Checkpoints
+    _best: Checkpoints
     _log: MetricsLog
 
     def __init__(
@@ -33,95 +37,86 @@ class Records:
         corpus: Corpus,
         total_steps: int,
     ):
-        """Takes possession of the workdir.
-
-        Raises:
-          InputError: it is in use, holds another run or a longer one, or cannot be written.
-        """
         self._stack = contextlib.ExitStack()
-
-        def take() -> None:
-            self._place = self._stack.enter_context(workplace(workdir))
-            directory = self._place.directory
-            self._stack.enter_context(writing(directory))
-            done = trained_steps(directory)
-            claim(directory, config, corpus.vocabulary, corpus.checksums, total_steps, done)
-            forget_result(directory)
-            checkpoints = contextlib.closing(Checkpoints(directory))
-            self._checkpoints = self._stack.enter_context(checkpoints)
-
         with self._stack:
-            processes.on_first(take)
+            self._take(workdir, config, corpus, total_steps)
             self._stack = self._stack.pop_all()
 
-    def restore(self, state: TrainState) -> tuple[TrainState, dict[str, Any]] | None:
-        """The newest sound state and its progress, or None in a new workdir.
+    @processes.by_first
+    def _take(
+        self,
+        workdir: storage.Location,
+        config: Mapping[str, Any],
+        corpus: Corpus,
+        total_steps: int,
+    ) -> None:
+        self._place = self._stack.enter_context(workplace(workdir))
+        directory = self._place.directory
+        self._stack.enter_context(writing(directory))
+        done = trained_steps(directory)
+        claim(directory, config, corpus.vocabulary, corpus.checksums, total_steps, done)
+        forget_result(directory)
+        self._best, self._latest = (
+            self._stack.enter_context(contextlib.closing(Checkpoints(directory, kind)))
+            for kind in ("best", "latest")
+        )
 
-        Args:
-          state: any, for its shapes and dtypes.
+    def restore(self, state: TrainState) -> tuple[TrainState, dict[str, Any]]:
+        """The newest sound state and its progress, in all processes; where there is none, the first
+        process's given state and nothing.
+
+        Everything ahead of it is removed: the run is about to write those steps again.
 
         Raises:
           InputError: checkpoints exist and none is sound.
         """
-        restored = state
 
-        def read() -> dict[str, Any] | None:
-            nonlocal restored
-            found = self._checkpoints.restore(state)
-            if found is None:
-                return None
-            restored, progress = found
+        @processes.by_first
+        def read() -> dict[str, Any]:
+            nonlocal state
+            if (found := self._latest.restore(state)) is None:
+                return {}
+            step, state, progress = found
+            self._latest.delete_after(step)
+            self._best.delete_after(step)
             return progress
 
-        progress = processes.on_first(read)
-        return None if progress is None else (processes.from_first(restored), progress)
+        progress = read()
+        return processes.from_first(state), progress
 
+    @processes.by_first
     def open_log(self, step: int) -> None:
-        """Drops metrics after `step`, and takes new ones from now on.
-
-        Raises:
-          InputError: they cannot be written.
-        """
-
-        def make() -> None:
-            self._log = self._stack.enter_context(MetricsLog(self._place.directory, step))
-            self._place.keep(self._checkpoints.wait)
-
-        processes.on_first(make)
+        """Drops metrics after `step`, and takes new ones from now on."""
+        self._log = self._stack.enter_context(MetricsLog(self._place.directory, step))
+        self._place.keep(self._wait)
 
     def write(self, kind: str, step: int, **values: float) -> None:
         """A line of metrics, as `MetricsLog.write`."""
         if processes.is_first():
             self._log.write(kind, step, **values)
 
+    @processes.by_first
     def save_latest(self, state: TrainState, progress: Mapping[str, Any]) -> None:
         """Saves for resuming; see `Checkpoints`. Everything else so far is kept with it."""
+        self._latest.save(int(state.step), state, progress)
+        self._place.keep(self._wait)
 
-        def save() -> None:
-            self._checkpoints.save_latest(state, progress)
-            self._place.keep(self._checkpoints.wait)
-
-        processes.on_first(save)
-
+    @processes.by_first
     def save_best(self, step: int, params: Params, info: Mapping[str, Any]) -> None:
         """Saves for use; see `Checkpoints`."""
-        processes.on_first(lambda: self._checkpoints.save_best(step, params, info))
+        self._best.save(step, params, info)
 
+    @processes.by_first
     def finish(self, result: Result) -> None:
         """Waits until everything is on disk, then keeps how the run ended."""
+        self._wait()
+        keep_result(self._place.directory, result)
 
-        def keep() -> None:
-            self._checkpoints.wait()
-            keep_result(self._place.directory, result)
-
-        processes.on_first(keep)
-
-    def __enter__(self) -> "Records":
-        return self
+    def _wait(self) -> None:
+        self._latest.wait()
+        self._best.wait()
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         # A process that failed by itself would wait for ever for others to meet.
-        if kind is None:
-            processes.on_first(self._stack.close)
-        else:
-            self._stack.close()
+        close = processes.by_first(self._stack.close) if kind is None else self._stack.close
+        close()
