@@ -10,6 +10,9 @@ not check it again:
         split: str | None = None
 
     evaluation = files.read_json("perplexity.json", Evaluation)
+
+All raise `InputError` where a file cannot be read or written, or holds something else: it names the
+file, the field, what that is and what was expected.
 """
 
 import contextlib
@@ -71,11 +74,7 @@ def open_output(path: storage.PathLike) -> Iterator[TextIO]:
     """A UTF-8 text file to write by the first process of a job; "-" is standard output.
 
     It is written as PATH.tmp and renamed at the end. If the block raises, the temporary file is
-    removed and what was at `path` before stays.
-
-    Raises:
-      InputError: the file cannot be created or written.
-    """
+    removed and what was at `path` before stays."""
     if os.fspath(path) == STDOUT:
         yield sys.stdout
         sys.stdout.flush()
@@ -154,20 +153,12 @@ def read_json(
       path: a file, or its address.
       kind: of the value.
       made_by: the command that writes the file, for the message where there is none.
-      exact: a record has no other names than those of its fields.
-
-    Raises:
-      InputError: naming the file, the field, what it is and what was expected.
-    """
+      exact: a record has no other names than those of its fields."""
     return parse_json(_read_bytes(path, made_by), str(path), kind, exact=exact)
 
 
 def json_lines(path: storage.PathLike, *, made_by: str = "") -> Iterator[tuple[bytes, str]]:
-    """Text and place, for `parse_json`, of every line but a last one that is still being written.
-
-    Raises:
-      InputError: the file cannot be read.
-    """
+    """Text and place, for `parse_json`, of every line but a last one that is being written."""
     lines = _read_bytes(path, made_by).split(b"\n")[:-1]
     return ((line, f"{path}:{number}") for number, line in enumerate(lines, start=1))
 

@@ -36,14 +36,7 @@ KINDS = {"latest": ("state", "progress"), "best": ("params", "info")}
 
 
 def trained_steps(workdir: storage.PathLike) -> int:
-    """The step of the newest complete checkpoint for resuming; 0 of a run that has none yet.
-
-    Args:
-      workdir: a directory or an address.
-
-    Raises:
-      InputError: it cannot be read.
-    """
+    """The step of the newest complete checkpoint for resuming; 0 of a run that has none yet."""
     # Unlike pathlib's, epath's errors are told apart by `storage` on this machine too.
     names = storage.list_files(epath.Path(workdir) / "checkpoints" / "latest")
     found = (re.fullmatch(rf"([0-9]{{1,18}})/{re.escape(CHECKSUMS_FILE)}", name) for name in names)
@@ -93,8 +86,8 @@ class Checkpoints:
     """Checkpoints of one kind, of KINDS, each sealed with the checksums of its files.
 
     Raises:
-      InputError: (all methods) a directory cannot be read or written, or, where the kind is saved,
-        the save before could not be finished.
+      InputError: (all methods) the directory cannot be read or written, the save before could not
+        be finished, or checkpoints exist and none is sound.
     """
 
     def __init__(self, workdir: Path, kind: str, *, read_only: bool = False):
@@ -151,9 +144,6 @@ class Checkpoints:
 
         Args:
           template: any such arrays, or their shapes and dtypes.
-
-        Raises:
-          InputError: checkpoints exist and none is sound.
         """
         steps = sorted(self._manager.all_steps(), reverse=True)
         for step in steps:

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +13,7 @@ import numpy as np
 import optax
 from ml_collections import ConfigDict
 
-from dclm_jax import files, models, processes, storage
+from dclm_jax import models, processes, storage
 from dclm_jax.data.batches import Batch, TrainingBatches
 from dclm_jax.data.corpus import Corpus, open_corpus, read_manifest, statistics_table
 from dclm_jax.errors import DivergenceError
@@ -27,7 +26,7 @@ from dclm_jax.training.config import RunConfig, validated
 from dclm_jax.training.frozen import by_path, choose
 from dclm_jax.training.optimizer import create_optimizer, learning_rate, model_params
 from dclm_jax.training.progress import ProgressLine, agreed_interruption, parameter_table
-from dclm_jax.training.records import Records
+from dclm_jax.training.records import Progress, Records
 from dclm_jax.training.start import Start, start_from
 from dclm_jax.training.step import (
     StepMetrics,
@@ -39,32 +38,6 @@ from dclm_jax.training.step import (
     spread_rows,
 )
 from dclm_jax.training.workdir import Result
-
-
-@dataclasses.dataclass
-class Progress:
-    """What a run knows beside its state; saved with it.
-
-    best_perplexity, best_step: of the best evaluation.
-    evaluations_without_gain: since then.
-    tokens: targets trained on.
-    seconds: spent training.
-    skipped: steps left out because their gradient was not finite; `skipped_in_a_row` just now.
-    """
-
-    best_perplexity: files.Positive = math.inf
-    best_step: files.Count = 0
-    evaluations_without_gain: files.Count = 0
-    tokens: files.Count = 0
-    seconds: files.Finite = 0.0
-    skipped: files.Count = 0
-    skipped_in_a_row: files.Count = 0
-
-
-def _restored_progress(values: dict[str, Any], workdir: storage.Location) -> Progress:
-    # A checkpoint of before a number was kept has its default.
-    place = str(workdir / "checkpoints" / "latest")
-    return files.parse_json(json.dumps(values), place, Progress, exact=True)
 
 
 def train(
@@ -96,10 +69,8 @@ def train(
     ending = "finished"
     with Records(place, _kept(work.config), work.valid, work.total_steps) as records:
         initial = first_state(start.params, work.optimizer, work.frozen)
-        state, values = records.restore(initial)
-        progress = processes.together(lambda: _restored_progress(values, place))
+        state, progress = records.restore(initial)
         done = int(state.step)
-        records.open_log(done)
         _report_start(say, work.config, place, state, start)
         step = parallel_step(work.model, work.optimizer, options.loss_per)
         # One copy a device, and none of them shares its buffers with `state`, which is donated.
@@ -107,6 +78,7 @@ def train(
         line = ProgressLine(done, work.total_steps, say)
         with contextlib.closing(line), agreed_interruption() as interrupted:
             run = _Run(work, records, progress, line)
+            evaluate_every = options.evaluate_every or work.batches.steps_per_epoch
             pending: tuple[int, StepMetrics] | None = None
             for batch in _prefetch(work.batches, done, work.total_steps):
                 if 0 < options.patience <= progress.evaluations_without_gain:
@@ -118,7 +90,7 @@ def train(
                 if pending is not None:
                     run.add(*pending)
                 pending = done, metrics
-                evaluate = done % work.evaluate_every == 0 or done == work.total_steps
+                evaluate = done % evaluate_every == 0 or done == work.total_steps
                 stop = interrupted()
                 if evaluate or stop or done % options.checkpoint_every == 0:
                     # Nothing is saved before every step up to it is known to be finite.
@@ -129,10 +101,9 @@ def train(
                     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(host_state)):
                         raise run.divergence(done, "the update is not finite")
                     if evaluate:
-                        run.evaluate(
-                            done, model_params(host_state.params, host_state.optimizer_state)
-                        )
-                    records.save_latest(host_state, dataclasses.asdict(progress))
+                        params = model_params(host_state.params, host_state.optimizer_state)
+                        run.evaluate(done, params)
+                    records.save_latest(host_state, progress)
                 if stop:
                     ending = "interrupted"
                     break
@@ -153,10 +124,6 @@ class _Work:
     frozen: frozenset[str]
     valid: Corpus
     total_steps: int
-
-    @property
-    def evaluate_every(self) -> int:
-        return self.config.training.evaluate_every or self.batches.steps_per_epoch
 
 
 def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:

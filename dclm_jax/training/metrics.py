@@ -47,7 +47,7 @@ class MetricsLog(contextlib.AbstractContextManager):
     A resumed run drops the lines after the step it resumes from, so no step appears twice.
 
     Raises:
-      InputError: the file cannot be written.
+      InputError: (all methods) it cannot be written.
     """
 
     def __init__(self, workdir: Path, step: int):
@@ -59,11 +59,7 @@ class MetricsLog(contextlib.AbstractContextManager):
             self._events = _Events(workdir, step) if has_tensorboard else None
 
     def write(self, kind: str, step: int, **values: Any) -> None:
-        """One line {"kind", "step", ...}; kind is "train" or "valid".
-
-        Raises:
-          InputError: it cannot be written.
-        """
+        """One line {"kind", "step", ...}; kind is "train" or "valid"."""
         with files.writing(self._path):
             self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
             if self._events:
@@ -137,11 +133,8 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def read_lines(workdir: Path) -> list[Line]:
-    """The lines of a run's metrics, those of evaluations as `ValidLine`.
-
-    Raises:
-      InputError: there are none, or one is broken.
-    """
+    """The lines of a run's metrics, those of evaluations as `ValidLine`; `InputError` if there are
+    none, or one is broken."""
     lines = []
     for text, place in files.json_lines(workdir / FILE, made_by="python -m launch.train"):
         line = files.parse_json(text, place, Line)

@@ -1,10 +1,13 @@
 """What a run leaves on disk, kept by the first process for all of them."""
 
 import contextlib
+import dataclasses
+import json
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from dclm_jax import processes, storage
+from dclm_jax import files, processes, storage
 from dclm_jax.data.corpus import Corpus
 from dclm_jax.models.base import Params
 from dclm_jax.training.checkpoints import Checkpoints, trained_steps
@@ -14,6 +17,26 @@ from dclm_jax.training.step import TrainState
 from dclm_jax.training.workdir import Result, claim, forget_result, keep_result, writing
 
 
+@dataclasses.dataclass
+class Progress:
+    """What a run knows beside its state; saved with it.
+
+    best_perplexity, best_step: of the best evaluation.
+    evaluations_without_gain: since then.
+    tokens: targets trained on.
+    seconds: spent training.
+    skipped: steps left out because their gradient was not finite; `skipped_in_a_row` just now.
+    """
+
+    best_perplexity: files.Positive = math.inf
+    best_step: files.Count = 0
+    evaluations_without_gain: files.Count = 0
+    tokens: files.Count = 0
+    seconds: files.Finite = 0.0
+    skipped: files.Count = 0
+    skipped_in_a_row: files.Count = 0
+
+
 class Records(contextlib.AbstractContextManager):
     """The workdir of a run that is going on.
 
@@ -21,8 +44,8 @@ class Records(contextlib.AbstractContextManager):
     error on all. Only `write` is the first one's alone, because it comes too often for a meeting.
 
     Raises:
-      InputError: the workdir is in use, holds another run or a longer one, or (all methods) cannot
-        be written.
+      InputError: the workdir is in use, holds another run, a longer one, or checkpoints of which
+        none is sound; or (all methods) it cannot be written.
     """
 
     _place: Workplace
@@ -38,57 +61,49 @@ class Records(contextlib.AbstractContextManager):
         total_steps: int,
     ):
         self._stack = contextlib.ExitStack()
+
+        @processes.by_first
+        def take() -> None:
+            self._place = self._stack.enter_context(workplace(workdir))
+            directory = self._place.directory
+            self._stack.enter_context(writing(directory))
+            done = trained_steps(directory)
+            claim(directory, config, corpus.vocabulary, corpus.checksums, total_steps, done)
+            forget_result(directory)
+            self._best, self._latest = (
+                self._stack.enter_context(contextlib.closing(Checkpoints(directory, kind)))
+                for kind in ("best", "latest")
+            )
+
         with self._stack:
-            self._take(workdir, config, corpus, total_steps)
+            take()
             self._stack = self._stack.pop_all()
 
-    @processes.by_first
-    def _take(
-        self,
-        workdir: storage.Location,
-        config: Mapping[str, Any],
-        corpus: Corpus,
-        total_steps: int,
-    ) -> None:
-        self._place = self._stack.enter_context(workplace(workdir))
-        directory = self._place.directory
-        self._stack.enter_context(writing(directory))
-        done = trained_steps(directory)
-        claim(directory, config, corpus.vocabulary, corpus.checksums, total_steps, done)
-        forget_result(directory)
-        self._best, self._latest = (
-            self._stack.enter_context(contextlib.closing(Checkpoints(directory, kind)))
-            for kind in ("best", "latest")
-        )
-
-    def restore(self, state: TrainState) -> tuple[TrainState, dict[str, Any]]:
+    def restore(self, state: TrainState) -> tuple[TrainState, Progress]:
         """The newest sound state and its progress, in all processes; where there is none, the first
-        process's given state and nothing.
+        process's given state. From now on there are metrics.
 
         Everything ahead of it is removed: the run is about to write those steps again.
-
-        Raises:
-          InputError: checkpoints exist and none is sound.
         """
 
         @processes.by_first
         def read() -> dict[str, Any]:
             nonlocal state
-            if (found := self._latest.restore(state)) is None:
-                return {}
-            step, state, progress = found
+            progress, directory = Progress(), self._place.directory
+            if (found := self._latest.restore(state)) is not None:
+                _, state, values = found
+                # A checkpoint of before a number was kept has its default.
+                place = str(directory / "checkpoints" / "latest")
+                progress = files.parse_json(json.dumps(values), place, Progress, exact=True)
+            step = int(state.step)
             self._latest.delete_after(step)
             self._best.delete_after(step)
-            return progress
+            self._log = self._stack.enter_context(MetricsLog(directory, step))
+            self._place.keep(self._wait)
+            return dataclasses.asdict(progress)
 
-        progress = read()
+        progress = Progress(**read())
         return processes.from_first(state), progress
-
-    @processes.by_first
-    def open_log(self, step: int) -> None:
-        """Drops metrics after `step`, and takes new ones from now on."""
-        self._log = self._stack.enter_context(MetricsLog(self._place.directory, step))
-        self._place.keep(self._wait)
 
     def write(self, kind: str, step: int, **values: float) -> None:
         """A line of metrics, as `MetricsLog.write`."""
@@ -96,9 +111,9 @@ class Records(contextlib.AbstractContextManager):
             self._log.write(kind, step, **values)
 
     @processes.by_first
-    def save_latest(self, state: TrainState, progress: Mapping[str, Any]) -> None:
+    def save_latest(self, state: TrainState, progress: Progress) -> None:
         """Saves for resuming; see `Checkpoints`. Everything else so far is kept with it."""
-        self._latest.save(int(state.step), state, progress)
+        self._latest.save(int(state.step), state, dataclasses.asdict(progress))
         self._place.keep(self._wait)
 
     @processes.by_first

@@ -8,6 +8,8 @@ WORKDIR/
   checkpoints/      see `training.checkpoints`
   metrics.jsonl     see `training.metrics`
   result.json       how the run ended, from its end on
+
+All functions raise `InputError` where a file cannot be read or written, or holds something else.
 """
 
 import contextlib
@@ -147,11 +149,7 @@ def claim(
 
 
 def read_config(workdir: Path) -> dict[str, Any]:
-    """The configuration a run was started with.
-
-    Raises:
-      InputError: the workdir is missing or holds none that can be read.
-    """
+    """The configuration a run was started with."""
     path = workdir / CONFIG_FILE
     if not path.is_file():
         raise InputError(f"{workdir} holds no run: {CONFIG_FILE} is missing")
@@ -175,28 +173,19 @@ class Result:
 
 
 def forget_result(workdir: Path) -> None:
-    """Removes what an earlier call of `train` left, for the run goes on; `InputError` if it cannot
-    be removed."""
+    """Removes what an earlier call of `train` left: the run goes on."""
     with files.writing(workdir / RESULT_FILE):
         (workdir / RESULT_FILE).unlink(missing_ok=True)
 
 
 def keep_result(workdir: Path, result: Result) -> None:
-    """Writes the result of a run that has ended for good; of an interrupted one nothing is kept.
-
-    Raises:
-      InputError: the file cannot be written.
-    """
+    """Writes the result of a run that has ended for good; of an interrupted one nothing is kept."""
     if result.ending in _FINAL_ENDINGS:
         files.write_json(workdir / RESULT_FILE, dataclasses.asdict(result))
 
 
 def read_result(workdir: Path) -> Result | None:
-    """The result of a run that has ended for good; None while it has not.
-
-    Raises:
-      InputError: the file cannot be read, or holds something else.
-    """
+    """The result of a run that has ended for good; None while it has not."""
     path = workdir / RESULT_FILE
     if not path.exists():
         return None
