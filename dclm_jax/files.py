@@ -74,7 +74,8 @@ def open_output(path: storage.PathLike) -> Iterator[TextIO]:
     """A UTF-8 text file to write by the first process of a job; "-" is standard output.
 
     It is written as PATH.tmp and renamed at the end. If the block raises, the temporary file is
-    removed and what was at `path` before stays."""
+    removed and what was at `path` before stays.
+    """
     if os.fspath(path) == STDOUT:
         yield sys.stdout
         sys.stdout.flush()
@@ -153,7 +154,8 @@ def read_json(
       path: a file, or its address.
       kind: of the value.
       made_by: the command that writes the file, for the message where there is none.
-      exact: a record has no other names than those of its fields."""
+      exact: a record has no other names than those of its fields.
+    """
     return parse_json(_read_bytes(path, made_by), str(path), kind, exact=exact)
 
 

@@ -68,8 +68,8 @@ def train(
     start = _start(work, init_key, place)
     ending = "finished"
     with Records(place, _kept(work.config), work.valid, work.total_steps) as records:
-        initial = first_state(start.params, work.optimizer, work.frozen)
-        state, progress = records.restore(initial)
+        state = first_state(start.params, work.optimizer, work.frozen)
+        state, progress = records.restore(state)
         done = int(state.step)
         _report_start(say, work.config, place, state, start)
         step = parallel_step(work.model, work.optimizer, options.loss_per)

@@ -61,7 +61,9 @@ class ProgressLine:
     """The state of training: a live line on a terminal (with rich), plain lines elsewhere."""
 
     def __init__(self, step: int, total_steps: int, report: Callable[[str], None]):
-        self._first, self._total, self._report = step, total_steps, report
+        self._first, self._total = step, total_steps
+        self.say = report
+        """Takes a line that stays."""
         self._start = time.monotonic()
         self._live = None
         if sys.stderr.isatty() and importlib.util.find_spec("rich"):
@@ -72,6 +74,7 @@ class ProgressLine:
             self._live = Progress(*columns, console=Console(stderr=True), transient=True)
             self._task = self._live.add_task("compiling", total=total_steps, completed=step)
             self._live.start()
+            self.say = self._live.print
 
     def update(self, step: int, epoch: int, perplexity: float, tokens_per_second: float) -> None:
         """Shows training perplexity since the last update and the rate."""
@@ -84,14 +87,7 @@ class ProgressLine:
         if self._live:
             self._live.update(self._task, completed=step, description=text)
         else:
-            self._report(f"{text}  ETA {duration(left)}")
-
-    def say(self, text: str) -> None:
-        """A line that stays."""
-        if self._live:
-            self._live.print(text)
-        else:
-            self._report(text)
+            self.say(f"{text}  ETA {duration(left)}")
 
     def close(self) -> None:
         if self._live:

@@ -91,14 +91,13 @@ class Records(contextlib.AbstractContextManager):
             nonlocal state
             progress, directory = Progress(), self._place.directory
             if (found := self._latest.restore(state)) is not None:
-                _, state, values = found
+                step, state, values = found
                 # A checkpoint of before a number was kept has its default.
                 place = str(directory / "checkpoints" / "latest")
                 progress = files.parse_json(json.dumps(values), place, Progress, exact=True)
-            step = int(state.step)
-            self._latest.delete_after(step)
-            self._best.delete_after(step)
-            self._log = self._stack.enter_context(MetricsLog(directory, step))
+                self._latest.delete_after(step)
+                self._best.delete_after(step)
+            self._log = self._stack.enter_context(MetricsLog(directory, int(state.step)))
             self._place.keep(self._wait)
             return dataclasses.asdict(progress)
 
