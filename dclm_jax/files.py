@@ -10,6 +10,9 @@ not check it again:
         split: str | None = None
 
     evaluation = files.read_json("perplexity.json", Evaluation)
+
+All raise `InputError` where a file cannot be read or written, or holds something else: it names the
+file, the field, what that is and what was expected.
 """
 
 import contextlib
@@ -54,21 +57,16 @@ Positive = Annotated[float, Range(math.nextafter(0, 1), math.inf, "a number abov
 
 
 @contextlib.contextmanager
-def reading(path: storage.PathLike) -> Iterator[None]:
-    """Makes an `InputError` that names the path of what the operating system raises."""
+def _naming(what: str, path: storage.PathLike) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}") from error
+        raise InputError(f"{path}: cannot be {what}: {error.strerror}") from error
 
 
-@contextlib.contextmanager
-def writing(path: storage.PathLike) -> Iterator[None]:
-    """As `reading`."""
-    try:
-        yield
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+reading = functools.partial(_naming, "read")
+"""`with reading(path):` makes an `InputError` that names the path of what the system raises."""
+writing = functools.partial(_naming, "written")
 
 
 @contextlib.contextmanager
@@ -77,9 +75,6 @@ def open_output(path: storage.PathLike) -> Iterator[TextIO]:
 
     It is written as PATH.tmp and renamed at the end. If the block raises, the temporary file is
     removed and what was at `path` before stays.
-
-    Raises:
-      InputError: the file cannot be created or written.
     """
     if os.fspath(path) == STDOUT:
         yield sys.stdout
@@ -136,24 +131,18 @@ def replacing(target: storage.Location, last: str = "") -> Iterator[pathlib.Path
         return
     with writing(target), contextlib.ExitStack() as stack:
         target.parent.mkdir(parents=True, exist_ok=True)
-        made = tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)
-        stack.callback(shutil.rmtree, made, ignore_errors=True)
-        yield pathlib.Path(made)
-        _take_place(pathlib.Path(made), target)
-
-
-def _take_place(directory: pathlib.Path, target: pathlib.Path) -> None:
-    umask = os.umask(0)
-    os.umask(umask)
-    directory.chmod(0o777 & ~umask)
-    if not target.exists():
+        own = tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)
+        stack.callback(shutil.rmtree, own, ignore_errors=True)
+        # One that others may read, too.
+        directory, aside = pathlib.Path(own, "new"), pathlib.Path(f"{own}.old")
+        directory.mkdir()
+        yield directory
+        # A directory in use cannot be replaced in one step: the old one is put aside first.
+        if target.exists():
+            target.rename(aside)
         directory.rename(target)
-        return
-    # A directory in use cannot be replaced in one step: the old one is put aside first.
-    aside = directory.with_name(directory.name + ".old")
-    target.rename(aside)
-    directory.rename(target)
-    shutil.rmtree(aside)
+        if aside.exists():
+            shutil.rmtree(aside)
 
 
 def read_json(
@@ -166,19 +155,12 @@ def read_json(
       kind: of the value.
       made_by: the command that writes the file, for the message where there is none.
       exact: a record has no other names than those of its fields.
-
-    Raises:
-      InputError: naming the file, the field, what it is and what was expected.
     """
     return parse_json(_read_bytes(path, made_by), str(path), kind, exact=exact)
 
 
 def json_lines(path: storage.PathLike, *, made_by: str = "") -> Iterator[tuple[bytes, str]]:
-    """Text and place, for `parse_json`, of every line but a last one that is still being written.
-
-    Raises:
-      InputError: the file cannot be read.
-    """
+    """Text and place, for `parse_json`, of every line but a last one that is being written."""
     lines = _read_bytes(path, made_by).split(b"\n")[:-1]
     return ((line, f"{path}:{number}") for number, line in enumerate(lines, start=1))
 

@@ -5,6 +5,7 @@ program; the first one writes files and prints. With one process every function 
 identity, or nearly.
 """
 
+import functools
 import itertools
 import json
 import os
@@ -55,33 +56,23 @@ def start(
       InputError: some arguments are missing or impossible. (Where the others do not come within
         five minutes, JAX ends the process.)
     """
-    given = (coordinator_address, num_processes, process_id)
-    if any(value is not None for value in given):
-        _check(coordinator_address, num_processes, process_id)
-    elif not _started_with_others():
-        return
-    jax.config.update("jax_enable_preemption_service", stops_together)
-    jax.distributed.initialize(coordinator_address, num_processes, process_id)
-
-
-def _check(coordinator_address: str | None, num_processes: int | None, process_id: int | None):
-    if coordinator_address is None or num_processes is None or process_id is None:
+    if coordinator_address is None and num_processes is None and process_id is None:
+        tasks = max(int(os.environ.get(variable) or 1) for variable in _TASKS_OF_A_STEP)
+        if tasks == 1 and "," not in os.environ.get("TPU_WORKER_HOSTNAMES", ""):
+            return
+    elif coordinator_address is None or num_processes is None or process_id is None:
         raise InputError(
             "expected all or none of coordinator_address, num_processes and process_id"
         )
-    if not coordinator_address.rpartition(":")[2].isdigit():
+    elif not coordinator_address.rpartition(":")[2].isdigit():
         raise InputError(f"coordinator_address is {coordinator_address!r}; expected HOST:PORT")
-    if not 0 <= process_id < num_processes:
+    elif not 0 <= process_id < num_processes:
         raise InputError(
             f"process_id is {process_id} of {num_processes} processes; "
             "expected 0 up to num_processes - 1"
         )
-
-
-def _started_with_others() -> bool:
-    if any(int(os.environ.get(variable) or 1) > 1 for variable in _TASKS_OF_A_STEP):
-        return True
-    return "," in os.environ.get("TPU_WORKER_HOSTNAMES", "")
+    jax.config.update("jax_enable_preemption_service", stops_together)
+    jax.distributed.initialize(coordinator_address, num_processes, process_id)
 
 
 def count() -> int:
@@ -131,14 +122,19 @@ def together(action: Callable[[], Tree]) -> Tree:
     return value  # pyright: ignore[reportReturnType]
 
 
-def on_first(action: Callable[[], Any]) -> Any:
-    """What `action`, which only the first process runs, gives: a JSON value, in all. A meeting.
+def by_first(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function as one that only the first process runs: its JSON value in all. A meeting.
 
     Raises:
       SharedError, InputError: as `together`.
     """
-    value = together(lambda: action() if is_first() else None)
-    return json.loads(gather(json.dumps(value).encode())[0]) if count() > 1 else value
+
+    @functools.wraps(function)
+    def shared(*arguments: Any) -> Any:
+        value = together(lambda: function(*arguments) if is_first() else None)
+        return json.loads(gather(json.dumps(value).encode())[0]) if count() > 1 else value
+
+    return shared
 
 
 def from_first(tree: Tree) -> Tree:

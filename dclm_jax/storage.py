@@ -3,6 +3,9 @@
 Everything that reads and writes works on this machine's files: what lies under an address is copied
 here first, what is made goes there when it is whole. An object is there whole or not at all, but
 there are no links, no locks, no appending and no renaming, and so nothing here relies on them.
+
+All that reach for an address raise `InputError` where a package for it is missing, the storage
+refuses or cannot be reached, or a copy cannot be written here.
 """
 
 import contextlib
@@ -60,9 +63,7 @@ def resolve(path: PathLike) -> Location:
 
 def size(location: Location) -> int:
     """Of a file, in bytes."""
-    if isinstance(location, pathlib.Path):
-        return location.stat().st_size
-    return location.stat().length
+    return epath.Path(location).stat().length
 
 
 def is_empty(directory: Location) -> bool:
@@ -74,11 +75,7 @@ def is_empty(directory: Location) -> bool:
 
 @contextlib.contextmanager
 def reaching(location: Location) -> Iterator[None]:
-    """What is raised for an address becomes an `InputError`; for a path of this machine it stays.
-
-    Raises:
-      InputError: a package is missing, or the storage refuses or cannot be reached.
-    """
+    """What is raised for an address becomes an `InputError`; for a path of this machine not."""
     try:
         yield
     except InputError:
@@ -97,11 +94,7 @@ def reaching(location: Location) -> Iterator[None]:
 
 
 def list_files(location: epath.Path) -> list[str]:
-    """The names of all files below an address; none if there is nothing.
-
-    Raises:
-      InputError: it cannot be reached.
-    """
+    """The names of all files below an address; none if there is nothing."""
     with reaching(location):
         return sorted(set(_names(location, ""))) if location.exists() else []
 
@@ -121,51 +114,31 @@ def _names(folder: epath.Path, prefix: str) -> Iterator[str]:
 
 
 def download(location: epath.Path, file: pathlib.Path) -> None:
-    """Copies a file here. It appears complete, or stays as it was.
-
-    Raises:
-      InputError: it cannot be reached, or not be written here.
-    """
+    """Copies a file here. It appears complete, or stays as it was."""
     with reaching(location):
         file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=file.parent, prefix=".", delete=False) as copy:
-            try:
-                with location.open("rb") as source:
-                    shutil.copyfileobj(source, copy)
-                copy.close()
-                os.replace(copy.name, file)
-            except BaseException:
-                os.unlink(copy.name)
-                raise
+        with tempfile.TemporaryDirectory(dir=file.parent, prefix=".") as folder:
+            copy = pathlib.Path(folder, file.name)
+            with location.open("rb") as source, copy.open("wb") as target:
+                shutil.copyfileobj(source, target)
+            copy.replace(file)
 
 
 def upload(file: pathlib.Path, location: epath.Path) -> None:
-    """Copies a file there.
-
-    Raises:
-      InputError: it cannot be written.
-    """
+    """Copies a file there."""
     with reaching(location), file.open("rb") as source, location.open("wb") as copy:
         shutil.copyfileobj(source, copy)
 
 
 def remove(location: epath.Path) -> None:
-    """Removes a file, if it is there.
-
-    Raises:
-      InputError: it cannot be removed.
-    """
+    """Removes a file, if it is there."""
     with reaching(location):
         location.unlink(missing_ok=True)
 
 
 def upload_directory(directory: pathlib.Path, location: epath.Path, last: str) -> None:
     """Makes the files below an address those of a directory. The one called `last` is not there
-    meanwhile, so that what lies there without it is not complete.
-
-    Raises:
-      InputError: they cannot be written.
-    """
+    meanwhile, so that what lies there without it is not complete."""
     before = list_files(location)
     remove(location / last)
     names = [str(file.relative_to(directory)) for file in directory.rglob("*") if file.is_file()]
@@ -177,11 +150,8 @@ def upload_directory(directory: pathlib.Path, location: epath.Path, last: str) -
 
 @contextlib.contextmanager
 def uploading(path: PathLike) -> Iterator[pathlib.Path]:
-    """The path of a file to write, which is copied to its address if the block does not raise.
-
-    Raises:
-      InputError: the address cannot be reached, also before anything is written, or written.
-    """
+    """The path of a file to write, which is copied to its address if the block does not raise. An
+    address that cannot be reached is refused before."""
     location = locate(path)
     if isinstance(location, pathlib.Path):
         yield location
@@ -197,11 +167,7 @@ def uploading(path: PathLike) -> Iterator[pathlib.Path]:
 def fetched(
     directory: PathLike, choose: Callable[[Collection[str]], Iterable[str]]
 ) -> Iterator[pathlib.Path]:
-    """A directory, or for the time of the block a copy of those files that `choose` leaves.
-
-    Raises:
-      InputError: they cannot be read.
-    """
+    """A directory, or for the time of the block a copy of those files that `choose` leaves."""
     location = locate(directory)
     if isinstance(location, pathlib.Path):
         yield location
@@ -214,11 +180,7 @@ def fetched(
 
 @contextlib.contextmanager
 def scratch(location: epath.Path) -> Iterator[pathlib.Path]:
-    """A path of this machine for what has an address, which messages can show; removed at the end.
-
-    Raises:
-      InputError: there is no temporary directory.
-    """
+    """A path of this machine for what has an address, to be shown; removed at the end."""
     try:
         directory = tempfile.TemporaryDirectory(prefix="dclm_jax-", ignore_cleanup_errors=True)
     except OSError as error:

@@ -19,6 +19,8 @@ EXIT_INTERRUPTED = 75
 """The system's code for "try again": training was interrupted and saved."""
 _CONFIG_MODULE = "config_config"
 """What ml_collections calls the file of a flag --config once it is loaded."""
+_OWN_FAULTS = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED")
+"""What a device says that refuses what it was asked for: it would refuse that again."""
 
 
 def run(main: Callable[[Sequence[str]], int | None]) -> None:
@@ -29,34 +31,34 @@ def run(main: Callable[[Sequence[str]], int | None]) -> None:
         if not flags.FLAGS["verbosity"].present:
             logging.set_verbosity(logging.WARNING)
         if len(argv) > 1:
-            _fail(f"unexpected argument {argv[1]!r}; flags are written --name=value (see --help)")
+            wrong = f"unexpected argument {argv[1]!r}; flags are written --name=value (see --help)"
+            _end(EXIT_BAD_INPUT, wrong)
         try:
             return main(argv)
         except processes.SharedError as error:
-            _fail(str(error), says=error.process == processes.index())
+            is_ours = error.process == processes.index()
+            _end(EXIT_BAD_INPUT, str(error) if is_ours else "", alone=False)
         except InputError as error:
-            _fail(str(error), alone=True)
+            _end(EXIT_BAD_INPUT, str(error))
         except DivergenceError as error:
-            _fail(str(error), code=1, says=processes.is_first())
+            _end(1, str(error) if processes.is_first() else "", alone=False)
         except BrokenPipeError:
             # The reader of our output went away (`... | head`): that is no error of ours.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            return _end(0)
+            _end(0)
         except KeyboardInterrupt:
-            return _end(130)
+            _end(130)
         except Exception as error:
             if processes.count() == 1:
                 raise
-            if isinstance(error, jax.errors.JaxRuntimeError) and not _is_own_fault(error):
+            is_of_device = isinstance(error, jax.errors.JaxRuntimeError)
+            if is_of_device and not str(error).startswith(_OWN_FAULTS):
                 # What a process meets when another one, or its machine, is gone.
-                _fail(
-                    f"process {processes.index()} lost the others, or a device "
-                    f"({_one_line(error)[:200]}); the same command goes on",
-                    EXIT_INTERRUPTED,
-                    alone=True,
-                )
+                reason = f"the others, or a device ({_one_line(error)[:200]})"
+                lost = f"process {processes.index()} lost {reason}; the same command goes on"
+                _end(EXIT_INTERRUPTED, lost)
             traceback.print_exc()
-            _leave(1)
+            _end(1)
 
     _keep_compiled_programs()
     keep_freed_memory()
@@ -87,7 +89,7 @@ def _parse(argv: Sequence[str]) -> list[str]:
         return flags.FLAGS(list(argv))
     # A configuration file is a program: loading it may raise anything.
     except Exception as error:
-        _fail(_flag_error(error))
+        _end(EXIT_BAD_INPUT, _flag_error(error))
 
 
 def _flag_error(error: Exception) -> str:
@@ -120,31 +122,13 @@ def _one_line(error: BaseException) -> str:
     return " ".join(str(text).split())
 
 
-def _fail(
-    message: str, code: int = EXIT_BAD_INPUT, *, says: bool = True, alone: bool = False
-) -> NoReturn:
-    """Ends in one line. `says` unless another process does; `alone` where the others go on."""
-    if says:
+def _end(code: int, message: str = "", *, alone: bool = True) -> NoReturn:
+    """Ends the process, in one line if there is a message. `alone`: other processes of the job may
+    go on, so that waiting for them as usual could take for ever."""
+    if message:
         print(f"error: {message}", file=sys.stderr, flush=True)
     if alone and processes.count() > 1:
-        _leave(code)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
     sys.exit(code)
-
-
-def _end(code: int) -> int:
-    """The exit code of one process; where there are several, it does not wait for the others."""
-    if processes.count() > 1:
-        _leave(code)
-    return code
-
-
-def _is_own_fault(error: Exception) -> bool:
-    """Whether a device refused what it was asked for: it would refuse that again."""
-    return str(error).startswith(("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED"))
-
-
-def _leave(code: int) -> NoReturn:
-    """Ends this process of several at once; waiting for the others as usual could take for ever."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(code)

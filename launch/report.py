@@ -41,8 +41,7 @@ from dclm_jax.experiments import grouping, measurement, plots, report, runs
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.training.config import flat
 from dclm_jax.training.metrics import FILE as METRICS_FILE
-from dclm_jax.training.result import FILE as RESULT_FILE
-from dclm_jax.training.workdir import CORPUS_FILE
+from dclm_jax.training.workdir import CORPUS_FILE, RESULT_FILE
 from launch import _app, _evaluation
 
 _WORKDIRS = flags.DEFINE_list("workdirs", None, "Trained runs, separated by commas.", required=True)

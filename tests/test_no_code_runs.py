@@ -1,6 +1,7 @@
 """What lies in a workdir, a checkpoint or a folder of data is read, and never run."""
 
 import ast
+import contextlib
 import dataclasses
 import gzip
 import hashlib
@@ -32,7 +33,7 @@ from dclm_jax.experiments.runs import read_runs
 from dclm_jax.training.checkpoints import CHECKSUMS_FILE, Checkpoints
 from dclm_jax.training.config import OptimizerConfig, default_config
 from dclm_jax.training.optimizer import create_optimizer
-from dclm_jax.training.step import TrainState, create_state
+from dclm_jax.training.step import TrainState, first_state
 from dclm_jax.training.workdir import claim, read_config
 from tests.exhaustive import pairs
 
@@ -194,11 +195,10 @@ def finish(workdir: Path) -> Path:
     workdir.mkdir()
     claim(workdir, config, vocabulary, {}, total_steps=9, trained_steps=0)
     state = state_of(config)
-    checkpoints = Checkpoints(workdir)
     info = {"step": 3, "perplexity": 2.0, "vocabulary": vocabulary.fingerprint}
-    checkpoints.save_best(3, state.params, info)
-    checkpoints.save_latest(state, {"tokens": 9})
-    checkpoints.close()
+    for kind, tree, values in (("best", state.params, info), ("latest", state, {"tokens": 9})):
+        with contextlib.closing(Checkpoints(workdir, kind)) as checkpoints:
+            checkpoints.save(3, tree, values)
     return workdir
 
 
@@ -206,7 +206,7 @@ def state_of(config: dict[str, Any]) -> TrainState:
     options = dict(config["model"])
     model = models.create(options.pop("name"), vocab_size=5, **options)
     optimizer = create_optimizer(OptimizerConfig(), 9)
-    state = create_state(model, optimizer, jax.random.key(0))
+    state = first_state(model.init(jax.random.key(0)), optimizer)
     return dataclasses.replace(state, step=jax.numpy.int32(3))
 
 
@@ -217,13 +217,10 @@ def use(workdir: Path) -> int:
 
 def resume(workdir: Path) -> int:
     """The step that training goes on from."""
-    checkpoints = Checkpoints(workdir)
-    try:
+    with contextlib.closing(Checkpoints(workdir, "latest")) as checkpoints:
         found = checkpoints.restore(state_of(read_config(workdir)))
-    finally:
-        checkpoints.close()
-    assert found is not None and found[1] == {"tokens": 9}
-    return int(found[0].step)
+    assert found is not None and found[2] == {"tokens": 9}
+    return int(found[1].step)
 
 
 def seal(run: Path) -> None:

@@ -360,14 +360,14 @@ def test_an_ngram_model_there_is_read(bucket, whole, monkeypatch):
 def test_a_checkpoint_is_kept_before_the_run_goes_on(bucket, whole, monkeypatch):
     data, _ = whole
     seen = []
-    evaluate = loop._evaluate
+    evaluate = loop._Run.evaluate
 
     def look(run, step, params):
         there = mirror.complete(bucket.names(RUN))
         seen.append((step, {name.split("/")[2] for name in there if "/latest/" in name}))
         evaluate(run, step, params)
 
-    monkeypatch.setattr(loop, "_evaluate", look)
+    monkeypatch.setattr(loop._Run, "evaluate", look)
     loop.train(config(data), RUN, quiet)
     assert seen == [(5, {"4"}), (10, {"5", "8"}), (12, {"8", "10"})]
 
@@ -442,7 +442,7 @@ def test_files_of_others_stay(bucket, whole):
     data, _ = whole
     bucket.write(f"{RUN}/perplexity.json", b"mine")
     bucket.write(f"{RUN}/tensorboard/events.before", b"mine")
-    evaluate = loop._evaluate
+    evaluate = loop._Run.evaluate
 
     def write_beside(run, step, params):
         bucket.write(f"{RUN}/perplexity.json", b"newer")
@@ -450,7 +450,7 @@ def test_files_of_others_stay(bucket, whole):
         evaluate(run, step, params)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loop, "_evaluate", write_beside)
+        patch.setattr(loop._Run, "evaluate", write_beside)
         loop.train(config(data), RUN, quiet)
     assert bucket.read(f"{RUN}/perplexity.json") == b"newer"
     assert bucket.read(f"{RUN}/coherence.json") == b"new"

@@ -15,7 +15,7 @@ from dclm_jax.reading.driver import read_documents, weighted
 from dclm_jax.reading.likelihoods import output_inputs
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
-from dclm_jax.training.step import TrainState, create_state, train_step
+from dclm_jax.training.step import TrainState, first_state, train_step
 
 
 def step_memory(model: DocumentModel, shape_BxSxN: tuple[int, int, int]) -> int:
@@ -68,7 +68,7 @@ def _arguments(
     def make() -> tuple[TrainState, Batch, jax.Array]:
         key, ids = jax.random.key(0), jnp.zeros(shape_BxSxN, jnp.int32)
         batch = Batch(tokens_BxSxN=ids, targets_BxSxN=ids, mask_BxSxN=ids > 0)
-        return create_state(model, optimizer, key), batch, key
+        return first_state(model.init(key), optimizer), batch, key
 
     return jax.eval_shape(make)
 

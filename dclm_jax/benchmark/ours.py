@@ -14,7 +14,7 @@ from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import block_nll
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
-from dclm_jax.training.step import collect, create_state, parallel_step, spread, spread_rows
+from dclm_jax.training.step import collect, first_state, parallel_step, spread, spread_rows
 
 MATRIX_DIM = 2048
 
@@ -25,7 +25,7 @@ class Training:
     def __init__(self, model: DocumentModel, batches: list[Batch], seed: int = 0):
         optimizer = create_optimizer(OptimizerConfig(), len(batches))
         self._step = parallel_step(model, optimizer)
-        state = create_state(model, optimizer, jax.random.key(seed))
+        state = first_state(model.init(jax.random.key(seed)), optimizer)
         self.params: Params = jax.device_get(state.params)
         self._state = spread(state)
         self._batches = [spread_rows(batch) for batch in batches]

@@ -31,8 +31,7 @@ from dclm_jax.training.frozen import by_path, choose
 from dclm_jax.training.metrics import read_lines
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.progress import count_parameters
-from dclm_jax.training.result import Result, read_result
-from dclm_jax.training.workdir import CONFIG_FILE
+from dclm_jax.training.workdir import CONFIG_FILE, Result, read_result
 
 SWEEP_FILE = "sweep.json"
 TABLE_FILE = "sweep.csv"

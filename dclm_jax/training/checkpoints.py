@@ -31,17 +31,12 @@ from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.training.workdir import VOCABULARY_FILE, read_config
 
 CHECKSUMS_FILE = "checksums.json"
+KINDS = {"latest": ("state", "progress"), "best": ("params", "info")}
+"""What arrays and values are called in each kind of checkpoint."""
 
 
 def trained_steps(workdir: storage.PathLike) -> int:
-    """The step of the newest complete checkpoint for resuming; 0 of a run that has none yet.
-
-    Args:
-      workdir: a directory or an address.
-
-    Raises:
-      InputError: it cannot be read.
-    """
+    """The step of the newest complete checkpoint for resuming; 0 of a run that has none yet."""
     # Unlike pathlib's, epath's errors are told apart by `storage` on this machine too.
     names = storage.list_files(epath.Path(workdir) / "checkpoints" / "latest")
     found = (re.fullmatch(rf"([0-9]{{1,18}})/{re.escape(CHECKSUMS_FILE)}", name) for name in names)
@@ -59,62 +54,6 @@ class RestoredRun(NamedTuple):
     info: dict[str, Any]
 
 
-class Checkpoints:
-    """The checkpoints of one run, written and read by `training.loop`."""
-
-    def __init__(self, workdir: Path):
-        self._latest = _Store(workdir / "checkpoints" / "latest")
-        self._best = _Store(workdir / "checkpoints" / "best")
-
-    def restore(self, template: Any) -> tuple[Any, dict[str, Any]] | None:
-        """The newest sound state and its progress, or None in a new workdir.
-
-        Everything ahead of it is removed: the run is about to write those steps again.
-
-        Raises:
-          InputError: checkpoints exist and none is sound.
-        """
-        found = self._latest.restore_newest({"state": _abstract(template)}, "progress")
-        if found is None:
-            return None
-        step, trees, progress = found
-        self._latest.delete_after(step)
-        self._best.delete_after(step)
-        return trees["state"], progress
-
-    def save_latest(self, state: Any, progress: Mapping[str, Any]) -> None:
-        """Saves for resuming; `state` must have a `step`. Returns before the files are written.
-
-        Raises:
-          InputError: it cannot be written, or the save before could not be finished.
-        """
-        self._latest.save(int(state.step), {"state": state}, "progress", progress)
-
-    def save_best(self, step: int, params: Params, info: Mapping[str, Any]) -> None:
-        """Saves for use, as `save_latest`."""
-        self._best.save(step, {"params": params}, "info", info)
-
-    def wait(self) -> None:
-        """Waits until everything is on disk.
-
-        Raises:
-          InputError: a save could not be finished.
-        """
-        self._latest.wait()
-        self._best.wait()
-
-    def close(self) -> None:
-        """Waits, and lets go of the directories.
-
-        Raises:
-          InputError: a save could not be finished.
-        """
-        try:
-            self._latest.close()
-        finally:
-            self._best.close()
-
-
 def restore_run(workdir: str | Path) -> RestoredRun:
     """Model, best parameters and vocabulary of a run, on whatever devices there are.
 
@@ -124,35 +63,39 @@ def restore_run(workdir: str | Path) -> RestoredRun:
     workdir = Path(workdir)
     config = read_config(workdir)
     vocabulary = Vocabulary.load(workdir / VOCABULARY_FILE)
-    options = dict(config["model"])
-    model = models.create(options.pop("name"), vocab_size=len(vocabulary), **options)
+    model = models.create(vocab_size=len(vocabulary), **config["model"])
     directory = workdir / "checkpoints" / "best"
     found = None
     if directory.is_dir():
         template = jax.eval_shape(model.init, jax.random.key(0))
-        store = _Store(directory, read_only=True)
-        found = store.restore_newest({"params": _abstract(template)}, "info")
-        store.close()
+        with contextlib.closing(Checkpoints(workdir, "best", read_only=True)) as checkpoints:
+            found = checkpoints.restore(template)
     if found is None:
         raise InputError(
             f"{workdir} has no checkpoint to use yet: train until the first evaluation"
         )
-    step, trees, info = found
+    step, params, info = found
     if info.get("vocabulary") != vocabulary.fingerprint:
         raise InputError(
             f"{directory / str(step)} is for another vocabulary than {workdir / VOCABULARY_FILE}"
         )
-    return RestoredRun(model, trees["params"], vocabulary, config, step, info)
+    return RestoredRun(model, params, vocabulary, config, step, info)
 
 
-class _Store:
-    """Checkpoints of one kind, each sealed with the checksums of its files."""
+class Checkpoints:
+    """Checkpoints of one kind, of KINDS, each sealed with the checksums of its files.
 
-    def __init__(self, directory: Path, *, read_only: bool = False):
+    Raises:
+      InputError: (all methods) the directory cannot be read or written, the save before could not
+        be finished, or checkpoints exist and none is sound.
+    """
+
+    def __init__(self, workdir: Path, kind: str, *, read_only: bool = False):
         # Orbax logs every save, and it and asyncio every damaged file: the run has its own lines.
         for name in ("absl", "asyncio"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        self._directory = directory.absolute()
+        self._directory = (workdir / "checkpoints" / kind).absolute()
+        self._tree_name, self._values_name = KINDS[kind]
         options = ocp.CheckpointManagerOptions(
             max_to_keep=2,
             create=False,
@@ -175,9 +118,8 @@ class _Store:
         except Exception as error:
             raise InputError(f"{self._directory}: cannot be read ({_one_line(error)})") from error
 
-    def save(
-        self, step: int, trees: Mapping[str, Any], json_name: str, values: Mapping[str, Any]
-    ) -> None:
+    def save(self, step: int, tree: Any, values: Mapping[str, Any]) -> None:
+        """Saves arrays and JSON values, unless it was; returns before the files are written."""
         with _writing(self._directory):
             # The save before may have met a full disk.
             self._manager.wait_until_finished()
@@ -185,28 +127,28 @@ class _Store:
                 return
             # Copies: on CPU a device_get shares its buffer with the device, which the next step
             # reuses.
-            copies = jax.tree.map(np.array, trees)
-            items: dict[str, Any] = {
-                name: ocp.args.StandardSave(tree) for name, tree in copies.items()
-            }
-            items[json_name] = ocp.args.JsonSave(dict(values))
+            copies = ocp.args.StandardSave(jax.tree.map(np.array, tree))
+            items: Any = {self._tree_name: copies, self._values_name: ocp.args.JsonSave({**values})}
             self._manager.save(step, args=ocp.args.Composite(**items), force=True)
 
     def _seal(self) -> None:
         """Runs when the files of a checkpoint are written, before its directory gets its name."""
         (unnamed,) = ocp.utils.tmp_checkpoints(self._directory)
         directory = Path(unnamed.get())
-        sums = {name: file_sha256(path) for name, path in _sealed_files(directory).items()}
-        (directory / CHECKSUMS_FILE).write_text(json.dumps(sums, indent=2) + "\n")
+        sums = json.dumps(_checksums(directory), indent=2)
+        (directory / CHECKSUMS_FILE).write_text(sums + "\n")
 
-    def restore_newest(
-        self, templates: Mapping[str, Any], json_name: str
-    ) -> tuple[int, Any, dict[str, Any]] | None:
-        """The newest sound checkpoint, with a line on stderr for each that is not."""
+    def restore(self, template: Any) -> tuple[int, Any, dict[str, Any]] | None:
+        """Step, arrays and values of the newest sound checkpoint, with a line on stderr for each
+        that is not; None where there is no checkpoint.
+
+        Args:
+          template: any such arrays, or their shapes and dtypes.
+        """
         steps = sorted(self._manager.all_steps(), reverse=True)
         for step in steps:
             try:
-                restored = self._restore(step, templates, json_name)
+                tree, values = self._restore(step, template)
             # What checksums do not cover surfaces as whatever the layer that trips over it raises.
             except Exception as error:
                 where = self._directory / str(step)
@@ -214,29 +156,39 @@ class _Store:
                 continue
             if step != steps[0]:
                 print(f"warning: using step {step} instead", file=sys.stderr, flush=True)
-            return step, {name: restored[name] for name in templates}, restored[json_name]
+            return step, tree, values
         if steps:
             raise InputError(f"no checkpoint in {self._directory} can be used")
         return None
 
-    def _restore(self, step: int, templates: Mapping[str, Any], json_name: str) -> Any:
+    def _restore(self, step: int, template: Any) -> tuple[Any, dict[str, Any]]:
         _compare_checksums(self._directory / str(step))
-        items: dict[str, Any] = {json_name: ocp.args.JsonRestore()}
-        items |= {name: ocp.args.StandardRestore(tree) for name, tree in templates.items()}
+        # On one local device, whatever devices wrote it.
+        sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+        shapes = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), template
+        )
+        items: Any = {
+            self._tree_name: ocp.args.StandardRestore(shapes),
+            self._values_name: ocp.args.JsonRestore(),
+        }
         restored = self._manager.restore(step, args=ocp.args.Composite(**items))
-        if not isinstance(restored[json_name], dict):
-            raise InputError(f"{json_name} is no JSON object")
-        return restored
+        if not isinstance(restored[self._values_name], dict):
+            raise InputError(f"{self._values_name} is no JSON object")
+        return restored[self._tree_name], restored[self._values_name]
 
     def delete_after(self, step: int) -> None:
+        """Removes those that a run which goes on from `step` is about to write again."""
         for later in [other for other in self._manager.all_steps() if other > step]:
             self._manager.delete(later)
 
     def wait(self) -> None:
+        """Waits until everything is on disk."""
         with _writing(self._directory):
             self._manager.wait_until_finished()
 
     def close(self) -> None:
+        """Waits, and lets go of the directory."""
         with _writing(self._directory):
             self._manager.close()
 
@@ -252,31 +204,23 @@ def _writing(directory: Path) -> Iterator[None]:
         ) from error
 
 
-def _sealed_files(directory: Path) -> dict[str, Path]:
-    """By name, all files but those of the directory itself, which are orbax's notes and not
-    complete before it has its name."""
+def _checksums(directory: Path) -> dict[str, str]:
+    """Of all files but those of the directory itself, which are orbax's notes and not complete
+    before it has its name."""
     paths = sorted(path for path in directory.glob("*/**/*") if path.is_file())
-    return {str(path.relative_to(directory)): path for path in paths}
+    return {str(path.relative_to(directory)): file_sha256(path) for path in paths}
 
 
 def _compare_checksums(directory: Path) -> None:
-    sums = files.read_json(directory / CHECKSUMS_FILE, dict[str, str])
+    expected = files.read_json(directory / CHECKSUMS_FILE, dict[str, str])
     # Names are compared and never opened: they could lead anywhere.
-    sealed = _sealed_files(directory)
-    if sums.keys() != sealed.keys():
+    found = _checksums(directory)
+    if found.keys() != expected.keys():
         raise InputError(f"its files are not those of {CHECKSUMS_FILE}")
-    for name, path in sealed.items():
-        if file_sha256(path) != sums[name]:
+    for name in found:
+        if found[name] != expected[name]:
             raise InputError(f"{name} differs from its checksum")
 
 
 def _one_line(error: Exception) -> str:
     return printable((str(error).splitlines() or [type(error).__name__])[0][:200])
-
-
-def _abstract(template: Any) -> Any:
-    """Shapes and dtypes on one local device, whatever devices wrote the checkpoint."""
-    sharding = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
-    return jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), template
-    )

@@ -83,10 +83,6 @@ class TrainingConfig:
     constant. It is then the run that was as long from the beginning, but for the evaluation at its
     first end. One that patience has ended goes on with more of it.
 
-    Fine-tuning on another corpus is a new run with `start_from` on the data of that corpus.
-    Training in two steps is two runs: one of rnnlm, say, then one of ccdclm that starts from it and
-    has frozen="embedding,output/*", which trains the recurrent layers alone.
-
     seed: of initial values, batches and dropout.
     start_from: workdir of a run, a path or an address such as gs://bucket/run. Parameters of the
       same name and shape are those of its best checkpoint, words being matched by their spelling;
@@ -125,12 +121,14 @@ class RunConfig:
     optimizer: OptimizerConfig
     training: TrainingConfig
 
-    def to_dict(self) -> dict[str, Any]:
-        """Nested plain values, as they are kept in a workdir."""
-        return dataclasses.asdict(self)
-
 
 _SECTIONS = {"data": DataConfig, "optimizer": OptimizerConfig, "training": TrainingConfig}
+_LEAST = {
+    f"{section}.{field.name}": field.metadata["least"]
+    for section, cls in _SECTIONS.items()
+    for field in dataclasses.fields(cls)
+    if field.metadata
+}
 
 
 def default_config(model: str = "ccdclm") -> ConfigDict:
@@ -171,18 +169,14 @@ def validated(config: Mapping[str, Any] | ConfigDict) -> RunConfig:
     for key, default in known.items():
         if key not in values:
             raise InputError(f"configuration lacks {key!r} (default {default!r})")
-        _check_type(key, values[key], default)
-    for section, cls in _SECTIONS.items():
-        for field in dataclasses.fields(cls):
-            value, least = given[section][field.name], field.metadata.get("least")
-            if least is not None and not value >= least:
-                key = f"{section}.{field.name}"
-                raise InputError(f"{key} is {value}; expected at least {least}")
-    if values["training.loss_per"] not in LOSS_UNITS:
-        raise InputError(
-            f"training.loss_per is {values['training.loss_per']!r}; "
-            f"expected one of {', '.join(LOSS_UNITS)}"
-        )
+        value, kind = values[key], type(default)
+        if type(value) is not kind and not (kind is float and type(value) is int):
+            raise InputError(f"{key} is {value!r}; expected a value of type {kind.__name__}")
+        if key in _LEAST and not value >= _LEAST[key]:
+            raise InputError(f"{key} is {value}; expected at least {_LEAST[key]}")
+    unit = values["training.loss_per"]
+    if unit not in LOSS_UNITS:
+        raise InputError(f"training.loss_per is {unit!r}; expected one of {', '.join(LOSS_UNITS)}")
     if not values["data.directory"]:
         raise InputError(
             "data.directory is empty; expected the output of launch.prepare, "
@@ -280,10 +274,3 @@ def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[
 
 def _told(key: str, before: Any, now: Any) -> str:
     return f"{key} is {shown(before)} there and {shown(now)} here"
-
-
-def _check_type(key: str, value: Any, default: Any) -> None:
-    number_for_float = isinstance(default, float) and type(value) is int
-    if type(value) is not type(default) and not number_for_float:
-        expected = type(default).__name__
-        raise InputError(f"{key} is {value!r}; expected a value of type {expected}")

@@ -16,8 +16,8 @@ from ml_collections import ConfigDict
 from dclm_jax import models, processes, storage
 from dclm_jax.data.batches import Batch, TrainingBatches
 from dclm_jax.data.corpus import Corpus, open_corpus, read_manifest, statistics_table
-from dclm_jax.errors import DivergenceError, InputError, shown
-from dclm_jax.evaluation.perplexity import measure
+from dclm_jax.errors import DivergenceError
+from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.likelihoods import earlier_sentences
@@ -25,14 +25,8 @@ from dclm_jax.training.checkpoints import trained_steps
 from dclm_jax.training.config import RunConfig, validated
 from dclm_jax.training.frozen import by_path, choose
 from dclm_jax.training.optimizer import create_optimizer, learning_rate, model_params
-from dclm_jax.training.progress import (
-    ProgressLine,
-    agreed_interruption,
-    parameter_table,
-    safe_exp,
-)
-from dclm_jax.training.records import Records
-from dclm_jax.training.result import Result
+from dclm_jax.training.progress import ProgressLine, agreed_interruption, parameter_table
+from dclm_jax.training.records import Progress, Records
 from dclm_jax.training.start import Start, start_from
 from dclm_jax.training.step import (
     StepMetrics,
@@ -43,37 +37,7 @@ from dclm_jax.training.step import (
     spread,
     spread_rows,
 )
-
-
-@dataclasses.dataclass
-class Progress:
-    """What a run knows beside its state; saved with it.
-
-    best_perplexity, best_step: of the best evaluation.
-    evaluations_without_gain: since then.
-    tokens: targets trained on.
-    seconds: spent training.
-    skipped: steps left out because their gradient was not finite; `skipped_in_a_row` just now.
-    """
-
-    best_perplexity: float = math.inf
-    best_step: int = 0
-    evaluations_without_gain: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    skipped: int = 0
-    skipped_in_a_row: int = 0
-
-
-def _restored_progress(values: dict[str, Any], workdir: storage.Location) -> Progress:
-    kinds = {field.name: type(field.default) for field in dataclasses.fields(Progress)}
-    # A checkpoint of before a number was kept has its default.
-    if not {name: type(value) for name, value in values.items()}.items() <= kinds.items():
-        raise InputError(
-            f"{workdir / 'checkpoints' / 'latest'}: the progress of the newest checkpoint is "
-            f"{shown(values)}; expected numbers called {', '.join(kinds)}"
-        )
-    return Progress(**values)
+from dclm_jax.training.workdir import Result
 
 
 def train(
@@ -97,34 +61,56 @@ def train(
       DivergenceError: a loss or gradient that is not finite; the last good checkpoint stays.
     """
     place = storage.locate(workdir)
-    if not processes.is_first():
-        report = _say_nothing
+    say = report if processes.is_first() else lambda line: None
     work = processes.together(lambda: _open(config))
-    settings = work.config.to_dict()
-    # Evaluation finds the data from any working directory.
-    settings["data"]["directory"] = storage.absolute(work.config.data.directory)
-    if work.config.training.start_from:
-        settings["training"]["start_from"] = storage.absolute(work.config.training.start_from)
-    init_key, dropout_key = jax.random.split(jax.random.key(work.config.training.seed))
+    options = work.config.training
+    init_key, dropout_key = jax.random.split(jax.random.key(options.seed))
     start = _start(work, init_key, place)
-    with Records(place, settings, work.valid, work.total_steps) as records:
+    ending = "finished"
+    with Records(place, _kept(work.config), work.valid, work.total_steps) as records:
         state = first_state(start.params, work.optimizer, work.frozen)
-        progress = Progress()
-        restored = records.restore(state)
-        if restored is not None:
-            state, values = restored
-            progress = processes.together(lambda: _restored_progress(values, place))
-        records.open_log(int(state.step))
-        _report_start(report, work.config, place, state, start, restored is not None)
-        with contextlib.closing(ProgressLine(int(state.step), work.total_steps, report)) as line:
-            result = _run_steps(_Run(work, records, progress, line), state, dropout_key)
+        state, progress = records.restore(state)
+        done = int(state.step)
+        _report_start(say, work.config, place, state, start)
+        step = parallel_step(work.model, work.optimizer, options.loss_per)
+        # One copy a device, and none of them shares its buffers with `state`, which is donated.
+        state = spread(state)
+        line = ProgressLine(done, work.total_steps, say)
+        with contextlib.closing(line), agreed_interruption() as interrupted:
+            run = _Run(work, records, progress, line)
+            evaluate_every = options.evaluate_every or work.batches.steps_per_epoch
+            pending: tuple[int, StepMetrics] | None = None
+            for batch in _prefetch(work.batches, done, work.total_steps):
+                if 0 < options.patience <= progress.evaluations_without_gain:
+                    ending = "early_stop"
+                    break
+                state, metrics = step(state, batch, dropout_key)
+                done += 1
+                # Step t is read once step t+1 is dispatched: the device never waits for the host.
+                if pending is not None:
+                    run.add(*pending)
+                pending = done, metrics
+                evaluate = done % evaluate_every == 0 or done == work.total_steps
+                stop = interrupted()
+                if evaluate or stop or done % options.checkpoint_every == 0:
+                    # Nothing is saved before every step up to it is known to be finite.
+                    run.add(*pending)
+                    pending = None
+                    host_state = jax.device_get(collect(state))
+                    # A finite loss and gradient can still make an update that is not.
+                    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(host_state)):
+                        raise run.divergence(done, "the update is not finite")
+                    if evaluate:
+                        params = model_params(host_state.params, host_state.optimizer_state)
+                        run.evaluate(done, params)
+                    records.save_latest(host_state, progress)
+                if stop:
+                    ending = "interrupted"
+                    break
+        result = Result(ending, done, progress.best_step, progress.best_perplexity)
         records.finish(result)
-    report(_ending(result, place))
+    say(_ending(result, place))
     return result
-
-
-def _say_nothing(line: str) -> None:
-    """For processes other than the first."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,17 +125,12 @@ class _Work:
     valid: Corpus
     total_steps: int
 
-    @property
-    def evaluate_every(self) -> int:
-        return self.config.training.evaluate_every or self.batches.steps_per_epoch
-
 
 def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
     settings = validated(config)
     directory = settings.data.directory
     training, valid = (open_corpus(directory, split, verify=True) for split in ("train", "valid"))
-    options = dict(settings.model)
-    model = models.create(options.pop("name"), vocab_size=len(training.vocabulary), **options)
+    model = models.create(vocab_size=len(training.vocabulary), **settings.model)
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     frozen = choose(settings.training.frozen, by_path(shapes))
     batches = TrainingBatches(
@@ -167,96 +148,45 @@ def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
     return _Work(settings, model, optimizer, batches, frozen, valid, total_steps)
 
 
+def _kept(config: RunConfig) -> dict[str, Any]:
+    """What a workdir keeps, so that evaluation finds the data from any working directory."""
+    settings = dataclasses.asdict(config)
+    for section, key in (("data", "directory"), ("training", "start_from")):
+        if path := settings[section][key]:
+            settings[section][key] = storage.absolute(path)
+    return settings
+
+
 def _start(work: _Work, key: jax.Array, workdir: storage.Location) -> Start:
-    """Initial parameters; those of `training.start_from` in a run that has nothing to go on from.
+    """Initial parameters; in the first process those of `training.start_from`, in a run that has
+    nothing to go on from.
 
     Before the workdir is touched: what cannot be read leaves nothing behind.
     """
     run = work.config.training.start_from
     start = Start(work.model.init(key))
-    if not run:
-        return start
 
-    def take() -> tuple[int, dict[str, str]]:
+    @processes.by_first
+    def take() -> None:
         nonlocal start
-        if not trained_steps(workdir):
+        if run and not trained_steps(workdir):
             start = start_from(run, work.model, start.params, work.valid.vocabulary)
-        return start.step, dict(start.notes)
 
-    step, notes = processes.on_first(take)
-    return Start(processes.from_first(start.params), step, notes)
+    take()
+    return start
 
 
-@dataclasses.dataclass(frozen=True)
 class _Run:
-    """A run that is going on; `progress` is the one thing that changes."""
+    """A run that is going on: reads what its steps give, evaluates, and records and tells both.
 
-    work: _Work
-    records: Records
-    progress: Progress
-    line: ProgressLine
+    Between two lines of metrics it collects sums; `progress` is what it changes beside them.
+    """
 
-    @property
-    def out_of_patience(self) -> bool:
-        patience = self.work.config.training.patience
-        return bool(patience) and self.progress.evaluations_without_gain >= patience
-
-
-def _run_steps(run: _Run, state: TrainState, dropout_key: jax.Array) -> Result:
-    work, settings = run.work, run.work.config.training
-    step = parallel_step(work.model, work.optimizer, settings.loss_per)
-    done = int(state.step)
-    window = _Window(run)
-    # One copy a device, and none of them shares its buffers with `state`, which is donated.
-    state = spread(state)
-    pending: tuple[int, StepMetrics] | None = None
-    ending = "finished"
-    with agreed_interruption() as interrupted:
-        for batch in _prefetch(work.batches, done, work.total_steps):
-            if run.out_of_patience:
-                ending = "early_stop"
-                break
-            state, metrics = step(state, batch, dropout_key)
-            done += 1
-            # Step t is read once step t+1 is dispatched: the device never waits for the host.
-            if pending is not None:
-                window.add(*pending)
-            pending = done, metrics
-            evaluate = done % work.evaluate_every == 0 or done == work.total_steps
-            stop = interrupted()
-            if evaluate or stop or done % settings.checkpoint_every == 0:
-                # Nothing is saved before every step up to it is known to be finite.
-                window.add(*pending)
-                pending = None
-                host_state = jax.device_get(collect(state))
-                # A finite loss and gradient can still make an update that is not.
-                if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(host_state)):
-                    raise _divergence(run, done, "the update is not finite")
-                if evaluate:
-                    params = model_params(host_state.params, host_state.optimizer_state)
-                    _evaluate(run, done, params)
-                    window.restart_clock()
-                run.records.save_latest(host_state, dataclasses.asdict(run.progress))
-            if stop:
-                ending = "interrupted"
-                break
-    return Result(ending, done, run.progress.best_step, run.progress.best_perplexity)
-
-
-class _Window:
-    """Collects the metrics of steps and reports them every `log_every` steps."""
-
-    def __init__(self, run: _Run):
-        self._run = run
-        self._rate: Callable = learning_rate(run.work.config.optimizer, run.work.total_steps)
-        self._clear()
-
-    def _clear(self) -> None:
-        self._nll, self._tokens, self._seconds = 0.0, 0, 0.0
-        self.restart_clock()
-
-    def restart_clock(self) -> None:
-        """Leaves out what has passed since the last step: it was not spent training."""
+    def __init__(self, work: _Work, records: Records, progress: Progress, line: ProgressLine):
+        self._work, self._line = work, line
+        self.records, self.progress = records, progress
+        self._rate: Callable = learning_rate(work.config.optimizer, work.total_steps)
+        self._nll, self._tokens, self._seconds, self._norm = 0.0, 0, 0.0, 0.0
         self._clock = time.monotonic()
 
     def add(self, step: int, metrics: StepMetrics) -> None:
@@ -265,30 +195,35 @@ class _Window:
         Raises:
           DivergenceError: the loss or the norm of the gradient is not finite.
         """
-        metrics = jax.device_get(collect(metrics))
-        nll, tokens = float(metrics.nll), int(metrics.tokens)
-        norm = float(metrics.gradient_norm)
-        progress = self._run.progress
+        work, progress = self._work, self.progress
+        nll, tokens, norm = (one.item() for one in jax.device_get(collect(metrics)))
         if math.isfinite(nll) and math.isfinite(norm):
             self._nll, self._tokens, self._norm = self._nll + nll, self._tokens + tokens, norm
             progress.tokens += tokens
             progress.skipped_in_a_row = 0
         else:
-            self._skip(step, nll / tokens, norm)
+            progress.skipped += 1
+            progress.skipped_in_a_row += 1
+            what = f"loss per token is {nll / tokens} and gradient norm {norm}"
+            most = work.config.optimizer.max_skipped_steps
+            # A gradient that is not finite is what the optimizer leaves out, if it is to.
+            if math.isfinite(norm) or progress.skipped_in_a_row > most:
+                raise self.divergence(step, what)
+            self._line.say(f"step {step}: {what}; left out, {progress.skipped} in all")
         now = time.monotonic()
         elapsed, self._clock = now - self._clock, now
         self._seconds += elapsed
         progress.seconds += elapsed
-        if step % self._run.work.config.training.log_every == 0 and self._tokens:
-            loss = self._nll / self._tokens
+        if step % work.config.training.log_every == 0 and self._tokens:
+            window = Perplexity(len(work.valid.vocabulary), self._nll, self._tokens)
             rate = self._tokens / max(self._seconds, 1e-9)
-            epoch = (step - 1) // self._run.work.batches.steps_per_epoch + 1
-            self._run.records.write(
+            epoch = (step - 1) // work.batches.steps_per_epoch + 1
+            self.records.write(
                 "train",
                 step,
                 epoch=epoch,
-                loss=loss,
-                perplexity=safe_exp(loss),
+                loss=self._nll / self._tokens,
+                perplexity=window.perplexity,
                 gradient_norm=self._norm,
                 learning_rate=float(self._rate(step - 1 - progress.skipped)),
                 tokens=progress.tokens,
@@ -296,68 +231,61 @@ class _Window:
                 tokens_per_second=rate,
                 skipped=progress.skipped,
             )
-            self._run.line.update(step, epoch, safe_exp(loss), rate)
-            self._clear()
+            self._line.update(step, epoch, window.perplexity, rate)
+            self._nll, self._tokens, self._seconds = 0.0, 0, 0.0
+            self._clock = time.monotonic()
 
-    def _skip(self, step: int, loss: float, norm: float) -> None:
-        """Counts a step whose gradient the optimizer has left out, if it was to leave it out."""
-        progress = self._run.progress
-        progress.skipped += 1
-        progress.skipped_in_a_row += 1
-        what = f"loss per token is {loss} and gradient norm {norm}"
-        most = self._run.work.config.optimizer.max_skipped_steps
-        if math.isfinite(norm) or progress.skipped_in_a_row > most:
-            raise _divergence(self._run, step, what)
-        self._run.line.say(f"step {step}: {what}; left out, {progress.skipped} in all")
+    def divergence(self, step: int, what: str) -> DivergenceError:
+        best = self.progress.best_step
+        kept = f"the best model is of step {best}" if best else "no model was evaluated before"
+        return DivergenceError(
+            f"step {step}: {what}; {kept}, and the newest checkpoint, if any, is from before; "
+            "try a smaller optimizer.learning_rate"
+        )
 
+    def evaluate(self, step: int, params: Params) -> None:
+        """Development perplexity; keeps the parameters if it is the best so far.
 
-def _divergence(run: _Run, step: int, what: str) -> DivergenceError:
-    best = run.progress.best_step
-    kept = f"the best model is of step {best}" if best else "no model was evaluated before"
-    return DivergenceError(
-        f"step {step}: {what}; {kept}, and the newest checkpoint, if any, is from before; "
-        "try a smaller optimizer.learning_rate"
-    )
-
-
-def _evaluate(run: _Run, step: int, params: Params) -> None:
-    """Development perplexity; keeps the parameters if it is the best so far."""
-    work, progress = run.work, run.progress
-    scorer = Scorer(work.model, params, batch_size=work.config.training.evaluation_batch_size)
-    documents = (work.valid.document(index) for index in range(work.valid.num_documents))
-    result = measure(scorer, documents)
-    perplexity = result.perplexity
-    if math.isnan(perplexity):
-        raise _divergence(run, step, "the development loss is not a number")
-    epoch = step / work.batches.steps_per_epoch
-    better = perplexity < progress.best_perplexity
-    if better:
-        progress.best_perplexity, progress.best_step = perplexity, step
-        progress.evaluations_without_gain = 0
-        info = {
-            "step": step,
-            "epoch": epoch,
-            "perplexity": perplexity,
-            "tokens": result.tokens,
-            "vocabulary": work.valid.vocabulary.fingerprint,
-        }
-        run.records.save_best(step, params, info)
-    else:
-        progress.evaluations_without_gain += 1
-    run.records.write(
-        "valid",
-        step,
-        epoch=epoch,
-        loss=result.nll / result.tokens,
-        perplexity=perplexity,
-        tokens=progress.tokens,
-        seconds=progress.seconds,
-    )
-    note = "best so far" if better else f"best {progress.best_perplexity:.2f}"
-    run.line.say(
-        f"step {step}  epoch {epoch:.2f}  development perplexity {perplexity:.2f} "
-        f"over {result.tokens:,} tokens ({note})"
-    )
+        Raises:
+          DivergenceError: it is not a number.
+        """
+        work, progress = self._work, self.progress
+        scorer = Scorer(work.model, params, batch_size=work.config.training.evaluation_batch_size)
+        result = measure(scorer, map(work.valid.document, range(work.valid.num_documents)))
+        perplexity = result.perplexity
+        if math.isnan(perplexity):
+            raise self.divergence(step, "the development loss is not a number")
+        epoch = step / work.batches.steps_per_epoch
+        better = perplexity < progress.best_perplexity
+        if better:
+            progress.best_perplexity, progress.best_step = perplexity, step
+            progress.evaluations_without_gain = 0
+            info = {
+                "step": step,
+                "epoch": epoch,
+                "perplexity": perplexity,
+                "tokens": result.tokens,
+                "vocabulary": work.valid.vocabulary.fingerprint,
+            }
+            self.records.save_best(step, params, info)
+        else:
+            progress.evaluations_without_gain += 1
+        self.records.write(
+            "valid",
+            step,
+            epoch=epoch,
+            loss=result.nll / result.tokens,
+            perplexity=perplexity,
+            tokens=progress.tokens,
+            seconds=progress.seconds,
+        )
+        note = "best so far" if better else f"best {progress.best_perplexity:.2f}"
+        self._line.say(
+            f"step {step}  epoch {epoch:.2f}  development perplexity {perplexity:.2f} "
+            f"over {result.tokens:,} tokens ({note})"
+        )
+        # It was not spent training.
+        self._clock = time.monotonic()
 
 
 def _prefetch(batches: TrainingBatches, first: int, last: int) -> Iterator[Batch]:
@@ -367,11 +295,10 @@ def _prefetch(batches: TrainingBatches, first: int, last: int) -> Iterator[Batch
         return spread_rows(batches(step))
 
     with ThreadPoolExecutor(1) as worker:
-        upcoming = worker.submit(make, first) if first < last else None
+        upcoming = worker.submit(make, first)
         for step in range(first, last):
-            assert upcoming is not None
             batch = upcoming.result()
-            upcoming = worker.submit(make, step + 1) if step + 1 < last else None
+            upcoming = worker.submit(make, step + 1)
             yield batch
 
 
@@ -381,8 +308,8 @@ def _report_start(
     workdir: storage.Location,
     state: TrainState,
     start: Start,
-    resumed: bool,
 ) -> None:
+    resumed = int(state.step) > 0
     report("{name}, cell {cell}, {num_layers} layers".format(**config.model))
     if start.step and not resumed:
         report(f"starting from step {start.step} of {config.training.start_from}:")

@@ -1,5 +1,6 @@
 """Where the numbers of a run go: JSON lines, and TensorBoard events if tensorboardX is there."""
 
+import contextlib
 import dataclasses
 import importlib.util
 import json
@@ -40,13 +41,13 @@ class ValidLine(Line):
     perplexity: files.Nonnegative
 
 
-class MetricsLog:
+class MetricsLog(contextlib.AbstractContextManager):
     """Appends one JSON object a line to WORKDIR/metrics.jsonl and mirrors numbers to TensorBoard.
 
     A resumed run drops the lines after the step it resumes from, so no step appears twice.
 
     Raises:
-      InputError: the file cannot be written.
+      InputError: (all methods) it cannot be written.
     """
 
     def __init__(self, workdir: Path, step: int):
@@ -54,14 +55,11 @@ class MetricsLog:
         with files.writing(self._path):
             self._drop_after(step)
             self._file = self._path.open("a", buffering=1)
-            self._events = _Events(workdir, step) if _has_tensorboard() else None
+            has_tensorboard = importlib.util.find_spec("tensorboardX") is not None
+            self._events = _Events(workdir, step) if has_tensorboard else None
 
     def write(self, kind: str, step: int, **values: Any) -> None:
-        """One line {"kind", "step", ...}; kind is "train" or "valid".
-
-        Raises:
-          InputError: it cannot be written.
-        """
+        """One line {"kind", "step", ...}; kind is "train" or "valid"."""
         with files.writing(self._path):
             self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
             if self._events:
@@ -75,23 +73,10 @@ class MetricsLog:
         if kept != before:
             files.write_bytes(self._path, kept)
 
-    def close(self) -> None:
-        with files.writing(self._path):
-            try:
-                self._file.close()
-            finally:
-                if self._events:
-                    self._events.close()
-
-    def __enter__(self) -> "MetricsLog":
-        return self
-
     def __exit__(self, *exception: object) -> None:
-        self.close()
-
-
-def _has_tensorboard() -> bool:
-    return importlib.util.find_spec("tensorboardX") is not None
+        with files.writing(self._path), self._file:
+            if self._events:
+                self._events.close()
 
 
 class _Events:
@@ -111,6 +96,7 @@ class _Events:
         directory.mkdir(exist_ok=True)
         name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}.{step}"
         self._writer = RecordWriter(str(directory / name))
+        self.close = self._writer.close
         self._write(0, file_version="brain.Event:2")
         # TensorBoard hides what a run that was killed had written beyond.
         restart = events.SessionLog(status=events.SessionLog.START)
@@ -128,9 +114,6 @@ class _Events:
     def _write(self, step: int, **content: Any) -> None:
         event = self._event(wall_time=time.time(), step=step, **content)
         self._writer.write(event.SerializeToString())
-
-    def close(self) -> None:
-        self._writer.close()
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
@@ -150,11 +133,8 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def read_lines(workdir: Path) -> list[Line]:
-    """The lines of a run's metrics, those of evaluations as `ValidLine`.
-
-    Raises:
-      InputError: there are none, or one is broken.
-    """
+    """The lines of a run's metrics, those of evaluations as `ValidLine`; `InputError` if there are
+    none, or one is broken."""
     lines = []
     for text, place in files.json_lines(workdir / FILE, made_by="python -m launch.train"):
         line = files.parse_json(text, place, Line)

@@ -100,9 +100,8 @@ def model_params(params: Any, optimizer_state: optax.OptState) -> Any:
 
     Frozen parameters have no average.
     """
-    states = jax.tree.leaves(optimizer_state, is_leaf=lambda one: isinstance(one, Averages))
-    averages = (joined(one.average, params) for one in states if isinstance(one, Averages))
-    return next(averages, params)
+    average = optax.tree.get(optimizer_state, "average")
+    return params if average is None else joined(average, params)
 
 
 def create_optimizer(options: OptimizerConfig, total_steps: int) -> optax.GradientTransformation:

@@ -1,7 +1,7 @@
 """What a run says while it goes on: tables, rate and ETA; and the signals that end it early."""
 
+import datetime
 import importlib.util
-import math
 import os
 import signal
 import sys
@@ -27,20 +27,15 @@ def parameter_table(
       frozen: paths of parameters that are not trained.
       notes: more to say, by path.
     """
-    leaves, notes = by_path(params), notes or {}
-
-    def remarks(path: str) -> str:
-        return ", ".join(filter(None, (notes.get(path), "frozen" if path in frozen else None)))
-
-    rows = [
-        (path, shape_text(leaf.shape), leaf.size, remarks(path)) for path, leaf in leaves.items()
-    ]
+    leaves, notes, rows = by_path(params), notes or {}, []
+    for path, leaf in leaves.items():
+        remarks = filter(None, (notes.get(path), "frozen" if path in frozen else None))
+        rows.append((path, shape_text(leaf.shape), leaf.size, ", ".join(remarks)))
     rows.append(("total", "", count_parameters(leaves), ""))
     if frozen:
-        trained = sum(leaf.size for path, leaf in leaves.items() if path not in frozen)
-        rows.append(("trained", "", trained, ""))
-    width = max(len(path) for path, *_ in rows)
-    shape_width = max(len(shape) for _, shape, *_ in rows)
+        trained = {path: leaf for path, leaf in leaves.items() if path not in frozen}
+        rows.append(("trained", "", count_parameters(trained), ""))
+    width, shape_width = (max(len(row[column]) for row in rows) for column in (0, 1))
     return "\n".join(
         f"  {path:{width}}  {shape:>{shape_width}}  {n:>12,}  {remark}".rstrip()
         for path, shape, n, remark in rows
@@ -58,17 +53,17 @@ def count_parameters(params: Params) -> int:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as 1:02:03 or 2:03."""
-    minutes, seconds = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
+    """Seconds as 1:02:03."""
+    return str(datetime.timedelta(seconds=int(seconds)))
 
 
 class ProgressLine:
     """The state of training: a live line on a terminal (with rich), plain lines elsewhere."""
 
     def __init__(self, step: int, total_steps: int, report: Callable[[str], None]):
-        self._first, self._total, self._report = step, total_steps, report
+        self._first, self._total = step, total_steps
+        self.say = report
+        """Takes a line that stays."""
         self._start = time.monotonic()
         self._live = None
         if sys.stderr.isatty() and importlib.util.find_spec("rich"):
@@ -79,6 +74,7 @@ class ProgressLine:
             self._live = Progress(*columns, console=Console(stderr=True), transient=True)
             self._task = self._live.add_task("compiling", total=total_steps, completed=step)
             self._live.start()
+            self.say = self._live.print
 
     def update(self, step: int, epoch: int, perplexity: float, tokens_per_second: float) -> None:
         """Shows training perplexity since the last update and the rate."""
@@ -86,19 +82,12 @@ class ProgressLine:
             f"step {step}/{self._total}  epoch {epoch}  "
             f"train perplexity {perplexity:.1f}  {tokens_per_second:,.0f} tokens/s"
         )
-        if self._live:
-            self._live.update(self._task, completed=step, description=text)
-            return
         elapsed = time.monotonic() - self._start
         left = elapsed / max(1, step - self._first) * (self._total - step)
-        self._report(f"{text}  ETA {duration(left)}")
-
-    def say(self, text: str) -> None:
-        """A line that stays."""
         if self._live:
-            self._live.print(text)
+            self._live.update(self._task, completed=step, description=text)
         else:
-            self._report(text)
+            self.say(f"{text}  ETA {duration(left)}")
 
     def close(self) -> None:
         if self._live:
@@ -112,9 +101,7 @@ def interruption() -> Iterator[Callable[[], bool]]:
     A second one acts as usual. Yields a function that tells whether one has come.
     """
     received: list[int] = []
-    previous: dict[int, Any] = {
-        int(number): signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)
-    }
+    previous: dict[int, Any] = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
 
     def note(number: int, frame: object) -> None:
         del frame
@@ -146,11 +133,3 @@ def agreed_interruption() -> Iterator[Callable[[], bool]]:
         yield processes.stop_agreed
     finally:
         signal.signal(signal.SIGINT, previous)
-
-
-def safe_exp(nats: float) -> float:
-    """exp, infinite where it overflows: a perplexity is reported, never clipped."""
-    try:
-        return math.exp(nats)
-    except OverflowError:
-        return math.inf

@@ -48,17 +48,15 @@ def start_from(
         no word or no parameter in common with this one.
     """
     try:
-        return _take(_read(run), model, params, vocabulary)
+        with storage.fetched(run, mirror.for_use) as folder:
+            name = read_config(folder)["model"]["name"]
+            if name not in models.MODELS:
+                holds = f"{run} holds a model {shown(name)}"
+                raise InputError(f"{holds}, which has no parameters to take")
+            source = restore_run(folder)
+        return _take(source, model, params, vocabulary)
     except InputError as error:
         raise InputError(f"training.start_from: {error}") from error
-
-
-def _read(run: storage.PathLike) -> RestoredRun:
-    with storage.fetched(run, mirror.for_use) as folder:
-        name = read_config(folder)["model"]["name"]
-        if name not in models.MODELS:
-            raise InputError(f"{run} holds a model {shown(name)}, which has no parameters to take")
-        return restore_run(folder)
 
 
 def _take(
@@ -98,8 +96,8 @@ def _shared_words(here: Vocabulary, there: Vocabulary) -> tuple[np.ndarray, np.n
     pairs = [(index, ids_there[word]) for index, word in enumerate(here.words) if word in ids_there]
     if len(pairs) == len(SPECIAL_TOKENS):
         raise InputError("the vocabulary there and that of data.directory share no word")
-    ids_Wx2 = np.array(pairs)
-    return ids_Wx2[:, 0], ids_Wx2[:, 1]
+    here_W, there_W = np.array(pairs).T
+    return here_W, there_W
 
 
 def word_axes(model: DocumentModel) -> dict[str, int | None]:

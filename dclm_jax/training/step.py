@@ -7,7 +7,7 @@ places that know which of the two is in use.
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import flax.struct
 import jax
@@ -19,7 +19,7 @@ from flax import jax_utils
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.backend import Tuning, default_tuning
-from dclm_jax.reading.likelihoods import batch_likelihood
+from dclm_jax.reading.likelihoods import Likelihood, batch_likelihood
 from dclm_jax.training.frozen import joined, split
 
 DEVICES = "devices"
@@ -37,22 +37,13 @@ class TrainState:
     frozen: frozenset[str] = flax.struct.field(pytree_node=False, default=frozenset())
 
 
-@flax.struct.dataclass
-class StepMetrics:
-    """Sums over the global batch: nats of the targets and of the extra objective, number of
-    targets; and the global norm of the gradient of the mean loss, before clipping."""
+class StepMetrics(NamedTuple):
+    """Over the global batch: nats of the targets, number of targets, and the global norm of the
+    gradient of the mean loss, before clipping."""
 
     nll: jax.Array
-    extra: jax.Array
     tokens: jax.Array
     gradient_norm: jax.Array
-
-
-def create_state(
-    model: DocumentModel, optimizer: optax.GradientTransformation, key: jax.Array
-) -> TrainState:
-    """The state before the first step."""
-    return first_state(model.init(key), optimizer)
 
 
 def first_state(
@@ -90,29 +81,24 @@ def train_step(
     first_row = 0 if axis is None else jax.lax.axis_index(axis) * rows
     step_key = jax.random.fold_in(key, state.step)
     keys_B = jax.vmap(jax.random.fold_in, (None, 0))(step_key, first_row + jnp.arange(rows))
-
+    # Weights are dropped alike on all devices; no row has this index.
+    weights_key = jax.random.fold_in(step_key, 2**32 - 1)
     trained, held = split(state.params, state.frozen)
 
-    def loss(trained: Params):
-        # Weights are dropped alike on all devices; no row has this index.
-        weights_key = jax.random.fold_in(step_key, 2**32 - 1)
+    @functools.partial(jax.grad, has_aux=True)
+    def gradient(trained: Params) -> tuple[jax.Array, Likelihood]:
         params = joined(trained, held)
-        likelihood = batch_likelihood(model, params, batch, tuning, keys_B, weights_key)
-        return likelihood.nll + likelihood.extra, likelihood
+        sums = batch_likelihood(model, params, batch, tuning, keys_B, weights_key)
+        return sums.nll + sums.extra, sums
 
-    gradients, likelihood = jax.grad(loss, has_aux=True)(trained)
+    gradients, sums = gradient(trained)
     if axis is not None:
-        gradients, likelihood = jax.lax.psum((gradients, likelihood), axis)
-    count = {"token": likelihood.tokens, "sentence": likelihood.sentences}[loss_per]
+        gradients, sums = jax.lax.psum((gradients, sums), axis)
+    count = {"token": sums.tokens, "sentence": sums.sentences}[loss_per]
     gradients = jax.tree.map(lambda gradient: gradient / count, gradients)
     updates, optimizer_state = optimizer.update(gradients, state.optimizer_state, trained)
     params = joined(jax.tree.map(jnp.add, trained, updates), held)
-    metrics = StepMetrics(
-        nll=likelihood.nll,
-        extra=likelihood.extra,
-        tokens=likelihood.tokens,
-        gradient_norm=optax.tree.norm(gradients),
-    )
+    metrics = StepMetrics(sums.nll, sums.tokens, optax.tree.norm(gradients))
     return TrainState(state.step + 1, params, optimizer_state, state.frozen), metrics
 
 
@@ -159,8 +145,7 @@ def shard_rows(batch: Batch, num_devices: int) -> Batch:
 
     Rows that are missing for an even split are empty: they hold no token and change no sum.
     """
-    rows = batch.tokens_BxSxN.shape[0]
-    missing = -rows % num_devices
+    missing = -batch.tokens_BxSxN.shape[0] % num_devices
 
     def split(array: np.ndarray) -> np.ndarray:
         padded = np.pad(array, [(0, missing)] + [(0, 0)] * (array.ndim - 1))

@@ -7,7 +7,9 @@ WORKDIR/
   lock              empty, or the process that is writing here
   checkpoints/      see `training.checkpoints`
   metrics.jsonl     see `training.metrics`
-  result.json       see `training.result`
+  result.json       how the run ended, from its end on
+
+All functions raise `InputError` where a file cannot be read or written, or holds something else.
 """
 
 import contextlib
@@ -25,14 +27,17 @@ from typing import Any, BinaryIO
 
 from dclm_jax import files
 from dclm_jax.data.vocabulary import Vocabulary
-from dclm_jax.errors import InputError, printable
+from dclm_jax.errors import InputError, printable, shown
 from dclm_jax.training import config as configuration
 
 CONFIG_FILE = "config.json"
 VOCABULARY_FILE = "vocabulary.tsv"
 CORPUS_FILE = "corpus.json"
 LOCK_FILE = "lock"
+RESULT_FILE = "result.json"
+_FINAL_ENDINGS = ("finished", "early_stop")
 _LONGEST_LOCK = 1000
+_NAMELESS = "a job that did not leave its name"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,48 +58,38 @@ def writing(workdir: Path) -> Iterator[None]:
       InputError: another job is writing there, or nothing can be written.
     """
     with contextlib.ExitStack() as stack:
-        try:
+        with files.writing(workdir):
             workdir.mkdir(parents=True, exist_ok=True)
             file = stack.enter_context((workdir / LOCK_FILE).open("a+b", buffering=0))
-            _lock(file, workdir)
-            file.seek(0)
-            if left_by := file.read(_LONGEST_LOCK):
-                print(f"note: {workdir} was left locked by {_owner(left_by)}", file=sys.stderr)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                in_use = f"{workdir} is in use by {_owner(file) or _NAMELESS}"
+                raise InputError(f"{in_use}: stop that job, or choose another workdir") from error
+            except OSError as error:
+                if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
+                    raise
+                told = f"warning: {workdir} cannot be locked: see that one job writes"
+                print(told, file=sys.stderr)
+            if left_by := _owner(file):
+                print(f"note: {workdir} was left locked by {left_by}", file=sys.stderr)
+            since = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+            owner = _Owner(socket.gethostname(), os.getpid(), since)
             file.truncate(0)
-            file.write(_myself())
-        except OSError as error:
-            raise InputError(f"{workdir}: cannot be written: {error.strerror}") from error
+            file.write(json.dumps(dataclasses.asdict(owner)).encode())
         stack.callback(file.truncate, 0)
         yield
 
 
-def _lock(file: BinaryIO, workdir: Path) -> None:
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        file.seek(0)
-        raise InputError(
-            f"{workdir} is in use by {_owner(file.read(_LONGEST_LOCK))}: "
-            "stop that job, or choose another workdir"
-        ) from error
-    except OSError as error:
-        if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
-            raise
-        print(f"warning: {workdir} cannot be locked: see that one job writes", file=sys.stderr)
-
-
-def _myself() -> bytes:
-    since = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
-    owner = _Owner(socket.gethostname(), os.getpid(), since)
-    return json.dumps(dataclasses.asdict(owner)).encode()
-
-
-def _owner(text: bytes) -> str:
+def _owner(file: BinaryIO) -> str:
+    """Who a lock says that it belongs to; nothing if it says nothing."""
+    file.seek(0)
+    text = file.read(_LONGEST_LOCK)
     try:
         owner = files.parse_json(text, LOCK_FILE, _Owner)
         return printable(f"process {owner.process} on {owner.host} since {owner.since}")
     except InputError:
-        return "a job that did not leave its name"
+        return _NAMELESS if text else ""
 
 
 def claim(
@@ -127,12 +122,17 @@ def claim(
         held = read_config(workdir)
         if different := configuration.obstacles(held, config):
             more = f" (and {len(different) - 1} more)" if len(different) > 1 else ""
-            raise InputError(
-                f"{workdir} holds a run with another configuration: {different[0]}{more}"
-            )
+            another = f"{workdir} holds a run with another configuration"
+            raise InputError(f"{another}: {different[0]}{more}")
         if Vocabulary.load(vocabulary_path).fingerprint != vocabulary.fingerprint:
             raise InputError(f"{workdir} holds a run with another vocabulary than {directory}")
-        _check_corpus(workdir / CORPUS_FILE, corpus, directory)
+        before = files.read_json(workdir / CORPUS_FILE, dict[str, str])
+        for name in sorted(before | dict(corpus)):
+            if before.get(name) != corpus.get(name):
+                raise InputError(
+                    f"{directory} has changed since this run began: {name} has another checksum "
+                    f"than in {workdir / CORPUS_FILE}"
+                )
         if configuration.differences(held, config):
             if trained_steps > total_steps:
                 raise InputError(
@@ -141,34 +141,56 @@ def claim(
                 )
             files.write_json(config_path, dict(config))
         return
-    try:
+    with files.writing(vocabulary_path):
         vocabulary.save(vocabulary_path)
-    except OSError as error:
-        raise InputError(f"{vocabulary_path}: cannot be written: {error.strerror}") from error
     files.write_json(workdir / CORPUS_FILE, dict(corpus))
     # Last: a workdir with a configuration is complete.
     files.write_json(config_path, dict(config))
 
 
-def _check_corpus(path: Path, corpus: Mapping[str, Any], directory: str) -> None:
-    before = files.read_json(path, dict[str, str])
-    changed = sorted(name for name in before | dict(corpus) if before.get(name) != corpus.get(name))
-    if changed:
-        raise InputError(
-            f"{directory} has changed since this run began: {changed[0]} has another checksum than "
-            f"in {path}"
-        )
-
-
 def read_config(workdir: Path) -> dict[str, Any]:
-    """The configuration a run was started with.
-
-    Raises:
-      InputError: the workdir is missing or holds none that can be read.
-    """
+    """The configuration a run was started with."""
     path = workdir / CONFIG_FILE
     if not path.is_file():
         raise InputError(f"{workdir} holds no run: {CONFIG_FILE} is missing")
     config = files.read_json(path, dict[str, Any])
     configuration.check_saved(config, str(path))
     return config
+
+
+@dataclasses.dataclass(frozen=True)
+class Result:
+    """How a call of `train` ended: finished, early_stop or interrupted.
+
+    step: of the last step made.
+    best_step, best_perplexity: of the best evaluation on the development set.
+    """
+
+    ending: str
+    step: files.Count
+    best_step: files.Count
+    best_perplexity: files.Positive
+
+
+def forget_result(workdir: Path) -> None:
+    """Removes what an earlier call of `train` left: the run goes on."""
+    with files.writing(workdir / RESULT_FILE):
+        (workdir / RESULT_FILE).unlink(missing_ok=True)
+
+
+def keep_result(workdir: Path, result: Result) -> None:
+    """Writes the result of a run that has ended for good; of an interrupted one nothing is kept."""
+    if result.ending in _FINAL_ENDINGS:
+        files.write_json(workdir / RESULT_FILE, dataclasses.asdict(result))
+
+
+def read_result(workdir: Path) -> Result | None:
+    """The result of a run that has ended for good; None while it has not."""
+    path = workdir / RESULT_FILE
+    if not path.exists():
+        return None
+    result = files.read_json(path, Result, exact=True)
+    if result.ending not in _FINAL_ENDINGS:
+        expected = " or ".join(_FINAL_ENDINGS)
+        raise InputError(f"{path}: ending is {shown(result.ending)}; expected {expected}")
+    return result

@@ -16,7 +16,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.experiments import sweep
 from dclm_jax.experiments.sweep import Cell, Outcome
 from dclm_jax.training.config import default_config, flat, validated
-from dclm_jax.training.result import Result, keep_result
+from dclm_jax.training.workdir import Result, keep_result
 
 
 @pytest.fixture

@@ -73,9 +73,9 @@ def tiny_state(step: int) -> TrainState:
 @pytest.fixture(scope="module")
 def two_checkpoints(tmp_path_factory) -> Path:
     workdir = tmp_path_factory.mktemp("sealed")
-    with contextlib.closing(Checkpoints(workdir)) as checkpoints:
+    with contextlib.closing(Checkpoints(workdir, "latest")) as checkpoints:
         for number in (1, 2):
-            checkpoints.save_latest(tiny_state(number), {"tokens": number})
+            checkpoints.save(number, tiny_state(number), {"tokens": number})
     return workdir
 
 
@@ -106,10 +106,10 @@ def test_any_damaged_file_is_detected_and_the_previous_checkpoint_is_used(
         shutil.copytree(two_checkpoints, workdir)
         DAMAGES[damage](workdir / newest.relative_to(two_checkpoints) / file)
         capfd.readouterr()
-        with contextlib.closing(Checkpoints(workdir)) as checkpoints:
+        with contextlib.closing(Checkpoints(workdir, "latest")) as checkpoints:
             restored = checkpoints.restore(tiny_state(0))
         assert restored is not None
-        state, progress = restored
+        _, state, progress = restored
         errors = capfd.readouterr().err
         if str(file) in sealed or str(file) == CHECKSUMS_FILE:
             assert progress == {"tokens": 1}, file
@@ -127,7 +127,7 @@ def test_a_workdir_without_a_sound_checkpoint_is_refused(two_checkpoints, tmp_pa
     for number in ("1", "2"):
         flip(workdir / "checkpoints" / "latest" / number / "progress" / "metadata")
     with (
-        contextlib.closing(Checkpoints(workdir)) as checkpoints,
+        contextlib.closing(Checkpoints(workdir, "latest")) as checkpoints,
         pytest.raises(InputError, match=r"no checkpoint in .*latest can be used"),
     ):
         checkpoints.restore(tiny_state(0))
@@ -152,15 +152,15 @@ def test_full_disk_while_a_checkpoint_is_written(whole, tmp_path, monkeypatch):
     data, uninterrupted = whole
     run = tmp_path / "run"
     full = contextlib.ExitStack()
-    add = loop._Window.add
+    add = loop._Run.add
 
     def add_then_fill(self, step, metrics):
         add(self, step, metrics)
         if step == 6:
-            self._run.records._checkpoints._latest._manager.wait_until_finished()
+            self.records._latest.wait()
             full.enter_context(files_of_at_most(100))
 
-    monkeypatch.setattr(loop._Window, "add", add_then_fill)
+    monkeypatch.setattr(loop._Run, "add", add_then_fill)
     monkeypatch.setattr("dclm_jax.training.records.Records.write", lambda *rest, **values: None)
     with full, pytest.raises(InputError, match=r"/checkpoints/.*: cannot be written \(.*earlier"):
         loop.train(config(data), run, report=quiet)

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 
+from dclm_jax import files
 from dclm_jax.errors import InputError
-from dclm_jax.training.loop import Progress, _restored_progress
 from dclm_jax.training.metrics import MetricsLog, read_metrics
+from dclm_jax.training.records import Progress
 from tests.exhaustive import some
 from tests.fuzzing import anything, attack_json, damaged, fuzz, single_faults, value_or_input_error
 from tests.test_no_code_runs import finish, resume, seal, use
@@ -101,16 +102,14 @@ def test_checksums(finished, tmp_path_factory):
 def test_progress():
     good = dataclasses.asdict(Progress(best_step=3))
 
+    def read(content: bytes | str) -> Progress:
+        return files.parse_json(content, "run", Progress, exact=True)
+
     def check(content: bytes) -> None:
-        try:
-            values = json.loads(content)
-        except (ValueError, RecursionError):
-            return
-        if isinstance(values, dict):
-            value_or_input_error(Path("run"), lambda: _restored_progress(values, Path("run")))
+        value_or_input_error(Path("run"), lambda: read(content))
 
     attack_json(check, good, 100)
-    assert _restored_progress(good, Path("run")) == Progress(best_step=3)
+    assert read(json.dumps(good)) == Progress(best_step=3)
 
 
 def test_metrics(tmp_path_factory):

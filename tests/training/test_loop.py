@@ -18,8 +18,8 @@ from dclm_jax.training import loop
 from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.config import default_config
 from dclm_jax.training.metrics import MetricsLog, read_metrics
-from dclm_jax.training.result import Result, keep_result, read_result
 from dclm_jax.training.step import collect
+from dclm_jax.training.workdir import Result, keep_result, read_result
 from tests.exhaustive import also
 
 WORDS = "a b c d e f g h i j".split()
@@ -107,14 +107,14 @@ def test_interrupted_and_resumed_is_uninterrupted(
     data, uninterrupted, tmp_path, monkeypatch, stop_at
 ):
     """SIGTERM comes while step `stop_at` is being made ready."""
-    add = loop._Window.add
+    add = loop._Run.add
 
     def add_then_signal(self, step, metrics):
         add(self, step, metrics)
         if step == stop_at:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    monkeypatch.setattr(loop._Window, "add", add_then_signal)
+    monkeypatch.setattr(loop._Run, "add", add_then_signal)
     first = loop.train(config(data), tmp_path / "run", report=lambda line: None)
     assert first.ending == "interrupted"
     assert stop_at <= first.step < 12
@@ -132,14 +132,14 @@ def test_interrupted_and_resumed_is_uninterrupted(
 
 def test_crash_between_checkpoints_is_uninterrupted(data, uninterrupted, tmp_path, monkeypatch):
     """An exception at step 7 stands for a kill: the run goes on from step 5 and writes 6 again."""
-    add = loop._Window.add
+    add = loop._Run.add
 
     def add_then_crash(self, step, metrics):
         add(self, step, metrics)
         if step == 7:
             raise RuntimeError("killed")
 
-    monkeypatch.setattr(loop._Window, "add", add_then_crash)
+    monkeypatch.setattr(loop._Run, "add", add_then_crash)
     with pytest.raises(RuntimeError, match="killed"):
         loop.train(config(data), tmp_path / "run", report=lambda line: None)
     monkeypatch.undo()

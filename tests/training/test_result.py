@@ -6,7 +6,7 @@ import math
 import pytest
 
 from dclm_jax.errors import InputError
-from dclm_jax.training.result import Result, forget_result, keep_result, read_result
+from dclm_jax.training.workdir import Result, forget_result, keep_result, read_result
 
 GOOD = {"ending": "finished", "step": 12, "best_step": 10, "best_perplexity": 7.5}
 

@@ -24,10 +24,9 @@ from dclm_jax.training.checkpoints import Checkpoints, restore_run
 from dclm_jax.training.config import OptimizerConfig, default_config
 from dclm_jax.training.frozen import by_path
 from dclm_jax.training.optimizer import create_optimizer
-from dclm_jax.training.result import Result, read_result
 from dclm_jax.training.start import start_from, word_axes
 from dclm_jax.training.step import collect, first_state, parallel_step, spread, spread_rows
-from dclm_jax.training.workdir import claim
+from dclm_jax.training.workdir import claim, read_result
 from tests.models.support import DOCUMENTS, MODELS, pack, random_params, small_model
 from tests.training import test_loop
 from tests.training.test_loop import assert_same_bits, comparable, latest_state
@@ -95,20 +94,21 @@ def source(data, tmp_path_factory) -> Path:
     return workdir
 
 
+class Begun(Exception):
+    """A run has come to its first step."""
+
+
 def initial_state(settings, workdir: Path, monkeypatch) -> tuple[Any, list[str]]:
     """The state before the first step, and what is said until then."""
-    states: list[Any] = []
     lines: list[str] = []
 
-    def stop(run, state, key):
-        del run, key
-        states.append(jax.device_get(state))
-        return Result("interrupted", 0, 0, 1.0)
+    def stop(state):
+        raise Begun(jax.device_get(state))
 
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "_run_steps", stop)
+    with monkeypatch.context() as patch, pytest.raises(Begun) as begun:
+        patch.setattr(loop, "spread", stop)
         loop.train(settings, workdir, report=lines.append)
-    return states[0], [line for lines_ in lines for line in lines_.splitlines()]
+    return begun.value.args[0], [line for lines_ in lines for line in lines_.splitlines()]
 
 
 def words_of(prepared: Path) -> tuple[str, ...]:
@@ -125,9 +125,9 @@ def kept_run(workdir: Path, name: str, words: str, **options: Any) -> Path:
     workdir.mkdir()
     claim(workdir, settings, vocabulary, {}, total_steps=7, trained_steps=0)
     model = models.create(vocab_size=len(spelled), **settings["model"])
-    with contextlib.closing(Checkpoints(workdir)) as checkpoints:
+    with contextlib.closing(Checkpoints(workdir, "best")) as checkpoints:
         info = {"step": 7, "perplexity": 2.0, "vocabulary": vocabulary.fingerprint}
-        checkpoints.save_best(7, random_params(model), info)
+        checkpoints.save(7, random_params(model), info)
     return workdir
 
 
@@ -326,7 +326,7 @@ def test_a_started_and_frozen_run_resumes_without_the_other_one(
     settings = config(other_data, **values)
     whole = loop.train(settings, tmp_path / "whole", report=quiet)
     assert whole.step == 12
-    add = loop._Window.add
+    add = loop._Run.add
 
     def add_then_signal(self, step, metrics):
         add(self, step, metrics)
@@ -334,7 +334,7 @@ def test_a_started_and_frozen_run_resumes_without_the_other_one(
             os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop._Window, "add", add_then_signal)
+        patch.setattr(loop._Run, "add", add_then_signal)
         first = loop.train(settings, tmp_path / "run", report=quiet)
     assert first.ending == "interrupted"
     shutil.rmtree(run)

@@ -24,7 +24,7 @@ from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import (
     TrainState,
     collect,
-    create_state,
+    first_state,
     parallel_step,
     shard_rows,
     spread,
@@ -124,7 +124,7 @@ def test_accelerators_can_compile_a_step_and_a_block_of_scores(name):
     """Lowered with their tuning, without anything that XLA for them does not have itself."""
     model, batch = small_model(name, dropout=0.3), make_batch(name)
     optimizer = create_optimizer(OptimizerConfig(), 1)
-    state = jax.eval_shape(partial(create_state, model, optimizer), jax.random.key(0))
+    state = jax.eval_shape(lambda key: first_state(model.init(key), optimizer), jax.random.key(0))
     step = jax.jit(partial(train_step, model, optimizer, ACCELERATOR, axis=None))
 
     def scores(params, batch):
