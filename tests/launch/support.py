@@ -22,6 +22,8 @@ from absl import app, flags
 from absl import logging as absl_logging
 from absl.testing import flagsaver
 
+from tests.compiling import XLA_FLAGS
+
 REPOSITORY = Path(__file__).parents[2]
 TOPICS, WORDS_PER_TOPIC = 5, 20
 STEPS = 24
@@ -35,7 +37,8 @@ from dclm_jax.training.config import default_config
 def get_config(model="ccdclm"):
     config = default_config(model)
     with config.unlocked():
-        config.model.update(embedding_dim=8, hidden_dim=8, num_layers=1)
+        # The cell that compiles fastest: every second process of a job has to do it anew.
+        config.model.update(embedding_dim=8, hidden_dim=8, num_layers=1, cell="rnn")
         config.data.batch_size = 8
         config.optimizer.update(name="adam", learning_rate=0.02)
         config.training.update(
@@ -46,9 +49,10 @@ def get_config(model="ccdclm"):
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """Launchers are found from any directory; pytest's own flags for XLA do not reach them."""
-    inherited = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    return {**inherited, "PYTHONPATH": str(REPOSITORY), **variables}
+    """Launchers are found from any directory; flags for XLA that pytest was given do not reach
+    them."""
+    own = {"PYTHONPATH": str(REPOSITORY), "XLA_FLAGS": XLA_FLAGS}
+    return {**os.environ, **own, **variables}
 
 
 OF_PROCESSES = {"PYTHONPATH", "XLA_FLAGS"}

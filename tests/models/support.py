@@ -24,6 +24,8 @@ USUAL_MODELS = (
     *("rnnlm", "drnnlm", "hrnnlm", "ccdclm", "codclm", "adclm"),
     *("rlm_seqbow_lf", "rlm_seqbow_att_ef"),
 )
+# Sentences at once and in turn, a sum of its own over words, a step of its own.
+FEW_MODELS = ("rnnlm", "hrnnlm", "ccdclm", "adclm")
 EACH_MODEL = pytest.mark.parametrize(
     "name", [*USUAL_MODELS, *also(name for name in MODELS if name not in USUAL_MODELS)]
 )
@@ -65,6 +67,15 @@ def small_model(name: str, **options: Any) -> DocumentModel:
     if name == "hrnnlm":
         options["sentence_loss_weight"] = 0.7
     return models.create(name, **options)
+
+
+def simple_model(name: str, **options: Any) -> DocumentModel:
+    """The small model that compiles fastest, where cells and layers are not what is tested.
+
+    Late fusion needs a memory.
+    """
+    cell = "lstm" if name.endswith("_lf") else "rnn"
+    return small_model(name, **{"num_layers": 1, "cell": cell, **options})
 
 
 def random_params(model: DocumentModel, seed: int = 0) -> Any:

@@ -9,7 +9,7 @@ import pytest
 from dclm_jax import models
 from dclm_jax.nn.backend import CPU
 from dclm_jax.reading.likelihoods import batch_likelihood, earlier_sentences
-from tests.models.support import likelihood, pack, random_params, scores, small_model
+from tests.models.support import likelihood, pack, random_params, scores, simple_model
 
 NAMES = [name for name in models.MODELS if name.startswith("rlm_")]
 DOCUMENT = ((5, 3, 7, 4), (6,), (8, 2, 3), (4, 9), (10, 4, 4), (7,))
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("x64")
 @pytest.mark.parametrize("first", [1, 2, 4])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_segment_with_the_sentences_before_it_is_scored_as_in_its_document(name, first):
-    model = small_model(name)
+    model = simple_model(name)
     params = random_params(model)
     whole_SxN = scores(model, params, pack([DOCUMENT]))[0]
     n = earlier_sentences(model)
@@ -41,7 +41,7 @@ def test_a_segment_with_the_sentences_before_it_is_scored_as_in_its_document(nam
 
 @pytest.mark.parametrize("name", NAMES)
 def test_order_of_the_context_matters_in_sequences_of_bags_alone(name):
-    model = small_model(name)
+    model = simple_model(name)
     params = random_params(model)
     first, second, last = DOCUMENT[:3]
     straight, swapped = (
@@ -55,7 +55,7 @@ def test_order_of_the_context_matters_in_sequences_of_bags_alone(name):
 
 
 def test_the_order_of_words_in_the_context_does_not_matter():
-    model = small_model("rlm_seqbow_lf")
+    model = simple_model("rlm_seqbow_lf")
     params = random_params(model)
     changed, unchanged = (
         scores(model, params, pack([(DOCUMENT[1], before, DOCUMENT[3])]))[0, 2]

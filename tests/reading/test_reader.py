@@ -14,8 +14,9 @@ import pytest
 from dclm_jax.data.vocabulary import END, START
 from dclm_jax.errors import InputError
 from dclm_jax.reading.reader import Reader
+from tests.compiling import TWO_DEVICES
 from tests.exhaustive import some
-from tests.models.support import EACH_MODEL, VOCAB, pack, random_params, scores, small_model
+from tests.models.support import EACH_MODEL, VOCAB, pack, random_params, scores, simple_model
 
 close = partial(np.testing.assert_allclose, rtol=2e-5, atol=2e-5)
 
@@ -25,7 +26,7 @@ DOCUMENTS = (((5, 3, 7, 4), (6,), (8, 2, 3)), ((10, 4), LONG, (3, 2)))
 
 
 def make_reader(name, **options):
-    model = small_model(name)
+    model = simple_model(name)
     return Reader(model, random_params(model), **options)
 
 
@@ -184,13 +185,11 @@ for name in sys.argv[1:]:
 
 
 def test_two_devices_read_as_one():
-    # The number of devices is fixed when jax starts, hence a process of its own.
     names = some(["adclm"], all=["adclm", "rnnlm", "rlm_bow_lf"])
-    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "JAX_PLATFORMS": "cpu"}
     subprocess.run(
         [sys.executable, "-W", "error", "-c", SCRIPT, *names],
         cwd=Path(__file__).parents[2],
-        env=os.environ | flags,
+        env=os.environ | TWO_DEVICES,
         check=True,
         timeout=300,
     )
