@@ -2,6 +2,7 @@
 than running."""
 
 import os
+from typing import Any
 
 import jax
 
@@ -9,7 +10,7 @@ OPTIMISED = os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "true") == "
 """Whether the programs that users run were asked for."""
 XLA_FLAGS = "" if OPTIMISED else "--xla_cpu_use_fusion_emitters=false"
 """Of every process. XLA's newer way to emit fusions takes about half of the time."""
-TWO_DEVICES = {
+TWO_DEVICES: dict[str, Any] = {
     "XLA_FLAGS": f"{XLA_FLAGS} --xla_force_host_platform_device_count=2",
     "JAX_PLATFORMS": "cpu",
 }

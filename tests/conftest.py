@@ -38,11 +38,12 @@ def session_root(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def compilation(session_root) -> None:
-    """What one test or one of its subprocesses has compiled, the others load."""
+    """What one test or one of its subprocesses has compiled, the others load, be it ever so small:
+    small programs are many."""
     directory = str(session_root / "xla")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = directory
     jax.config.update("jax_compilation_cache_dir", directory)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -31,9 +31,9 @@ def make_reader(name, **options):
 
 
 def expected_nll(reader, document):
-    """The nats of each sentence of a document, read alone in one block."""
-    model = reader.model
-    nll_SxN = np.asarray(scores(model, random_params(model), pack([document]))[0])
+    """The nats of each sentence of a document, read alone in one block: of one shape, if it can."""
+    model, batch = reader.model, pack([document], S=4, N=len(LONG) + 1)
+    nll_SxN = np.asarray(scores(model, random_params(model), batch)[0])
     return [nll[: len(words) + 1] for nll, words in zip(nll_SxN, document, strict=True)]
 
 
