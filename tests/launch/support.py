@@ -37,9 +37,7 @@ from dclm_jax.training.config import default_config
 def get_config(model="ccdclm"):
     config = default_config(model)
     with config.unlocked():
-        # The cell that compiles fastest, for late fusion of those with a memory.
-        cell = "lstm" if model.endswith("_lf") else "rnn"
-        config.model.update(embedding_dim=8, hidden_dim=8, num_layers=1, cell=cell)
+        config.model.update(embedding_dim=8, hidden_dim=8, num_layers=1)
         config.data.batch_size = 8
         config.optimizer.update(name="adam", learning_rate=0.02)
         config.training.update(
