@@ -117,10 +117,13 @@ def test_a_run_of_two_processes_stops_together_and_equals_that_of_one(space, val
 
 @pytest.mark.parametrize(
     ("name", "arguments"),
-    [
-        ("score", ["--input=TEST", "--batch_size=2"]),
-        *also([("evaluate", []), ("coherence", ["--permutations=3", "--bootstrap=5"])]),
-    ],
+    also(
+        [
+            ("score", ["--input=TEST", "--batch_size=2"]),
+            ("evaluate", []),
+            ("coherence", ["--permutations=3", "--bootstrap=5"]),
+        ]
+    ),
 )
 def test_evaluation_of_two_processes_merges_exactly(space, name, arguments):
     """Every process scores a part; the batches, and so the bits, are those of one process."""

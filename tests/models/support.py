@@ -26,10 +26,16 @@ USUAL_MODELS = (
 )
 # Sentences at once and in turn, a sum of its own over words, a step of its own.
 FEW_MODELS = ("rnnlm", "hrnnlm", "ccdclm", "adclm")
-EACH_MODEL = pytest.mark.parametrize(
-    "name", [*USUAL_MODELS, *also(name for name in MODELS if name not in USUAL_MODELS)]
-)
-"""The other models are left to --exhaustive."""
+
+
+def each_of(names: Sequence[str]) -> Any:
+    """Parametrises a test by name; other models than these are left to --exhaustive."""
+    others = also(name for name in MODELS if name not in names)
+    return pytest.mark.parametrize("name", [*names, *others])
+
+
+EACH_MODEL = each_of(USUAL_MODELS)
+EACH_OF_FEW = each_of(FEW_MODELS)
 model_jit = partial(jax.jit, static_argnums=0)
 """Jit of a function whose first argument is the model."""
 

@@ -15,8 +15,7 @@ from dclm_jax.reading.likelihoods import batch_likelihood
 from tests.exhaustive import also
 from tests.models.support import (
     DOCUMENTS,
-    FEW_MODELS,
-    MODELS,
+    EACH_OF_FEW,
     model_jit,
     pack,
     random_params,
@@ -25,9 +24,6 @@ from tests.models.support import (
 )
 
 BATCH = pack(DOCUMENTS)
-EACH_OF_FEW = pytest.mark.parametrize(
-    "name", [*FEW_MODELS, *also(name for name in MODELS if name not in FEW_MODELS)]
-)
 
 
 @model_jit

@@ -19,6 +19,7 @@ from tests.exhaustive import some
 from tests.models.support import (
     DOCUMENTS,
     EACH_MODEL,
+    EACH_OF_FEW,
     FEW_MODELS,
     MODELS,
     VOCAB,
@@ -78,7 +79,7 @@ def test_parameter_counts_are_the_papers(name, H, K, V):
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == expected[name] + H
 
 
-@EACH_MODEL
+@EACH_OF_FEW
 def test_gradient_is_the_finite_difference(name):
     model = small_model(name)
     params = random_params(model)
