@@ -33,14 +33,19 @@ def join(*, stops_together: bool = False) -> None:
     processes.start(*flags_given, stops_together=stops_together)
     if processes.count() == 1:
         return
-    for name in _TEXT_FLAGS:
-        if name in flags.FLAGS and flags.FLAGS[name].value == "-":
-            raise InputError(f"--{name} is '-'; expected a file, which all processes can read")
     shown = os.dup(sys.stdout.fileno())
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
-    # At the first meeting Gloo greets on standard output, where a result may be expected.
-    processes.gather(b"")
-    if processes.is_first():
-        os.dup2(shown, sys.stdout.fileno())
-    os.close(shown)
+    try:
+        # At the first meeting Gloo greets on standard output, where a result may be expected.
+        processes.together(_check_text_flags)
+    finally:
+        if processes.is_first():
+            os.dup2(shown, sys.stdout.fileno())
+        os.close(shown)
+
+
+def _check_text_flags() -> None:
+    for name in _TEXT_FLAGS:
+        if name in flags.FLAGS and flags.FLAGS[name].value == "-":
+            raise InputError(f"--{name} is '-'; expected a file, which all processes can read")

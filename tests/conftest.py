@@ -7,7 +7,7 @@ from pathlib import Path
 import jax
 import pytest
 
-from tests import exhaustive
+from tests import compiling, exhaustive
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -18,6 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     exhaustive.asked = config.getoption("exhaustive")
+    compiling.compile_quickly()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -37,15 +38,12 @@ def session_root(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="session", autouse=True)
 def compilation(session_root) -> None:
-    """What one test or one of its subprocesses has compiled, the others load; and LLVM optimises
-    little unless told, because compiling takes far longer here than running."""
-    if "JAX_DISABLE_MOST_OPTIMIZATIONS" not in os.environ:
-        os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "true"
-        jax.config.update("jax_disable_most_optimizations", True)
+    """What one test or one of its subprocesses has compiled, the others load, be it ever so small:
+    small programs are many."""
     directory = str(session_root / "xla")
     os.environ["JAX_COMPILATION_CACHE_DIR"] = directory
     jax.config.update("jax_compilation_cache_dir", directory)
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -134,11 +134,12 @@ def peak_memory() -> int:
 
 class AnonymousPeak:
     """In a `with` block: the most bytes that this process had in memory which are no pages of
-    files, looked at every few milliseconds (Linux only)."""
+    files, looked at when it begins, every few milliseconds and when it ends (Linux only)."""
 
     bytes = 0
 
     def __enter__(self) -> "AnonymousPeak":
+        self._look()
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._watch)
         self._thread.start()
@@ -147,12 +148,14 @@ class AnonymousPeak:
     def __exit__(self, *exception: object) -> None:
         self._done.set()
         self._thread.join()
+        self._look()
 
     def _watch(self) -> None:
-        while True:
-            self.bytes = max(self.bytes, _status("RssAnon"))
-            if self._done.wait(0.005):
-                return
+        while not self._done.wait(0.005):
+            self._look()
+
+    def _look(self) -> None:
+        self.bytes = max(self.bytes, _status("RssAnon"))
 
 
 def _status(field: str) -> int:

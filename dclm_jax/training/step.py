@@ -123,7 +123,10 @@ def _on_one_device() -> bool:
 
 def spread(state: TrainState) -> TrainState:
     """A copy of the state on every local device, none of which shares its buffers with `state`."""
-    return jax.tree.map(jnp.copy, state) if _on_one_device() else jax_utils.replicate(state)
+    if not _on_one_device():
+        return jax_utils.replicate(state)
+    # Committed to the device as what was restored is: the compiled step is then the same.
+    return jax.tree.map(jnp.copy, jax.device_put(state, jax.devices()[0]))
 
 
 def collect(tree: Any) -> Any:

@@ -10,6 +10,7 @@ import pytest
 
 from dclm_jax.data import Vocabulary, open_corpus, prepare, read_documents
 from dclm_jax.errors import InputError
+from tests.launch.support import launch, refuse
 
 TEXT = "".join(f"a b w{i} <unk>\nc <UNK> .\n\n" for i in range(10))
 
@@ -220,27 +221,15 @@ def test_unknown_split_name(tmp_path, text):
         prepare({"dev": text}, tmp_path / "out")
 
 
-def launch(*arguments, text=None):
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", "launch.prepare", *arguments],
-        input=text,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "JAX_PLATFORMS": "cpu"},
-    )
-
-
 def test_command_line_success_and_reuse(tmp_path, text):
     out = tmp_path / "out"
     arguments = (f"--train={text}", "--test=-", f"--output={out}", "--unknown_token=<unk>")
-    done = launch(*arguments, text="a new\n")
-    assert done.returncode == 0, done.stderr
+    done = launch("prepare", *arguments, stdin="a new\n")
     assert done.stdout.splitlines()[-1] == f"prepared corpus: {out}"
     assert "train         10         20" in done.stdout
     assert words_of(out, "test") == [[["a", "<UNKNOWN>"]]]
     assert open_corpus(out, "test").document_ids == ["-:1"]
-    again = launch(*arguments, text="a new\n")
-    assert again.returncode == 0
+    again = launch("prepare", *arguments, stdin="a new\n")
     assert again.stdout.startswith("reusing")
 
 
@@ -252,23 +241,26 @@ def test_command_line_success_and_reuse(tmp_path, text):
         (("--output=OUT", "--input=TEXT", "--train=TEXT"), "--train/--valid/--test and --input"),
         (("--output=OUT", "--input=TEXT", "--split=a,b,c"), "--split is a,b,c; expected numbers"),
         (("--output=OUT", "--train=TEXT.none"), "no such file"),
-        (("--output=OUT", "--train=-"), "-:2: not valid UTF-8"),
     ],
 )
 def test_command_line_bad_input(tmp_path, text, arguments, message):
     names = {"OUT": str(tmp_path / "out"), "TEXT": str(text)}
     for placeholder, path in names.items():
         arguments = [argument.replace(placeholder, path) for argument in arguments]
+    assert message in refuse("prepare", *arguments)
+    assert [p.name for p in tmp_path.iterdir()] == ["text.txt"]
+
+
+def test_standard_input_that_is_no_text_is_refused(tmp_path):
     done = subprocess.run(
-        [sys.executable, "-m", "launch.prepare", *arguments],
+        [sys.executable, "-m", "launch.prepare", f"--output={tmp_path / 'out'}", "--train=-"],
         input=b"a\n\xff\n",
         capture_output=True,
         env={**os.environ, "JAX_PLATFORMS": "cpu"},
     )
-    error = done.stderr.decode()
-    assert done.returncode == 2, error
-    assert message in error and error.startswith("error: ") and error.count("\n") == 1
-    assert [p.name for p in tmp_path.iterdir()] == ["text.txt"]
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.startswith(b"error: -:2: not valid UTF-8") and done.stderr.count(b"\n") == 1
+    assert not list(tmp_path.iterdir())
 
 
 def test_manifest_is_plain_json_of_the_returned_value(tmp_path, text):

@@ -19,6 +19,7 @@ from dclm_jax.evaluation.scoring import Continuation, Scorer
 from dclm_jax.nn.backend import CPU
 from dclm_jax.reading import likelihoods, reader
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
+from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also, some
 
 VOCAB_SIZE = 11
@@ -60,9 +61,9 @@ def make_documents(seed=0):
     return [make_document(rng, one) for one in lengths]
 
 
-def make_requests():
+def make_requests(number=7):
     """Documents and continuations in turn, so that batches hold both."""
-    documents = make_documents()
+    documents = make_documents()[:number]
     return [request for one in documents for request in (Continuation(one), one)]
 
 
@@ -212,8 +213,10 @@ def test_padding_does_not_change_scores():
 
 
 def test_scores_do_not_depend_on_the_number_of_devices(tmp_path):
+    number = some(4, all=7)
+
     def flat(name):
-        scores = scored(Scorer(*make_model(name), batch_size=4), make_requests())
+        scores = scored(Scorer(*make_model(name), batch_size=4), make_requests(number))
         return np.concatenate([nll for document in scores for nll in document])
 
     # The number of devices is fixed when jax starts, hence a process of its own.
@@ -222,19 +225,16 @@ def test_scores_do_not_depend_on_the_number_of_devices(tmp_path):
         "import jax, sys\n"
         "from tests.evaluation.test_scoring import *\n"
         "assert jax.local_device_count() == 2\n"
-        "for name in sys.argv[2:]:\n"
-        "    scores = scored(Scorer(*make_model(name), batch_size=5), make_requests())\n"
+        "requests = make_requests(int(sys.argv[2]))\n"
+        "for name in sys.argv[3:]:\n"
+        "    scores = scored(Scorer(*make_model(name), batch_size=5), requests)\n"
         "    flat = [nll for document in scores for nll in document]\n"
         "    np.save(f'{sys.argv[1]}/{name}.npy', np.concatenate(flat))\n"
     )
-    environment = os.environ | {
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
-        "JAX_PLATFORMS": "cpu",
-    }
     subprocess.run(
-        [sys.executable, "-W", "error", "-c", script, str(tmp_path), *names],
+        [sys.executable, "-W", "error", "-c", script, str(tmp_path), str(number), *names],
         cwd=REPOSITORY,
-        env=environment,
+        env=os.environ | TWO_DEVICES,
         check=True,
         timeout=300,
     )
@@ -269,11 +269,10 @@ def test_context_goes_past_a_very_long_sentence():
     model, params = make_model("ccdclm", embedding_dim=2, hidden_dim=2)
     document = make_document(np.random.default_rng(2), [3, 50_000, 4])
     (scores,) = scored(Scorer(model, params), [document])
-    batch = pack_sentences([document[1:2]], 1, 50_001)
-    context = model.open_document(params, 1)
-    context, first = block_nll(model, CPU, params, context, pack_sentences([document[:1]], 1, 4))
-    context, _ = block_nll(model, CPU, params, context, batch)
-    _, last = block_nll(model, CPU, params, context, pack_sentences([document[2:]], 1, 5))
+    read = jax.jit(functools.partial(block_nll, model, CPU, params))
+    context, first = read(model.open_document(params, 1), pack_sentences([document[:1]], 1, 4))
+    context, _ = read(context, pack_sentences([document[1:2]], 1, 50_001))
+    _, last = read(context, pack_sentences([document[2:]], 1, 5))
     np.testing.assert_allclose(scores[0], first[0, 0], rtol=1e-4)
     np.testing.assert_allclose(scores[2], last[0, 0], rtol=1e-4)
 

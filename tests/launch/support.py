@@ -22,6 +22,8 @@ from absl import app, flags
 from absl import logging as absl_logging
 from absl.testing import flagsaver
 
+from tests.compiling import XLA_FLAGS
+
 REPOSITORY = Path(__file__).parents[2]
 TOPICS, WORDS_PER_TOPIC = 5, 20
 STEPS = 24
@@ -46,9 +48,10 @@ def get_config(model="ccdclm"):
 
 
 def environment(**variables: str) -> dict[str, str]:
-    """Launchers are found from any directory; pytest's own flags for XLA do not reach them."""
-    inherited = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    return {**inherited, "PYTHONPATH": str(REPOSITORY), **variables}
+    """Launchers are found from any directory; flags for XLA that pytest was given do not reach
+    them."""
+    own = {"PYTHONPATH": str(REPOSITORY), "XLA_FLAGS": XLA_FLAGS}
+    return {**os.environ, **own, **variables}
 
 
 OF_PROCESSES = {"PYTHONPATH", "XLA_FLAGS"}

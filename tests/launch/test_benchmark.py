@@ -1,51 +1,33 @@
 """The command line of the benchmark."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 from absl import flags
 from absl.testing import flagsaver
 
-from dclm_jax.benchmark import footprint, rows, timing
+from dclm_jax.benchmark import footprint, ours, rows, timing
 from dclm_jax.errors import InputError
 from launch import benchmark
-
-REPOSITORY = Path(__file__).parents[2]
-
-
-def launch(*arguments, code=0):
-    done = subprocess.run(
-        [sys.executable, "-m", "launch.benchmark", *map(str, arguments)],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode == code, done.stderr
-    return done
+from tests.launch.support import launch, refuse
 
 
 def test_help_teaches_with_an_example():
     # absl ends --help with exit code 1.
-    text = launch("--help", code=1).stdout
+    text = launch("benchmark", "--help", code=1, process=True).stdout
     for part in ("python -m launch.benchmark --suite=quick", "--rounds", "train_ccdclm_16"):
         assert part in text
 
 
 def test_bad_flags_end_in_one_line():
-    error = launch("--rounds=two", code=2).stderr
-    assert error.startswith("error: ") and error.count("\n") == 1
-    assert "two" in error
+    assert "two" in refuse("benchmark", "--rounds=two")
 
 
 @pytest.fixture
-def parsed():
-    """Flags at their defaults, as if a command line without any had been parsed."""
+def parsed(monkeypatch):
+    """Flags at their defaults, as if a command line without any had been parsed; and a machine
+    whose speed is told quickly."""
+    monkeypatch.setattr(ours, "MATRIX_DIM", 8)
     with flagsaver.flagsaver():
         flags.FLAGS.mark_as_parsed()
         yield

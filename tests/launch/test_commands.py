@@ -16,6 +16,7 @@ import pytest
 import dclm_jax
 from dclm_jax.data.readers import read_documents
 from dclm_jax.training.checkpoints import restore_run
+from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also
 from tests.launch.support import (
     STEPS,
@@ -116,7 +117,7 @@ def test_evaluate_is_the_same_from_corpus_text_and_two_devices(space):
     assert split["step"] == restore_run(space.run).step
     assert "END" in split["counting_rule"]
     text = space.evaluate(f"--input={space.text['test']}")
-    two = space.evaluate("--split=test", XLA_FLAGS="--xla_force_host_platform_device_count=2")
+    two = space.evaluate("--split=test", **TWO_DEVICES)
     for other in (text, two):
         for key in ("tokens", "words", "oov_words", "sentences", "documents"):
             assert other[key] == split[key]

@@ -24,10 +24,18 @@ USUAL_MODELS = (
     *("rnnlm", "drnnlm", "hrnnlm", "ccdclm", "codclm", "adclm"),
     *("rlm_seqbow_lf", "rlm_seqbow_att_ef"),
 )
-EACH_MODEL = pytest.mark.parametrize(
-    "name", [*USUAL_MODELS, *also(name for name in MODELS if name not in USUAL_MODELS)]
-)
-"""The other models are left to --exhaustive."""
+# Sentences at once and in turn, a sum of its own over words, a step of its own.
+FEW_MODELS = ("rnnlm", "hrnnlm", "ccdclm", "adclm")
+
+
+def each_of(names: Sequence[str]) -> Any:
+    """Parametrises a test by name; other models than these are left to --exhaustive."""
+    others = also(name for name in MODELS if name not in names)
+    return pytest.mark.parametrize("name", [*names, *others])
+
+
+EACH_MODEL = each_of(USUAL_MODELS)
+EACH_OF_FEW = each_of(FEW_MODELS)
 model_jit = partial(jax.jit, static_argnums=0)
 """Jit of a function whose first argument is the model."""
 
@@ -65,6 +73,15 @@ def small_model(name: str, **options: Any) -> DocumentModel:
     if name == "hrnnlm":
         options["sentence_loss_weight"] = 0.7
     return models.create(name, **options)
+
+
+def simple_model(name: str, **options: Any) -> DocumentModel:
+    """The small model that compiles fastest, where cells and layers are not what is tested.
+
+    Late fusion needs a memory.
+    """
+    cell = "lstm" if name.endswith("_lf") else "rnn"
+    return small_model(name, **{"num_layers": 1, "cell": cell, **options})
 
 
 def random_params(model: DocumentModel, seed: int = 0) -> Any:

@@ -15,19 +15,15 @@ from dclm_jax.reading.likelihoods import batch_likelihood
 from tests.exhaustive import also
 from tests.models.support import (
     DOCUMENTS,
-    MODELS,
+    EACH_OF_FEW,
     model_jit,
     pack,
     random_params,
+    simple_model,
     small_model,
 )
 
 BATCH = pack(DOCUMENTS)
-# Sentences at once and in turn, a sum of its own over words, a step of its own.
-FEW = ("rnnlm", "hrnnlm", "ccdclm", "adclm")
-FEW_MODELS = pytest.mark.parametrize(
-    "name", [*FEW, *also(name for name in MODELS if name not in FEW)]
-)
 
 
 @model_jit
@@ -39,9 +35,9 @@ def loss_and_gradient(model, params, keys_B):
     return jax.value_and_grad(loss)(params)
 
 
-@FEW_MODELS
+@EACH_OF_FEW
 def test_remat_changes_no_value(name, x64):
-    model = small_model(name, dropout=0.3)
+    model = simple_model(name, dropout=0.3)
     params = random_params(model)
     keys_B = jax.random.split(jax.random.key(0), len(DOCUMENTS))
     expected = loss_and_gradient(model, params, keys_B)
@@ -68,9 +64,9 @@ def test_remat_keeps_long_documents_small(name):
     assert temporary_bytes(dataclasses.replace(model, remat=True)) * 3 < temporary_bytes(model)
 
 
-@FEW_MODELS
+@EACH_OF_FEW
 def test_bfloat16_is_close_and_keeps_float32_parameters(name):
-    model = small_model(name)
+    model = simple_model(name)
     params = random_params(model)
     expected, expected_gradient = loss_and_gradient(model, params, None)
     shorter = dataclasses.replace(model, compute_dtype="bfloat16")
@@ -95,7 +91,7 @@ def test_unknown_compute_dtype():
 @pytest.mark.parametrize("name", ["rnnlm", *also(["hrnnlm"])])
 def test_bfloat16_sums_the_gradient_of_a_frequent_word_in_float32(name):
     """In bfloat16 a sum stops growing once it is 256 times its terms."""
-    model = small_model(name, compute_dtype="bfloat16")
+    model = simple_model(name, compute_dtype="bfloat16")
     params = random_params(model)
 
     def gradient(copies):

@@ -9,7 +9,7 @@ import pytest
 from dclm_jax import models
 from dclm_jax.nn.backend import CPU
 from dclm_jax.reading.likelihoods import batch_likelihood, earlier_sentences
-from tests.models.support import likelihood, pack, random_params, scores, small_model
+from tests.models.support import likelihood, pack, random_params, scores, simple_model
 
 NAMES = [name for name in models.MODELS if name.startswith("rlm_")]
 DOCUMENT = ((5, 3, 7, 4), (6,), (8, 2, 3), (4, 9), (10, 4, 4), (7,))
@@ -17,31 +17,35 @@ DOCUMENT = ((5, 3, 7, 4), (6,), (8, 2, 3), (4, 9), (10, 4, 4), (7,))
 pytestmark = pytest.mark.usefixtures("x64")
 
 
+def padded(document, S=6):
+    """A batch of one document, of one shape: each is compiled."""
+    return pack([document], S, max(map(len, DOCUMENT)) + 1)
+
+
 @pytest.mark.parametrize("first", [1, 2, 4])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_segment_with_the_sentences_before_it_is_scored_as_in_its_document(name, first):
-    model = small_model(name)
+    model = simple_model(name)
     params = random_params(model)
-    whole_SxN = scores(model, params, pack([DOCUMENT]))[0]
+    whole_SxN = scores(model, params, padded(DOCUMENT))[0]
     n = earlier_sentences(model)
     assert n == model.context_order == 2
     before = DOCUMENT[max(0, first - n) : first]
     # What is missing of n sentences is missing in front.
-    earlier = pack([((),) * (n - len(before)) + before])
+    earlier = padded(((),) * (n - len(before)) + before, S=n)
     empty = np.arange(n) < n - len(before)
     earlier = jax.tree.map(lambda a: np.where(empty[:, None], np.zeros_like(a), a), earlier)
-    result = likelihood(
-        model, params, dataclasses.replace(pack([DOCUMENT[first:]]), earlier=earlier)
-    )
+    segment = padded(DOCUMENT[first:])
+    result = likelihood(model, params, dataclasses.replace(segment, earlier=earlier))
     np.testing.assert_allclose(result.nll, whole_SxN[first:].sum(), rtol=1e-12)
     assert result.sentences == len(DOCUMENT) - first
-    without = likelihood(model, params, pack([DOCUMENT[first:]]))
+    without = likelihood(model, params, segment)
     assert abs(without.nll - result.nll) > 1e-6
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_order_of_the_context_matters_in_sequences_of_bags_alone(name):
-    model = small_model(name)
+    model = simple_model(name)
     params = random_params(model)
     first, second, last = DOCUMENT[:3]
     straight, swapped = (
@@ -55,7 +59,7 @@ def test_order_of_the_context_matters_in_sequences_of_bags_alone(name):
 
 
 def test_the_order_of_words_in_the_context_does_not_matter():
-    model = small_model("rlm_seqbow_lf")
+    model = simple_model("rlm_seqbow_lf")
     params = random_params(model)
     changed, unchanged = (
         scores(model, params, pack([(DOCUMENT[1], before, DOCUMENT[3])]))[0, 2]

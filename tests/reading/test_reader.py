@@ -11,7 +11,7 @@ from dclm_jax.data.batches import pack_sentences
 from dclm_jax.data.vocabulary import END, START
 from dclm_jax.errors import InputError
 from dclm_jax.reading.reader import Reader
-from tests.models.support import EACH_MODEL, VOCAB, pack, random_params, scores, small_model
+from tests.models.support import EACH_MODEL, VOCAB, pack, random_params, scores, simple_model
 
 close = partial(np.testing.assert_allclose, rtol=2e-5, atol=2e-5)
 
@@ -21,14 +21,14 @@ DOCUMENTS = (((5, 3, 7, 4), (6,), (8, 2, 3)), ((10, 4), LONG, (3, 2)))
 
 
 def make_reader(name):
-    model = small_model(name)
+    model = simple_model(name)
     return Reader(model, random_params(model))
 
 
 def expected_nll(reader, document):
-    """The nats of each sentence of a document, read alone in one block."""
-    model = reader.model
-    nll_SxN = np.asarray(scores(model, random_params(model), pack([document]))[0])
+    """The nats of each sentence of a document, read alone in one block: of one shape, if it can."""
+    model, batch = reader.model, pack([document], S=4, N=len(LONG) + 1)
+    nll_SxN = np.asarray(scores(model, random_params(model), batch)[0])
     return [nll[: len(words) + 1] for nll, words in zip(nll_SxN, document, strict=True)]
 
 

@@ -11,9 +11,9 @@ from tests.exhaustive import some
 from tests.training import lives
 from tests.training.test_loop import assert_same_bits, comparable, latest_state, write_documents
 
-KILLS = some(5, all=50)
-WITHIN_A_SAVE = some(2, all=10)
-STEPS = some(240, all=900)
+KILLS = some(3, all=50)
+WITHIN_A_SAVE = some(1, all=10)
+STEPS = some(150, all=900)
 VALUES = {
     "training.max_steps": STEPS,
     "training.epochs": 1000,

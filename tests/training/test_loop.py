@@ -1,11 +1,14 @@
 """Runs: resumed = uninterrupted bit for bit, damaged checkpoints, divergence, early stopping."""
 
+import contextlib
 import dataclasses
 import json
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -56,6 +59,8 @@ def config(data: Path, **values):
             "model.embedding_dim": 4,
             "model.hidden_dim": 4,
             "model.num_layers": 1,
+            # It compiles fastest.
+            "model.cell": "rnn",
             "model.dropout": 0.3,
             "data.directory": str(data),
             "data.batch_size": 4,
@@ -102,6 +107,22 @@ def uninterrupted(data, tmp_path_factory) -> Path:
     return workdir
 
 
+@contextlib.contextmanager
+def compilations() -> Iterator[list[str]]:
+    """What was compiled, and not loaded from the cache of what this session has compiled."""
+    compiled: list[str] = []
+
+    def listen(event: str, **_: Any) -> None:
+        if event == "/jax/compilation_cache/cache_misses":
+            compiled.append(event)
+
+    jax.monitoring.register_event_listener(listen)
+    try:
+        yield compiled
+    finally:
+        jax.monitoring.unregister_event_listener(listen)
+
+
 @pytest.mark.parametrize("stop_at", [5, *also([3, 8])])
 def test_interrupted_and_resumed_is_uninterrupted(
     data, uninterrupted, tmp_path, monkeypatch, stop_at
@@ -121,7 +142,9 @@ def test_interrupted_and_resumed_is_uninterrupted(
     assert read_result(tmp_path / "run") is None
     monkeypatch.undo()
     lines: list[str] = []
-    second = loop.train(config(data), tmp_path / "run", report=lines.append)
+    with compilations() as compiled:
+        second = loop.train(config(data), tmp_path / "run", report=lines.append)
+    assert not compiled
     assert f"resuming after step {first.step}" in lines
     assert second.ending == "finished"
     assert read_result(tmp_path / "run") == second

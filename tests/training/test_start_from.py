@@ -27,6 +27,7 @@ from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.start import start_from, word_axes
 from dclm_jax.training.step import collect, first_state, parallel_step, spread, spread_rows
 from dclm_jax.training.workdir import claim, read_result
+from tests.compiling import TWO_DEVICES
 from tests.models.support import DOCUMENTS, MODELS, pack, random_params, small_model
 from tests.training import test_loop
 from tests.training.test_loop import assert_same_bits, comparable, latest_state
@@ -295,13 +296,11 @@ np.savez(sys.argv[2], norms=norms, **by_path(state.params))
 
 
 def test_two_devices_leave_the_same_parameters_alone(tmp_path):
-    environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
-    environment["XLA_FLAGS"] = "--xla_force_host_platform_device_count=2"
     output = tmp_path / "two.npz"
     root = Path(__file__).parents[2]
     finished = subprocess.run(
         [sys.executable, "-W", "error", "-c", SCRIPT, str(root), str(output)],
-        env=environment,
+        env=os.environ | TWO_DEVICES,
         capture_output=True,
         text=True,
         check=False,

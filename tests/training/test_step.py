@@ -31,8 +31,9 @@ from dclm_jax.training.step import (
     spread_rows,
     train_step,
 )
-from tests.exhaustive import some
-from tests.models.support import DOCUMENTS, MODELS, pack, random_params, small_model
+from tests.compiling import TWO_DEVICES
+from tests.exhaustive import also, some
+from tests.models.support import DOCUMENTS, MODELS, pack, random_params, simple_model, small_model
 
 CLIP = 0.2
 RATE = 0.1
@@ -45,7 +46,7 @@ def run_steps(
 
     Models of the n sentences before a segment have other documents' sentences there.
     """
-    model = small_model(name, dropout=dropout, **options)
+    model = simple_model(name, dropout=dropout, **options)
     optimizer = create_optimizer(OptimizerConfig(learning_rate=RATE, clip_norm=CLIP), steps)
     params = random_params(model)
     state = TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
@@ -61,7 +62,7 @@ def run_steps(
 
 def make_batch(name: str) -> Batch:
     batch = pack(DOCUMENTS)
-    if not earlier_sentences(small_model(name)):
+    if not earlier_sentences(simple_model(name)):
         return batch
     return dataclasses.replace(batch, earlier=pack(DOCUMENTS[::-1]))
 
@@ -73,7 +74,7 @@ def make_batch(name: str) -> Batch:
 def test_two_steps_of_clipped_adagrad_by_hand(name, loss_per):
     """Gradient of the mean, clipped to the norm; squares summed from 0; rate / root of them."""
     state, norms = run_steps(name, dropout=0.0, loss_per=loss_per)
-    model, batch = small_model(name), make_batch(name)
+    model, batch = simple_model(name), make_batch(name)
     count = {"token": batch.mask_BxSxN.sum(), "sentence": sum(map(len, DOCUMENTS))}[loss_per]
 
     def loss(params):
@@ -81,9 +82,10 @@ def test_two_steps_of_clipped_adagrad_by_hand(name, loss_per):
         return (likelihood.nll + likelihood.extra) / count
 
     params = random_params(model)
+    gradient_of = jax.jit(jax.grad(loss))
     squares = jax.tree.map(np.zeros_like, params)
     for step in range(2):
-        gradient = jax.tree.map(np.asarray, jax.grad(loss)(params))
+        gradient = jax.tree.map(np.asarray, gradient_of(params))
         norm = np.sqrt(sum(np.sum(g.astype(np.float64) ** 2) for g in jax.tree.leaves(gradient)))
         np.testing.assert_allclose(norms[step], norm, rtol=1e-5)
         assert norm > CLIP, "the test must clip to be able to fail"
@@ -102,10 +104,10 @@ def test_two_steps_of_clipped_adagrad_by_hand(name, loss_per):
     )
 
 
-@pytest.mark.parametrize("name", ["ccdclm", "codclm"])
+@pytest.mark.parametrize("name", ["codclm", *also(["ccdclm"])])
 def test_a_step_is_the_same_however_it_is_computed(name):
     """Models as small as these have one size of a chunk unless told."""
-    model, batch = small_model(name), make_batch(name)
+    model, batch = simple_model(name), make_batch(name)
     optimizer = create_optimizer(OptimizerConfig(learning_rate=RATE, clip_norm=CLIP), 1)
     several = dataclasses.replace(CPU, min_short_chunk=1, min_short_logits=1, row_block=2)
     steps = []
@@ -170,15 +172,10 @@ print(json.dumps(results))
 @pytest.mark.usefixtures("x64")
 def test_two_devices_take_the_same_step_as_one():
     """Four documents of 11, 2, 15 and 4 targets: the devices hold 13 and 19 of them."""
-    names = some(["hrnnlm", "adclm"], all=["hrnnlm", "adclm", "codclm", "rlm_bow_lf"])
+    names = some(["hrnnlm"], all=["hrnnlm", "adclm", "codclm", "rlm_bow_lf"])
     cases: list[tuple[str, float, dict[str, Any]]] = [(name, 0.0, {}) for name in names]
     cases.append(("ccdclm", 0.4, {"variational_dropout": True, "recurrent_dropout": 0.3}))
-    environment = {
-        **os.environ,
-        "XLA_FLAGS": "--xla_force_host_platform_device_count=2",
-        "JAX_PLATFORMS": "cpu",
-        "JAX_ENABLE_X64": "1",
-    }
+    environment = os.environ | TWO_DEVICES | {"JAX_ENABLE_X64": "1"}
     root = Path(__file__).parents[2]
     finished = subprocess.run(
         [sys.executable, "-W", "error", "-c", SCRIPT, str(root), json.dumps(cases)],
