@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dclm_jax.data import corpus, division, layouts, sotu, treebank
+from dclm_jax.data import corpus, division, layouts, sotu, ted, treebank
 
 OPTIONS = ("source", "fractions", "seed", "lowercase")
 
@@ -56,6 +56,10 @@ def _describe_nant(source: str | pathlib.Path) -> dict[str, Any]:
     return _describe(source, {"files": treebank.nant_files(source)})
 
 
+def _describe_ted(source: str | pathlib.Path) -> dict[str, Any]:
+    return _describe(source, ted.talk_files(source))
+
+
 def _describe(
     source: str | pathlib.Path, files: Mapping[str, Sequence[pathlib.Path]]
 ) -> dict[str, Any]:
@@ -73,11 +77,16 @@ def _divide_by_year(names: Sequence[str], shares: Sequence[float], seed: int) ->
     return np.asarray(sotu.split_by_year([sotu.address_year(name) for name in names], shares))
 
 
-def _divide_reviews(names: Sequence[str], shares: Sequence[float], seed: int) -> np.ndarray:
-    is_training = np.asarray([name.startswith("train/") for name in names])
-    parts = np.full(len(names), corpus.SPLITS.index("test"))
-    parts[is_training] = division.divide(int(is_training.sum()), shares, seed, "imdb")
-    return parts
+def _divide_training(name: str) -> Callable[[Sequence[str], Sequence[float], int], np.ndarray]:
+    """Divides what is for training; all else is for testing."""
+
+    def divide(names: Sequence[str], shares: Sequence[float], seed: int) -> np.ndarray:
+        is_training = np.asarray([one.startswith("train/") for one in names])
+        parts = np.full(len(names), corpus.SPLITS.index("test"))
+        parts[is_training] = division.divide(int(is_training.sum()), shares, seed, name)
+        return parts
+
+    return divide
 
 
 def _divide_all(name: str) -> Callable[[Sequence[str], Sequence[float], int], np.ndarray]:
@@ -108,7 +117,7 @@ COLLECTIONS = {
         duration="about six minutes on two CPU cores",
         fractions=(0.86, 0.14),
         describe=_describe_layout("imdb"),
-        divide=_divide_reviews,
+        divide=_divide_training("imdb"),
     ),
     "bbc": Collection(
         title=layouts.LAYOUTS["bbc"].title,
@@ -134,6 +143,15 @@ COLLECTIONS = {
         fractions=tuple(count / 29_363 for count in (26_462, 148, 2_753)),
         describe=_describe_nant,
         divide=_divide_all("nant"),
+        is_prose=False,
+    ),
+    # Cettolo et al. (2012); the shares are those of Lin et al. (2015), 6.1.
+    "ted": Collection(
+        title="TED talks of IWSLT",
+        duration="a minute or two",
+        fractions=(0.9, 0.1),
+        describe=_describe_ted,
+        divide=_divide_training("ted"),
         is_prose=False,
     ),
 }

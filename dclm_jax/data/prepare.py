@@ -161,15 +161,18 @@ def prepare_collection(
       nant: BLLIP North American News Text (McClosky et al., 2008); a folder of its files of parses
         (see `treebank.read_nant`). They are divided at random by the numbers of documents in Table
         1 of Ji et al. (2016), 90.1/0.5/9.4 %; which documents these were is not known.
+      ted: the English side of the talks of IWSLT (Cettolo et al., 2012); the folder of a pair of
+        languages (see `ted`). Those for training are divided at random into train and valid
+        (90/10 %), tst2010 to tst2012 are for testing, as in Lin et al. (2015), 6.1.
 
-    Sentences and words are found by `prose`, in ptb and nant by `treebank`. See `prepare` for the
-    other arguments.
+    Sentences and words are found by `prose`, in ptb and nant by `treebank`; those of ted are given,
+    and have their words found by `prose`. See `prepare` for the other arguments.
 
     Args:
       name: one of `COLLECTIONS`.
       source: the folder of the corpus.
-      fractions: the shares of train, valid and test (imdb: of train and valid) instead of those
-        above; a share of 0 leaves the split out.
+      fractions: the shares of train, valid and test (imdb, ted: of train and valid) instead of
+        those above; a share of 0 leaves the split out.
       seed: which documents go where.
       report: also called with a line before the text is read.
 

@@ -7,13 +7,18 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from dclm_jax.data import layouts, prose, sotu, treebank
+from dclm_jax.data import layouts, prose, sotu, ted, treebank
 from dclm_jax.data.documents import Document, Line, decode, input_files, read_lines
 from dclm_jax.errors import InputError, printable, shown
 from dclm_jax.files import parse_json
 
 TEXT_FORMATS = ("auto", "lines", "tagged", "jsonl", "treebank", "prose")
-FORMATS = (*TEXT_FORMATS, "sotu", *layouts.LAYOUTS, "ptb", "nant")
+_FOLDERS: dict[str, Callable[[str | pathlib.Path], Iterator[Document]]] = {
+    "ptb": treebank.read_ptb,
+    "nant": treebank.read_nant,
+    "ted": ted.read_talks,
+}
+FORMATS = (*TEXT_FORMATS, "sotu", *layouts.LAYOUTS, *_FOLDERS)
 STDIN = "-"
 
 _BOUNDARY = "="
@@ -56,6 +61,7 @@ def read_documents(
       sotu: the addresses in the `sotu` package; `path` is ignored.
       imdb, bbc: public corpora, of which `path` is the folder (see `layouts`).
       ptb, nant: licensed ones, likewise (see `treebank`).
+      ted: the talks of IWSLT, likewise (see `ted`).
       auto: jsonl for files named .jsonl or .json, otherwise lines.
 
     Documents without a name of their own are called FILE:LINE, after the line they begin on.
@@ -108,8 +114,8 @@ def _read_blocks(path: str | pathlib.Path, format: str, name: str | None) -> Ite
     if format in layouts.LAYOUTS:
         yield from layouts.read_texts(format, path)
         return
-    if format in ("ptb", "nant"):
-        yield from (treebank.read_ptb if format == "ptb" else treebank.read_nant)(path)
+    if format in _FOLDERS:
+        yield from _FOLDERS[format](path)
         return
     if str(path) == STDIN:
         parse = _PARSERS["lines" if format == "auto" else format]
