@@ -127,7 +127,7 @@ class _Subject(NamedTuple):
     """What is measured, on what, and what is said of both: for people, and in the result."""
 
     scorer: SentenceScorer
-    documents: list[Document]
+    documents: Sequence[Document]
     summary: str
     description: dict[str, Any]
 

@@ -29,7 +29,7 @@ START, END = -2, -1
 
 _READ_AHEAD = 256
 _FREQUENT_WORDS = 100
-_REGULARIZATION = (1e-4, 1e-3, 1e-2, 1e-1)
+_REGULARIZATION = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
 class OrderingBaseline(abc.ABC):
@@ -40,11 +40,13 @@ class OrderingBaseline(abc.ABC):
       context_order: sentences before a sentence that its window holds; None where it holds later
         ones, so that documents are judged as a whole.
       vocab_size: V of the corpus that it was trained on.
+      num_parameters: how many numbers were trained.
     """
 
     name: ClassVar[str]
-    context_order: ClassVar[int | None]
+    context_order: int | None
     vocab_size: int
+    num_parameters: int
 
     @classmethod
     @abc.abstractmethod
@@ -59,11 +61,6 @@ class OrderingBaseline(abc.ABC):
         Raises:
           InputError: no document has two different sentences, or a package is not installed.
         """
-
-    @property
-    @abc.abstractmethod
-    def num_parameters(self) -> int:
-        """How many numbers were trained."""
 
     @abc.abstractmethod
     def windows(self, document: Document) -> list[list[Window]]:
@@ -102,12 +99,11 @@ class Overlap(_OfPairs):
     """
 
     name = "overlap"
-    num_parameters = 0
 
     def __init__(self, is_content_V: np.ndarray):
         """Takes 1 for each content word, and 0 for the others."""
         self._is_content_V = np.asarray(is_content_V, np.float64)
-        self.vocab_size = len(is_content_V)
+        self.vocab_size, self.num_parameters = len(is_content_V), 0
 
     @classmethod
     def train(cls, train: Corpus, valid: Corpus, *, seed: int, report: Report) -> "Overlap":
@@ -136,7 +132,7 @@ class MaximumEntropy(_OfPairs):
     def __init__(self, weights_3V: np.ndarray, bias: float):
         """Takes u, v and w one after another, and c."""
         self.weights_3V, self.bias = weights_3V, bias
-        self.vocab_size = len(weights_3V) // 3
+        self.vocab_size, self.num_parameters = len(weights_3V) // 3, len(weights_3V) + 1
 
     @classmethod
     def train(
@@ -162,15 +158,11 @@ class MaximumEntropy(_OfPairs):
         for strength in _REGULARIZATION:
             fitted = LogisticRegression(C=strength, class_weight="balanced", max_iter=1000)
             fitted.fit(features, is_real)
-            one = cls(fitted.coef_[0], float(fitted.intercept_[0]))
+            one = cls(np.ravel(fitted.coef_), float(np.ravel(fitted.intercept_)[0]))
             loss = _balanced_loss(one.logits(held_out), held_out_is_real)
             report(f"maximum_entropy: C {strength:g}, development loss {loss:.4f} a pair")
             trained.append((loss, one))
         return min(trained, key=lambda pair: pair[0])[1]
-
-    @property
-    def num_parameters(self) -> int:
-        return len(self.weights_3V) + 1
 
     def logits(self, features: Any) -> np.ndarray:
         """The argument of the sigmoid for each row of `pair_features`."""

@@ -148,15 +148,14 @@ def batch_loss(
     Args:
       key: for dropout; None for none.
     """
+    tokens_NxR, mask_NxR, windows_Wx3, is_real_W, weight_W = map(jnp.asarray, batch)
     keys = (None, None) if key is None else jax.random.split(key)
-    vectors_RxH = encode(
-        params, options.cell, batch.tokens_NxR, batch.mask_NxR, keys[0], options.dropout
-    )
+    vectors_RxH = encode(params, options.cell, tokens_NxR, mask_NxR, keys[0], options.dropout)
     if keys[1] is not None:
         vectors_RxH = vectors_RxH * drop(keys[1], vectors_RxH.shape, options.dropout)
-    logits_W = window_logits(params, vectors_RxH, batch.windows_Wx3)
-    nll_W = jax.nn.softplus(jnp.where(batch.is_real_W, -logits_W, logits_W))
-    return jnp.sum(nll_W * batch.weight_W), jnp.sum(batch.weight_W)
+    logits_W = window_logits(params, vectors_RxH, windows_Wx3)
+    nll_W = jax.nn.softplus(jnp.where(is_real_W, -logits_W, logits_W))
+    return jnp.sum(nll_W * weight_W), jnp.sum(weight_W)
 
 
 def optimizer(options: Options) -> optax.GradientTransformation:
@@ -167,7 +166,7 @@ def optimizer(options: Options) -> optax.GradientTransformation:
 @partial(jax.jit, static_argnames="options")
 def train_step(
     params: Params, state: optax.OptState, batch: WindowBatch, key: jax.Array, *, options: Options
-) -> tuple[Params, optax.OptState, jax.Array]:
+) -> tuple[Any, optax.OptState, jax.Array]:
     """One step of the optimizer on the mean loss of a batch, which is returned as well."""
 
     def mean_loss(params: Params) -> jax.Array:
@@ -188,6 +187,7 @@ class WindowClassifier(OrderingBaseline):
     def __init__(self, params: Params, cell: str):
         self.params, self.cell = params, cell
         self.vocab_size = len(params["embedding"])
+        self.num_parameters = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
         self._encode = jax.jit(partial(encode, cell=cell))
         self._logits = jax.jit(window_logits)
 
@@ -229,10 +229,6 @@ class WindowClassifier(OrderingBaseline):
             elif epoch - best_epoch >= options.patience:
                 break
         return cls(best, options.cell)
-
-    @property
-    def num_parameters(self) -> int:
-        return sum(np.size(leaf) for leaf in jax.tree.leaves(self.params))
 
     def windows(self, document: Document) -> list[list[Window]]:
         padded = [None, *document, None]

@@ -307,14 +307,14 @@ def test_loss_and_gradient_against_loops(batch_of_corpus):
 
     gradient = jax.grad(loss)(params)
     direction = float64_params(SMALL, V, seed=8)
-    slope = optax.tree.vdot(gradient, direction)
+    slope = float(np.asarray(optax.tree.vdot(gradient, direction)))
 
     def moved(size):
         there = jax.tree.map(lambda p, d: np.asarray(p + size * d), params, direction)
         return loss_by_loops(there, "lstm", batch)[0]
 
     numeric = (moved(1e-5) - moved(-1e-5)) / 2e-5
-    assert float(slope) == pytest.approx(numeric, rel=1e-6)
+    assert slope == pytest.approx(numeric, rel=1e-6)
 
 
 def test_a_step_lowers_the_loss(batch_of_corpus):
