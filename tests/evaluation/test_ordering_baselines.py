@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import math
 import sys
+from functools import partial
 
 import jax
 import numpy as np
@@ -298,14 +299,14 @@ def test_loss_and_gradient_against_loops(batch_of_corpus):
     chosen = np.r_[0:10, np.flatnonzero(batch.weight_W)[-10:], -3:0]
     batch = WindowBatch(*batch[:2], *(array[chosen] for array in batch[2:]))
     params = float64_params(SMALL, V)
-    total, weight = window_classifier.batch_loss(params, SMALL, batch)
+    whole = jax.jit(
+        jax.value_and_grad(
+            lambda params: window_classifier.batch_loss(params, SMALL, batch), has_aux=True
+        )
+    )
+    (total, weight), gradient = whole(params)
     loops = jax.tree.map(np.asarray, params)
     assert (total, weight) == pytest.approx(loss_by_loops(loops, "lstm", batch), rel=1e-12)
-
-    def loss(params):
-        return window_classifier.batch_loss(params, SMALL, batch)[0]
-
-    gradient = jax.grad(loss)(params)
     direction = float64_params(SMALL, V, seed=8)
     slope = float(np.asarray(optax.tree.vdot(gradient, direction)))
 
@@ -411,7 +412,6 @@ def test_training_ends_early_and_keeps_the_best_epoch(tmp_path):
     assert len(losses) < SMALL.max_epochs
     assert min(losses[: -SMALL.patience]) <= min(losses[-SMALL.patience :])
     held_out = window_classifier.batches(valid, SMALL, [window_classifier._DEVELOPMENT, 0])
-    sums = np.sum(
-        [window_classifier.batch_loss(result.params, SMALL, batch) for batch in held_out], axis=0
-    )
+    loss = jax.jit(partial(window_classifier.batch_loss, options=SMALL))
+    sums = np.sum([loss(result.params, batch=batch) for batch in held_out], axis=0)
     assert sums[0] / sums[1] == pytest.approx(min(losses), abs=1e-4)
