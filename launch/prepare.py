@@ -34,6 +34,12 @@ treebank's own spellings (-LRB-); empty elements are left out:
   python -m launch.prepare --corpus=nant --input=disk1of4/data/000 --vocab_size=15000 \\
       --output=data/nant
 
+From the talks of TED, the English side of a pair of languages as IWSLT hands it out: the talks of
+train.tags.zh-en.en are divided into train and valid, by default --split=0.9,0.1; those of
+IWSLT14.TED.tst2010.zh-en.en.xml, and of tst2011 and tst2012, become test:
+
+  python -m launch.prepare --corpus=ted --input=zh-en --output=data/ted
+
 New text with the vocabulary of a corpus that is already there:
 
   python -m launch.prepare --test=new.txt --vocabulary=corpus/vocabulary.tsv --output=new
@@ -61,15 +67,15 @@ _INPUT = flags.DEFINE_string(
 _SPLIT = flags.DEFINE_list(
     "split",
     None,
-    "With --input: shares of train, valid and test, 0 for none (--corpus=imdb: of train and "
-    "valid). Default: 0.8,0.1,0.1; of --corpus=imdb 0.86,0.14; of --corpus=bbc 0.9,0.05,0.05; of "
-    "--corpus=nant in the proportions 26462:148:2753.",
+    "With --input: shares of train, valid and test, 0 for none (--corpus=imdb, ted: of "
+    "train and valid). Default: 0.8,0.1,0.1; of --corpus=imdb 0.86,0.14; of ted 0.9,0.1; of bbc "
+    "0.9,0.05,0.05; of nant in the proportions 26462:148:2753.",
 )
 _CORPUS = flags.DEFINE_enum(
     "corpus",
     None,
     list(COLLECTIONS),
-    "sotu: the embedded corpus. imdb, bbc, ptb, nant: the corpus in the folder --input.",
+    "sotu: the embedded corpus. imdb, bbc, ptb, nant, ted: the corpus in the folder --input.",
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Directory to make.")
 _VOCAB_SIZE = flags.DEFINE_integer(

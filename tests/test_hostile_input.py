@@ -35,6 +35,7 @@ from dclm_jax.experiments import plots, report
 from dclm_jax.experiments.runs import read_runs
 from dclm_jax.training.config import default_config
 from dclm_jax.training.workdir import read_config
+from tests.data import test_ted as ted
 from tests.experiments.test_runs import write_run
 from tests.fuzzing import anything, attack, attack_json, damaged, fuzz, value_or_input_error
 from tests.test_ngram import HAS_KENLM, MODEL, StandIn
@@ -144,6 +145,19 @@ def test_sections_of_a_treebank(place, suffix):
         value_or_input_error(root, lambda: read_whole(root, "ptb"))
 
     check()
+
+
+@pytest.mark.parametrize("name", [ted.TRAIN, ted.TEST])
+def test_talks(place, name):
+    root = ted.write_ted(place / f"talks{name}", tst2010=ted.TEST_SET)
+    original = (root / name).read_bytes()
+
+    def check(content: bytes) -> None:
+        # The time that the words of a long line take grows with the square of its length.
+        (root / name).write_bytes(content[:3000])
+        value_or_input_error(root, lambda: read_whole(root, "ted"))
+
+    attack(check, original, 60)
 
 
 # Numbers and names of the lists that pysbd looks for, apart from what they are made of.

@@ -14,10 +14,13 @@
   nant: BLLIP North American News Text (McClosky et al., 2008); a folder of its files of parses (see
     `treebank.read_nant`). They are divided at random by the numbers of documents in Table 1 of Ji
     et al. (2016), 90.1/0.5/9.4 %; which documents these were is not known.
+  ted: the English side of the talks of IWSLT (Cettolo et al., 2012); the folder of a pair of
+    languages (see `ted`). Those for training are divided at random into train and valid (90/10 %),
+    tst2010 to tst2012 are for testing, as in Lin et al. (2015), 6.1.
 
-In ptb and nant sentences and words are those of `treebank`, in the others `prose` finds them: a
-core makes about 2,000 sentences a second. Documents of prose are called as their files, without
-.txt.
+In ptb and nant sentences and words are those of `treebank`, in the others `prose` finds them, in
+ted the words alone: a core makes about 2,000 sentences a second. Documents of prose are called as
+their files, without .txt.
 """
 
 import bisect
@@ -28,7 +31,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from dclm_jax.data import corpus, prose, sotu, treebank
+from dclm_jax.data import corpus, prose, sotu, ted, treebank
 from dclm_jax.data.documents import Document, files_in, read_lines
 from dclm_jax.errors import InputError, printable
 
@@ -143,6 +146,12 @@ def _ptb_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
     return parts
 
 
+def _drawn_of_training(names: Sequence[str]) -> list[int]:
+    """What is for training is divided; all else is for testing."""
+    test = corpus.SPLITS.index("test")
+    return [DRAWN if name.startswith("train/") else test for name in names]
+
+
 def _split_of_section(section: str) -> int:
     return bisect.bisect_right([21, 23], int(section))
 
@@ -171,9 +180,7 @@ COLLECTIONS = {
         fractions=(0.86, 0.14),
         files=_REVIEWS,
         read=_read_prose(_REVIEWS, lambda text: _full(re.split(r"(?i)<br\s*/?>", text))),
-        parts=lambda names: [
-            DRAWN if name.startswith("train/") else corpus.SPLITS.index("test") for name in names
-        ],
+        parts=_drawn_of_training,
     ),
     "bbc": Collection(
         title="the BBC articles",
@@ -199,6 +206,16 @@ COLLECTIONS = {
         fractions=tuple(count / 29_363 for count in (26_462, 148, 2_753)),
         files=lambda root: {"files": treebank.nant_files(root)},
         read=treebank.read_nant,
+        is_prose=False,
+    ),
+    # Cettolo et al. (2012); the shares are those of Lin et al. (2015), 6.1.
+    "ted": Collection(
+        title="TED talks of IWSLT",
+        duration="a minute or two",
+        fractions=(0.9, 0.1),
+        files=ted.talk_files,
+        read=ted.read_talks,
+        parts=_drawn_of_training,
         is_prose=False,
     ),
 }

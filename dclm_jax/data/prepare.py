@@ -51,7 +51,7 @@ def prepare(
       output: the directory to make. It appears complete or not at all.
       format: one of `readers.FORMATS`; with the name of a corpus its documents are divided as
         `known_corpora` says.
-      fractions: the shares of train, valid and test (imdb: of train and valid), by default
+      fractions: the shares of train, valid and test (imdb, ted: of train and valid), by default
         0.8, 0.1 and 0.1 or those of the corpus; a share of 0 leaves the split out.
       seed: which documents go where.
       vocab_size: how many of the most frequent training words to keep.

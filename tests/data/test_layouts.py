@@ -260,7 +260,7 @@ def test_bad_review_is_named_and_nothing_is_left(tmp_path, content, message):
 @pytest.mark.parametrize(
     ("name", "options", "message"),
     [
-        ("wsj", dict(source="IN"), "unknown format 'wsj'; .*, sotu, imdb, bbc, ptb, nant"),
+        ("wsj", dict(source="IN"), "unknown format 'wsj'; .*, sotu, imdb, bbc, ptb, nant, ted"),
         ("bbc", {}, "bbc needs a source: the folder of the BBC articles"),
         ("sotu", dict(source="x"), "sotu takes no source"),
         ("sotu", dict(seed=1), "sotu takes no source"),

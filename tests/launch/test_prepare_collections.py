@@ -121,6 +121,26 @@ def test_news_parses_by_default_and_with_another_share(tmp_path):
     assert (tmp_path / "b" / "vocabulary.tsv").read_text().endswith("\ndogs\t100\n")
 
 
+def test_talks_by_default_and_with_another_share(tmp_path):
+    talks = "".join(f"<url>u</url>\n<talkid>{i}</talkid>\nTalk {i}.\nIt Ends.\n" for i in range(10))
+    (tmp_path / "train.tags.de-en.en").write_text(talks)
+    (tmp_path / "IWSLT14.TED.tst2011.de-en.en.xml").write_text(
+        "<mteval><refset><doc docid='7'><seg id='1'>It isn't &amp;.</seg></doc></refset></mteval>"
+    )
+    for name, more, sizes in (
+        ("a", (), [9, 1, 1]),
+        ("b", ("--split=0.5,0.5", "--seed=3", "--lowercase"), [5, 5, 1]),
+    ):
+        out = tmp_path / name
+        output = launch("--corpus=ted", f"--input={tmp_path}", *more, f"--output={out}")
+        assert output.startswith("reading TED talks of IWSLT (")
+        splits = json.loads((out / "manifest.json").read_text("utf-8"))["splits"]
+        assert [split["documents"] for split in splits.values()] == sizes
+        assert document_ids(out, "test") == ["tst2011/7"]
+        assert (splits["test"]["sentences"], splits["test"]["tokens"]) == (1, 5)
+    assert "\nends\t5\n" in (tmp_path / "b" / "vocabulary.tsv").read_text("utf-8")
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
@@ -142,6 +162,12 @@ def test_news_parses_by_default_and_with_another_share(tmp_path):
         (["--train=BBC", "--seed=1"], "--train/--valid/--test takes no --seed"),
         (["--corpus=wsj", "--input=BBC"], "--corpus=wsj"),
         (["--corpus=ptb"], "--corpus=ptb needs --input"),
+        (["--corpus=ted"], "--corpus=ted needs --input"),
+        (["--corpus=ted", "--input=BBC"], "BBC: holds no files train.tags.*-*.en; expected one"),
+        (
+            ["--corpus=ted", "--input=BBC", "--split=1,0,0"],
+            "expected two shares of train and valid",
+        ),
         (["--corpus=nant"], "--corpus=nant needs --input"),
         (["--corpus=ptb", "--input=BBC", "--split=0.8,0.1,0.1"], "--corpus=ptb takes no --split"),
         (["--corpus=ptb", "--input=BBC", "--seed=1"], "--corpus=ptb takes no --seed"),

@@ -1,0 +1,182 @@
+"""TED talks as the evaluation campaign IWSLT hands them out (WIT3, Cettolo et al. 2012).
+
+The folder of a pair of languages holds talks for training, as lines of text between lines of tags
+that together are no XML, and test sets as XML:
+
+  train.tags.zh-en.en               <url>...</url>, <talkid>1</talkid>, <title>...</title> and so
+                                    on, each on a line, then the talk, a sentence a line
+  IWSLT14.TED.tst2010.zh-en.en.xml  <mteval><refset ...><doc docid="767"><seg id="1">...</seg>
+
+The English side is read, with the test sets of Lin et al. (2015), 6.1, as far as they are there;
+other files are ignored. Sentences are the campaign's, words are found as in other raw text.
+"""
+
+import fnmatch
+import html
+import os
+import pathlib
+import re
+from collections.abc import Iterator
+from typing import NoReturn
+from xml.parsers import expat
+
+from dclm_jax.data import prose
+from dclm_jax.data.documents import Document, read_lines
+from dclm_jax.errors import InputError, printable, shown
+from dclm_jax.files import reading
+
+TRAINING = "train"
+TEST_SETS = ("tst2010", "tst2011", "tst2012")
+
+_PATTERNS = {
+    TRAINING: "train.tags.*-*.en",
+    **{name: f"IWSLT*.TED.{name}.*-*.en.xml" for name in TEST_SETS},
+}
+_TAGS = "url keywords speaker talkid title description reviewer translator".split()
+_TAG_LINE = re.compile(rf"<({'|'.join(_TAGS)})(?:\s[^>]*)?>(.*)</\1>")
+_MARK_LINE = re.compile(r"</?doc(?:\s[^>]*)?>")
+_ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6});")
+
+Talk = tuple[str, list[str]]
+"""The number of a talk, and its sentences as they are written."""
+
+
+def talk_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
+    """The file of the training talks and that of each test set that is there, one in each list.
+
+    Raises:
+      InputError: the folder is absent, or has not one file of training talks, one of a test set at
+        least, and one at most of each.
+    """
+    folder = pathlib.Path(root)
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder; expected that of a pair of languages")
+    with reading(folder), os.scandir(folder) as entries:
+        names = sorted(entry.name for entry in entries if entry.is_file())
+    found = {part: fnmatch.filter(names, pattern) for part, pattern in _PATTERNS.items()}
+    for part, files in found.items():
+        if len(files) > 1 or (part == TRAINING and not files):
+            raise InputError(
+                f"{folder}: holds {len(files) or 'no'} files {_PATTERNS[part]}; expected one"
+            )
+    if not any(found[name] for name in TEST_SETS):
+        raise InputError(
+            f"{folder}: holds no test set; expected files {_PATTERNS[TEST_SETS[0]]}, or of "
+            + " or ".join(TEST_SETS[1:])
+        )
+    return {part: [folder / name for name in files] for part, files in found.items() if files}
+
+
+def read_talks(root: str | pathlib.Path) -> Iterator[Document]:
+    """All talks as a stream: train/NUMBER those for training, then tst2010/NUMBER and so on.
+
+    Raises:
+      InputError: (as the stream is read) as `talk_files`; a file cannot be read, is no UTF-8,
+        malformed or without talks; XML has a document type declaration, and with it could name
+        entities that lead to other files or grow without bound; or a package of the extra `text`
+        is not installed.
+    """
+    words = prose.word_tokenizer()
+    for part, files in talk_files(root).items():
+        for file in files:
+            number = None
+            for number, sentences in (_tagged if part == TRAINING else _xml)(file):
+                yield Document(printable(f"{part}/{number}"), [words(one) for one in sentences])
+            if number is None:
+                raise InputError(f"{file}: holds no talks")
+
+
+def _tagged(file: pathlib.Path) -> Iterator[Talk]:
+    """The talks of a file of tags and text: one begins with a tag after text, or with one again."""
+    start, header, sentences = 0, {}, []
+
+    def talk() -> Talk:
+        if not header.get("talkid"):
+            raise InputError(f"{file}:{start}: the talk has no <talkid>")
+        return header["talkid"], sentences
+
+    for line, text in read_lines(file):
+        text = text.strip()
+        if not text or _MARK_LINE.fullmatch(text):
+            continue
+        if text[0] != "<":
+            if not header:
+                raise InputError(f"{file}:{line}: expected tags before the text of a talk")
+            sentences.append(_ENTITY.sub(lambda entity: html.unescape(entity[0]), text))
+            continue
+        match = _TAG_LINE.fullmatch(text)
+        if match is None:
+            raise InputError(
+                f"{file}:{line}: expected text, or one of the tags {', '.join(_TAGS)} from its "
+                f"beginning to its end; got {shown(text)}"
+            )
+        tag, value = match.groups()
+        if sentences or tag in header:
+            yield talk()
+            header, sentences = {}, []
+        start = start if header else line
+        header[tag] = value.strip()
+    if header:
+        yield talk()
+
+
+def _xml(file: pathlib.Path) -> list[Talk]:
+    """The talks of a test set, of which each is small."""
+    return list(_TestSet(file).talks.items())
+
+
+class _TestSet:
+    """The handlers of an XML parser, and the talks that they have met."""
+
+    def __init__(self, file: pathlib.Path):
+        self.talks: dict[str, list[str]] = {}
+        self._sentences: list[str] = []
+        self._file = file
+        self._open: list[str] = []
+        self._segment: list[str] = []
+        parser = self._parser = expat.ParserCreate()
+        parser.StartDoctypeDeclHandler = self._refuse
+        parser.StartElementHandler = self._start
+        parser.EndElementHandler = self._end
+        parser.CharacterDataHandler = self._characters
+        try:
+            # As text: a declaration of another encoding than UTF-8 has no effect.
+            for _, text in read_lines(file):
+                parser.Parse(text, False)
+            parser.Parse("", True)
+        except expat.ExpatError as error:
+            reason = expat.ErrorString(error.code)
+            raise InputError(f"{file}:{error.lineno}: not well-formed XML: {reason}") from error
+
+    def _wrong(self, message: str) -> NoReturn:
+        raise InputError(f"{self._file}:{self._parser.CurrentLineNumber}: {message}")
+
+    def _refuse(self, *declared: object) -> None:
+        self._wrong("declares a document type, and could declare entities; expected neither")
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        if not self._open and tag != "mteval":
+            self._wrong(f"expected <mteval> around all else, got <{shown(tag)[1:-1]}>")
+        if tag in ("doc", "seg") and tag in self._open:
+            self._wrong(f"<{tag}> within <{tag}>")
+        if tag == "doc":
+            number = attributes.get("docid", "").strip()
+            if not number:
+                self._wrong("<doc> has no docid")
+            if number in self.talks:
+                self._wrong(f"the docid {shown(number)} occurs twice")
+            self._sentences = self.talks[number] = []
+        elif tag == "seg":
+            if "doc" not in self._open:
+                self._wrong("<seg> outside of <doc>")
+            self._segment = []
+        self._open.append(tag)
+
+    def _characters(self, text: str) -> None:
+        if "seg" in self._open:
+            self._segment.append(text)
+
+    def _end(self, tag: str) -> None:
+        self._open.pop()
+        if tag == "seg":
+            self._sentences.append("".join(self._segment))

@@ -1,0 +1,211 @@
+"""TED talks in the format of IWSLT, written by hand."""
+
+import collections
+
+import pytest
+
+from dclm_jax.data import ReadStatistics, open_corpus, prepare, read_documents
+from dclm_jax.errors import InputError
+
+TRAIN = "train.tags.zh-en.en"
+TEST = "IWSLT14.TED.tst2010.zh-en.en.xml"
+
+TALKS = """\
+<url>http://www.ted.com/talks/a</url>
+<keywords>talks, art &amp; design</keywords>
+<speaker>A. Speaker</speaker>
+<talkid>1</talkid>
+<title>A. Speaker: Art & design</title>
+<description>A talk on both.</description>
+<reviewer></reviewer>
+<translator href="http://www.ted.com/profiles/1">B. Translator</translator>
+Thank you so much, Chris.
+ Q&amp;A isn't R&D: 1 &lt; 2 &#38; caf&#xe9; &amp;lt; &copy; &quot;. 
+
+It ends.
+<url>http://www.ted.com/talks/b</url>
+<talkid>22</talkid>
+<url>http://www.ted.com/talks/c</url>
+<talkid>23</talkid>
+<doc docid="23" genre="lectures">
+Only one <strong> line.
+</doc>
+"""
+TALKS_READ = {
+    "train/1": [
+        "Thank you so much , Chris .",
+        "Q & A isn 't R & D : 1 < 2 & café & lt ; & copy ; \" .",
+        "It ends .",
+    ],
+    "train/23": ["Only one < strong > line ."],
+}
+TEST_SET = """\
+<?xml version="1.0" encoding="UTF-8"?>
+<mteval>
+<refset setid="iwslt2014-tst2010" srclang="chinese" trglang="english" refid="1">
+<doc docid="767" genre="lectures">
+<url>http://www.ted.com/talks/x</url>
+<title>No sentence of the talk</title>
+<seg id="1"> Laughter &amp; a caf&#233;.</seg>
+<seg id="2">
+It goes on.
+</seg>
+<seg id="3"></seg>
+</doc>
+<doc docid="785"><seg id="1">The <b>other</b> talk.</seg></doc>
+</refset>
+</mteval>
+"""
+TEST_SET_READ = {
+    "tst2010/767": ["Laughter & a café .", "It goes on ."],
+    "tst2010/785": ["The other talk ."],
+}
+
+
+def write_ted(root, train: str | bytes = TALKS, **tests):
+    root.mkdir(parents=True, exist_ok=True)
+    files = {TRAIN: train, "train.en": "x", "train.tags.zh-en.zh": "x", "README": "x"}
+    files |= {TEST.replace("tst2010", name): content for name, content in tests.items()}
+    files["IWSLT14.TED.dev2010.zh-en.en.xml"] = files["IWSLT14.TED.tst2010.zh-en.zh.xml"] = "x"
+    for name, content in files.items():
+        data = content if isinstance(content, bytes) else content.encode()
+        (root / name).write_bytes(data)
+    return root
+
+
+def read(root):
+    return {document.id: document.sentences for document in read_documents(root, "ted")}
+
+
+def split(talks):
+    return {name: [line.split() for line in lines] for name, lines in talks.items()}
+
+
+def test_talks_of_both_formats_and_nothing_else(tmp_path):
+    root = write_ted(tmp_path / "zh-en", tst2010=TEST_SET, tst2012=TEST_SET.replace("767", "9"))
+    statistics = ReadStatistics()
+    documents = list(read_documents(root, "ted", statistics=statistics))
+    assert {document.id: document.sentences for document in documents} == split(
+        {
+            **TALKS_READ,
+            **TEST_SET_READ,
+            "tst2012/9": TEST_SET_READ["tst2010/767"],
+            "tst2012/785": TEST_SET_READ["tst2010/785"],
+        }
+    )
+    # The second talk has no text; a segment of each test set has none.
+    assert (statistics.empty_documents, statistics.empty_sentences) == (1, 2)
+
+
+def test_windows_line_ends_and_a_byte_order_mark(tmp_path):
+    root = write_ted(
+        tmp_path,
+        b"\xef\xbb\xbf" + TALKS.replace("\n", "\r\n").encode(),
+        tst2010=b"\xef\xbb\xbf" + TEST_SET.replace("\n", "\r\n").encode(),
+    )
+    assert read(root) == split(TALKS_READ | TEST_SET_READ)
+
+
+def test_division(tmp_path):
+    talks = "".join(f"<url>u</url>\n<talkid>{i}</talkid>\nTalk {i}.\n" for i in range(20))
+    root = write_ted(tmp_path / "ted", talks, tst2010=TEST_SET)
+    said = []
+    manifest = prepare(root, tmp_path / "out", format="ted", report=said.append)
+    names = {part: open_corpus(tmp_path / "out", part).document_ids for part in manifest.splits}
+    assert {part: len(ids) for part, ids in names.items()} == {"train": 18, "valid": 2, "test": 2}
+    assert names["test"] == ["tst2010/767", "tst2010/785"]
+    expected = [f"train/{i}" for i in range(20)]
+    assert collections.Counter(names["train"] + names["valid"]) == collections.Counter(expected)
+    assert manifest.sources["ted"]["files"] == {"train": 1, "tst2010": 1}
+    assert len(said) == 1 and said[0].startswith("reading TED talks of IWSLT (")
+    (root / "README").write_text("another")
+    again = prepare(root, tmp_path / "out", format="ted", report=said.append)
+    assert again == manifest and said[-1].startswith("reusing")
+
+
+BOMB = (
+    "<!DOCTYPE mteval [<!ENTITY a 'ha'>"
+    + "".join(
+        f"<!ENTITY {b} '{f'&{a};' * 10}'>" for a, b in zip("abcdefgh", "bcdefghi", strict=True)
+    )
+    + "]>\n"
+)
+OUTSIDE = "<!DOCTYPE mteval [<!ENTITY out SYSTEM 'file:///etc/passwd'>]>\n"
+
+
+def talk(*lines):
+    return "\n".join(["<url>u</url>", "<talkid>1</talkid>", *lines])
+
+
+def of_test_set(content):
+    return f"<mteval>\n<refset>\n{content}\n</refset>\n</mteval>"
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "message"),
+    [
+        ("", TEST_SET, r"train\.tags\.zh-en\.en: is empty"),
+        ("\n\n", TEST_SET, r"train\.tags\.zh-en\.en: holds no talks"),
+        (b"<url>u</url>\n<talkid>1</talkid>\ncaf\xe9\n", TEST_SET, r"zh-en\.en:3: not valid UTF-8"),
+        ("Text.\n", TEST_SET, r"zh-en\.en:1: expected tags before the text of a talk"),
+        ("\n<url>u</url>\nText.\n", TEST_SET, r"zh-en\.en:2: the talk has no <talkid>"),
+        (
+            talk("One.", "<url>v</url>", "Two.", "<url>w</url>"),
+            TEST_SET,
+            r"zh-en\.en:4: the talk has no <talkid>",
+        ),
+        (talk("<title>cut off"), TEST_SET, r"zh-en\.en:3: expected text, or one of the tags url,"),
+        (talk("<event>unknown</event>"), TEST_SET, r"zh-en\.en:3: expected text, or one of"),
+        (talk("<talkid></talkid>", "Text."), TEST_SET, r"zh-en\.en:3: the talk has no <talkid>"),
+        (TALKS, "", r"en\.xml: is empty"),
+        (TALKS, TEST_SET[:300], r"en\.xml:8: not well-formed XML: no element found"),
+        (TALKS, TEST_SET[:-10], r"en\.xml:15: not well-formed XML: no element found"),
+        (TALKS, of_test_set(""), r"en\.xml: holds no talks"),
+        (TALKS, "<refset></refset>", r"en\.xml:1: expected <mteval> around all else, got <refset>"),
+        (TALKS, of_test_set("<doc><seg>x</seg></doc>"), r"en\.xml:3: <doc> has no docid"),
+        (TALKS, of_test_set("<doc docid='1'>\n<doc docid='2'>"), r"en\.xml:4: <doc> within <doc>"),
+        (TALKS, of_test_set("<doc docid='1'><seg>\n<seg>"), r"en\.xml:4: <seg> within <seg>"),
+        (TALKS, of_test_set("<seg>x</seg>"), r"en\.xml:3: <seg> outside of <doc>"),
+        (TALKS, of_test_set("<doc docid='1'/>" * 2), r"en\.xml:3: the docid '1' occurs twice"),
+        (TALKS, of_test_set("<doc docid='1'><seg>R&D</seg></doc>"), r"en\.xml:3: not well-formed"),
+        (TALKS, of_test_set("&undefined;"), r"en\.xml:3: not well-formed XML: undefined entity"),
+        (TALKS, b"<mteval>\ncaf\xe9</mteval>", r"en\.xml:2: not valid UTF-8"),
+        (TALKS, TEST_SET.encode("utf-16"), r"en\.xml:1: not valid UTF-8"),
+        (
+            TALKS,
+            BOMB + of_test_set("<doc docid='1'><seg>&i;</seg></doc>"),
+            r"xml:1: declares a docu",
+        ),
+        (TALKS, OUTSIDE + of_test_set("<doc docid='1'><seg>&out;</seg></doc>"), r"xml:1: declares"),
+        (TALKS, "<!DOCTYPE mteval SYSTEM 'http://x/y.dtd'>\n<mteval/>", r"xml:1: declares"),
+        (TALKS, "<a>" * 200_000, r"en\.xml:1: expected <mteval>"),
+        (TALKS, "<mteval>" + "<p>" * 200_000, r"en\.xml:1: not well-formed XML"),
+    ],
+)
+def test_malformed_talks_are_refused_and_nothing_is_left(tmp_path, train, test, message):
+    root = write_ted(tmp_path / "zh-en", train, tst2010=test)
+    with pytest.raises(InputError, match=message):
+        prepare(root, tmp_path / "deep" / "out", format="ted")
+    assert list((tmp_path / "deep").iterdir()) == []
+
+
+def test_a_declared_encoding_changes_nothing(tmp_path):
+    declared = TEST_SET.replace("UTF-8", "ISO-8859-1").replace("&#233;", "é")
+    root = write_ted(tmp_path, tst2010=declared)
+    assert read(root)["tst2010/767"] == split(TEST_SET_READ)["tst2010/767"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda root: (root / TRAIN).unlink(), r"zh-en: holds no files train\.tags\.\*-\*\.en"),
+        (lambda root: (root / "train.tags.de-en.en").touch(), r"zh-en: holds 2 files train\.tags"),
+        (lambda root: (root / TEST).unlink(), r"zh-en: holds no test set; expected files IWSLT"),
+        (lambda root: root.rename(root.parent / "other"), r"zh-en: no such folder; expected"),
+    ],
+)
+def test_a_folder_that_is_no_pair_of_languages(tmp_path, change, message):
+    root = write_ted(tmp_path / "zh-en", tst2010=TEST_SET)
+    change(root)
+    with pytest.raises(InputError, match=message):
+        read(root)
