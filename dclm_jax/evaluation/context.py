@@ -87,7 +87,7 @@ def by_position(
       documents: word ids.
       on_document: called with the documents done and in all, to show progress.
     """
-    total = Perplexity(vocabulary_size=scorer.vocab_size)
+    total = Perplexity(vocabulary_size=scorer.vocab_size, objective=scorer.objective)
     longest = max(len(ids) + 1 for document in documents for ids in document)
     tokens = Sums(np.zeros(longest), np.zeros(longest, int))
     most = max(map(len, documents))
@@ -95,6 +95,8 @@ def by_position(
     nats = []
     for document, nll in scorer.score(documents):
         total = total.add(document, nll)
+        if scorer.objective == "bags":
+            nll = [words_and_end[:-1] for words_and_end in nll]
         for index, one in enumerate(nll):
             tokens.nll[: len(one)] += one
             tokens.count[: len(one)] += 1

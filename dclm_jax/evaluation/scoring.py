@@ -45,6 +45,9 @@ class SentenceScorer(Protocol):
     @property
     def context_order(self) -> int | None: ...
 
+    @property
+    def objective(self) -> str: ...
+
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]: ...
 
 
@@ -114,6 +117,12 @@ class Scorer:
     def context_order(self) -> int | None:
         """Sentences before a sentence that its score depends on; None for all."""
         return self.model.context_order
+
+    @property
+    def objective(self) -> str:
+        """What the scores are of: words and END one after the other, or bags of words, whose END
+        has no nats."""
+        return self.model.objective
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """Scores documents in their order, holding a bounded window of them in memory.

@@ -228,9 +228,11 @@ class Reader:
         """Begins a sentence: the place after START, and log P [B, V] of its first word in nats.
 
         Raises:
-          InputError: the place is another reader's.
+          InputError: the place is another reader's, or the model predicts bags of words.
         """
         self._require_own(place)
+        if self.model.objective == "bags":
+            raise InputError(f"{self.model.name} predicts bags of words: none of them is the next")
         words = self._run.start(self._params, place.context, self.spread(np.zeros(place.rows)))
         return self.next(WordPlace(self, place.rows, 0, words), np.full(place.rows, START))
 
@@ -385,7 +387,7 @@ def _next(
         mask_RxB=put(words.mask_RxB, is_real_B),
         outputs_R=jax.tree.map(put, words.outputs_R, output),
     )
-    return words, word_log_probs(model, params, words.conditioning, output, tuning)
+    return words, word_log_probs(model, params, words.conditioning, tokens_B, output, tuning)
 
 
 def _stack_input(

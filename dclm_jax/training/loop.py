@@ -20,11 +20,18 @@ from dclm_jax.errors import DivergenceError, InputError, shown
 from dclm_jax.evaluation.perplexity import measure
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.nn.hashing import describe as describe_hashing
 from dclm_jax.reading.likelihoods import earlier_sentences
 from dclm_jax.training.checkpoints import trained_steps
 from dclm_jax.training.config import RunConfig, validated
-from dclm_jax.training.frozen import by_path, choose
-from dclm_jax.training.optimizer import create_optimizer, learning_rate, model_params
+from dclm_jax.training.frozen import by_path, choose, split
+from dclm_jax.training.hashed import trained_hashed
+from dclm_jax.training.optimizer import (
+    create_optimizer,
+    learning_rate,
+    model_params,
+    require_sparse,
+)
 from dclm_jax.training.progress import (
     ProgressLine,
     agreed_interruption,
@@ -115,11 +122,12 @@ def train(
             state, values = restored
             progress = processes.together(lambda: _restored_progress(values, place))
         records.open_log(int(state.step))
-        _report_start(report, work.config, place, state, start, restored is not None)
-        with contextlib.closing(ProgressLine(int(state.step), work.total_steps, report)) as line:
+        _report_start(report, work.config, work.model, place, state, start, restored is not None)
+        progress_line = ProgressLine(int(state.step), work.total_steps, report, work.measure)
+        with contextlib.closing(progress_line) as line:
             result = _run_steps(_Run(work, records, progress, line), state, dropout_key)
         records.finish(result)
-    report(_ending(result, place))
+    report(_ending(result, place, work.measure))
     return result
 
 
@@ -138,6 +146,11 @@ class _Work:
     frozen: frozenset[str]
     valid: Corpus
     total_steps: int
+
+    @property
+    def measure(self) -> str:
+        """What its perplexities are called: those of bags do not compare with those of words."""
+        return "perplexity" if self.model.objective == "words" else "perplexity of bags"
 
     @property
     def evaluate_every(self) -> int:
@@ -160,10 +173,12 @@ def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
         max_sentence_length=settings.data.max_sentence_length,
         earlier_sentences=earlier_sentences(model),
     )
+    if trained_hashed(model, split(shapes, frozen)[0]):
+        require_sparse(settings.optimizer)
     total_steps = settings.training.epochs * batches.steps_per_epoch
     if settings.training.max_steps:
         total_steps = min(total_steps, settings.training.max_steps)
-    optimizer = create_optimizer(settings.optimizer, total_steps)
+    optimizer = create_optimizer(settings.optimizer, total_steps, batches.steps_per_epoch)
     return _Work(settings, model, optimizer, batches, frozen, valid, total_steps)
 
 
@@ -252,7 +267,7 @@ class _Window:
         self._clear()
 
     def _clear(self) -> None:
-        self._nll, self._tokens, self._seconds = 0.0, 0, 0.0
+        self._nll, self._terms, self._tokens, self._seconds = 0.0, 0.0, 0, 0.0
         self.restart_clock()
 
     def restart_clock(self) -> None:
@@ -270,7 +285,8 @@ class _Window:
         norm = float(metrics.gradient_norm)
         progress = self._run.progress
         if math.isfinite(nll) and math.isfinite(norm):
-            self._nll, self._tokens, self._norm = self._nll + nll, self._tokens + tokens, norm
+            self._nll, self._terms = self._nll + nll, self._terms + float(metrics.terms)
+            self._tokens, self._norm = self._tokens + tokens, norm
             progress.tokens += tokens
             progress.skipped_in_a_row = 0
         else:
@@ -280,7 +296,7 @@ class _Window:
         self._seconds += elapsed
         progress.seconds += elapsed
         if step % self._run.work.config.training.log_every == 0 and self._tokens:
-            loss = self._nll / self._tokens
+            loss = self._nll / self._terms
             rate = self._tokens / max(self._seconds, 1e-9)
             epoch = (step - 1) // self._run.work.batches.steps_per_epoch + 1
             self._run.records.write(
@@ -290,7 +306,9 @@ class _Window:
                 loss=loss,
                 perplexity=safe_exp(loss),
                 gradient_norm=self._norm,
-                learning_rate=float(self._rate(step - 1 - progress.skipped)),
+                learning_rate=float(
+                    self._rate(step - 1 - progress.skipped) * metrics.rate_factor
+                ),
                 tokens=progress.tokens,
                 seconds=progress.seconds,
                 tokens_per_second=rate,
@@ -355,7 +373,7 @@ def _evaluate(run: _Run, step: int, params: Params) -> None:
     )
     note = "best so far" if better else f"best {progress.best_perplexity:.2f}"
     run.line.say(
-        f"step {step}  epoch {epoch:.2f}  development perplexity {perplexity:.2f} "
+        f"step {step}  epoch {epoch:.2f}  development {work.measure} {perplexity:.2f} "
         f"over {result.tokens:,} tokens ({note})"
     )
 
@@ -378,6 +396,7 @@ def _prefetch(batches: TrainingBatches, first: int, last: int) -> Iterator[Batch
 def _report_start(
     report: Callable[[str], None],
     config: RunConfig,
+    model: DocumentModel,
     workdir: storage.Location,
     state: TrainState,
     start: Start,
@@ -389,6 +408,9 @@ def _report_start(
     report(parameter_table(state.params, state.frozen, {} if resumed else start.notes))
     if state.frozen and not config.training.start_from:
         report("frozen parameters keep their random initial values: training.start_from is empty")
+    hashed = [params.size for name, params in state.params.items() if name in model.hashed]
+    if hashed:
+        report(describe_hashing(model.vocab_size, hashed[0]))
     report(statistics_table(read_manifest(config.data.directory)))
     devices = jax.devices()
     report(f"devices: {len(devices)} x {devices[0].device_kind} ({devices[0].platform})")
@@ -397,8 +419,8 @@ def _report_start(
         report(f"resuming after step {int(state.step)}")
 
 
-def _ending(result: Result, workdir: storage.Location) -> str:
-    best = f"best development perplexity {result.best_perplexity:.2f} at step {result.best_step}"
+def _ending(result: Result, workdir: storage.Location, measure: str) -> str:
+    best = f"best development {measure} {result.best_perplexity:.2f} at step {result.best_step}"
     if result.ending == "interrupted":
         return f"interrupted and saved at step {result.step}; the same command goes on from there"
     if result.ending == "early_stop":

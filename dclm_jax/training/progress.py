@@ -65,10 +65,16 @@ def duration(seconds: float) -> str:
 
 
 class ProgressLine:
-    """The state of training: a live line on a terminal (with rich), plain lines elsewhere."""
+    """The state of training: a live line on a terminal (with rich), plain lines elsewhere.
 
-    def __init__(self, step: int, total_steps: int, report: Callable[[str], None]):
+    `measure` is what the perplexity is called.
+    """
+
+    def __init__(
+        self, step: int, total_steps: int, report: Callable[[str], None], measure: str
+    ):
         self._first, self._total, self._report = step, total_steps, report
+        self._measure = measure
         self._start = time.monotonic()
         self._live = None
         if sys.stderr.isatty() and importlib.util.find_spec("rich"):
@@ -84,7 +90,7 @@ class ProgressLine:
         """Shows training perplexity since the last update and the rate."""
         text = (
             f"step {step}/{self._total}  epoch {epoch}  "
-            f"train perplexity {perplexity:.1f}  {tokens_per_second:,.0f} tokens/s"
+            f"train {self._measure} {perplexity:.1f}  {tokens_per_second:,.0f} tokens/s"
         )
         if self._live:
             self._live.update(self._task, completed=step, description=text)

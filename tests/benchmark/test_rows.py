@@ -84,6 +84,7 @@ class _Indifferent:
     """A scorer of a model to which all words are as likely."""
 
     context_order = 1
+    objective = "words"
 
     def __init__(self, *_):
         pass

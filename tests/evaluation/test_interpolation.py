@@ -20,6 +20,7 @@ class FakeScorer:
 
     vocab_size = 10
     context_order = 0
+    objective = "words"
 
     def __init__(self, table, window=1):
         self.table = np.asarray(table, np.float32)
