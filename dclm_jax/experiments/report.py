@@ -62,7 +62,8 @@ def _perplexity_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]
             ]
         )
     about = (
-        f"exp(sum NLL / targets), {COUNTING_RULES[objective]}; {all_rows[0].results[0]['valid']['tokens']:,} "
+        f"exp(sum NLL / targets), {COUNTING_RULES[objective]}; "
+        f"{all_rows[0].results[0]['valid']['tokens']:,} "
         f"development and {test['tokens']:,} test targets, vocabulary "
         f"{test['vocabulary_size']:,}, {100 * test['oov_rate']:.2f}% of the test words unknown. "
         "Means and standard deviations over seeds; p: one-sided z-test over documents that the "

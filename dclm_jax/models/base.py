@@ -14,7 +14,7 @@ A model is a frozen object of pure functions over a tree of parameters. To read 
 where x is made of embed(params, tokens), sentence.summary of summarize(params, tokens, mask), both
 for all sentences at once, and p(next word) of features and conditioning by output_layer(params).
 The package `reading` runs this for any model: scans, padding, dropout and all speed are there. In
-all functions but `init` a matrix is a `Weight`, for `x @ weight`; the `tables` are plain arrays, and
+all functions but `init` a matrix is a `Weight`, for `x @ weight`; the `tables` are plain arrays;
 what is `hashed` is `HashedRows`.
 
 A model whose objective is "bags" has no words to step through. The words of a sentence are drawn

@@ -1,7 +1,7 @@
 """The hierarchical RNN language model (Lin et al. 2015) and its two levels.
 
-    sentence level:  hs_j = f(U_s hs_{j-1} + W_s xs_j),  ys_{j+1} = g(V_s hs_j + sum of D[w, .])
-    word level:      hw_i = f(U_w hw_{i-1} + W_w xw_i + U_sw hs_{j-1}),  y_i = g(V_w hw_i + D[w_i, .])
+    sentences  hs_j = f(U_s hs_{j-1} + W_s xs_j),                 ys_{j+1} = g(V_s hs_j + sum D[w])
+    words      hw_i = f(U_w hw_{i-1} + W_w xw_i + U_sw hs_{j-1}), yw_{i+1} = g(V_w hw_i + D[w_i])
 
 xs_j is the bag of the words of sentence j, with their counts, and xw_i one word; f is the cell, by
 default HTanh, and g a softmax. D has the weights of hashed bigram features (`nn.hashing`), of its
@@ -224,7 +224,7 @@ class HRNNLMTwoStep(_SentenceLevel, _WordLevel):
         words_BxN, is_word_BxN = sentence.tokens_NxB[1:].T, sentence.mask_NxB[1:].T
         words_B = jnp.maximum(num_words(sentence.mask_NxB), 1)
         shared = None if output.bigrams is None else output.bigrams.logits(context.words_BxM)
-        return self.sentence_loss_weight * summed_nll(
+        nll: jax.Array = summed_nll(
             context.history_BxH,
             params["sentence_output"]["kernel"].array,
             output.bias,
@@ -233,6 +233,7 @@ class HRNNLMTwoStep(_SentenceLevel, _WordLevel):
             shared,
             ACCELERATOR,
         )
+        return self.sentence_loss_weight * nll
 
 
 MODELS = (RNNLin, RNNSLM, HRNNLMTwoStep)

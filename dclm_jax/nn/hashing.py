@@ -1,4 +1,4 @@
-"""Hashed features: weights of pairs (history, word) in an array of fixed size (Mikolov 2012, 3.5.2).
+"""Hashed features: weights of pairs (history, word) in an array of fixed size (Mikolov 2012).
 
 A history h (a word) has the weights of all words t = 0..V-1 one after the other, beginning at its
 start: the weight of (h, t) is array[start(h) + t]. So a history is one slice of the array, and its

@@ -34,10 +34,9 @@ class HashedSlices(NamedTuple):
         if not names:
             return cls((), None)
         is_there_V = jnp.zeros(model.vocab_size, bool).at[batch.tokens_BxSxN].set(True)
-        most = batch.tokens_BxSxN.size
         if axis is not None:
             is_there_V = jax.lax.psum(is_there_V, axis) > 0
-            most *= jax.lax.axis_size(axis)
+        most = batch.most_words or model.vocab_size
         return cls(names, Window.of(is_there_V, most, trained[names[0]].size))
 
     def read(self, tree: Any) -> Any:

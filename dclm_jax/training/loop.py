@@ -227,7 +227,7 @@ def _run_steps(run: _Run, state: TrainState, dropout_key: jax.Array) -> Result:
     pending: tuple[int, StepMetrics] | None = None
     ending = "finished"
     with agreed_interruption() as interrupted:
-        for batch in _prefetch(work.batches, done, work.total_steps):
+        for batch in _prefetch(work, done):
             if run.out_of_patience:
                 ending = "early_stop"
                 break
@@ -306,9 +306,7 @@ class _Window:
                 loss=loss,
                 perplexity=safe_exp(loss),
                 gradient_norm=self._norm,
-                learning_rate=float(
-                    self._rate(step - 1 - progress.skipped) * metrics.rate_factor
-                ),
+                learning_rate=float(self._rate(step - 1 - progress.skipped) * metrics.rate_factor),
                 tokens=progress.tokens,
                 seconds=progress.seconds,
                 tokens_per_second=rate,
@@ -378,11 +376,13 @@ def _evaluate(run: _Run, step: int, params: Params) -> None:
     )
 
 
-def _prefetch(batches: TrainingBatches, first: int, last: int) -> Iterator[Batch]:
-    """This process's rows of the batches from `first` to before `last`, made one step ahead."""
+def _prefetch(work: _Work, first: int) -> Iterator[Batch]:
+    """This process's rows of the batches from `first` on, made one step ahead."""
+    last = work.total_steps
 
     def make(step: int) -> Batch:
-        return spread_rows(batches(step))
+        batch = work.batches(step)
+        return spread_rows(batch.with_words_counted() if work.model.hashed else batch)
 
     with ThreadPoolExecutor(1) as worker:
         upcoming = worker.submit(make, first) if first < last else None

@@ -12,7 +12,6 @@ from dclm_jax.models import did_you_mean
 from dclm_jax.training.config import HALVE_ON_PLATEAU, OptimizerConfig
 from dclm_jax.training.frozen import joined
 
-
 SPARSE = ("sgd", "adagrad")
 """Optimizers that leave alone what has no gradient."""
 
@@ -94,11 +93,10 @@ def _halve_on_plateau(steps_per_epoch: int) -> optax.GradientTransformationExtra
         last = jnp.full((), jnp.finfo(zero.dtype).max)
         return Plateau(jnp.ones(()), jnp.zeros((), jnp.int32), zero, zero, last)
 
-    def update(
-        updates: Any, state: Any, params: Any = None, *, nll: Any, terms: Any, **_: Any
-    ) -> tuple[Any, Plateau]:
+    def update(updates: Any, state: Any, params: Any = None, **sums: Any) -> tuple[Any, Plateau]:
         del params
-        steps, nll, terms = state.steps + 1, state.nll + nll, state.terms + terms
+        steps = state.steps + 1
+        nll, terms = state.nll + sums["nll"], state.terms + sums["terms"]
         ends, mean = steps == steps_per_epoch, nll / terms
         halved = ends & ~(mean < state.last)
         updates = jax.tree.map(lambda update: state.factor * update, updates)

@@ -70,9 +70,7 @@ class ProgressLine:
     `measure` is what the perplexity is called.
     """
 
-    def __init__(
-        self, step: int, total_steps: int, report: Callable[[str], None], measure: str
-    ):
+    def __init__(self, step: int, total_steps: int, report: Callable[[str], None], measure: str):
         self._first, self._total, self._report = step, total_steps, report
         self._measure = measure
         self._start = time.monotonic()
