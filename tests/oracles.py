@@ -366,7 +366,7 @@ def larger_context(reader: Reader, document: Document) -> None:
 
 def hashed_row(array: np.ndarray, history: int, V: int) -> np.ndarray:
     """The weights of a history in an array of hashed features: SplitMix64, in Python's integers."""
-    x = (history + 1) * 0x9E3779B97F4A7C15 % 2**64
+    x = (int(history) + 1) * 0x9E3779B97F4A7C15 % 2**64
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
     x ^= x >> 31

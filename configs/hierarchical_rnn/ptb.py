@@ -45,8 +45,16 @@ def get_config(model: str = "hrnnlm_two_step") -> ml_collections.ConfigDict:
     if model not in MODELS:
         raise InputError(f"unknown model {model!r}; expected one of {', '.join(MODELS)}")
     config = default_config(model)
+    # Words enter the hidden layer as they are: a flag for one of the two is one for both.
+    units = ml_collections.FieldReference(30)
     config.update(
-        model={"hidden_dim": 30, "num_layers": 1, "cell": "htanh", "hash_size": 10_000_000},
+        model={
+            "embedding_dim": units,
+            "hidden_dim": units,
+            "num_layers": 1,
+            "cell": "htanh",
+            "hash_size": 10_000_000,
+        },
         data={"segment_length": 5, "batch_size": 4},
         optimizer={
             "name": "sgd",
@@ -58,5 +66,4 @@ def get_config(model: str = "hrnnlm_two_step") -> ml_collections.ConfigDict:
         },
         training={"epochs": 30, "loss_per": "sentence", "patience": 0},
     )
-    config.model.embedding_dim = config.model.get_ref("hidden_dim")
     return config

@@ -116,8 +116,9 @@ class _SentenceLevel(_Lin):
         x = StackInput(stack.first_gates(layers, sentence.summary, None))
         sentence_state, _ = stack.step_stack(self.cell, layers, context.state, x)
         words_NxB = jnp.where(sentence.mask_NxB, sentence.tokens_NxB, -1)[1:]
+        words_BxN = words_NxB.T.astype(context.words_BxM.dtype)
         length = context.words_BxM.shape[1]
-        return SentenceContext(sentence_state, _resized(words_NxB.T, length))
+        return SentenceContext(sentence_state, _resized(words_BxN, length))
 
     def resize_context(
         self, context: SentenceContext, length: int, *, cut: bool = False
@@ -223,13 +224,14 @@ class HRNNLMTwoStep(_SentenceLevel, _WordLevel):
         output = self.sentence_layer(params)
         words_BxN, is_word_BxN = sentence.tokens_NxB[1:].T, sentence.mask_NxB[1:].T
         words_B = jnp.maximum(num_words(sentence.mask_NxB), 1)
+        weights_BxN = is_word_BxN.astype(output.bias.dtype) / words_B[:, None]
         shared = None if output.bigrams is None else output.bigrams.logits(context.words_BxM)
         nll: jax.Array = summed_nll(
             context.history_BxH,
             params["sentence_output"]["kernel"].array,
             output.bias,
             words_BxN,
-            is_word_BxN / words_B[:, None],
+            weights_BxN,
             shared,
             ACCELERATOR,
         )

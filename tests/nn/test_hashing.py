@@ -85,29 +85,27 @@ def test_logits_and_gradient_are_those_of_whole_rows(x64):
     for row, own in zip(d_logits, histories, strict=True):
         for word in own[own >= 0]:
             # A view: what is added to it is added to the array.
-            hashed_row(d_array, int(word), V)[:] += row
+            hashed_row(d_array, word, V)[:] += row
 
     def logits_of(array):
         return HashedRows(array, history_starts(V, size)).logits(jnp.asarray(histories))
 
-    arrays = [jnp.asarray(one) for one in (features, kernel, bias)]
-    targets = jnp.asarray(targets)
+    wanted = (d_logits @ kernel.T, features.T @ d_logits, d_logits.sum(axis=0), d_array)
+    features, kernel, bias, array, targets = map(
+        jnp.asarray, (features, kernel, bias, array, targets)
+    )
+    is_target, weights = jnp.asarray(weights > 0), jnp.asarray(weights)
     for tuned in (tuning(1), tuning(4), CPU, ACCELERATOR):
-        nll = token_nll(
-            *arrays, targets, jnp.asarray(weights > 0), logits_of(jnp.asarray(array)), tuned
-        )
+        nll = token_nll(features, kernel, bias, targets, is_target, logits_of(array), tuned)
         np.testing.assert_allclose(nll, np.where(weights > 0, expected, 0), rtol=1e-12, atol=1e-12)
 
         def loss(features, kernel, bias, array, tuned=tuned):
-            return summed_nll(
-                features, kernel, bias, targets, jnp.asarray(weights), logits_of(array), tuned
-            )
+            return summed_nll(features, kernel, bias, targets, weights, logits_of(array), tuned)
 
         value, gradients = jax.value_and_grad(loss, argnums=(0, 1, 2, 3))(
-            *arrays, jnp.asarray(array)
+            features, kernel, bias, array
         )
         np.testing.assert_allclose(value, np.sum(weights * expected), rtol=1e-12)
-        wanted = (d_logits @ kernel.T, features.T @ d_logits, d_logits.sum(axis=0), d_array)
         for gradient, want in zip(gradients, wanted, strict=True):
             np.testing.assert_allclose(gradient, want, rtol=1e-10, atol=1e-12)
 

@@ -116,7 +116,7 @@ def test_the_rate_is_halved_after_an_epoch_that_did_not_lower_the_loss():
         updates, state = optimizer.update(
             jnp.ones(1), state, jnp.zeros(1), nll=jnp.asarray(nll), terms=jnp.asarray(terms)
         )
-        rates.append(-float(updates[0]))
+        rates.append(-np.asarray(updates).item())
     expected = [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.25, 0.25]
     np.testing.assert_allclose(rates, 0.1 * np.array(expected), rtol=1e-6)
     assert factors == expected
