@@ -52,7 +52,8 @@ class SentenceScore:
     Attributes:
       log_prob: in nats, the sum of `log_probs`.
       tokens: the words as they were given, and the END that closes the sentence.
-      log_probs: log P(token | everything before it) in nats, one a token.
+      log_probs: log P(token | everything before it) in nats, one a token. A model of bags of words
+        does not see the words before in the sentence, and END, which it does not predict, has 0.
       known: whether each token is in the vocabulary; others have the probability of UNKNOWN.
     """
 
