@@ -33,7 +33,9 @@ import ml_collections
 from dclm_jax.errors import InputError
 from dclm_jax.training.config import default_config
 
-MODELS = ("rnn_lin", "rnnslm", "hrnnlm_two_step")
+RATES = {"rnn_lin": 0.1, "rnnslm": 0.5, "hrnnlm_two_step": 0.1}
+"""Learning rates, for the mean over the sentences of a step of a sum over their words, or (rnnslm)
+of a mean over them. The paper's 0.1 is that of an update a word, or a sentence."""
 
 
 def get_config(model: str = "hrnnlm_two_step") -> ml_collections.ConfigDict:
@@ -42,8 +44,8 @@ def get_config(model: str = "hrnnlm_two_step") -> ml_collections.ConfigDict:
     Raises:
       InputError: the paper has no such model.
     """
-    if model not in MODELS:
-        raise InputError(f"unknown model {model!r}; expected one of {', '.join(MODELS)}")
+    if model not in RATES:
+        raise InputError(f"unknown model {model!r}; expected one of {', '.join(RATES)}")
     config = default_config(model)
     # Words enter the hidden layer as they are: a flag for one of the two is one for both.
     units = ml_collections.FieldReference(30)
@@ -58,9 +60,7 @@ def get_config(model: str = "hrnnlm_two_step") -> ml_collections.ConfigDict:
         data={"segment_length": 5, "batch_size": 4},
         optimizer={
             "name": "sgd",
-            # The paper's 0.1 is that of an update a word (or a sentence); one here is for the mean
-            # over the sentences of a batch.
-            "learning_rate": 0.5,
+            "learning_rate": RATES[model],
             "clip_norm": 15.0,
             "schedule": "halve_on_plateau",
         },

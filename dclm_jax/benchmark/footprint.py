@@ -22,6 +22,7 @@ from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.training.config import OptimizerConfig
 
 TEST_SETS, SAMPLE = 1_000, 64
+HASH_SIZE = 10_000_000
 
 
 def bootstrap_row(name: str, setting: Setting) -> list[Row]:
@@ -175,7 +176,7 @@ def hashed_features_row(name: str, setting: Setting) -> list[Row]:
     batches = [batch.with_words_counted() for batch in setting.training_batches(4, 4)]
     options = OptimizerConfig(name="sgd", schedule="halve_on_plateau")
     turns = {}
-    for kind, size in (("with", words.hash_size), ("without", 0)):
+    for kind, size in (("with", HASH_SIZE), ("without", 0)):
         model = dataclasses.replace(words, embedding_dim=30, hidden_dim=30, hash_size=size)
         own = ours.Training(model, batches, setting.seed, options)
         own.turn()
