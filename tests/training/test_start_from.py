@@ -37,6 +37,7 @@ WORD_AXES = {
     "bag": 0,
     "output/kernel": 1,
     "output/bias": 0,
+    "sentence_embedding": 0,
     "sentence_output/kernel": 1,
     "sentence_output/bias": 0,
 }
