@@ -18,7 +18,7 @@ from dclm_jax.data.readers import Document
 from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, shown
 from dclm_jax.evaluation import perplexity
-from dclm_jax.evaluation.scoring import Scorer, SentenceScorer, batches_of_like_size
+from dclm_jax.evaluation.scoring import Scorer, WordScorer, batches_of_like_size
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.reader import Reader
 from dclm_jax.training import mirror
@@ -41,7 +41,8 @@ class SentenceScore:
     Attributes:
       log_prob: in nats, the sum of `log_probs`.
       tokens: the words as they were given, and the END that closes the sentence.
-      log_probs: log P(token | everything before it) in nats, one a token.
+      log_probs: log P(token | everything before it) in nats, one a token. A model of bags of words
+        does not see the words before in the sentence, and END, which it does not predict, has 0.
       known: whether each token is in the vocabulary; others have the probability of UNKNOWN.
     """
 
@@ -150,13 +151,13 @@ class LanguageModel:
     vocabulary: Vocabulary
     config: dict[str, Any]
     step: int | None
-    make_scorer: Callable[[], SentenceScorer] = dataclasses.field(repr=False)
+    make_scorer: Callable[[], WordScorer] = dataclasses.field(repr=False)
     make_reader: Callable[[], Reader | ngram.NGramScorer] = dataclasses.field(repr=False)
     model: DocumentModel | None = None
     params: Params | None = dataclasses.field(default=None, repr=False)
 
     @functools.cached_property
-    def scorer(self) -> SentenceScorer:
+    def scorer(self) -> WordScorer:
         """Scores word ids."""
         return self.make_scorer()
 

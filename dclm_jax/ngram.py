@@ -95,6 +95,7 @@ class NGramScorer:
         self._spellings = spellings(vocabulary)
         self.vocab_size = len(vocabulary)
         self.context_order = 0
+        self.objective = "words"
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """Scores documents in their order, one at a time; see `Scorer.score`."""

@@ -53,8 +53,10 @@ def make(folder: pathlib.Path) -> None:
     prepare(sources, folder / "data", vocab_size=300)
     for name in models.MODELS:
         config = default_config(name)
+        # Words of Lin et al.'s models enter the hidden layer as they are.
+        width = 16 if "hash_size" in config.to_dict()["model"] else 12
         config.update(
-            model={"embedding_dim": 12, "hidden_dim": 16, "num_layers": 2, "dropout": 0.1},
+            model={"embedding_dim": width, "hidden_dim": 16, "num_layers": 2, "dropout": 0.1},
             data={"directory": str(folder / "data")},
             training={"max_steps": 12},
         )

@@ -59,10 +59,14 @@ def gate_blocks(matrix: np.ndarray, gates: int) -> list[np.ndarray]:
 
 
 def input_matrix(layer: dict[str, Any]) -> np.ndarray:
-    """The matrix that acts on the layer's whole input, [x, c] where there is a context (Eq. 5)."""
+    """The matrix that acts on the layer's whole input, [x, c] where there is a context (Eq. 5).
+
+    In the models of Lin et al. words enter the first layer's gates as they are.
+    """
+    own = layer.get("input", np.eye(len(layer["bias"])))
     if "context" in layer:
-        return np.concatenate([layer["input"], layer["context"]], axis=0)
-    return layer["input"]
+        return np.concatenate([own, layer["context"]], axis=0)
+    return own
 
 
 def coupled_peephole_lstm(layer: dict[str, Any], x: Vector, state: tuple) -> tuple:
@@ -107,11 +111,18 @@ def rnn(layer: dict[str, Any], x: Vector, state: tuple) -> tuple:
     return (sigmoid(x @ input_matrix(layer) + h @ layer["recurrent"] + layer["bias"]),)
 
 
+def htanh(layer: dict[str, Any], x: Vector, state: tuple) -> tuple:
+    (h,) = state
+    z = x @ input_matrix(layer) + h @ layer["recurrent"] + layer["bias"]
+    return (np.array([-1.0 if one < -1 else 1.0 if one > 1 else one for one in z]),)
+
+
 CELLS: dict[str, tuple[Callable, int]] = {
     "coupled_peephole_lstm": (coupled_peephole_lstm, 2),
     "lstm": (lstm, 2),
     "gru": (gru, 1),
     "rnn": (rnn, 1),
+    "htanh": (htanh, 1),
 }
 
 
@@ -123,7 +134,7 @@ class Reader:
         self.params = params
         self.dropout = dropout
         self.cell, self.num_states = CELLS[model.cell]
-        self.W_o = params["output"].get("kernel", params["embedding"].T)
+        self.W_o = params.get("output", {}).get("kernel", params.get("embedding", np.zeros(0)).T)
         self.nll: list[list[float]] = []
         self.contexts: list[np.ndarray] = []
         self.auxiliary = 0.0
@@ -353,6 +364,61 @@ def larger_context(reader: Reader, document: Document) -> None:
             reader.predict(states[-1][0], reader.W_o, params["output"]["bias"], target, t, i)
 
 
+def hashed_row(array: np.ndarray, history: int, V: int) -> np.ndarray:
+    """The weights of a history in an array of hashed features: SplitMix64, in Python's integers."""
+    x = (int(history) + 1) * 0x9E3779B97F4A7C15 % 2**64
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB % 2**64
+    x ^= x >> 31
+    start = x % (len(array) - V + 1)
+    return array[start : start + V]
+
+
+def lin(reader: Reader, document: Document) -> None:
+    """The three models of Lin et al. (2015): Eq. 4-10, whichever levels there are."""
+    model, params = reader.model, reader.params
+    V, H = model.vocab_size, model.hidden_dim
+    has_sentences, has_words = "sentence_stack" in params, "stack" in params
+
+    def hashed(name: str, histories: Sequence[int]) -> Vector:
+        rows = [hashed_row(params[name], w, V) for w in histories] if model.hash_size else []
+        return np.sum(rows, axis=0) if rows else np.zeros(V)
+
+    layers = params.get("sentence_stack", [])
+    sentence_states: States = [(np.full(H, 0.1),) for _ in layers]
+    before: Sequence[int] = ()
+    for t, sentence in enumerate(document):
+        reader.nll.append([])
+        hs = sentence_states[-1][0] if has_sentences else np.zeros(0)
+        reader.contexts.append(hs)
+        if has_words:
+            states = reader.zero_states(params["stack"])
+            for n, word, target in steps(sentence):
+                x = np.concatenate([reader.embedding(word, t, n), hs])
+                states = reader.step(states, x, t, n)
+                b = params["output"]["bias"] + hashed("bigrams", [word])
+                reader.predict(states[-1][0], reader.W_o, b, target, t, n)
+        if has_sentences:
+            output = params["sentence_output"]
+            b = output["bias"] + hashed("sentence_bigrams", before)
+            if not has_words:
+                for word in sentence:
+                    reader.predict(hs, output["kernel"], b, word, t, 0)
+                reader.nll[-1].append(0.0)  # END is not predicted.
+            else:
+                probabilities = softmax(hs @ output["kernel"] + b)
+                losses = [-np.log(probabilities[word]) for word in sentence]
+                if losses:
+                    reader.auxiliary += model.sentence_loss_weight * float(np.mean(losses))
+            x = np.zeros(H)
+            for word in sentence:
+                x = x + params["sentence_embedding"][word]
+            for index, layer in enumerate(layers):
+                sentence_states[index] = reader.cell(layer, x, sentence_states[index])
+                x = sentence_states[index][0]
+            before = sentence
+
+
 READERS: dict[str, Callable[[Reader, Document], None]] = {
     "rnnlm": rnnlm,
     "drnnlm": drnnlm,
@@ -367,6 +433,9 @@ READERS: dict[str, Callable[[Reader, Document], None]] = {
     "rlm_seqbow_lf": larger_context,
     "rlm_seqbow_att_ef": larger_context,
     "rlm_seqbow_att_lf": larger_context,
+    "rnn_lin": lin,
+    "rnnslm": lin,
+    "hrnnlm_two_step": lin,
 }
 
 

@@ -107,3 +107,11 @@ def test_larger_context_arguments_that_mean_nothing(file, corpus):
 def test_the_papers_larger_contexts_need_a_corpus_of_the_paper(experiment):
     with pytest.raises(InputError, match=f"'{experiment}': expected CORPUS.*of imdb, bbc, ptb"):
         load(CONFIGS / "larger_context/paper.py").get_config(experiment)
+
+
+@pytest.mark.parametrize("model", ["rnn_lin", "rnnslm", "hrnnlm_two_step"])
+def test_words_enter_the_hidden_layer_of_lins_models_at_any_size(model):
+    config = load(CONFIGS / "hierarchical_rnn/ptb.py").get_config(model)
+    config.model.hidden_dim = 128
+    assert checked(config).model["embedding_dim"] == 128
+    assert config.optimizer.schedule == "halve_on_plateau"

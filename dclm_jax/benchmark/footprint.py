@@ -1,5 +1,6 @@
 """Rows of our own: what the input, the memory, the start and the coherence test cost."""
 
+import dataclasses
 import pathlib
 import statistics
 import tempfile
@@ -9,7 +10,7 @@ from functools import partial
 import jax
 import numpy as np
 
-from dclm_jax.benchmark import growth, memory, workloads
+from dclm_jax.benchmark import growth, memory, ours, workloads
 from dclm_jax.benchmark.report import Goal, Row
 from dclm_jax.benchmark.setting import OURS, Setting
 from dclm_jax.benchmark.timing import alternate, stopwatch
@@ -18,8 +19,10 @@ from dclm_jax.benchmark.workloads import Size
 from dclm_jax.data.batches import TrainingBatches
 from dclm_jax.evaluation import coherence
 from dclm_jax.evaluation.scoring import Scorer
+from dclm_jax.training.config import OptimizerConfig
 
 TEST_SETS, SAMPLE = 1_000, 64
+HASH_SIZE = 10_000_000
 
 
 def bootstrap_row(name: str, setting: Setting) -> list[Row]:
@@ -164,6 +167,33 @@ def growth_rows(name: str, setting: Setting) -> list[Row]:
                 f"{total['small'] >> 20:,} MiB and {total['large'] >> 20:,} MiB",
             ),
         ),
+    ]
+
+
+def hashed_features_row(name: str, setting: Setting) -> list[Row]:
+    """Steps of the recurrent network of Lin et al. (2015) with hashed features and without."""
+    words = dataclasses.replace(setting.size.model("rnn_lin", "htanh"), num_layers=1)
+    batches = [batch.with_words_counted() for batch in setting.training_batches(4, 4)]
+    options = OptimizerConfig(name="sgd", schedule="halve_on_plateau")
+    turns = {}
+    for kind, size in (("with", HASH_SIZE), ("without", 0)):
+        model = dataclasses.replace(words, embedding_dim=30, hidden_dim=30, hash_size=size)
+        own = ours.Training(model, batches, setting.seed, options)
+        own.turn()
+        turns[kind] = partial(lambda own: own.turn().seconds, own)
+    rounds = alternate(turns, setting.rounds)
+    seconds = rounds.seconds
+    return [
+        Row(
+            name,
+            "train rnn_lin, 30 units, 4 segments a step: with hashed features to without",
+            Goal(2.5, 2.5, at_most=True),
+            seconds["with"] / seconds["without"],
+            "less is better; the words of the batches are uniform, so that few come twice",
+            {"seconds": seconds},
+            (f"{seconds['with']:.3f} s and {seconds['without']:.3f} s",),
+            rounds.disturbed,
+        )
     ]
 
 

@@ -52,7 +52,7 @@ def plain_nll(model: DocumentModel, params: Params, batch: Batch) -> jax.Array:
     features, kernel, bias, shared = output_inputs(model, params, reading, tuning)
     logits_FxV = features @ kernel + bias
     if shared is not None:
-        logits_FxV += shared.logits_RxV[shared.row_F]
+        logits_FxV += shared.of(jnp.arange(len(features)), model.vocab_size)
     log_probs = jax.nn.log_softmax(logits_FxV)
     chosen_F = jnp.take_along_axis(log_probs, targets.reshape(-1, 1), axis=-1)[:, 0]
     return -jnp.sum(jnp.where(mask.reshape(-1), chosen_F, 0)) / jnp.sum(mask)

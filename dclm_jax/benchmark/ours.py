@@ -17,13 +17,20 @@ from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import collect, first_state, parallel_step, spread, spread_rows
 
 MATRIX_DIM = 2048
+DEFAULT_OPTIMIZER = OptimizerConfig()
 
 
 class Training:
     """Steps as `training/loop.py` makes them, state donated, batches handed over as numpy."""
 
-    def __init__(self, model: DocumentModel, batches: list[Batch], seed: int = 0):
-        optimizer = create_optimizer(OptimizerConfig(), len(batches))
+    def __init__(
+        self,
+        model: DocumentModel,
+        batches: list[Batch],
+        seed: int = 0,
+        options: OptimizerConfig = DEFAULT_OPTIMIZER,
+    ):
+        optimizer = create_optimizer(options, len(batches))
         self._step = parallel_step(model, optimizer)
         state = first_state(model.init(jax.random.key(seed)), optimizer)
         self.params: Params = jax.device_get(state.params)

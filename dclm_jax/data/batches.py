@@ -31,12 +31,20 @@ class Batch:
       mask_BxSxN: bool, True where there is a target.
       earlier: sentences [B, C, N] right before those, not to be scored; a row that has fewer begins
         with empty ones. None where nobody needs them.
+      most_words: how many different inputs the batch has at most, of which shapes are made; None
+        where nobody needs it. All devices have that of the whole batch.
     """
 
     tokens_BxSxN: np.ndarray | jax.Array
     targets_BxSxN: np.ndarray | jax.Array
     mask_BxSxN: np.ndarray | jax.Array
     earlier: "Batch | None" = None
+    most_words: int | None = dataclasses.field(default=None, metadata={"static": True})
+
+    def with_words_counted(self) -> "Batch":
+        """The same with `most_words`, a power of two: few numbers make few shapes."""
+        count = np.unique(self.tokens_BxSxN).size
+        return dataclasses.replace(self, most_words=1 << (count - 1).bit_length())
 
 
 def length_bucket(length: int) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dclm_jax.evaluation import coherence, perplexity
 from dclm_jax.evaluation.perplexity import Perplexity
-from dclm_jax.evaluation.scoring import Document, Progress, SentenceScorer
+from dclm_jax.evaluation.scoring import Document, Progress, WordScorer
 
 
 def _shuffled(documents: Sequence[Document], rng: np.random.Generator) -> list[Document]:
@@ -65,16 +65,18 @@ class Positions(NamedTuple):
 
 
 def by_position(
-    scorer: SentenceScorer, documents: Sequence[Document], *, on_document: Progress | None = None
+    scorer: WordScorer, documents: Sequence[Document], *, on_document: Progress | None = None
 ) -> Positions:
     """Scores documents, each whole."""
-    total = Perplexity(vocabulary_size=scorer.vocab_size)
+    total = Perplexity(vocabulary_size=scorer.vocab_size, objective=scorer.objective)
     longest = max(len(ids) + 1 for document in documents for ids in document)
     most = max(map(len, documents))
     tokens, sentences = (Sums(np.zeros(size), np.zeros(size, int)) for size in (longest, most))
     nats = []
     for document, nll in scorer.score(documents):
         total = total.add(document, nll)
+        if scorer.objective == "bags":
+            nll = [words_and_end[:-1] for words_and_end in nll]
         for index, one in enumerate(nll):
             tokens.nll[: len(one)] += one
             tokens.count[: len(one)] += 1
@@ -87,7 +89,7 @@ def by_position(
 
 
 def rearranged(
-    scorer: SentenceScorer, documents: Sequence[Document], arrangement: str, seed: int
+    scorer: WordScorer, documents: Sequence[Document], arrangement: str, seed: int
 ) -> float:
     """The perplexity of the sentences of `documents` in one of `ARRANGEMENTS`."""
     arranged = ARRANGEMENTS[arrangement](documents, np.random.default_rng(seed))

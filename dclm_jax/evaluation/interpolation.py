@@ -15,7 +15,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation.inputs import Encoded
 from dclm_jax.evaluation.parts_of_speech import TagSums
 from dclm_jax.evaluation.perplexity import Perplexity
-from dclm_jax.evaluation.scoring import SentenceScorer
+from dclm_jax.evaluation.scoring import WordScorer
 
 # Halvings of the interval that holds the weight: 2^-40 is far below what any text can tell.
 _HALVINGS = 40
@@ -36,7 +36,7 @@ class Mixture(NamedTuple):
 
 
 def measure(
-    scorers: Sequence[SentenceScorer],
+    scorers: Sequence[WordScorer],
     documents: Iterable[Encoded],
     *,
     weight: float | None = None,
@@ -53,10 +53,13 @@ def measure(
       on_document: called with the sums so far after every document, to show progress.
 
     Raises:
-      InputError: there is no sentence to score.
+      InputError: there is no sentence to score, some models predict words and others bags,
+        or there are tags and models of bags.
     """
     num_models = len(scorers) + (weight is not None)
-    totals = [Perplexity(vocabulary_size=scorers[0].vocab_size)] * num_models
+    totals = [_nothing(scorers)] * num_models
+    if by_tag is not None and totals[0].objective != "words":
+        raise InputError(f"the models predict {totals[0].objective}; classes are of words and END")
     for document, scores in _score(scorers, documents):
         if weight is not None:
             scores.append([mix(weight, *pair) for pair in zip(*scores, strict=True)])
@@ -73,7 +76,7 @@ def measure(
 
 
 def tune(
-    scorers: Sequence[SentenceScorer],
+    scorers: Sequence[WordScorer],
     documents: Iterable[Encoded],
     *,
     on_document: Callable[[Perplexity], None] | None = None,
@@ -88,9 +91,10 @@ def tune(
       on_document: called with the sums so far after every document, to show progress.
 
     Raises:
-      InputError: there is no sentence to score, or a score is not a number.
+      InputError: there is no sentence to score, a score is not a number, or one model predicts
+        words and the other bags.
     """
-    first, second = (Perplexity(vocabulary_size=scorer.vocab_size) for scorer in scorers)
+    first = second = _nothing(scorers)
     kept: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
     for document, (nll_a, nll_b) in _score(scorers, documents):
         first = first.add(document.sentences, nll_a)
@@ -105,6 +109,17 @@ def tune(
     weight = best_weight(a, b)
     nll = sum(float(mix(weight, *pair).sum()) for pair in _chunks(a, b))
     return Mixture(weight, [first, second, dataclasses.replace(first, nll=nll)])
+
+
+def _nothing(scorers: Sequence[WordScorer]) -> Perplexity:
+    """The sums over no document, of models whose perplexities compare."""
+    objectives = sorted({scorer.objective for scorer in scorers})
+    if len(objectives) > 1:
+        raise InputError(
+            f"the models predict {' and '.join(objectives)}; expected one kind, because their "
+            "perplexities do not compare"
+        )
+    return Perplexity(vocabulary_size=scorers[0].vocab_size, objective=objectives[0])
 
 
 def mix(weight: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -155,7 +170,7 @@ def _chunks(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarr
 
 
 def _score(
-    scorers: Sequence[SentenceScorer], documents: Iterable[Encoded]
+    scorers: Sequence[WordScorer], documents: Iterable[Encoded]
 ) -> Iterator[tuple[Encoded, list[list[np.ndarray]]]]:
     """Documents with their scores by each model. What one scorer reads ahead waits for the others,
     so that the documents are read and tagged once."""

@@ -9,9 +9,14 @@ import numpy as np
 
 from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.scoring import Document, SentenceScorer
+from dclm_jax.evaluation.scoring import Document, WordScorer
 
 COUNTING_RULE = "END is predicted and counted, START never is"
+COUNTING_RULES = {
+    "words": COUNTING_RULE,
+    "bags": "bags of words: the words are predicted without their order, END is not",
+}
+"""By the objective of a model. Perplexities of different objectives do not compare."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,11 +26,12 @@ class Perplexity:
     Attributes:
       vocabulary_size: V, the three special tokens included.
       nll: sum of -log P(target), in nats.
-      tokens: targets, the words of every sentence and its END.
+      tokens: targets, the words of every sentence and its END; of bags without END.
       words: targets without the ENDs.
       oov_words: words outside the vocabulary, predicted as UNKNOWN.
       sentences: how many.
       documents: how many.
+      objective: of the model, what a target is: one of COUNTING_RULES.
     """
 
     vocabulary_size: int
@@ -35,6 +41,7 @@ class Perplexity:
     oov_words: int = 0
     sentences: int = 0
     documents: int = 0
+    objective: str = "words"
 
     @property
     def perplexity(self) -> float:
@@ -55,10 +62,11 @@ class Perplexity:
         """These sums and those of one more document, scored by `Scorer.score`."""
         words = sum(len(sentence) for sentence in document)
         unknown = sum(int(np.count_nonzero(np.equal(ids, UNKNOWN))) for ids in document)
-        return Perplexity(
-            vocabulary_size=self.vocabulary_size,
+        ends = len(document) if self.objective == "words" else 0
+        return dataclasses.replace(
+            self,
             nll=self.nll + math.fsum(float(np.sum(one, dtype=np.float64)) for one in nll),
-            tokens=self.tokens + words + len(document),
+            tokens=self.tokens + words + ends,
             words=self.words + words,
             oov_words=self.oov_words + unknown,
             sentences=self.sentences + len(document),
@@ -72,7 +80,7 @@ class Perplexity:
             **dataclasses.asdict(self),
             "nll_unit": "nats",
             "oov_rate": self.oov_rate,
-            "counting_rule": COUNTING_RULE,
+            "counting_rule": COUNTING_RULES[self.objective],
         }
 
     def __str__(self) -> str:
@@ -81,11 +89,11 @@ class Perplexity:
             f"= exp({self.nll:.2f} nats / {self.tokens:,} targets)\n"
             f"{self.documents:,} documents, {self.sentences:,} sentences, {self.words:,} words, "
             f"{100 * self.oov_rate:.2f}% out of vocabulary; vocabulary {self.vocabulary_size:,}\n"
-            f"counting: {COUNTING_RULE}"
+            f"counting: {COUNTING_RULES[self.objective]}"
         )
 
 
-def measure(scorer: SentenceScorer, documents: Iterable[Document]) -> Perplexity:
+def measure(scorer: WordScorer, documents: Iterable[Document]) -> Perplexity:
     """The perplexity of documents (word ids, as `Scorer.score` takes them), each scored whole.
 
     Documents are streamed.
@@ -93,7 +101,7 @@ def measure(scorer: SentenceScorer, documents: Iterable[Document]) -> Perplexity
     Raises:
       InputError: there is no sentence to score.
     """
-    total = Perplexity(vocabulary_size=scorer.vocab_size)
+    total = Perplexity(vocabulary_size=scorer.vocab_size, objective=scorer.objective)
     for document, nll in scorer.score(documents):
         total = total.add(document, nll)
     if not total.tokens:

@@ -38,15 +38,23 @@ class Continuation(NamedTuple):
 
 
 class SentenceScorer(Protocol):
-    """What perplexity, coherence and `LanguageModel` need of a model; see `Scorer`."""
-
-    @property
-    def vocab_size(self) -> int: ...
+    """What coherence needs of a model, or of a baseline without one; see `Scorer`."""
 
     @property
     def context_order(self) -> int | None: ...
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]: ...
+
+
+class WordScorer(SentenceScorer, Protocol):
+    """What perplexity and `LanguageModel` need of a model as well: V, and what the scores are of,
+    words and END one after the other or bags of words, whose END has no nats."""
+
+    @property
+    def vocab_size(self) -> int: ...
+
+    @property
+    def objective(self) -> str: ...
 
 
 # Documents are read ahead to score those of like length together; a window is bounded in tokens
@@ -103,6 +111,7 @@ class Scorer:
         if batch_size < 1:
             raise InputError(f"batch_size is {batch_size}; expected at least 1")
         self.vocab_size, self.context_order = model.vocab_size, model.context_order
+        self.objective = model.objective
         self._batch_size = batch_size
         self._num_devices = jax.local_device_count()
         self._params = flax.jax_utils.replicate(params, jax.local_devices())

@@ -78,8 +78,14 @@ def rows(results: Sequence[dict[str, Any]]) -> list[Row]:
         was measured may be missing as long as it is not asked for.
 
     Raises:
-      InputError: two runs of one configuration have the same seed.
+      InputError: two runs of one configuration have the same seed, or some predict words and
+        others bags of words.
     """
+    # A measurement of before there were bags does not say.
+    objectives = {one.get("test", {}).get("objective", "words"): one["workdir"] for one in results}
+    if len(objectives) > 1:
+        told = " and ".join(f"{place} predicts {what}" for what, place in objectives.items())
+        raise InputError(f"{told}; expected one kind, because perplexities do not compare")
     made: dict[str, Row] = {}
     for result in results:
         recipe = _recipe(result)

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from dclm_jax.evaluation import coherence, context, perplexity
-from dclm_jax.evaluation.scoring import Document, SentenceScorer
+from dclm_jax.evaluation.scoring import Document, WordScorer
 from dclm_jax.language_model import LanguageModel
 
 VERSION = 1
@@ -17,7 +17,7 @@ VERSION = 1
 
 
 def measure(
-    scorer: SentenceScorer,
+    scorer: WordScorer,
     valid: Sequence[Document],
     test: Sequence[Document],
     *,

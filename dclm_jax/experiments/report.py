@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dclm_jax.evaluation import coherence, context
-from dclm_jax.evaluation.perplexity import COUNTING_RULE
+from dclm_jax.evaluation.perplexity import COUNTING_RULES
 from dclm_jax.experiments.grouping import BASELINES, LENGTH, Comparison, Row, compare, without
 from dclm_jax.experiments.plots import Curve, Picture
 from dclm_jax.experiments.runs import FinishedRun
@@ -48,6 +48,7 @@ def tables(all_rows: Sequence[Row]) -> list[tuple[str, str, list[list[str]]]]:
 
 def _perplexity_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]]]:
     test = all_rows[0].results[0]["test"]
+    objective = test.get("objective", "words")
     header = ["model", "K", "H", "parameters", "seeds", "development", "test", "to rnnlm", "p"]
     cells = [header]
     for row in all_rows:
@@ -69,7 +70,8 @@ def _perplexity_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]
             ]
         )
     about = (
-        f"exp(sum NLL / targets), {COUNTING_RULE}; {all_rows[0].results[0]['valid']['tokens']:,} "
+        f"exp(sum NLL / targets), {COUNTING_RULES[objective]}; "
+        f"{all_rows[0].results[0]['valid']['tokens']:,} "
         f"development and {test['tokens']:,} test targets, vocabulary "
         f"{test['vocabulary_size']:,}, {100 * test['oov_rate']:.2f}% of the test words unknown. "
         "Means and standard deviations over seeds; p: one-sided z-test over documents that the "

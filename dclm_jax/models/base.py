@@ -14,7 +14,12 @@ A model is a frozen object of pure functions over a tree of parameters. To read 
 where x is made of embed(params, tokens), sentence.summary of summarize(params, tokens, mask), both
 for all sentences at once, and p(next word) of features and conditioning by output_layer(params).
 The package `reading` runs this for any model: scans, padding, dropout and all speed are there. In
-all functions but `init` a matrix is a `Weight`, for `x @ weight`; the `tables` are plain arrays.
+all functions but `init` a matrix is a `Weight`, for `x @ weight`; the `tables` are plain arrays;
+what is `hashed` is `HashedRows`.
+
+A model whose objective is "bags" has no words to step through. The words of a sentence are drawn
+alike: p(word) of its `conditioning.features` by output_layer(params), `conditioning.own` being the
+histories [B, M] of hashed features. END is not predicted.
 Arrays are time-major, [N, B, ...] in a sentence and [S, N, B, ...] over sentences.
 """
 
@@ -27,6 +32,7 @@ import jax.numpy as jnp
 from dclm_jax.errors import InputError
 from dclm_jax.nn import stack
 from dclm_jax.nn.cells import CELLS
+from dclm_jax.nn.hashing import HashedRows
 from dclm_jax.nn.layers import Weight, glorot_uniform
 from dclm_jax.nn.stack import StackInput, StackState
 
@@ -57,12 +63,14 @@ class Sentence(NamedTuple):
 
 
 class OutputLayer(NamedTuple):
-    """p = softmax(features @ kernel + bias + conditioning.features @ context_kernel): [D, V], [V]
-    and, where a context enters, [E, V]."""
+    """p = softmax(features @ kernel + bias + conditioning.features @ context_kernel + bigrams[w]):
+    [D, V], [V], where a context enters [E, V], and hashed features of the word read last (of bags:
+    their sum over the words of the sentence before)."""
 
     kernel: Weight | jax.Array
     bias: jax.Array
     context_kernel: Weight | jax.Array | None = None
+    bigrams: HashedRows | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +99,11 @@ class DocumentModel:
         once, folded into the batch, before their contexts are known.
       contexts_read_states: contexts depend on hidden states. If not, all contexts are computed up
         front, and the sentences are again read at once.
+      objective: what it predicts and its development measure is of: "words", one after the other
+        with END, or "bags", the words of a sentence without their order.
       tables: parameters that are looked up by word, not multiplied by.
+      hashed: arrays of hashed features. All of a model have one size; a step of training touches
+        the slices of the words of its batch alone.
       embedding_fan_in: inputs that the initial range of embeddings counts; None for all V words.
 
     Raises:
@@ -114,7 +126,9 @@ class DocumentModel:
     context_order: ClassVar[int | None]
     states_read_context: ClassVar[bool]
     contexts_read_states: ClassVar[bool]
+    objective: ClassVar[str] = "words"
     tables: ClassVar[tuple[str, ...]] = ("embedding",)
+    hashed: ClassVar[tuple[str, ...]] = ()
     embedding_fan_in: ClassVar[int | None] = 1
 
     def __post_init__(self):

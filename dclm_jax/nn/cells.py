@@ -116,7 +116,7 @@ def _gru(params: Params, state: State, gates_BxGH: jax.Array) -> tuple[State, ja
     return (h,), h
 
 
-def _init_rnn(key: jax.Array, hidden_dim: int) -> Params:
+def _init_simple(key: jax.Array, hidden_dim: int) -> Params:
     recurrent = glorot_uniform(key, hidden_dim, hidden_dim)
     return {"recurrent": recurrent, "bias": jnp.zeros(hidden_dim)}
 
@@ -125,6 +125,13 @@ def _rnn(params: Params, state: State, gates_BxGH: jax.Array) -> tuple[State, ja
     """The elementwise sigmoid recurrence: h_n = sigmoid(W x + U h_{n-1} + b)."""
     (h,) = state
     h = jax.nn.sigmoid(gates_BxGH + h @ params["recurrent"])
+    return (h,), h
+
+
+def _htanh(params: Params, state: State, gates_BxGH: jax.Array) -> tuple[State, jax.Array]:
+    """h_n = HTanh(W x + U h_{n-1} + b), HTanh(z) = min(max(z, -1), 1) (Lin et al. 2015, Eq. 6)."""
+    (h,) = state
+    h = jax.nn.hard_tanh(gates_BxGH + h @ params["recurrent"])
     return (h,), h
 
 
@@ -138,5 +145,6 @@ CELLS = {
     ),
     "lstm": Cell(4, 2, ("recurrent",), _init_lstm, _lstm),
     "gru": Cell(3, 1, ("recurrent", "candidate"), _init_gru, _gru),
-    "rnn": Cell(1, 1, ("recurrent",), _init_rnn, _rnn),
+    "rnn": Cell(1, 1, ("recurrent",), _init_simple, _rnn),
+    "htanh": Cell(1, 1, ("recurrent",), _init_simple, _htanh),
 }

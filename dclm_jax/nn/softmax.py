@@ -2,7 +2,10 @@
 
 The positions that hold a real token are gathered (packed) first, so padding costs nothing here, and
 a loop runs over as many chunks of them as there are. No array of all positions x V ever exists;
-what positions share of their logits (`RowLogits`) is an array of its rows x V.
+what positions share of their logits (`RowLogits`) is an array of its rows x V, and what hashed
+features add (`HashedLogits`) is looked up for a chunk at a time.
+
+A position has one target, or several that are drawn alike: the words of a bag.
 """
 
 from collections.abc import Callable
@@ -22,6 +25,75 @@ class RowLogits(NamedTuple):
 
     logits_RxV: jax.Array
     row_F: jax.Array
+
+    @property
+    def values(self) -> jax.Array:
+        """What has a gradient."""
+        return self.logits_RxV
+
+    def of(self, chosen: jax.Array, vocab_size: int) -> jax.Array:
+        """The part of the chosen positions [C, V]."""
+        del vocab_size
+        return _take(self.logits_RxV, self._rows(chosen))
+
+    def add(self, d_values: jax.Array, chosen: jax.Array, d_logits_CxV: jax.Array) -> jax.Array:
+        """The gradient of the values, with that of the chosen positions' logits."""
+        return d_values.at[self._rows(chosen)].add(d_logits_CxV, mode="drop")
+
+    def _rows(self, chosen: jax.Array) -> jax.Array:
+        # Those of filler do not exist.
+        return self.row_F.at[chosen].get(mode="fill", fill_value=len(self.logits_RxV))
+
+
+class HashedLogits(NamedTuple):
+    """A part of the logits that is a sum of slices of an array [W]: where the M slices of each
+    position begin, int [F, M]; -1 is none."""
+
+    weights_W: jax.Array
+    start_FxM: jax.Array
+
+    @property
+    def values(self) -> jax.Array:
+        """What has a gradient."""
+        return self.weights_W
+
+    def of(self, chosen: jax.Array, vocab_size: int) -> jax.Array:
+        """The part of the chosen positions [C, V]."""
+
+        def add_slices(start_C: jax.Array, sums_CxV: jax.Array) -> jax.Array:
+            slices_CxV = jax.vmap(
+                lambda start: jax.lax.dynamic_slice(self.weights_W, (start,), (vocab_size,))
+            )(jnp.maximum(start_C, 0))
+            return sums_CxV + jnp.where(start_C[:, None] >= 0, slices_CxV, 0)
+
+        zeros_CxV = jnp.zeros((chosen.size, vocab_size), self.weights_W.dtype)
+        return self._over_slices(chosen, add_slices, zeros_CxV)
+
+    def add(self, d_values: jax.Array, chosen: jax.Array, d_logits_CxV: jax.Array) -> jax.Array:
+        """The gradient of the values, with that of the chosen positions' logits."""
+        windows = jax.lax.ScatterDimensionNumbers(
+            update_window_dims=(1,), inserted_window_dims=(), scatter_dims_to_operand_dims=(0,)
+        )
+
+        def add_slices(start_C: jax.Array, d_values: jax.Array) -> jax.Array:
+            d_slices_CxV = jnp.where(start_C[:, None] >= 0, d_logits_CxV, 0)
+            place_Cx1 = jnp.maximum(start_C, 0)[:, None]
+            return jax.lax.scatter_add(d_values, place_Cx1, d_slices_CxV, windows)
+
+        return self._over_slices(chosen, add_slices, d_values)
+
+    def _over_slices(self, chosen: jax.Array, add_slices: Callable[..., Any], sums: Any) -> Any:
+        """`sums = add_slices(start_C, sums)` for each of the M slices up to the last there is."""
+        start_CxM = self.start_FxM.at[chosen].get(mode="fill", fill_value=-1)
+        most = start_CxM.shape[1]
+        if most == 1:
+            return add_slices(start_CxM[:, 0], sums)
+        position_M = jnp.arange(1, most + 1)
+        last = jnp.max(jnp.where(jnp.any(start_CxM >= 0, axis=0), position_M, 0), initial=0)
+        return jax.lax.fori_loop(0, last, lambda m, sums: add_slices(start_CxM[:, m], sums), sums)
+
+
+SharedLogits = RowLogits | HashedLogits
 
 
 def _fold_chunks(
@@ -71,22 +143,24 @@ def _softmax(
     features: jax.Array,
     kernel_DxV: jax.Array,
     bias_V: jax.Array,
-    shared: RowLogits | None,
-    targets: jax.Array,
+    shared: SharedLogits | None,
+    chosen: jax.Array,
+    targets_CxT: jax.Array,
     tuning: Tuning,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """-log p(target) of a chunk [C], exp(logits - their bound) [C, V] and its row sums [C]."""
+    """-log p(target) of a chunk [C, T], exp(logits - their bound) [C, V] and its row sums [C]."""
     products_CxV = rounded_product(features, kernel_DxV, kernel_DxV.dtype)
     if shared is not None:
-        products_CxV += _take(shared.logits_RxV, shared.row_F)
+        products_CxV += shared.of(chosen, bias_V.size)
     bound = _logit_bound(products_CxV, bias_V, tuning)
     exps_CxV = jnp.exp(products_CxV + (bias_V - bound[:, None]))
     normalizer = jnp.sum(exps_CxV, axis=1)
-    product = jnp.take_along_axis(products_CxV, targets[:, None], axis=1)[:, 0]
-    nll = jnp.log(normalizer) - (product + (bias_V[targets] - bound))
+    product_CxT = jnp.take_along_axis(products_CxV, targets_CxT, axis=1)
+    logit_CxT = product_CxT + (bias_V[targets_CxT] - bound[:, None])
+    nll_CxT = jnp.log(normalizer)[:, None] - logit_CxT
     # Logits beyond float32 make both ends infinite: that is no likelihood, not a perfect one.
-    nll = jnp.where(jnp.isfinite(bound) & (normalizer > 0), nll, jnp.nan)
-    return nll, exps_CxV, normalizer
+    is_finite = jnp.isfinite(bound) & (normalizer > 0)
+    return jnp.where(is_finite[:, None], nll_CxT, jnp.nan), exps_CxV, normalizer
 
 
 def _logit_bound(products_CxV: jax.Array, bias_V: jax.Array, tuning: Tuning) -> jax.Array:
@@ -105,37 +179,35 @@ def _logit_bound(products_CxV: jax.Array, bias_V: jax.Array, tuning: Tuning) -> 
     )
 
 
-def _rows_of(shared: RowLogits | None, chosen: jax.Array) -> RowLogits | None:
-    """The shared logits with the rows of a chunk; those of filler do not exist."""
-    if shared is None:
-        return None
-    filler = len(shared.logits_RxV)
-    row_C = shared.row_F.at[chosen].get(mode="fill", fill_value=filler)
-    return RowLogits(shared.logits_RxV, row_C)
-
-
 def token_nll(
     features_FxD: jax.Array,
     kernel_DxV: jax.Array,
     bias_V: jax.Array,
-    targets_F: jax.Array,
-    mask_F: jax.Array,
-    shared: RowLogits | None,
+    targets: jax.Array,
+    mask: jax.Array,
+    shared: SharedLogits | None,
     tuning: Tuning,
 ) -> jax.Array:
     """-log softmax(features @ kernel + bias + shared)[target] in nats, 0 outside the mask.
 
     For scoring: it has no gradient.
+
+    Args:
+      targets: int [F], or [F, T] where a position has several.
+      mask: bool of that shape.
     """
+    targets_FxT, mask_FxT = (array.reshape(len(features_FxD), -1) for array in (targets, mask))
 
-    def add_chunk(nll_F: jax.Array, chosen: jax.Array) -> jax.Array:
-        features, targets = _take(features_FxD, chosen), _take(targets_F, chosen)
-        rows = _rows_of(shared, chosen)
-        nll, _, _ = _softmax(features, kernel_DxV, bias_V, rows, targets, tuning)
-        return nll_F.at[chosen].set(nll, mode="drop")
+    def add_chunk(nll_FxT: jax.Array, chosen: jax.Array) -> jax.Array:
+        features, targets_CxT = _take(features_FxD, chosen), _take(targets_FxT, chosen)
+        nll, _, _ = _softmax(features, kernel_DxV, bias_V, shared, chosen, targets_CxT, tuning)
+        nll = jnp.where(_take(mask_FxT, chosen), nll, 0)
+        return nll_FxT.at[chosen].set(nll, mode="drop")
 
-    zeros_F = jnp.zeros(features_FxD.shape[:1], features_FxD.dtype)
-    return _fold_chunks(mask_F, bias_V.size, tuning, partial(add_chunk, zeros_F), add_chunk)
+    zeros_FxT = jnp.zeros(targets_FxT.shape, features_FxD.dtype)
+    first = partial(add_chunk, zeros_FxT)
+    has_any_F = jnp.any(mask_FxT, axis=1)
+    return _fold_chunks(has_any_F, bias_V.size, tuning, first, add_chunk).reshape(targets.shape)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(6,))
@@ -143,55 +215,70 @@ def summed_nll(
     features_FxD: jax.Array,
     kernel_DxV: jax.Array,
     bias_V: jax.Array,
-    targets_F: jax.Array,
-    mask_F: jax.Array,
-    shared: RowLogits | None,
+    targets: jax.Array,
+    weights: jax.Array,
+    shared: SharedLogits | None,
     tuning: Tuning,
 ) -> jax.Array:
-    """The sum of `token_nll` over all positions.
+    """The sum of `token_nll` over all targets, each times its weight.
 
     Its gradient is formed chunk by chunk in the forward pass, while the chunk's probabilities
     exist.
+
+    Args:
+      targets: as those of `token_nll`.
+      weights: of that shape, none negative; a mask is weights of 1 and 0. They have no gradient.
     """
-    return jnp.sum(token_nll(features_FxD, kernel_DxV, bias_V, targets_F, mask_F, shared, tuning))
+    nll = token_nll(features_FxD, kernel_DxV, bias_V, targets, weights > 0, shared, tuning)
+    return jnp.sum(nll * weights)
 
 
-def _summed_nll_forward(features_FxD, kernel_DxV, bias_V, targets_F, mask_F, shared, tuning):
-    size, dtype = mask_F.size, kernel_DxV.dtype
+def _summed_nll_forward(features_FxD, kernel_DxV, bias_V, targets, weights, shared, tuning):
+    size, dtype = len(features_FxD), kernel_DxV.dtype
+    targets_FxT, weights_FxT = (array.reshape(size, -1) for array in (targets, weights))
+    weights_FxT = weights_FxT.astype(bias_V.dtype)
 
-    def of_chunk(d_features_FxD, d_shared_RxV, chosen):
+    def of_chunk(d_features_FxD, d_shared, chosen):
         """Nats and gradients of a chunk; the two that have rows are put into what they have."""
-        features, targets = _take(features_FxD, chosen), _take(targets_F, chosen)
-        rows = _rows_of(shared, chosen)
-        nll, exps_CxV, normalizer = _softmax(features, kernel_DxV, bias_V, rows, targets, tuning)
-        # The gradient of a logit is p - [it is the target's], p = exps / normalizer. Dividing the
-        # thin factors spares a pass over exps.
-        errors_CxV = exps_CxV.at[jnp.arange(chosen.size), targets].add(-normalizer)
-        weight = jnp.where(chosen < size, 1 / normalizer, 0)
+        features, targets_CxT = _take(features_FxD, chosen), _take(targets_FxT, chosen)
+        weights_CxT = _take(weights_FxT, chosen)
+        nll_CxT, exps_CxV, normalizer = _softmax(
+            features, kernel_DxV, bias_V, shared, chosen, targets_CxT, tuning
+        )
+        # The gradient of a logit is w p - [weights of the targets it is of], p = exps / normalizer,
+        # w the sum of weights. Dividing the thin factors spares a pass over exps.
+        total_C = jnp.sum(weights_CxT, axis=1)
+        shares_CxT = weights_CxT / jnp.where(total_C > 0, total_C, 1)[:, None]
+        rows_Cx1 = jnp.arange(chosen.size)[:, None]
+        errors_CxV = exps_CxV.at[rows_Cx1, targets_CxT].add(-normalizer[:, None] * shares_CxT)
+        weight = jnp.where(total_C > 0, total_C / normalizer, 0)
         # Laid out as the transpose it is: CPUs take a quarter longer to read it across.
         weighted_DxC = jax.lax.optimization_barrier((features * weight[:, None]).T)
         d_features = rounded_product(errors_CxV, kernel_DxV.T, dtype) * weight[:, None]
-        if rows is not None:
-            d_logits_CxV = errors_CxV * weight[:, None]
-            d_shared_RxV = d_shared_RxV.at[rows.row_F].add(d_logits_CxV, mode="drop")
+        if shared is not None:
+            d_shared = shared.add(d_shared, chosen, errors_CxV * weight[:, None])
         sums = (
-            jnp.sum(jnp.where(chosen < size, nll, 0)).astype(features_FxD.dtype),
+            jnp.sum(jnp.where(weights_CxT > 0, weights_CxT * nll_CxT, 0)).astype(features.dtype),
             rounded_product(weighted_DxC, errors_CxV, dtype),
             weight @ errors_CxV,
         )
-        return sums, d_features_FxD.at[chosen].set(d_features, mode="drop"), d_shared_RxV
+        return sums, d_features_FxD.at[chosen].set(d_features, mode="drop"), d_shared
 
     def add_chunk(gradients, chosen):
-        sums, d_features_FxD, d_shared_RxV = gradients
-        more, *placed = of_chunk(d_features_FxD, d_shared_RxV, chosen)
+        sums, d_features_FxD, d_shared = gradients
+        more, *placed = of_chunk(d_features_FxD, d_shared, chosen)
         return jax.tree.map(jnp.add, sums, more), *placed
 
     d_features_FxD = jnp.zeros(features_FxD.shape, bias_V.dtype)
-    d_shared_RxV = None if shared is None else jnp.zeros_like(shared.logits_RxV)
-    first = partial(of_chunk, d_features_FxD, d_shared_RxV)
-    gradients = _fold_chunks(mask_F, bias_V.size, tuning, first, add_chunk)
-    (total, d_kernel_DxV, d_bias_V), d_features_FxD, d_shared_RxV = gradients
-    return total, (d_features_FxD, d_kernel_DxV.astype(dtype), d_bias_V, d_shared_RxV)
+    d_shared = None if shared is None else jnp.zeros_like(shared.values)
+    first = partial(of_chunk, d_features_FxD, d_shared)
+    has_any_F = jnp.any(weights_FxT > 0, axis=1)
+    gradients = _fold_chunks(has_any_F, bias_V.size, tuning, first, add_chunk)
+    (total, d_kernel_DxV, d_bias_V), d_features_FxD, d_shared = gradients
+    if shared is not None:
+        no_gradient: Any = None
+        d_shared = type(shared)(d_shared, no_gradient)
+    return total, (d_features_FxD, d_kernel_DxV.astype(dtype), d_bias_V, d_shared)
 
 
 def _summed_nll_backward(tuning, gradients, cotangent):
@@ -199,9 +286,7 @@ def _summed_nll_backward(tuning, gradients, cotangent):
     d_features, d_kernel, d_bias, d_shared = jax.tree.map(
         lambda gradient: (cotangent * gradient).astype(gradient.dtype), gradients
     )
-    no_gradient: Any = None
-    shared = None if d_shared is None else RowLogits(d_shared, no_gradient)
-    return d_features, d_kernel, d_bias, None, None, shared
+    return d_features, d_kernel, d_bias, None, None, d_shared
 
 
 summed_nll.defvjp(_summed_nll_forward, _summed_nll_backward)

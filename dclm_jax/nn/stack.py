@@ -1,7 +1,7 @@
 """Stacks of recurrent layers: the lower layer's hidden state is the upper layer's input.
 
 Parameters of a stack are a list with one dict a layer: `input` [I, G*H] and the recurrence of the
-cell (nn/cells.py).
+cell (nn/cells.py). A first layer without `input` reads inputs that are gates already.
 """
 
 from functools import partial
@@ -70,7 +70,8 @@ def first_gates(
 ) -> jax.Array:
     """The part [..., B, G*H] of the first layer's gates that no recurrence decides: that of the
     inputs [..., B, K], the bias and, if there is any, that of the context."""
-    gates = x @ layers[0]["input"] + layers[0]["bias"]
+    gates = x @ layers[0]["input"] if "input" in layers[0] else x
+    gates = gates + layers[0]["bias"]
     return gates if context_gates_BxGH is None else gates + context_gates_BxGH
 
 

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Sentence
 from dclm_jax.nn import recurrence, stack
 from dclm_jax.nn.backend import Tuning
+from dclm_jax.nn.hashing import HashedRows, history_starts
 from dclm_jax.nn.layers import Weight
 from dclm_jax.nn.recurrence import keep_at_padding
 from dclm_jax.nn.stack import StackInput, StackState
@@ -21,13 +22,15 @@ from dclm_jax.reading.dropout import DropoutMasks
 
 class Reading(NamedTuple):
     """What reading gives: the context after the last sentence, features [S, N, B, D], what of the
-    contexts enters the output layer [S, B, E] (None without it), and the sum of the model's extra
-    objective (0 without one)."""
+    contexts enters the output layer [S, B, E] (None without it), the sum of the model's extra
+    objective (0 without one), and the histories [F, M] of hashed features at each of the F
+    positions of the features. Of bags N is 1."""
 
     context: Context
     features: jax.Array
     context_features: jax.Array | None
     extra: jax.Array
+    histories: Any = None
 
 
 def weighted(model: DocumentModel, params: Params) -> Params:
@@ -44,10 +47,12 @@ def weighted(model: DocumentModel, params: Params) -> Params:
             leaf if model.compute_dtype == "float32" else leaf.astype(model.compute_dtype)
         )
 
-    return {
-        name: value if name in model.tables else jax.tree.map(weight, value)
-        for name, value in params.items()
-    }
+    def kind(name: str, value: Any) -> Any:
+        if name in model.hashed and not isinstance(value, HashedRows):
+            return HashedRows(value, history_starts(model.vocab_size, value.size))
+        return value if name in (*model.tables, *model.hashed) else jax.tree.map(weight, value)
+
+    return {name: kind(name, value) for name, value in params.items()}
 
 
 def read_documents(
@@ -74,10 +79,14 @@ def read_documents(
     length = tokens_SxNxB.shape[1]
     context = model.resize_context(context, length)
     in_turn = model.remat or (model.states_read_context and model.contexts_read_states)
-    if tuning is None or in_turn:
+    if model.objective == "bags":
+        reading = _read_bags(model, params, context, tokens_SxNxB, mask_SxNxB)
+    elif tuning is None or in_turn:
         reading = _read_in_turn(model, params, context, tokens_SxNxB, mask_SxNxB, masks, tuning)
     else:
         reading = _read_at_once(model, params, context, tokens_SxNxB, mask_SxNxB, masks, tuning)
+    if reading.histories is None:
+        reading = reading._replace(histories=tokens_SxNxB.reshape(-1, 1))
     return reading._replace(context=model.resize_context(reading.context, length, cut=True))
 
 
@@ -214,6 +223,22 @@ def _read_sentence(
     x_NxB = StackInput(stack.first_gates(layers, x_NxBxK, of_context), dropout_NxB)
     num_steps = stack.steps_to_take(mask_NxB, tuning)
     return recurrence.scan(step, (params, conditioning), state, x_NxB, mask_NxB, num_steps)
+
+
+def _read_bags(
+    model: DocumentModel,
+    params: Params,
+    context: Context,
+    tokens_SxNxB: jax.Array,
+    mask_SxNxB: jax.Array,
+) -> Reading:
+    """The contexts alone: a sentence is one position, and what enters there is of its context."""
+    num_sentences, _, batch_size = tokens_SxNxB.shape
+    context, contexts_S = _close_sentences(model, params, context, tokens_SxNxB, mask_SxNxB)
+    contexts = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), contexts_S)
+    conditioning = model.condition(params, contexts)
+    features = cast(jax.Array, conditioning.features).reshape(num_sentences, 1, batch_size, -1)
+    return Reading(context, features, None, _sum(None), conditioning.own)
 
 
 def _embedded(

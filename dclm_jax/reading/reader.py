@@ -183,9 +183,11 @@ class Reader:
         """Begins a sentence: the place after START, and log P [B, V] of its first word in nats.
 
         Raises:
-          InputError: the place is another reader's.
+          InputError: the place is another reader's, or the model predicts bags of words.
         """
         self._require_own(place)
+        if self.model.objective == "bags":
+            raise InputError(f"{self.model.name} predicts bags of words: none of them is the next")
         begun = self._run.begin(self.params, place.context, place.rows)
         return self.next(WordPlace(self, place.rows, 0, begun), np.full(place.rows, START))
 

@@ -66,7 +66,7 @@ def advance(
         mask_RxB=put(words.mask_RxB, is_real_B),
         outputs_R=jax.tree.map(put, words.outputs_R, output),
     )
-    return words, word_log_probs(model, params, words.conditioning, output, tuning)
+    return words, word_log_probs(model, params, words.conditioning, tokens_B, output, tuning)
 
 
 def _step(

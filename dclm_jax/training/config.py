@@ -11,6 +11,7 @@ from dclm_jax.errors import InputError, shown
 from dclm_jax.models import did_you_mean, model_class
 
 LOSS_UNITS = ("token", "sentence")
+HALVE_ON_PLATEAU = "halve_on_plateau"
 _FREE_TO_CHANGE = ("data.directory", "training.log_every", "training.evaluation_batch_size")
 """Keys that may differ when a run goes on: they decide no parameter."""
 _STEPS = ("training.epochs", "training.max_steps")
@@ -47,7 +48,8 @@ class OptimizerConfig:
     initial_accumulator: AdaGrad's sum of squares before the first step.
     weight_decay: of adamw, times the learning rate at every step; with 0 adamw is adam.
     clip_norm: global norm the gradient is clipped to; 0 for none.
-    schedule: constant, or linear, cosine or exponential decay.
+    schedule: constant, or linear, cosine or exponential decay, or halve_on_plateau: constant, and
+      halved after each epoch whose mean training loss is not below that of the epoch before.
     warmup_steps: linear growth to the peak before it.
     decay_steps: steps of the decay; 0 for the whole run.
     final_fraction: of the peak, where the decay ends.
@@ -72,7 +74,7 @@ class OptimizerConfig:
     @property
     def decays_over_run(self) -> bool:
         """Whether the learning rate of a step depends on how many the run has."""
-        return self.schedule != "constant" and not self.decay_steps
+        return self.schedule not in ("constant", HALVE_ON_PLATEAU) and not self.decay_steps
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,7 +96,8 @@ class TrainingConfig:
     evaluate_every: steps between development perplexities; 0 for once an epoch.
     checkpoint_every: steps between checkpoints for resuming, beside those at evaluations.
     log_every: steps between lines of metrics.
-    loss_per: token or sentence: what the training loss is a mean over.
+    loss_per: token or sentence: what the training loss is a mean over. That of a model of bags is
+      one over sentences.
     patience: evaluations without a better perplexity before stopping; 0 for never.
     evaluation_batch_size: documents scored together.
     """

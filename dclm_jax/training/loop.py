@@ -20,11 +20,18 @@ from dclm_jax.errors import DivergenceError
 from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.nn.hashing import describe as describe_hashing
 from dclm_jax.reading.likelihoods import earlier_sentences
 from dclm_jax.training.checkpoints import trained_steps
 from dclm_jax.training.config import RunConfig, validated
-from dclm_jax.training.frozen import by_path, choose
-from dclm_jax.training.optimizer import create_optimizer, learning_rate, model_params
+from dclm_jax.training.frozen import by_path, choose, split
+from dclm_jax.training.hashed import trained_hashed
+from dclm_jax.training.optimizer import (
+    create_optimizer,
+    learning_rate,
+    model_params,
+    require_sparse,
+)
 from dclm_jax.training.progress import ProgressLine, agreed_interruption, parameter_table
 from dclm_jax.training.records import Progress, Records
 from dclm_jax.training.start import Start, start_from
@@ -71,16 +78,16 @@ def train(
         state = first_state(start.params, work.optimizer, work.frozen)
         state, progress = records.restore(state)
         done = int(state.step)
-        _report_start(say, work.config, place, state, start)
+        _report_start(say, work, place, state, start)
         step = parallel_step(work.model, work.optimizer, options.loss_per)
         # One copy a device, and none of them shares its buffers with `state`, which is donated.
         state = spread(state)
-        line = ProgressLine(done, work.total_steps, say)
+        line = ProgressLine(done, work.total_steps, say, work.measure)
         with contextlib.closing(line), agreed_interruption() as interrupted:
             run = _Run(work, records, progress, line)
             evaluate_every = options.evaluate_every or work.batches.steps_per_epoch
             pending: tuple[int, StepMetrics] | None = None
-            for batch in _prefetch(work.batches, done, work.total_steps):
+            for batch in _prefetch(work, done):
                 if 0 < options.patience <= progress.evaluations_without_gain:
                     ending = "early_stop"
                     break
@@ -109,7 +116,7 @@ def train(
                     break
         result = Result(ending, done, progress.best_step, progress.best_perplexity)
         records.finish(result)
-    say(_ending(result, place))
+    say(_ending(result, place, work.measure))
     return result
 
 
@@ -124,6 +131,11 @@ class _Work:
     frozen: frozenset[str]
     valid: Corpus
     total_steps: int
+
+    @property
+    def measure(self) -> str:
+        """What its perplexities are called: those of bags do not compare with those of words."""
+        return "perplexity" if self.model.objective == "words" else "perplexity of bags"
 
 
 def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
@@ -141,10 +153,12 @@ def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
         max_sentence_length=settings.data.max_sentence_length,
         earlier_sentences=earlier_sentences(model),
     )
+    if trained_hashed(model, split(shapes, frozen)[0]):
+        require_sparse(settings.optimizer)
     total_steps = settings.training.epochs * batches.steps_per_epoch
     if settings.training.max_steps:
         total_steps = min(total_steps, settings.training.max_steps)
-    optimizer = create_optimizer(settings.optimizer, total_steps)
+    optimizer = create_optimizer(settings.optimizer, total_steps, batches.steps_per_epoch)
     return _Work(settings, model, optimizer, batches, frozen, valid, total_steps)
 
 
@@ -186,7 +200,8 @@ class _Run:
         self._work, self._line = work, line
         self.records, self.progress = records, progress
         self._rate: Callable = learning_rate(work.config.optimizer, work.total_steps)
-        self._nll, self._tokens, self._seconds, self._norm = 0.0, 0, 0.0, 0.0
+        self._nll, self._terms, self._norm = 0.0, 0, 0.0
+        self._tokens, self._seconds = 0, 0.0
         self._clock = time.monotonic()
 
     def add(self, step: int, metrics: StepMetrics) -> None:
@@ -196,15 +211,16 @@ class _Run:
           DivergenceError: the loss or the norm of the gradient is not finite.
         """
         work, progress = self._work, self.progress
-        nll, tokens, norm = (one.item() for one in jax.device_get(collect(metrics)))
+        nll, terms, tokens, norm, factor = (one.item() for one in jax.device_get(collect(metrics)))
         if math.isfinite(nll) and math.isfinite(norm):
-            self._nll, self._tokens, self._norm = self._nll + nll, self._tokens + tokens, norm
+            self._nll, self._terms = self._nll + nll, self._terms + int(terms)
+            self._tokens, self._norm = self._tokens + tokens, norm
             progress.tokens += tokens
             progress.skipped_in_a_row = 0
         else:
             progress.skipped += 1
             progress.skipped_in_a_row += 1
-            what = f"loss per token is {nll / tokens} and gradient norm {norm}"
+            what = f"loss per token is {nll / terms} and gradient norm {norm}"
             most = work.config.optimizer.max_skipped_steps
             # A gradient that is not finite is what the optimizer leaves out, if it is to.
             if math.isfinite(norm) or progress.skipped_in_a_row > most:
@@ -215,24 +231,24 @@ class _Run:
         self._seconds += elapsed
         progress.seconds += elapsed
         if step % work.config.training.log_every == 0 and self._tokens:
-            window = Perplexity(len(work.valid.vocabulary), self._nll, self._tokens)
+            window = Perplexity(len(work.valid.vocabulary), self._nll, self._terms)
             rate = self._tokens / max(self._seconds, 1e-9)
             epoch = (step - 1) // work.batches.steps_per_epoch + 1
             self.records.write(
                 "train",
                 step,
                 epoch=epoch,
-                loss=self._nll / self._tokens,
+                loss=self._nll / self._terms,
                 perplexity=window.perplexity,
                 gradient_norm=self._norm,
-                learning_rate=float(self._rate(step - 1 - progress.skipped)),
+                learning_rate=float(self._rate(step - 1 - progress.skipped) * factor),
                 tokens=progress.tokens,
                 seconds=progress.seconds,
                 tokens_per_second=rate,
                 skipped=progress.skipped,
             )
             self._line.update(step, epoch, window.perplexity, rate)
-            self._nll, self._tokens, self._seconds = 0.0, 0, 0.0
+            self._nll, self._terms, self._tokens, self._seconds = 0.0, 0, 0, 0.0
             self._clock = time.monotonic()
 
     def divergence(self, step: int, what: str) -> DivergenceError:
@@ -281,18 +297,20 @@ class _Run:
         )
         note = "best so far" if better else f"best {progress.best_perplexity:.2f}"
         self._line.say(
-            f"step {step}  epoch {epoch:.2f}  development perplexity {perplexity:.2f} "
+            f"step {step}  epoch {epoch:.2f}  development {work.measure} {perplexity:.2f} "
             f"over {result.tokens:,} tokens ({note})"
         )
         # It was not spent training.
         self._clock = time.monotonic()
 
 
-def _prefetch(batches: TrainingBatches, first: int, last: int) -> Iterator[Batch]:
-    """This process's rows of the batches from `first` to before `last`, made one step ahead."""
+def _prefetch(work: _Work, first: int) -> Iterator[Batch]:
+    """This process's rows of the batches from `first` on, made one step ahead."""
+    last = work.total_steps
 
     def make(step: int) -> Batch:
-        return spread_rows(batches(step))
+        batch = work.batches(step)
+        return spread_rows(batch.with_words_counted() if work.model.hashed else batch)
 
     with ThreadPoolExecutor(1) as worker:
         upcoming = worker.submit(make, first)
@@ -304,11 +322,12 @@ def _prefetch(batches: TrainingBatches, first: int, last: int) -> Iterator[Batch
 
 def _report_start(
     report: Callable[[str], None],
-    config: RunConfig,
+    work: _Work,
     workdir: storage.Location,
     state: TrainState,
     start: Start,
 ) -> None:
+    config, model = work.config, work.model
     resumed = int(state.step) > 0
     report("{name}, cell {cell}, {num_layers} layers".format(**config.model))
     if start.step and not resumed:
@@ -316,6 +335,9 @@ def _report_start(
     report(parameter_table(state.params, state.frozen, {} if resumed else start.notes))
     if state.frozen and not config.training.start_from:
         report("frozen parameters keep their random initial values: training.start_from is empty")
+    hashed = [params.size for name, params in state.params.items() if name in model.hashed]
+    if hashed:
+        report(describe_hashing(model.vocab_size, hashed[0]))
     report(statistics_table(read_manifest(config.data.directory)))
     devices = jax.devices()
     report(f"devices: {len(devices)} x {devices[0].device_kind} ({devices[0].platform})")
@@ -324,8 +346,8 @@ def _report_start(
         report(f"resuming after step {int(state.step)}")
 
 
-def _ending(result: Result, workdir: storage.Location) -> str:
-    best = f"best development perplexity {result.best_perplexity:.2f} at step {result.best_step}"
+def _ending(result: Result, workdir: storage.Location, measure: str) -> str:
+    best = f"best development {measure} {result.best_perplexity:.2f} at step {result.best_step}"
     if result.ending == "interrupted":
         return f"interrupted and saved at step {result.step}; the same command goes on from there"
     if result.ending == "early_stop":

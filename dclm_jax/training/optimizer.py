@@ -9,8 +9,11 @@ import optax
 
 from dclm_jax.errors import InputError
 from dclm_jax.models import did_you_mean
-from dclm_jax.training.config import OptimizerConfig
+from dclm_jax.training.config import HALVE_ON_PLATEAU, OptimizerConfig
 from dclm_jax.training.frozen import joined
+
+SPARSE = ("sgd", "adagrad")
+"""Optimizers that leave alone what has no gradient."""
 
 
 def _adagrad(learning_rate: optax.ScalarOrSchedule, options: OptimizerConfig):
@@ -41,6 +44,8 @@ def _exponential(peak: float, steps: int, fraction: float) -> optax.Schedule:
 
 SCHEDULES: dict[str, Callable[[float, int, float], optax.Schedule]] = {
     "constant": lambda peak, steps, fraction: optax.constant_schedule(peak),
+    # Times the factor that `_halve_on_plateau` keeps.
+    HALVE_ON_PLATEAU: lambda peak, steps, fraction: optax.constant_schedule(peak),
     "linear": lambda peak, steps, fraction: optax.linear_schedule(peak, peak * fraction, steps),
     "cosine": lambda peak, steps, fraction: optax.cosine_decay_schedule(peak, steps, fraction),
     "exponential": _exponential,
@@ -65,6 +70,45 @@ def learning_rate(options: OptimizerConfig, total_steps: int) -> optax.Schedule:
         return schedule
     growth = optax.linear_schedule(peak / warmup, peak, max(1, warmup - 1))
     return optax.join_schedules([growth, schedule], [warmup])
+
+
+class Plateau(NamedTuple):
+    """The factor of the learning rate; of the epoch so far the steps, nats and their terms; and the
+    mean loss of the epoch before, the largest float before there was one."""
+
+    factor: jax.Array
+    steps: jax.Array
+    nll: jax.Array
+    terms: jax.Array
+    last: jax.Array
+
+
+def _halve_on_plateau(steps_per_epoch: int) -> optax.GradientTransformationExtraArgs:
+    """Halves the learning rate after each epoch whose mean training loss is not below that of the
+    epoch before (Lin et al. 2015, 4.2; Mikolov et al. 2010)."""
+
+    def init(params: Any) -> Plateau:
+        del params
+        zero = jnp.zeros(())
+        last = jnp.full((), jnp.finfo(zero.dtype).max)
+        return Plateau(jnp.ones(()), jnp.zeros((), jnp.int32), zero, zero, last)
+
+    def update(updates: Any, state: Any, params: Any = None, **sums: Any) -> tuple[Any, Plateau]:
+        del params
+        steps = state.steps + 1
+        nll, terms = state.nll + sums["nll"], state.terms + sums["terms"]
+        ends, mean = steps == steps_per_epoch, nll / terms
+        halved = ends & ~(mean < state.last)
+        updates = jax.tree.map(lambda update: state.factor * update, updates)
+        return updates, Plateau(
+            factor=jnp.where(halved, state.factor / 2, state.factor),
+            steps=jnp.where(ends, 0, steps),
+            nll=jnp.where(ends, 0, nll),
+            terms=jnp.where(ends, 0, terms),
+            last=jnp.where(ends, mean, state.last),
+        )
+
+    return optax.GradientTransformationExtraArgs(init, update)
 
 
 class Averages(NamedTuple):
@@ -104,8 +148,38 @@ def model_params(params: Any, optimizer_state: optax.OptState) -> Any:
     return params if average is None else joined(average, params)
 
 
-def create_optimizer(options: OptimizerConfig, total_steps: int) -> optax.GradientTransformation:
+def rate_factor(optimizer_state: optax.OptState) -> jax.Array:
+    """What the learning rate of the schedule is multiplied by in the next step."""
+    factor = optax.tree.get(optimizer_state, "factor")
+    return jnp.ones(()) if factor is None else factor
+
+
+def require_sparse(options: OptimizerConfig) -> None:
+    """Refuses, for models with hashed features to train, what moves parameters without a gradient.
+
+    Raises:
+      InputError: naming the option.
+    """
+    for key, value, allowed, expected in (
+        ("name", options.name, options.name in SPARSE, " or ".join(SPARSE)),
+        ("average_decay", options.average_decay, not options.average_decay, "0"),
+    ):
+        if not allowed:
+            raise InputError(
+                f"optimizer.{key} is {value!r}, which moves all hashed features at every step; "
+                f"expected {expected} (or model.hash_size=0)"
+            )
+
+
+def create_optimizer(
+    options: OptimizerConfig, total_steps: int, steps_per_epoch: int | None = None
+) -> optax.GradientTransformation:
     """The optimizer of `config.optimizer`; the gradient is clipped before it is accumulated.
+
+    Args:
+      options: of the configuration.
+      total_steps: of the run, over which a learning rate decays.
+      steps_per_epoch: after which `halve_on_plateau` looks at the loss; None for all steps.
 
     Raises:
       InputError: an unknown optimizer or schedule.
@@ -124,6 +198,8 @@ def create_optimizer(options: OptimizerConfig, total_steps: int) -> optax.Gradie
     update = OPTIMIZERS[options.name](learning_rate(options, total_steps), options)
     if options.clip_norm:
         update = optax.chain(optax.clip_by_global_norm(options.clip_norm), update)
+    if options.schedule == HALVE_ON_PLATEAU:
+        update = optax.chain(update, _halve_on_plateau(steps_per_epoch or total_steps))
     if options.average_decay:
         update = optax.chain(update, _average_parameters(options.average_decay))
     if options.max_skipped_steps:

@@ -58,10 +58,14 @@ def duration(seconds: float) -> str:
 
 
 class ProgressLine:
-    """The state of training: a live line on a terminal (with rich), plain lines elsewhere."""
+    """The state of training: a live line on a terminal (with rich), plain lines elsewhere.
 
-    def __init__(self, step: int, total_steps: int, report: Callable[[str], None]):
-        self._first, self._total = step, total_steps
+
+    `measure` is what the perplexity is called.
+    """
+
+    def __init__(self, step: int, total_steps: int, report: Callable[[str], None], measure: str):
+        self._first, self._total, self._measure = step, total_steps, measure
         self.say = report
         """Takes a line that stays."""
         self._start = time.monotonic()
@@ -80,7 +84,7 @@ class ProgressLine:
         """Shows training perplexity since the last update and the rate."""
         text = (
             f"step {step}/{self._total}  epoch {epoch}  "
-            f"train perplexity {perplexity:.1f}  {tokens_per_second:,.0f} tokens/s"
+            f"train {self._measure} {perplexity:.1f}  {tokens_per_second:,.0f} tokens/s"
         )
         elapsed = time.monotonic() - self._start
         left = elapsed / max(1, step - self._first) * (self._total - step)

@@ -71,6 +71,9 @@ def _take(
             notes[path] = "absent there"
             continue
         axis, other = axes[path], theirs[path]
+        if path in model.hashed and vocabulary.fingerprint != source.vocabulary.fingerprint:
+            notes[path] = "hashed for other words there"
+            continue
         sizes, other_sizes = (_without(array.shape, axis) for array in (value, other))
         if axis != source_axes[path] or sizes != other_sizes:
             notes[path] = f"{shape_text(other.shape)} there"

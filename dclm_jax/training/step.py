@@ -21,6 +21,8 @@ from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.backend import Tuning, default_tuning
 from dclm_jax.reading.likelihoods import Likelihood, batch_likelihood
 from dclm_jax.training.frozen import joined, split
+from dclm_jax.training.hashed import HashedSlices
+from dclm_jax.training.optimizer import rate_factor
 
 DEVICES = "devices"
 """Name of the pmap axis."""
@@ -38,12 +40,15 @@ class TrainState:
 
 
 class StepMetrics(NamedTuple):
-    """Over the global batch: nats of the targets, number of targets, and the global norm of the
-    gradient of the mean loss, before clipping."""
+    """Sums over the global batch: nats, what they are a sum of, and targets (see `Likelihood`); the
+    global norm of the gradient of the mean loss, before clipping; and the factor that the learning
+    rate had."""
 
     nll: jax.Array
+    terms: jax.Array
     tokens: jax.Array
     gradient_norm: jax.Array
+    rate_factor: jax.Array
 
 
 def first_state(
@@ -75,7 +80,9 @@ def train_step(
       tuning: how it is computed.
       key: the run's dropout key; the step and each row's index in the global batch are folded in.
       axis: name of the pmap axis over all devices; None where there is one device and no pmap.
-      loss_per: "token" or "sentence", what the loss is a mean over.
+      loss_per: "token" or "sentence", what the loss is a mean over; of bags always sentences.
+
+    Of hashed features the slices of the batch's words alone are read, differentiated and written.
     """
     rows = batch.tokens_BxSxN.shape[0]
     first_row = 0 if axis is None else jax.lax.axis_index(axis) * rows
@@ -83,22 +90,31 @@ def train_step(
     keys_B = jax.vmap(jax.random.fold_in, (None, 0))(step_key, first_row + jnp.arange(rows))
     # Weights are dropped alike on all devices; no row has this index.
     weights_key = jax.random.fold_in(step_key, 2**32 - 1)
-    trained, held = split(state.params, state.frozen)
+    whole, held = split(state.params, state.frozen)
+    slices = HashedSlices.of_batch(model, whole, batch, axis)
+    trained, optimizer_state = slices.read((whole, state.optimizer_state))
 
     @functools.partial(jax.grad, has_aux=True)
     def gradient(trained: Params) -> tuple[jax.Array, Likelihood]:
-        params = joined(trained, held)
+        params = slices.as_rows(joined(trained, held))
         sums = batch_likelihood(model, params, batch, tuning, keys_B, weights_key)
         return sums.nll + sums.extra, sums
 
     gradients, sums = gradient(trained)
     if axis is not None:
         gradients, sums = jax.lax.psum((gradients, sums), axis)
-    count = {"token": sums.tokens, "sentence": sums.sentences}[loss_per]
+    count = {"token": sums.terms, "sentence": sums.sentences}[loss_per]
     gradients = jax.tree.map(lambda gradient: gradient / count, gradients)
-    updates, optimizer_state = optimizer.update(gradients, state.optimizer_state, trained)
-    params = joined(jax.tree.map(jnp.add, trained, updates), held)
-    metrics = StepMetrics(sums.nll, sums.tokens, optax.tree.norm(gradients))
+    norm, factor = optax.tree.norm(gradients), rate_factor(optimizer_state)
+    updates, optimizer_state = optax.with_extra_args_support(optimizer).update(
+        gradients, optimizer_state, trained, nll=sums.nll, terms=sums.terms
+    )
+    updated = jax.tree.map(jnp.add, trained, updates)
+    whole, optimizer_state = slices.write(
+        (whole, state.optimizer_state), (updated, optimizer_state)
+    )
+    params = joined(whole, held)
+    metrics = StepMetrics(sums.nll, sums.terms, sums.tokens, norm, factor)
     return TrainState(state.step + 1, params, optimizer_state, state.frozen), metrics
 
 

@@ -85,6 +85,7 @@ class _Indifferent:
     """A scorer of a model to which all words are as likely."""
 
     context_order = 1
+    objective = "words"
 
     def __init__(self, *_):
         pass
@@ -153,3 +154,10 @@ def test_the_plain_softmax_needs_more_memory():
     large = Size(vocab_size=5_000, embedding_dim=4, hidden_dim=4, num_layers=1).model("rnnlm")
     shape = (8, 3, 48)
     assert memory.step_memory(large, shape) < memory.plain_step_memory(large, shape)
+
+
+def test_hashed_features_are_measured_beside_none(setting):
+    (row,) = rows.ROWS["hashed_features"]("hashed_features", setting)
+    seconds = row.details["seconds"]
+    assert row.measured == pytest.approx(seconds["with"] / seconds["without"])
+    assert row.goal == Goal(2.5, 2.5, at_most=True)

@@ -22,6 +22,7 @@ class FakeScorer:
     def __init__(self, nll, context_order=None):
         self.nll = nll
         self.context_order = context_order
+        self.objective = "words"
         self.num_scored = 0
         self.num_sentences_scored = 0
 
@@ -42,6 +43,7 @@ class WholeOrders:
     """Scores like `scorer` without saying what a score depends on: every order is scored whole."""
 
     context_order = None
+    objective = "words"
 
     def __init__(self, scorer):
         self.score = scorer.score

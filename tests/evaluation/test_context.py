@@ -15,6 +15,7 @@ class Neighbours:
 
     vocab_size = 30
     context_order = None
+    objective = "words"
 
     def score(self, documents):
         for document in documents:

@@ -20,6 +20,7 @@ class FakeScorer:
 
     vocab_size = 10
     context_order = 0
+    objective = "words"
 
     def __init__(self, table, window=1):
         self.table = np.asarray(table, np.float32)
@@ -187,3 +188,16 @@ def test_nothing_to_score():
             interpolation.measure(scorers, documents)
         with pytest.raises(InputError, match="there is no sentence to tune the weight on"):
             interpolation.tune(scorers, documents)
+
+
+def test_models_of_words_and_of_bags_do_not_compare():
+    words, bags = fake_scorers(1, 1)
+    bags.objective = "bags"
+    message = "the models predict bags and words; expected one kind, because their perplexities"
+    for measure in (interpolation.measure, interpolation.tune):
+        with pytest.raises(InputError, match=f"^{message}"):
+            measure([words, bags], random_documents(2))
+    (alone,) = interpolation.measure([bags], random_documents(2))
+    assert alone.objective == "bags" and alone.tokens == alone.words
+    with pytest.raises(InputError, match="^the models predict bags; classes are of words and END"):
+        interpolation.measure([bags], random_documents(2), by_tag=TagSums(1))

@@ -22,11 +22,11 @@ NLL = [
 ]
 
 
-def fake_scorer(nll) -> Any:
+def fake_scorer(nll, objective="words") -> Any:
     def score(documents):
         yield from zip(list(documents), nll, strict=True)
 
-    return SimpleNamespace(vocab_size=10, score=score)
+    return SimpleNamespace(vocab_size=10, score=score, objective=objective)
 
 
 def test_sums_by_hand():
@@ -56,8 +56,21 @@ def test_the_result_says_how_it_was_counted():
         "sentences": 3,
         "documents": 2,
         "vocabulary_size": 10,
+        "objective": "words",
         "counting_rule": "END is predicted and counted, START never is",
     }
+
+
+def test_of_bags_the_words_alone_are_counted_and_it_is_said():
+    """END has no nats."""
+    nll = [[np.append(one[:-1], np.float32(0)) for one in document] for document in NLL]
+    result = perplexity.measure(fake_scorer(nll, "bags"), DOCUMENTS)
+    assert (result.nll, result.tokens, result.words) == (10.0, 4, 4)
+    assert result.perplexity == pytest.approx(math.exp(10 / 4))
+    rule = "bags of words: the words are predicted without their order, END is not"
+    assert str(result).endswith(f"counting: {rule}")
+    assert result.to_json()["objective"] == "bags"
+    assert result.to_json()["counting_rule"] == rule
 
 
 def test_sums_are_exact_over_many_tokens():

@@ -21,6 +21,7 @@ from dclm_jax.reading import likelihoods, reader
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
 from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also, some
+from tests.models.support import LIN
 
 VOCAB_SIZE = 11
 # Their contexts are made as those of others are, and used as those of others.
@@ -36,6 +37,8 @@ def make_model(name, **options):
     sizes = {"vocab_size": VOCAB_SIZE, "embedding_dim": 3, "hidden_dim": 4}
     # Late fusion needs a memory; the plain recurrence compiles faster.
     cell = "lstm" if name.endswith("_lf") else "rnn"
+    if name in LIN:
+        sizes |= {"embedding_dim": 4, "hash_size": 30}
     sizes |= {"num_layers": 1, "cell": cell} | options
     model = models.create(name, **sizes)
     # Larger than initial parameters, so that context changes scores by more than rounding.

@@ -262,3 +262,13 @@ def test_documents_have_fingerprints():
     assert measurement.fingerprint(DOCUMENTS) != measurement.fingerprint(DOCUMENTS[::-1])
     joined = [[np.concatenate(document) for document in DOCUMENTS[:1]]]
     assert measurement.fingerprint(joined) != measurement.fingerprint(DOCUMENTS[:1])
+
+
+def test_runs_of_bags_and_of_words_are_not_in_one_report():
+    of_words, of_bags = result("rnn_lin"), result("rnnslm")
+    of_bags["test"]["objective"] = "bags"
+    message = "runs/rnn_lin-0 predicts words and runs/rnnslm-0 predicts bags; expected one kind"
+    with pytest.raises(InputError, match=f"^{message}"):
+        grouping.rows([of_words, of_bags])
+    (_, about, _), *_ = report.tables(grouping.rows([of_bags]))
+    assert "bags of words: the words are predicted without their order" in about

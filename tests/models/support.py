@@ -19,10 +19,13 @@ from tests.exhaustive import also
 
 VOCAB = 11
 MODELS = tuple(models.MODELS)
+LIN = ("rnn_lin", "rnnslm", "hrnnlm_two_step")
+"""Of simple recurrent cells, with hashed features."""
+WORD_MODELS = tuple(name for name in MODELS if models.MODELS[name].objective == "words")
 # Each kind of context, and of larger contexts each fusion and each kind of bags but the simplest.
 USUAL_MODELS = (
     *("rnnlm", "drnnlm", "hrnnlm", "ccdclm", "codclm", "adclm"),
-    *("rlm_seqbow_lf", "rlm_seqbow_att_ef"),
+    *("rlm_seqbow_lf", "rlm_seqbow_att_ef", "rnnslm", "hrnnlm_two_step"),
 )
 # Sentences at once and in turn, a sum of its own over words, a step of its own.
 FEW_MODELS = ("rnnlm", "hrnnlm", "ccdclm", "adclm")
@@ -65,6 +68,10 @@ def pack(documents: Sequence, S: int = 0, N: int = 0) -> Batch:
 def small_model(name: str, **options: Any) -> DocumentModel:
     """A model of a few dimensions, K = 4, H = 5 and VOCAB words unless told."""
     dims = {"vocab_size": VOCAB, "embedding_dim": 4, "hidden_dim": 5}
+    if name in LIN:
+        # Of 11 slices in 30 places many overlap.
+        options = {"cell": "htanh", "hash_size": 30, "hidden_dim": 5, **options}
+        options["embedding_dim"] = options["hidden_dim"]
     options = {**dims, "cell": "coupled_peephole_lstm", **options}
     if name == "adclm" or "_att_" in name:
         options["attention_dim"] = 2
@@ -113,13 +120,17 @@ def plain_nll(
     features: jax.Array,
     targets: jax.Array,
     contexts: jax.Array | None = None,
+    histories: jax.Array | None = None,
 ):
-    """-log softmax of the output layer at the targets, by jax.nn alone; features [..., D] and
-    what of contexts enters it [..., E]."""
+    """-log softmax of the output layer at the targets, by jax.nn alone; features [..., D], what of
+    contexts enters it [..., E], and the words of hashed features [...]."""
     output: Any = model.output_layer(params)
     logits = features @ output.kernel + output.bias
     if contexts is not None:
         logits += contexts @ output.context_kernel
+    if output.bigrams is not None and histories is not None:
+        place = jnp.asarray(output.bigrams.start_V)[histories][..., None]
+        logits += output.bigrams.weights_W[place + jnp.arange(model.vocab_size)]
     log_probs = jax.nn.log_softmax(logits)
     return -jnp.take_along_axis(log_probs, targets[..., None], axis=-1)[..., 0]
 

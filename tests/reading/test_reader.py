@@ -11,13 +11,25 @@ from dclm_jax.data.batches import pack_sentences
 from dclm_jax.data.vocabulary import END, START
 from dclm_jax.errors import InputError
 from dclm_jax.reading.reader import Reader
-from tests.models.support import EACH_MODEL, VOCAB, pack, random_params, scores, simple_model
+from tests.exhaustive import some
+from tests.models.support import (
+    USUAL_MODELS,
+    VOCAB,
+    WORD_MODELS,
+    pack,
+    random_params,
+    scores,
+    simple_model,
+)
 
 close = partial(np.testing.assert_allclose, rtol=2e-5, atol=2e-5)
 
 # Two documents of three sentences each; one sentence is longer than the room words have at first.
 LONG = tuple(np.random.default_rng(0).integers(3, VOCAB, 20).tolist())
 DOCUMENTS = (((5, 3, 7, 4), (6,), (8, 2, 3)), ((10, 4), LONG, (3, 2)))
+
+
+USUAL_WORD_MODELS = tuple(name for name in USUAL_MODELS if name in WORD_MODELS)
 
 
 def make_reader(name):
@@ -56,7 +68,7 @@ def read_words(reader, place, rows):
     return nll, reader.finish(word_place)
 
 
-@EACH_MODEL
+@pytest.mark.parametrize("name", some(USUAL_WORD_MODELS, all=WORD_MODELS))
 def test_words_and_sentences_lead_to_the_same_places(name):
     reader = make_reader(name)
     expected = [expected_nll(reader, document) for document in DOCUMENTS]
@@ -158,3 +170,15 @@ def test_what_does_not_fit_is_refused():
         reader.read(place, [ids((3, VOCAB)), ids((3,))])
     with pytest.raises(InputError, match="rows is 0; expected at least 1"):
         reader.open(0)
+
+
+def test_bags_are_read_sentence_by_sentence_and_have_no_next_word():
+    reader = make_reader("rnnslm")
+    place = reader.open(2)
+    for s in range(3):
+        place, nll = reader.read(place, sentence_at(s))
+        for b, document in enumerate(DOCUMENTS):
+            close(nll[b][0], expected_nll(reader, document)[s])
+            assert nll[b][0][-1] == 0
+    with pytest.raises(InputError, match="rnnslm predicts bags of words: none of them is the next"):
+        reader.start(place)

@@ -269,3 +269,70 @@ def test_metrics_file_drops_a_torn_line_and_later_steps(tmp_path):
         log.write("train", 3, loss=2.0)
     written = read_metrics(tmp_path / "metrics.jsonl")
     assert [(line["step"], line["loss"]) for line in written] == [(1, 1.0), (2, 1.0), (3, 2.0)]
+
+
+def test_a_rate_halved_on_plateaus_goes_on_after_a_kill_and_with_more_epochs(
+    data, tmp_path, monkeypatch
+):
+    """Bit for bit, in a run whose rate is so large that the loss of some epoch rises."""
+
+    def hashed(epochs):
+        values = default_config("hrnnlm_two_step")
+        values.update_from_flattened_dict(
+            {
+                **{f"model.{name}_dim": 4 for name in ("embedding", "hidden")},
+                **{"model.hash_size": 50, "data.directory": str(data), "data.batch_size": 8},
+                **{"optimizer.name": "sgd", "optimizer.learning_rate": 30.0},
+                **{"optimizer.schedule": "halve_on_plateau", "optimizer.clip_norm": 5.0},
+                **{"training.epochs": epochs, "training.checkpoint_every": 4},
+                **{"training.log_every": 1, "training.patience": 0},
+            }
+        )
+        return values
+
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    lines: list[str] = []
+    last = loop.train(hashed(4), whole, report=lines.append).step
+    assert any(line.startswith("hashed features: 12 histories of 12 weights") for line in lines)
+    rates = [
+        line["learning_rate"]
+        for line in read_metrics(whole / "metrics.jsonl")
+        if "loss" in line and line["kind"] == "train"
+    ]
+    assert rates[0] == 30 and rates[-1] < 30 and len(rates) == last
+    steps_per_epoch = last // 4
+    assert all(
+        len(set(rates[i : i + steps_per_epoch])) == 1 for i in range(0, last, steps_per_epoch)
+    )
+
+    add = loop._Run.add
+
+    def add_then_crash(self, step, metrics):
+        add(self, step, metrics)
+        # Within an epoch, between checkpoints.
+        if step == 3 * steps_per_epoch - 1:
+            raise RuntimeError("killed")
+
+    monkeypatch.setattr(loop._Run, "add", add_then_crash)
+    with pytest.raises(RuntimeError, match="killed"):
+        loop.train(hashed(3), killed, report=lambda line: None)
+    monkeypatch.undo()
+    assert loop.train(hashed(3), killed, report=lambda line: None).step == 3 * steps_per_epoch
+    assert loop.train(hashed(4), killed, report=lambda line: None).step == last
+    assert_same_bits(latest_state(killed, last), latest_state(whole, last))
+    assert comparable(killed) == comparable(whole)
+
+
+def test_optimizers_that_move_all_hashed_features_are_refused_unless_these_are_frozen(
+    data, tmp_path
+):
+    values = config(data, **{"optimizer.average_decay": 0.0}).to_dict()
+    lin = default_config("rnn_lin").to_dict()["model"] | {"hash_size": 50}
+    values["model"] = lin | {"embedding_dim": 4, "hidden_dim": 4}
+    with pytest.raises(InputError, match="optimizer.name is 'adam', which moves all hashed"):
+        loop.train(values, tmp_path / "run", report=lambda line: None)
+    assert not (tmp_path / "run").exists()
+    values["training"]["frozen"] = "bigrams"
+    values["training"]["max_steps"] = 1
+    loop.train(values, tmp_path / "run", report=lambda line: None)
+    assert not np.any(restore_run(tmp_path / "run").params["bigrams"])

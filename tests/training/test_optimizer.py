@@ -2,11 +2,17 @@
 
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 from dclm_jax.errors import InputError
 from dclm_jax.training.config import OptimizerConfig
-from dclm_jax.training.optimizer import create_optimizer, learning_rate, model_params
+from dclm_jax.training.optimizer import (
+    create_optimizer,
+    learning_rate,
+    model_params,
+    rate_factor,
+)
 
 
 def test_adagrad_leaves_untouched_rows_alone_and_moves_others_by_the_rate():
@@ -92,3 +98,32 @@ def test_without_averages_the_parameters_are_the_model():
     assert model_params(params, optimizer.init(params)) is params
     with pytest.raises(InputError, match=r"average_decay is 1.0; expected below 1"):
         create_optimizer(OptimizerConfig(average_decay=1.0), 1)
+
+
+def test_the_rate_is_halved_after_an_epoch_that_did_not_lower_the_loss():
+    """Epochs of two steps, whose losses are means over all their terms."""
+    options = OptimizerConfig(
+        name="sgd", learning_rate=0.1, clip_norm=0.0, schedule="halve_on_plateau"
+    )
+    optimizer = optax.with_extra_args_support(create_optimizer(options, 100, 2))
+    # The means of the epochs are 2, 2.5, 2.4, 2.4, 1.
+    nats = [(4.0, 1), (4.0, 3), (5.0, 2), (5.0, 2), (1.2, 1), (3.6, 1), (2.4, 1), (2.4, 1)]
+    nats += [(1.0, 1)] * 2
+    state = optimizer.init(jnp.zeros(1))
+    rates, factors = [], []
+    for nll, terms in nats:
+        factors.append(float(rate_factor(state)))
+        updates, state = optimizer.update(
+            jnp.ones(1), state, jnp.zeros(1), nll=jnp.asarray(nll), terms=jnp.asarray(terms)
+        )
+        rates.append(-np.asarray(updates).item())
+    expected = [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.25, 0.25]
+    np.testing.assert_allclose(rates, 0.1 * np.array(expected), rtol=1e-6)
+    assert factors == expected
+    assert float(rate_factor(state)) == 0.25
+    assert float(rate_factor(create_optimizer(OptimizerConfig(), 1).init(jnp.zeros(1)))) == 1
+
+
+def test_a_rate_that_is_halved_on_plateaus_does_not_depend_on_the_length_of_the_run():
+    assert not OptimizerConfig(schedule="halve_on_plateau").decays_over_run
+    assert OptimizerConfig(schedule="linear").decays_over_run

@@ -172,7 +172,10 @@ print(json.dumps(results))
 @pytest.mark.usefixtures("x64")
 def test_two_devices_take_the_same_step_as_one():
     """Four documents of 11, 2, 15 and 4 targets: the devices hold 13 and 19 of them."""
-    names = some(["hrnnlm"], all=["hrnnlm", "adclm", "codclm", "rlm_bow_lf"])
+    names = some(
+        ["hrnnlm", "hrnnlm_two_step"],
+        all=["hrnnlm", "adclm", "codclm", "rlm_bow_lf", "hrnnlm_two_step"],
+    )
     cases: list[tuple[str, float, dict[str, Any]]] = [(name, 0.0, {}) for name in names]
     cases.append(("ccdclm", 0.4, {"variational_dropout": True, "recurrent_dropout": 0.3}))
     environment = os.environ | TWO_DEVICES | {"JAX_ENABLE_X64": "1"}

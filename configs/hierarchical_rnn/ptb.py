@@ -1,0 +1,69 @@
+"""The hierarchical RNN language model of Lin et al. (2015) on the Penn Treebank, in two steps.
+
+The model follows the file's name after a colon: rnn_lin (the RNNLM they compare with), rnnslm (the
+sentence level, which predicts bags of words) or hrnnlm_two_step (both levels). First the sentence
+level, then the word level on top of it, which leaves the sentence level as it is:
+
+    python -m launch.prepare --train=PTB/train.txt --valid=PTB/valid.txt --test=PTB/test.txt \
+        --unknown_token='<unk>' --output=data/ptb
+    config=configs/hierarchical_rnn/ptb.py
+    python -m launch.train --config=$config:rnnslm --workdir=runs/lin/rnnslm \
+        --config.data.directory=data/ptb
+    python -m launch.train --config=$config:hrnnlm_two_step --workdir=runs/lin/two_step \
+        --config.data.directory=data/ptb \
+        --config.training.start_from=runs/lin/rnnslm --config.training.frozen='sentence_*'
+
+Joint training is the same without the last line. The baseline, and the comparisons of the paper's
+sections 6.1 and 6.2:
+
+    python -m launch.train --config=$config:rnn_lin --workdir=runs/lin/rnn_lin \
+        --config.data.directory=data/ptb
+    python -m launch.evaluate --workdir=runs/lin/rnn_lin,runs/lin/two_step
+    for run in rnnslm two_step; do
+        python -m launch.coherence --workdir=runs/lin/$run --output=runs/lin/$run/coherence.json
+    done
+
+Setting: 30 hidden units (--config.model.hidden_dim=128 for more), 10^7 entries of hashed features
+at each level, stochastic gradient descent whose rate is halved after each epoch that did not lower
+the training loss, 30 epochs. configs/README.md says what departs from the paper.
+"""
+
+import ml_collections
+
+from dclm_jax.errors import InputError
+from dclm_jax.training.config import default_config
+
+RATES = {"rnn_lin": 0.1, "rnnslm": 0.5, "hrnnlm_two_step": 0.1}
+"""Learning rates, for the mean over the sentences of a step of a sum over their words, or (rnnslm)
+of a mean over them. The paper's 0.1 is that of an update a word, or a sentence."""
+
+
+def get_config(model: str = "hrnnlm_two_step") -> ml_collections.ConfigDict:
+    """Returns the paper's settings for the model of that name; the data directory is for a flag.
+
+    Raises:
+      InputError: the paper has no such model.
+    """
+    if model not in RATES:
+        raise InputError(f"unknown model {model!r}; expected one of {', '.join(RATES)}")
+    config = default_config(model)
+    # Words enter the hidden layer as they are: a flag for one of the two is one for both.
+    units = ml_collections.FieldReference(30)
+    config.update(
+        model={
+            "embedding_dim": units,
+            "hidden_dim": units,
+            "num_layers": 1,
+            "cell": "htanh",
+            "hash_size": 10_000_000,
+        },
+        data={"segment_length": 5, "batch_size": 4},
+        optimizer={
+            "name": "sgd",
+            "learning_rate": RATES[model],
+            "clip_norm": 15.0,
+            "schedule": "halve_on_plateau",
+        },
+        training={"epochs": 30, "loss_per": "sentence", "patience": 0},
+    )
+    return config

@@ -1,0 +1,261 @@
+"""The hierarchical RNN language model (Lin et al. 2015) and its two levels.
+
+    sentences  hs_j = f(U_s hs_{j-1} + W_s xs_j),                 ys_{j+1} = g(V_s hs_j + sum D[w])
+    words      hw_i = f(U_w hw_{i-1} + W_w xw_i + U_sw hs_{j-1}), yw_{i+1} = g(V_w hw_i + D[w_i])
+
+xs_j is the bag of the words of sentence j, with their counts, and xw_i one word; f is the cell, by
+default HTanh, and g a softmax. D has the weights of hashed bigram features (`nn.hashing`), of its
+own at each level: at the sentence level the histories w are the words of xs_j, at the word level it
+is the last word. Words enter the gates of the first layer without an embedding of their own (W_s
+and W_w have a row a word), which is why K = H. Equation numbers are the paper's.
+
+Biases, which the paper does not have, start at zero and are trained.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dclm_jax.models.base import (
+    Conditioning,
+    DocumentModel,
+    OutputLayer,
+    Params,
+    Sentence,
+    own_key,
+    require,
+)
+from dclm_jax.nn import stack
+from dclm_jax.nn.backend import ACCELERATOR
+from dclm_jax.nn.cells import CELLS
+from dclm_jax.nn.layers import num_words, sum_of_rows
+from dclm_jax.nn.softmax import summed_nll
+from dclm_jax.nn.stack import StackInput, StackState
+
+FIRST_HISTORY = 0.1
+"""All entries of hs_0 (4.3)."""
+
+
+class SentenceContext(NamedTuple):
+    """hs_{j-1}, with the state of all layers of the sentence level, and the words of sentence j-1,
+    int [B, M]; -1 is none."""
+
+    state: StackState
+    words_BxM: jax.Array
+
+    @property
+    def history_BxH(self) -> jax.Array:
+        return stack.top_hidden(self.state)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Lin(DocumentModel):
+    """What both levels share.
+
+    Attributes:
+      hash_size: entries of each array of hashed features; 0 for none.
+    """
+
+    num_layers: int = 1
+    cell: str = "htanh"
+    hash_size: int = 10_000_000
+
+    def __post_init__(self):
+        super().__post_init__()
+        simple = ", ".join(name for name, cell in CELLS.items() if cell.num_gates == 1)
+        one_gate = CELLS[self.cell].num_gates == 1
+        require(self, "cell", one_gate, f"a cell of a simple recurrent network: {simple}")
+        equal = self.embedding_dim == self.hidden_dim
+        hidden = f"model.hidden_dim, {self.hidden_dim}: words enter the hidden layer directly"
+        require(self, "embedding_dim", equal, hidden)
+        enough = self.hash_size == 0 or self.hash_size >= self.vocab_size
+        words = f"at least {self.vocab_size}, the words of the vocabulary, or 0 for no features"
+        require(self, "hash_size", enough, words)
+
+    def _bigrams(self) -> jax.Array:
+        """D, which starts at 0 (4.3)."""
+        return jnp.zeros(self.hash_size)
+
+
+class _SentenceLevel(_Lin):
+    """RNNSLM (section 4): contexts, and the words of a sentence given them."""
+
+    context_order = None
+    contexts_read_states = False
+
+    def _init_sentence_level(self, key: jax.Array) -> Params:
+        H, V = self.hidden_dim, self.vocab_size
+        keys = jax.random.split(key, 3)
+        layers = stack.init_stack(keys[0], self.cell, self.num_layers, H, H)
+        del layers[0]["input"]
+        params = {
+            "sentence_embedding": jnp.zeros((V, H)),
+            "sentence_stack": layers,
+            "sentence_output": {"kernel": jnp.zeros((H, V)), "bias": jnp.zeros(V)},
+        }
+        params = uniform_by_inputs(keys[1], params)
+        return params | ({"sentence_bigrams": self._bigrams()} if self.hash_size else {})
+
+    def summarize(self, params: Params, tokens: jax.Array, mask: jax.Array) -> jax.Array:
+        """W_s xs."""
+        return sum_of_rows(params["sentence_embedding"], tokens, mask)
+
+    def open_document(self, params: Params, rows: int) -> SentenceContext:
+        like = params["sentence_stack"][0]["bias"]
+        zero = stack.initial_state(self.cell, self.num_layers, rows, like)
+        state = jax.tree.map(lambda array: array + FIRST_HISTORY, zero)
+        return SentenceContext(state, jnp.full((rows, 1), -1, jnp.int32))
+
+    def close_sentence(
+        self, params: Params, context: SentenceContext, state: StackState, sentence: Sentence
+    ) -> SentenceContext:
+        """Eq. 4."""
+        layers = params["sentence_stack"]
+        x = StackInput(stack.first_gates(layers, sentence.summary, None))
+        sentence_state, _ = stack.step_stack(self.cell, layers, context.state, x)
+        words_NxB = jnp.where(sentence.mask_NxB, sentence.tokens_NxB, -1)[1:]
+        words_BxN = words_NxB.T.astype(context.words_BxM.dtype)
+        length = context.words_BxM.shape[1]
+        return SentenceContext(sentence_state, _resized(words_BxN, length))
+
+    def resize_context(
+        self, context: SentenceContext, length: int, *, cut: bool = False
+    ) -> SentenceContext:
+        room = length if cut else max(length, context.words_BxM.shape[1])
+        return context._replace(words_BxM=_resized(context.words_BxM, room))
+
+    def sentence_layer(self, params: Params) -> OutputLayer:
+        """The softmax over the words of a sentence, given the sentences before (Eq. 5, 8)."""
+        output = params["sentence_output"]
+        bigrams = params.get("sentence_bigrams")
+        return OutputLayer(output["kernel"], output["bias"], bigrams=bigrams)
+
+    def vector(self, params: Params, context: SentenceContext) -> jax.Array:
+        return context.history_BxH
+
+
+class _WordLevel(_Lin):
+    """A recurrent network over the words of a sentence."""
+
+    tables = ("embedding",)
+
+    def _init_word_level(self, key: jax.Array) -> Params:
+        params = DocumentModel.init(self, key)
+        del params["stack"][0]["input"]
+        params = uniform_by_inputs(own_key(key), params)
+        return params | ({"bigrams": self._bigrams()} if self.hash_size else {})
+
+    def output_layer(self, params: Params) -> OutputLayer:
+        return super().output_layer(params)._replace(bigrams=params.get("bigrams"))
+
+
+class RNNLin(_WordLevel):
+    """The word level alone, which reads every sentence by itself: the baseline of 6.2."""
+
+    name = "rnn_lin"
+    hashed = ("bigrams",)
+    context_order = 0
+    states_read_context = False
+    contexts_read_states = False
+
+    def init(self, key: jax.Array) -> Params:
+        return self._init_word_level(key)
+
+
+class RNNSLM(_SentenceLevel):
+    """The sentence level alone, which predicts bags of words (section 4)."""
+
+    name = "rnnslm"
+    objective = "bags"
+    tables = ("sentence_embedding",)
+    hashed = ("sentence_bigrams",)
+    states_read_context = True
+
+    def __post_init__(self):
+        super().__post_init__()
+        require(self, "recurrent_dropout", not self.recurrent_dropout, "0: it has no word level")
+        require(self, "tie_embeddings", not self.tie_embeddings, "False: it has no word level")
+
+    def init(self, key: jax.Array) -> Params:
+        return self._init_sentence_level(key)
+
+    def condition(self, params: Params, context: SentenceContext) -> Conditioning:
+        return Conditioning(features=context.history_BxH, own=context.words_BxM)
+
+    def output_layer(self, params: Params) -> OutputLayer:
+        return self.sentence_layer(params)
+
+
+@dataclasses.dataclass(frozen=True)
+class HRNNLMTwoStep(_SentenceLevel, _WordLevel):
+    """Both levels (section 5): the word level reads hs_{j-1} (Eq. 10).
+
+    Trained in two steps (5.2): an `rnnslm`, whose parameters have the same names, then the others
+    alone (`training.start_from`, `training.frozen`). Without the two, both levels are trained
+    jointly: the objective of the sentence level (Eq. 9) is added to the words' with the weight
+    `sentence_loss_weight`.
+    """
+
+    sentence_loss_weight: float = 1.0
+
+    name = "hrnnlm_two_step"
+    tables = ("embedding", "sentence_embedding")
+    hashed = ("bigrams", "sentence_bigrams")
+    states_read_context = True
+
+    def __post_init__(self):
+        super().__post_init__()
+        require(self, "sentence_loss_weight", self.sentence_loss_weight >= 0, "at least 0")
+
+    @property
+    def gate_context_dim(self) -> int:
+        return self.hidden_dim
+
+    def init(self, key: jax.Array) -> Params:
+        word_key, sentence_key = jax.random.split(key)
+        return self._init_word_level(word_key) | self._init_sentence_level(sentence_key)
+
+    def condition(self, params: Params, context: SentenceContext) -> Conditioning:
+        return Conditioning(gates=context.history_BxH @ params["stack"][0]["context"])
+
+    def extra_nll(self, params: Params, context: SentenceContext, sentence: Sentence) -> jax.Array:
+        output = self.sentence_layer(params)
+        words_BxN, is_word_BxN = sentence.tokens_NxB[1:].T, sentence.mask_NxB[1:].T
+        words_B = jnp.maximum(num_words(sentence.mask_NxB), 1)
+        weights_BxN = is_word_BxN.astype(output.bias.dtype) / words_B[:, None]
+        shared = None if output.bigrams is None else output.bigrams.logits(context.words_BxM)
+        nll: jax.Array = summed_nll(
+            context.history_BxH,
+            params["sentence_output"]["kernel"].array,
+            output.bias,
+            words_BxN,
+            weights_BxN,
+            shared,
+            ACCELERATOR,
+        )
+        return self.sentence_loss_weight * nll
+
+
+MODELS = (RNNLin, RNNSLM, HRNNLMTwoStep)
+
+
+def uniform_by_inputs(key: jax.Array, params: Params) -> Params:
+    """The parameters with every matrix [I, O] drawn uniformly from +-1/I, I being the size of the
+    layer it acts on (4.3): V for words, H for hidden layers."""
+    leaves, tree = jax.tree.flatten(params)
+    keys = jax.random.split(key, len(leaves))
+    drawn = [
+        jax.random.uniform(key, leaf.shape, minval=-1 / len(leaf), maxval=1 / len(leaf))
+        if leaf.ndim == 2
+        else leaf
+        for key, leaf in zip(keys, leaves, strict=True)
+    ]
+    return jax.tree.unflatten(tree, drawn)
+
+
+def _resized(words_BxM: jax.Array, length: int) -> jax.Array:
+    """Cuts the words to `length` places, or fills them up with none."""
+    missing = max(0, length - words_BxM.shape[1])
+    return jnp.pad(words_BxM[:, :length], [(0, 0), (0, missing)], constant_values=-1)

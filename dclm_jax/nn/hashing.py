@@ -1,0 +1,122 @@
+"""Hashed features: weights of pairs (history, word) in an array of fixed size (Mikolov 2012).
+
+A history h (a word) has the weights of all words t = 0..V-1 one after the other, beginning at its
+start: the weight of (h, t) is array[start(h) + t]. So a history is one slice of the array, and its
+gradient is added to one slice. Starts are spread over 0..size-V by a hash: no slice wraps around,
+and slices overlap where there is no room for all of them.
+"""
+
+import functools
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dclm_jax.nn.softmax import HashedLogits
+
+
+@functools.cache
+def history_starts(vocab_size: int, size: int) -> np.ndarray:
+    """Where the slice of each word as a history begins, int32 [V], from 0 to size - V.
+
+    The hash is the finalizer of SplitMix64 (Steele et al. 2014) in integers of 64 bits, which are
+    the same on every platform.
+    """
+    x = np.arange(1, vocab_size + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return (x % np.uint64(size - vocab_size + 1)).astype(np.int32)
+
+
+class Collisions(NamedTuple):
+    """Histories whose slice overlaps another's, and those whose slice is also another's."""
+
+    overlapping: int
+    equal: int
+
+
+def count_collisions(starts: np.ndarray, vocab_size: int) -> Collisions:
+    """The collisions among slices of V weights that begin there."""
+    gaps = np.diff(np.sort(starts))
+    # The nearest slice begins at a neighbour in this order.
+    before, after = np.append(vocab_size, gaps), np.append(gaps, vocab_size)
+    nearest = np.minimum(before, after)
+    return Collisions(int(np.sum(nearest < vocab_size)), int(np.sum(nearest == 0)))
+
+
+def describe(vocab_size: int, size: int) -> str:
+    """One line on the layout and its collisions, with every word as a history."""
+    found = count_collisions(history_starts(vocab_size, size), vocab_size)
+    return (
+        f"hashed features: {vocab_size:,} histories of {vocab_size:,} weights each in {size:,} "
+        f"entries ({vocab_size**2 / size:.3g} histories an entry); {found.overlapping:,} overlap "
+        f"another one, {found.equal:,} are also another's"
+    )
+
+
+class HashedRows(NamedTuple):
+    """The weights of all histories: an array [W], and where the slice of each history begins."""
+
+    weights_W: jax.Array
+    start_V: jax.Array | np.ndarray
+
+    def logits(self, histories_FxM: jax.Array) -> HashedLogits:
+        """What M histories add to the logits of each position; -1 is none."""
+        start_FxM = jnp.asarray(self.start_V)[jnp.maximum(histories_FxM, 0)]
+        return HashedLogits(self.weights_W, jnp.where(histories_FxM >= 0, start_FxM, -1))
+
+
+class Window(NamedTuple):
+    """The slices of some histories moved together, in an array that is as small as they allow.
+
+    They keep their order, and overlap where and as far as they overlap in the whole array: what is
+    done to each entry of the window is done to that entry of the array. U slices in the order of
+    their starts, the first `count` of which are real; all of one width.
+    """
+
+    count: jax.Array
+    start_U: jax.Array
+    place_U: jax.Array
+    place_V: jax.Array
+    width: int
+    size: int
+
+    @classmethod
+    def of(cls, is_there_V: jax.Array, most: int, size: int) -> "Window":
+        """The window of those histories, of which there are `most` at most.
+
+        Args:
+          is_there_V: bool, every word of the vocabulary as a history.
+          size: of the whole array.
+        """
+        (vocab_size,) = is_there_V.shape
+        starts_V = history_starts(vocab_size, size)
+        order_V = np.argsort(starts_V, kind="stable")
+        chosen_U = jnp.nonzero(is_there_V[order_V], size=min(most, vocab_size), fill_value=0)[0]
+        start_U = jnp.asarray(starts_V[order_V])[chosen_U]
+        gaps = jnp.minimum(jnp.diff(start_U, prepend=start_U[:1]), vocab_size)
+        place_U = jnp.cumsum(gaps)
+        count = jnp.sum(is_there_V)
+        is_real_U = jnp.arange(chosen_U.size) < count
+        history_U = jnp.where(is_real_U, jnp.asarray(order_V)[chosen_U], vocab_size)
+        place_V = jnp.zeros(vocab_size, jnp.int32).at[history_U].set(place_U, mode="drop")
+        room = min(chosen_U.size * vocab_size, size)
+        return cls(count, start_U, place_U, place_V, vocab_size, room)
+
+    def read(self, array: jax.Array) -> jax.Array:
+        """The window of the array; zero behind the last slice."""
+        window = jnp.zeros(self.size, array.dtype)
+        return self._copy(array, self.start_U, window, self.place_U)
+
+    def write(self, array: jax.Array, window: jax.Array) -> jax.Array:
+        """The array with the window's slices in their places."""
+        return self._copy(window, self.place_U, array, self.start_U)
+
+    def _copy(self, source, from_U, target, to_U) -> jax.Array:
+        def one(index: jax.Array, target: jax.Array) -> jax.Array:
+            part = jax.lax.dynamic_slice(source, (from_U[index],), (self.width,))
+            return jax.lax.dynamic_update_slice(target, part, (to_U[index],))
+
+        return jax.lax.fori_loop(0, self.count, one, target)

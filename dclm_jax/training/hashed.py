@@ -1,0 +1,67 @@
+"""Training hashed features: a step moves the slices of the words that its batch has.
+
+Exact for optimizers that leave an entry alone whose gradient is zero, as the gradients of all other
+entries are: `optimizer.require_sparse`.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dclm_jax.data.batches import Batch
+from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.nn.hashing import HashedRows, Window
+
+
+def trained_hashed(model: DocumentModel, trained: Params) -> tuple[str, ...]:
+    """The names of the hashed features among the parameters to train; frozen ones are None."""
+    return tuple(name for name in model.hashed if trained.get(name) is not None)
+
+
+class HashedSlices(NamedTuple):
+    """The slices of a global batch, and the parameters they are of; no window without any."""
+
+    names: tuple[str, ...]
+    window: Window | None
+
+    @classmethod
+    def of_batch(
+        cls, model: DocumentModel, trained: Params, batch: Batch, axis: str | None
+    ) -> "HashedSlices":
+        """The slices of all input words of the batch, on all devices of the pmap axis."""
+        names = trained_hashed(model, trained)
+        if not names:
+            return cls((), None)
+        is_there_V = jnp.zeros(model.vocab_size, bool).at[batch.tokens_BxSxN].set(True)
+        if axis is not None:
+            is_there_V = jax.lax.psum(is_there_V, axis) > 0
+        most = batch.most_words or model.vocab_size
+        return cls(names, Window.of(is_there_V, most, trained[names[0]].size))
+
+    def read(self, tree: Any) -> Any:
+        """Parameters, or an optimizer's state for them, with windows of what is hashed."""
+        return self._of_hashed(lambda window, whole: window.read(whole), tree)
+
+    def write(self, tree: Any, narrow: Any) -> Any:
+        """`narrow`, which has been read of the tree, with whole arrays again."""
+        return self._of_hashed(lambda window, whole, part: window.write(whole, part), tree, narrow)
+
+    def as_rows(self, params: Params) -> Params:
+        """Parameters with windows, as models take them."""
+        if self.window is None:
+            return params
+        rows = {name: HashedRows(params[name], self.window.place_V) for name in self.names}
+        return {**params, **rows}
+
+    def _of_hashed(self, change: Any, tree: Any, *others: Any) -> Any:
+        if self.window is None:
+            return others[0] if others else tree
+
+        def one(path: Any, whole: jax.Array, *parts: jax.Array) -> jax.Array:
+            # An optimizer's state has trees like that of the parameters in it.
+            if getattr(path[-1], "key", None) in self.names:
+                return change(self.window, whole, *parts)
+            return parts[0] if parts else whole
+
+        return jax.tree_util.tree_map_with_path(one, tree, *others)

@@ -1,0 +1,127 @@
+"""Hashed features: where they lie, and windows of them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dclm_jax.nn import hashing
+from dclm_jax.nn.backend import ACCELERATOR, CPU
+from dclm_jax.nn.hashing import HashedRows, Window, count_collisions, history_starts
+from dclm_jax.nn.softmax import summed_nll, token_nll
+from tests.nn.test_softmax import tuning
+from tests.oracles import hashed_row
+
+
+def test_starts_are_the_same_everywhere():
+    """Of SplitMix64 with seed 0, whose first outputs are published, modulo 10,000,000 - V + 1."""
+    published = (0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F)
+    starts = history_starts(10_003, 10_000_000)
+    assert starts.dtype == np.int32 and starts.shape == (10_003,)
+    assert starts[:3].tolist() == [one % 9_989_998 for one in published]
+    assert 0 <= starts.min() and starts.max() <= 10_000_000 - 10_003
+    assert history_starts(7, 7).tolist() == [0] * 7
+
+
+def test_collisions_are_counted():
+    """Slices of three at 0, 2, 10, 20, 20, 24."""
+    assert count_collisions(np.array([20, 0, 10, 24, 2, 20]), 3) == (4, 2)
+    assert count_collisions(np.array([5]), 3) == (0, 0)
+    rng = np.random.default_rng(0)
+    starts = rng.integers(0, 3000, 100)
+    gaps = np.abs(starts[:, None] - starts) + 10**6 * np.eye(100, dtype=int)
+    expected = (np.sum(gaps.min(axis=1) < 20), np.sum(gaps.min(axis=1) == 0))
+    assert count_collisions(starts, 20) == expected
+    line = hashing.describe(10_003, 10_000_000)
+    assert "10,003 histories of 10,003 weights each in 10,000,000 entries (10 histories" in line
+
+
+@pytest.mark.parametrize("chosen", [[], [0], [1, 4, 6], range(9)])
+def test_a_window_holds_the_slices_as_they_overlap(chosen):
+    V, size = 9, 40
+    array = np.arange(1.0, size + 1)
+    starts = history_starts(V, size)
+    is_there = np.isin(np.arange(V), list(chosen))
+    window = Window.of(jnp.asarray(is_there), 4 if len(chosen) < 4 else V, size)
+    narrow = np.asarray(window.read(jnp.asarray(array)))
+    places = np.asarray(window.place_V)
+    covered = {start + t for start in starts[is_there] for t in range(V)}
+    assert sorted(narrow[narrow > 0]) == [array[index] for index in sorted(covered)]
+    for word in chosen:
+        np.testing.assert_array_equal(
+            narrow[places[word] : places[word] + V], array[starts[word] : starts[word] + V]
+        )
+    # What is done to the window is done to the entries it holds, and to no other.
+    written = np.asarray(window.write(jnp.asarray(array), jnp.asarray(-narrow)))
+    expected = [-one if index in covered else one for index, one in enumerate(array)]
+    np.testing.assert_array_equal(written, expected)
+
+
+def test_logits_and_gradient_are_those_of_whole_rows(x64):
+    """Several histories a position, some of them none, repeated ones, overlapping slices."""
+    V, size, positions, most = 9, 14, 11, 3
+    rng = np.random.default_rng(0)
+    histories = rng.integers(-1, V, (positions, most))
+    histories[0], histories[1] = -1, 4
+    features, kernel, bias = (rng.normal(size=shape) for shape in ((positions, 4), (4, V), V))
+    array = rng.normal(size=size)
+    targets = rng.integers(0, V, (positions, 2))
+    weights = rng.random((positions, 2)) * (rng.random((positions, 2)) < 0.7)
+    rows = np.array(
+        [
+            np.sum([hashed_row(array, w, V) for w in own if w >= 0] or [np.zeros(V)], axis=0)
+            for own in histories
+        ]
+    )
+    logits = features @ kernel + bias + rows
+    log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    expected = -np.take_along_axis(log_probs, targets, axis=1)
+
+    # The gradient of each logit, added to the places of each history one by one.
+    d_logits = np.exp(log_probs) * weights.sum(axis=1, keepdims=True)
+    for row, own, weight in zip(d_logits, targets, weights, strict=True):
+        np.subtract.at(row, own, weight)
+    d_array = np.zeros(size)
+    for row, own in zip(d_logits, histories, strict=True):
+        for word in own[own >= 0]:
+            # A view: what is added to it is added to the array.
+            hashed_row(d_array, word, V)[:] += row
+
+    def logits_of(array):
+        return HashedRows(array, history_starts(V, size)).logits(jnp.asarray(histories))
+
+    wanted = (d_logits @ kernel.T, features.T @ d_logits, d_logits.sum(axis=0), d_array)
+    features, kernel, bias, array, targets = map(
+        jnp.asarray, (features, kernel, bias, array, targets)
+    )
+    is_target, weights = jnp.asarray(weights > 0), jnp.asarray(weights)
+    for tuned in (tuning(1), tuning(4), CPU, ACCELERATOR):
+        nll = token_nll(features, kernel, bias, targets, is_target, logits_of(array), tuned)
+        np.testing.assert_allclose(nll, np.where(weights > 0, expected, 0), rtol=1e-12, atol=1e-12)
+
+        def loss(features, kernel, bias, array, tuned=tuned):
+            return summed_nll(features, kernel, bias, targets, weights, logits_of(array), tuned)
+
+        value, gradients = jax.value_and_grad(loss, argnums=(0, 1, 2, 3))(
+            features, kernel, bias, array
+        )
+        np.testing.assert_allclose(value, np.sum(weights * expected), rtol=1e-12)
+        for gradient, want in zip(gradients, wanted, strict=True):
+            np.testing.assert_allclose(gradient, want, rtol=1e-10, atol=1e-12)
+
+
+def test_no_array_of_all_positions_and_words_exists():
+    V, size, positions = 1000, 3000, 4096
+
+    def loss(features, kernel, bias, array, targets, histories):
+        rows = HashedRows(array, history_starts(V, size)).logits(histories)
+        mask = jnp.ones(positions, bool)
+        return summed_nll(features, kernel, bias, targets, mask, rows, tuning(128))
+
+    shapes = [(positions, 4), (4, V), (V,), (size,)]
+    arrays = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]
+    ids = [jax.ShapeDtypeStruct(shape, jnp.int32) for shape in [(positions,), (positions, 2)]]
+    gradient = jax.jit(jax.grad(loss, argnums=(0, 1, 2, 3)))
+    memory = gradient.lower(*arrays, *ids).compile().memory_analysis()
+    assert memory is not None
+    assert memory.temp_size_in_bytes < positions * V
