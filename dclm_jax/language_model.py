@@ -32,7 +32,8 @@ from dclm_jax.errors import InputError, shown
 from dclm_jax.evaluation import perplexity
 from dclm_jax.evaluation.scoring import Scorer, SentenceScorer
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.reading.reader import MAX_POSITIONS, Reader, padded_length, power_of_two
+from dclm_jax.reading.continuations import score_after
+from dclm_jax.reading.reader import Reader
 from dclm_jax.training import mirror
 from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.workdir import read_config
@@ -41,8 +42,6 @@ Sentence = str | Sequence[str]
 """Words separated by spaces, or a list of words."""
 
 DEFAULT_BATCH_SIZE = 32
-_CANDIDATES = 64
-"""Candidates that are scored at once, at most; a power of two."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,19 +119,8 @@ class ReadDocument:
             if not candidate:
                 raise InputError(f"candidate {number} has no words; expected at least one")
         ids = [self.lm.vocabulary.encode(one) for one in words]
-        scores: list[Any] = [None] * len(ids)
-        # Those of like length together, the longest first.
-        left = sorted(range(len(ids)), key=lambda index: len(ids[index]), reverse=True)
-        while left:
-            most = max(1, MAX_POSITIONS // padded_length(len(ids[left[0]])))
-            rows = min(power_of_two(len(left)), most, _CANDIDATES)
-            batch, left = left[:rows], left[rows:]
-            # Filled up with the last one, so that few numbers of rows are compiled.
-            filled = [[ids[index]] for index in [*batch, *batch[-1:] * (rows - len(batch))]]
-            _, nll = self.lm.reader.read(self.place.take([0] * rows), filled)
-            for index, of_row in zip(batch, nll, strict=False):
-                scores[index] = _sentence_score(words[index], ids[index], of_row[0])
-        return scores
+        scores = score_after(self.lm.reader, self.place, [0] * len(ids), ids)
+        return [_sentence_score(*one) for one in zip(words, ids, scores, strict=True)]
 
     def next_words(self, k: int = 10, prefix: Sentence = "") -> list[tuple[str, float]]:
         """The k likeliest next words with their log-probabilities in nats, likeliest first.

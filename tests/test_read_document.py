@@ -58,7 +58,7 @@ def test_more_candidates_than_are_scored_at_once():
 
 
 def test_candidates_of_all_lengths_come_back_in_their_order(monkeypatch):
-    monkeypatch.setattr("dclm_jax.language_model.MAX_POSITIONS", 2 * 64)
+    monkeypatch.setattr("dclm_jax.reading.continuations.MAX_POSITIONS", 2 * 64)
     lm = language_model("ccdclm")
     candidates = [" ".join(["the", "cat"] * (1 + 7 * k % 23)) for k in range(9)]
     for got, candidate in zip(lm.read(TEXT).score(candidates), candidates, strict=True):
