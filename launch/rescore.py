@@ -205,7 +205,7 @@ def _weights(task: _Task) -> np.ndarray:
         found = files.read_json(given, _Written).weights
         if set(found) != set(names):
             raise InputError(
-                f"{given}: has weights of {', '.join(found)}; expected {', '.join(names)}"
+                f"{given}: has weights of {shown(list(found))}; expected {', '.join(names)}"
             )
         values, place = [found[name] for name in names], given
     else:

@@ -230,7 +230,7 @@ def _kaldi(lines: Iterable[Line], path: str) -> Iterator[_Hypothesis]:
             segment, count = identifier, 0
         count += 1
         if rank != str(count):
-            raise InputError(f"{place}: the key is {shown(key)}; expected {identifier}-{count}")
+            raise InputError(f"{place}: the key is {shown(key)}; expected {count} after '-'")
         yield _Hypothesis(place, key, identifier, words, {})
 
 
@@ -247,8 +247,8 @@ def _with_costs(folder: pathlib.Path) -> Iterator[_Hypothesis]:
                 raise InputError(f"{longer}: has more lines than the files beside it")
             if value.key != one.key:
                 raise InputError(
-                    f"{value.place}: the key is {shown(value.key)}; expected {one.key}, as at "
-                    f"{one.place}"
+                    f"{value.place}: the key is {shown(value.key)}; expected {shown(one.key)}, as "
+                    f"at {one.place}"
                 )
             one.features[name] = -value.cost
         yield one
@@ -280,4 +280,4 @@ def _number(text: str, what: str, place: str) -> float:
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(names) or "none"
+    return shown(", ".join(names) or "none")[1:-1]

@@ -113,7 +113,9 @@ def test_what_is_decoded_decides_where_features_depend_on_what_is_chosen():
         asked.append(weights)
         first = np.array([[1.0, 0.0], [0.0, 1.0]])
         choice = int(np.argmax(first @ weights))
-        second = np.array([[0.0, 0.5], [1.0, 0.0]]) if choice else np.array([[0.0, 0.0], [1.0, 2.0]])
+        second = (
+            np.array([[0.0, 0.5], [1.0, 0.0]]) if choice else np.array([[0.0, 0.0], [1.0, 2.0]])
+        )
         return [choice, int(np.argmax(second @ weights))], [first, second]
 
     tuned = mert.tune(
