@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from dclm_jax.decoding import rescoring
 from dclm_jax.decoding.rescoring import Segment, search
 from dclm_jax.errors import InputError
+from dclm_jax.ngram import NGramReader
 from dclm_jax.reading.reader import Reader
 from tests.exhaustive import some
 from tests.models.support import MODELS, VOCAB, pack, random_params, scores, small_model
@@ -140,6 +142,23 @@ def test_several_models_are_several_features_and_equal_scores_keep_the_order_of_
         assert decoded.chosen[position] == np.argmax(expected @ [0.3, 0.7, 0])
     (decoded,) = search(readers, [document], np.zeros(3), context_order=None, beam=3)
     assert decoded.chosen == [0, 0, 0]
+
+
+def test_an_ngram_model_is_read_by_the_same_functions():
+    class Unigram:
+        """-log P of a word is its id / 10, that of END 1."""
+
+        def nll(self, sentence):
+            return np.array([*(np.asarray(sentence) / 10), 1.0], np.float32)
+
+    documents = random_documents(6, [3, 2])
+    scorer: Any = Unigram()
+    for beam in (1, None):
+        found = search([NGramReader(scorer)], documents, WEIGHTS, context_order=0, beam=beam)
+        for document, decoded in zip(documents, found, strict=True):
+            for segment, choice in zip(document, decoded.chosen, strict=True):
+                nats = [sum(words) / 10 + 1 for words in segment.hypotheses]
+                assert choice == np.argmax(segment.features_KxF[:, 0] / 2 - nats)
 
 
 def test_documents_that_are_read_in_turns_are_found_as_when_read_at_once(monkeypatch):
