@@ -296,7 +296,7 @@ def _measured(
                 seed=_SEED.value,
             )
             rows[row][name] = result._asdict() if row != baseline else {"value": result.value}
-    return {"compared_with": baseline, "rows": rows}
+    return {"compared_with": baseline, "bootstrap": _BOOTSTRAP.value, "rows": rows}
 
 
 def _table(value: dict[str, Any]) -> list[str]:

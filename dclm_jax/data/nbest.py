@@ -234,24 +234,28 @@ def _kaldi(lines: Iterable[Line], path: str) -> Iterator[_Hypothesis]:
         yield _Hypothesis(place, key, identifier, words, {})
 
 
-def _with_costs(folder: pathlib.Path) -> Iterator[_Hypothesis]:
+def _with_costs(folder: pathlib.Path) -> list[_Hypothesis]:
     path = folder / KALDI_WORDS
     if not path.is_file():
         raise InputError(f"{folder}: holds no {KALDI_WORDS}; expected a folder as Kaldi writes it")
-    present = [name for name in KALDI_COSTS if (folder / name).is_file()]
-    costs = [_costs(folder / name) for name in present]
-    for one, *values in itertools.zip_longest(_kaldi(read_lines(path), str(path)), *costs):
-        for name, value in zip(present, values, strict=True):
-            if one is None or value is None:
-                longer = folder / name if one is None else path
-                raise InputError(f"{longer}: has more lines than the files beside it")
-            if value.key != one.key:
+    hypotheses = list(_kaldi(read_lines(path), str(path)))
+    for name in KALDI_COSTS:
+        if not (folder / name).is_file():
+            continue
+        costs = list(_costs(folder / name))
+        for one, cost in zip(hypotheses, costs, strict=False):
+            if cost.key != one.key:
                 raise InputError(
-                    f"{value.place}: the key is {shown(value.key)}; expected {shown(one.key)}, as "
-                    f"at {one.place}"
+                    f"{cost.place}: the key is {shown(cost.key)}; expected {shown(one.key)}, as at "
+                    f"{one.place}"
                 )
-            one.features[name] = -value.cost
-        yield one
+            one.features[name] = -cost.cost
+        if len(costs) != len(hypotheses):
+            raise InputError(
+                f"{folder / name}: has {len(costs)} lines; expected one for each of the "
+                f"{len(hypotheses)} of {path}"
+            )
+    return hypotheses
 
 
 class _Cost(NamedTuple):

@@ -96,11 +96,15 @@ def search(
     order = sorted(range(len(documents)), key=lambda index: len(documents[index]), reverse=True)
     for first in range(0, len(order), _DOCUMENTS):
         some = order[first : first + _DOCUMENTS]
-        paths = _search(readers, [documents[i] for i in some], weights, context_order, beam)
+
+        def ended(count: int, before: int = first) -> None:
+            if on_document is not None:
+                on_document(before + count, len(documents))
+
+        texts = [documents[index] for index in some]
+        paths = _search(readers, texts, weights, context_order, beam, ended)
         for index, path in zip(some, paths, strict=True):
             decoded[index] = Decoded(list(path.chosen), list(path.features), path.score)
-        if on_document is not None:
-            on_document(first + len(some), len(documents))
     return decoded
 
 
@@ -110,8 +114,9 @@ def _search(
     weights: np.ndarray,
     context_order: int | None,
     beam: int | None,
+    ended: Callable[[int], None],
 ) -> list[_Path]:
-    """The best path through each document."""
+    """The best path through each document; says after every position how many have ended."""
     paths = [[_Path(row, 0.0, (), ())] for row in range(len(documents))]
     places = [reader.open(len(documents)) for reader in readers]
     for position in range(max(map(len, documents))):
@@ -139,6 +144,7 @@ def _search(
                 extended += _extensions(path, features, weights)
                 first = last
             paths[index] = _survivors(extended, context_order, beam)
+        ended(sum(len(one) <= position + 1 for one in documents))
     return [best for best, *_ in paths]
 
 

@@ -111,8 +111,12 @@ def test_lists_that_are_none_are_refused(tmp_path, text, message):
 @pytest.mark.parametrize(
     ("name", "text", "message"),
     [
-        ("acwt", "utt-a-1 1\nutt-a-2 2\n", "words_text: has more lines than the files beside it"),
-        ("acwt", KALDI["acwt"] + "utt-b-2 1\n", "acwt: has more lines than the files beside it"),
+        ("acwt", "utt-a-1 1\nutt-a-2 2\n", "acwt: has 2 lines; expected one for each of the 3 of "),
+        (
+            "acwt",
+            KALDI["acwt"] + "utt-b-2 1\n",
+            "acwt: has 4 lines; expected one for each of the 3 of ",
+        ),
         ("acwt", "utt-a-2 1\n", "acwt:1: the key is 'utt-a-2'; expected 'utt-a-1', as at "),
         ("lmwt.lmonly", "utt-a-1\n", "lmwt.lmonly:1: is 'utt-a-1\\\\n'; expected a key"),
         ("acwt", "utt-a-1 inf\n", "acwt:1: a cost is 'inf'; expected a finite number"),

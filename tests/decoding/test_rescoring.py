@@ -94,15 +94,16 @@ def test_greedy_search_is_what_scoring_every_prefix_anew_chooses(name):
             chosen.append(int(np.argmax(features @ WEIGHTS)))
         assert decoded.chosen == chosen
         assert decoded.score == pytest.approx(totals(name, document, [chosen])[0], rel=1e-5)
-    assert seen == [(3, 3)]
+    assert seen == [(1, 3), (2, 3), (3, 3)]
 
 
 @pytest.mark.parametrize("name", ["codclm", "rnnlm"])
 def test_viterbi_finds_the_best_of_all_ways_and_greedy_search_does_not(name):
     documents = random_documents(2, [4] * 6)
-    options = {"context_order": context_order(name)}
-    exact = search([reader(name)], documents, WEIGHTS, beam=None, **options)
-    greedy = search([reader(name)], documents, WEIGHTS, **options)
+    exact, greedy = (
+        search([reader(name)], documents, WEIGHTS, context_order=context_order(name), beam=beam)
+        for beam in (None, 1)
+    )
     for document, decoded in zip(documents, exact, strict=True):
         score, way = best_of_all(name, document)
         assert decoded.chosen == list(way)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.evaluation import mert
-from dclm_jax.evaluation.translation import METRICS
+from dclm_jax.evaluation.translation import METRICS, picked
 
 BLEU, WER = METRICS["bleu"], METRICS["wer"]
 
@@ -130,4 +130,4 @@ def test_what_is_decoded_decides_where_features_depend_on_what_is_chosen():
     assert [number for number, _ in rounds] == list(range(1, len(asked) + 1)) and len(asked) <= 10
     assert tuned.value == min(value for _, value in rounds)
     chosen, _ = decode(tuned.weights)
-    assert WER.score(sum(one[i] for one, i in zip(statistics, chosen, strict=True))) == tuned.value
+    assert WER.score(picked(statistics, chosen).sum(axis=0)) == tuned.value
