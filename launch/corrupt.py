@@ -1,8 +1,9 @@
 """Makes n-best lists to rescore, without a decoder: sentences among corruptions of themselves.
 
-    python -m launch.corrupt --data=data/sotu --split=test --max_sentences=20 --output=data/nbest
-    python -m launch.rescore --workdir=runs/tour --nbest=data/nbest/nbest.txt \\
-        --documents=data/nbest/documents.txt --references=data/nbest/references.txt
+    python -m launch.corrupt --data=data/sotu --split=valid --max_sentences=10 --output=data/nbest
+    python -m launch.rescore --workdir=runs/tour --nbest=data/nbest/nbest.txt --tune \\
+        --documents=data/nbest/documents.txt --references=data/nbest/references.txt \\
+        --output=best.txt --metrics=tuned.json
 
 A corruption has one to three edits: neighbouring words swapped, a word replaced by one of like
 frequency, a word deleted. The list of a sentence holds it and different corruptions of it, ordered

@@ -4,9 +4,10 @@ A list has several hypotheses of every segment: translations, transcripts. From 
 a document to the last one hypothesis is chosen, and each is scored given those chosen before it.
 Lists to try it on, and what a model of documents makes of them:
 
-    python -m launch.corrupt --data=data/sotu --split=test --max_sentences=20 --output=data/nbest
-    python -m launch.rescore --workdir=runs/tour --nbest=data/nbest/nbest.txt --output=best.txt \\
-        --documents=data/nbest/documents.txt --references=data/nbest/references.txt
+    python -m launch.corrupt --data=data/sotu --split=valid --max_sentences=10 --output=data/nbest
+    python -m launch.rescore --workdir=runs/tour --nbest=data/nbest/nbest.txt --tune \\
+        --documents=data/nbest/documents.txt --references=data/nbest/references.txt \\
+        --output=best.txt --metrics=tuned.json
 
 The list (--nbest) is a file as Moses writes it, `id ||| words ||| features ||| score`, or as Kaldi
 writes words_text, or a folder of Kaldi's with its costs. --documents has a line `ID DOCUMENT` for
@@ -15,12 +16,11 @@ order of the list, and gives a table: the first of each list, a random one, the 
 oracle, which is the best of each list by itself. BLEU is sacrebleu's, of words as they are.
 
 The score of a hypothesis is a weighted sum of log P (nats) under each model, the decoder's total
-`score`, the list's own features, and `words`, the number of its words. Without --weights those of
-models and `score` are 1 and all others 0. --tune finds weights by minimum error rate training (Och
-2003) on a development list, and --weights takes them from there:
+`score`, the list's own features, and `words`, the number of its words, because log P alone likes
+short hypotheses. Without --weights those of models and `score` are 1 and all others 0. --tune finds
+weights by minimum error rate training (Och 2003) on a development list, and --weights takes them
+from there to another one:
 
-    python -m launch.rescore --workdir=runs/a,runs/b --nbest=dev.nbest --documents=dev.docs \\
-        --references=dev.txt --tune --metrics=tuned.json
     python -m launch.rescore --workdir=runs/a,runs/b --nbest=test.nbest --documents=test.docs \\
         --references=test.txt --weights=tuned.json --output=best.txt --metrics=test.json
 
