@@ -18,8 +18,9 @@ from dclm_jax.data.readers import Document
 from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, shown
 from dclm_jax.evaluation import perplexity
-from dclm_jax.evaluation.scoring import Scorer, WordScorer, batches_of_like_size
+from dclm_jax.evaluation.scoring import Scorer, WordScorer
 from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.reading.continuations import score_after
 from dclm_jax.reading.reader import Reader
 from dclm_jax.training import mirror
 from dclm_jax.training.checkpoints import restore_run
@@ -30,8 +31,6 @@ Sentence = str | Sequence[str]
 """Words separated by spaces, or a list of words."""
 
 DEFAULT_BATCH_SIZE = 32
-_CANDIDATES = 64
-"""Candidates that are scored at once, at most; a power of two."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,14 +88,8 @@ class ReadDocument:
             if not candidate:
                 raise InputError(f"candidate {number} has no words; expected at least one")
         ids = [self.lm.vocabulary.encode(one) for one in words]
-        scores: list[Any] = [None] * len(ids)
-        for batch, rows in batches_of_like_size([(1, len(one)) for one in ids], _CANDIDATES):
-            # Filled up with the last one, so that few numbers of rows are compiled.
-            filled = [[ids[index]] for index in [*batch, *batch[-1:] * (rows - len(batch))]]
-            _, nll = self.lm.reader.read(self.place.take([0] * rows), filled)
-            for index, of_row in zip(batch, nll, strict=False):
-                scores[index] = _sentence_score(words[index], ids[index], of_row[0])
-        return scores
+        scores = score_after(self.lm.reader, self.place, [0] * len(ids), ids)
+        return [_sentence_score(*one) for one in zip(words, ids, scores, strict=True)]
 
     def next_words(self, k: int = 10, prefix: Sentence = "") -> list[tuple[str, float]]:
         """The k likeliest next words with their log-probabilities in nats, likeliest first.

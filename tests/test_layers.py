@@ -16,7 +16,7 @@ LAYERS = [
     ("nn",),
     ("models",),
     ("reading",),
-    ("evaluation",),
+    ("decoding", "evaluation"),
     ("training",),
     ("ngram",),
     ("language_model",),

@@ -48,7 +48,8 @@ def test_candidates_are_scored_as_last_sentences_of_whole_documents(name):
         assert got.log_prob == pytest.approx(sum(got.log_probs))
 
 
-def test_more_candidates_than_are_scored_at_once():
+def test_more_candidates_than_are_scored_at_once(monkeypatch):
+    monkeypatch.setattr("dclm_jax.reading.continuations.ROWS", 64)
     lm = language_model("ccdclm")
     scores = lm.read(TEXT).score(["dogs bark .", "it ."] * 50)
     assert len(scores) == 100

@@ -61,9 +61,6 @@ class WordScorer(SentenceScorer, Protocol):
 # too, so that long documents do not pile up.
 _WINDOW_BATCHES = 8
 _WINDOW_TOKENS_PER_ROW = 2**13
-# In a batch, the longest document has less than this many times the sentences of the shortest one:
-# otherwise a very long document would be read beside empty rows.
-_LENGTH_RATIO = 4
 # Blocks in flight: enough to keep the devices busy while results are unpacked.
 _BLOCKS_AHEAD = 4
 
@@ -134,7 +131,7 @@ class Scorer:
             sizes = [
                 (len(one.sentences), max(map(len, one.sentences), default=0)) for one in window
             ]
-            batches = list(batches_of_like_size(sizes, self._max_rows, self._num_devices))
+            batches = list(reader.batches_of_like_size(sizes, self._max_rows, self._num_devices))
             pending: collections.deque[_Block] = collections.deque()
             for indices, num_rows in batches[processes.index() :: processes.count()]:
                 for block in self._dispatch([window[index] for index in indices], num_rows):
@@ -218,39 +215,6 @@ def sentences_to_score(document: Any) -> tuple[Document, int]:
     sentences = getattr(document, "sentences", document)
     only_last = getattr(document, "only_last", False)
     return sentences, max(len(sentences) - 1, 0) if only_last else 0
-
-
-def batches_of_like_size(
-    sizes: Sequence[tuple[int, int]], max_rows: int, num_devices: int = 1
-) -> Iterator[tuple[list[int], int]]:
-    """Documents to read together, so that little is padding and no block exceeds MAX_POSITIONS.
-
-    Args:
-      sizes: of each document, its sentences and the words of the longest one.
-      max_rows: a power of two of documents on a device, at most.
-      num_devices: that share the rows.
-
-    Yields:
-      Indices of documents, the longest first, and B, the power of two of rows on each device. What
-      has no sentence is in no batch.
-    """
-    by_row_limit: dict[int, list[int]] = collections.defaultdict(list)
-    for index, (num_sentences, longest) in enumerate(sizes):
-        if num_sentences:
-            # Both are powers of two.
-            limit = min(max_rows, max(1, reader.MAX_POSITIONS // reader.padded_length(longest)))
-            by_row_limit[limit].append(index)
-    for limit, indices in sorted(by_row_limit.items(), reverse=True):
-        indices.sort(key=lambda index: sizes[index], reverse=True)
-        while indices:
-            most, _ = sizes[indices[0]]
-            rows = [
-                index
-                for index in indices[: limit * num_devices]
-                if sizes[index][0] * _LENGTH_RATIO > most
-            ]
-            indices = indices[len(rows) :]
-            yield rows, reader.power_of_two(-(-len(rows) // num_devices))
 
 
 def _collect(block: _Block) -> None:

@@ -12,9 +12,10 @@ are documents of their own. All work is compiled once for each number of rows an
 and done on the first device.
 """
 
+import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -38,6 +39,9 @@ MAX_POSITIONS = 2**16
 """B*S*N of a block on one device, which bounds memory; only a single longer sentence exceeds it."""
 _MIN_LENGTH = 8
 _MIN_ROOM = 16
+# In a batch, the longest document has less than this many times the sentences of the shortest one:
+# otherwise a very long document would be read beside empty rows.
+_LENGTH_RATIO = 4
 
 
 def padded_length(num_words: int) -> int:
@@ -52,6 +56,39 @@ def padded_length(num_words: int) -> int:
 def power_of_two(number: int) -> int:
     """The smallest power of two that is at least `number`."""
     return 1 << (number - 1).bit_length()
+
+
+def batches_of_like_size(
+    sizes: Sequence[tuple[int, int]], max_rows: int, num_devices: int = 1
+) -> Iterator[tuple[list[int], int]]:
+    """Documents to read together, so that little is padding and no block exceeds MAX_POSITIONS.
+
+    Args:
+      sizes: of each document, its sentences and the words of the longest one.
+      max_rows: a power of two of documents on a device, at most.
+      num_devices: that share the rows.
+
+    Yields:
+      Indices of documents, the longest first, and B, the power of two of rows on each device. What
+      has no sentence is in no batch.
+    """
+    by_row_limit: dict[int, list[int]] = collections.defaultdict(list)
+    for index, (num_sentences, longest) in enumerate(sizes):
+        if num_sentences:
+            # Both are powers of two.
+            limit = min(max_rows, max(1, MAX_POSITIONS // padded_length(longest)))
+            by_row_limit[limit].append(index)
+    for limit, indices in sorted(by_row_limit.items(), reverse=True):
+        indices.sort(key=lambda index: sizes[index], reverse=True)
+        while indices:
+            most, _ = sizes[indices[0]]
+            rows = [
+                index
+                for index in indices[: limit * num_devices]
+                if sizes[index][0] * _LENGTH_RATIO > most
+            ]
+            indices = indices[len(rows) :]
+            yield rows, power_of_two(-(-len(rows) // num_devices))
 
 
 def next_block(documents: Sequence[Sentences], first: int, size: int, rows: int) -> Batch:

@@ -1,0 +1,73 @@
+"""What it costs to rescore n-best lists, against scoring every prefix anew."""
+
+from functools import partial
+
+import jax
+import numpy as np
+
+from dclm_jax.benchmark import workloads
+from dclm_jax.benchmark.report import Goal, Row
+from dclm_jax.benchmark.setting import Setting
+from dclm_jax.benchmark.timing import alternate, stopwatch
+from dclm_jax.data.vocabulary import SPECIAL_TOKENS
+from dclm_jax.decoding.rescoring import Segment, search
+from dclm_jax.evaluation.scoring import Scorer
+from dclm_jax.reading.reader import Reader
+
+DOCUMENTS, SENTENCES, HYPOTHESES = 155, 20, 10
+SAMPLE = 8
+"""Documents whose prefixes are scored anew."""
+
+
+def rescore_row(name: str, setting: Setting) -> list[Row]:
+    """Greedy search, against scoring the chosen hypotheses and each next one as a document."""
+    size = setting.size
+    model = size.model("ccdclm")
+    params = model.init(jax.random.key(setting.seed))
+    rng = np.random.default_rng(setting.seed)
+    texts = workloads.synthetic_documents(setting.seed, size.vocab_size, [SENTENCES] * DOCUMENTS)
+    documents = [[_segment(words, size.vocab_size, rng) for words in text] for text in texts]
+    reader, scorer = Reader(model, params), Scorer(model, params)
+
+    def rescore() -> None:
+        search([reader], documents, np.ones(1), context_order=model.context_order)
+
+    def anew() -> None:
+        for position in range(SENTENCES):
+            prefixes = [
+                [*(segment.hypotheses[0] for segment in document[:position]), words]
+                for document in documents[:SAMPLE]
+                for words in document[position].hypotheses
+            ]
+            for _ in scorer.score(iter(prefixes)):
+                pass
+
+    rescore()
+    anew()
+    turns = {"rescore": partial(stopwatch, rescore), "anew": partial(stopwatch, anew)}
+    rounds = alternate(turns, setting.rounds)
+    seconds = rounds.seconds
+    extrapolated = seconds["anew"] * DOCUMENTS / SAMPLE
+    return [
+        Row(
+            name,
+            f"rescore {DOCUMENTS} documents of {SENTENCES} sentences with {HYPOTHESES} hypotheses "
+            "under ccdclm",
+            Goal(15, 15),
+            extrapolated / seconds["rescore"],
+            f"against every prefix as a document of its own, by Scorer: extrapolated from {SAMPLE} "
+            f"documents ({seconds['anew']:.2f} s)",
+            {"rescore_seconds": seconds["rescore"], "anew_seconds": extrapolated},
+            (f"rescoring {seconds['rescore']:.2f} s, anew {extrapolated:.1f} s",),
+            rounds.disturbed,
+        )
+    ]
+
+
+def _segment(words: np.ndarray, vocab_size: int, rng: np.random.Generator) -> Segment:
+    """A sentence, and others that differ from it in one word."""
+    hypotheses = np.tile(words, (HYPOTHESES, 1))
+    places = rng.integers(len(words), size=HYPOTHESES - 1)
+    others = rng.integers(len(SPECIAL_TOKENS), vocab_size, HYPOTHESES - 1)
+    hypotheses[np.arange(1, HYPOTHESES), places] = others
+    return Segment(list(hypotheses), np.zeros((HYPOTHESES, 0)))

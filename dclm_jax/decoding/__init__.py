@@ -1,0 +1,1 @@
+"""Choosing words or sentences with models: search over a reader."""

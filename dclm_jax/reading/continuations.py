@@ -1,0 +1,44 @@
+"""Sentences scored as the next one after places, many at once."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from dclm_jax.reading.reader import batches_of_like_size, power_of_two
+
+ROWS = 256
+"""Sentences that are scored at once, at most; a power of two."""
+
+
+def score_after(
+    reader: Any, place: Any, rows: Sequence[int], sentences: Sequence[np.ndarray]
+) -> list[np.ndarray]:
+    """Each sentence as the next one after the place of its row.
+
+    What was read before is not read again. Sentences of like length are scored together, in few
+    numbers of rows, so that little is padding and few programs are compiled.
+
+    Args:
+      reader: a `Reader`, or what an n-gram model has of it.
+      place: of this reader.
+      rows: R rows of the place, in any order and number.
+      sentences: R of them, each int [M] word ids without START and END.
+
+    Returns:
+      For each sentence float32 [M + 1]: -log P in nats of w1..wM END.
+    """
+    scores: list[Any] = [None] * len(sentences)
+    for batch, _ in batches_of_like_size([(1, len(one)) for one in sentences], ROWS):
+        filled = filled_up(batch)
+        _, nll = reader.read(
+            place.take([rows[index] for index in filled]), [[sentences[index]] for index in filled]
+        )
+        for index, of_row in zip(batch, nll, strict=False):
+            (scores[index],) = of_row
+    return scores
+
+
+def filled_up(rows: Sequence[int]) -> list[int]:
+    """The rows, and the last one again up to a power of two of them."""
+    return [*rows, *[rows[-1]] * (power_of_two(len(rows)) - len(rows))]

@@ -1,0 +1,110 @@
+"""BLEU and word error rate by hand and by sacrebleu's own sums, and what is compared with them."""
+
+import itertools
+
+import numpy as np
+import pytest
+from sacrebleu.metrics.bleu import BLEU as SacreBleu
+
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import translation
+from dclm_jax.evaluation.translation import METRICS
+
+BLEU, WER = METRICS["bleu"], METRICS["wer"]
+
+
+def words(seed, count):
+    rng = np.random.default_rng(seed)
+    return [["abcdef"[i] for i in rng.integers(0, 6, rng.integers(1, 12))] for _ in range(count)]
+
+
+def edits(hypothesis, reference):
+    """Levenshtein's distance by its definition."""
+    if not hypothesis or not reference:
+        return len(hypothesis) + len(reference)
+    return min(
+        edits(hypothesis[1:], reference) + 1,
+        edits(hypothesis, reference[1:]) + 1,
+        edits(hypothesis[1:], reference[1:]) + (hypothesis[0] != reference[0]),
+    )
+
+
+def test_word_errors_by_hand():
+    reference = "the cat sat on the mat".split()
+    hypotheses = [
+        "the cat sat on the mat",
+        "the cat sat the mat",
+        "a cat sat on the the mat",
+        "mat the on sat cat the",
+        "dog",
+    ]
+    counted = WER.statistics([one.split() for one in hypotheses], reference)
+    assert counted.tolist() == [[0, 6], [1, 6], [2, 6], [4, 6], [6, 6]]
+    assert WER.score(counted.sum(axis=0)) == pytest.approx(100 * 13 / 30)
+
+
+def test_word_errors_are_the_fewest_edits():
+    hypotheses = [one[:6] for one in words(1, 30)]
+    for reference in ([*"abcab"], [*"f"]):
+        counted = WER.statistics(hypotheses, reference)
+        assert counted[:, 0].tolist() == [edits(one, reference) for one in hypotheses]
+
+
+def test_bleu_is_that_of_sacrebleu():
+    hypotheses, references = words(2, 40), words(3, 40)
+    pairs = list(zip(hypotheses, references, strict=True))
+    total = np.sum([BLEU.statistics([ours], of)[0] for ours, of in pairs], axis=0)
+    texts = [[" ".join(one) for one in some] for some in (hypotheses, references)]
+    whole = SacreBleu(tokenize="none").corpus_score(texts[0], [texts[1]])
+    assert BLEU.score(total) == pytest.approx(whole.score, rel=1e-12)
+    single = SacreBleu(tokenize="none", effective_order=True)
+    for ours, of in pairs[:10]:
+        (counted,) = BLEU.statistics([ours], of)
+        expected = single.sentence_score(" ".join(ours), [" ".join(of)]).score
+        assert BLEU.segment_score(counted) == pytest.approx(expected, rel=1e-12)
+
+
+def test_words_are_taken_as_they_are():
+    # sacrebleu's usual tokeniser would split "u.s.-based" and unescape "&amp;".
+    (counted,) = BLEU.statistics([["u.s.-based", "&amp;"]], ["u.s.-based", "&amp;"])
+    assert counted.tolist() == [2, 2, 2, 1, 0, 0, 2, 1, 0, 0]
+
+
+def test_the_oracle_is_the_best_of_every_list():
+    references = words(4, 6)
+    lists = [words([5, index], 5) for index in range(6)]
+    of_lists = [WER.statistics(*pair) for pair in zip(lists, references, strict=True)]
+    least = min(
+        sum(one[choice, 0] for one, choice in zip(of_lists, way, strict=True))
+        for way in itertools.product(range(5), repeat=6)
+    )
+    chosen = translation.oracle(WER, of_lists)
+    assert translation.picked(of_lists, chosen)[:, 0].sum() == least
+    perfect = [[*one, of] for one, of in zip(lists, references, strict=True)]
+    of_lists = [BLEU.statistics(*pair) for pair in zip(perfect, references, strict=True)]
+    assert translation.oracle(BLEU, of_lists) == [5] * 6
+
+
+def test_documents_are_compared():
+    # Errors of two documents of two segments: 3 against 4, and 5 against 5.
+    ours = np.array([[1, 10], [2, 10], [3, 10], [2, 10]])
+    theirs = np.array([[4, 10], [0, 10], [2, 10], [3, 10]])
+    documents = [range(2), range(2, 4)]
+    result = translation.compare(WER, ours, theirs, documents, samples=4000, seed=0)
+    assert (result.value, result.improved) == (20.0, 0.5)
+    # No better if the second document is drawn twice, which is one test set in four.
+    assert result.p == pytest.approx(0.25, abs=0.03)
+    # By segments: the differences are -3, 2, 1 and -1, and all 4^4 test sets are as likely.
+    drawn = [sum(one) for one in itertools.product([-3, 2, 1, -1], repeat=4)]
+    single = translation.compare(WER, ours, theirs, [range(4)], samples=4000, seed=0)
+    assert single.p == pytest.approx(np.mean(np.array(drawn) >= 0), abs=0.03)
+    assert single.improved == 1.0
+    again = translation.compare(WER, ours, theirs, [range(4)], samples=4000, seed=0)
+    assert again == single
+
+
+def test_where_sacrebleu_is_missing_its_installation_is_named(monkeypatch):
+    translation._sacrebleu.cache_clear()
+    monkeypatch.setitem(__import__("sys").modules, "sacrebleu.metrics.bleu", None)
+    with pytest.raises(InputError, match=r"sacrebleu: pip install 'dclm_jax\[metrics\]'"):
+        BLEU.statistics([["a"]], ["a"])
