@@ -297,7 +297,7 @@ def test_blocks_stay_within_the_bound(monkeypatch):
         shapes.append((len(rows), size, length))
         return pack_sentences(rows, size, length)
 
-    monkeypatch.setattr(scoring, "pack_sentences", spy)
+    monkeypatch.setattr(reader, "pack_sentences", spy)
     monkeypatch.setattr(reader, "MAX_POSITIONS", 512)
     rng = np.random.default_rng(4)
     documents = [make_document(rng, [rng.integers(1, 200)] * 3) for _ in range(20)]
@@ -315,7 +315,7 @@ def test_sentences_of_like_length_are_packed_together(monkeypatch):
         lengths.append(length)
         return pack_sentences(rows, size, length)
 
-    monkeypatch.setattr(scoring, "pack_sentences", spy)
+    monkeypatch.setattr(reader, "pack_sentences", spy)
     rng = np.random.default_rng(6)
     num_rows = 4 * jax.local_device_count()
     short, long = ([make_document(rng, [1, words]) for _ in range(num_rows)] for words in (2, 40))

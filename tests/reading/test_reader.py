@@ -41,7 +41,7 @@ def expected_nll(reader, document):
     """The nats of each sentence of a document, read alone in one block: of one shape, if it can."""
     model, batch = reader.model, pack([document], S=4, N=len(LONG) + 1)
     nll_SxN = np.asarray(scores(model, random_params(model), batch)[0])
-    return [nll[: len(words) + 1] for nll, words in zip(nll_SxN, document, strict=True)]
+    return [nll[: len(words) + 1] for words, nll in zip(document, nll_SxN, strict=False)]
 
 
 def ids(*sentences):

@@ -146,7 +146,7 @@ def test_the_best_parameters_are_taken_as_they_are(data, source, tmp_path, monke
     last = latest_state(source, 20)["params"]
     assert not np.array_equal(last["embedding"], best.params["embedding"])
     assert f"starting from step {best.step} of {source}:" in lines
-    assert "  stack/0/recurrent  4 x 16            64  taken" in lines
+    assert "  stack/0/recurrent   4 x 4            16  taken" in lines
     assert sum(line.endswith("  taken") for line in lines) == len(by_path(best.params))
 
 
