@@ -50,6 +50,7 @@ class Range(NamedTuple):
 
 
 Count = Annotated[int, Range(0, 2**63 - 1, "a whole number from 0 to 2^63 - 1")]
+Number = Annotated[float, Range(-sys.float_info.max, sys.float_info.max, "a finite number")]
 Share = Annotated[float, Range(0, 1, "a number from 0 to 1")]
 Finite = Annotated[float, Range(0, sys.float_info.max, "a finite number of at least 0")]
 Nonnegative = Annotated[float, Range(0, math.inf, "a number of at least 0")]

@@ -117,7 +117,8 @@ class NGramScorer:
         """As `Reader.start`."""
         state = _kenlm().State()
         self._model.BeginSentenceWrite(state)
-        return self._at([state] * place.rows)
+        after, log_probs_1xV = self._at([state])
+        return after.take([0] * place.rows), np.tile(log_probs_1xV, (place.rows, 1))
 
     def next(self, place: NGramPlace, tokens_B: Sequence[int]) -> tuple[NGramPlace, np.ndarray]:
         """As `Reader.next`."""

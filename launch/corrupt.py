@@ -15,7 +15,6 @@ references.txt (the sentences). The same seed gives the same files.
 """
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 from absl import flags
@@ -48,12 +47,12 @@ def main(argv: Sequence[str]) -> None:
     spelling = list(data.vocabulary.words)
     spelling[UNKNOWN] = data.vocabulary.unknown_token or spelling[UNKNOWN]
     rng = np.random.default_rng(_SEED.value)
-    folder = Path(_OUTPUT.value)
+    folder = _OUTPUT.value.rstrip("/")
     count = 0
     with (
-        open_output(folder / "nbest.txt") as lists,
-        open_output(folder / "documents.txt") as documents,
-        open_output(folder / "references.txt") as references,
+        open_output(f"{folder}/nbest.txt") as lists,
+        open_output(f"{folder}/documents.txt") as documents,
+        open_output(f"{folder}/references.txt") as references,
     ):
         for index in range(data.num_documents):
             for sentence in data.document(index)[: _MAX_SENTENCES.value or None]:

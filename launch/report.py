@@ -146,6 +146,7 @@ def _known(workdir: str, lm: LanguageModel) -> dict[str, Any]:
     known = {
         "workdir": workdir,
         "parameters": lm.num_parameters,
+        "objective": lm.scorer.objective,
         "step": lm.step,
         "config": dict(flat(lm.config)),
         "training_text": None,

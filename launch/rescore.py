@@ -16,10 +16,10 @@ order of the list, and gives a table: the first of each list, a random one, the 
 oracle, which is the best of each list by itself. BLEU is sacrebleu's, of words as they are.
 
 The score of a hypothesis is a weighted sum of log P (nats) under each model, the decoder's total
-`score`, the list's own features, and `words`, the number of its words, because log P alone likes
-short hypotheses. Without --weights those of models and `score` are 1 and all others 0. --tune finds
-weights by minimum error rate training (Och 2003) on a development list, and --weights takes them
-from there to another one:
+`score`, the list's own features, and `words`, the number of its words (if the list has no feature
+of that name), because log P alone likes short hypotheses. Without --weights those of models and
+`score` are 1 and all others 0. --tune finds weights by minimum error rate training (Och 2003) on a
+development list, and --weights takes them from there to another one:
 
     python -m launch.rescore --workdir=runs/a,runs/b --nbest=test.nbest --documents=test.docs \\
         --references=test.txt --weights=tuned.json --output=best.txt --metrics=test.json
@@ -31,8 +31,8 @@ first of the list, or than what --baseline says another system has chosen.
 """
 
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,7 +78,7 @@ _WORDS = "words"
 class _Written:
     """What is read of a file that --metrics wrote."""
 
-    weights: dict[str, Any]
+    weights: dict[str, files.Number]
 
 
 class _Task(NamedTuple):
@@ -152,8 +152,8 @@ def _check_flags() -> None:
         raise InputError("--nbest is missing; expected an n-best list")
     if not (_OUTPUT.value or _METRICS.value or _REFERENCES.value):
         raise InputError("--output, --metrics and --references: expected one of them at least")
-    if _OUTPUT.value == _METRICS.value == files.STDOUT:
-        raise InputError("--output and --metrics are both standard output; expected one of them")
+    if _OUTPUT.value and _OUTPUT.value == _METRICS.value:
+        raise InputError(f"--output and --metrics are both {_OUTPUT.value}; expected two places")
     for flag in (_TUNE, _BASELINE):
         if flag.value and not _REFERENCES.value:
             raise InputError(f"--{flag.name} needs --references, which is missing")
@@ -179,7 +179,8 @@ def _described(division: Sequence[range]) -> str:
 def _task(lists: nbest.NBestList, division: Sequence[range]) -> _Task:
     """Restores the models, which have one vocabulary, and encodes the hypotheses."""
     runs = _evaluation.restore_all()
-    names = [*(run.label for run in runs), *lists.names, _WORDS]
+    own = [] if _WORDS in lists.names else [_WORDS]
+    names = [*(run.label for run in runs), *lists.names, *own]
     for index, name in enumerate(names):
         if name in names[:index]:
             raise InputError(f"{lists.path}: two features are called {shown(name)}")
@@ -188,7 +189,9 @@ def _task(lists: nbest.NBestList, division: Sequence[range]) -> _Task:
     segments = [
         rescoring.Segment(
             [encode([read(word) for word in words]) for words in one.hypotheses],
-            np.column_stack([one.features_KxF, [len(words) for words in one.hypotheses]]),
+            np.column_stack(
+                [one.features_KxF, *([len(words) for words in one.hypotheses] for _ in own)]
+            ),
         )
         for one in lists.segments
     ]
@@ -201,7 +204,7 @@ def _weights(task: _Task) -> np.ndarray:
     if given is None:
         default = [*(run.label for run in task.runs), nbest.SCORE]
         return np.array([float(name in default) for name in names])
-    if Path(given).is_file():
+    if os.path.isfile(given):
         found = files.read_json(given, _Written).weights
         if set(found) != set(names):
             raise InputError(

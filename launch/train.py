@@ -8,7 +8,7 @@ Any value of the configuration can be set on the command line, for example
 --config.model.hidden_dim=64. The workdir holds config.json, vocabulary.tsv, checkpoints/,
 metrics.jsonl and, where tensorboardX is installed, tensorboard/. SIGTERM or Ctrl-C saves and stops;
 the same command goes on from there (exit code 75 until it has finished). With more epochs or
-max_steps a finished run goes on, too, if optimizer.schedule is constant.
+max_steps a finished run goes on, too, if optimizer.schedule is constant or halve_on_plateau.
 
 A run can start from the best parameters of another one. Those of the same name and shape are taken,
 words being matched by their spelling; a table says which. Fine-tuning on another corpus:

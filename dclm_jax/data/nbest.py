@@ -25,6 +25,8 @@ from dclm_jax.data.documents import Line, read_lines
 from dclm_jax.errors import InputError, shown
 
 SEPARATOR = "|||"
+LARGEST = 1e100
+"""The largest feature, so that squares of features are finite."""
 SCORE = "score"
 """The feature that a decoder's total score is."""
 KALDI_WORDS = "words_text"
@@ -101,7 +103,13 @@ def read_nbest(path: str) -> NBestList:
 
 
 def moses_line(index: int, words: Sequence[str], score: float) -> str:
-    """A hypothesis of segment `index`, whose only feature is its score, as Moses would write it."""
+    """A hypothesis of segment `index`, whose only feature is its score, as Moses would write it.
+
+    Raises:
+      InputError: a word is what separates the parts of the line.
+    """
+    if SEPARATOR in words:
+        raise InputError(f"the text has the word {SEPARATOR}, which n-best lists cannot have")
     return f"{index} {SEPARATOR} {' '.join(words)} {SEPARATOR} {SEPARATOR} {score:.4f}\n"
 
 
@@ -275,11 +283,12 @@ def _costs(path: pathlib.Path) -> Iterator[_Cost]:
 
 def _number(text: str, what: str, place: str) -> float:
     try:
-        value = float(text)
+        value = math.nan if "_" in text else float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value):
-        raise InputError(f"{place}: a {what} is {shown(text)}; expected a finite number")
+    if not abs(value) <= LARGEST:
+        expected = f"a finite number, of at most {LARGEST:g}"
+        raise InputError(f"{place}: a {what} is {shown(text)}; expected {expected}")
     return value
 
 

@@ -32,7 +32,8 @@ _PATTERNS = {
     TRAINING: "train.tags.*-*.en",
     **{name: f"IWSLT*.TED.{name}.*-*.en.xml" for name in TEST_SETS},
 }
-_TAGS = "url keywords speaker talkid title description reviewer translator".split()
+_CREDITS = "reviewer translator".split()
+_TAGS = ["url", "keywords", "speaker", "talkid", "title", "description", *_CREDITS]
 _TAG_LINE = re.compile(rf"<({'|'.join(_TAGS)})(?:\s[^>]*)?>(.*)</\1>")
 _MARK_LINE = re.compile(r"</?doc(?:\s[^>]*)?>")
 _ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6});")
@@ -111,6 +112,9 @@ def _tagged(file: pathlib.Path) -> Iterator[Talk]:
                 f"beginning to its end; got {shown(text)}"
             )
         tag, value = match.groups()
+        # They stand before the text or after it, one for each person.
+        if tag in _CREDITS:
+            continue
         if sentences or tag in header:
             yield talk()
             header, sentences = {}, []

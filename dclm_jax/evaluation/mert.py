@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dclm_jax.errors import InputError
 from dclm_jax.evaluation.translation import Metric, picked
 
 # Of the scale of features: an interval this narrow could be an error of rounding.
@@ -107,7 +108,11 @@ def maximise(
     """The best weights found for fixed features, from `start` and from random weights.
 
     From each it goes along every feature's axis and as many random directions, to the best point of
-    each, until none of them leads to a better one.
+    each, until none of them leads to a better one. A feature that is the same in each list has
+    weight 0.
+
+    Raises:
+      InputError: all features are.
     """
     # In units in which all features vary alike, for random weights and directions.
     count_Sx1x1 = lists.is_real_SxK.sum(axis=1)[:, None, None]
@@ -115,13 +120,18 @@ def maximise(
     mean_Sx1xF = np.sum(lists.features_SxKxF * is_real, axis=1, keepdims=True) / count_Sx1x1
     deviation = np.where(is_real, lists.features_SxKxF - mean_Sx1xF, 0.0)
     spread_F = np.sqrt(np.sum(deviation**2, axis=(0, 1)) / lists.is_real_SxK.sum())
-    spread_F[spread_F == 0] = 1.0
-    scaled = lists._replace(features_SxKxF=deviation / spread_F)
-    num_features = len(start)
-    starts = [start * spread_F, *rng.uniform(-1, 1, (restarts, num_features))]
+    # What is the same in each list chooses nothing; it differs from its mean by rounding at most.
+    largest_F = np.max(np.abs(lists.features_SxKxF) * is_real, axis=(0, 1))
+    varies_F = spread_F > 1e-9 * largest_F
+    if not varies_F.any():
+        raise InputError("no feature differs within a list; there is nothing to tune")
+    spread_F = spread_F[varies_F]
+    scaled = lists._replace(features_SxKxF=deviation[..., varies_F] / spread_F)
+    starts = [start[varies_F] * spread_F, *rng.uniform(-1, 1, (restarts, len(spread_F)))]
     found = [_climb(scaled, metric, weights, rng) for weights in starts]
     best = max(found, key=lambda one: metric.sign * one.value)
-    weights = best.weights / spread_F
+    weights = np.zeros(len(start))
+    weights[varies_F] = best.weights / spread_F
     return Tuned(weights / np.abs(weights).sum(), best.value)
 
 

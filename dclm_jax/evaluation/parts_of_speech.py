@@ -150,10 +150,11 @@ class TagSums:
         if not tags:
             return
         targets = [tag for sentence in tags for tag in (*sentence, END_CLASS)]
-        names, indices = np.unique(targets, return_inverse=True)
+        number: dict[str, int] = {}
+        indices = [number.setdefault(tag, len(number)) for tag in targets]
         of_models = [np.bincount(indices, np.concatenate(nll)) for nll in scores]
         sums = np.stack([np.bincount(indices), *of_models], axis=1)
-        for name, sum_of_tag in zip(names.tolist(), sums, strict=True):
+        for name, sum_of_tag in zip(number, sums, strict=True):
             self._sums[name] += sum_of_tag
 
     def classes(self, num_tags: int = 10) -> list[ClassSums]:

@@ -82,7 +82,7 @@ def rows(results: Sequence[dict[str, Any]]) -> list[Row]:
         others bags of words.
     """
     # A measurement of before there were bags does not say.
-    objectives = {one.get("test", {}).get("objective", "words"): one["workdir"] for one in results}
+    objectives = {one.get("objective", "words"): one["workdir"] for one in results}
     if len(objectives) > 1:
         told = " and ".join(f"{place} predicts {what}" for what, place in objectives.items())
         raise InputError(f"{told}; expected one kind, because perplexities do not compare")

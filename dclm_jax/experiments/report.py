@@ -48,7 +48,7 @@ def tables(all_rows: Sequence[Row]) -> list[tuple[str, str, list[list[str]]]]:
 
 def _perplexity_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]]]:
     test = all_rows[0].results[0]["test"]
-    objective = test.get("objective", "words")
+    objective = all_rows[0].results[0].get("objective", "words")
     header = ["model", "K", "H", "parameters", "seeds", "development", "test", "to rnnlm", "p"]
     cells = [header]
     for row in all_rows:

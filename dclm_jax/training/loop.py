@@ -313,10 +313,11 @@ def _prefetch(work: _Work, first: int) -> Iterator[Batch]:
         return spread_rows(batch.with_words_counted() if work.model.hashed else batch)
 
     with ThreadPoolExecutor(1) as worker:
-        upcoming = worker.submit(make, first)
+        upcoming = [worker.submit(make, step) for step in range(first, min(first + 1, last))]
         for step in range(first, last):
-            batch = upcoming.result()
-            upcoming = worker.submit(make, step + 1)
+            batch = upcoming.pop().result()
+            if step + 1 < last:
+                upcoming.append(worker.submit(make, step + 1))
             yield batch
 
 

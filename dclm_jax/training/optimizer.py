@@ -73,12 +73,13 @@ def learning_rate(options: OptimizerConfig, total_steps: int) -> optax.Schedule:
 
 
 class Plateau(NamedTuple):
-    """The factor of the learning rate; of the epoch so far the steps, nats and their terms; and the
-    mean loss of the epoch before, the largest float before there was one."""
+    """The factor of the learning rate; of the epoch so far the steps, nats of all objectives and
+    the terms of the first; and the mean loss of the epoch before, the largest float before there
+    was one."""
 
     factor: jax.Array
     steps: jax.Array
-    nll: jax.Array
+    loss: jax.Array
     terms: jax.Array
     last: jax.Array
 
@@ -96,14 +97,17 @@ def _halve_on_plateau(steps_per_epoch: int) -> optax.GradientTransformationExtra
     def update(updates: Any, state: Any, params: Any = None, **sums: Any) -> tuple[Any, Plateau]:
         del params
         steps = state.steps + 1
-        nll, terms = state.nll + sums["nll"], state.terms + sums["terms"]
-        ends, mean = steps == steps_per_epoch, nll / terms
+        # The loss of a step that is skipped counts for nothing.
+        is_finite = jnp.isfinite(sums["loss"])
+        loss = state.loss + jnp.where(is_finite, sums["loss"], 0)
+        terms = state.terms + jnp.where(is_finite, sums["terms"], 0)
+        ends, mean = steps == steps_per_epoch, loss / terms
         halved = ends & ~(mean < state.last)
         updates = jax.tree.map(lambda update: state.factor * update, updates)
         return updates, Plateau(
             factor=jnp.where(halved, state.factor / 2, state.factor),
             steps=jnp.where(ends, 0, steps),
-            nll=jnp.where(ends, 0, nll),
+            loss=jnp.where(ends, 0, loss),
             terms=jnp.where(ends, 0, terms),
             last=jnp.where(ends, mean, state.last),
         )
@@ -198,10 +202,14 @@ def create_optimizer(
     update = OPTIMIZERS[options.name](learning_rate(options, total_steps), options)
     if options.clip_norm:
         update = optax.chain(optax.clip_by_global_norm(options.clip_norm), update)
-    if options.schedule == HALVE_ON_PLATEAU:
-        update = optax.chain(update, _halve_on_plateau(steps_per_epoch or total_steps))
-    if options.average_decay:
+    plateau = options.schedule == HALVE_ON_PLATEAU
+    if options.average_decay and not plateau:
         update = optax.chain(update, _average_parameters(options.average_decay))
     if options.max_skipped_steps:
         update = optax.apply_if_finite(update, options.max_skipped_steps)
+    if plateau:
+        # Outside of what skips steps, because epochs have those, too.
+        update = optax.chain(update, _halve_on_plateau(steps_per_epoch or total_steps))
+        if options.average_decay:
+            update = optax.chain(update, _average_parameters(options.average_decay))
     return update

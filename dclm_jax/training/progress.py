@@ -60,7 +60,6 @@ def duration(seconds: float) -> str:
 class ProgressLine:
     """The state of training: a live line on a terminal (with rich), plain lines elsewhere.
 
-
     `measure` is what the perplexity is called.
     """
 

@@ -107,7 +107,7 @@ def word_axes(model: DocumentModel) -> dict[str, int | None]:
     """By path, the axis of a parameter that has an entry for each word; None without one."""
     one, other = (
         by_path(jax.eval_shape(sized.init, jax.random.key(0)))
-        for sized in (model, dataclasses.replace(model, vocab_size=model.vocab_size + 1))
+        for sized in (model, dataclasses.replace(model, vocab_size=model.vocab_size - 1))
     )
     return {path: _different_axis(one[path].shape, other[path].shape) for path in one}
 

@@ -97,6 +97,17 @@ def test_talks_of_both_formats_and_nothing_else(tmp_path):
     assert (statistics.empty_documents, statistics.empty_sentences) == (1, 2)
 
 
+def test_credits_may_follow_the_text_and_be_those_of_several_people(tmp_path):
+    credit = '<translator href="http://www.ted.com/profiles/2">C. Translator</translator>'
+    talks = "".join(
+        f"<url>u</url>\n{credit}\n{credit}\n<talkid>{i}</talkid>\nTalk {i}.\n{credit}\n"
+        for i in (1, 2)
+    )
+    root = write_ted(tmp_path, talks, tst2010=TEST_SET)
+    talks_read = {f"train/{i}": [f"Talk {i} ."] for i in (1, 2)}
+    assert read(root) == split(talks_read | TEST_SET_READ)
+
+
 def test_windows_line_ends_and_a_byte_order_mark(tmp_path):
     root = write_ted(
         tmp_path,

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from dclm_jax.errors import InputError
 from dclm_jax.evaluation import mert
 from dclm_jax.evaluation.translation import METRICS, picked
 
@@ -102,6 +103,21 @@ def test_bleu_is_tuned_and_the_scale_of_a_feature_does_not_matter():
     tuned = mert.maximise(lists, BLEU, np.array([1.0, 0.0]), restarts=2, rng=rng)
     assert tuned.value == pytest.approx(BLEU.score(3 * statistics[0][1]))
     assert metric_at(features, statistics, BLEU, tuned.weights) == pytest.approx(tuned.value)
+
+
+def test_a_feature_that_is_constant_in_each_list_has_no_weight():
+    rng = np.random.default_rng(0)
+    # 0.1 is no float: its distance from its mean is rounding.
+    features = [np.column_stack([rng.normal(size=7), np.full(7, 0.1)]) for _ in range(20)]
+    statistics = [WER.statistics([["a"] * (1 + k) for k in range(7)], ["a"])] * 20
+    lists = mert.padded(features, statistics)
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        tuned = mert.maximise(lists, WER, np.array([0.5, 0.5]), restarts=2, rng=rng)
+        assert np.abs(tuned.weights).tolist() == [1, 0]
+    constant = mert.padded([one[:, 1:] for one in features], statistics)
+    with pytest.raises(InputError, match="no feature differs within a list"):
+        mert.maximise(constant, WER, np.ones(1), restarts=0, rng=rng)
 
 
 def test_what_is_decoded_decides_where_features_depend_on_what_is_chosen():

@@ -125,6 +125,15 @@ def test_perplexity_is_not_a_mean_of_perplexities_and_never_clipped():
     assert ClassSums("UH", ("UH",), 2, (1500.0, 2.0)).perplexities == (math.inf, math.e)
 
 
+def test_a_tag_of_any_length_takes_no_more_than_itself():
+    """As an array of strings of one length these would take 4 GB."""
+    sums = TagSums(1)
+    tags = ["NN", "X" * 50_000, "NN\0"] + ["NN"] * 20_000
+    sums.add([tags], [[np.ones(len(tags) + 1, np.float32)]])
+    found = {one.name: one.tokens for one in sums.classes(4)}
+    assert sum(found.values()) == len(tags) + 1
+
+
 def test_documents_without_sentences_add_nothing():
     sums = by_hand()
     sums.add([], [[]])

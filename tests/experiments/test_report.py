@@ -266,7 +266,7 @@ def test_documents_have_fingerprints():
 
 def test_runs_of_bags_and_of_words_are_not_in_one_report():
     of_words, of_bags = result("rnn_lin"), result("rnnslm")
-    of_bags["test"]["objective"] = "bags"
+    of_bags["objective"] = "bags"
     message = "runs/rnn_lin-0 predicts words and runs/rnnslm-0 predicts bags; expected one kind"
     with pytest.raises(InputError, match=f"^{message}"):
         grouping.rows([of_words, of_bags])

@@ -93,6 +93,8 @@ def test_a_list_of_kaldi_without_anything_else(space, tmp_path):
     [
         (["--weights=1,2"], "--weights is no file and has 2 parts; expected 3 numbers: ccdclm, sc"),
         (["--weights=1,x,2"], "expected numbers"),
+        (["--weights=" + ",".join(["0.123456789"] * 30)], "has 30 parts; expected 3 numbers"),
+        (["--output=LISTS/x", "--metrics=LISTS/x"], "x; expected two places"),
         (["--weights=0,0,0"], "expected finite numbers, not all of them 0"),
         (["--weights=LISTS/references.txt"], "references.txt: not JSON"),
         (["--viterbi"], "reads all sentences before; expected a beam"),

@@ -14,6 +14,7 @@ from dclm_jax.reading.likelihoods import batch_likelihood
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.frozen import by_path, choose
 from dclm_jax.training.optimizer import create_optimizer, require_sparse
+from dclm_jax.training.start import word_axes
 from dclm_jax.training.step import first_state, train_step
 from tests.models.support import LIN, VOCAB, pack, random_params, small_model
 
@@ -101,3 +102,9 @@ def test_what_moves_parameters_without_a_gradient_is_refused(options, message):
     require_sparse(OptimizerConfig(name="adagrad"))
     with pytest.raises(InputError, match=f"^{message}"):
         require_sparse(OptimizerConfig(**options))
+
+
+def test_hashed_features_of_the_smallest_size_have_no_axis_of_words():
+    model = small_model("rnnslm", hash_size=VOCAB)
+    assert word_axes(model)["sentence_bigrams"] is None
+    assert word_axes(model)["sentence_embedding"] == 0
