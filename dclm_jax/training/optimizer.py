@@ -73,13 +73,15 @@ def learning_rate(options: OptimizerConfig, total_steps: int) -> optax.Schedule:
 
 
 class Plateau(NamedTuple):
-    """The factor of the learning rate; of the epoch so far the steps, nats of all objectives and
-    the terms of the first; and the mean loss of the epoch before, the largest float before there
-    was one."""
+    """The factor of the learning rate; of the epoch so far the steps, nats and their terms; and the
+    mean loss of the epoch before, the largest float before there was one.
+
+    The nats are those of the first objective: a further one of frozen parameters then costs
+    nothing, because nobody asks for it."""
 
     factor: jax.Array
     steps: jax.Array
-    loss: jax.Array
+    nll: jax.Array
     terms: jax.Array
     last: jax.Array
 
@@ -98,16 +100,16 @@ def _halve_on_plateau(steps_per_epoch: int) -> optax.GradientTransformationExtra
         del params
         steps = state.steps + 1
         # The loss of a step that is skipped counts for nothing.
-        is_finite = jnp.isfinite(sums["loss"])
-        loss = state.loss + jnp.where(is_finite, sums["loss"], 0)
+        is_finite = jnp.isfinite(sums["nll"])
+        nll = state.nll + jnp.where(is_finite, sums["nll"], 0)
         terms = state.terms + jnp.where(is_finite, sums["terms"], 0)
-        ends, mean = steps == steps_per_epoch, loss / terms
+        ends, mean = steps == steps_per_epoch, nll / terms
         halved = ends & ~(mean < state.last)
         updates = jax.tree.map(lambda update: state.factor * update, updates)
         return updates, Plateau(
             factor=jnp.where(halved, state.factor / 2, state.factor),
             steps=jnp.where(ends, 0, steps),
-            loss=jnp.where(ends, 0, loss),
+            nll=jnp.where(ends, 0, nll),
             terms=jnp.where(ends, 0, terms),
             last=jnp.where(ends, mean, state.last),
         )

@@ -107,7 +107,7 @@ def train_step(
     gradients = jax.tree.map(lambda gradient: gradient / count, gradients)
     norm, factor = optax.tree.norm(gradients), rate_factor(optimizer_state)
     updates, optimizer_state = optax.with_extra_args_support(optimizer).update(
-        gradients, optimizer_state, trained, loss=sums.nll + sums.extra, terms=sums.terms
+        gradients, optimizer_state, trained, nll=sums.nll, terms=sums.terms
     )
     updated = jax.tree.map(jnp.add, trained, updates)
     whole, optimizer_state = slices.write(

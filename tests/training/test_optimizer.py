@@ -114,7 +114,7 @@ def test_the_rate_is_halved_after_an_epoch_that_did_not_lower_the_loss():
     for nll, terms in nats:
         factors.append(float(rate_factor(state)))
         updates, state = optimizer.update(
-            jnp.ones(1), state, jnp.zeros(1), loss=jnp.asarray(nll), terms=jnp.asarray(terms)
+            jnp.ones(1), state, jnp.zeros(1), nll=jnp.asarray(nll), terms=jnp.asarray(terms)
         )
         rates.append(-np.asarray(updates).item())
     expected = [1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.25, 0.25]
@@ -134,7 +134,7 @@ def test_a_step_that_is_skipped_is_one_of_its_epoch():
     for loss in (1.0, 3.0, np.inf, 2.0, 1.0, 2.0):
         gradient = jnp.full(1, loss)
         _, state = optimizer.update(
-            gradient, state, jnp.zeros(1), loss=jnp.asarray(loss), terms=jnp.ones(())
+            gradient, state, jnp.zeros(1), nll=jnp.asarray(loss), terms=jnp.ones(())
         )
         factors.append(float(rate_factor(state)))
     # The means of the epochs are 2, 2 (of one step) and 1.5.
