@@ -2,7 +2,7 @@
 
 A model is a frozen object of pure functions over a tree of parameters. To read a document:
 
-    context = open_document(params, rows)                           c_0
+    context = open_document(params, rows, source)                   c_0
     for every sentence:
         conditioning = condition(params, context)                   per-sentence work, done once
         state = open_sentence(params, context, rows)
@@ -62,6 +62,14 @@ class Sentence(NamedTuple):
     outputs: Any
 
 
+class Source(NamedTuple):
+    """The documents that B documents are made of: input tokens [S, N, B] (START w1..wM) and their
+    mask. A row that is shorter than S ends in sentences without any."""
+
+    tokens_SxNxB: jax.Array
+    mask_SxNxB: jax.Array
+
+
 class OutputLayer(NamedTuple):
     """p = softmax(features @ kernel + bias + conditioning.features @ context_kernel + bigrams[w]):
     [D, V], [V], where a context enters [E, V], and hashed features of the word read last (of bags:
@@ -101,6 +109,7 @@ class DocumentModel:
         front, and the sentences are again read at once.
       objective: what it predicts and its development measure is of: "words", one after the other
         with END, or "bags", the words of a sentence without their order.
+      reads_source: a document is made of a source, which `open_document` reads.
       tables: parameters that are looked up by word, not multiplied by.
       hashed: arrays of hashed features. All of a model have one size; a step of training touches
         the slices of the words of its batch alone.
@@ -127,6 +136,7 @@ class DocumentModel:
     states_read_context: ClassVar[bool]
     contexts_read_states: ClassVar[bool]
     objective: ClassVar[str] = "words"
+    reads_source: ClassVar[bool] = False
     tables: ClassVar[tuple[str, ...]] = ("embedding",)
     hashed: ClassVar[tuple[str, ...]] = ()
     embedding_fan_in: ClassVar[int | None] = 1
@@ -174,8 +184,9 @@ class DocumentModel:
         """What `close_sentence` needs of the words alone, for the input tokens [..., N, B] of many
         sentences at once; arrays [..., B] or [..., B, X], or None."""
 
-    def open_document(self, params: Params, rows: int) -> Context:
-        """The context before the first sentence of each of B = `rows` documents."""
+    def open_document(self, params: Params, rows: int, source: Source | None = None) -> Context:
+        """The context before the first sentence of each of B = `rows` documents; `source` is what
+        they are made of, for a model that reads one."""
         return ()
 
     def condition(self, params: Params, context: Context) -> Conditioning:
@@ -213,6 +224,9 @@ class DocumentModel:
 
     def extra_nll(self, params: Params, context: Context, sentence: Sentence) -> jax.Array | None:
         """A further objective in nats, summed over the batch: of words, given their own context."""
+
+    def ending(self, params: Params, context: Context) -> jax.Array | None:
+        """The log-odds [B] that the document has ended; None of a model that does not tell."""
 
     def resize_context(self, context: Context, length: int, *, cut: bool = False) -> Context:
         """The context with room for `length` positions of a sentence; `cut` drops all beyond."""

@@ -16,6 +16,7 @@ from dclm_jax.models.base import (
     OutputLayer,
     Params,
     Sentence,
+    Source,
     own_key,
     require,
 )
@@ -46,7 +47,7 @@ class DRNNLM(DocumentModel):
     states_read_context = True
     contexts_read_states = True
 
-    def open_document(self, params: Params, rows: int) -> StackState:
+    def open_document(self, params: Params, rows: int, source: Source | None = None) -> StackState:
         return super().open_sentence(params, None, rows)
 
     def open_sentence(self, params: Params, context: StackState, rows: int) -> StackState:
@@ -66,7 +67,7 @@ class _LastHiddenState(DocumentModel):
 
     contexts_read_states = True
 
-    def open_document(self, params: Params, rows: int) -> jax.Array:
+    def open_document(self, params: Params, rows: int, source: Source | None = None) -> jax.Array:
         return jnp.broadcast_to(params["initial_context"], (rows, self.hidden_dim))
 
     def close_sentence(
@@ -154,7 +155,7 @@ class ADCLM(DocumentModel):
         params["attention"] = init_attention(keys[1], H, H, A)
         return params
 
-    def open_document(self, params: Params, rows: int) -> Memory:
+    def open_document(self, params: Params, rows: int, source: Source | None = None) -> Memory:
         c_0 = jnp.broadcast_to(params["initial_context"], (1, rows, self.hidden_dim))
         return self._remember(params, c_0, jnp.ones((1, rows), bool))
 
@@ -252,7 +253,9 @@ class HRNNLM(DocumentModel):
             "sentence_output": {"kernel": glorot_uniform(output_key, H, V), "bias": jnp.zeros(V)},
         }
 
-    def open_document(self, params: Params, rows: int) -> SentenceHistory:
+    def open_document(
+        self, params: Params, rows: int, source: Source | None = None
+    ) -> SentenceHistory:
         d_0 = jnp.broadcast_to(params["initial_context"], (rows, self.hidden_dim))
         return SentenceHistory(d_0, stack.initial_state(self.cell, self.num_layers, rows, d_0))
 

@@ -24,6 +24,7 @@ from dclm_jax.models.base import (
     OutputLayer,
     Params,
     Sentence,
+    Source,
     own_key,
     require,
 )
@@ -102,7 +103,9 @@ class _SentenceLevel(_Lin):
         """W_s xs."""
         return sum_of_rows(params["sentence_embedding"], tokens, mask)
 
-    def open_document(self, params: Params, rows: int) -> SentenceContext:
+    def open_document(
+        self, params: Params, rows: int, source: Source | None = None
+    ) -> SentenceContext:
         like = params["sentence_stack"][0]["bias"]
         zero = stack.initial_state(self.cell, self.num_layers, rows, like)
         state = jax.tree.map(lambda array: array + FIRST_HISTORY, zero)

@@ -24,6 +24,7 @@ from dclm_jax.models.base import (
     DocumentModel,
     Params,
     Sentence,
+    Source,
     own_key,
     require,
 )
@@ -101,7 +102,7 @@ class _LargerContext(DocumentModel, abc.ABC):
             "fusion": self._init_fusion(fusion_key),
         }
 
-    def open_document(self, params: Params, rows: int) -> Bags:
+    def open_document(self, params: Params, rows: int, source: Source | None = None) -> Bags:
         shape_BxC = (rows, self.context_sentences)
         return Bags(
             jnp.zeros((*shape_BxC, self.context_dim), params["bag"].dtype),
