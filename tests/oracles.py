@@ -1,9 +1,10 @@
 """The models of `dclm_jax/models/` a second time: float64 numpy, one word after another.
 
-Written from the equations of Ji et al. (2015, arXiv:1511.03962), Lin et al. (2015) and Wang and Cho
-(2015, arXiv:1511.03729) for the tests to compare with: no batches, no padding, no masks of
-positions, no fused products. Of the package only the names in the parameter tree and the model's
-options are used. A document is a list of sentences, a sentence a list of word ids.
+Written from the equations of Ji et al. (2015, arXiv:1511.03962), Lin et al. (2015), Wang and Cho
+(2015, arXiv:1511.03729) and Li et al. (2015, arXiv:1506.01057) for the tests to compare with: no
+batches, no padding, no masks of positions, no fused products. Of the package only the names in the
+parameter tree and the model's options are used. A document is a list of sentences, a sentence a
+list of word ids.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,12 +21,14 @@ Document = Sequence[Sequence[int]]
 
 class Dropout(NamedTuple):
     """One document's multipliers: embeddings [S, N, K], inputs of upper layers [S, N, H], features
-    [S, N, D], contexts at the output layer [S, 1, E]."""
+    [S, N, D], contexts at the output layer [S, 1, E]; and of its source embeddings and inputs of
+    upper layers, by the places at which its words are read."""
 
     embeddings: np.ndarray
     layers: Sequence[np.ndarray]
     features: np.ndarray
     contexts: np.ndarray | None
+    source: Sequence[np.ndarray] = ()
 
 
 class Reading(NamedTuple):
@@ -35,7 +38,8 @@ class Reading(NamedTuple):
       nll: for every sentence, -log p of its words and END, in nats.
       contexts: for every sentence, the context it is read with: c_{t-1} or d_{t-1} [H]; for adclm
         c_{t-1,n} of every token [N, H]; for drnnlm every layer's arrays [X, H]; for rnnlm [0]; for
-        larger contexts P times the counts of each of the n sentences before, oldest first [C, P].
+        larger contexts P times the counts of each of the n sentences before, oldest first [C, P];
+        for autoencoders the state of the decoder, as of drnnlm.
       auxiliary: the further training objective, in nats.
     """
 
@@ -81,7 +85,7 @@ def coupled_peephole_lstm(layer: dict[str, Any], x: Vector, state: tuple) -> tup
     return o * np.tanh(c), c
 
 
-def lstm(layer: dict[str, Any], x: Vector, state: tuple) -> tuple:
+def lstm(layer: dict[str, Any], x: Vector, state: tuple, squash: Callable = np.tanh) -> tuple:
     h, c = state
     i, f, g, o = (
         x @ W + h @ U + b
@@ -93,7 +97,11 @@ def lstm(layer: dict[str, Any], x: Vector, state: tuple) -> tuple:
         )
     )
     c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
-    return sigmoid(o) * np.tanh(c), c
+    return sigmoid(o) * squash(c), c
+
+
+def lstm_plain(layer: dict[str, Any], x: Vector, state: tuple) -> tuple:
+    return lstm(layer, x, state, squash=lambda c: c)
 
 
 def gru(layer: dict[str, Any], x: Vector, state: tuple) -> tuple:
@@ -120,6 +128,7 @@ def htanh(layer: dict[str, Any], x: Vector, state: tuple) -> tuple:
 CELLS: dict[str, tuple[Callable, int]] = {
     "coupled_peephole_lstm": (coupled_peephole_lstm, 2),
     "lstm": (lstm, 2),
+    "lstm_plain": (lstm_plain, 2),
     "gru": (gru, 1),
     "rnn": (rnn, 1),
     "htanh": (htanh, 1),
@@ -129,10 +138,13 @@ CELLS: dict[str, tuple[Callable, int]] = {
 class Reader:
     """The parts every model shares: words, layers and the record of what was predicted."""
 
-    def __init__(self, model: Any, params: dict[str, Any], dropout: Dropout | None):
+    def __init__(
+        self, model: Any, params: dict[str, Any], dropout: Dropout | None, source: Document
+    ):
         self.model = model
         self.params = params
         self.dropout = dropout
+        self.source = source
         self.cell, self.num_states = CELLS[model.cell]
         self.W_o = params.get("output", {}).get("kernel", params.get("embedding", np.zeros(0)).T)
         self.nll: list[list[float]] = []
@@ -149,12 +161,19 @@ class Reader:
 
     def step(self, states: States, x: Vector, t: int, n: int) -> States:
         """One word through the layers of the word-level stack."""
+        masks = () if self.dropout is None else [mask[t, n] for mask in self.dropout.layers]
+        return self.through(self.params["stack"], x, states, masks)
+
+    def through(
+        self, layers: list[dict[str, Any]], x: Vector, states: States, masks: Sequence = ()
+    ) -> States:
+        """One input through all layers, with these multipliers between them, if any."""
         new_states: States = []
-        for index, layer in enumerate(self.params["stack"]):
+        for index, layer in enumerate(layers):
             if index > 0:
                 x = new_states[index - 1][0]
-                if self.dropout is not None:
-                    x = x * self.dropout.layers[index - 1][t, n]
+                if masks:
+                    x = x * masks[index - 1]
             new_states.append(self.cell(layer, x, states[index]))
         return new_states
 
@@ -285,12 +304,12 @@ def adclm(reader: Reader, document: Document) -> None:
 def late_fusion(cell: str, layer: dict[str, Any], x: Vector, state: tuple, q: Vector, f: dict):
     """A step of an LSTM whose output sees q = W_p p beside its memory (Wang and Cho, 3.2)."""
     h, c = state
-    gates = 4 if cell == "lstm" else 3
+    gates = 3 if cell == "coupled_peephole_lstm" else 4
     blocks = [
         gate_blocks(matrix, gates) for matrix in (layer["input"], layer["recurrent"], layer["bias"])
     ]
     before = [x @ W + h @ U + b for W, U, b in zip(*blocks, strict=True)]
-    if cell == "lstm":
+    if gates == 4:
         c = sigmoid(before[1]) * c + sigmoid(before[0]) * np.tanh(before[2])
         o = sigmoid(before[3])
     else:
@@ -298,7 +317,8 @@ def late_fusion(cell: str, layer: dict[str, Any], x: Vector, state: tuple, q: Ve
         c = (1 - i) * c + i * np.tanh(before[1])
         o = sigmoid(before[2] + c @ layer["peephole_output"])
     r = sigmoid(q @ f["gate"] + c @ f["gate"] + f["gate_bias"])
-    return o * np.tanh(c + r * q), c
+    exposed = c + r * q
+    return o * (exposed if cell == "lstm_plain" else np.tanh(exposed)), c
 
 
 def larger_context(reader: Reader, document: Document) -> None:
@@ -419,6 +439,67 @@ def lin(reader: Reader, document: Document) -> None:
             before = sentence
 
 
+def autoencoder(reader: Reader, document: Document) -> None:
+    """The three models of Li et al. (2015), Eq. 5-15."""
+    model, params = reader.model, reader.params
+    hierarchical, attends = model.name != "standard_autoencoder", "attention" in params
+    source = [list(sentence) for sentence in reader.source]
+    if model.reverse in ("documents", "words"):
+        source = [sentence[::-1] for sentence in source]
+    if model.reverse in ("documents", "sentences"):
+        source = source[::-1]
+
+    def encode_word(states: States, word: int, s: int, n: int) -> States:
+        x, masks = params["embedding"][word], []
+        if reader.dropout is not None:
+            first, *masks = (mask[s, n] for mask in reader.dropout.source)
+            x = x * first
+        layers = params["word_encoder" if hierarchical else "encoder"]
+        return reader.through(layers, x, states, masks)
+
+    states = reader.zero_states(params["stack"])
+    encoded = reader.zero_states(params["stack"])
+    remembered = []
+    for s, sentence in enumerate(source):
+        if hierarchical:
+            states = reader.zero_states(params["stack"])
+        for n, word in enumerate([*sentence, END]):
+            states = encode_word(states, word, s, n)
+        if hierarchical:
+            encoded = reader.through(params["sentence_encoder"], states[-1][0], encoded)
+            remembered.append(encoded[-1][0])
+    above = encoded if hierarchical else states
+
+    def decide(ended: bool) -> None:
+        logit = above[-1][0] @ params["ending"]["kernel"][:, 0] + params["ending"]["bias"][0]
+        p = sigmoid(logit)
+        reader.auxiliary -= float(np.log(p if ended else 1 - p))
+
+    for t, sentence in enumerate(document):
+        decide(ended=False)
+        reader.nll.append([])
+        reader.contexts.append(np.array([array for layer in above for array in layer]))
+        states = above
+        for n, word, target in steps(sentence):
+            states = reader.step(states, reader.embedding(word, t, n), t, n)
+            reader.predict(states[-1][0], reader.W_o, params["output"]["bias"], target, t, n)
+        if not hierarchical:
+            above = states
+            continue
+        x = states[-1][0]
+        if attends:
+            attention, query = params["attention"], above[-1][0]
+            v = [
+                attention["score"] @ np.tanh(query @ attention["query"] + h @ attention["key"])
+                for h in remembered
+            ]
+            weights = softmax(np.array(v))
+            m = sum(a * h for a, h in zip(weights, remembered, strict=True))
+            x = np.concatenate([x, m])
+        above = reader.through(params["sentence_decoder"], x, above)
+    decide(ended=True)
+
+
 READERS: dict[str, Callable[[Reader, Document], None]] = {
     "rnnlm": rnnlm,
     "drnnlm": drnnlm,
@@ -436,13 +517,21 @@ READERS: dict[str, Callable[[Reader, Document], None]] = {
     "rnn_lin": lin,
     "rnnslm": lin,
     "hrnnlm_two_step": lin,
+    "standard_autoencoder": autoencoder,
+    "hierarchical_autoencoder": autoencoder,
+    "hierarchical_attention_autoencoder": autoencoder,
 }
 
 
 def read(
-    model: Any, params: dict[str, Any], document: Document, dropout: Dropout | None = None
+    model: Any,
+    params: dict[str, Any],
+    document: Document,
+    dropout: Dropout | None = None,
+    source: Document | None = None,
 ) -> Reading:
-    """Reads one document with the model of that name; `params` holds float64 numpy arrays."""
-    reader = Reader(model, params, dropout)
+    """Reads one document with the model of that name; `params` holds float64 numpy arrays. Without
+    a source it is made of itself."""
+    reader = Reader(model, params, dropout, document if source is None else source)
     READERS[model.name](reader, document)
     return reader.result()

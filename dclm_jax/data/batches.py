@@ -6,6 +6,7 @@ Shapes: B rows (segments or documents), S sentences of a row, N token positions 
 import dataclasses
 import functools
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import jax
 import numpy as np
@@ -31,6 +32,8 @@ class Batch:
       mask_BxSxN: bool, True where there is a target.
       earlier: sentences [B, C, N] right before those, not to be scored; a row that has fewer begins
         with empty ones. None where nobody needs them.
+      source: the sentences [B, S, N], of an S and N of their own, that the rows are made of; None
+        where nobody needs them.
       most_words: how many different inputs the batch has at most, of which shapes are made; None
         where nobody needs it. All devices have that of the whole batch.
     """
@@ -39,6 +42,7 @@ class Batch:
     targets_BxSxN: np.ndarray | jax.Array
     mask_BxSxN: np.ndarray | jax.Array
     earlier: "Batch | None" = None
+    source: "Batch | None" = None
     most_words: int | None = dataclasses.field(default=None, metadata={"static": True})
 
     def with_words_counted(self) -> "Batch":
@@ -83,7 +87,8 @@ class TrainingBatches:
     batches, and the batches are shuffled. What is left over in a bucket goes into a batch of the
     next one, so at most one batch an epoch is partial (filled up with empty rows). The number of
     batches and their shapes are the same in every epoch. Segments of up to 16 sentences have one
-    bucket, L; longer ones have 16, 32, 64 and so on, and last L or the longest document.
+    bucket, L; longer ones have 16, 32, 64 and so on, and last L or the longest document. What
+    documents are made of is sorted in the same way among documents of one bucket.
     """
 
     def __init__(
@@ -95,6 +100,7 @@ class TrainingBatches:
         seed: int,
         max_sentence_length: int = 0,
         earlier_sentences: int = 0,
+        source: Corpus | None = None,
     ):
         """Indexes the corpus; its words are read when a batch is asked for.
 
@@ -106,9 +112,13 @@ class TrainingBatches:
           max_sentence_length: sentences of more words are left out, of contexts too, as if the text
             did not have them; 0 keeps all.
           earlier_sentences: C, sentences before each segment that its batch holds as `earlier`.
+          source: what each document is made of, which its batch holds as `source`: as many
+            documents, of which all sentences are kept. That of a document may be the document
+            itself: `source` is `corpus` then, and the batch its own source.
 
         Raises:
-          InputError: an argument is too small, or no sentence is short enough.
+          InputError: an argument is too small, or not 0 where documents are made of a source; or no
+            sentence is short enough.
         """
         for name, value, least in (
             ("segment_length", segment_length, 0),
@@ -118,46 +128,46 @@ class TrainingBatches:
         ):
             if value < least:
                 raise InputError(f"{name} is {value}; expected at least {least}")
+        if source is not None and segment_length:
+            raise InputError(
+                f"segment_length is {segment_length}; expected 0: a document that is made of a "
+                "source is read whole"
+            )
         self.batch_size = batch_size
         self.seed = seed
         self.earlier_sentences = earlier_sentences
-        self._corpus = corpus
-        offsets = np.asarray(corpus.sentence_offsets)
-        document_offsets = np.asarray(corpus.document_offsets)
-        self._begin, self._length = offsets[:-1], np.diff(offsets)
-        if max_sentence_length:
-            (kept,) = np.nonzero(self._length <= max_sentence_length)
-            if not len(kept):
-                raise InputError(
-                    f"max_sentence_length is {max_sentence_length}; every sentence of the training "
-                    f"text is longer, the shortest has {self._length.min()} words"
-                )
-            self._begin, self._length = self._begin[kept], self._length[kept]
-            document_offsets = np.searchsorted(kept, document_offsets)
-        most = segment_length or int(np.diff(document_offsets).max())
-        # Of each segment: the document's first sentence, its own first one, and how many it has.
-        num_segments = -(-np.diff(document_offsets) // most)
+        self._text = text = _Sentences.of(corpus, max_sentence_length)
+        counts = np.diff(text.document_offsets)
+        most = segment_length or int(counts.max())
+        # Of each segment: its document, where that one begins, and its own sentences.
+        num_segments = -(-counts // most)
+        document = np.repeat(np.arange(len(counts)), num_segments)
         before = np.repeat(np.cumsum(num_segments) - num_segments, num_segments)
-        self._document_first = np.repeat(document_offsets[:-1], num_segments)
-        self._first = self._document_first + most * (np.arange(len(before)) - before)
-        ends = np.repeat(document_offsets[1:], num_segments)
-        self._count = np.minimum(most, ends - self._first)
+        self._document_first = text.document_offsets[document]
+        first = self._document_first + most * (np.arange(len(before)) - before)
+        count = np.minimum(most, text.document_offsets[document + 1] - first)
         # Segments follow one another without gaps, which is what reduceat needs.
-        longest = np.maximum.reduceat(self._length, self._first)
+        longest = np.maximum.reduceat(text.lengths, first)
         for distance in range(1, earlier_sentences + 1):
-            sentence = self._first - distance
+            sentence = first - distance
             exists = sentence >= self._document_first
-            lengths = self._length[np.maximum(sentence, 0)]
+            lengths = text.lengths[np.maximum(sentence, 0)]
             longest = np.maximum(longest, np.where(exists, lengths, 0))
-        # Segments of as many sentences as there can be need no more than that.
-        self._sentences = np.minimum(_buckets(self._count, (SHORT_SEGMENT,)), most)
-        self._bucket = _buckets(longest + 1, LENGTH_BOUNDARIES)
+        self._segments = _Segments.in_buckets(first, count, longest, most)
+        self._is_its_source = source is corpus
+        self._sources = None
+        if source is not None and not self._is_its_source:
+            self._source_text = text = _Sentences.of(source)
+            first, count = text.document_offsets[:-1], np.diff(text.document_offsets)
+            longest = np.maximum.reduceat(text.lengths, first)
+            sources = _Segments.in_buckets(first, count, longest, int(count.max()))
+            self._sources = sources.of(document)
         # Ordering an epoch costs a sort of all segments, and steps come in order.
         self._epoch_order = functools.lru_cache(maxsize=2)(self._shuffle)
 
     @property
     def num_segments(self) -> int:
-        return len(self._first)
+        return len(self._segments.first)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -173,41 +183,108 @@ class TrainingBatches:
         if step < 0:
             raise ValueError(f"step is {step}; expected 0 or more")
         epoch, position = divmod(step, self.steps_per_epoch)
-        segments, batches = self._epoch_order(epoch)
+        order, batches = self._epoch_order(epoch)
         begin = int(batches[position]) * self.batch_size
-        chosen = segments[begin : begin + self.batch_size]
-        first, count = self._first[chosen], self._count[chosen]
-        length = int(self._bucket[chosen].max())
-
-        position = np.arange(self._sentences[chosen].max())
-        batch = self._pack(first[:, None] + position, position < count[:, None], length)
+        chosen = order[begin : begin + self.batch_size]
+        segments = self._segments.of(chosen)
+        batch = self._pack(self._text, segments)
+        if self._is_its_source:
+            return dataclasses.replace(batch, source=batch)
+        if self._sources is not None:
+            source = self._pack(self._source_text, self._sources.of(chosen))
+            return dataclasses.replace(batch, source=source)
         if not self.earlier_sentences:
             return batch
-        earlier_BxC = first[:, None] - np.arange(self.earlier_sentences, 0, -1)
+        earlier_BxC = segments.first[:, None] - np.arange(self.earlier_sentences, 0, -1)
         exists_BxC = earlier_BxC >= self._document_first[chosen][:, None]
-        earlier = self._pack(earlier_BxC, exists_BxC, length)
+        length = batch.mask_BxSxN.shape[2]
+        earlier = self._text.pack(earlier_BxC, exists_BxC, length, self.batch_size)
         return dataclasses.replace(batch, earlier=earlier)
 
-    def _pack(self, sentence_RxS: np.ndarray, exists_RxS: np.ndarray, length: int) -> Batch:
-        """The sentences of these numbers, those that exist, and empty rows up to B."""
-        lengths_BxS = np.full((self.batch_size, sentence_RxS.shape[1]), -1, np.int64)
-        lengths_BxS[: len(sentence_RxS)][exists_RxS] = self._length[sentence_RxS[exists_RxS]]
-        begins = self._begin[sentence_RxS[exists_RxS]]
-        lengths = lengths_BxS[lengths_BxS >= 0]
-        # The places of all words in the corpus, without a loop over sentences.
-        places = np.arange(lengths.sum()) + np.repeat(
-            begins - np.cumsum(lengths) + lengths, lengths
-        )
-        words = self._corpus.tokens[places]
-        self._corpus.check_ids(words)
-        return _fill(words, lengths_BxS, length)
+    def _pack(self, text: "_Sentences", segments: "_Segments") -> Batch:
+        position = np.arange(segments.sentences.max())
+        sentence_RxS = segments.first[:, None] + position
+        exists_RxS = position < segments.count[:, None]
+        return text.pack(sentence_RxS, exists_RxS, int(segments.length.max()), self.batch_size)
 
     def _shuffle(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
         """Order of the segments (sorted by buckets) and of the batches cut from them."""
         rng = np.random.default_rng([self.seed, epoch])
         shuffled = rng.permutation(self.num_segments)
-        by_bucket = shuffled[np.lexsort((self._bucket[shuffled], self._sentences[shuffled]))]
+        buckets = [self._segments.length, self._segments.sentences]
+        if self._sources is not None:
+            buckets = [self._sources.length, self._sources.sentences, *buckets]
+        by_bucket = shuffled[np.lexsort([one[shuffled] for one in buckets])]
         return by_bucket, rng.permutation(self.steps_per_epoch)
+
+
+class _Segments(NamedTuple):
+    """Consecutive sentences: of each segment the first one and how many there are, and the buckets
+    of that number and of the longest sentence."""
+
+    first: np.ndarray
+    count: np.ndarray
+    sentences: np.ndarray
+    length: np.ndarray
+
+    @classmethod
+    def in_buckets(
+        cls, first: np.ndarray, count: np.ndarray, longest: np.ndarray, most: int
+    ) -> "_Segments":
+        # Segments of as many sentences as there can be need no more than that.
+        sentences = np.minimum(_buckets(count, (SHORT_SEGMENT,)), most)
+        return cls(first, count, sentences, _buckets(longest + 1, LENGTH_BOUNDARIES))
+
+    def of(self, chosen: np.ndarray) -> "_Segments":
+        return _Segments(*(array[chosen] for array in self))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Sentences:
+    """The sentences of a corpus that are short enough: where their words begin, how many these are,
+    and where each document begins."""
+
+    corpus: Corpus
+    begins: np.ndarray
+    lengths: np.ndarray
+    document_offsets: np.ndarray
+
+    @classmethod
+    def of(cls, corpus: Corpus, most_words: int = 0) -> "_Sentences":
+        """Those of at most so many words; 0 for all.
+
+        Raises:
+          InputError: there is none.
+        """
+        offsets, documents = (
+            np.asarray(one) for one in (corpus.sentence_offsets, corpus.document_offsets)
+        )
+        begins, lengths = offsets[:-1], np.diff(offsets)
+        if not most_words:
+            return cls(corpus, begins, lengths, documents)
+        (kept,) = np.nonzero(lengths <= most_words)
+        if not len(kept):
+            raise InputError(
+                f"max_sentence_length is {most_words}; every sentence of the training "
+                f"text is longer, the shortest has {lengths.min()} words"
+            )
+        return cls(corpus, begins[kept], lengths[kept], np.searchsorted(kept, documents))
+
+    def pack(
+        self, sentence_RxS: np.ndarray, exists_RxS: np.ndarray, length: int, rows: int
+    ) -> Batch:
+        """The sentences of these numbers, those that exist, and empty rows up to B."""
+        lengths_BxS = np.full((rows, sentence_RxS.shape[1]), -1, np.int64)
+        lengths_BxS[: len(sentence_RxS)][exists_RxS] = self.lengths[sentence_RxS[exists_RxS]]
+        begins = self.begins[sentence_RxS[exists_RxS]]
+        lengths = lengths_BxS[lengths_BxS >= 0]
+        # The places of all words in the corpus, without a loop over sentences.
+        places = np.arange(lengths.sum()) + np.repeat(
+            begins - np.cumsum(lengths) + lengths, lengths
+        )
+        words = self.corpus.tokens[places]
+        self.corpus.check_ids(words)
+        return _fill(words, lengths_BxS, length)
 
 
 def _buckets(sizes: np.ndarray, boundaries: tuple[int, ...]) -> np.ndarray:

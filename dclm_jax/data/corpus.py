@@ -83,6 +83,12 @@ class Manifest:
     splits: dict[str, SplitEntry]
 
 
+def source_split(split: str) -> str:
+    """The split that holds what the documents of a split are made of, where they are not made of
+    themselves: as many documents in the same order."""
+    return f"{split}_source"
+
+
 def split_files(split: str) -> list[str]:
     """File names of a split: tokens, sentence offsets, document offsets, document ids."""
     return [f"{split}.{kind}" for kind in _KINDS]
@@ -189,7 +195,8 @@ def read_manifest(directory: storage.PathLike) -> Manifest:
     if not path.is_file():
         raise InputError(f"{directory}: holds no {MANIFEST_FILE}; expected a prepared corpus")
     manifest = read_json(path, Manifest)
-    if others := [split for split in manifest.splits if split not in SPLITS]:
+    known = (*SPLITS, *map(source_split, SPLITS))
+    if others := [split for split in manifest.splits if split not in known]:
         raise InputError(f"{path}: names a split {shown(others[0])}; expected {', '.join(SPLITS)}")
     # Files are opened by the names that a corpus has, so that a manifest cannot lead elsewhere.
     named = [(manifest.vocabulary, [VOCABULARY_FILE])]
@@ -206,7 +213,7 @@ def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = False
 
     Args:
       directory: made by `dclm_jax.data.prepare`.
-      split: "train", "valid" or "test".
+      split: "train", "valid", "test", or the `source_split` of one.
       verify: also compare every file's checksum and check all ids, which reads them all.
 
     Raises:
@@ -241,6 +248,25 @@ def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = False
         for begin in range(0, corpus.num_tokens, _CHUNK):
             corpus.check_ids(corpus.tokens[begin : begin + _CHUNK])
     return corpus
+
+
+def open_source(corpus: Corpus, directory: storage.PathLike, *, verify: bool = False) -> Corpus:
+    """What the documents of a split of that directory are made of: its `source_split`, or, where
+    there is none, themselves.
+
+    Raises:
+      InputError: as `open_corpus`; or it does not have as many documents.
+    """
+    name = source_split(corpus.split)
+    if name not in corpus.manifest.splits:
+        return corpus
+    source = open_corpus(directory, name, verify=verify)
+    if source.num_documents != corpus.num_documents:
+        raise InputError(
+            f"{directory}: split {name} has {source.num_documents} documents; expected "
+            f"{corpus.num_documents}, as many as {corpus.split}"
+        )
+    return source
 
 
 def _open_array(path: pathlib.Path, dtype: np.dtype, length: int) -> np.ndarray:

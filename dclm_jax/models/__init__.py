@@ -6,13 +6,14 @@ import numbers
 from typing import Any
 
 from dclm_jax.errors import InputError, shown
-from dclm_jax.models import dclm, hierarchical_rnn, larger_context
+from dclm_jax.models import autoencoder, dclm, hierarchical_rnn, larger_context
 from dclm_jax.models.base import DocumentModel
 
 _CLASSES: tuple[type[DocumentModel], ...] = (
     *dclm.MODELS,
     *larger_context.MODELS,
     *hierarchical_rnn.MODELS,
+    *autoencoder.MODELS,
 )
 MODELS = {model.name: model for model in _CLASSES}
 

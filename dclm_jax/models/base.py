@@ -31,6 +31,7 @@ import jax.numpy as jnp
 
 from dclm_jax.errors import InputError
 from dclm_jax.nn import stack
+from dclm_jax.nn.backend import ACCELERATOR, Tuning
 from dclm_jax.nn.cells import CELLS
 from dclm_jax.nn.hashing import HashedRows
 from dclm_jax.nn.layers import Weight, glorot_uniform
@@ -64,10 +65,13 @@ class Sentence(NamedTuple):
 
 class Source(NamedTuple):
     """The documents that B documents are made of: input tokens [S, N, B] (START w1..wM) and their
-    mask. A row that is shorter than S ends in sentences without any."""
+    mask; a row that is shorter than S ends in sentences without any. In training the multipliers
+    of embeddings [S, N, B, K] and of upper layers' inputs [S, N, B, H]; and how it is read."""
 
     tokens_SxNxB: jax.Array
     mask_SxNxB: jax.Array
+    dropout: tuple[jax.Array, ...] = ()
+    tuning: Tuning = ACCELERATOR
 
 
 class OutputLayer(NamedTuple):
@@ -226,7 +230,8 @@ class DocumentModel:
         """A further objective in nats, summed over the batch: of words, given their own context."""
 
     def ending(self, params: Params, context: Context) -> jax.Array | None:
-        """The log-odds [B] that the document has ended; None of a model that does not tell."""
+        """The log-odds [B] that the document has ended; None of a model that does not tell. It is
+        for models whose sentences are read in turn, states and contexts reading each other."""
 
     def resize_context(self, context: Context, length: int, *, cut: bool = False) -> Context:
         """The context with room for `length` positions of a sentence; `cut` drops all beyond."""

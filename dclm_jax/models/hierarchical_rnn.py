@@ -31,7 +31,7 @@ from dclm_jax.models.base import (
 from dclm_jax.nn import stack
 from dclm_jax.nn.backend import ACCELERATOR
 from dclm_jax.nn.cells import CELLS
-from dclm_jax.nn.layers import num_words, sum_of_rows
+from dclm_jax.nn.layers import num_words, sum_of_rows, uniform_matrices
 from dclm_jax.nn.softmax import summed_nll
 from dclm_jax.nn.stack import StackInput, StackState
 
@@ -247,15 +247,7 @@ MODELS = (RNNLin, RNNSLM, HRNNLMTwoStep)
 def uniform_by_inputs(key: jax.Array, params: Params) -> Params:
     """The parameters with every matrix [I, O] drawn uniformly from +-1/I, I being the size of the
     layer it acts on (4.3): V for words, H for hidden layers."""
-    leaves, tree = jax.tree.flatten(params)
-    keys = jax.random.split(key, len(leaves))
-    drawn = [
-        jax.random.uniform(key, leaf.shape, minval=-1 / len(leaf), maxval=1 / len(leaf))
-        if leaf.ndim == 2
-        else leaf
-        for key, leaf in zip(keys, leaves, strict=True)
-    ]
-    return jax.tree.unflatten(tree, drawn)
+    return uniform_matrices(key, params, lambda inputs: 1 / inputs)
 
 
 def _resized(words_BxM: jax.Array, length: int) -> jax.Array:

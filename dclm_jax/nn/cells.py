@@ -6,6 +6,7 @@ whose first entry is the hidden state h, and h is what a step gives out.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -81,16 +82,21 @@ def _init_lstm(key: jax.Array, hidden_dim: int) -> Params:
 
 
 def _lstm(
-    params: Params, state: State, gates_BxGH: jax.Array, expose: Expose = _all_of_it
+    params: Params,
+    state: State,
+    gates_BxGH: jax.Array,
+    expose: Expose = _all_of_it,
+    *,
+    squash: Expose = jnp.tanh,
 ) -> tuple[State, jax.Array]:
     """The LSTM with input, forget and output gates and no peepholes; gate order i, f, g, o.
 
-    c_n = f c_{n-1} + i g,  h_n = o tanh(c_n)
+    c_n = f c_{n-1} + i g,  h_n = o tanh(c_n), or h_n = o c_n (Li et al. 2015, Eq. 1-3)
     """
     h, c = state
     i, f, g, o = _gates(gates_BxGH + h @ params["recurrent"], 4)
     c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
-    h = jax.nn.sigmoid(o) * jnp.tanh(expose(c))
+    h = jax.nn.sigmoid(o) * squash(expose(c))
     return (h, c), h
 
 
@@ -144,6 +150,7 @@ CELLS = {
         _coupled_peephole_lstm,
     ),
     "lstm": Cell(4, 2, ("recurrent",), _init_lstm, _lstm),
+    "lstm_plain": Cell(4, 2, ("recurrent",), _init_lstm, partial(_lstm, squash=_all_of_it)),
     "gru": Cell(3, 1, ("recurrent", "candidate"), _init_gru, _gru),
     "rnn": Cell(1, 1, ("recurrent",), _init_simple, _rnn),
     "htanh": Cell(1, 1, ("recurrent",), _init_simple, _htanh),

@@ -1,5 +1,8 @@
 """The small functions that models are made of: products, initial values, dropout, bags of words."""
 
+from collections.abc import Callable
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -85,6 +88,19 @@ def glorot_uniform(
     return jax.random.uniform(key, (input_dim, copies * output_dim), minval=-limit, maxval=limit)
 
 
+def uniform_matrices(key: jax.Array, params: Any, limit: Callable[[int], float]) -> Any:
+    """The parameters with every matrix [I, O] drawn anew, uniformly from +-limit(I)."""
+    leaves, tree = jax.tree.flatten(params)
+    keys = jax.random.split(key, len(leaves))
+    drawn = [
+        jax.random.uniform(key, leaf.shape, minval=-limit(len(leaf)), maxval=limit(len(leaf)))
+        if leaf.ndim == 2
+        else leaf
+        for key, leaf in zip(keys, leaves, strict=True)
+    ]
+    return jax.tree.unflatten(tree, drawn)
+
+
 def dropout_mask(
     keys_B: jax.Array, shape_SxN: tuple[int, ...], dim: int, rate: float, *, per_sentence: bool
 ) -> jax.Array:
@@ -122,6 +138,13 @@ def sum_of_rows(table_VxX: jax.Array, tokens: jax.Array, mask: jax.Array) -> jax
     """
     rows = table_VxX[tokens[..., 1:, :]]
     return jnp.sum(rows * mask[..., 1:, :, None], axis=-3)
+
+
+def fold(tree_SxNxB: Any) -> Any:
+    """[S, N, B, ...] -> [N, S*B, ...]: all sentences as rows."""
+    return jax.tree.map(
+        lambda a: jnp.swapaxes(a, 0, 1).reshape(a.shape[1], -1, *a.shape[3:]), tree_SxNxB
+    )
 
 
 def num_words(mask: jax.Array) -> jax.Array:

@@ -14,7 +14,7 @@ from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, S
 from dclm_jax.nn import recurrence, stack
 from dclm_jax.nn.backend import Tuning
 from dclm_jax.nn.hashing import HashedRows, history_starts
-from dclm_jax.nn.layers import Weight
+from dclm_jax.nn.layers import Weight, fold
 from dclm_jax.nn.recurrence import keep_at_padding
 from dclm_jax.nn.stack import StackInput, StackState
 from dclm_jax.reading.dropout import DropoutMasks
@@ -23,14 +23,16 @@ from dclm_jax.reading.dropout import DropoutMasks
 class Reading(NamedTuple):
     """What reading gives: the context after the last sentence, features [S, N, B, D], what of the
     contexts enters the output layer [S, B, E] (None without it), the sum of the model's extra
-    objective (0 without one), and the histories [F, M] of hashed features at each of the F
-    positions of the features. Of bags N is 1."""
+    objective (0 without one), the histories [F, M] of hashed features at each of the F positions of
+    the features, and the log-odds [S + 1, B] that the document has ended before each sentence and
+    after the last (None of a model that does not tell). Of bags N is 1."""
 
     context: Context
     features: jax.Array
     context_features: jax.Array | None
     extra: jax.Array
     histories: Any = None
+    endings: jax.Array | None = None
 
 
 def weighted(model: DocumentModel, params: Params) -> Params:
@@ -138,8 +140,9 @@ def _read_in_turn(
         sentence = Sentence(tokens_NxB, mask_NxB, summary, outputs)
         features_NxBxD = model.emit(params, conditioning, outputs)
         extra = model.extra_nll(params, context, sentence)
+        ending_B = model.ending(params, context)
         context = model.close_sentence(params, context, state, sentence)
-        return context, (features_NxBxD, conditioning.features, extra)
+        return context, (features_NxBxD, conditioning.features, extra, ending_B)
 
     inputs = (
         tokens_SxNxB,
@@ -149,8 +152,13 @@ def _read_in_turn(
         masks,
     )
     read = jax.checkpoint(read_one) if model.remat else read_one
-    context, (features, of_contexts, extra) = jax.lax.scan(read, context, inputs, unroll=unroll)
-    return Reading(context, features, of_contexts, _sum(extra))
+    context, (features, of_contexts, extra, endings) = jax.lax.scan(
+        read, context, inputs, unroll=unroll
+    )
+    if endings is not None:
+        last_1xB = cast(jax.Array, model.ending(params, context))[None]
+        endings = jnp.concatenate([endings, last_1xB])
+    return Reading(context, features, of_contexts, _sum(extra), endings=endings)
 
 
 def _read_at_once(
@@ -165,14 +173,14 @@ def _read_at_once(
     """All sentences at once, before their contexts are known or after; R = S * B rows."""
     num_sentences, _, batch_size = tokens_SxNxB.shape
     rows = num_sentences * batch_size
-    masks_NxR: DropoutMasks | None = _fold(masks)
-    x_NxRxK = _embedded(model, params, _fold(tokens_SxNxB), masks_NxR)
+    masks_NxR: DropoutMasks | None = fold(masks)
+    x_NxRxK = _embedded(model, params, fold(tokens_SxNxB), masks_NxR)
     dropout_NxR = () if masks_NxR is None else masks_NxR.layers
 
     def read(conditioning: Conditioning, contexts: Context) -> tuple[StackState, Any]:
         state = model.open_sentence(params, contexts, rows)
         return _read_sentence(
-            model, tuning, params, conditioning, state, x_NxRxK, dropout_NxR, _fold(mask_SxNxB)
+            model, tuning, params, conditioning, state, x_NxRxK, dropout_NxR, fold(mask_SxNxB)
         )
 
     state_SxB = outputs_S = None
@@ -310,13 +318,6 @@ def _extra_nll(
 
 def _sum(extra_S: jax.Array | None) -> jax.Array:
     return jnp.zeros(()) if extra_S is None else jnp.sum(extra_S)
-
-
-def _fold(tree_SxNxB):
-    """[S, N, B, ...] -> [N, S*B, ...]."""
-    return jax.tree.map(
-        lambda a: jnp.swapaxes(a, 0, 1).reshape(a.shape[1], -1, *a.shape[3:]), tree_SxNxB
-    )
 
 
 def _unfold(tree_NxR, num_sentences: int):

@@ -1,5 +1,6 @@
 """What is left out in a step of training: drawn once, outside every scan."""
 
+from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from dclm_jax.nn.layers import drop, dropout_mask
 
 # Keys of other masks are split off: small numbers folded in would give them again.
 _OF_CONTEXTS = 2**32 - 1
+_OF_SOURCES = 2**32 - 2
 
 
 class DropoutMasks(NamedTuple):
@@ -31,17 +33,46 @@ def draw_masks(
         return None
     output = jax.eval_shape(model.output_layer, params)
     kernel, context_kernel, *_ = [*jax.tree.leaves((output.kernel, output.context_kernel)), None]
-    dims = (model.embedding_dim, *(model.hidden_dim,) * (model.num_layers - 1), kernel.shape[0])
-    keys_XxB = jax.vmap(lambda key: jax.random.split(key, len(dims)), out_axes=1)(keys_B)
-    draw = partial(dropout_mask, rate=model.dropout, per_sentence=model.variational_dropout)
-    embeddings, *layers, features = (
-        draw(keys, shape_SxN, dim) for keys, dim in zip(keys_XxB, dims, strict=True)
-    )
+    dims = (*_input_dims(model), kernel.shape[0])
+    embeddings, *layers, features = _drawn(model, _split(keys_B, len(dims)), shape_SxN, dims)
     contexts = None
     if context_kernel is not None:
-        keys_B = jax.vmap(partial(jax.random.fold_in, data=_OF_CONTEXTS))(keys_B)
-        contexts = draw(keys_B, (shape_SxN[0], 1), context_kernel.shape[0])
+        keys_1xB, dims = _folded(keys_B, _OF_CONTEXTS)[None], (context_kernel.shape[0],)
+        (contexts,) = _drawn(model, keys_1xB, (shape_SxN[0], 1), dims)
     return DropoutMasks(embeddings, tuple(layers), features, contexts)
+
+
+def draw_source_masks(
+    model: DocumentModel, keys_B: jax.Array, shape_SxN: tuple[int, ...]
+) -> tuple[jax.Array, ...]:
+    """`Source.dropout` of one training step; none at dropout 0."""
+    if not model.dropout:
+        return ()
+    dims = _input_dims(model)
+    keys_XxB = _split(_folded(keys_B, _OF_SOURCES), len(dims))
+    return tuple(_drawn(model, keys_XxB, shape_SxN, dims))
+
+
+def _input_dims(model: DocumentModel) -> tuple[int, ...]:
+    """The widths of the inputs of all layers."""
+    return (model.embedding_dim, *(model.hidden_dim,) * (model.num_layers - 1))
+
+
+def _split(keys_B: jax.Array, count: int) -> jax.Array:
+    return jax.vmap(lambda key: jax.random.split(key, count), out_axes=1)(keys_B)
+
+
+def _folded(keys_B: jax.Array, number: int) -> jax.Array:
+    return jax.vmap(partial(jax.random.fold_in, data=number))(keys_B)
+
+
+def _drawn(
+    model: DocumentModel, keys_XxB: jax.Array, shape_SxN: tuple[int, ...], dims: tuple[int, ...]
+) -> Iterator[jax.Array]:
+    for keys_B, dim in zip(keys_XxB, dims, strict=True):
+        yield dropout_mask(
+            keys_B, shape_SxN, dim, model.dropout, per_sentence=model.variational_dropout
+        )
 
 
 def drop_weights(model: DocumentModel, params: Params, key: jax.Array) -> Params:

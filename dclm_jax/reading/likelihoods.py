@@ -7,18 +7,19 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax.data.batches import Batch
-from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params
+from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Source
 from dclm_jax.nn.backend import Tuning
 from dclm_jax.nn.layers import Weight, flat, product, rounded_product
 from dclm_jax.nn.softmax import RowLogits, SharedLogits, summed_nll, token_nll
 from dclm_jax.reading.driver import Reading, context_after, read_documents, weighted
-from dclm_jax.reading.dropout import draw_masks, drop_weights
+from dclm_jax.reading.dropout import draw_masks, draw_source_masks, drop_weights
 
 
 class Likelihood(NamedTuple):
     """Sums over a batch: nats of the targets (of bags: of each sentence the mean over its words),
-    nats of the extra objective, number of targets and of sentences; and of how many terms `nll` is
-    the sum: targets, or sentences with words."""
+    nats of the further objectives (`extra_nll`, and the decisions whether documents end), number of
+    targets and of sentences; and of how many terms `nll` is the sum: targets, or sentences with
+    words."""
 
     nll: jax.Array
     extra: jax.Array
@@ -58,7 +59,7 @@ def batch_likelihood(
     # A sentence of a bag has one position.
     drawn_SxN = (num_sentences, 1 if model.objective == "bags" else length)
     masks = None if keys_B is None else draw_masks(model, params, keys_B, drawn_SxN)
-    context = model.open_document(params, rows)
+    context = open_documents(model, tuning, params, rows, batch.source, keys_B)
     if batch.earlier is not None:
         earlier_tokens, _, earlier_mask = _time_major(batch.earlier)
         context = context_after(model, params, context, earlier_tokens, earlier_mask)
@@ -74,7 +75,41 @@ def batch_likelihood(
     nll: jax.Array = summed_nll(features, kernel, bias, targets, weights, shared, tuning)
     # Every sentence has a first position, START's.
     sentences, terms = jnp.sum(mask[:, 0]), jnp.round(jnp.sum(weights))
-    return Likelihood(nll, reading.extra, jnp.sum(is_target), sentences, terms)
+    extra = reading.extra
+    if reading.endings is not None:
+        extra += _ending_nll(reading.endings, mask[:, 0])
+    return Likelihood(nll, extra, jnp.sum(is_target), sentences, terms)
+
+
+def open_documents(
+    model: DocumentModel,
+    tuning: Tuning,
+    params: Params,
+    rows: int,
+    source: Batch | None,
+    keys_B: jax.Array | None = None,
+) -> Context:
+    """The context before the first sentence of each of B = `rows` documents.
+
+    Args:
+      params: of `weighted`.
+      source: what they are made of; it is read by a model that reads one.
+      keys_B: one dropout key a row, in training.
+    """
+    if source is None or not model.reads_source:
+        return model.open_document(params, rows)
+    tokens, _, mask = _time_major(source)
+    dropout = () if keys_B is None else draw_source_masks(model, keys_B, tokens.shape[:2])
+    return model.open_document(params, rows, Source(tokens, mask, dropout, tuning))
+
+
+def _ending_nll(log_odds_RxB: jax.Array, exists_SxB: jax.Array) -> jax.Array:
+    """The nats of all decisions, R = S + 1: a document goes on before each of its sentences, and
+    ends after the last one. Rows without a sentence are no documents."""
+    goes_on_RxB = jnp.pad(exists_SxB, [(0, 1), (0, 0)])
+    ends_RxB = jnp.pad(exists_SxB, [(1, 0), (0, 0)]) & ~goes_on_RxB
+    nll_RxB = jax.nn.softplus(jnp.where(ends_RxB, -log_odds_RxB, log_odds_RxB))
+    return jnp.sum(jnp.where(goes_on_RxB | ends_RxB, nll_RxB, 0))
 
 
 def block_nll(

@@ -1,5 +1,6 @@
 """Small models, ragged documents and padded batches that the tests of models share."""
 
+import dataclasses
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -12,13 +13,15 @@ import pytest
 from dclm_jax import models
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel
-from dclm_jax.nn.backend import CPU
+from dclm_jax.nn.backend import CPU, Tuning
 from dclm_jax.reading.driver import weighted
-from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
+from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
 from tests.exhaustive import also
 
 VOCAB = 11
 MODELS = tuple(models.MODELS)
+AUTOENCODERS = tuple(name for name in MODELS if models.MODELS[name].reads_source)
+LANGUAGE_MODELS = tuple(name for name in MODELS if name not in AUTOENCODERS)
 LIN = ("rnn_lin", "rnnslm", "hrnnlm_two_step")
 """Of simple recurrent cells, with hashed features."""
 WORD_MODELS = tuple(name for name in MODELS if models.MODELS[name].objective == "words")
@@ -26,9 +29,10 @@ WORD_MODELS = tuple(name for name in MODELS if models.MODELS[name].objective == 
 USUAL_MODELS = (
     *("rnnlm", "drnnlm", "hrnnlm", "ccdclm", "codclm", "adclm"),
     *("rlm_seqbow_lf", "rlm_seqbow_att_ef", "rnnslm", "hrnnlm_two_step"),
+    *("standard_autoencoder", "hierarchical_attention_autoencoder"),
 )
-# Sentences at once and in turn, a sum of its own over words, a step of its own.
-FEW_MODELS = ("rnnlm", "hrnnlm", "ccdclm", "adclm")
+# Sentences at once and in turn, a sum of its own over words, a step of its own, a source.
+FEW_MODELS = ("rnnlm", "hrnnlm", "ccdclm", "adclm", "hierarchical_attention_autoencoder")
 
 
 def each_of(names: Sequence[str]) -> Any:
@@ -51,8 +55,15 @@ DOCUMENTS = (
 )
 
 
-def pack(documents: Sequence, S: int = 0, N: int = 0) -> Batch:
-    """A batch with START (0) before and END (1) after every sentence, and at least S x N places."""
+def pack(documents: Sequence, S: int = 0, N: int = 0, sources: Sequence | None = None) -> Batch:
+    """A batch with START (0) before and END (1) after every sentence, and at least S x N places.
+    Without sources each document is its own."""
+    batch = _packed(documents, S, N)
+    source = batch if sources is None else _packed(sources, S, N)
+    return dataclasses.replace(batch, source=source)
+
+
+def _packed(documents: Sequence, S: int, N: int) -> Batch:
     S = max(S, *map(len, documents), 1)
     N = max([N, *(len(words) + 1 for document in documents for words in document)])
     tokens, targets = np.zeros((2, len(documents), S, N), np.int32)
@@ -110,8 +121,13 @@ def likelihood(model: DocumentModel, params: Any, batch: Batch, *keys: jax.Array
 @model_jit
 def scores(model: DocumentModel, params: Any, batch: Batch) -> jax.Array:
     """The nats of every target [B, S, N], documents read from their start."""
-    context = model.open_document(weighted(model, params), len(batch.tokens_BxSxN))
-    return block_nll(model, CPU, params, context, batch)[1]
+    return block_nll(model, CPU, params, opened(model, params, batch), batch)[1]
+
+
+def opened(model: DocumentModel, params: Any, batch: Batch, tuning: Tuning = CPU) -> Any:
+    """The contexts before the first sentences of a batch."""
+    rows = len(batch.tokens_BxSxN)
+    return open_documents(model, tuning, weighted(model, params), rows, batch.source)
 
 
 def plain_nll(

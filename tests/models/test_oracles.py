@@ -7,20 +7,23 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dclm_jax.models.autoencoder import REVERSALS
 from dclm_jax.models.base import Sentence
 from dclm_jax.nn.cells import CELLS
 from dclm_jax.reading import driver
 from dclm_jax.reading.driver import weighted
-from dclm_jax.reading.dropout import draw_masks
+from dclm_jax.reading.dropout import draw_masks, draw_source_masks
 from tests import oracles
 from tests.exhaustive import also
 from tests.models.support import (
+    AUTOENCODERS,
     DOCUMENTS,
     EACH_MODEL,
     LIN,
     MODELS,
     likelihood,
     model_jit,
+    opened,
     pack,
     random_params,
     scores,
@@ -31,7 +34,8 @@ from tests.models.support import (
 pytestmark = pytest.mark.usefixtures("x64")
 
 close = partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-9)
-BATCH = pack(DOCUMENTS, S=5, N=8)
+SOURCES = (*DOCUMENTS[1:], ((7, 5, 3), (2,)))
+BATCH = pack(DOCUMENTS, S=5, N=8, sources=SOURCES)
 
 
 def context_vectors(model, context, outputs) -> jax.Array:
@@ -39,8 +43,10 @@ def context_vectors(model, context, outputs) -> jax.Array:
     match model.name:
         case "rnnlm" | "rlm":
             return jnp.zeros((len(DOCUMENTS), 0))
-        case "drnnlm":
+        case "drnnlm" | "standard_autoencoder" | "hierarchical_autoencoder":
             return jnp.stack([array for layer in context for array in layer], axis=1)
+        case "hierarchical_attention_autoencoder":
+            return jnp.stack([array for layer in context.state for array in layer], axis=1)
         case "hrnnlm":
             return context.vector_BxH
         case "rnn_lin":
@@ -57,6 +63,7 @@ def context_vectors(model, context, outputs) -> jax.Array:
 
 def read_contexts(model, params) -> jax.Array:
     """The contexts of all sentences [S, B, ...], by the functions of the model contract."""
+    context = opened(model, params, BATCH)
     params = weighted(model, params)
     tokens_SxNxB, mask_SxNxB = time_major(BATCH.tokens_BxSxN), time_major(BATCH.mask_BxSxN)
     _, length, rows = tokens_SxNxB.shape
@@ -77,7 +84,7 @@ def read_contexts(model, params) -> jax.Array:
         next_context = model.close_sentence(params, context, state, sentence)
         return next_context, context_vectors(model, context, outputs)
 
-    context = model.resize_context(model.open_document(params, rows), length)
+    context = model.resize_context(context, length)
     summaries_S = model.summarize(params, tokens_SxNxB, mask_SxNxB)
     return jax.lax.scan(read_sentence, context, (tokens_SxNxB, mask_SxNxB, summaries_S))[1]
 
@@ -91,7 +98,11 @@ def read_batch(model, params):
 def check(model):
     params = random_params(model)
     result, nll_BxSxN, contexts_SxB = read_batch(model, params)
-    readings = [oracles.read(model, jax.tree.map(np.asarray, params), d) for d in DOCUMENTS]
+    plain = jax.tree.map(np.asarray, params)
+    readings = [
+        oracles.read(model, plain, document, source=source)
+        for document, source in zip(DOCUMENTS, SOURCES, strict=True)
+    ]
 
     for b, reading in enumerate(readings):
         for s, (nll, context) in enumerate(zip(reading.nll, reading.contexts, strict=True)):
@@ -153,6 +164,12 @@ def test_layers(name, num_layers):
     check(small_model(name, num_layers=num_layers))
 
 
+@pytest.mark.parametrize("name", AUTOENCODERS)
+@pytest.mark.parametrize("reverse", [one for one in REVERSALS if one != "documents"])
+def test_sources_are_read_forwards_or_backwards(name, reverse):
+    check(small_model(name, reverse=reverse, num_layers=1, cell="rnn"))
+
+
 @pytest.mark.parametrize(("name", "context_sentences"), each_nth(SENTENCES, 3, 0))
 def test_context_sentences(name, context_sentences):
     check(small_model(name, context_sentences=context_sentences))
@@ -162,7 +179,8 @@ def test_context_sentences(name, context_sentences):
 def masks_of(model, params, keys_B):
     sentences, length = BATCH.tokens_BxSxN.shape[1:]
     shape_SxN = (sentences, 1 if model.objective == "bags" else length)
-    return draw_masks(model, weighted(model, params), keys_B, shape_SxN)
+    of_source = draw_source_masks(model, keys_B, (sentences, length))
+    return draw_masks(model, weighted(model, params), keys_B, shape_SxN), of_source
 
 
 @EACH_MODEL
@@ -175,9 +193,10 @@ def test_dropout_multiplies_embeddings_layers_and_features(name):
     masks = jax.tree.map(np.asarray, masks_of(model, params, keys_B))
     plain_params = jax.tree.map(np.asarray, params)
     nll = auxiliary = 0.0
-    for b, document in enumerate(DOCUMENTS):
-        dropout = jax.tree.map(lambda array, b=b: array[:, :, b], masks)
-        reading = oracles.read(model, plain_params, document, oracles.Dropout(*dropout))
+    for b, (document, source) in enumerate(zip(DOCUMENTS, SOURCES, strict=True)):
+        of_document, of_source = jax.tree.map(lambda array, b=b: array[:, :, b], masks)
+        dropout = oracles.Dropout(*of_document, of_source)
+        reading = oracles.read(model, plain_params, document, dropout, source)
         nll += objective(model, reading)
         auxiliary += reading.auxiliary
     close(result.nll, nll)

@@ -10,11 +10,11 @@ import pytest
 
 from dclm_jax import models
 from dclm_jax.data.batches import Batch
-from dclm_jax.models.base import DocumentModel
+from dclm_jax.models.base import DocumentModel, Source
 from dclm_jax.nn.backend import ACCELERATOR, CPU
 from dclm_jax.nn.cells import CELLS
 from dclm_jax.reading.driver import read_documents, weighted
-from dclm_jax.reading.dropout import draw_masks, drop_weights
+from dclm_jax.reading.dropout import draw_masks, draw_source_masks, drop_weights
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
 from tests.exhaustive import some
 from tests.models.support import (
@@ -22,12 +22,14 @@ from tests.models.support import (
     EACH_MODEL,
     EACH_OF_FEW,
     FEW_MODELS,
+    LANGUAGE_MODELS,
     LIN,
     MODELS,
     VOCAB,
     WORD_MODELS,
     likelihood,
     model_jit,
+    opened,
     pack,
     plain_nll,
     random_params,
@@ -124,13 +126,22 @@ def test_every_tuning_has_the_values_and_gradients_of_the_definition(name):
         params = weighted(model, params)
         masks = draw_masks(model, params, keys_B, tokens_SxNxB.shape[:2])
         assert masks is not None
-        context = model.open_document(params, len(DOCUMENTS))
+        source = Source(
+            tokens_SxNxB, mask_SxNxB, draw_source_masks(model, keys_B, tokens_SxNxB.shape[:2])
+        )
+        context = model.open_document(params, len(DOCUMENTS), source)
         reading = read_documents(model, params, context, tokens_SxNxB, mask_SxNxB, masks, None)
         contexts = reading.context_features
         contexts = None if contexts is None else contexts[:, None]
         features = reading.features * masks.features
         nll_SxNxB = plain_nll(model, params, features, targets_SxNxB, contexts, tokens_SxNxB)
-        return jnp.sum(jnp.where(mask_SxNxB, nll_SxNxB, 0)) + reading.extra
+        nll = jnp.sum(jnp.where(mask_SxNxB, nll_SxNxB, 0)) + reading.extra
+        if reading.endings is not None:
+            for odds_R, exists_S in zip(reading.endings.T, BATCH.mask_BxSxN[:, :, 0], strict=True):
+                count = exists_S.sum()
+                nll -= jnp.sum(jnp.log(1 - jax.nn.sigmoid(odds_R[:count])))
+                nll -= jnp.log(jax.nn.sigmoid(odds_R[count]))
+        return nll
 
     def tuned(tuning, params):
         result = batch_likelihood(model, params, BATCH, tuning, keys_B)
@@ -181,7 +192,7 @@ def test_context_carries_over_calls_of_other_lengths(name):
         close(nll_1xSxN[0][mask_SxN], whole[first:last, : mask_SxN.shape[1]][mask_SxN])
         return context
 
-    context = read(model.open_document(weighted(model, params), 1), 0, 1)
+    context = read(opened(model, params, pack([document])), 0, 1)
     context = read(context, 1, 2)
     # Six positions are remembered here, and the next call has three.
     read(context, 2, 4)
@@ -201,14 +212,16 @@ def test_predictions_depend_on_the_past_alone(name):
     params = random_params(model)
     targets_BxSxN = np.random.default_rng(0).integers(0, S * N, (1, S, N))
     batch = Batch(tokens_BxSxN, targets_BxSxN, mask_SxN[None])
+    # The document is made of another one.
+    source = pack([()], sources=[((3, 4), (5,))])
 
     def nll(tables):
         # Only inputs go through the tables: the output layer has a matrix of its own.
+        context = opened(model, params, source)
         changed = weighted(model, {**params, **tables})
         tokens, targets, mask = map(
             time_major, (batch.tokens_BxSxN, batch.targets_BxSxN, batch.mask_BxSxN)
         )
-        context = model.open_document(changed, 1)
         reading = read_documents(model, changed, context, tokens, mask, None, CPU)
         contexts = reading.context_features
         contexts = None if contexts is None else contexts[:, None]
@@ -240,7 +253,8 @@ def test_predictions_depend_on_the_past_alone(name):
 def test_the_extra_objective_predicts_a_sentence_from_earlier_ones_alone(name):
     model = simple_model(name)
     if type(model).extra_nll is DocumentModel.extra_nll:
-        assert likelihood(model, random_params(model), BATCH).extra == 0
+        tells_ends = type(model).ending is not DocumentModel.ending
+        assert (likelihood(model, random_params(model), BATCH).extra > 0) == tells_ends
         return
     params = random_params(model)
     first, second, other = (3, 4, 5), (6, 7), (8, 9, 2)
@@ -263,7 +277,7 @@ def test_context_changes_later_sentences_alone(name):
     original = ((5, 3), (4, 6, 8), (7, 9), (3, 10, 2))
     changed = (original[0], (9, 6, 4), *original[2:])
     before, after = (
-        np.asarray(scores(model, params, pack((document, *DOCUMENTS[1:])))[0])
+        np.asarray(scores(model, params, pack((document, *DOCUMENTS[1:]), sources=DOCUMENTS))[0])
         for document in (original, changed)
     )
     same = [np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
@@ -352,7 +366,7 @@ def test_the_likelihood_of_a_training_step_drops_weights():
     assert not np.isclose(got, batch_likelihood(model, params, BATCH, CPU).nll, rtol=1e-3)
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in LIN])
+@pytest.mark.parametrize("name", [name for name in LANGUAGE_MODELS if name not in LIN])
 def test_initial_embeddings_count_one_input_or_all(name):
     model = small_model(name, embedding_dim=5)
     embedding = np.abs(model.init(jax.random.key(0))["embedding"])

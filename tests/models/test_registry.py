@@ -15,6 +15,8 @@ def test_the_models_of_the_papers_are_registered():
     names = {"rnnlm", "drnnlm", "hrnnlm", "ccdclm", "codclm", "adclm", "rlm"}
     names |= {"rnn_lin", "rnnslm", "hrnnlm_two_step"}
     names |= {f"rlm_{bags}_{fusion}" for bags in BAGS for fusion in ("ef", "lf")}
+    names |= {f"{kind}_autoencoder" for kind in ("standard", "hierarchical")}
+    names |= {"hierarchical_attention_autoencoder"}
     assert set(models.MODELS) == names
     assert {models.create(name, vocab_size=9).name for name in names} == names
     assert models.model_class("adclm") is models.MODELS["adclm"]
@@ -43,7 +45,8 @@ def test_options_arrive():
         (
             "rnnlm",
             {"cell": "lsmt"},
-            "model.cell is 'lsmt'; expected one of coupled_peephole_lstm, lstm, gru, rnn, htanh",
+            "model.cell is 'lsmt'; expected one of "
+            "coupled_peephole_lstm, lstm, lstm_plain, gru, rnn, htanh",
         ),
         ("rnnlm", {"num_layers": 0}, "model.num_layers is 0; expected at least 1"),
         ("rnnlm", {"hidden_dim": -1}, "model.hidden_dim is -1; expected at least 1"),
@@ -68,7 +71,7 @@ def test_options_arrive():
             "rlm_bow_lf",
             {"cell": "gru"},
             "model.cell is 'gru'; expected a memory cell for late fusion: one of "
-            "coupled_peephole_lstm, lstm",
+            "coupled_peephole_lstm, lstm, lstm_plain",
         ),
         (
             "rnn_lin",
@@ -88,6 +91,16 @@ def test_options_arrive():
         ("hrnnlm_two_step", {"sentence_loss_weight": -1.0}, "model.sentence_loss_weight is -1.0"),
         ("rnnslm", {"recurrent_dropout": 0.5}, "model.recurrent_dropout is 0.5; expected 0"),
         ("rnnslm", {"tie_embeddings": True}, "model.tie_embeddings is True; expected False"),
+        (
+            "standard_autoencoder",
+            {"reverse": "letters"},
+            "model.reverse is 'letters'; expected one of documents, words, sentences, none",
+        ),
+        (
+            "hierarchical_autoencoder",
+            {"initial_range": 0.0},
+            "model.initial_range is 0.0; expected more than 0",
+        ),
         (
             "hrnnlm",
             {"sentence_loss_weight": -1.0},
@@ -115,4 +128,4 @@ def test_vocabulary_size_is_required():
 
 
 def test_cells_are_the_papers():
-    assert list(CELLS) == ["coupled_peephole_lstm", "lstm", "gru", "rnn", "htanh"]
+    assert list(CELLS) == ["coupled_peephole_lstm", "lstm", "lstm_plain", "gru", "rnn", "htanh"]

@@ -17,7 +17,6 @@ import pytest
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.nn.backend import ACCELERATOR, CPU
-from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, earlier_sentences
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
@@ -33,7 +32,15 @@ from dclm_jax.training.step import (
 )
 from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also, some
-from tests.models.support import DOCUMENTS, MODELS, pack, random_params, simple_model, small_model
+from tests.models.support import (
+    DOCUMENTS,
+    MODELS,
+    opened,
+    pack,
+    random_params,
+    simple_model,
+    small_model,
+)
 
 CLIP = 0.2
 RATE = 0.1
@@ -130,7 +137,7 @@ def test_accelerators_can_compile_a_step_and_a_block_of_scores(name):
     step = jax.jit(partial(train_step, model, optimizer, ACCELERATOR, axis=None))
 
     def scores(params, batch):
-        context = model.open_document(weighted(model, params), len(DOCUMENTS))
+        context = opened(model, params, batch, ACCELERATOR)
         return block_nll(model, ACCELERATOR, params, context, batch)
 
     def exported(function, *arguments):

@@ -1,0 +1,289 @@
+"""Neural autoencoders of paragraphs and documents (Li, Luong and Jurafsky 2015, arXiv:1506.01057).
+
+An encoder reads the source, a decoder predicts the document word by word. As one sequence:
+
+    h_t(enc) = LSTM_encode(e_t^w, h_{t-1}(enc)),  h_0(dec) = e_D, the encoder's last state
+    h_t(dec) = LSTM_decode(e_t^w, h_{t-1}(dec)),  p(w_{t+1}) = softmax(W h_t(dec) + b)
+
+or in a hierarchy, a sentence s of the source at a time, then a sentence t of the document:
+
+    h_n^w(enc) = LSTM_encode^word(e_n^w, h_{n-1}^w(enc)),      e_s = h_{end_s}^w(enc)         (5)
+    h_s^s(enc) = LSTM_encode^sentence(e_s, h_{s-1}^s(enc)),    e_D = h_{end_D}^s(enc)         (6)
+    h_t^s(dec) = LSTM_decode^sentence(e_t^s, h_{t-1}^s(dec)),  h_0^s(dec) = e_D               (7)
+    h_n^w(dec) = LSTM_decode^word(e_n^w, h_{n-1}^w(dec)),      h_0^w(dec) = h_t^s(dec)        (8)
+    p(w_{n+1}) = softmax(W h_n^w(dec) + b), of the words of sentence t + 1                    (9)
+
+Before each sentence, and after the last one, a binary classifier of the decoder's state decides
+whether the document has ended (3.3). Equation numbers are the paper's. What it leaves open:
+
+- A state that is handed on (e_D, h_0^w) is that of all layers, hidden states and memories.
+- e_t^s, which stands for a sentence that has been decoded, is the top hidden state of the word
+  decoder after the last word, from which END is predicted. The word encoder does read END.
+- Encoder and decoder have one table of word embeddings.
+- The input is reversed so that its last sentence is read first, and its last word before the
+  others; END still closes each sentence.
+- Dropout acts on embeddings, between the layers of words and on features, not on sentences.
+- Biases, which the paper does not have, are trained; those of forget gates start at 1, others at 0.
+"""
+
+import dataclasses
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dclm_jax.data.vocabulary import END
+from dclm_jax.models.base import (
+    Context,
+    DocumentModel,
+    Params,
+    Sentence,
+    Source,
+    own_key,
+    require,
+)
+from dclm_jax.nn import stack
+from dclm_jax.nn.attention import Memory, attend, init_attention
+from dclm_jax.nn.backend import Tuning
+from dclm_jax.nn.layers import fold, num_words, uniform_matrices
+from dclm_jax.nn.stack import StackInput, StackState
+
+REVERSALS = ("documents", "words", "sentences", "none")
+
+
+@dataclasses.dataclass(frozen=True)
+class _Autoencoder(DocumentModel):
+    """What the three models share; `stack` is the decoder of words.
+
+    Attributes:
+      reverse: what of the source is read backwards: "words" of each sentence, the order of
+        "sentences", both ("documents"), or "none".
+      initial_range: matrices are drawn uniformly from +-this.
+    """
+
+    cell: str = "lstm_plain"
+    reverse: str = "documents"
+    initial_range: float = 0.08
+
+    reads_source = True
+    context_order = None
+    states_read_context = True
+    contexts_read_states = True
+
+    def __post_init__(self):
+        super().__post_init__()
+        require(self, "reverse", self.reverse in REVERSALS, f"one of {', '.join(REVERSALS)}")
+        require(self, "initial_range", self.initial_range > 0, "more than 0")
+
+    def init(self, key: jax.Array) -> Params:
+        ending = {"kernel": jnp.zeros((self.hidden_dim, 1)), "bias": jnp.zeros(1)}
+        stacks_key, matrices_key = jax.random.split(own_key(key))
+        params = super().init(key) | self._init_stacks(stacks_key) | {"ending": ending}
+        return uniform_matrices(matrices_key, params, lambda inputs: self.initial_range)
+
+    def _init_stacks(self, key: jax.Array) -> Params:
+        """The parameters beside those of the decoder of words."""
+        raise NotImplementedError
+
+    def decoder_state(self, context: Context) -> StackState:
+        """What the decoder of words starts from, e_D before the first sentence."""
+        return context
+
+    def open_sentence(self, params: Params, context: Context, rows: int) -> StackState:
+        return self.decoder_state(context)
+
+    def ending(self, params: Params, context: Context) -> jax.Array:
+        h_BxH = stack.top_hidden(self.decoder_state(context))
+        return (h_BxH @ params["ending"]["kernel"] + params["ending"]["bias"])[:, 0]
+
+    def vector(self, params: Params, context: Context) -> jax.Array:
+        """The top hidden state; e_D before the first sentence."""
+        return stack.top_hidden(self.decoder_state(context))
+
+    def _encode_words(self, params: Params, name: str, words: Source) -> StackState:
+        """The state of the stack of that name after words in reading order [N, R], from zero."""
+        x_NxRxK = self.embed(params, words.tokens_SxNxB)
+        for multipliers in words.dropout[:1]:
+            x_NxRxK = x_NxRxK * multipliers
+        dropout = words.dropout[1:]
+        return self._encode(params[name], x_NxRxK, words.mask_SxNxB, words.tuning, dropout)[0]
+
+    def _encode(
+        self,
+        layers: list[Params],
+        x_NxRxX: jax.Array,
+        mask_NxR: jax.Array,
+        tuning: Tuning,
+        dropout: tuple[jax.Array, ...] = (),
+    ) -> tuple[StackState, jax.Array]:
+        """The last state, and the top hidden states of all positions [N, R, H]."""
+        like = layers[0]["bias"][: self.hidden_dim]
+        zero = stack.initial_state(self.cell, self.num_layers, mask_NxR.shape[1], like)
+        return stack.read_stack(self.cell, layers, zero, x_NxRxX, mask_NxR, dropout, tuning=tuning)
+
+
+class StandardAutoencoder(_Autoencoder):
+    """Input and output are one sequence of tokens each (3.2).
+
+    As in `drnnlm` the decoder's state crosses sentences, at each of which START is read and END
+    predicted; that is also where the end of the document is decided.
+    """
+
+    name = "standard_autoencoder"
+
+    def _init_stacks(self, key: jax.Array) -> Params:
+        K, H = self.embedding_dim, self.hidden_dim
+        return {"encoder": stack.init_stack(key, self.cell, self.num_layers, K, H)}
+
+    def open_document(self, params: Params, rows: int, source: Source | None = None) -> StackState:
+        words = in_reading_order(given(self, source), self.reverse)
+        return self._encode_words(params, "encoder", joined_sentences(words))
+
+    def close_sentence(
+        self, params: Params, context: StackState, state: StackState, sentence: Sentence
+    ) -> StackState:
+        return state
+
+
+class HierarchicalAutoencoder(_Autoencoder):
+    """Words make sentences and sentences a document, in both directions (3.3)."""
+
+    name = "hierarchical_autoencoder"
+
+    def _init_stacks(self, key: jax.Array) -> Params:
+        K, H = self.embedding_dim, self.hidden_dim
+        words_key, sentences_key, decoder_key = jax.random.split(key, 3)
+        init = partial(stack.init_stack, cell=self.cell, num_layers=self.num_layers, hidden_dim=H)
+        return {
+            "word_encoder": init(words_key, input_dim=K),
+            "sentence_encoder": init(sentences_key, input_dim=H),
+            "sentence_decoder": init(decoder_key, input_dim=H, context_dim=self._memory_dim),
+        }
+
+    @property
+    def _memory_dim(self) -> int:
+        """Width of what the decoder of sentences reads beside e_t^s; 0 for none."""
+        return 0
+
+    def open_document(self, params: Params, rows: int, source: Source | None = None) -> Context:
+        return self._encode_document(params, given(self, source))[0]
+
+    def _encode_document(
+        self, params: Params, source: Source
+    ) -> tuple[StackState, jax.Array, jax.Array]:
+        """e_D, the states h_s^s of the sentences [S, B, H], and which of them there are [S, B]."""
+        words = in_reading_order(source, self.reverse)
+        sentences, _, rows = words.tokens_SxNxB.shape
+        # Sentences are read at once: R = S * B rows.
+        words_NxR = Source(*fold(words[:2]), fold(words.dropout), words.tuning)
+        e_RxH = stack.top_hidden(self._encode_words(params, "word_encoder", words_NxR))
+        e_SxBxH, exists_SxB = e_RxH.reshape(sentences, rows, -1), words.mask_SxNxB[:, 0]
+        layers = params["sentence_encoder"]
+        e_D, h_SxBxH = self._encode(layers, e_SxBxH, exists_SxB, words.tuning)
+        return e_D, h_SxBxH, exists_SxB
+
+    def close_sentence(
+        self, params: Params, context: Context, state: StackState, sentence: Sentence
+    ) -> Context:
+        return self._decode_sentence(params, context, stack.top_hidden(state), None)
+
+    def _decode_sentence(
+        self, params: Params, before: StackState, e_BxH: jax.Array, gates_BxGH: jax.Array | None
+    ) -> StackState:
+        """A step of the decoder of sentences (Eq. 7), whose gates may have more to read."""
+        layers = params["sentence_decoder"]
+        e = StackInput(stack.first_gates(layers, e_BxH, gates_BxGH))
+        return stack.step_stack(self.cell, layers, before, e)[0]
+
+
+class Remembering(NamedTuple):
+    """The state of the decoder of sentences, and the sentences of the source."""
+
+    state: StackState
+    memory: Memory
+
+
+class HierarchicalAttentionAutoencoder(HierarchicalAutoencoder):
+    """The decoder of sentences also reads the source's sentences, by attention (3.4):
+
+    v_i = U . tanh(W_1 h_{t-1}^s(dec) + W_2 h_i^s(enc)),  a = softmax(v)                 (10), (11)
+    m_t = sum_i a_i h_i^s(enc),  h_t^s(dec) = LSTM([e_t^s, m_t], h_{t-1}^s(dec))         (12)-(15)
+    """
+
+    name = "hierarchical_attention_autoencoder"
+
+    def _init_stacks(self, key: jax.Array) -> Params:
+        H = self.hidden_dim
+        stacks_key, attention_key = jax.random.split(key)
+        return super()._init_stacks(stacks_key) | {
+            "attention": init_attention(attention_key, H, H, H)
+        }
+
+    @property
+    def _memory_dim(self) -> int:
+        return self.hidden_dim
+
+    def open_document(self, params: Params, rows: int, source: Source | None = None) -> Remembering:
+        e_D, h_SxBxH, exists_SxB = self._encode_document(params, given(self, source))
+        # A row without a source remembers position 0, so that nothing is divided by zero.
+        memory = Memory(h_SxBxH, h_SxBxH @ params["attention"]["key"], exists_SxB.at[0].set(True))
+        return Remembering(e_D, memory)
+
+    def decoder_state(self, context: Remembering) -> StackState:
+        return context.state
+
+    def close_sentence(
+        self, params: Params, context: Remembering, state: StackState, sentence: Sentence
+    ) -> Remembering:
+        m_BxH = attend(params["attention"], stack.top_hidden(context.state), context.memory)
+        gates_BxGH = m_BxH @ params["sentence_decoder"][0]["context"]
+        e_BxH = stack.top_hidden(state)
+        return context._replace(
+            state=self._decode_sentence(params, context.state, e_BxH, gates_BxGH)
+        )
+
+
+MODELS = (StandardAutoencoder, HierarchicalAutoencoder, HierarchicalAttentionAutoencoder)
+
+
+def given(model: DocumentModel, source: Source | None) -> Source:
+    """The source, which must be there."""
+    if source is None:
+        raise ValueError(f"{model.name} reads a source; expected one")
+    return source
+
+
+def in_reading_order(source: Source, reverse: str) -> Source:
+    """The source with w1..wM END in place of START w1..wM, and backwards where `reverse` says so;
+    multipliers of dropout stay where they are."""
+    tokens, mask = source.tokens_SxNxB, source.mask_SxNxB
+    # A position is a word's where an input follows it.
+    is_word = jnp.pad(mask[:, 1:], [(0, 0), (0, 1), (0, 0)])
+    tokens = jnp.where(is_word, jnp.roll(tokens, -1, axis=1), END)
+    if reverse in ("documents", "words"):
+        tokens = _reversed(tokens, num_words(mask)[:, None], axis=1)
+    if reverse in ("documents", "sentences"):
+        sentences_B = jnp.sum(mask[:, 0], axis=0, dtype=jnp.int32)
+        tokens, mask = (_reversed(array, sentences_B, axis=0) for array in (tokens, mask))
+    return source._replace(tokens_SxNxB=tokens, mask_SxNxB=mask)
+
+
+def _reversed(array: jax.Array, count: jax.Array, axis: int) -> jax.Array:
+    """The first `count` entries along an axis in the other order, and those after as they are."""
+    place = jax.lax.broadcasted_iota(jnp.int32, array.shape, axis)
+    place = jnp.where(place < count, count - 1 - place, place)
+    return jnp.take_along_axis(array, place, axis)
+
+
+def joined_sentences(words: Source) -> Source:
+    """Each document as one sequence [S*N, B] without gaps, all padding at its end."""
+    arrays = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), (words[:2], words.dropout))
+    place = jnp.argsort(~arrays[0][1], axis=0, stable=True)
+
+    def moved(array: jax.Array) -> jax.Array:
+        index = place.reshape(*place.shape, *(1,) * (array.ndim - 2))
+        return jnp.take_along_axis(array, index, axis=0)
+
+    (tokens, mask), dropout = jax.tree.map(moved, arrays)
+    return Source(tokens, mask, dropout, words.tuning)

@@ -1,0 +1,123 @@
+"""Sources, the decisions whether a document has ended, and initial values of autoencoders."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dclm_jax import models
+from dclm_jax.models.autoencoder import in_reading_order, joined_sentences
+from dclm_jax.models.base import Source
+from tests.models.support import (
+    AUTOENCODERS,
+    likelihood,
+    opened,
+    pack,
+    random_params,
+    scores,
+    simple_model,
+    small_model,
+    time_major,
+)
+
+SOURCES = (((5, 3, 7), (6,)), ((4, 2),), ())
+
+
+def source_of(documents, **padding):
+    batch = pack(documents, **padding)
+    return Source(time_major(batch.tokens_BxSxN), time_major(batch.mask_BxSxN))
+
+
+@pytest.mark.parametrize(
+    ("reverse", "expected"),
+    [
+        ("none", [[5, 3, 7, 1], [6, 1]]),
+        ("words", [[7, 3, 5, 1], [6, 1]]),
+        ("sentences", [[6, 1], [5, 3, 7, 1]]),
+        ("documents", [[6, 1], [7, 3, 5, 1]]),
+    ],
+)
+def test_every_word_is_read_and_then_end(reverse, expected):
+    words = in_reading_order(source_of(SOURCES, S=4, N=6), reverse)
+    tokens, mask = (np.moveaxis(array, 2, 0) for array in words[:2])
+    of_first = [row[real].tolist() for row, real in zip(tokens[0], mask[0], strict=True)]
+    assert of_first == [*expected, [], []]
+    joined = joined_sentences(words)
+    tokens, mask = np.asarray(joined.tokens_SxNxB).T, np.asarray(joined.mask_SxNxB).T
+    assert mask.sum(axis=1).tolist() == [6, 3, 0]
+    assert tokens[0, :6].tolist() == sum(expected, [])
+    assert mask[:, :6].tolist() == [[True] * 6, [True] * 3 + [False] * 3, [False] * 6]
+
+
+@pytest.mark.parametrize("name", AUTOENCODERS)
+def test_a_source_may_be_longer_or_padded_further(name, x64):
+    model = simple_model(name)
+    params = random_params(model)
+    document, source = ((5, 3), (4,)), ((7, 8, 9, 3, 2, 4), (6,), (2, 3), (10,))
+    batch = pack([document])
+    expected = likelihood(model, params, pack([document], S=4, N=7, sources=[source]))
+    for padding in ({}, {"S": 7, "N": 12}):
+        of_source = pack([source], **padding).source
+        got = likelihood(model, params, type(batch)(*_arrays(batch), source=of_source))
+        np.testing.assert_allclose(got.nll, expected.nll, rtol=1e-12)
+        np.testing.assert_allclose(got.extra, expected.extra, rtol=1e-12)
+    other = likelihood(model, params, pack([document], S=4, N=7, sources=[source[::-1]]))
+    assert abs(other.nll - expected.nll) > 1e-6
+
+
+def _arrays(batch):
+    return batch.tokens_BxSxN, batch.targets_BxSxN, batch.mask_BxSxN
+
+
+@pytest.mark.parametrize("name", AUTOENCODERS)
+def test_endings_are_told_before_every_sentence_and_after_the_last(name, x64):
+    """With a bias alone: one decision more than sentences, of which the last is that it ends."""
+    model = simple_model(name)
+    params = random_params(model)
+    params["ending"] = {"kernel": jnp.zeros((5, 1)), "bias": jnp.array([0.3])}
+    ends = 1 / (1 + np.exp(-0.3))
+    result = likelihood(model, params, pack([((5, 3), (4,), (6, 2)), ((7,),), ()]))
+    expected = -(4 * np.log(1 - ends) + 2 * np.log(ends))
+    np.testing.assert_allclose(result.extra, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", AUTOENCODERS)
+def test_the_first_context_is_the_source_alone(name, x64):
+    model = simple_model(name)
+    params = random_params(model)
+    first, second = pack([((5, 3),), ((7,),)]), pack([((5, 3),), ((8, 9), (4,))])
+    vectors = [model.vector(params, opened(model, params, batch)) for batch in (first, second)]
+    np.testing.assert_allclose(vectors[0][0], vectors[1][0], rtol=1e-12)
+    assert np.all(vectors[0][1] != vectors[1][1])
+    assert np.any(scores(model, params, first) != 0)
+
+
+def test_a_source_is_asked_for():
+    model = small_model("hierarchical_autoencoder")
+    with pytest.raises(ValueError, match="hierarchical_autoencoder reads a source"):
+        model.open_document(random_params(model), 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence_layers", "attention"),
+    [
+        ("standard_autoencoder", 0, 0),
+        ("hierarchical_autoencoder", 2, 0),
+        ("hierarchical_attention_autoencoder", 2, 1),
+    ],
+)
+def test_parameter_counts_and_initial_values(name, sentence_layers, attention):
+    """By the paper: W of 4K x 2K a layer, of 4K x 3K where it reads m_t, W_1, W_2 and U."""
+    K, V, L = 30, 50, 4
+    model = models.create(name, vocab_size=V, embedding_dim=K, hidden_dim=K, num_layers=L)
+    params = model.init(jax.random.key(0))
+    of_words = 2 * V * K + V
+    of_layer = 8 * K * K + 4 * K
+    of_attention = 2 * K * K + K + 4 * K * K
+    expected = of_words + (2 + sentence_layers) * L * of_layer + attention * of_attention + K + 1
+    assert sum(leaf.size for leaf in jax.tree.leaves(params)) == expected
+    matrices = [leaf for leaf in jax.tree.leaves(params) if leaf.ndim == 2]
+    for matrix in matrices:
+        assert 0.9 * 0.08 * (1 - 2 / matrix.size) < np.abs(matrix).max() <= 0.08
+    for layer in params["stack"]:
+        np.testing.assert_array_equal(layer["bias"], np.repeat([0, 1, 0, 0], K))
