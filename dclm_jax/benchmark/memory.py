@@ -49,7 +49,7 @@ def plain_nll(model: DocumentModel, params: Params, batch: Batch) -> jax.Array:
     params, tuning = weighted(model, params), default_tuning()
     context = model.open_document(params, tokens.shape[-1])
     reading = read_documents(model, params, context, tokens, mask, None, tuning)
-    features, kernel, bias, shared = output_inputs(model, params, reading, tuning)
+    features, kernel, bias, shared = output_inputs(model, params, reading, tokens, tuning)
     logits_FxV = features @ kernel + bias
     if shared is not None:
         logits_FxV += shared.of(jnp.arange(len(features)), model.vocab_size)

@@ -17,9 +17,8 @@ The package `reading` runs this for any model: scans, padding, dropout and all s
 all functions but `init` a matrix is a `Weight`, for `x @ weight`; the `tables` are plain arrays;
 what is `hashed` is `HashedRows`.
 
-A model whose objective is "bags" has no words to step through. The words of a sentence are drawn
-alike: p(word) of its `conditioning.features` by output_layer(params), `conditioning.own` being the
-histories [B, M] of hashed features. END is not predicted.
+A further objective draws the words of a sentence alike, as a bag, given the context before it
+(`bags`). A model whose objective is "bags" has that one alone, and no words to step through.
 Arrays are time-major, [N, B, ...] in a sentence and [S, N, B, ...] over sentences.
 """
 
@@ -77,12 +76,25 @@ class Source(NamedTuple):
 class OutputLayer(NamedTuple):
     """p = softmax(features @ kernel + bias + conditioning.features @ context_kernel + bigrams[w]):
     [D, V], [V], where a context enters [E, V], and hashed features of the word read last (of bags:
-    their sum over the words of the sentence before)."""
+    their sum over histories)."""
 
     kernel: Weight | jax.Array
     bias: jax.Array
     context_kernel: Weight | jax.Array | None = None
     bigrams: HashedRows | None = None
+
+
+class Bags(NamedTuple):
+    """The words of R sentences as bags: those of a sentence are drawn alike, without END, from
+    features [R, D] by a layer, whose hashed features have the histories [R, M] (-1 is none). The
+    loss is `weight` times the nats, of a sentence their sum or, with `mean`, the mean over its
+    words."""
+
+    features_RxD: jax.Array
+    layer: OutputLayer
+    histories_RxM: jax.Array | None = None
+    weight: float = 1.0
+    mean: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -226,12 +238,12 @@ class DocumentModel:
         kernel = params["embedding"].T if self.tie_embeddings else params["output"]["kernel"]
         return OutputLayer(kernel, params["output"]["bias"])
 
-    def extra_nll(self, params: Params, context: Context, sentence: Sentence) -> jax.Array | None:
-        """A further objective in nats, summed over the batch: of words, given their own context."""
+    def bags(self, params: Params, context: Context) -> Bags | None:
+        """What the words of the sentences with these contexts are drawn from as bags: a further
+        objective, or the only one."""
 
     def ending(self, params: Params, context: Context) -> jax.Array | None:
-        """The log-odds [B] that the document has ended; None of a model that does not tell. It is
-        for models whose sentences are read in turn, states and contexts reading each other."""
+        """The log-odds [B] that the document has ended; None of a model that does not tell."""
 
     def resize_context(self, context: Context, length: int, *, cut: bool = False) -> Context:
         """The context with room for `length` positions of a sentence; `cut` drops all beyond."""

@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax.models.base import (
+    Bags,
     Conditioning,
     DocumentModel,
     OutputLayer,
@@ -273,14 +274,10 @@ class HRNNLM(DocumentModel):
         state, d = stack.step_stack(self.cell, layers, context.state, s)
         return SentenceHistory(d, state)
 
-    def extra_nll(
-        self, params: Params, context: SentenceHistory, sentence: Sentence
-    ) -> jax.Array | None:
+    def bags(self, params: Params, context: SentenceHistory) -> Bags:
         output = params["sentence_output"]
-        log_probs_BxV = jax.nn.log_softmax(context.vector_BxH @ output["kernel"] + output["bias"])
-        words_NxB, mask_NxB = sentence.tokens_NxB[1:], sentence.mask_NxB[1:]
-        chosen_BxN = jnp.take_along_axis(log_probs_BxV, words_NxB.T, axis=1)
-        return -self.sentence_loss_weight * jnp.sum(jnp.where(mask_NxB.T, chosen_BxN, 0))
+        layer = OutputLayer(output["kernel"], output["bias"])
+        return Bags(context.vector_BxH, layer, weight=self.sentence_loss_weight)
 
     def vector(self, params: Params, context: SentenceHistory) -> jax.Array:
         return context.vector_BxH

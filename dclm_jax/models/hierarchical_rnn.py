@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax.models.base import (
+    Bags,
     Conditioning,
     DocumentModel,
     OutputLayer,
@@ -29,10 +30,8 @@ from dclm_jax.models.base import (
     require,
 )
 from dclm_jax.nn import stack
-from dclm_jax.nn.backend import ACCELERATOR
 from dclm_jax.nn.cells import CELLS
-from dclm_jax.nn.layers import num_words, sum_of_rows, uniform_matrices
-from dclm_jax.nn.softmax import summed_nll
+from dclm_jax.nn.layers import sum_of_rows, uniform_matrices
 from dclm_jax.nn.stack import StackInput, StackState
 
 FIRST_HISTORY = 0.1
@@ -135,6 +134,11 @@ class _SentenceLevel(_Lin):
         bigrams = params.get("sentence_bigrams")
         return OutputLayer(output["kernel"], output["bias"], bigrams=bigrams)
 
+    def bags(self, params: Params, context: SentenceContext) -> Bags:
+        """Of a sentence the mean over its words (Eq. 9)."""
+        layer = self.sentence_layer(params)
+        return Bags(context.history_BxH, layer, context.words_BxM, mean=True)
+
     def vector(self, params: Params, context: SentenceContext) -> jax.Array:
         return context.history_BxH
 
@@ -184,9 +188,6 @@ class RNNSLM(_SentenceLevel):
     def init(self, key: jax.Array) -> Params:
         return self._init_sentence_level(key)
 
-    def condition(self, params: Params, context: SentenceContext) -> Conditioning:
-        return Conditioning(features=context.history_BxH, own=context.words_BxM)
-
     def output_layer(self, params: Params) -> OutputLayer:
         return self.sentence_layer(params)
 
@@ -223,22 +224,8 @@ class HRNNLMTwoStep(_SentenceLevel, _WordLevel):
     def condition(self, params: Params, context: SentenceContext) -> Conditioning:
         return Conditioning(gates=context.history_BxH @ params["stack"][0]["context"])
 
-    def extra_nll(self, params: Params, context: SentenceContext, sentence: Sentence) -> jax.Array:
-        output = self.sentence_layer(params)
-        words_BxN, is_word_BxN = sentence.tokens_NxB[1:].T, sentence.mask_NxB[1:].T
-        words_B = jnp.maximum(num_words(sentence.mask_NxB), 1)
-        weights_BxN = is_word_BxN.astype(output.bias.dtype) / words_B[:, None]
-        shared = None if output.bigrams is None else output.bigrams.logits(context.words_BxM)
-        nll: jax.Array = summed_nll(
-            context.history_BxH,
-            params["sentence_output"]["kernel"].array,
-            output.bias,
-            words_BxN,
-            weights_BxN,
-            shared,
-            ACCELERATOR,
-        )
-        return self.sentence_loss_weight * nll
+    def bags(self, params: Params, context: SentenceContext) -> Bags:
+        return super().bags(params, context)._replace(weight=self.sentence_loss_weight)
 
 
 MODELS = (RNNLin, RNNSLM, HRNNLMTwoStep)

@@ -21,18 +21,14 @@ from dclm_jax.reading.dropout import DropoutMasks
 
 
 class Reading(NamedTuple):
-    """What reading gives: the context after the last sentence, features [S, N, B, D], what of the
-    contexts enters the output layer [S, B, E] (None without it), the sum of the model's extra
-    objective (0 without one), the histories [F, M] of hashed features at each of the F positions of
-    the features, and the log-odds [S + 1, B] that the document has ended before each sentence and
-    after the last (None of a model that does not tell). Of bags N is 1."""
+    """What reading gives: the context after the last sentence, those that the S*B sentences were
+    read with, features [S, N, B, D] (None of a model of bags) and what of the contexts enters the
+    output layer [S, B, E] (None without it)."""
 
     context: Context
-    features: jax.Array
+    contexts: Context
+    features: Any
     context_features: jax.Array | None
-    extra: jax.Array
-    histories: Any = None
-    endings: jax.Array | None = None
 
 
 def weighted(model: DocumentModel, params: Params) -> Params:
@@ -82,14 +78,16 @@ def read_documents(
     context = model.resize_context(context, length)
     in_turn = model.remat or (model.states_read_context and model.contexts_read_states)
     if model.objective == "bags":
-        reading = _read_bags(model, params, context, tokens_SxNxB, mask_SxNxB)
+        context, contexts_S = _close_sentences(model, params, context, tokens_SxNxB, mask_SxNxB)
+        reading = Reading(context, contexts_S, None, None)
     elif tuning is None or in_turn:
         reading = _read_in_turn(model, params, context, tokens_SxNxB, mask_SxNxB, masks, tuning)
     else:
         reading = _read_at_once(model, params, context, tokens_SxNxB, mask_SxNxB, masks, tuning)
-    if reading.histories is None:
-        reading = reading._replace(histories=tokens_SxNxB.reshape(-1, 1))
-    return reading._replace(context=model.resize_context(reading.context, length, cut=True))
+    return reading._replace(
+        context=model.resize_context(reading.context, length, cut=True),
+        contexts=jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), reading.contexts),
+    )
 
 
 def scan_tokens(
@@ -139,10 +137,8 @@ def _read_in_turn(
         state, outputs = read_sentence(params, conditioning, state, x_NxBxK, dropout_NxB, mask_NxB)
         sentence = Sentence(tokens_NxB, mask_NxB, summary, outputs)
         features_NxBxD = model.emit(params, conditioning, outputs)
-        extra = model.extra_nll(params, context, sentence)
-        ending_B = model.ending(params, context)
-        context = model.close_sentence(params, context, state, sentence)
-        return context, (features_NxBxD, conditioning.features, extra, ending_B)
+        closed = model.close_sentence(params, context, state, sentence)
+        return closed, (context, features_NxBxD, conditioning.features)
 
     inputs = (
         tokens_SxNxB,
@@ -152,13 +148,8 @@ def _read_in_turn(
         masks,
     )
     read = jax.checkpoint(read_one) if model.remat else read_one
-    context, (features, of_contexts, extra, endings) = jax.lax.scan(
-        read, context, inputs, unroll=unroll
-    )
-    if endings is not None:
-        last_1xB = cast(jax.Array, model.ending(params, context))[None]
-        endings = jnp.concatenate([endings, last_1xB])
-    return Reading(context, features, of_contexts, _sum(extra), endings=endings)
+    context, of_sentences = jax.lax.scan(read, context, inputs, unroll=unroll)
+    return Reading(context, *of_sentences)
 
 
 def _read_at_once(
@@ -200,8 +191,7 @@ def _read_at_once(
     of_contexts = conditioning.features
     if of_contexts is not None:
         of_contexts = of_contexts.reshape(num_sentences, batch_size, -1)
-    extra = _extra_nll(model, params, contexts_S, tokens_SxNxB, mask_SxNxB)
-    return Reading(context, features, of_contexts, extra)
+    return Reading(context, contexts_S, features, of_contexts)
 
 
 def _read_sentence(
@@ -231,22 +221,6 @@ def _read_sentence(
     x_NxB = StackInput(stack.first_gates(layers, x_NxBxK, of_context), dropout_NxB)
     num_steps = stack.steps_to_take(mask_NxB, tuning)
     return recurrence.scan(step, (params, conditioning), state, x_NxB, mask_NxB, num_steps)
-
-
-def _read_bags(
-    model: DocumentModel,
-    params: Params,
-    context: Context,
-    tokens_SxNxB: jax.Array,
-    mask_SxNxB: jax.Array,
-) -> Reading:
-    """The contexts alone: a sentence is one position, and what enters there is of its context."""
-    num_sentences, _, batch_size = tokens_SxNxB.shape
-    context, contexts_S = _close_sentences(model, params, context, tokens_SxNxB, mask_SxNxB)
-    contexts = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), contexts_S)
-    conditioning = model.condition(params, contexts)
-    features = cast(jax.Array, conditioning.features).reshape(num_sentences, 1, batch_size, -1)
-    return Reading(context, features, None, _sum(None), conditioning.own)
 
 
 def _embedded(
@@ -297,27 +271,6 @@ def _close_sentences(
     return jax.lax.scan(
         close, context, (state_SxB, tokens_SxNxB, mask_SxNxB, summaries_S, outputs_S)
     )
-
-
-def _extra_nll(
-    model: DocumentModel,
-    params: Params,
-    contexts_S: Context,
-    tokens_SxNxB: jax.Array,
-    mask_SxNxB: jax.Array,
-) -> jax.Array:
-    """The extra objective, a sentence position at a time: it may be as wide as the vocabulary."""
-
-    @jax.checkpoint
-    def one(inputs: Any) -> jax.Array | None:
-        context, tokens_NxB, mask_NxB = inputs
-        return model.extra_nll(params, context, Sentence(tokens_NxB, mask_NxB, None, None))
-
-    return _sum(jax.lax.map(one, (contexts_S, tokens_SxNxB, mask_SxNxB)))
-
-
-def _sum(extra_S: jax.Array | None) -> jax.Array:
-    return jnp.zeros(()) if extra_S is None else jnp.sum(extra_S)
 
 
 def _unfold(tree_NxR, num_sentences: int):

@@ -7,19 +7,18 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax.data.batches import Batch
-from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Source
+from dclm_jax.models.base import Bags, Conditioning, Context, DocumentModel, Params, Source
 from dclm_jax.nn.backend import Tuning
 from dclm_jax.nn.layers import Weight, flat, product, rounded_product
 from dclm_jax.nn.softmax import RowLogits, SharedLogits, summed_nll, token_nll
 from dclm_jax.reading.driver import Reading, context_after, read_documents, weighted
-from dclm_jax.reading.dropout import draw_masks, draw_source_masks, drop_weights
+from dclm_jax.reading.dropout import DropoutMasks, draw_masks, draw_source_masks, drop_weights
 
 
 class Likelihood(NamedTuple):
     """Sums over a batch: nats of the targets (of bags: of each sentence the mean over its words),
-    nats of the further objectives (`extra_nll`, and the decisions whether documents end), number of
-    targets and of sentences; and of how many terms `nll` is the sum: targets, or sentences with
-    words."""
+    nats of further objectives (`bags`, and the decisions whether documents end), number of targets
+    and of sentences; and of how many terms `nll` is the sum: targets, or sentences with words."""
 
     nll: jax.Array
     extra: jax.Array
@@ -64,21 +63,15 @@ def batch_likelihood(
         earlier_tokens, _, earlier_mask = _time_major(batch.earlier)
         context = context_after(model, params, context, earlier_tokens, earlier_mask)
     reading = read_documents(model, params, context, tokens, mask, masks, tuning)
-    if masks is not None:
-        reading = reading._replace(features=reading.features * masks.features)
-    features, kernel, bias, shared = output_inputs(model, params, reading, tuning)
-    targets, is_target = predicted(model, targets, mask)
-    weights = is_target.astype(bias.dtype)
+    nll, terms = _bags_nll(model, params, reading, targets, mask, masks, tuning)
+    is_target, extra = mask, jnp.zeros(())
     if model.objective == "bags":
-        # Eq. 9 of Lin et al. (2015).
-        weights /= jnp.maximum(jnp.sum(is_target, axis=1, keepdims=True), 1)
-    nll: jax.Array = summed_nll(features, kernel, bias, targets, weights, shared, tuning)
+        is_target = _is_word(mask)
+    else:
+        extra, terms = nll + _endings_nll(model, params, reading, mask), jnp.sum(mask)
+        nll = _words_nll(model, params, reading, tokens, targets, mask, masks, tuning)
     # Every sentence has a first position, START's.
-    sentences, terms = jnp.sum(mask[:, 0]), jnp.round(jnp.sum(weights))
-    extra = reading.extra
-    if reading.endings is not None:
-        extra += _ending_nll(reading.endings, mask[:, 0])
-    return Likelihood(nll, extra, jnp.sum(is_target), sentences, terms)
+    return Likelihood(nll, extra, jnp.sum(is_target), jnp.sum(mask[:, 0]), terms)
 
 
 def open_documents(
@@ -93,7 +86,7 @@ def open_documents(
 
     Args:
       params: of `weighted`.
-      source: what they are made of; it is read by a model that reads one.
+      source: what they are made of, for a model that reads it; others leave it alone.
       keys_B: one dropout key a row, in training.
     """
     if source is None or not model.reads_source:
@@ -103,11 +96,64 @@ def open_documents(
     return model.open_document(params, rows, Source(tokens, mask, dropout, tuning))
 
 
-def _ending_nll(log_odds_RxB: jax.Array, exists_SxB: jax.Array) -> jax.Array:
-    """The nats of all decisions, R = S + 1: a document goes on before each of its sentences, and
-    ends after the last one. Rows without a sentence are no documents."""
+def _words_nll(
+    model: DocumentModel,
+    params: Params,
+    reading: Reading,
+    tokens_SxNxB: jax.Array,
+    targets_SxNxB: jax.Array,
+    mask_SxNxB: jax.Array,
+    masks: DropoutMasks | None,
+    tuning: Tuning,
+) -> jax.Array:
+    """Nats of all words and ENDs."""
+    if masks is not None:
+        reading = reading._replace(features=reading.features * masks.features)
+    features, kernel, bias, shared = output_inputs(model, params, reading, tokens_SxNxB, tuning)
+    weights = mask_SxNxB.astype(bias.dtype)
+    targets, weights = targets_SxNxB.reshape(-1), weights.reshape(-1)
+    return summed_nll(features, kernel, bias, targets, weights, shared, tuning)
+
+
+def _bags_nll(
+    model: DocumentModel,
+    params: Params,
+    reading: Reading,
+    targets_SxNxB: jax.Array,
+    mask_SxNxB: jax.Array,
+    masks: DropoutMasks | None,
+    tuning: Tuning,
+) -> tuple[jax.Array, jax.Array]:
+    """Weighted nats of the words of all sentences as bags, and of how many sentences; 0 of a model
+    without that objective."""
+    bags = model.bags(params, reading.contexts)
+    if bags is None:
+        return jnp.zeros(()), jnp.zeros((), jnp.int32)
+    if masks is not None and model.objective == "bags":
+        bags = bags._replace(features_RxD=bags.features_RxD * flat(masks.features))
+    features, kernel, bias, shared = _bag_inputs(model, bags)
+    targets_RxN, is_word_RxN = _by_sentence(targets_SxNxB), _by_sentence(_is_word(mask_SxNxB))
+    words_Rx1 = jnp.sum(is_word_RxN, axis=1, keepdims=True)
+    weights_RxN = bags.weight * is_word_RxN.astype(bias.dtype)
+    if bags.mean:
+        weights_RxN /= jnp.maximum(words_Rx1, 1)
+    nll: jax.Array = summed_nll(features, kernel, bias, targets_RxN, weights_RxN, shared, tuning)
+    return nll, jnp.sum(words_Rx1 > 0)
+
+
+def _endings_nll(
+    model: DocumentModel, params: Params, reading: Reading, mask_SxNxB: jax.Array
+) -> jax.Array:
+    """Nats of the decisions whether documents have ended: each goes on before all of its sentences
+    and ends after the last one. Rows without a sentence are no documents."""
+    before_SB = model.ending(params, reading.contexts)
+    after_B = model.ending(params, reading.context)
+    if before_SB is None or after_B is None:
+        return jnp.zeros(())
+    exists_SxB = mask_SxNxB[:, 0]
     goes_on_RxB = jnp.pad(exists_SxB, [(0, 1), (0, 0)])
     ends_RxB = jnp.pad(exists_SxB, [(1, 0), (0, 0)]) & ~goes_on_RxB
+    log_odds_RxB = jnp.concatenate([before_SB, after_B]).reshape(ends_RxB.shape)
     nll_RxB = jax.nn.softplus(jnp.where(ends_RxB, -log_odds_RxB, log_odds_RxB))
     return jnp.sum(jnp.where(goes_on_RxB | ends_RxB, nll_RxB, 0))
 
@@ -137,30 +183,25 @@ def block_nll(
     reading = read_documents(model, params, context, tokens, mask, None, tuning)
     if scored_BxS is not None:
         mask &= scored_BxS.T[:, None, :]
-    features, kernel, bias, shared = output_inputs(model, params, reading, tuning)
-    targets, is_target = predicted(model, targets, mask)
-    nll = token_nll(features, kernel, bias, targets, is_target, shared, tuning)
     if model.objective == "bags":
-        num_sentences, length, rows = mask.shape
-        nll_SxBxN = nll.reshape(num_sentences, rows, length)
-        return reading.context, jnp.swapaxes(nll_SxBxN, 0, 1)
-    return reading.context, jnp.moveaxis(nll.reshape(mask.shape), 2, 0)
+        bags: Any = model.bags(params, reading.contexts)
+        features, kernel, bias, shared = _bag_inputs(model, bags)
+        targets_RxN, is_word_RxN = _by_sentence(targets), _by_sentence(_is_word(mask))
+        nll_RxN = token_nll(features, kernel, bias, targets_RxN, is_word_RxN, shared, tuning)
+        return reading.context, jnp.swapaxes(nll_RxN.reshape(len(mask), -1, mask.shape[1]), 0, 1)
+    features, kernel, bias, shared = output_inputs(model, params, reading, tokens, tuning)
+    nll_F = token_nll(features, kernel, bias, targets.reshape(-1), mask.reshape(-1), shared, tuning)
+    return reading.context, jnp.moveaxis(nll_F.reshape(mask.shape), 2, 0)
 
 
-def predicted(
-    model: DocumentModel, targets_SxNxB: jax.Array, mask_SxNxB: jax.Array
-) -> tuple[jax.Array, jax.Array]:
-    """The targets of each position of the features and which there are: [F] of words; of bags
-    [S*B, N], the words of a sentence without END."""
-    if model.objective == "words":
-        return targets_SxNxB.reshape(-1), mask_SxNxB.reshape(-1)
-    # A position is a word's where an input follows it.
-    is_word = jnp.pad(mask_SxNxB[:, 1:], [(0, 0), (0, 1), (0, 0)]) & mask_SxNxB
-    length = targets_SxNxB.shape[1]
-    targets, is_word = (
-        jnp.swapaxes(array, 1, 2).reshape(-1, length) for array in (targets_SxNxB, is_word)
-    )
-    return targets, is_word
+def _is_word(mask_SxNxB: jax.Array) -> jax.Array:
+    """Whether the target of a position is a word, not END: an input follows it."""
+    return jnp.pad(mask_SxNxB[:, 1:], [(0, 0), (0, 1), (0, 0)]) & mask_SxNxB
+
+
+def _by_sentence(array_SxNxB: jax.Array) -> jax.Array:
+    """[S, N, B] -> [S*B, N]."""
+    return jnp.swapaxes(array_SxNxB, 1, 2).reshape(-1, array_SxNxB.shape[1])
 
 
 def word_log_probs(
@@ -181,12 +222,11 @@ def word_log_probs(
     of_context = conditioning.features
     reading = Reading(
         context=None,
+        contexts=None,
         features=features_1xBxD[None],
         context_features=None if of_context is None else of_context[None],
-        extra=jnp.zeros(()),
-        histories=tokens_B[:, None],
     )
-    features, kernel, bias, shared = output_inputs(model, params, reading, tuning)
+    features, kernel, bias, shared = output_inputs(model, params, reading, tokens_B, tuning)
     logits_BxV = rounded_product(features, kernel, kernel.dtype) + bias
     if shared is not None:
         logits_BxV += shared.of(jnp.arange(len(tokens_B)), model.vocab_size)
@@ -194,10 +234,10 @@ def word_log_probs(
 
 
 def output_inputs(
-    model: DocumentModel, params: Params, reading: Reading, tuning: Tuning
+    model: DocumentModel, params: Params, reading: Reading, tokens: jax.Array, tuning: Tuning
 ) -> tuple[jax.Array, jax.Array, jax.Array, SharedLogits | None]:
     """Features of all positions [F, D], kernel [D, V], bias [V] and the contexts' part of logits,
-    or that of hashed features; no model has both.
+    or that of hashed features, given the tokens read there; no model has both.
 
     Of many sentences or words that part would be too large: then each token's features have its
     context as well, and the kernel acts on both.
@@ -209,7 +249,7 @@ def output_inputs(
     features, contexts = reading.features, reading.context_features
     if contexts is None:
         bigrams = output.bigrams
-        shared = None if bigrams is None else bigrams.logits(reading.histories)
+        shared = None if bigrams is None else bigrams.logits(tokens.reshape(-1, 1))
         return flat(features), kernel_DxV, output.bias, shared
     sentences, length, rows, _ = features.shape
     if sentences * rows * model.vocab_size > tuning.shared_logits:
@@ -220,6 +260,16 @@ def output_inputs(
     row_F = jnp.broadcast_to(row_Sx1xB, (sentences, length, rows)).reshape(-1)
     shared = RowLogits(product(flat(contexts), kernel_ExV), row_F)
     return flat(features), kernel_DxV, output.bias, shared
+
+
+def _bag_inputs(
+    model: DocumentModel, bags: Bags
+) -> tuple[jax.Array, jax.Array, jax.Array, SharedLogits | None]:
+    """What `output_inputs` gives, of sentences as bags."""
+    layer, histories, shared = bags.layer, bags.histories_RxM, None
+    if layer.bigrams is not None and histories is not None:
+        shared = layer.bigrams.logits(histories)
+    return bags.features_RxD, _rounded(model, layer.kernel), layer.bias, shared
 
 
 def _rounded(model: DocumentModel, kernel: Weight | jax.Array | None) -> Any:

@@ -151,5 +151,46 @@ def plain_nll(
     return -jnp.take_along_axis(log_probs, targets[..., None], axis=-1)[..., 0]
 
 
+def plain_bags_nll(
+    model: DocumentModel, params: Any, contexts: Any, targets_SxNxB: Any, mask_SxNxB: Any
+) -> Any:
+    """The loss of sentences as bags, sentence by sentence and by jax.nn alone."""
+    bags: Any = model.bags(params, contexts)
+    if bags is None:
+        return 0.0
+    layer: Any = bags.layer
+    sentences, length, rows = targets_SxNxB.shape
+    total = 0.0
+    for s in range(sentences):
+        for b in range(rows):
+            own = s * rows + b
+            logits = bags.features_RxD[own] @ layer.kernel + layer.bias
+            if layer.bigrams is not None:
+                for m in range(bags.histories_RxM.shape[1]):
+                    place = jnp.asarray(layer.bigrams.start_V)[bags.histories_RxM[own, m]]
+                    row = layer.bigrams.weights_W[place + jnp.arange(model.vocab_size)]
+                    logits += jnp.where(bags.histories_RxM[own, m] >= 0, row, 0)
+            nats = -jax.nn.log_softmax(logits)[targets_SxNxB[s, :, b]]
+            is_word = mask_SxNxB[s, :, b] & (targets_SxNxB[s, :, b] != 1)
+            words = jnp.maximum(jnp.sum(is_word), 1) if bags.mean else 1
+            total += bags.weight * jnp.sum(jnp.where(is_word, nats, 0)) / words
+    return total
+
+
+def plain_endings_nll(model: DocumentModel, params: Any, reading: Any, mask_BxSxN: Any) -> Any:
+    """The loss of all decisions whether a document has ended, decision by decision."""
+    before: Any = model.ending(params, reading.contexts)
+    after: Any = model.ending(params, reading.context)
+    if before is None:
+        return 0.0
+    exists_BxS = mask_BxSxN[:, :, 0]
+    total = 0.0
+    for b, exists_S in enumerate(exists_BxS):
+        odds_R = [*before[b :: len(exists_BxS)], after[b]]
+        total -= sum(jnp.log(1 - jax.nn.sigmoid(one)) for one in odds_R[: exists_S.sum()])
+        total -= jnp.log(jax.nn.sigmoid(odds_R[exists_S.sum()]))
+    return total
+
+
 def time_major(array_BxSxN: Any) -> jax.Array:
     return jnp.moveaxis(jnp.asarray(array_BxSxN), 0, 2)

@@ -31,6 +31,8 @@ from tests.models.support import (
     model_jit,
     opened,
     pack,
+    plain_bags_nll,
+    plain_endings_nll,
     plain_nll,
     random_params,
     scores,
@@ -135,13 +137,9 @@ def test_every_tuning_has_the_values_and_gradients_of_the_definition(name):
         contexts = None if contexts is None else contexts[:, None]
         features = reading.features * masks.features
         nll_SxNxB = plain_nll(model, params, features, targets_SxNxB, contexts, tokens_SxNxB)
-        nll = jnp.sum(jnp.where(mask_SxNxB, nll_SxNxB, 0)) + reading.extra
-        if reading.endings is not None:
-            for odds_R, exists_S in zip(reading.endings.T, BATCH.mask_BxSxN[:, :, 0], strict=True):
-                count = exists_S.sum()
-                nll -= jnp.sum(jnp.log(1 - jax.nn.sigmoid(odds_R[:count])))
-                nll -= jnp.log(jax.nn.sigmoid(odds_R[count]))
-        return nll
+        nll = jnp.sum(jnp.where(mask_SxNxB, nll_SxNxB, 0))
+        nll += plain_bags_nll(model, params, reading.contexts, targets_SxNxB, mask_SxNxB)
+        return nll + plain_endings_nll(model, params, reading, BATCH.mask_BxSxN)
 
     def tuned(tuning, params):
         result = batch_likelihood(model, params, BATCH, tuning, keys_B)
@@ -252,7 +250,7 @@ def test_predictions_depend_on_the_past_alone(name):
 @EACH_MODEL
 def test_the_extra_objective_predicts_a_sentence_from_earlier_ones_alone(name):
     model = simple_model(name)
-    if type(model).extra_nll is DocumentModel.extra_nll:
+    if type(model).bags is DocumentModel.bags or model.objective == "bags":
         tells_ends = type(model).ending is not DocumentModel.ending
         assert (likelihood(model, random_params(model), BATCH).extra > 0) == tells_ends
         return
