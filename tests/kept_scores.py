@@ -55,9 +55,10 @@ def make(folder: pathlib.Path) -> None:
         config = default_config(name)
         # Words of Lin et al.'s models enter the hidden layer as they are.
         width = 16 if "hash_size" in config.to_dict()["model"] else 12
+        length = 0 if models.MODELS[name].reads_source else 5
         config.update(
             model={"embedding_dim": width, "hidden_dim": 16, "num_layers": 2, "dropout": 0.1},
-            data={"directory": str(folder / "data")},
+            data={"directory": str(folder / "data"), "segment_length": length},
             training={"max_steps": 12},
         )
         train(config, folder / "runs" / name, report=lambda line: None)

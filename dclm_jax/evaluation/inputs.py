@@ -1,5 +1,6 @@
 """Documents to evaluate on: a split of a prepared corpus, or text read as it is."""
 
+import itertools
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
@@ -15,10 +16,12 @@ Tagger = Callable[[readers.Document], list[list[str]]]
 
 
 class Encoded(NamedTuple):
-    """A document: the word ids of its sentences, and the tag of every word if they were wanted."""
+    """A document: the word ids of its sentences, the tag of every word if they were wanted, and
+    the sentences that it is made of if these are others."""
 
     sentences: list[np.ndarray]
     tags: list[list[str]] | None = None
+    source: list[np.ndarray] | None = None
 
 
 class Input(NamedTuple):
@@ -53,15 +56,22 @@ def open_split(
         )
     spelling = data.vocabulary.words
 
-    def document(index: int) -> Encoded:
-        sentences = data.document(index)
+    def tagged(index: int, document: Encoded) -> Encoded:
         if tagger is None:
-            return Encoded(sentences)
-        words = [[spelling[word] for word in sentence] for sentence in sentences]
-        return Encoded(sentences, tagger(readers.Document(str(index), words)))
+            return document
+        words = [[spelling[word] for word in sentence] for sentence in document.sentences]
+        return document._replace(tags=tagger(readers.Document(str(index), words)))
 
-    documents = map(document, range(data.num_documents))
+    encoded = enumerate(documents_of(data, corpus.open_source(data, directory)))
+    documents = itertools.starmap(tagged, encoded)
     return Input(documents, data.num_documents, {"data": str(directory), "split": split})
+
+
+def documents_of(data: corpus.Corpus, source: corpus.Corpus) -> Iterator[Encoded]:
+    """The documents of a split, with what they are made of (`corpus.open_source`)."""
+    for index in range(data.num_documents):
+        made_of = None if source is data else source.document(index)
+        yield Encoded(data.document(index), source=made_of)
 
 
 def open_text(

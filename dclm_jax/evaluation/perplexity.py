@@ -9,7 +9,7 @@ import numpy as np
 
 from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.scoring import Document, WordScorer
+from dclm_jax.evaluation.scoring import Document, WordScorer, sentences_to_score
 
 COUNTING_RULE = "END is predicted and counted, START never is"
 COUNTING_RULES = {
@@ -93,7 +93,7 @@ class Perplexity:
         )
 
 
-def measure(scorer: WordScorer, documents: Iterable[Document]) -> Perplexity:
+def measure(scorer: WordScorer, documents: Iterable[Any]) -> Perplexity:
     """The perplexity of documents (word ids, as `Scorer.score` takes them), each scored whole.
 
     Documents are streamed.
@@ -103,7 +103,7 @@ def measure(scorer: WordScorer, documents: Iterable[Document]) -> Perplexity:
     """
     total = Perplexity(vocabulary_size=scorer.vocab_size, objective=scorer.objective)
     for document, nll in scorer.score(documents):
-        total = total.add(document, nll)
+        total = total.add(sentences_to_score(document)[0], nll)
     if not total.tokens:
         raise InputError("there is no sentence to score")
     return total

@@ -6,6 +6,7 @@ Shapes: B rows on a device (documents), S sentences of a block, N token position
 import collections
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -14,12 +15,13 @@ import jax
 import numpy as np
 
 from dclm_jax import processes
+from dclm_jax.data.batches import Batch
 from dclm_jax.errors import InputError
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.backend import Tuning, default_tuning
 from dclm_jax.reading import reader
 from dclm_jax.reading.driver import weighted
-from dclm_jax.reading.likelihoods import block_nll
+from dclm_jax.reading.likelihoods import block_nll, open_documents
 
 Document = Sequence[np.ndarray]
 Progress = Callable[[int, int], None]
@@ -27,7 +29,8 @@ Progress = Callable[[int, int], None]
 Scored = TypeVar("Scored")
 """What has sentences to score: a sequence of them, or any object with one as `sentences`. If its
 `only_last` is true, the sentences before the last one are read for their context and never enter
-the output layer, which is most of the work."""
+the output layer, which is most of the work. A model that reads sources reads those of its `source`,
+or its own where there is none."""
 
 
 class Continuation(NamedTuple):
@@ -67,12 +70,23 @@ _BLOCKS_AHEAD = 4
 
 class _Request(NamedTuple):
     """Sentences to read, of which those from `first_scored` on are scored, and whose they are;
-    `nll` has a place for the score of each of these."""
+    `nll` has a place for the score of each of these. What the document is made of, for a model that
+    reads it."""
 
     document: Any
     sentences: Document
     first_scored: int
     nll: list[Any]
+    source: Document | None
+
+    @property
+    def size(self) -> tuple[int, int, int]:
+        """As `reader.batches_of_like_size` takes it."""
+        longest = max(map(len, self.sentences), default=0)
+        positions = reader.padded_length(longest)
+        if self.source is not None:
+            positions = max(positions, math.prod(reader.source_shape(self.source)))
+        return len(self.sentences), longest, positions
 
 
 class _Block(NamedTuple):
@@ -109,6 +123,7 @@ class Scorer:
             raise InputError(f"batch_size is {batch_size}; expected at least 1")
         self.vocab_size, self.context_order = model.vocab_size, model.context_order
         self.objective = model.objective
+        self._reads_source = model.reads_source
         self._batch_size = batch_size
         self._num_devices = jax.local_device_count()
         self._params = flax.jax_utils.replicate(params, jax.local_devices())
@@ -128,9 +143,7 @@ class Scorer:
           is true, the list has one such array, that of its last sentence.
         """
         for window in self._windows(documents):
-            sizes = [
-                (len(one.sentences), max(map(len, one.sentences), default=0)) for one in window
-            ]
+            sizes = [one.size for one in window]
             batches = list(reader.batches_of_like_size(sizes, self._max_rows, self._num_devices))
             pending: collections.deque[_Block] = collections.deque()
             for indices, num_rows in batches[processes.index() :: processes.count()]:
@@ -154,7 +167,11 @@ class Scorer:
         for document in documents:
             sentences, first_scored = sentences_to_score(document)
             unknown = [None] * (len(sentences) - first_scored)
-            window.append(_Request(document, sentences, first_scored, unknown))
+            source = None
+            if self._reads_source:
+                own = getattr(document, "source", None)
+                source = sentences if own is None else own
+            window.append(_Request(document, sentences, first_scored, unknown, source))
             tokens += sum(len(sentence) + 1 for sentence in sentences)
             if max(len(window) // batches, tokens // tokens_per_row) >= self._batch_size:
                 yield window
@@ -169,7 +186,13 @@ class Scorer:
         documents: list[Document] = [*(one.sentences for one in requests), *([()] * num_empty)]
         first_scored_R = np.array([one.first_scored for one in requests] + [0] * num_empty)
         row_DxB = np.zeros((self._num_devices, num_rows))
-        (context, _), first = self._open(self._params, row_DxB), 0
+
+        def by_device(rows: Any) -> Any:
+            return jax.tree.map(lambda a: a.reshape(*row_DxB.shape, *a.shape[1:]), rows)
+
+        sources = [one.source for one in requests if one.source is not None]
+        source = reader.pack_sources([*sources, *([()] * num_empty)]) if sources else None
+        (context, _), first = self._open(self._params, row_DxB, by_device(source)), 0
         while first < num_sentences:
             # S depends on the batch and not on what is left of it: a few empty sentences at its end
             # cost less than compiling another shape.
@@ -177,9 +200,7 @@ class Scorer:
             batch = reader.next_block(documents, first, size, num_rows)
             size = batch.mask_BxSxN.shape[1]
             scored_RxS = first + np.arange(size) >= first_scored_R[:, None]
-            block_DxB = jax.tree.map(
-                lambda a: a.reshape(*row_DxB.shape, *a.shape[1:]), (batch, scored_RxS)
-            )
+            block_DxB = by_device((batch, scored_RxS))
             context, nll_DxBxSxN = self._read(self._params, context, *block_DxB)
             yield _Block(requests, first, nll_DxBxSxN)
             first += size
@@ -191,10 +212,13 @@ def _on_devices(model: DocumentModel, tuning: Tuning) -> tuple[Callable[..., Any
     for all scorers of a model."""
 
     # Rows are given out too: pmap refuses to give out nothing, which is all that contexts may be.
-    def open_documents(params: Params, row_B: jax.Array) -> tuple[Context, jax.Array]:
-        return model.open_document(weighted(model, params), len(row_B)), row_B
+    def open_rows(
+        params: Params, row_B: jax.Array, source: Batch | None
+    ) -> tuple[Context, jax.Array]:
+        params = weighted(model, params)
+        return open_documents(model, tuning, params, len(row_B), source), row_B
 
-    functions = (open_documents, functools.partial(block_nll, model, tuning))
+    functions = (open_rows, functools.partial(block_nll, model, tuning))
     if jax.local_device_count() > 1:
         return tuple(jax.pmap(one, devices=jax.local_devices()) for one in functions)
     return tuple(jax.jit(_on_one_device(one)) for one in functions)

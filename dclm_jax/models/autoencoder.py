@@ -176,7 +176,8 @@ class HierarchicalAutoencoder(_Autoencoder):
         words = in_reading_order(source, self.reverse)
         sentences, _, rows = words.tokens_SxNxB.shape
         # Sentences are read at once: R = S * B rows.
-        words_NxR = Source(*fold(words[:2]), fold(words.dropout), words.tuning)
+        tokens_NxR, mask_NxR, dropout_NxR = fold((*words[:2], words.dropout))
+        words_NxR = Source(tokens_NxR, mask_NxR, dropout_NxR, words.tuning)
         e_RxH = stack.top_hidden(self._encode_words(params, "word_encoder", words_NxR))
         e_SxBxH, exists_SxB = e_RxH.reshape(sentences, rows, -1), words.mask_SxNxB[:, 0]
         layers = params["sentence_encoder"]

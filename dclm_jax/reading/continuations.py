@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dclm_jax.reading.reader import batches_of_like_size, power_of_two
+from dclm_jax.reading.reader import batches_of_like_size, padded_length, power_of_two
 
 ROWS = 256
 """Sentences that are scored at once, at most; a power of two."""
@@ -29,7 +29,8 @@ def score_after(
       For each sentence float32 [M + 1]: -log P in nats of w1..wM END.
     """
     scores: list[Any] = [None] * len(sentences)
-    for batch, _ in batches_of_like_size([(1, len(one)) for one in sentences], ROWS):
+    sizes = [(1, len(one), padded_length(len(one))) for one in sentences]
+    for batch, _ in batches_of_like_size(sizes, ROWS):
         filled = filled_up(batch)
         _, nll = reader.read(
             place.take([rows[index] for index in filled]), [[sentences[index]] for index in filled]

@@ -1,6 +1,6 @@
 """Documents being read: a place after a sentence or within one, from which reading goes on.
 
-    place = reader.open(rows)                                   B = rows documents, nothing read yet
+    place = reader.open(rows, sources)                          B = rows documents, nothing read yet
     place, nll = reader.read(place, sentences)                  whole sentences
     word_place, log_probs = reader.start(place)                 a sentence is begun,
     word_place, log_probs = reader.next(word_place, tokens)     read on word by word
@@ -28,7 +28,7 @@ from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.backend import Tuning, default_tuning
 from dclm_jax.reading import words
 from dclm_jax.reading.driver import weighted
-from dclm_jax.reading.likelihoods import block_nll
+from dclm_jax.reading.likelihoods import block_nll, open_documents
 from dclm_jax.reading.words import Words
 
 Sentences = Sequence[np.ndarray]
@@ -59,12 +59,13 @@ def power_of_two(number: int) -> int:
 
 
 def batches_of_like_size(
-    sizes: Sequence[tuple[int, int]], max_rows: int, num_devices: int = 1
+    sizes: Sequence[tuple[int, int, int]], max_rows: int, num_devices: int = 1
 ) -> Iterator[tuple[list[int], int]]:
     """Documents to read together, so that little is padding and no block exceeds MAX_POSITIONS.
 
     Args:
-      sizes: of each document, its sentences and the words of the longest one.
+      sizes: of each document, its sentences, the words of the longest one, and how many of its
+        positions at least are read at once, a power of two.
       max_rows: a power of two of documents on a device, at most.
       num_devices: that share the rows.
 
@@ -73,15 +74,15 @@ def batches_of_like_size(
       has no sentence is in no batch.
     """
     by_row_limit: dict[int, list[int]] = collections.defaultdict(list)
-    for index, (num_sentences, longest) in enumerate(sizes):
+    for index, (num_sentences, _, positions) in enumerate(sizes):
         if num_sentences:
             # Both are powers of two.
-            limit = min(max_rows, max(1, MAX_POSITIONS // padded_length(longest)))
+            limit = min(max_rows, max(1, MAX_POSITIONS // positions))
             by_row_limit[limit].append(index)
     for limit, indices in sorted(by_row_limit.items(), reverse=True):
         indices.sort(key=lambda index: sizes[index], reverse=True)
         while indices:
-            most, _ = sizes[indices[0]]
+            most, *_ = sizes[indices[0]]
             rows = [
                 index
                 for index in indices[: limit * num_devices]
@@ -100,6 +101,18 @@ def next_block(documents: Sequence[Sentences], first: int, size: int, rows: int)
         if size == 1 or rows * size * length <= MAX_POSITIONS:
             return pack_sentences(block, size, length)
         size //= 2
+
+
+def source_shape(source: Sentences) -> tuple[int, int]:
+    """S and N that hold a source, powers of two: a source is read at once."""
+    longest = max(map(len, source), default=0)
+    return power_of_two(max(1, len(source))), padded_length(longest)
+
+
+def pack_sources(sources: Sequence[Sentences]) -> Batch:
+    """The documents [B, S, N] that B documents are made of."""
+    shapes = zip(*map(source_shape, sources), strict=True)
+    return pack_sentences(sources, *map(max, shapes))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,15 +168,34 @@ class Reader:
         self.tuning = tuning or default_tuning()
         self._run = _compiled(model, self.tuning)
 
-    def open(self, rows: int) -> Place:
+    def open(self, rows: int, sources: Sequence[Sentences] | None = None) -> Place:
         """The start of so many documents.
 
+        Args:
+          rows: B.
+          sources: of a model that reads sources, what each document is made of: sentences as `read`
+            takes them, of any number.
+
         Raises:
-          InputError: `rows` is below 1.
+          InputError: `rows` is below 1; or there are no sources, not as many, one without a
+            sentence, or words that are no ids; or the model reads none.
         """
         if rows < 1:
             raise InputError(f"rows is {rows}; expected at least 1")
-        return Place(self, rows, self._run.open(self.params, rows))
+        if (sources is not None) != self.model.reads_source:
+            expected = "one for each row" if self.model.reads_source else "none"
+            given = "none" if sources is None else len(sources)
+            raise InputError(f"sources are {given}; {self.model.name} expects {expected}")
+        if sources is None:
+            return Place(self, rows, self._run.open(self.params, rows, None))
+        if len(sources) != rows:
+            raise InputError(f"sources are {len(sources)}; expected one for each of {rows} rows")
+        for number, source in enumerate(sources, 1):
+            if not len(source):
+                raise InputError(f"source {number} has no sentence; expected at least one")
+            for one in source:
+                self._require_words(one)
+        return Place(self, rows, self._run.open(self.params, rows, pack_sources(sources)))
 
     def read(
         self, place: Place, sentences: Sequence[Sentences]
@@ -312,7 +344,7 @@ def _compiled(model: DocumentModel, tuning: Tuning) -> _Compiled:
         )
 
     return _Compiled(
-        open=of_weighted(model.open_document, 1),
+        open=of_weighted(functools.partial(open_documents, model, tuning), 1),
         read=jax.jit(functools.partial(block_nll, model, tuning)),
         begin=of_weighted(functools.partial(words.begin, model, room=_MIN_ROOM), 2),
         advance=of_weighted(functools.partial(words.advance, model, tuning)),

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax.data.vocabulary import END
-from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Sentence
+from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Sentence, Source
 from dclm_jax.nn import stack
 from dclm_jax.nn.backend import Tuning
 from dclm_jax.nn.recurrence import keep_at_padding
@@ -109,7 +109,9 @@ def take(model: DocumentModel, params: Params, tree: Any, row_B: jax.Array) -> A
     """Some rows of a context of the model, or of `Words`, in any order and number."""
 
     def shapes(rows: int) -> Any:
-        context = jax.eval_shape(lambda: model.open_document(params, rows))
+        word_1x1xB = jnp.zeros((1, 1, rows), jnp.int32)
+        source = Source(word_1x1xB, word_1x1xB == 0) if model.reads_source else None
+        context = jax.eval_shape(lambda: model.open_document(params, rows, source))
         if not isinstance(tree, Words):
             return context
         return jax.eval_shape(lambda context: begin(model, params, context, rows, 1), context)

@@ -15,8 +15,15 @@ from ml_collections import ConfigDict
 
 from dclm_jax import models, processes, storage
 from dclm_jax.data.batches import Batch, TrainingBatches
-from dclm_jax.data.corpus import Corpus, open_corpus, read_manifest, statistics_table
-from dclm_jax.errors import DivergenceError
+from dclm_jax.data.corpus import (
+    Corpus,
+    open_corpus,
+    open_source,
+    read_manifest,
+    statistics_table,
+)
+from dclm_jax.errors import DivergenceError, InputError
+from dclm_jax.evaluation.inputs import documents_of
 from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.models.base import DocumentModel, Params
@@ -130,6 +137,7 @@ class _Work:
     batches: TrainingBatches
     frozen: frozenset[str]
     valid: Corpus
+    valid_source: Corpus
     total_steps: int
 
     @property
@@ -143,6 +151,12 @@ def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
     directory = settings.data.directory
     training, valid = (open_corpus(directory, split, verify=True) for split in ("train", "valid"))
     model = models.create(vocab_size=len(training.vocabulary), **settings.model)
+    sources = [open_source(one, directory, verify=True) for one in (training, valid)]
+    if model.reads_source and settings.data.segment_length:
+        raise InputError(
+            f"data.segment_length is {settings.data.segment_length}; {model.name} reads whole "
+            "documents: expected 0"
+        )
     shapes = jax.eval_shape(model.init, jax.random.key(0))
     frozen = choose(settings.training.frozen, by_path(shapes))
     batches = TrainingBatches(
@@ -152,6 +166,7 @@ def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
         seed=settings.training.seed,
         max_sentence_length=settings.data.max_sentence_length,
         earlier_sentences=earlier_sentences(model),
+        source=sources[0] if model.reads_source else None,
     )
     if trained_hashed(model, split(shapes, frozen)[0]):
         require_sparse(settings.optimizer)
@@ -159,7 +174,7 @@ def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
     if settings.training.max_steps:
         total_steps = min(total_steps, settings.training.max_steps)
     optimizer = create_optimizer(settings.optimizer, total_steps, batches.steps_per_epoch)
-    return _Work(settings, model, optimizer, batches, frozen, valid, total_steps)
+    return _Work(settings, model, optimizer, batches, frozen, valid, sources[1], total_steps)
 
 
 def _kept(config: RunConfig) -> dict[str, Any]:
@@ -200,7 +215,7 @@ class _Run:
         self._work, self._line = work, line
         self.records, self.progress = records, progress
         self._rate: Callable = learning_rate(work.config.optimizer, work.total_steps)
-        self._nll, self._terms, self._norm = 0.0, 0, 0.0
+        self._nll, self._extra, self._terms, self._norm = 0.0, 0.0, 0, 0.0
         self._tokens, self._seconds = 0, 0.0
         self._clock = time.monotonic()
 
@@ -211,9 +226,11 @@ class _Run:
           DivergenceError: the loss or the norm of the gradient is not finite.
         """
         work, progress = self._work, self.progress
-        nll, terms, tokens, norm, factor = (one.item() for one in jax.device_get(collect(metrics)))
+        metrics = jax.device_get(collect(metrics))
+        nll, extra, terms, tokens, norm, factor = (one.item() for one in metrics)
         if math.isfinite(nll) and math.isfinite(norm):
             self._nll, self._terms = self._nll + nll, self._terms + int(terms)
+            self._extra += extra
             self._tokens, self._norm = self._tokens + tokens, norm
             progress.tokens += tokens
             progress.skipped_in_a_row = 0
@@ -240,6 +257,7 @@ class _Run:
                 epoch=epoch,
                 loss=self._nll / self._terms,
                 perplexity=window.perplexity,
+                extra_loss=self._extra / self._terms,
                 gradient_norm=self._norm,
                 learning_rate=float(self._rate(step - 1 - progress.skipped) * factor),
                 tokens=progress.tokens,
@@ -247,8 +265,9 @@ class _Run:
                 tokens_per_second=rate,
                 skipped=progress.skipped,
             )
-            self._line.update(step, epoch, window.perplexity, rate)
-            self._nll, self._terms, self._tokens, self._seconds = 0.0, 0, 0, 0.0
+            self._line.update(step, epoch, window.perplexity, self._extra / self._terms, rate)
+            self._nll, self._extra, self._terms = 0.0, 0.0, 0
+            self._tokens, self._seconds = 0, 0.0
             self._clock = time.monotonic()
 
     def divergence(self, step: int, what: str) -> DivergenceError:
@@ -267,7 +286,7 @@ class _Run:
         """
         work, progress = self._work, self.progress
         scorer = Scorer(work.model, params, batch_size=work.config.training.evaluation_batch_size)
-        result = measure(scorer, map(work.valid.document, range(work.valid.num_documents)))
+        result = measure(scorer, documents_of(work.valid, work.valid_source))
         perplexity = result.perplexity
         if math.isnan(perplexity):
             raise self.divergence(step, "the development loss is not a number")

@@ -79,11 +79,15 @@ class ProgressLine:
             self._live.start()
             self.say = self._live.print
 
-    def update(self, step: int, epoch: int, perplexity: float, tokens_per_second: float) -> None:
-        """Shows training perplexity since the last update and the rate."""
+    def update(
+        self, step: int, epoch: int, perplexity: float, extra: float, tokens_per_second: float
+    ) -> None:
+        """Shows training perplexity since the last update, nats of further objectives a target if
+        there are any, and the rate."""
+        further = f"  further loss {extra:.4f}" if extra else ""
         text = (
             f"step {step}/{self._total}  epoch {epoch}  "
-            f"train {self._measure} {perplexity:.1f}  {tokens_per_second:,.0f} tokens/s"
+            f"train {self._measure} {perplexity:.1f}{further}  {tokens_per_second:,.0f} tokens/s"
         )
         elapsed = time.monotonic() - self._start
         left = elapsed / max(1, step - self._first) * (self._total - step)

@@ -40,11 +40,12 @@ class TrainState:
 
 
 class StepMetrics(NamedTuple):
-    """Sums over the global batch: nats, what they are a sum of, and targets (see `Likelihood`); the
-    global norm of the gradient of the mean loss, before clipping; and the factor that the learning
-    rate had."""
+    """Sums over the global batch: nats, those of further objectives, what the first are a sum of,
+    and targets (see `Likelihood`); the global norm of the gradient of the mean loss, before
+    clipping; and the factor that the learning rate had."""
 
     nll: jax.Array
+    extra: jax.Array
     terms: jax.Array
     tokens: jax.Array
     gradient_norm: jax.Array
@@ -114,7 +115,7 @@ def train_step(
         (whole, state.optimizer_state), (updated, optimizer_state)
     )
     params = joined(whole, held)
-    metrics = StepMetrics(sums.nll, sums.terms, sums.tokens, norm, factor)
+    metrics = StepMetrics(sums.nll, sums.extra, sums.terms, sums.tokens, norm, factor)
     return TrainState(state.step + 1, params, optimizer_state, state.frozen), metrics
 
 

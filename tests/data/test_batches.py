@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -156,7 +158,7 @@ def test_more_sentences_before_than_the_text_has(tmp_path):
     (tmp_path / "t").write_text("a b\nc\nd e f g h\n")
     prepare({"train": tmp_path / "t"}, tmp_path / "out")
     corpus = open_corpus(tmp_path / "out", "train")
-    sizes = {"segment_length": 1, "batch_size": 3, "seed": 0, "max_sentence_length": 2}
+    sizes: Any = {"segment_length": 1, "batch_size": 3, "seed": 0, "max_sentence_length": 2}
     batch = TrainingBatches(corpus, earlier_sentences=8, **sizes)(0)
     assert batch.earlier is not None
     rows = dict(zip(unpack(batch), unpack(batch.earlier), strict=True))
@@ -251,9 +253,61 @@ def test_no_sentence_is_short_enough(tmp_path):
         )
 
 
+def test_a_document_is_its_own_source(corpus):
+    batches = TrainingBatches(
+        corpus, segment_length=0, batch_size=B, seed=0, max_sentence_length=20, source=corpus
+    )
+    for step in range(batches.steps_per_epoch):
+        batch = batches(step)
+        assert batch.source is not None
+        assert unpack(batch) == unpack(batch.source)
+
+
+def test_a_document_comes_with_what_it_is_made_of(tmp_path):
+    """Of lengths of their own; a document whose sentences are all too long stays away with it."""
+    rng, count, most = np.random.default_rng(0), 30, 20
+
+    def write(split, most_sentences):
+        """Every word names its document."""
+        documents = [
+            "".join(
+                " ".join([f"w{d}"] * rng.integers(1, 30)) + "\n"
+                for _ in range(rng.integers(1, most_sentences))
+            )
+            for d in range(count)
+        ]
+        (tmp_path / split).write_text("\n".join(documents))
+
+    write("train", 4)
+    write("valid", 70)
+    prepare({split: tmp_path / split for split in ("train", "valid")}, tmp_path / "out")
+    corpus, source = (open_corpus(tmp_path / "out", split) for split in ("train", "valid"))
+    sizes: Any = {"segment_length": 0, "batch_size": B, "seed": 3, "max_sentence_length": most}
+    batches = TrainingBatches(corpus, source=source, **sizes)
+    whole = {
+        words[0][0]: tuple(tuple(one.tolist()) for one in words)
+        for words in map(source.document, range(count))
+    }
+    seen, shapes = [], []
+    for step in range(2 * batches.steps_per_epoch):
+        batch = batches(step)
+        assert batch.source is not None
+        shapes.append((batch.mask_BxSxN.shape, batch.source.mask_BxSxN.shape))
+        for row, of_source in zip(unpack(batch), unpack(batch.source), strict=True):
+            assert of_source == (whole[row[0][0]] if row else ())
+            seen += [row[0][0]] if row else []
+    shortest = [min(len(one) for one in corpus.document(d)) for d in range(count)]
+    kept = [corpus.document(d)[0][0] for d in range(count) if shortest[d] <= most]
+    assert len(kept) < count and sorted(seen) == sorted(2 * kept)
+    half = batches.steps_per_epoch
+    assert sorted(shapes[:half]) == sorted(shapes[half:])
+
+
 def test_bad_arguments(corpus):
+    with pytest.raises(InputError, match="segment_length is 3; expected 0: a document that is mad"):
+        TrainingBatches(corpus, segment_length=L, batch_size=B, seed=0, source=corpus)
     for name, least in (("segment_length", 0), ("batch_size", 1)):
-        arguments = dict(segment_length=L, batch_size=B, seed=0) | {name: least - 1}
+        arguments: Any = dict(segment_length=L, batch_size=B, seed=0) | {name: least - 1}
         with pytest.raises(InputError, match=f"{name} is {least - 1}; expected at least {least}"):
             TrainingBatches(corpus, **arguments)
     with pytest.raises(InputError, match="seed is -1"):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.data import open_corpus, prepare, statistics_table
+from dclm_jax.data.corpus import open_source, source_split
 from dclm_jax.errors import InputError
 
 TRAIN = "a b\na\n\nb a c\n"
@@ -55,6 +56,34 @@ def test_statistics(directory):
         "valid          1          1       2         2.0            1.0  100.00%",
         "vocabulary: 5 entries with START, END and UNKNOWN",
     ]
+
+
+def make_source(directory, split, of):
+    """Makes one split what the documents of another one are made of."""
+    path = directory / "manifest.json"
+    manifest = json.loads(path.read_text())
+    entry = manifest["splits"].pop(split)
+    files = {name.replace(split, source_split(of)): file for name, file in entry["files"].items()}
+    for old, new in zip(entry["files"], files, strict=True):
+        (directory / old).rename(directory / new)
+    manifest["splits"][source_split(of)] = {**entry, "files": files}
+    path.write_text(json.dumps(manifest))
+
+
+def test_documents_are_made_of_themselves_or_of_a_split(directory, tmp_path):
+    corpus = open_corpus(directory, "train")
+    assert open_source(corpus, directory) is corpus
+    make_source(directory, "valid", "train")
+    corpus = open_corpus(directory, "train")
+    with pytest.raises(InputError, match="split train_source has 1 documents; expected 2, as many"):
+        open_source(corpus, directory)
+    sources = {split: tmp_path / "train.txt" for split in ("valid", "train")}
+    prepare(sources, tmp_path / "paired", vocab_size=2)
+    make_source(tmp_path / "paired", "valid", "train")
+    corpus = open_corpus(tmp_path / "paired", "train")
+    source = open_source(corpus, tmp_path / "paired", verify=True)
+    assert source.split == "train_source"
+    np.testing.assert_array_equal(source.tokens, corpus.tokens)
 
 
 def test_split_without_data(directory):

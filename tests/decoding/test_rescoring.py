@@ -12,7 +12,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.ngram import NGramScorer
 from dclm_jax.reading.reader import Reader
 from tests.exhaustive import some
-from tests.models.support import MODELS, VOCAB, pack, random_params, scores, small_model
+from tests.models.support import LANGUAGE_MODELS, VOCAB, pack, random_params, scores, small_model
 
 WEIGHTS = np.array([1.0, 0.5])
 
@@ -74,7 +74,7 @@ def best_of_all(name, document):
     return of_ways.max(), ways[np.argmax(of_ways)]
 
 
-@pytest.mark.parametrize("name", some(["ccdclm", "rlm_bow_lf"], all=MODELS))
+@pytest.mark.parametrize("name", some(["ccdclm", "rlm_bow_lf"], all=LANGUAGE_MODELS))
 def test_greedy_search_is_what_scoring_every_prefix_anew_chooses(name):
     documents = random_documents(1, [3, 1, 2])
     seen = []

@@ -15,13 +15,15 @@ from dclm_jax import models
 from dclm_jax.data.batches import pack_sentences
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import scoring
+from dclm_jax.evaluation.inputs import Encoded
 from dclm_jax.evaluation.scoring import Continuation, Scorer
 from dclm_jax.nn.backend import CPU
 from dclm_jax.reading import likelihoods, reader
-from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
+from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
 from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also, some
-from tests.models.support import LIN
+from tests.models.support import AUTOENCODERS, LIN
 
 VOCAB_SIZE = 11
 # Their contexts are made as those of others are, and used as those of others.
@@ -75,8 +77,14 @@ def score_alone(model, params, document, size=0, length=0):
     tokens at least, and padded no further."""
     length = max(length, *(len(sentence) + 1 for sentence in document))
     batch = pack_sentences([document], max(size, len(document)), length)
-    context = model.open_document(params, 1)
-    _, nll_1xSxN = jax.jit(functools.partial(block_nll, model, CPU))(params, context, batch)
+
+    @jax.jit
+    def nll(params):
+        # A document is made of itself.
+        context = open_documents(model, CPU, weighted(model, params), 1, batch)
+        return block_nll(model, CPU, params, context, batch)[1]
+
+    nll_1xSxN = nll(params)
     return [
         np.asarray(nll)[: len(sentence) + 1]
         for nll, sentence in zip(nll_1xSxN[0], document, strict=False)
@@ -117,6 +125,30 @@ def test_a_continuation_is_the_last_sentence_of_its_document(name):
     scorer = Scorer(*make_model(name), batch_size=4)
     expected = [scores[-1:] for scores in scores_alone(name)]
     assert_same_scores(scored(scorer, map(Continuation, make_documents())), expected)
+
+
+@pytest.mark.parametrize("name", AUTOENCODERS)
+def test_a_document_may_be_made_of_another_one(name, monkeypatch):
+    """Of the source that comes with it, read at once with those of other documents or not."""
+    model, params = make_model(name)
+    documents = [one for one in make_documents() if one]
+    sources = [documents[-1], *documents[:-1]]
+    pairs = [Encoded(one, source=source) for one, source in zip(documents, sources, strict=True)]
+
+    def expected(document, source):
+        batch = pack_sentences([document], len(document), 20)
+        of_source = pack_sentences([source], len(source), 20)
+        context = open_documents(model, CPU, weighted(model, params), 1, of_source)
+        nll_SxN = block_nll(model, CPU, params, context, batch)[1][0]
+        return [
+            np.asarray(nll)[: len(words) + 1] for nll, words in zip(nll_SxN, document, strict=True)
+        ]
+
+    alone = [expected(*one) for one in zip(documents[:3], sources[:3], strict=True)]
+    assert_same_scores(scored(Scorer(model, params, batch_size=4), pairs[:3]), alone)
+    together = scored(Scorer(model, params, batch_size=4), pairs)
+    monkeypatch.setattr(reader, "MAX_POSITIONS", 64)
+    assert_same_scores(scored(Scorer(model, params, batch_size=4), pairs), together)
 
 
 def test_documents_and_continuations_are_scored_together_in_their_order():

@@ -1,5 +1,7 @@
 """Sources, the decisions whether a document has ended, and initial values of autoencoders."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,8 +25,8 @@ from tests.models.support import (
 SOURCES = (((5, 3, 7), (6,)), ((4, 2),), ())
 
 
-def source_of(documents, **padding):
-    batch = pack(documents, **padding)
+def source_of(documents, S, N):
+    batch = pack(documents, S, N)
     return Source(time_major(batch.tokens_BxSxN), time_major(batch.mask_BxSxN))
 
 
@@ -39,7 +41,7 @@ def source_of(documents, **padding):
 )
 def test_every_word_is_read_and_then_end(reverse, expected):
     words = in_reading_order(source_of(SOURCES, S=4, N=6), reverse)
-    tokens, mask = (np.moveaxis(array, 2, 0) for array in words[:2])
+    tokens, mask = (np.moveaxis(np.asarray(array), 2, 0) for array in words[:2])
     of_first = [row[real].tolist() for row, real in zip(tokens[0], mask[0], strict=True)]
     assert of_first == [*expected, [], []]
     joined = joined_sentences(words)
@@ -56,17 +58,13 @@ def test_a_source_may_be_longer_or_padded_further(name, x64):
     document, source = ((5, 3), (4,)), ((7, 8, 9, 3, 2, 4), (6,), (2, 3), (10,))
     batch = pack([document])
     expected = likelihood(model, params, pack([document], S=4, N=7, sources=[source]))
-    for padding in ({}, {"S": 7, "N": 12}):
-        of_source = pack([source], **padding).source
-        got = likelihood(model, params, type(batch)(*_arrays(batch), source=of_source))
+    for S, N in ((0, 0), (7, 12)):
+        of_source = dataclasses.replace(batch, source=pack([source], S, N))
+        got = likelihood(model, params, of_source)
         np.testing.assert_allclose(got.nll, expected.nll, rtol=1e-12)
         np.testing.assert_allclose(got.extra, expected.extra, rtol=1e-12)
     other = likelihood(model, params, pack([document], S=4, N=7, sources=[source[::-1]]))
     assert abs(other.nll - expected.nll) > 1e-6
-
-
-def _arrays(batch):
-    return batch.tokens_BxSxN, batch.targets_BxSxN, batch.mask_BxSxN
 
 
 @pytest.mark.parametrize("name", AUTOENCODERS)
@@ -86,7 +84,9 @@ def test_the_first_context_is_the_source_alone(name, x64):
     model = simple_model(name)
     params = random_params(model)
     first, second = pack([((5, 3),), ((7,),)]), pack([((5, 3),), ((8, 9), (4,))])
-    vectors = [model.vector(params, opened(model, params, batch)) for batch in (first, second)]
+    vectors = [
+        np.asarray(model.vector(params, opened(model, params, batch))) for batch in (first, second)
+    ]
     np.testing.assert_allclose(vectors[0][0], vectors[1][0], rtol=1e-12)
     assert np.all(vectors[0][1] != vectors[1][1])
     assert np.any(scores(model, params, first) != 0)

@@ -195,7 +195,7 @@ def test_dropout_multiplies_embeddings_layers_and_features(name):
     nll = auxiliary = 0.0
     for b, (document, source) in enumerate(zip(DOCUMENTS, SOURCES, strict=True)):
         of_document, of_source = jax.tree.map(lambda array, b=b: array[:, :, b], masks)
-        dropout = oracles.Dropout(*of_document, of_source)
+        dropout = oracles.Dropout(*of_document)._replace(source=of_source)
         reading = oracles.read(model, plain_params, document, dropout, source)
         nll += objective(model, reading)
         auxiliary += reading.auxiliary

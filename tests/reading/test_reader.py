@@ -44,6 +44,12 @@ def expected_nll(reader, document):
     return [nll[: len(words) + 1] for words, nll in zip(document, nll_SxN, strict=False)]
 
 
+def opened(reader, documents):
+    """The start of documents, made of themselves if the model reads sources."""
+    sources = [ids(*document) for document in documents] if reader.model.reads_source else None
+    return reader.open(len(documents), sources)
+
+
 def ids(*sentences):
     return [np.array(words, np.int32) for words in sentences]
 
@@ -72,7 +78,7 @@ def read_words(reader, place, rows):
 def test_words_and_sentences_lead_to_the_same_places(name):
     reader = make_reader(name)
     expected = [expected_nll(reader, document) for document in DOCUMENTS]
-    place = reader.open(2)
+    place = opened(reader, DOCUMENTS)
     for s in range(3):
         after_sentence, of_sentence = reader.read(place, sentence_at(s))
         of_words, after_words = read_words(reader, place, [document[s] for document in DOCUMENTS])
@@ -84,7 +90,7 @@ def test_words_and_sentences_lead_to_the_same_places(name):
     vectors = reader.vectors(place)
     assert (vectors is None) == (reader.model.context_order == 0)
     if vectors is not None:
-        whole, _ = reader.read(reader.open(2), [ids(*document) for document in DOCUMENTS])
+        whole, _ = reader.read(opened(reader, DOCUMENTS), [ids(*one) for one in DOCUMENTS])
         assert vectors.shape[0] == 2
         jax.tree.map(close, vectors, reader.vectors(whole))
 
@@ -116,6 +122,38 @@ def test_a_place_leads_on_in_several_ways(name):
     begun, _ = reader.start(place)
     begun, log_probs_2xV = reader.next(begun.take([1, 0]), [3, 3])
     close(-log_probs_2xV[0, 2], expected_nll(reader, (first, second, (3, 2)))[2][1])
+
+
+@pytest.mark.parametrize("name", ["hierarchical_attention_autoencoder", "standard_autoencoder"])
+def test_places_of_documents_that_are_made_of_others(name):
+    """They lead on in several ways, with sources of any length."""
+    reader = make_reader(name)
+    model, document = reader.model, DOCUMENTS[0]
+    sources = [DOCUMENTS[1], document]
+
+    def expected(source):
+        batch = pack([document], S=4, N=len(LONG) + 1, sources=[source])
+        return np.asarray(scores(model, random_params(model), batch)[0])
+
+    place = reader.open(2, [ids(*source) for source in sources])
+    place, _ = reader.read(place, [ids(*document[:1])] * 2)
+    _, nll = reader.read(place.take([1, 0, 1]), [ids(document[1])] * 3)
+    for row, source in zip(nll, (sources[1], sources[0], sources[1]), strict=True):
+        close(row[0], expected(source)[1, : len(document[1]) + 1])
+
+
+def test_sources_are_for_models_that_read_them():
+    reader, other = make_reader("hierarchical_autoencoder"), make_reader("ccdclm")
+    with pytest.raises(InputError, match="sources are none; hierarchical_autoencoder expects one"):
+        reader.open(2)
+    with pytest.raises(InputError, match="sources are 1; ccdclm expects none"):
+        other.open(1, [ids((3,))])
+    with pytest.raises(InputError, match="sources are 1; expected one for each of 2 rows"):
+        reader.open(2, [ids((3,))])
+    with pytest.raises(InputError, match="source 2 has no sentence; expected at least one"):
+        reader.open(2, [ids((3,)), []])
+    with pytest.raises(InputError, match=rf"words are \[3, {VOCAB}\]; expected ids"):
+        reader.open(1, [ids((3, VOCAB))])
 
 
 def test_blocks_of_many_rows_are_shorter(monkeypatch):
