@@ -94,6 +94,16 @@ def _restore(workdir: str | None) -> LanguageModel:
     return dclm_jax.restore(workdir, batch_size=_BATCH_SIZE.value)
 
 
+def require_language_models(models: Iterable[LanguageModel], command: str) -> None:
+    """Refuses autoencoders, whose documents are made of a source that the command has not."""
+    for lm in models:
+        if lm.model is not None and lm.model.reads_source:
+            raise InputError(
+                f"{command} needs a language model, and {lm.name} is an autoencoder, for which "
+                "launch.reconstruct, launch.encode and launch.evaluate are made"
+            )
+
+
 def open_documents(
     lm: LanguageModel,
 ) -> tuple[Iterable[list[np.ndarray]], int | None, dict[str, Any]]:

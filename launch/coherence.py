@@ -113,6 +113,7 @@ def _model() -> _Subject:
     if _TRAINING_SEED.present:
         raise InputError("--training_seed belongs to --baseline, which is missing")
     lm = _evaluation.restore()
+    _evaluation.require_language_models([lm], "launch.coherence")
     documents, _, source = _evaluation.open_documents(lm)
     description = {**_evaluation.describe_run(lm), **source}
     return _Subject(lm.scorer, list(documents), lm.summary, description)

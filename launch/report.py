@@ -120,6 +120,7 @@ class _Run(NamedTuple):
 def _restore_all(workdirs: Sequence[str]) -> list[_Run]:
     """All runs, which can be reported together."""
     models = _evaluation.restore_comparable(workdirs)
+    _evaluation.require_language_models(models, "launch.report")
     vocabulary = models[0].vocabulary
     data = _DATA.value or models[0].config["data"]["directory"]
     splits = {split: inputs.open_split(vocabulary, data, split) for split in ("valid", "test")}

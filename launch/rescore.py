@@ -179,6 +179,7 @@ def _described(division: Sequence[range]) -> str:
 def _task(lists: nbest.NBestList, division: Sequence[range]) -> _Task:
     """Restores the models, which have one vocabulary, and encodes the hypotheses."""
     runs = _evaluation.restore_all()
+    _evaluation.require_language_models([run.lm for run in runs], "launch.rescore")
     own = [] if _WORDS in lists.names else [_WORDS]
     names = [*(run.label for run in runs), *lists.names, *own]
     for index, name in enumerate(names):

@@ -79,6 +79,7 @@ def _continuations(lm: LanguageModel) -> Iterator[DocumentScore]:
     texts = list(itertools.islice(_read(context), 2))
     if len(texts) != 1:
         raise InputError(f"{context}: holds several documents; expected one")
+    _evaluation.require_language_models([lm], "launch.score --context")
     read, lines = lm.read(texts[0]), readers.read_candidates(path)
     if _evaluation.LOWERCASE.value:
         lines = map(str.lower, lines)

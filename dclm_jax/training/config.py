@@ -11,7 +11,7 @@ from dclm_jax.errors import InputError, shown
 from dclm_jax.models import did_you_mean, model_class
 
 LOSS_UNITS = ("token", "sentence")
-HALVE_ON_PLATEAU = "halve_on_plateau"
+HALVE_ON_PLATEAU, HALVE_AFTER = "halve_on_plateau", "halve_after"
 _FREE_TO_CHANGE = ("data.directory", "training.log_every", "training.evaluation_batch_size")
 """Keys that may differ when a run goes on: they decide no parameter."""
 _STEPS = ("training.epochs", "training.max_steps")
@@ -49,10 +49,13 @@ class OptimizerConfig:
     weight_decay: of adamw, times the learning rate at every step; with 0 adamw is adam.
     clip_norm: global norm the gradient is clipped to; 0 for none.
     schedule: constant, or linear, cosine or exponential decay, or halve_on_plateau: constant, and
-      halved after each epoch whose mean training loss is not below that of the epoch before.
+      halved after each epoch whose mean training loss is not below that of the epoch before, or
+      halve_after: constant, and from some epoch on halved again and again.
     warmup_steps: linear growth to the peak before it.
     decay_steps: steps of the decay; 0 for the whole run.
     final_fraction: of the peak, where the decay ends.
+    halve_after: of the schedule of that name, epochs until the rate is halved for the first time.
+    halve_every: epochs from one of its halvings to the next.
     average_decay: of the moving average of parameters that is evaluated and kept as the best model;
       0 for the parameters themselves.
     max_skipped_steps: steps in a row whose gradient is not finite that are left out and counted;
@@ -68,13 +71,16 @@ class OptimizerConfig:
     warmup_steps: int = _option(0)
     decay_steps: int = _option(0)
     final_fraction: float = _option(0.0)
+    halve_after: float = _option(5.0)
+    halve_every: float = _option(0.5)
     average_decay: float = _option(0.0)
     max_skipped_steps: int = _option(0)
 
     @property
     def decays_over_run(self) -> bool:
         """Whether the learning rate of a step depends on how many the run has."""
-        return self.schedule not in ("constant", HALVE_ON_PLATEAU) and not self.decay_steps
+        by_run = self.schedule not in ("constant", HALVE_ON_PLATEAU, HALVE_AFTER)
+        return by_run and not self.decay_steps
 
 
 @dataclasses.dataclass(frozen=True)

@@ -214,7 +214,9 @@ class _Run:
     def __init__(self, work: _Work, records: Records, progress: Progress, line: ProgressLine):
         self._work, self._line = work, line
         self.records, self.progress = records, progress
-        self._rate: Callable = learning_rate(work.config.optimizer, work.total_steps)
+        self._rate: Callable = learning_rate(
+            work.config.optimizer, work.total_steps, work.batches.steps_per_epoch
+        )
         self._nll, self._extra, self._terms, self._norm = 0.0, 0.0, 0, 0.0
         self._tokens, self._seconds = 0, 0.0
         self._clock = time.monotonic()

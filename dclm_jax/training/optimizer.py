@@ -9,7 +9,7 @@ import optax
 
 from dclm_jax.errors import InputError
 from dclm_jax.models import did_you_mean
-from dclm_jax.training.config import HALVE_ON_PLATEAU, OptimizerConfig
+from dclm_jax.training.config import HALVE_AFTER, HALVE_ON_PLATEAU, OptimizerConfig
 from dclm_jax.training.frozen import joined
 
 SPARSE = ("sgd", "adagrad")
@@ -34,26 +34,55 @@ OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
 }
 
 
-def _exponential(peak: float, steps: int, fraction: float) -> optax.Schedule:
+class _Length(NamedTuple):
+    """Steps of the decay and of an epoch."""
+
+    decay: int
+    epoch: int
+
+
+def _exponential(options: OptimizerConfig, steps: _Length) -> optax.Schedule:
+    peak, fraction = options.learning_rate, options.final_fraction
     if not fraction:
         raise InputError(
             "optimizer.schedule is 'exponential' with final_fraction 0.0; expected more than 0"
         )
-    return optax.exponential_decay(peak, steps, fraction, end_value=peak * fraction)
+    return optax.exponential_decay(peak, steps.decay, fraction, end_value=peak * fraction)
 
 
-SCHEDULES: dict[str, Callable[[float, int, float], optax.Schedule]] = {
-    "constant": lambda peak, steps, fraction: optax.constant_schedule(peak),
+def _halve_after(options: OptimizerConfig, steps: _Length) -> optax.Schedule:
+    if not options.halve_every:
+        raise InputError(
+            "optimizer.schedule is 'halve_after' with halve_every 0.0; expected more than 0"
+        )
+
+    def rate(step: Any) -> jax.Array:
+        epochs = step / steps.epoch - options.halve_after
+        halvings = jnp.floor(epochs / options.halve_every) + 1
+        return options.learning_rate * 0.5 ** jnp.maximum(halvings, 0)
+
+    return rate
+
+
+SCHEDULES: dict[str, Callable[[OptimizerConfig, _Length], optax.Schedule]] = {
+    "constant": lambda options, steps: optax.constant_schedule(options.learning_rate),
     # Times the factor that `_halve_on_plateau` keeps.
-    HALVE_ON_PLATEAU: lambda peak, steps, fraction: optax.constant_schedule(peak),
-    "linear": lambda peak, steps, fraction: optax.linear_schedule(peak, peak * fraction, steps),
-    "cosine": lambda peak, steps, fraction: optax.cosine_decay_schedule(peak, steps, fraction),
+    HALVE_ON_PLATEAU: lambda options, steps: optax.constant_schedule(options.learning_rate),
+    HALVE_AFTER: _halve_after,
+    "linear": lambda options, steps: optax.linear_schedule(
+        options.learning_rate, options.learning_rate * options.final_fraction, steps.decay
+    ),
+    "cosine": lambda options, steps: optax.cosine_decay_schedule(
+        options.learning_rate, steps.decay, options.final_fraction
+    ),
     "exponential": _exponential,
 }
 
 
-def learning_rate(options: OptimizerConfig, total_steps: int) -> optax.Schedule:
-    """The learning rate as a function of the step.
+def learning_rate(
+    options: OptimizerConfig, total_steps: int, steps_per_epoch: int | None = None
+) -> optax.Schedule:
+    """The learning rate as a function of the step; arguments are those of `create_optimizer`.
 
     Raises:
       InputError: an unknown schedule.
@@ -65,7 +94,8 @@ def learning_rate(options: OptimizerConfig, total_steps: int) -> optax.Schedule:
     warmup = options.warmup_steps
     decay_steps = options.decay_steps or max(1, total_steps - warmup)
     peak = options.learning_rate
-    schedule = SCHEDULES[options.schedule](peak, decay_steps, options.final_fraction)
+    steps = _Length(decay_steps, steps_per_epoch or total_steps)
+    schedule = SCHEDULES[options.schedule](options, steps)
     if not warmup:
         return schedule
     growth = optax.linear_schedule(peak / warmup, peak, max(1, warmup - 1))
@@ -185,7 +215,8 @@ def create_optimizer(
     Args:
       options: of the configuration.
       total_steps: of the run, over which a learning rate decays.
-      steps_per_epoch: after which `halve_on_plateau` looks at the loss; None for all steps.
+      steps_per_epoch: those of `halve_after`, and after which `halve_on_plateau` looks at the loss;
+        None for all steps.
 
     Raises:
       InputError: an unknown optimizer or schedule.
@@ -201,7 +232,8 @@ def create_optimizer(
             f"optimizer.weight_decay is {options.weight_decay} with optimizer {options.name}; "
             "only adamw has it"
         )
-    update = OPTIMIZERS[options.name](learning_rate(options, total_steps), options)
+    rate = learning_rate(options, total_steps, steps_per_epoch)
+    update = OPTIMIZERS[options.name](rate, options)
     if options.clip_norm:
         update = optax.chain(optax.clip_by_global_norm(options.clip_norm), update)
     plateau = options.schedule == HALVE_ON_PLATEAU

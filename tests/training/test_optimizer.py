@@ -55,6 +55,20 @@ def test_schedule_warms_up_and_decays_over_the_rest_of_the_run(schedule, expecte
     np.testing.assert_allclose([np.asarray(rate(step)) for step in range(7)], expected, rtol=1e-5)
 
 
+def test_a_rate_is_halved_every_half_epoch_after_the_fifth():
+    """7 epochs of 10 steps: 50 at the full rate, then 5 at each half of the rate before."""
+    options = OptimizerConfig(name="sgd", learning_rate=0.1, schedule="halve_after", clip_norm=0.0)
+    expected = [0.1] * 50 + [0.1 / 2**halvings for halvings in (1, 2, 3, 4) for _ in range(5)]
+    optimizer = create_optimizer(options, 70, steps_per_epoch=10)
+    params, updates = jnp.zeros(1), []
+    state = optimizer.init(params)
+    for _ in expected:
+        update, state = optimizer.update(jnp.ones(1), state, params)
+        updates.append(-np.asarray(update).item())
+    np.testing.assert_allclose(updates, expected, rtol=1e-6)
+    assert not options.decays_over_run
+
+
 def test_errors_name_the_nearest():
     with pytest.raises(InputError, match=r"optimizer.name is 'adagard'; did you mean 'adagrad'"):
         create_optimizer(OptimizerConfig(name="adagard"), 1)
@@ -62,6 +76,8 @@ def test_errors_name_the_nearest():
         create_optimizer(OptimizerConfig(schedule="cosin"), 1)
     with pytest.raises(InputError, match="final_fraction"):
         create_optimizer(OptimizerConfig(schedule="exponential"), 1)
+    with pytest.raises(InputError, match=r"halve_every 0.0; expected more than 0"):
+        create_optimizer(OptimizerConfig(schedule="halve_after", halve_every=0.0), 1)
     with pytest.raises(InputError, match=r"weight_decay is 0.1 with optimizer adam; only adamw"):
         create_optimizer(OptimizerConfig(name="adam", weight_decay=0.1), 1)
 

@@ -1,0 +1,23 @@
+"""The autoencoders of Li, Luong and Jurafsky (2015) on paragraphs of Wikipedia, at the paper's size.
+
+The model follows the file's name after a colon, as for hotel_reviews.py. Paragraphs of 50 to 250
+words with at most 4% unknown words, a sentence a line and a blank line between paragraphs; 120,000
+words, of which no step holds the logits of more than some thousand positions at once:
+
+    python -m launch.prepare --train=WIKIPEDIA/train.txt --valid=WIKIPEDIA/valid.txt \\
+        --test=WIKIPEDIA/test.txt --vocab_size=120000 --min_words=50 --max_words=250 \\
+        --max_unknown=0.04 --output=data/wikipedia
+    config=configs/autoencoder/wikipedia.py
+    for model in standard hierarchical hierarchical_attention; do
+        python -m launch.train --config=$config:${model}_autoencoder \\
+            --config.data.directory=data/wikipedia --workdir=runs/wikipedia/$model
+        python -m launch.evaluate --workdir=runs/wikipedia/$model
+    done
+
+Setting: that of hotel_reviews.py.
+Not run: it takes an accelerator and 500,000 paragraphs.
+"""
+
+from configs.autoencoder.hotel_reviews import get_config
+
+__all__ = ["get_config"]

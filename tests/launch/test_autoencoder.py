@@ -1,0 +1,65 @@
+"""Autoencoders on the command line: training, perplexity given the source, and what they refuse."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from dclm_jax.training.metrics import read_metrics
+from tests.launch.support import launch, refuse
+
+NAME = "hierarchical_attention_autoencoder"
+WHOLE = ("--config.data.segment_length=0", "--config.training.max_steps=8")
+
+
+@pytest.fixture(scope="module")
+def run(space) -> Path:
+    return space.train("autoencoder", NAME, *WHOLE)
+
+
+def test_losses_of_words_and_of_endings_are_told_apart(space, run, tmp_path):
+    lines = read_metrics(run)
+    training = [line for line in lines if line["kind"] == "train"]
+    # 8 documents of 2 to 5 sentences a step begin with odds of about one to one.
+    assert all(0 < line["extra_loss"] < math.log(2) for line in training)
+    said = launch("train", *space.training(tmp_path / "run", *WHOLE, config=_config(space))).stdout
+    assert f"further loss {training[0]['extra_loss']:.4f}  " in said
+    done = launch("evaluate", f"--workdir={run}", "--split=valid", "--output=-")
+    valid = [line for line in lines if line["kind"] == "valid"]
+    assert json.loads(done.stdout)["perplexity"] == pytest.approx(valid[-1]["perplexity"], 1e-5)
+
+
+def _config(space) -> Path:
+    return Path(f"{space.config}:{NAME}")
+
+
+def test_text_is_scored_given_itself(space, run):
+    text = "w1 w2\nw3\n\nw4 w5\n"
+    done = launch("score", f"--workdir={run}", "--input=-", stdin=text)
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [len(record["sentences"]) for record in records] == [2, 1]
+
+
+def test_segments_are_refused(space, tmp_path):
+    error = refuse("train", *space.training(tmp_path / "run", config=_config(space)))
+    assert error == (f"error: data.segment_length is 5; {NAME} reads whole documents: expected 0")
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_needs_a_language_model_says_so(space, run, tmp_path):
+    (tmp_path / "list").write_text("0 ||| w1 ||| 1.0 ||| 1.0\n")
+    (tmp_path / "text").write_text("w1 w2\n")
+    commands = {
+        "coherence": [],
+        "rescore": [f"--nbest={tmp_path / 'list'}", "--output=-"],
+        "report": [f"--output={tmp_path / 'report'}"],
+        "score --context": [f"--context={tmp_path / 'text'}", f"--input={tmp_path / 'text'}"],
+    }
+    for command, flags in commands.items():
+        name = command.split()[0]
+        workdir = "--workdirs" if name == "report" else "--workdir"
+        assert refuse(name, f"{workdir}={run}", *flags) == (
+            f"error: launch.{command} needs a language model, and {NAME} is an autoencoder, for "
+            "which launch.reconstruct, launch.encode and launch.evaluate are made"
+        )
