@@ -1,6 +1,25 @@
-"""Autoencoders of a size that two CPU cores can train: one layer of 128 units, Adam.
+"""The autoencoders of Li et al. (2015) of a size that two CPU cores can train: 128 units, Adam.
 
-The model follows the file's name after a colon, as for hotel_reviews.py.
+The model follows the file's name after a colon, as for hotel_reviews.py. Any prepared corpus of
+short documents will do, such as paragraphs of 50 to 250 words:
+
+    python -m launch.prepare --train=TEXT/train.txt --valid=TEXT/valid.txt --test=TEXT/test.txt \\
+        --min_words=50 --max_words=250 --output=data/paragraphs
+    config=configs/autoencoder/small.py
+    for model in standard hierarchical hierarchical_attention; do
+        python -m launch.train --config=$config:${model}_autoencoder \\
+            --config.data.directory=data/paragraphs --workdir=runs/paragraphs/$model
+    done
+
+What a model can keep is seen by having it learn few paragraphs by heart, data/few with 64 of them
+as --train and as --valid:
+
+    python -m launch.train --config=$config:hierarchical_attention_autoencoder \\
+        --config.data.directory=data/few --workdir=runs/few \\
+        --config.model.dropout=0 --config.training.epochs=EPOCHS
+
+Setting: hotel_reviews.py, but one layer of 128 units, 16 documents a step and Adam at 0.004.
+MEASURED
 """
 
 import ml_collections
@@ -17,7 +36,8 @@ def get_config(model: str = "hierarchical_attention_autoencoder") -> ml_collecti
     config = hotel_reviews.get_config(model)
     config.update(
         model={"embedding_dim": 128, "hidden_dim": 128, "num_layers": 1},
-        optimizer={"name": "adam", "learning_rate": 0.003, "schedule": "constant"},
-        training={"epochs": 10, "loss_per": "token"},
+        data={"batch_size": 16},
+        optimizer={"name": "adam", "learning_rate": 0.004, "schedule": "constant"},
+        training={"epochs": 20, "loss_per": "token"},
     )
     return config

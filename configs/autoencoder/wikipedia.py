@@ -1,8 +1,8 @@
-"""The autoencoders of Li, Luong and Jurafsky (2015) on paragraphs of Wikipedia, at the paper's size.
+"""The autoencoders of Li, Luong and Jurafsky (2015) on Wikipedia, at the paper's size.
 
-The model follows the file's name after a colon, as for hotel_reviews.py. Paragraphs of 50 to 250
-words with at most 4% unknown words, a sentence a line and a blank line between paragraphs; 120,000
-words, of which no step holds the logits of more than some thousand positions at once:
+The model follows the file's name after a colon, as for hotel_reviews.py. The text is paragraphs of
+50 to 250 words with at most 4% unknown words, a sentence a line and a blank line between them. The
+vocabulary has 120,000 words, and no step holds the logits of all its positions:
 
     python -m launch.prepare --train=WIKIPEDIA/train.txt --valid=WIKIPEDIA/valid.txt \\
         --test=WIKIPEDIA/test.txt --vocab_size=120000 --min_words=50 --max_words=250 \\
