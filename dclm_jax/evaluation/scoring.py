@@ -176,9 +176,9 @@ class Scorer:
             size = min(reader.BLOCK_SENTENCES, reader.power_of_two(num_sentences))
             batch = reader.next_block(documents, first, size, num_rows)
             size = batch.mask_BxSxN.shape[1]
-            scored_RxS = first + np.arange(size) >= first_scored_R[:, None]
+            scored_RxSx1 = (first + np.arange(size) >= first_scored_R[:, None])[..., None]
             block_DxB = jax.tree.map(
-                lambda a: a.reshape(*row_DxB.shape, *a.shape[1:]), (batch, scored_RxS)
+                lambda a: a.reshape(*row_DxB.shape, *a.shape[1:]), (batch, scored_RxSx1)
             )
             context, nll_DxBxSxN = self._read(self._params, context, *block_DxB)
             yield _Block(requests, first, nll_DxBxSxN)
