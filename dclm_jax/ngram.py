@@ -108,9 +108,13 @@ class NGramScorer:
         return NGramPlace(rows)
 
     def read(
-        self, place: NGramPlace, sentences: Sequence[Sequence[np.ndarray]]
+        self,
+        place: NGramPlace,
+        sentences: Sequence[Sequence[np.ndarray]],
+        unscored: Sequence[int] | None = None,
     ) -> tuple[NGramPlace, list[list[np.ndarray]]]:
-        """As `Reader.read`."""
+        """As `Reader.read`, but that all targets are scored."""
+        del unscored
         return place, [[self._nll(sentence) for sentence in row] for row in sentences]
 
     def start(self, place: NGramPlace) -> tuple[NGramPlace, np.ndarray]:

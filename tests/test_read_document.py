@@ -67,6 +67,32 @@ def test_candidates_of_all_lengths_come_back_in_their_order(monkeypatch):
         np.testing.assert_allclose(got.log_probs, expected.log_probs, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["rnnlm", "adclm"])
+def test_beginnings_that_candidates_share_are_scored_once(name, monkeypatch):
+    lm = language_model(name)
+    reader, asked = lm.reader, []
+    assert isinstance(reader, Reader)
+
+    place = lm.read(TEXT)
+
+    def read(place, sentences, unscored):
+        asked.extend(
+            len(one) + 1 - known for (one,), known in zip(sentences, unscored, strict=True)
+        )
+        return Reader.read(reader, place, sentences, unscored)
+
+    monkeypatch.setattr(reader, "read", read)
+    # A word less, another one, the same again, the beginning of others, nothing in common.
+    candidates = ["the cat sat .", "the cat sat", "the dog sat .", "the cat sat .", "the", "dogs ."]
+    scores = place.score(candidates)
+    monkeypatch.undo()
+    # Of 24 targets; in the order of the candidates those that none before has.
+    assert sum(asked[: len(candidates)]) == 5 + 1 + 4 + 0 + 1 + 3
+    for got, candidate in zip(scores, candidates, strict=True):
+        expected = last_sentence(lm, [*TEXT, candidate])
+        np.testing.assert_allclose(got.log_probs, expected.log_probs, rtol=1e-5, atol=1e-5)
+
+
 def test_reading_on_leaves_what_was_read_before():
     lm = language_model("adclm")
     nothing = lm.read()

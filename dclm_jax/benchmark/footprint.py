@@ -170,23 +170,26 @@ def growth_rows(name: str, setting: Setting) -> list[Row]:
     ]
 
 
-def hashed_features_row(name: str, setting: Setting) -> list[Row]:
-    """Steps of the recurrent network of Lin et al. (2015) with hashed features and without."""
-    words = dataclasses.replace(setting.size.model("rnn_lin", "htanh"), num_layers=1)
+def hashed_features_rows(name: str, setting: Setting) -> list[Row]:
+    """Steps of the models of Lin et al. (2015) with hashed features and without."""
     batches = [batch.with_words_counted() for batch in setting.training_batches(4, 4)]
     options = OptimizerConfig(name="sgd", schedule="halve_on_plateau")
-    turns = {}
-    for kind, size in (("with", HASH_SIZE), ("without", 0)):
-        model = dataclasses.replace(words, embedding_dim=30, hidden_dim=30, hash_size=size)
-        own = ours.Training(model, batches, setting.seed, options)
-        own.turn()
-        turns[kind] = partial(lambda own: own.turn().seconds, own)
-    rounds = alternate(turns, setting.rounds)
-    seconds = rounds.seconds
-    return [
-        Row(
-            name,
-            "train rnn_lin, 30 units, 4 segments a step: with hashed features to without",
+    rows = []
+    for of in ("rnn_lin", "rnnslm", "hrnnlm_two_step"):
+        turns = {}
+        for kind, size in (("with", HASH_SIZE), ("without", 0)):
+            plain = setting.size.model(of, "htanh")
+            model = dataclasses.replace(
+                plain, num_layers=1, embedding_dim=30, hidden_dim=30, hash_size=size
+            )
+            own = ours.Training(model, batches, setting.seed, options)
+            own.turn()
+            turns[kind] = partial(lambda own: own.turn().seconds, own)
+        rounds = alternate(turns, setting.rounds)
+        seconds = rounds.seconds
+        row = Row(
+            f"{name}_{of}",
+            f"train {of}, 30 units, 4 segments a step: with hashed features to without",
             Goal(2.5, 2.5, at_most=True),
             seconds["with"] / seconds["without"],
             "less is better; the words of the batches are uniform, so that few come twice",
@@ -194,7 +197,8 @@ def hashed_features_row(name: str, setting: Setting) -> list[Row]:
             (f"{seconds['with']:.3f} s and {seconds['without']:.3f} s",),
             rounds.disturbed,
         )
-    ]
+        rows.append(row)
+    return rows
 
 
 def startup_row(name: str, setting: Setting) -> list[Row]:

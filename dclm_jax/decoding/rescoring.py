@@ -165,8 +165,9 @@ def _read_on(
             sentences.append([segment.hypotheses[path.chosen[-1]]])
     filled = filled_up(range(len(rows)))
     rows, sentences = [rows[i] for i in filled], [sentences[i] for i in filled]
+    unscored = [len(one) + 1 for (one,) in sentences]
     return [
-        reader.read(place.take(rows), sentences)[0]
+        reader.read(place.take(rows), sentences, unscored)[0]
         for reader, place in zip(readers, places, strict=True)
     ]
 

@@ -141,6 +141,9 @@ class Scorer:
           Every document, and a list over its sentences of float32 [M + 1]: -log P(target) in nats
           of the targets w1..wM END, given all words before them in the document. If its `only_last`
           is true, the list has one such array, that of its last sentence.
+
+        Raises:
+          InputError: a model reads sources, and one has no sentence.
         """
         for window in self._windows(documents):
             sizes = [one.size for one in window]
@@ -167,10 +170,7 @@ class Scorer:
         for document in documents:
             sentences, first_scored = sentences_to_score(document)
             unknown = [None] * (len(sentences) - first_scored)
-            source = None
-            if self._reads_source:
-                own = getattr(document, "source", None)
-                source = sentences if own is None else own
+            source = _source(document) if self._reads_source else None
             window.append(_Request(document, sentences, first_scored, unknown, source))
             tokens += sum(len(sentence) + 1 for sentence in sentences)
             if max(len(window) // batches, tokens // tokens_per_row) >= self._batch_size:
@@ -199,8 +199,8 @@ class Scorer:
             size = min(reader.BLOCK_SENTENCES, reader.power_of_two(num_sentences))
             batch = reader.next_block(documents, first, size, num_rows)
             size = batch.mask_BxSxN.shape[1]
-            scored_RxS = first + np.arange(size) >= first_scored_R[:, None]
-            block_DxB = by_device((batch, scored_RxS))
+            scored_RxSx1 = (first + np.arange(size) >= first_scored_R[:, None])[..., None]
+            block_DxB = by_device((batch, scored_RxSx1))
             context, nll_DxBxSxN = self._read(self._params, context, *block_DxB)
             yield _Block(requests, first, nll_DxBxSxN)
             first += size
@@ -239,6 +239,16 @@ def sentences_to_score(document: Any) -> tuple[Document, int]:
     sentences = getattr(document, "sentences", document)
     only_last = getattr(document, "only_last", False)
     return sentences, max(len(sentences) - 1, 0) if only_last else 0
+
+
+def _source(document: Any) -> Document:
+    """What the document is made of."""
+    source = getattr(document, "source", None)
+    if source is None:
+        return sentences_to_score(document)[0]
+    if not len(source):
+        raise InputError("a source has no sentence; expected at least one")
+    return source
 
 
 def _collect(block: _Block) -> None:

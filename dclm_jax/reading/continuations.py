@@ -1,5 +1,6 @@
 """Sentences scored as the next one after places, many at once."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,8 +17,9 @@ def score_after(
 ) -> list[np.ndarray]:
     """Each sentence as the next one after the place of its row.
 
-    What was read before is not read again. Sentences of like length are scored together, in few
-    numbers of rows, so that little is padding and few programs are compiled.
+    What was read before is not read again, and a beginning that sentences after a row share is
+    scored once. Sentences of like length are scored together, in few numbers of rows, so that
+    little is padding and few programs are compiled.
 
     Args:
       reader: a `Reader`, or what an n-gram model has of it.
@@ -28,16 +30,36 @@ def score_after(
     Returns:
       For each sentence float32 [M + 1]: -log P in nats of w1..wM END.
     """
+    # In this order a sentence shares its longest beginning with the one before it.
+    order = sorted(range(len(sentences)), key=lambda i: (rows[i], *map(int, sentences[i])))
+    shared = [0] * len(sentences)
+    for before, index in itertools.pairwise(order):
+        if rows[before] == rows[index]:
+            shared[index] = _shared_targets(sentences[before], sentences[index])
     scores: list[Any] = [None] * len(sentences)
     sizes = [(1, len(one), padded_length(len(one))) for one in sentences]
     for batch, _ in batches_of_like_size(sizes, ROWS):
         filled = filled_up(batch)
         _, nll = reader.read(
-            place.take([rows[index] for index in filled]), [[sentences[index]] for index in filled]
+            place.take([rows[index] for index in filled]),
+            [[sentences[index]] for index in filled],
+            [shared[index] for index in filled],
         )
         for index, of_row in zip(batch, nll, strict=False):
             (scores[index],) = of_row
+    for before, index in itertools.pairwise(order):
+        known = shared[index]
+        scores[index] = np.concatenate([scores[before][:known], scores[index][known:]])
     return scores
+
+
+def _shared_targets(first: np.ndarray, second: np.ndarray) -> int:
+    """How many targets, words and END, two sentences have alike from their beginning on."""
+    both = min(len(first), len(second))
+    (differ,) = np.nonzero(np.asarray(first[:both]) != np.asarray(second[:both]))
+    if differ.size:
+        return int(differ[0])
+    return both + (len(first) == len(second))
 
 
 def filled_up(rows: Sequence[int]) -> list[int]:

@@ -164,25 +164,25 @@ def block_nll(
     params: Params,
     context: Context,
     batch: Batch,
-    scored_BxS: jax.Array | None = None,
+    scored: jax.Array | None = None,
 ) -> tuple[Context, jax.Array]:
     """The nats of every target of some consecutive sentences, read from `context` on.
 
     Args:
       context: of the sentences before.
-      scored_BxS: bool, the sentences to score; None for all. The others are read, but their
-        positions do not enter the output layer.
+      scored: bool [B, S, N], or [B, S, 1] for whole sentences: the targets to score; None for all.
+        The others are read, but their positions do not enter the output layer.
 
     Returns:
-      The context after them and the negative log-likelihoods [B, S, N], 0 at padding, in sentences
+      The context after them and the negative log-likelihoods [B, S, N], 0 at padding, at targets
       that are not scored and, of bags, at END.
     """
     model = dataclasses.replace(model, remat=False)
     params = weighted(model, params)
     tokens, targets, mask = _time_major(batch)
     reading = read_documents(model, params, context, tokens, mask, None, tuning)
-    if scored_BxS is not None:
-        mask &= scored_BxS.T[:, None, :]
+    if scored is not None:
+        mask &= jnp.moveaxis(scored, 0, 2)
     if model.objective == "bags":
         bags: Any = model.bags(params, reading.contexts)
         features, kernel, bias, shared = _bag_inputs(model, bags)

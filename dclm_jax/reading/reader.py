@@ -198,17 +198,23 @@ class Reader:
         return Place(self, rows, self._run.open(self.params, rows, pack_sources(sources)))
 
     def read(
-        self, place: Place, sentences: Sequence[Sentences]
+        self,
+        place: Place,
+        sentences: Sequence[Sentences],
+        unscored: Sequence[int] | None = None,
     ) -> tuple[Place, list[list[np.ndarray]]]:
         """Reads whole sentences on from a place.
 
         Args:
           place: of this reader.
           sentences: for each row equally many sentences, each int [M] word ids without START, END.
+          unscored: for each row how many of the first targets of each sentence are not asked for,
+            which spares the work of the output layer; None for none.
 
         Returns:
           The place after them, and for each row and sentence float32 [M + 1]: -log P(target) in
-          nats of the targets w1..wM END, given all words before them in the document.
+          nats of the targets w1..wM END, given all words before them in the document. It is 0 for
+          a target that is not asked for.
 
         Raises:
           InputError: the place is another reader's, the sentences are not as many, or words are no
@@ -231,7 +237,11 @@ class Reader:
             # An empty sentence to fill up a block would be one more in the document.
             size = min(BLOCK_SENTENCES, 1 << (left.bit_length() - 1))
             batch = next_block(sentences, first, size, place.rows)
-            context, nll_BxSxN = self._run.read(self.params, context, batch)
+            scored = None
+            if unscored is not None:
+                position_N = np.arange(batch.mask_BxSxN.shape[2])
+                scored = (position_N >= np.asarray(unscored)[:, None])[:, None]
+            context, nll_BxSxN = self._run.read(self.params, context, batch, scored)
             for all_nll, own, nll_SxN in zip(scores, sentences, np.asarray(nll_BxSxN), strict=True):
                 block = zip(own[first:], nll_SxN, strict=False)
                 all_nll += [nll[: len(one) + 1] for one, nll in block]

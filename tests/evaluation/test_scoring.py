@@ -144,6 +144,8 @@ def test_a_document_may_be_made_of_another_one(name, monkeypatch):
             np.asarray(nll)[: len(words) + 1] for nll, words in zip(nll_SxN, document, strict=True)
         ]
 
+    with pytest.raises(InputError, match="a source has no sentence; expected at least one"):
+        scored(Scorer(model, params), [Encoded(documents[0], source=[])])
     alone = [expected(*one) for one in zip(documents[:3], sources[:3], strict=True)]
     assert_same_scores(scored(Scorer(model, params, batch_size=4), pairs[:3]), alone)
     together = scored(Scorer(model, params, batch_size=4), pairs)
@@ -175,7 +177,9 @@ def test_sentences_that_are_not_scored_stay_out_of_the_output_layer(monkeypatch,
     monkeypatch.setattr(likelihoods, "token_nll", spy)
     scored = np.array([[False, False, True, False], [True, False, True, True], [False] * 4])
     context_after, every = block_nll(model, CPU, params, context, batch)
-    context_after_some, some = block_nll(model, CPU, params, context, batch, jnp.asarray(scored))
+    context_after_some, some = block_nll(
+        model, CPU, params, context, batch, jnp.asarray(scored)[..., None]
+    )
     # Words and END of each sentence: (3, 0, 5), (5, 5, 5) and (1) words.
     assert [int(mask.sum()) for mask in masks] == [(4 + 1 + 6) + (6 + 6 + 6) + 2, 6 + 6 + 6]
     np.testing.assert_array_equal(some != 0, batch.mask_BxSxN & scored[..., None])
@@ -188,10 +192,10 @@ def test_the_output_layer_sees_what_is_asked_for_and_no_more(monkeypatch):
     scorer = Scorer(*make_model("codclm"), batch_size=4)
     read = scorer._read
 
-    def counting(params, context, batch, scored_DxBxS):
+    def counting(params, context, batch, scored_DxBxSx1):
         nonlocal num_positions
-        num_positions += np.sum(batch.mask_BxSxN & scored_DxBxS[..., None])
-        return read(params, context, batch, scored_DxBxS)
+        num_positions += np.sum(batch.mask_BxSxN & scored_DxBxSx1)
+        return read(params, context, batch, scored_DxBxSx1)
 
     monkeypatch.setattr(scorer, "_read", counting)
     scores = scored(scorer, make_requests())
