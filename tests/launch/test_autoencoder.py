@@ -19,7 +19,7 @@ def run(space) -> Path:
 
 
 def test_losses_of_words_and_of_endings_are_told_apart(space, run, tmp_path):
-    lines = read_metrics(run)
+    lines = read_metrics(run / "metrics.jsonl")
     training = [line for line in lines if line["kind"] == "train"]
     # 8 documents of 2 to 5 sentences a step begin with odds of about one to one.
     assert all(0 < line["extra_loss"] < math.log(2) for line in training)
