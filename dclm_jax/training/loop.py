@@ -151,7 +151,10 @@ def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
     directory = settings.data.directory
     training, valid = (open_corpus(directory, split, verify=True) for split in ("train", "valid"))
     model = models.create(vocab_size=len(training.vocabulary), **settings.model)
-    sources = [open_source(one, directory, verify=True) for one in (training, valid)]
+    source, valid_source = (
+        open_source(one, directory, verify=True) if model.reads_source else one
+        for one in (training, valid)
+    )
     if model.reads_source and settings.data.segment_length:
         raise InputError(
             f"data.segment_length is {settings.data.segment_length}; {model.name} reads whole "
@@ -166,7 +169,7 @@ def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
         seed=settings.training.seed,
         max_sentence_length=settings.data.max_sentence_length,
         earlier_sentences=earlier_sentences(model),
-        source=sources[0] if model.reads_source else None,
+        source=source if model.reads_source else None,
     )
     if trained_hashed(model, split(shapes, frozen)[0]):
         require_sparse(settings.optimizer)
@@ -174,7 +177,7 @@ def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
     if settings.training.max_steps:
         total_steps = min(total_steps, settings.training.max_steps)
     optimizer = create_optimizer(settings.optimizer, total_steps, batches.steps_per_epoch)
-    return _Work(settings, model, optimizer, batches, frozen, valid, sources[1], total_steps)
+    return _Work(settings, model, optimizer, batches, frozen, valid, valid_source, total_steps)
 
 
 def _kept(config: RunConfig) -> dict[str, Any]:
