@@ -13,7 +13,6 @@ not depend on the filters.
 
 import contextlib
 import dataclasses
-import itertools
 import pathlib
 import shutil
 import sys
@@ -376,7 +375,7 @@ def _documents(
         part = corpus.SPLITS.index(name) if name in corpus.SPLITS else DRAWN
         if (source := corpus.source_split(name)) in texts:
             pair = (read(name, True), read(source, True))
-            stream = _alternating(pair, (str(texts[name]), str(texts[source])))
+            stream = _alternating(pair, (texts[name], texts[source]))
         else:
             stream = read(name, False)
         for empty_sentences, document in stream:
@@ -384,24 +383,18 @@ def _documents(
 
 
 def _alternating(
-    pair: tuple[Iterator[tuple[int, Document]], ...], paths: tuple[str, str]
+    pair: Sequence[Iterator[tuple[int, Document]]], paths: Sequence[PathLike]
 ) -> Iterator[tuple[int, Document]]:
     """Each document of the first text, and after it that of the second.
 
     Raises:
       InputError: one of them is empty, or they are not as many.
     """
-    counts = [0, 0]
-    for found in itertools.zip_longest(*pair):
-        for index, one in enumerate(found):
-            counts[index] += one is not None
-            if one is not None and not one[1].sentences:
-                raise InputError(f"{paths[index]}: {one[1].id} has no words; a pair needs some")
-        if None not in found:
-            yield from found
-    if counts[0] != counts[1]:
-        of_texts = " and ".join(map("{} holds {:,} documents".format, paths, counts))
-        raise InputError(f"{of_texts}; expected as many, in the same order")
+    for found in readers.corresponding(pair, paths):
+        for (_, document), path in zip(found, paths, strict=True):
+            if not document.sentences:
+                raise InputError(f"{path}: {document.id} has no words; a pair needs some")
+        yield from found
 
 
 def _existing(

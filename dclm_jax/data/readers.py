@@ -6,8 +6,8 @@ import itertools
 import json
 import pathlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from dclm_jax.data import prose, treebank
 from dclm_jax.data.documents import Document, Line, decode, file_label, input_files, read_lines
@@ -18,6 +18,8 @@ from dclm_jax.files import parse_json
 TEXT_FORMATS = ("auto", "lines", "tagged", "jsonl", "treebank", "prose", "paragraphs")
 FORMATS = (*TEXT_FORMATS, *COLLECTIONS)
 STDIN = "-"
+
+Read = TypeVar("Read")
 
 _BOUNDARY = "="
 _TAG = "/"
@@ -99,6 +101,24 @@ def read_documents(
         yield Document(identifier, kept, tags and [sentence for sentence in tags if sentence])
     if not found:
         raise InputError(f"{name or path}: holds no documents")
+
+
+def corresponding(
+    texts: Sequence[Iterable[Read]], paths: Sequence[str | pathlib.Path]
+) -> Iterator[tuple[Read, ...]]:
+    """What is at the same place in several texts; to be read with `keep_empty`.
+
+    Raises:
+      InputError: (at their end) they hold different numbers of documents.
+    """
+    counts = [0] * len(texts)
+    for found in itertools.zip_longest(*texts):
+        counts = [count + (one is not None) for count, one in zip(counts, found, strict=True)]
+        if None not in found:
+            yield found
+    if len(set(counts)) > 1:
+        of_texts = " and ".join(map("{} holds {:,} documents".format, paths, counts))
+        raise InputError(f"{of_texts}; expected as many, in the same order")
 
 
 def read_candidates(path: str) -> Iterator[str]:
