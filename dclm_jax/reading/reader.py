@@ -28,7 +28,7 @@ from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.backend import Tuning, default_tuning
 from dclm_jax.reading import words
 from dclm_jax.reading.driver import weighted
-from dclm_jax.reading.likelihoods import block_nll
+from dclm_jax.reading.likelihoods import block_nll, context_of_block
 from dclm_jax.reading.words import Words
 
 Sentences = Sequence[np.ndarray]
@@ -273,6 +273,37 @@ class Reader:
         vectors = self._run.vector(self.params, place.context)
         return None if vectors is None else np.asarray(vectors)
 
+    def sentence_vectors(self, documents: Sequence[Sentences]) -> list[np.ndarray] | None:
+        """The contexts after every sentence of whole documents, without scoring any.
+
+        Args:
+          documents: B of them, of one sentence or more each, see `read`. They are read together
+            from their starts to the end of the longest one.
+
+        Returns:
+          For each document the vectors [S, X]; None of a model without any (see `vectors`).
+
+        Raises:
+          InputError: there is no document, or words are no ids.
+        """
+        for document in documents:
+            for one in document:
+                self._require_words(one)
+        place = self.open(power_of_two(len(documents)) if documents else 0)
+        context, vectors_SxBxX = place.context, []
+        padded = [*documents, *[()] * (place.rows - len(documents))]
+        for first in range(max(map(len, documents))):
+            batch = next_block(padded, first, 1, place.rows)
+            context = self._run.pass_over(self.params, context, batch)
+            vectors_SxBxX.append(self._run.vector(self.params, context))
+        if vectors_SxBxX[0] is None:
+            return None
+        vectors_BxSxX = np.stack(jax.device_get(vectors_SxBxX), axis=1)
+        return [
+            vectors_SxX[: len(document)]
+            for vectors_SxX, document in zip(vectors_BxSxX, documents, strict=False)
+        ]
+
     def take(self, tree: Any, row_B: np.ndarray) -> Any:
         """Rows of the context of a place, or of the words of one within a sentence."""
         return self._run.take(self.params, tree, row_B)
@@ -295,6 +326,7 @@ class _Compiled(NamedTuple):
 
     open: Callable[..., Context]
     read: Callable[..., tuple[Context, jax.Array]]
+    pass_over: Callable[..., Context]
     begin: Callable[..., Words]
     advance: Callable[..., tuple[Words, jax.Array]]
     close: Callable[..., Context]
@@ -314,6 +346,7 @@ def _compiled(model: DocumentModel, tuning: Tuning) -> _Compiled:
     return _Compiled(
         open=of_weighted(model.open_document, 1),
         read=jax.jit(functools.partial(block_nll, model, tuning)),
+        pass_over=jax.jit(functools.partial(context_of_block, model, tuning)),
         begin=of_weighted(functools.partial(words.begin, model, room=_MIN_ROOM), 2),
         advance=of_weighted(functools.partial(words.advance, model, tuning)),
         close=of_weighted(functools.partial(words.close, model)),
