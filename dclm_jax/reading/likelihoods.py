@@ -112,16 +112,6 @@ def block_nll(
     return reading.context, jnp.moveaxis(nll.reshape(mask.shape), 2, 0)
 
 
-def context_of_block(
-    model: DocumentModel, tuning: Tuning, params: Params, context: Context, batch: Batch
-) -> Context:
-    """The context after some consecutive sentences, none of which is scored; see `block_nll`."""
-    model = dataclasses.replace(model, remat=False)
-    tokens, _, mask = _time_major(batch)
-    params = weighted(model, params)
-    return read_documents(model, params, context, tokens, mask, None, tuning).context
-
-
 def predicted(
     model: DocumentModel, targets_SxNxB: jax.Array, mask_SxNxB: jax.Array
 ) -> tuple[jax.Array, jax.Array]:

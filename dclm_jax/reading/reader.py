@@ -28,7 +28,7 @@ from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.backend import Tuning, default_tuning
 from dclm_jax.reading import words
 from dclm_jax.reading.driver import weighted
-from dclm_jax.reading.likelihoods import block_nll, context_of_block
+from dclm_jax.reading.likelihoods import block_nll
 from dclm_jax.reading.words import Words
 
 Sentences = Sequence[np.ndarray]
@@ -294,7 +294,7 @@ class Reader:
         padded = [*documents, *[()] * (place.rows - len(documents))]
         for first in range(max(map(len, documents))):
             batch = next_block(padded, first, 1, place.rows)
-            context = self._run.pass_over(self.params, context, batch)
+            context = self._run.skim(self.params, context, batch)
             vectors_SxBxX.append(self._run.vector(self.params, context))
         if vectors_SxBxX[0] is None:
             return None
@@ -326,7 +326,7 @@ class _Compiled(NamedTuple):
 
     open: Callable[..., Context]
     read: Callable[..., tuple[Context, jax.Array]]
-    pass_over: Callable[..., Context]
+    skim: Callable[..., Context]
     begin: Callable[..., Words]
     advance: Callable[..., tuple[Words, jax.Array]]
     close: Callable[..., Context]
@@ -346,7 +346,8 @@ def _compiled(model: DocumentModel, tuning: Tuning) -> _Compiled:
     return _Compiled(
         open=of_weighted(model.open_document, 1),
         read=jax.jit(functools.partial(block_nll, model, tuning)),
-        pass_over=jax.jit(functools.partial(context_of_block, model, tuning)),
+        # Nothing that is only scored is computed.
+        skim=jax.jit(lambda *read: block_nll(model, tuning, *read)[0]),
         begin=of_weighted(functools.partial(words.begin, model, room=_MIN_ROOM), 2),
         advance=of_weighted(functools.partial(words.advance, model, tuning)),
         close=of_weighted(functools.partial(words.close, model)),
