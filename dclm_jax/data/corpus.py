@@ -198,8 +198,7 @@ def read_manifest(directory: storage.PathLike) -> Manifest:
 
     Raises:
       InputError: there is no directory or no readable manifest of this format in it, or the
-        manifest lacks something that is read, names other files than a corpus has, or has other
-        numbers of documents and of their sources.
+        manifest lacks something that is read, or names other files than a corpus has.
     """
     directory = storage.cached(directory, {MANIFEST_FILE: None})
     path = directory / MANIFEST_FILE
@@ -211,12 +210,6 @@ def read_manifest(directory: storage.PathLike) -> Manifest:
     if others := [split for split in manifest.splits if split not in ALL_SPLITS]:
         expected = ", ".join(ALL_SPLITS)
         raise InputError(f"{path}: names a split {shown(others[0])}; expected {expected}")
-    for split in SPLITS:
-        pair = [one for one in (split, source_split(split)) if one in manifest.splits]
-        counts = [manifest.splits[one].documents for one in pair]
-        if len(set(counts)) > 1:
-            found = " and ".join(map("{} documents of {}".format, counts, pair))
-            raise InputError(f"{path}: has {found}; expected as many")
     # Files are opened by the names that a corpus has, so that a manifest cannot lead elsewhere.
     named = [(manifest.vocabulary, [VOCABULARY_FILE])]
     named += [(entry, split_files(split)) for split, entry in manifest.splits.items()]

@@ -1,7 +1,5 @@
 """Paired documents: what a document is made of lies beside it, in the same order."""
 
-import json
-import shutil
 from typing import Any
 
 import pytest
@@ -155,15 +153,3 @@ def test_one_source_to_divide_does_not_fit_given_splits(tmp_path):
         prepare({"train": targets}, tmp_path / "o", paired_source=sources)
     with pytest.raises(InputError, match="sotu takes no paired source"):
         prepare(None, tmp_path / "o", format="sotu", paired_source=sources)
-
-
-def test_a_manifest_of_unequal_pairs_is_refused(tmp_path):
-    targets, sources = write_pairs(tmp_path, range(3))
-    prepare({"train": targets}, tmp_path / "o", paired_source={"train": sources})
-    copy = tmp_path / "copy"
-    shutil.copytree(tmp_path / "o", copy)
-    value = json.loads((copy / "manifest.json").read_text())
-    value["splits"]["train_source"]["documents"] = 2
-    (copy / "manifest.json").write_text(json.dumps(value))
-    with pytest.raises(InputError, match="3 documents of train and 2 documents of train_source"):
-        open_corpus(copy, "train")
