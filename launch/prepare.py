@@ -53,9 +53,9 @@ cut between sentences. The filters look at lengths first. The vocabulary is coun
 left, and by it documents of too many unknown words are found. Cut documents are called ID#1, ID#2
 and so on, and are in one split; which one does not depend on the filters:
 
-  python -m launch.prepare --input=reviews.txt --format=paragraphs --lowercase \
+  python -m launch.prepare --input=reviews.txt --format=paragraphs --lowercase \\
       --min_words=50 --max_words=250 --vocab_size=25000 --max_unknown=0.02 --output=reviews
-  python -m launch.prepare --corpus=sotu --document_words=250 --min_words=50 --max_words=250 \
+  python -m launch.prepare --corpus=sotu --document_words=250 --min_words=50 --max_words=250 \\
       --output=paragraphs
 
 New text with the vocabulary of a corpus that is already there:
