@@ -10,7 +10,7 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +30,6 @@ from dclm_jax.training.workdir import read_config
 
 Sentence = str | Sequence[str]
 """Words separated by spaces, or a list of words."""
-
-Vectors = TypeVar("Vectors")
 
 DEFAULT_BATCH_SIZE = 32
 _WINDOW_BATCHES = 8
@@ -65,8 +63,9 @@ class DocumentScore:
 
 
 class DocumentVectors(NamedTuple):
-    """A document: its name, its vector [X], and those [S, X] of the places after its sentences, of
-    which a language model's last is that of the document (`DocumentModel.vector`)."""
+    """A document: its name, its vector [X], and those [S, X] of the places after its sentences
+    (`DocumentModel.vector`). That of the document is the last of these; of a model that reads a
+    source it is the one before its first sentence."""
 
     id: str
     document: np.ndarray
@@ -132,7 +131,10 @@ class ReadDocument:
         Raises:
           InputError: the model keeps nothing of the sentences before.
         """
-        return self.lm.require_vectors(self.lm.reader.vectors(self.place))[0]
+        vectors = self.lm.reader.vectors(self.place)
+        if vectors is None:
+            raise _without_context(self.lm.name)
+        return vectors[0]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -238,9 +240,11 @@ class LanguageModel:
         """
         if batch_size < 1:
             raise InputError(f"batch_size is {batch_size}; expected at least 1")
+        if self.model is None or self.model.context_order == 0:
+            raise _without_context(self.name)
         reader: Any = self.reader
-        # Before anything is read.
-        self.require_vectors(reader.vectors(reader.open(1)))
+        # Where a model that reads a source keeps the whole document.
+        whole = 0 if self.model.reads_source else -1
         named = _named(documents)
         while window := list(itertools.islice(named, _WINDOW_BATCHES * batch_size)):
             for name, words in window:
@@ -251,19 +255,9 @@ class LanguageModel:
             found: dict[int, np.ndarray] = {}
             for indices, _ in batches_of_like_size(sizes, power_of_two(batch_size)):
                 together = [encoded[index] for index in indices]
-                found.update(zip(indices, reader.sentence_vectors(together), strict=True))
+                found.update(zip(indices, reader.vectors_along(together), strict=True))
             for index, (name, _) in enumerate(window):
-                yield DocumentVectors(name, found[index][-1], found[index])
-
-    def require_vectors(self, vectors: Vectors | None) -> Vectors:
-        """The vectors that a reader gives.
-
-        Raises:
-          InputError: they are None.
-        """
-        if vectors is None:
-            raise InputError(f"{self.name} reads every sentence by itself: it has no context")
-        return vectors
+                yield DocumentVectors(name, found[index][whole], found[index][1:])
 
     def perplexity(
         self, documents: Iterable[Document | Sequence[Sentence]]
@@ -319,6 +313,10 @@ def _words(document: Document | Sequence[Sentence], what: str = "a document is")
     if isinstance(sentences, str):
         raise InputError(f"{what} a list of sentences, not a string: {sentences[:40]!r}")
     return [one.split() if isinstance(one, str) else _checked(one) for one in sentences]
+
+
+def _without_context(name: str) -> InputError:
+    return InputError(f"{name} reads every sentence by itself: it has no context")
 
 
 def _named(

@@ -70,9 +70,14 @@ def test_bad_input(name, documents, options, message):
         list(language_model(name).vectors(documents, **options))
 
 
-def test_a_reader_needs_documents_of_word_ids():
+def test_a_reader_gives_the_start_as_well_and_needs_word_ids():
     reader: Any = language_model("ccdclm").reader
+    words = np.array([3, 4])
+    for vectors in reader.vectors_along([[words], [words, words], [words]]):
+        close(vectors[0], reader.vectors(reader.open(1))[0])
+    without: Any = language_model("rnnlm").reader
+    assert without.vectors_along([[words]]) is None
     with pytest.raises(InputError, match="rows is 0"):
-        reader.sentence_vectors([])
+        reader.vectors_along([])
     with pytest.raises(InputError, match="words are .* expected ids from 0"):
-        reader.sentence_vectors([[np.array([-1])]])
+        reader.vectors_along([[np.array([-1])]])

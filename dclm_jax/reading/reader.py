@@ -273,15 +273,15 @@ class Reader:
         vectors = self._run.vector(self.params, place.context)
         return None if vectors is None else np.asarray(vectors)
 
-    def sentence_vectors(self, documents: Sequence[Sentences]) -> list[np.ndarray] | None:
-        """The contexts after every sentence of whole documents, without scoring any.
+    def vectors_along(self, documents: list[Sentences]) -> list[np.ndarray] | None:
+        """The contexts of whole documents before and after every sentence, without scoring any.
 
         Args:
           documents: B of them, of one sentence or more each, see `read`. They are read together
             from their starts to the end of the longest one.
 
         Returns:
-          For each document the vectors [S, X]; None of a model without any (see `vectors`).
+          For each document the vectors [1 + S, X]; None of a model without any (see `vectors`).
 
         Raises:
           InputError: there is no document, or words are no ids.
@@ -289,18 +289,20 @@ class Reader:
         for document in documents:
             for one in document:
                 self._require_words(one)
-        place = self.open(power_of_two(len(documents)) if documents else 0)
-        context, vectors_SxBxX = place.context, []
-        padded = [*documents, *[()] * (place.rows - len(documents))]
-        for first in range(max(map(len, documents))):
-            batch = next_block(padded, first, 1, place.rows)
-            context = self._run.skim(self.params, context, batch)
-            vectors_SxBxX.append(self._run.vector(self.params, context))
+        rows = power_of_two(len(documents)) if documents else 0
+        # What fills up the batch is read like a document.
+        filled = [*documents, *documents[:1] * (rows - len(documents))]
+        context = self.open(rows).context
+        vectors_SxBxX = [self._run.vector(self.params, context)]
         if vectors_SxBxX[0] is None:
             return None
+        for first in range(max(map(len, documents))):
+            batch = next_block(filled, first, 1, rows)
+            context = self._run.skim(self.params, context, batch)
+            vectors_SxBxX.append(self._run.vector(self.params, context))
         vectors_BxSxX = np.stack(jax.device_get(vectors_SxBxX), axis=1)
         return [
-            vectors_SxX[: len(document)]
+            vectors_SxX[: 1 + len(document)]
             for vectors_SxX, document in zip(vectors_BxSxX, documents, strict=False)
         ]
 
