@@ -29,7 +29,17 @@ import tempfile
 import types
 import typing
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple, NoReturn, TextIO, TypeVar, Union
+from typing import (
+    Annotated,
+    Any,
+    BinaryIO,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    TextIO,
+    TypeVar,
+    Union,
+)
 
 from dclm_jax import processes, storage
 from dclm_jax.errors import InputError, shown
@@ -95,8 +105,15 @@ def write_json(path: storage.PathLike, value: dict[str, Any]) -> None:
 
 def write_bytes(path: storage.PathLike, content: bytes) -> None:
     """Writes a binary file, as `open_output` does."""
-    with _whole(path, "wb") as file:
+    with open_binary(path) as file:
         file.write(content)
+
+
+@contextlib.contextmanager
+def open_binary(path: storage.PathLike) -> Iterator[BinaryIO]:
+    """A binary file to write, as with `open_output`."""
+    with _whole(path, "wb") as file:
+        yield file
 
 
 @contextlib.contextmanager

@@ -6,10 +6,11 @@ Log-probabilities are natural logarithms (nats); a surprisal is the negative of 
 import collections
 import dataclasses
 import functools
+import itertools
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from dclm_jax.evaluation import perplexity
 from dclm_jax.evaluation.scoring import Scorer, WordScorer
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.continuations import score_after
-from dclm_jax.reading.reader import Reader
+from dclm_jax.reading.reader import Reader, batches_of_like_size, power_of_two, size_of
 from dclm_jax.training import mirror
 from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.progress import count_parameters
@@ -31,6 +32,7 @@ Sentence = str | Sequence[str]
 """Words separated by spaces, or a list of words."""
 
 DEFAULT_BATCH_SIZE = 32
+_WINDOW_BATCHES = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,6 +60,16 @@ class DocumentScore:
     id: str
     log_prob: float
     sentences: list[SentenceScore]
+
+
+class DocumentVectors(NamedTuple):
+    """A document: its name, its vector [X], and those [S, X] of the places after its sentences
+    (`DocumentModel.vector`). That of the document is the last of these; of a model that reads a
+    source it is the one before its first sentence."""
+
+    id: str
+    document: np.ndarray
+    sentences: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +133,7 @@ class ReadDocument:
         """
         vectors = self.lm.reader.vectors(self.place)
         if vectors is None:
-            raise InputError(f"{self.lm.name} reads every sentence by itself: it has no context")
+            raise _without_context(self.lm.name)
         return vectors[0]
 
 
@@ -191,9 +203,7 @@ class LanguageModel:
         waiting: collections.deque[tuple[str, list[list[str]]]] = collections.deque()
 
         def encoded() -> Iterator[list[np.ndarray]]:
-            for index, document in enumerate(documents):
-                name = document.id if isinstance(document, Document) else str(index)
-                words = _words(document)
+            for name, words in _named(documents):
                 waiting.append((name, words))
                 yield [self.vocabulary.encode(one) for one in words]
 
@@ -202,13 +212,68 @@ class LanguageModel:
             sentences = [_sentence_score(*one) for one in zip(words, ids, nll, strict=True)]
             yield DocumentScore(name, math.fsum(one.log_prob for one in sentences), sentences)
 
-    def read(self, sentences: Document | Sequence[Sentence] = ()) -> ReadDocument:
+    def read(
+        self,
+        sentences: Document | Sequence[Sentence] = (),
+        source: Document | Sequence[Sentence] | None = None,
+    ) -> ReadDocument:
         """A document whose first sentences are these, to read on from there.
 
+        Args:
+          sentences: as `score` takes a document.
+          source: what the document is made of, for a model that reads it.
+
         Raises:
-          InputError: it is not a list of sentences.
+          InputError: they are not lists of sentences, or there is a source and the model reads
+            none, or the other way round.
         """
-        return ReadDocument(self, self.reader.open(1)).read(*_words(sentences))
+        reader: Any = self.reader
+        if source is None:
+            place = reader.open(1)
+        elif self.model is None:
+            raise InputError(f"{self.name} reads no source")
+        else:
+            place = reader.open(1, [self.encode(source)])
+        return ReadDocument(self, place).read(*_words(sentences))
+
+    def vectors(
+        self,
+        documents: Iterable[Document | Sequence[Sentence]],
+        *,
+        batch_size: int = DEFAULT_BATCH_SIZE,
+    ) -> Iterator[DocumentVectors]:
+        """What is left of documents when they have been read, in their order; as `score` takes and
+        names them.
+
+        Args:
+          documents: input larger than memory is fine.
+          batch_size: documents of like length that are read together, at most. It changes speed and
+            memory, not vectors.
+
+        Raises:
+          InputError: the model keeps nothing of the sentences before, `batch_size` is below 1, or a
+            document has no sentences or is not a list of them.
+        """
+        if batch_size < 1:
+            raise InputError(f"batch_size is {batch_size}; expected at least 1")
+        if self.model is None or self.model.context_order == 0:
+            raise _without_context(self.name)
+        reader: Any = self.reader
+        # Where a model that reads a source keeps the whole document.
+        whole = 0 if self.model.reads_source else -1
+        named = _named(documents)
+        while window := list(itertools.islice(named, _WINDOW_BATCHES * batch_size)):
+            for name, words in window:
+                if not words:
+                    raise InputError(f"document {name} has no sentences, and so no vector")
+            encoded = [[self.vocabulary.encode(one) for one in words] for _, words in window]
+            sizes = [size_of(one, one if self.model.reads_source else None) for one in encoded]
+            found: dict[int, np.ndarray] = {}
+            for indices, _ in batches_of_like_size(sizes, power_of_two(batch_size)):
+                together = [encoded[index] for index in indices]
+                found.update(zip(indices, reader.vectors_along(together), strict=True))
+            for index, (name, _) in enumerate(window):
+                yield DocumentVectors(name, found[index][whole], found[index][1:])
 
     def perplexity(
         self, documents: Iterable[Document | Sequence[Sentence]]
@@ -264,6 +329,19 @@ def _words(document: Document | Sequence[Sentence], what: str = "a document is")
     if isinstance(sentences, str):
         raise InputError(f"{what} a list of sentences, not a string: {sentences[:40]!r}")
     return [one.split() if isinstance(one, str) else _checked(one) for one in sentences]
+
+
+def _without_context(name: str) -> InputError:
+    return InputError(f"{name} reads every sentence by itself: it has no context")
+
+
+def _named(
+    documents: Iterable[Document | Sequence[Sentence]],
+) -> Iterator[tuple[str, list[list[str]]]]:
+    """The name of each document, by default its position from 0, and the words of its sentences."""
+    for index, document in enumerate(documents):
+        name = document.id if isinstance(document, Document) else str(index)
+        yield name, _words(document)
 
 
 def _checked(sentence: Any) -> list[str]:

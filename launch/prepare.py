@@ -40,6 +40,24 @@ IWSLT14.TED.tst2010.zh-en.en.xml, and of tst2011 and tst2012, become test:
 
   python -m launch.prepare --corpus=ted --input=zh-en --output=data/ted
 
+From paired documents, such as articles and their summaries: documents are made of sources, which
+become the splits train_source, valid_source and test_source, and the vocabulary is that of both.
+They are divided alike, or come divided; the files of a pair hold as many documents in one order:
+
+  python -m launch.prepare --source=articles.txt --target=summaries.txt --output=corpus
+  python -m launch.prepare --train=summaries.txt --train_source=articles.txt --output=corpus
+
+Paragraphs of 50 to 250 words, as Li et al. (2015) reconstruct them. From reviews, a review a line
+of raw text (of a folder with a review a file: --format=prose); and from longer documents that are
+cut between sentences. The filters look at lengths first. The vocabulary is counted over what is
+left, and by it documents of too many unknown words are found. Cut documents are called ID#1, ID#2
+and so on, and are in one split; which one does not depend on the filters:
+
+  python -m launch.prepare --input=reviews.txt --format=paragraphs --lowercase \\
+      --min_words=50 --max_words=250 --vocab_size=25000 --max_unknown=0.02 --output=reviews
+  python -m launch.prepare --corpus=sotu --document_words=250 --min_words=50 --max_words=250 \\
+      --output=paragraphs
+
 New text with the vocabulary of a corpus that is already there:
 
   python -m launch.prepare --test=new.txt --vocabulary=corpus/vocabulary.tsv --output=new
@@ -54,6 +72,7 @@ from absl import flags
 
 from dclm_jax import data
 from dclm_jax.data import readers
+from dclm_jax.data.corpus import SPLITS, source_split
 from dclm_jax.data.known_corpora import COLLECTIONS
 from dclm_jax.errors import InputError
 from launch import _app
@@ -61,13 +80,21 @@ from launch import _app
 _TRAIN = flags.DEFINE_string("train", None, "Training text: a file, a folder or - (stdin).")
 _VALID = flags.DEFINE_string("valid", None, "Development text.")
 _TEST = flags.DEFINE_string("test", None, "Test text.")
+_SOURCES = {
+    split: flags.DEFINE_string(
+        source_split(split), None, f"What the documents of --{split} are made of, as many."
+    )
+    for split in SPLITS
+}
 _INPUT = flags.DEFINE_string(
     "input", None, "Text to divide into train, valid and test, or the folder of --corpus."
 )
+_SOURCE = flags.DEFINE_string("source", None, "With --target: what its documents are made of.")
+_TARGET = flags.DEFINE_string("target", None, "Text to divide as --input; paired with --source.")
 _SPLIT = flags.DEFINE_list(
     "split",
     None,
-    "With --input: shares of train, valid and test, 0 for none (--corpus=imdb, ted: of "
+    "With --input or --source: shares of train, valid and test, 0 for none (--corpus=imdb, ted: of "
     "train and valid). Default: 0.8,0.1,0.1; of --corpus=imdb 0.86,0.14; of ted 0.9,0.1; of bbc "
     "0.9,0.05,0.05; of nant in the proportions 26462:148:2753.",
 )
@@ -93,17 +120,30 @@ _FORMAT = flags.DEFINE_enum(
     readers.TEXT_FORMATS,
     "lines: a sentence a line. tagged: the same, of WORD/TAG tokens. jsonl: {'id': ..., "
     "'sentences': [...]} a line. treebank: bracketed trees, a document a file. prose: raw text. "
-    "auto: jsonl for .json and .jsonl files, otherwise lines.",
+    "paragraphs: raw text, a document a line. auto: jsonl for .json and .jsonl files, otherwise "
+    "lines.",
 )
 _LOWERCASE = flags.DEFINE_bool("lowercase", False, "Turn all words to lower case.")
-_SEED = flags.DEFINE_integer("seed", 0, "With --input: which documents go where.")
+_DOCUMENT_WORDS = flags.DEFINE_integer(
+    "document_words",
+    None,
+    "Cut longer documents into documents of at most so many words, of whole sentences.",
+)
+_MIN_WORDS = flags.DEFINE_integer("min_words", None, "Leave out documents of fewer words.")
+_MAX_WORDS = flags.DEFINE_integer("max_words", None, "Leave out documents of more words.")
+_MAX_UNKNOWN = flags.DEFINE_float(
+    "max_unknown", None, "Leave out documents of a larger share of words outside the vocabulary."
+)
+_SEED = flags.DEFINE_integer("seed", 0, "With --input or --source: which documents go where.")
 _OVERWRITE = flags.DEFINE_bool(
     "overwrite", False, "Replace a corpus in --output that came from other text or options."
 )
 _FLAG_OF = {"source": "input", "fractions": "split"}
+_DIVIDED = {"split", "seed", "format", "lowercase", "unknown_token"}
 _TAKES = {
     "--train/--valid/--test": {"format", "lowercase", "unknown_token"},
-    "--input": {"input", "split", "seed", "format", "lowercase", "unknown_token"},
+    "--input": {"input", *_DIVIDED},
+    "--source/--target": _DIVIDED,
     **{
         f"--corpus={name}": {_FLAG_OF.get(option, option) for option in collection.options}
         for name, collection in COLLECTIONS.items()
@@ -116,11 +156,13 @@ def main(argv: Sequence[str]) -> None:
     if not _OUTPUT.value:
         raise InputError("--output is needed: the directory to make")
     given = {"train": _TRAIN.value, "valid": _VALID.value, "test": _TEST.value}
-    sources = {split: path for split, path in given.items() if path is not None}
-    _check_flags(sources)
+    of_splits = {split: path for split, path in given.items() if path is not None}
+    paired = {split: flag.value for split, flag in _SOURCES.items() if flag.value is not None}
+    _check_flags(of_splits, paired)
     manifest = data.prepare(
-        sources or _INPUT.value,
+        of_splits or (_INPUT.value if _TARGET.value is None else _TARGET.value),
         _OUTPUT.value,
+        paired_source=paired or _SOURCE.value,
         format=_CORPUS.value or _FORMAT.value,
         fractions=_fractions(),
         seed=_SEED.value,
@@ -128,6 +170,10 @@ def main(argv: Sequence[str]) -> None:
         vocabulary=_VOCABULARY.value,
         unknown_token=_UNKNOWN_TOKEN.value,
         lowercase=_LOWERCASE.value,
+        document_words=_DOCUMENT_WORDS.value,
+        min_words=_MIN_WORDS.value,
+        max_words=_MAX_WORDS.value,
+        max_unknown=_MAX_UNKNOWN.value,
         overwrite=_OVERWRITE.value,
         report=lambda line: print(line, flush=True),
     )
@@ -135,18 +181,24 @@ def main(argv: Sequence[str]) -> None:
     print(f"prepared corpus: {_OUTPUT.value}")
 
 
-def _check_flags(sources: dict[str, str]) -> None:
+def _check_flags(of_splits: dict[str, str], paired: dict[str, str]) -> None:
     """Refuses flags that contradict each other or would have no effect."""
+    for split in paired:
+        if split not in of_splits:
+            raise InputError(f"--{source_split(split)} needs --{split}: what is made of it")
+    if (_SOURCE.value is None) != (_TARGET.value is None):
+        raise InputError("--source and --target belong together; one of them is missing")
     ways = {
-        "--train/--valid/--test": bool(sources),
+        "--train/--valid/--test": bool(of_splits),
+        "--source/--target": _SOURCE.value is not None,
         "--input": _INPUT.value is not None and not _CORPUS.value,
         f"--corpus={_CORPUS.value}": bool(_CORPUS.value),
     }
     given = [way for way, here in ways.items() if here]
     if len(given) != 1:
         raise InputError(
-            "one of --train/--valid/--test, --input, --corpus says what to prepare; got "
-            + (" and ".join(given) or "none")
+            "one of --train/--valid/--test, --input, --source/--target, --corpus says what to "
+            "prepare; got " + (" and ".join(given) or "none")
         )
     way = given[0]
     for flag in ("input", "split", "seed", "format", "lowercase", "unknown_token"):

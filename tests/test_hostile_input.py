@@ -174,6 +174,7 @@ def test_prose(place, content):
     # The time that a long word takes grows with the square of its length.
     path.write_bytes(content[:3000])
     value_or_input_error(path, lambda: read_whole(path, "prose"))
+    value_or_input_error(path, lambda: read_whole(path, "paragraphs"))
 
 
 def test_a_number_after_a_separator_of_files_is_split_off(place):

@@ -16,15 +16,24 @@ as --train and as --valid:
 
     python -m launch.train --config=$config:hierarchical_attention_autoencoder \\
         --config.data.directory=data/few --workdir=runs/few \\
-        --config.model.dropout=0 --config.training.epochs=EPOCHS
+        --config.model.dropout=0 --config.training.epochs=100
 
-Setting: hotel_reviews.py, but one layer of 128 units, 16 documents a step and Adam at 0.002.
-MEASURED
+Setting: hotel_reviews.py, but one layer of 128 units, 16 documents a step and Adam at 0.004 (0.002
+for the standard model).
+Measured: 64 paragraphs of 80 to 200 words of film reviews (6,489 targets, V = 2,065), seed 0, about
+four minutes a run on two CPU cores: perplexity of their words given the source 1.02 after 80 epochs
+(hierarchical_autoencoder and hierarchical_attention_autoencoder), 1.04 after 100
+(standard_autoencoder).
 """
 
 import ml_collections
 
 from configs.autoencoder import hotel_reviews
+
+
+RATES = {"standard_autoencoder": 0.002}
+"""Where they are not 0.004: over a whole document the memory of a cell with h = o c is not bounded,
+and at 0.004 the development perplexity of the first epochs is 10^17."""
 
 
 def get_config(model: str = "hierarchical_attention_autoencoder") -> ml_collections.ConfigDict:
@@ -37,7 +46,11 @@ def get_config(model: str = "hierarchical_attention_autoencoder") -> ml_collecti
     config.update(
         model={"embedding_dim": 128, "hidden_dim": 128, "num_layers": 1},
         data={"batch_size": 16},
-        optimizer={"name": "adam", "learning_rate": 0.002, "schedule": "constant"},
+        optimizer={
+            "name": "adam",
+            "learning_rate": RATES.get(model, 0.004),
+            "schedule": "constant",
+        },
         training={"epochs": 20, "loss_per": "token"},
     )
     return config

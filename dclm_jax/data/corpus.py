@@ -17,6 +17,14 @@ from dclm_jax.storage import file_sha256
 from dclm_jax.tables import aligned
 
 SPLITS = ("train", "valid", "test")
+
+
+def source_split(split: str) -> str:
+    """The split of the documents that those of a split are made of, as many in the same order."""
+    return f"{split}_source"
+
+
+ALL_SPLITS = (*SPLITS, *map(source_split, SPLITS))
 MANIFEST_FILE = "manifest.json"
 VOCABULARY_FILE = "vocabulary.tsv"
 # The byte order is fixed so that a corpus can be copied between machines.
@@ -46,10 +54,19 @@ class VocabularyEntry:
     files: dict[str, FileEntry]
 
 
+@dataclasses.dataclass(frozen=True)
+class Dropped:
+    """Documents that were left out of a split, by the option of `prepare` that was the reason."""
+
+    min_words: Count = 0
+    max_words: Count = 0
+    max_unknown: Count = 0
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitEntry:
     """What the manifest says of a split: counts of what lies there and, of what the text had,
-    tokens outside the vocabulary and sentences that were empty and dropped."""
+    tokens outside the vocabulary, sentences that were empty and documents that were dropped."""
 
     documents: Count
     sentences: Count
@@ -61,6 +78,7 @@ class SplitEntry:
     longest_sentence: Count = 0
     longest_document: Count = 0
     empty_sentences: Count
+    dropped_documents: Dropped = Dropped()
     files: dict[str, FileEntry]
 
 
@@ -81,12 +99,6 @@ class Manifest:
     options: dict[str, Any]
     sources: dict[str, dict[str, Any]]
     splits: dict[str, SplitEntry]
-
-
-def source_split(split: str) -> str:
-    """The split that holds what the documents of a split are made of, where they are not made of
-    themselves: as many documents in the same order."""
-    return f"{split}_source"
 
 
 def split_files(split: str) -> list[str]:
@@ -195,9 +207,9 @@ def read_manifest(directory: storage.PathLike) -> Manifest:
     if not path.is_file():
         raise InputError(f"{directory}: holds no {MANIFEST_FILE}; expected a prepared corpus")
     manifest = read_json(path, Manifest)
-    known = (*SPLITS, *map(source_split, SPLITS))
-    if others := [split for split in manifest.splits if split not in known]:
-        raise InputError(f"{path}: names a split {shown(others[0])}; expected {', '.join(SPLITS)}")
+    if others := [split for split in manifest.splits if split not in ALL_SPLITS]:
+        expected = ", ".join(ALL_SPLITS)
+        raise InputError(f"{path}: names a split {shown(others[0])}; expected {expected}")
     # Files are opened by the names that a corpus has, so that a manifest cannot lead elsewhere.
     named = [(manifest.vocabulary, [VOCABULARY_FILE])]
     named += [(entry, split_files(split)) for split, entry in manifest.splits.items()]
@@ -213,7 +225,7 @@ def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = False
 
     Args:
       directory: made by `dclm_jax.data.prepare`.
-      split: "train", "valid", "test", or the `source_split` of one.
+      split: "train", "valid" or "test", or of paired documents its `source_split`.
       verify: also compare every file's checksum and check all ids, which reads them all.
 
     Raises:
@@ -348,4 +360,11 @@ def statistics_table(manifest: Manifest) -> str:
     if any(dropped.values()):
         listed = ", ".join(f"{split} {count:,}" for split, count in dropped.items())
         lines.append(f"empty sentences dropped: {listed}")
+    reasons = [one.name for one in dataclasses.fields(Dropped)]
+    given = [reason for reason in reasons if manifest.options.get(reason) is not None]
+    for split, entry in manifest.splits.items() if given else ():
+        listed = ", ".join(
+            f"{getattr(entry.dropped_documents, reason):,} by {reason}" for reason in given
+        )
+        lines.append(f"documents dropped from {split}: {listed}")
     return "\n".join(lines)

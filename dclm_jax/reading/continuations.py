@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dclm_jax.reading.reader import batches_of_like_size, padded_length, power_of_two
+from dclm_jax.reading.reader import batches_of_like_size, power_of_two, size_of
 
 ROWS = 256
 """Sentences that are scored at once, at most; a power of two."""
@@ -37,7 +37,7 @@ def score_after(
         if rows[before] == rows[index]:
             shared[index] = _shared_targets(sentences[before], sentences[index])
     scores: list[Any] = [None] * len(sentences)
-    sizes = [(1, len(one), padded_length(len(one))) for one in sentences]
+    sizes = [size_of([one]) for one in sentences]
     for batch, _ in batches_of_like_size(sizes, ROWS):
         filled = filled_up(batch)
         _, nll = reader.read(

@@ -15,6 +15,7 @@ and done on the first device.
 import collections
 import dataclasses
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -107,6 +108,15 @@ def source_shape(source: Sentences) -> tuple[int, int]:
     """S and N that hold a source, powers of two: a source is read at once."""
     longest = max(map(len, source), default=0)
     return power_of_two(max(1, len(source))), padded_length(longest)
+
+
+def size_of(sentences: Sentences, source: Sentences | None = None) -> tuple[int, int, int]:
+    """The size of a document, made of that source, for `batches_of_like_size`."""
+    longest = max(map(len, sentences), default=0)
+    positions = padded_length(longest)
+    if source is not None:
+        positions = max(positions, math.prod(source_shape(source)))
+    return len(sentences), longest, positions
 
 
 def pack_sources(sources: Sequence[Sentences]) -> Batch:
@@ -315,6 +325,40 @@ class Reader:
         vectors = self._run.vector(self.params, place.context)
         return None if vectors is None else np.asarray(vectors)
 
+    def vectors_along(self, documents: list[Sentences]) -> list[np.ndarray] | None:
+        """The contexts of whole documents before and after every sentence, without scoring any.
+
+        Args:
+          documents: B of them, of one sentence or more each, see `read`. They are read together
+            from their starts to the end of the longest one; of a model that reads sources each is
+            its own.
+
+        Returns:
+          For each document the vectors [1 + S, X]; None of a model without any (see `vectors`).
+
+        Raises:
+          InputError: there is no document, or words are no ids.
+        """
+        for document in documents:
+            for one in document:
+                self._require_words(one)
+        rows = power_of_two(len(documents)) if documents else 0
+        # What fills up the batch is read like a document.
+        filled = [*documents, *documents[:1] * (rows - len(documents))]
+        context = self.open(rows, filled if self.model.reads_source else None).context
+        vectors_SxBxX = [self._run.vector(self.params, context)]
+        if vectors_SxBxX[0] is None:
+            return None
+        for first in range(max(map(len, documents))):
+            batch = next_block(filled, first, 1, rows)
+            context = self._run.skim(self.params, context, batch)
+            vectors_SxBxX.append(self._run.vector(self.params, context))
+        vectors_BxSxX = np.stack(jax.device_get(vectors_SxBxX), axis=1)
+        return [
+            vectors_SxX[: 1 + len(document)]
+            for vectors_SxX, document in zip(vectors_BxSxX, documents, strict=False)
+        ]
+
     def take(self, tree: Any, row_B: np.ndarray) -> Any:
         """Rows of the context of a place, or of the words of one within a sentence."""
         return self._run.take(self.params, tree, row_B)
@@ -337,6 +381,7 @@ class _Compiled(NamedTuple):
 
     open: Callable[..., Context]
     read: Callable[..., tuple[Context, jax.Array]]
+    skim: Callable[..., Context]
     begin: Callable[..., Words]
     advance: Callable[..., tuple[Words, jax.Array]]
     close: Callable[..., Context]
@@ -356,6 +401,8 @@ def _compiled(model: DocumentModel, tuning: Tuning) -> _Compiled:
     return _Compiled(
         open=of_weighted(functools.partial(open_documents, model, tuning), 1),
         read=jax.jit(functools.partial(block_nll, model, tuning)),
+        # Nothing that is only scored is computed.
+        skim=jax.jit(lambda *read: block_nll(model, tuning, *read)[0]),
         begin=of_weighted(functools.partial(words.begin, model, room=_MIN_ROOM), 2),
         advance=of_weighted(functools.partial(words.advance, model, tuning)),
         close=of_weighted(functools.partial(words.close, model)),

@@ -77,13 +77,14 @@ def test_documents_are_made_of_themselves_or_of_a_split(directory, tmp_path):
     corpus = open_corpus(directory, "train")
     with pytest.raises(InputError, match="split train_source has 1 documents; expected 2, as many"):
         open_source(corpus, directory)
-    sources = {split: tmp_path / "train.txt" for split in ("valid", "train")}
-    prepare(sources, tmp_path / "paired", vocab_size=2)
-    make_source(tmp_path / "paired", "valid", "train")
+    (tmp_path / "source.txt").write_text("b\n\na a\nb\n")
+    texts = ({"train": tmp_path / name} for name in ("train.txt", "source.txt"))
+    prepare(next(texts), tmp_path / "paired", paired_source=next(texts))
     corpus = open_corpus(tmp_path / "paired", "train")
     source = open_source(corpus, tmp_path / "paired", verify=True)
     assert source.split == "train_source"
-    np.testing.assert_array_equal(source.tokens, corpus.tokens)
+    words = [[corpus.vocabulary.words[word] for word in one] for one in source.document(1)]
+    assert words == [["a", "a"], ["b"]]
 
 
 def test_split_without_data(directory):

@@ -141,6 +141,31 @@ def test_prose_is_split_into_sentences_and_words(tmp_path):
     ]
 
 
+def test_every_line_of_paragraphs_is_a_document(tmp_path):
+    path = write(tmp_path / "t", "It rained. We left!\n\n = 2 =\nMr. B slept.\n")
+    statistics = ReadStatistics()
+    documents = [
+        Document("t:1", [["It", "rained", "."], ["We", "left", "!"]]),
+        Document("t:4", [["Mr.", "B", "slept", "."]]),
+    ]
+    assert list(read_documents(path, "paragraphs", statistics=statistics)) == documents
+    # The blank line; headings are no documents.
+    assert statistics == ReadStatistics(2, 3, 10, empty_documents=1)
+    kept = list(read_documents(path, "paragraphs", keep_empty=True))
+    assert kept == [documents[0], Document("t:2", []), documents[1]]
+
+
+def test_documents_without_words_are_kept_if_asked(tmp_path):
+    path = write(
+        tmp_path / "t.jsonl", '{"sentences": ["", []]}\n{"id": 1, "sentences": ["a", ""]}\n'
+    )
+    statistics = ReadStatistics()
+    kept = list(read_documents(path, statistics=statistics, keep_empty=True))
+    assert kept == [Document("t.jsonl:1", []), Document("1", [["a"]])]
+    assert (statistics.empty_documents, statistics.empty_sentences) == (1, 3)
+    assert list(read_documents(path)) == kept[1:]
+
+
 def test_prose_in_worker_processes_equals_one_process(monkeypatch):
     documents = [[f"Sentence one of {i}. And another ({i})?", "New paragraph"] for i in range(9)]
     alone = list(prose.split_documents(documents))

@@ -1,0 +1,309 @@
+"""How close output documents are to input documents (Li et al. 2015, 4.3, Table 3).
+
+BLEU is that of the corpus, each document a segment; everything else is a mean over documents. To
+BLEU and ROUGE a document is one sequence of words. ROUGE is measured against the input: its recall
+(Eq. 16), and beside it F1, which does not reward long outputs.
+
+ROUGE-W follows Eq. 13-15 of Lin (2004) with f(k) = k^1.2, the default of his program, over whole
+documents; the program goes sentence by sentence, and does not give a perfect copy a recall of 1.
+
+The coherence penalty L (Eq. 18) aligns each output sentence with the input sentence of the highest
+F1 over their verbs and nouns, counted as often as they occur. Of equals the nearest position is
+taken, the earlier one of two. So L does not punish a sentence that shares no verb or noun with the
+input, which the paper aligns at random: the share of such sentences is reported beside L.
+"""
+
+import collections
+import functools
+import pathlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dclm_jax.data.documents import Document
+from dclm_jax.data.readers import corresponding, read_documents
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import parts_of_speech, translation
+from dclm_jax.evaluation.inputs import Tagger
+from dclm_jax.tables import aligned
+
+Sentences = Sequence[Sequence[str]]
+
+WLCS_EXPONENT = 1.2
+_VERBS_AND_NOUNS = ("VB", "NN")
+_JSON = (".jsonl", ".json")
+
+
+class Rouge(NamedTuple):
+    """In percent."""
+
+    recall: float
+    f1: float
+
+
+class Measures(NamedTuple):
+    """An output document against its input.
+
+    Attributes:
+      bleu_statistics: int64 [10], which add up over documents (`translation.bleu_statistics`).
+      rouge_1, rouge_2, rouge_w: see the module.
+      coherence: L; None of an output of fewer than two sentences, which has no pairs of them.
+      unaligned: sentences of the output that have no verb or noun of the input.
+      sentences: of the output.
+    """
+
+    bleu_statistics: np.ndarray
+    rouge_1: Rouge
+    rouge_2: Rouge
+    rouge_w: Rouge
+    coherence: float | None
+    unaligned: int
+    sentences: int
+
+    @property
+    def words(self) -> int:
+        """Of the output."""
+        return int(self.bleu_statistics[0])
+
+    @property
+    def input_words(self) -> int:
+        return int(self.bleu_statistics[1])
+
+
+class Summary(NamedTuple):
+    """The measures of a corpus.
+
+    Attributes:
+      documents: how many.
+      bleu: of all of them, from 0 to 100.
+      rouge_1, rouge_2, rouge_w: means over the documents.
+      coherence: the mean of L over the documents that have it; None if none has.
+      coherence_documents: how many have it.
+      unaligned: the share of output sentences that have no verb or noun of their input.
+      sentences, words: of the outputs.
+      input_words: of the inputs.
+    """
+
+    documents: int
+    bleu: float
+    rouge_1: Rouge
+    rouge_2: Rouge
+    rouge_w: Rouge
+    coherence: float | None
+    coherence_documents: int
+    unaligned: float
+    sentences: int
+    words: int
+    input_words: int
+
+    def to_json(self) -> dict[str, Any]:
+        """For a result file."""
+        return {
+            name: value._asdict() if isinstance(value, Rouge) else value
+            for name, value in self._asdict().items()
+        }
+
+
+def measure(output: Sentences, reference: Sentences, tagger: Tagger) -> Measures:
+    """Measures an output document against its input, the reference.
+
+    Raises:
+      InputError: sacrebleu, rouge-score or HanTa is not installed.
+    """
+    words, of_reference = ([word for one in text for word in one] for text in (output, reference))
+    found = _rouge_scorer().score(target=" ".join(of_reference), prediction=" ".join(words))
+    features = content_words(output, tagger)
+    positions, f1 = align(features, content_words(reference, tagger))
+    return Measures(
+        bleu_statistics=translation.bleu_statistics([words], of_reference)[0],
+        rouge_1=_percent(found["rouge1"].recall, found["rouge1"].precision),
+        rouge_2=_percent(found["rouge2"].recall, found["rouge2"].precision),
+        rouge_w=rouge_w(words, of_reference),
+        coherence=coherence_penalty(positions),
+        unaligned=f1.count(0),
+        sentences=len(output),
+    )
+
+
+def summarize(measures: Sequence[Measures]) -> Summary:
+    """The measures of a corpus, of those of its documents, one or more."""
+    coherence = [one.coherence for one in measures if one.coherence is not None]
+    sentences = sum(one.sentences for one in measures)
+
+    def mean(rouges: Iterable[Rouge]) -> Rouge:
+        return Rouge(*np.mean(list(rouges), axis=0).tolist())
+
+    return Summary(
+        documents=len(measures),
+        bleu=translation.bleu(np.sum([one.bleu_statistics for one in measures], axis=0)),
+        rouge_1=mean(one.rouge_1 for one in measures),
+        rouge_2=mean(one.rouge_2 for one in measures),
+        rouge_w=mean(one.rouge_w for one in measures),
+        coherence=float(np.mean(coherence)) if coherence else None,
+        coherence_documents=len(coherence),
+        unaligned=sum(one.unaligned for one in measures) / max(sentences, 1),
+        sentences=sentences,
+        words=sum(one.words for one in measures),
+        input_words=sum(one.input_words for one in measures),
+    )
+
+
+def evaluate_files(
+    outputs: str | pathlib.Path,
+    inputs: str | pathlib.Path,
+    *,
+    format: str = "auto",
+    lowercase: bool = False,
+    on_document: Callable[[int], None] = lambda done: None,
+) -> list[Measures]:
+    """Measures the documents of one text against those of another, in their order.
+
+    Args:
+      outputs, inputs: files or folders of as many documents, or one of them "-" for standard
+        input. Those named .jsonl or .json are JSON lines.
+      format: of the others, see `readers.read_documents`.
+      lowercase: turn all words of both to lower case.
+      on_document: called after each with the number done.
+
+    Raises:
+      InputError: they cannot be read, their numbers of documents differ, an input has no words, or
+        a package is missing. An output may be empty.
+    """
+    paths, tagger = (outputs, inputs), parts_of_speech.Tagger()
+    texts = [
+        read_documents(
+            path,
+            "jsonl" if pathlib.Path(path).suffix.lower() in _JSON else format,
+            lowercase=lowercase,
+            keep_empty=True,
+        )
+        for path in paths
+    ]
+    measures = []
+    for output, reference in corresponding(texts, paths):
+        if not reference.sentences:
+            raise InputError(
+                f"{inputs}: {reference.id} has no words; expected some to compare with"
+            )
+        measures.append(measure(output.sentences, reference.sentences, tagger))
+        on_document(len(measures))
+    return measures
+
+
+def table(summaries: Mapping[str, Summary]) -> str:
+    """Aligned text: the columns of Table 3, a row for each name."""
+    header = ["", "BLEU"]
+    for name in ("ROUGE-1", "ROUGE-2", "ROUGE-W"):
+        header += [name, "F1"]
+    rows = [[*header, "L", "unaligned", "words"]]
+    for name, one in summaries.items():
+        rouges = [value for rouge in (one.rouge_1, one.rouge_2, one.rouge_w) for value in rouge]
+        penalty = "-" if one.coherence is None else f"{one.coherence:.3f}"
+        numbers = [f"{value:.2f}" for value in (one.bleu, *rouges)]
+        rows.append([name, *numbers, penalty, f"{100 * one.unaligned:.2f}%", f"{one.words:,}"])
+    lines = aligned(rows)
+    for name, one in summaries.items():
+        lines.append(
+            f"{name}: {one.documents:,} documents; L of the {one.coherence_documents:,} outputs "
+            f"that have two sentences; inputs have {one.input_words:,} words"
+        )
+    return "\n".join(lines)
+
+
+def weighted_lcs(x: Sequence[str], y: Sequence[str], exponent: float = WLCS_EXPONENT) -> float:
+    """WLCS of Lin (2004), 3.3: k words in a row that are matched in a row weigh k^exponent."""
+    weights = np.arange(min(len(x), len(y)) + 1) ** float(exponent)
+    gains = np.diff(weights).tolist()
+    # Of the words of x so far, and the first j of y: the weight, and the matches that end there.
+    best, run = [0.0] * (len(y) + 1), [0] * (len(y) + 1)
+    for word in x:
+        diagonal, diagonal_run = 0.0, 0
+        for j, other in enumerate(y, 1):
+            above, above_run = best[j], run[j]
+            if word == other:
+                best[j], run[j] = diagonal + gains[diagonal_run], diagonal_run + 1
+            else:
+                best[j], run[j] = max(above, best[j - 1]), 0
+            diagonal, diagonal_run = above, above_run
+    return best[-1]
+
+
+def rouge_w(
+    output: Sequence[str], reference: Sequence[str], exponent: float = WLCS_EXPONENT
+) -> Rouge:
+    """ROUGE-W of two sequences of words (Lin 2004, Eq. 13-15; F with both weighted alike)."""
+    if not output or not reference:
+        return Rouge(0.0, 0.0)
+    # f^-1(WLCS / f(m)) for f(k) = k^exponent.
+    length = weighted_lcs(reference, output, exponent) ** (1 / exponent)
+    return _percent(length / len(reference), length / len(output))
+
+
+def content_words(document: Sentences, tagger: Tagger) -> list[collections.Counter[str]]:
+    """The verbs and nouns of each sentence, by tags of the Penn Treebank."""
+    sentences = [list(sentence) for sentence in document]
+    return [
+        collections.Counter(
+            word for word, tag in zip(words, tags, strict=True) if tag.startswith(_VERBS_AND_NOUNS)
+        )
+        for words, tags in zip(sentences, tagger(Document("", sentences)), strict=True)
+    ]
+
+
+def align(
+    outputs: Sequence[collections.Counter[str]], inputs: Sequence[collections.Counter[str]]
+) -> tuple[list[int], list[float]]:
+    """For each output sentence the position of the input sentence of the highest F1, and that F1.
+
+    Of equals the nearest position is taken, the earlier one of two.
+    """
+    positions, scores = [], []
+    for position, output in enumerate(outputs):
+        f1 = [_f1(output, one) for one in inputs]
+        best = max(range(len(inputs)), key=lambda at: (f1[at], -abs(at - position), -at))
+        positions.append(best)
+        scores.append(f1[best])
+    return positions, scores
+
+
+def coherence_penalty(positions: Sequence[int]) -> float | None:
+    """L (Eq. 18): the mean over pairs i < j of output sentences of |(j - i) - (j' - i')|.
+
+    Args:
+      positions: of the input sentence that each output sentence is aligned with.
+
+    Returns:
+      None if there is no pair.
+    """
+    if len(positions) < 2:
+        return None
+    shifts = np.asarray(positions) - np.arange(len(positions))
+    first, second = np.triu_indices(len(positions), k=1)
+    return float(np.abs(shifts[second] - shifts[first]).mean())
+
+
+def _f1(output: collections.Counter[str], reference: collections.Counter[str]) -> float:
+    shared = (output & reference).total()
+    return 2 * shared / (output.total() + reference.total()) if shared else 0.0
+
+
+def _percent(recall: float, precision: float) -> Rouge:
+    f1 = 2 * recall * precision / (recall + precision) if recall else 0.0
+    return Rouge(100 * recall, 100 * f1)
+
+
+class _Words:
+    """rouge-score's interface of a tokeniser: words are taken as they are."""
+
+    def tokenize(self, text: str) -> list[str]:
+        return text.split()
+
+
+@functools.cache
+def _rouge_scorer() -> Any:
+    try:
+        from rouge_score.rouge_scorer import RougeScorer
+    except ImportError as error:
+        raise InputError(f"ROUGE needs the package rouge-score: {translation.INSTALL}") from error
+    return RougeScorer(["rouge1", "rouge2"], tokenizer=_Words())

@@ -1,0 +1,98 @@
+"""Writes vectors of documents or of their sentences: what a trained model keeps of them.
+
+    python -m launch.encode --workdir=runs/ccdclm --input=docs.txt --output=vectors.npy
+    python -m launch.encode --workdir=runs/ccdclm --input=docs.txt --output=sentences.npy \\
+        --unit=sentences
+
+The vector of a language model is its context, that of a sentence the one after it (so it has seen
+the sentences before, too), that of a document the one after its last sentence. vectors.npy is a
+float array with a row each, vectors.ids.txt has the name of each row in a line: that of its
+document, and for sentences a tab and the number of the sentence, from 1. Both appear when they are
+complete. The input is streamed and may be larger than memory; models without contexts are refused.
+
+The nearest neighbours of the first document, by the cosine of their vectors:
+
+    import numpy as np
+
+    vectors = np.load("vectors.npy")
+    with open("vectors.ids.txt", encoding="utf-8") as file:
+        ids = [line.rstrip("\\n") for line in file]
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    cosines = unit @ unit[0]
+    for row in np.argsort(-cosines)[1:6]:
+        print(f"{cosines[row]:.3f}  {ids[row]}")
+"""
+
+from collections.abc import Sequence
+from typing import BinaryIO
+
+import numpy as np
+from absl import flags
+
+from dclm_jax import files
+from dclm_jax.data import readers
+from dclm_jax.errors import InputError
+from dclm_jax.language_model import DocumentVectors
+from launch import _app, _evaluation
+
+flags.adopt_module_key_flags(_evaluation)
+_INPUT = flags.DEFINE_string("input", None, "Text to encode; '-' is standard input.")
+_OUTPUT = flags.DEFINE_string("output", None, "File to write, NAME.npy; beside it NAME.ids.txt.")
+_UNIT = flags.DEFINE_enum(
+    "unit", "documents", ("documents", "sentences"), "What there is a vector of."
+)
+_SUFFIX = ".npy"
+
+
+def main(argv: Sequence[str]) -> None:
+    del argv
+    source, output = _INPUT.value or "", _OUTPUT.value or ""
+    if not source:
+        raise InputError("--input is missing; expected a file, a folder or '-'")
+    if not output.endswith(_SUFFIX):
+        raise InputError(f"--output is {output!r}; expected the name of a file, NAME{_SUFFIX}")
+    lm = _evaluation.restore()
+    documents = readers.read_documents(
+        source, _evaluation.FORMAT.value, lowercase=_evaluation.LOWERCASE.value
+    )
+    found = lm.vectors(documents, batch_size=flags.FLAGS.batch_size)
+    with (
+        files.open_binary(output) as file,
+        files.open_output(output.removesuffix(_SUFFIX) + ".ids.txt") as ids,
+        _evaluation.Progress("encoding") as progress,
+    ):
+        rows, width = 0, 0
+        for number, one in enumerate(found, start=1):
+            vectors_RxX = _rows(one)
+            if not rows:
+                width = vectors_RxX.shape[1]
+                _write_header(file, rows, width)
+            file.write(vectors_RxX.astype("<f4").tobytes())
+            ids.writelines(_names(one))
+            rows += len(vectors_RxX)
+            progress(number, None)
+        file.seek(0)
+        _write_header(file, rows, width)
+    print(f"{rows:,} vectors of {width:,} numbers: {output}")
+
+
+def _rows(one: DocumentVectors) -> np.ndarray:
+    return one.document[None] if _UNIT.value == "documents" else one.sentences
+
+
+def _names(one: DocumentVectors) -> list[str]:
+    if _UNIT.value == "documents":
+        return [f"{one.id}\n"]
+    # Names may hold tabs.
+    name = one.id.replace("\t", " ")
+    return [f"{name}\t{number}\n" for number in range(1, len(one.sentences) + 1)]
+
+
+def _write_header(file: BinaryIO, rows: int, width: int) -> None:
+    """The header of an array, whose length does not depend on the number of rows."""
+    header = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
+    np.lib.format.write_array_header_1_0(file, header)
+
+
+if __name__ == "__main__":
+    _app.run(main)

@@ -1,0 +1,270 @@
+"""Output documents against input documents: by hand, by definition and from Lin's own example."""
+
+import collections
+import itertools
+import json
+import math
+import sys
+
+import numpy as np
+import pytest
+from sacrebleu.metrics.bleu import BLEU as SacreBleu
+
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import reconstruction
+from dclm_jax.evaluation.parts_of_speech import Tagger
+from dclm_jax.evaluation.reconstruction import (
+    Rouge,
+    align,
+    coherence_penalty,
+    evaluate_files,
+    measure,
+    rouge_w,
+    summarize,
+    weighted_lcs,
+)
+
+INPUT = [
+    "the dog chased the cat .".split(),
+    "a bird sang a song .".split(),
+    "the farmer opened the door .".split(),
+]
+
+
+def spelt(document):
+    """The tags of words that say their own: dog/NN."""
+    return [[word.split("/")[1] for word in one] for one in document.sentences]
+
+
+def counters(*sentences):
+    return [collections.Counter(sentence.split()) for sentence in sentences]
+
+
+def wlcs_by_recursion(x, y, exponent):
+    """The recurrence of Lin (2004), 3.3, by its definition."""
+
+    def cell(i, j):
+        if not i or not j:
+            return 0.0, 0
+        if x[i - 1] == y[j - 1]:
+            value, run = cell(i - 1, j - 1)
+            return value + (run + 1) ** exponent - run**exponent, run + 1
+        return max(cell(i - 1, j)[0], cell(i, j - 1)[0]), 0
+
+    return cell(len(x), len(y))[0]
+
+
+def test_the_worked_example_of_lin():
+    # Lin (2004), 3.3: f(k) = k^2; both have an LCS of 4 words, one of them in a row.
+    reference = [*"ABCDEFG"]
+    assert weighted_lcs(reference, [*"ABCDHIK"], 2) == 16
+    assert weighted_lcs(reference, [*"AHBKCID"], 2) == 4
+    for output, expected in (("ABCDHIK", 0.571), ("AHBKCID", 0.286)):
+        found = rouge_w([*output], reference, 2)
+        assert found.recall == pytest.approx(100 * expected, abs=0.05)
+        assert found.f1 == pytest.approx(found.recall)
+
+
+def test_rouge_w_by_hand():
+    # "b c" in a row and "e": 2^1.2 + 1, of 5 words in the reference and 4 in the output.
+    found = rouge_w([*"bcxe"], [*"abcde"])
+    length = (2**1.2 + 1) ** (1 / 1.2)
+    recall, precision = length / 5, length / 4
+    assert found.recall == pytest.approx(100 * recall)
+    assert found.f1 == pytest.approx(100 * 2 * recall * precision / (recall + precision))
+    assert rouge_w([*"abc"], [*"abc"]) == pytest.approx((100, 100))
+    assert rouge_w([*"xyz"], [*"abc"]) == rouge_w([], ["a"]) == (0, 0)
+
+
+def test_weighted_lcs_is_that_of_the_recurrence():
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        x, y = (["abc"[k] for k in rng.integers(0, 3, rng.integers(0, 7))] for _ in range(2))
+        for exponent in (1.0, 1.2, 2.0):
+            expected = wlcs_by_recursion(x, y, exponent)
+            assert weighted_lcs(x, y, exponent) == pytest.approx(expected, rel=1e-12)
+
+
+def test_rouge_n_counts_matches_as_often_as_both_have_them():
+    output = [["a/X", "b/X", "a/X", "a/X"], ["c/X"]]
+    reference = [["a/X", "b/X"], ["a/X", "c/X", "d/X", "e/X"]]
+    found = measure(output, reference, spelt)
+    # a twice, b, c: 4 of 6 and 4 of 5.
+    assert found.rouge_1 == pytest.approx((100 * 4 / 6, 100 * 8 / 11))
+    # "a b", "b a" and, over the end of a sentence, "a c": 3 of 5 and 3 of 4.
+    assert found.rouge_2 == pytest.approx((100 * 3 / 5, 100 * 6 / 9))
+    assert (found.words, found.input_words, found.sentences) == (5, 6, 2)
+
+
+def test_words_are_taken_as_they_are():
+    # rouge-score's usual tokeniser keeps letters and digits alone, in lower case.
+    found = measure([["U.S./X", "?!/X"]], [["u.s./X", "?!/X"]], spelt)
+    assert found.rouge_1.recall == 50
+
+
+def test_bleu_is_that_of_the_corpus():
+    rng = np.random.default_rng(1)
+    outputs, inputs = (
+        [[[f"{w}/X" for w in rng.integers(0, 4, 8)] for _ in range(2)] for _ in range(6)]
+        for _ in range(2)
+    )
+    found = summarize([measure(a, b, spelt) for a, b in zip(outputs, inputs, strict=True)])
+    lines = [
+        [" ".join(itertools.chain(*document)) for document in text] for text in (outputs, inputs)
+    ]
+    expected = SacreBleu(tokenize="none").corpus_score(lines[0], [lines[1]]).score
+    assert found.bleu == pytest.approx(expected, rel=1e-12)
+
+
+def test_sentences_are_aligned_by_f1():
+    inputs = counters("dog cat", "bird song song", "farmer door", "dog cat farmer")
+    # F1: 2/2 with the first; of "song" 2/4, and "song song" 4/5; of "farmer" 2/3 against 2/4.
+    outputs = counters("dog cat", "song", "song song", "farmer")
+    positions, f1 = align(outputs, inputs)
+    assert positions == [0, 1, 1, 2]
+    assert f1 == pytest.approx([1, 2 / 4, 4 / 5, 2 / 3])
+
+
+def test_of_equals_the_nearest_is_taken_and_the_earlier_of_two():
+    inputs = counters("x", "a", "y", "a", "z")
+    # From 2 both are as near; 3 has it beside; what is not there stays where it is.
+    assert align(counters("a", "q", "a", "q", "a", "q", ""), inputs) == (
+        [1, 1, 1, 3, 3, 4, 4],
+        [1, 0, 1, 0, 1, 0, 0],
+    )
+
+
+@pytest.mark.parametrize(
+    ("positions", "expected"),
+    [
+        ([0, 1, 2], 0),
+        ([3, 4, 5, 6], 0),
+        # Reversed: |1 - (-1)|, |2 - (-2)|, |1 - (-1)|.
+        ([2, 1, 0], (2 + 4 + 2) / 3),
+        # All to one: |1 - 0|, |2 - 0|, |1 - 0|.
+        ([1, 1, 1], 4 / 3),
+        # |1 - 4| alone.
+        ([0, 4], 3),
+        # Pairs 01, 02, 03, 12, 13, 23: |1 - 2|, |2 - 1|, |3 - 3|, |1 + 1|, |2 - 1|, |1 - 2|.
+        ([0, 2, 1, 3], (1 + 1 + 0 + 2 + 1 + 1) / 6),
+        ([5], None),
+        ([], None),
+    ],
+)
+def test_coherence_penalty_by_hand(positions, expected):
+    found = coherence_penalty(positions)
+    assert found == (None if expected is None else pytest.approx(expected))
+
+
+def test_coherence_penalty_is_equation_18():
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        positions = rng.integers(0, 9, rng.integers(2, 9)).tolist()
+        number = len(positions)
+        total = sum(
+            abs((j - i) - (positions[j - 1] - positions[i - 1]))
+            for i in range(1, number)
+            for j in range(i + 1, number + 1)
+        )
+        assert coherence_penalty(positions) == pytest.approx(2 / (number * (number - 1)) * total)
+
+
+def test_verbs_and_nouns_are_features():
+    words = "dog/NN dogs/NNS Rex/NNP run/VB ran/VBD the/DT can/MD UNK/UNC ././."
+    (found,) = reconstruction.content_words([words.split()], spelt)
+    assert sorted(found) == ["Rex/NNP", "dog/NN", "dogs/NNS", "ran/VBD", "run/VB"]
+
+
+def test_the_measures_of_a_document_by_hand():
+    reference = [["dog/NN", "ran/VBD"], ["cat/NN", "sat/VBD"], ["bird/NN", "sang/VBD"]]
+    output = [["bird/NN", "sang/VBD"], ["the/DT", "end/X"], ["dog/NN", "sat/VBD"]]
+    found = measure(output, reference, spelt)
+    # Aligned with 2, 1 (none, so the nearest) and 1 (as close as 0, and nearer): |1 + 1|, |2 + 1|,
+    # |1 - 0|.
+    assert found.coherence == pytest.approx((2 + 3 + 1) / 3)
+    assert found.unaligned == 1
+    assert found.rouge_1 == pytest.approx((100 * 4 / 6, 100 * 4 / 6))
+
+
+def test_means_are_over_documents_and_l_over_those_that_have_it():
+    one = [["dog/NN", "ran/VBD"], ["cat/NN", "sat/VBD"]]
+    swapped = [one[1], one[0]]
+    found = summarize(
+        [measure(output, one, spelt) for output in (swapped, [["dog/NN", "ran/VBD"]], [])]
+    )
+    assert (found.documents, found.coherence_documents, found.sentences) == (3, 1, 3)
+    assert found.coherence == 2
+    assert found.rouge_1.recall == pytest.approx(100 * (1 + 1 / 2 + 0) / 3)
+    assert found.rouge_2.recall == pytest.approx(100 * (2 / 3 + 1 / 3 + 0) / 3)
+    assert (found.words, found.input_words) == (6, 12)
+    alone = summarize([measure([], one, spelt)])
+    assert (alone.bleu, alone.rouge_1, alone.coherence) == (0, Rouge(0, 0), None)
+    assert alone.coherence_documents == alone.unaligned == 0
+
+
+def test_hanta_tags_what_has_no_tags():
+    pytest.importorskip("HanTa")
+    tagger = Tagger()
+    found = reconstruction.content_words(INPUT, tagger)
+    assert [sorted(one) for one in found] == [
+        ["cat", "chased", "dog"],
+        ["bird", "sang", "song"],
+        ["door", "farmer", "opened"],
+    ]
+    copied = measure(INPUT, INPUT, tagger)
+    assert (copied.coherence, copied.unaligned) == (0, 0)
+    assert summarize([copied]).bleu == pytest.approx(100)
+    assert reconstruction.content_words([[], INPUT[0]], tagger)[0] == collections.Counter()
+
+
+def test_files_of_documents(tmp_path):
+    pytest.importorskip("HanTa")
+    inputs, outputs = tmp_path / "in.txt", tmp_path / "out.jsonl"
+    inputs.write_text("\n".join(" ".join(one) for one in INPUT) + "\n\nA cat sat .\n")
+    records = [{"id": 1, "sentences": [INPUT[1], INPUT[0]]}, {"id": 2, "sentences": []}]
+    outputs.write_text("".join(json.dumps(record) + "\n" for record in records))
+    done = []
+    found = evaluate_files(outputs, inputs, on_document=done.append)
+    assert done == [1, 2]
+    assert found[0][1:] == measure([INPUT[1], INPUT[0]], INPUT, Tagger())[1:]
+    assert found[0].coherence == 2
+    assert (found[1].words, found[1].coherence) == (0, None)
+    lower = evaluate_files(inputs, inputs, lowercase=True)
+    assert summarize(lower).bleu == pytest.approx(100)
+
+
+def test_files_that_do_not_correspond(tmp_path):
+    pytest.importorskip("HanTa")
+    inputs, outputs = tmp_path / "in.jsonl", tmp_path / "out.txt"
+    inputs.write_text('{"sentences": ["a b"]}\n{"id": "x", "sentences": []}\n')
+    outputs.write_text("a b\n")
+    with pytest.raises(InputError, match="out.txt holds 1 documents and .*in.jsonl holds 2 doc"):
+        evaluate_files(outputs, inputs)
+    outputs.write_text("a b\n\nc\n")
+    with pytest.raises(InputError, match="in.jsonl: x has no words; expected some to compare"):
+        evaluate_files(outputs, inputs)
+
+
+def test_a_missing_package_is_named(monkeypatch):
+    reconstruction._rouge_scorer.cache_clear()
+    monkeypatch.setitem(sys.modules, "rouge_score.rouge_scorer", None)
+    with pytest.raises(InputError, match=r"rouge-score: pip install 'dclm_jax\[metrics\]'"):
+        measure(INPUT, INPUT, spelt)
+    reconstruction._rouge_scorer.cache_clear()
+
+
+def test_the_table_has_a_row_for_each():
+    one = [["dog/NN", "ran/VBD"], ["cat/NN", "sat/VBD"]]
+    copy, short = (summarize([measure(output, one, spelt)]) for output in (one, one[:1]))
+    lines = reconstruction.table({"copy": copy, "short": short}).splitlines()
+    assert lines[0].split() == [
+        *("BLEU", "ROUGE-1", "F1", "ROUGE-2", "F1", "ROUGE-W", "F1", "L", "unaligned", "words")
+    ]
+    hundred = ["100.00"] * 7
+    assert lines[2].split() == ["copy", *hundred, "0.000", "0.00%", "4"]
+    assert lines[3].split()[0::8] == ["short", "-"]
+    assert lines[4] == (
+        "copy: 1 documents; L of the 1 outputs that have two sentences; inputs have 4 words"
+    )
+    assert short.to_json()["rouge_1"]["f1"] == pytest.approx(100 * 2 / 3)
+    assert math.isclose(copy.to_json()["bleu"], 100)

@@ -1,0 +1,78 @@
+"""launch.encode: the array and the names beside it, and the example of its manual."""
+
+import re
+import runpy
+import textwrap
+
+import numpy as np
+import pytest
+
+import dclm_jax
+import launch.encode as manual
+from dclm_jax.data import read_documents
+from tests.launch.support import launch, refuse
+
+
+def encode(space, tmp_path, *flags, **options):
+    output = tmp_path / "vectors.npy"
+    arguments = (f"--workdir={space.run}", f"--output={output}", *flags)
+    done = launch("encode", *arguments, **options)
+    ids = (tmp_path / "vectors.ids.txt").read_text("utf-8").splitlines()
+    return done, np.load(output), ids
+
+
+def test_documents_and_sentences(space, tmp_path):
+    documents = list(read_documents(space.text["test"]))
+    expected = list(dclm_jax.restore(space.run).vectors(documents))
+    done, vectors, ids = encode(space, tmp_path, f"--input={space.text['test']}")
+    assert done.stdout == f"11 vectors of 8 numbers: {tmp_path / 'vectors.npy'}\n"
+    assert (vectors.dtype, vectors.flags["C_CONTIGUOUS"]) == (np.float32, True)
+    assert ids == [document.id for document in documents]
+    np.testing.assert_allclose(vectors, [one.document for one in expected], rtol=1e-5, atol=1e-6)
+
+    flags = ("--input=-", "--unit=sentences", "--batch_size=2")
+    _, vectors, ids = encode(space, tmp_path, *flags, stdin=space.text["test"].read_text())
+    sentences = np.concatenate([one.sentences for one in expected])
+    np.testing.assert_allclose(vectors, sentences, rtol=1e-5, atol=1e-6)
+    assert ids == [
+        f"-:{document.id.split(':')[1]}\t{number}"
+        for document in documents
+        for number, _ in enumerate(document.sentences, start=1)
+    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["vectors.ids.txt", "vectors.npy"]
+
+
+def test_the_example_of_the_manual_finds_neighbours(space, tmp_path, monkeypatch, capsys):
+    _, vectors, ids = encode(space, tmp_path, f"--input={space.text['test']}")
+    example = re.search(r"    import numpy as np\n.*", manual.__doc__ or "", re.DOTALL)
+    assert example
+    (tmp_path / "example.py").write_text(textwrap.dedent(example[0]))
+    monkeypatch.chdir(tmp_path)
+    runpy.run_path("example.py")
+    found = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
+    cosines = [
+        (float(one @ vectors[0] / np.sqrt((one @ one) * (vectors[0] @ vectors[0]))), name)
+        for one, name in zip(vectors, ids, strict=True)
+    ]
+    expected = sorted(cosines[1:], reverse=True)[:5]
+    assert [name for _, name in found] == [name for _, name in expected]
+    assert [float(one) for one, _ in found] == pytest.approx([one for one, _ in expected], abs=6e-4)
+
+
+def test_bad_input_leaves_what_was_there(space, tmp_path):
+    output = tmp_path / "vectors.npy"
+    output.write_text("of before")
+    bad = tmp_path / "bad.txt"
+    bad.write_bytes(b"w1 w2\n\n\xff\n")
+    given = (f"--output={output}", f"--input={bad}")
+    for flags, message in (
+        ((f"--workdir={space.run}", *given), "bad.txt:3: not valid UTF-8"),
+        ((f"--workdir={space.rnnlm}", *given), "rnnlm reads every sentence by itself"),
+        ((f"--workdir={space.run}", given[0]), "--input is missing"),
+        ((f"--workdir={space.run}", given[1]), "--output is ''; expected the name of a file"),
+        ((f"--workdir={space.run}", given[1], "--output=-"), "expected the name of a file, NAME."),
+        (given, "--workdir is missing"),
+    ):
+        assert message in refuse("encode", *flags)
+    assert output.read_text() == "of before"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.txt", "vectors.npy"]
