@@ -63,3 +63,23 @@ def test_what_needs_a_language_model_says_so(space, run, tmp_path):
             f"error: launch.{command} needs a language model, and {NAME} is an autoencoder, for "
             "which launch.reconstruct, launch.encode and launch.evaluate are made"
         )
+
+
+def test_documents_may_be_made_of_others(space, tmp_path):
+    """Of the ones before them: what they are made of is read in training and in evaluation."""
+    arguments = []
+    for split, path in space.text.items():
+        documents = path.read_text().strip().split("\n\n")
+        (tmp_path / split).write_text("\n\n".join(documents[-1:] + documents[:-1]) + "\n")
+        arguments += [f"--{split}={path}", f"--{split}_source={tmp_path / split}"]
+    launch("prepare", *arguments, f"--output={tmp_path / 'paired'}", "--vocab_size=95")
+    workdir = tmp_path / "run"
+    directory = f"--config.data.directory={tmp_path / 'paired'}"
+    launch("train", *space.training(workdir, *WHOLE, directory, config=_config(space)))
+    values = [
+        json.loads(launch("evaluate", f"--workdir={workdir}", "--output=-", *flags).stdout)
+        for flags in ([], [f"--input={space.text['test']}"])
+    ]
+    assert values[0]["tokens"] == values[1]["tokens"]
+    # Text by itself is made of itself.
+    assert values[0]["nll"] != pytest.approx(values[1]["nll"], rel=1e-7)
