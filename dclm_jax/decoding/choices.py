@@ -71,6 +71,9 @@ class Decoding:
         return log_prob / jnp.maximum(terms, 1).astype(log_prob.dtype) ** self.length_normalization
 
 
+GREEDY = Decoding()
+
+
 def choose(
     decoding: Decoding,
     log_prob_R: jax.Array,

@@ -38,11 +38,11 @@ ROWS = 64
 
 
 class Limits(NamedTuple):
-    """How long a text may become: sentences, words of a sentence, and words without END."""
+    """How long a text may become: sentences, words of a sentence, and words in all, without END."""
 
     sentences: int
     sentence_words: int
-    words: int
+    words: int = 2**31 - 1
 
 
 class Text(NamedTuple):
@@ -216,7 +216,14 @@ def generate_many(
 
 def random_keys(seeds: Sequence[int], numbers: Sequence[int]) -> jax.Array:
     """Keys of sampling, each of a seed and the number of a document: what is drawn for a document
-    does not depend on the others."""
+    does not depend on the others.
+
+    Raises:
+      InputError: a seed is out of its range.
+    """
+    for seed in seeds:
+        if not 0 <= seed < 2**32:
+            raise InputError(f"seed is {seed}; expected a whole number from 0 to 2^32 - 1")
 
     def key(seed: jax.Array, number: jax.Array) -> jax.Array:
         return jax.random.fold_in(jax.random.key(seed), number)
@@ -224,12 +231,17 @@ def random_keys(seeds: Sequence[int], numbers: Sequence[int]) -> jax.Array:
     return jax.vmap(key)(jnp.array(seeds, jnp.uint32), jnp.array(numbers, jnp.uint32))
 
 
-def require_words(reader: Any) -> None:
-    """Raises an InputError unless words of the reader's model can be generated."""
+def require_words(reader: Any) -> Reader:
+    """The reader.
+
+    Raises:
+      InputError: its model generates no words.
+    """
     if not isinstance(reader, Reader):
         raise InputError("n-gram models score text and generate none; expected a neural model")
     if reader.model.objective != "words":
         raise InputError(f"{reader.model.name} predicts bags of words: it generates no sentences")
+    return reader
 
 
 def _opened(

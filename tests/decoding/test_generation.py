@@ -226,7 +226,7 @@ def test_greedy_search_is_a_beam_of_one(name):
 @pytest.mark.parametrize(
     ("name", "decoding"),
     [
-        ("ending", Decoding("sample", suppress_unknown=False)),
+        ("ccdclm", Decoding("sample", suppress_unknown=False)),
         *((name, Decoding("beam", beam_width=3)) for name in some(FEW, all=WORD_MODELS)),
     ],
 )
