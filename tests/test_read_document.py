@@ -10,6 +10,7 @@ from dclm_jax.decoding.choices import Decoding
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.language_model import LanguageModel
+from dclm_jax.models.dclm import CCDCLM
 from dclm_jax.reading.reader import Reader
 from tests.models.support import VOCAB, random_params, small_model
 
@@ -155,6 +156,12 @@ def test_many_documents_go_on_as_each_does_alone(monkeypatch):
     assert tokens(second) == tokens(lm.read(TEXT).generate(**limits, seed=4)) != tokens(first)
     (*_, (_, (alone,))) = lm.generate([[], ["it ."], TEXT[:1]], **limits, seed=3)
     assert tokens(alone) == tokens(texts[0])
+
+
+def test_a_model_that_reads_a_source_has_a_command_of_its_own(monkeypatch):
+    monkeypatch.setattr(CCDCLM, "reads_source", True)
+    with pytest.raises(InputError, match="ccdclm makes a text of another one: python -m launch.re"):
+        language_model("ccdclm").read().generate()
 
 
 def test_a_model_without_context_has_no_vector():

@@ -17,6 +17,7 @@ from dclm_jax.decoding.choices import METHODS, Decoding, restricted
 from dclm_jax.decoding.generation import Limits, generate, generate_many, random_keys, stream
 from dclm_jax.errors import InputError
 from dclm_jax.models.dclm import CCDCLM
+from dclm_jax.ngram import NGramScorer
 from dclm_jax.reading.reader import Reader
 from tests.exhaustive import also, some
 from tests.models.support import (
@@ -399,6 +400,8 @@ def test_what_cannot_be_generated_is_refused():
     one = [Limits(1, 1, 1)]
     with pytest.raises(InputError, match="rnnslm predicts bags of words"):
         generate(bags, bags.open(1), Decoding(), one, keys(1))
+    with pytest.raises(InputError, match="n-gram models score text and generate none"):
+        generation.require_words(NGramScorer.__new__(NGramScorer))
     with pytest.raises(InputError, match="the limit of words is 0; expected at least 1"):
         generate(read, read.open(1), Decoding(), [Limits(1, 1, 0)], keys(1))
     none = reader("rnnlm", 3)
