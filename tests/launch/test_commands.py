@@ -623,6 +623,7 @@ def test_an_ngram_model_goes_wherever_a_neural_one_does(space, tmp_path):
     surprisals = [surprisal for one in sentences for surprisal in one["surprisals"]]
     assert len(surprisals) == evaluated["tokens"]
     assert surprisals == pytest.approx([math.log(100)] * len(surprisals), rel=TOLERANCE)
+    assert "n-gram models score text" in refuse("generate", f"--workdir={run}")
 
     assert "holds a run with another configuration" in refuse("train", *space.training(run))
 
