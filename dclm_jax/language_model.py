@@ -149,9 +149,9 @@ class ReadDocument:
         seed: int = 0,
     ) -> GeneratedText:
         """So many sentences that go on with the document; see `LanguageModel.generate`."""
-        reader, limits = self.lm.generating_reader, [Limits(sentences, sentence_words)]
-        keys = generation.random_keys([seed], [0])
-        (text,) = generation.generate(reader, self.place, decoding, limits, keys)
+        self.lm.require_generating()
+        limits, keys = [Limits(sentences, sentence_words)], generation.random_keys([seed], [0])
+        (text,) = generation.generate(self.place, decoding, limits, keys)
         return self.lm.spell(text)
 
     def stream(
@@ -164,9 +164,9 @@ class ReadDocument:
     ) -> Iterator[tuple[str, float]]:
         """What `generate` gives word by word: each as soon as it is chosen, with its log P in nats;
         END closes every sentence. A beam chooses all words in the end."""
-        reader, limits = self.lm.generating_reader, Limits(sentences, sentence_words)
-        (key,) = generation.random_keys([seed], [0])
-        for word, log_prob in generation.stream(reader, self.place, decoding, limits, key):
+        self.lm.require_generating()
+        limits, (key,) = Limits(sentences, sentence_words), generation.random_keys([seed], [0])
+        for word, log_prob in generation.stream(self.place, decoding, limits, key):
             yield self.lm.vocabulary.words[word], log_prob
 
     @property
@@ -216,8 +216,7 @@ class LanguageModel:
         """Reads word ids on from any place."""
         return self.make_reader()
 
-    @property
-    def generating_reader(self) -> Reader:
+    def require_generating(self) -> Reader:
         """The reader of a model that goes on with text.
 
         Raises:
@@ -309,7 +308,7 @@ class LanguageModel:
           InputError: a number below 1 (the seed: below 0), a document that is not a list of
             sentences, or a model that generates no text or makes it of a source.
         """
-        reader, limits = self.generating_reader, Limits(sentences, sentence_words)
+        reader, limits = self.require_generating(), Limits(sentences, sentence_words)
         if samples < 1:
             raise InputError(f"samples is {samples}; expected at least 1")
         remaining, first = iter(documents), 0

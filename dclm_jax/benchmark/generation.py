@@ -41,11 +41,11 @@ def generate_rows(model_name: str, places: Places, name: str, setting: Setting) 
     alone = [place.take([row]) for row in range(ALONE)]
 
     def at_once(decoding: Decoding) -> None:
-        generate(reader, place, decoding, [limits] * DOCUMENTS, keys)
+        generate(place, decoding, [limits] * DOCUMENTS, keys)
 
     def one_by_one() -> None:
         for row, own in enumerate(alone):
-            generate(reader, own, GREEDY, [limits], keys[row : row + 1])
+            generate(own, GREEDY, [limits], keys[row : row + 1])
 
     work = {"one by one": one_by_one, "greedy": partial(at_once, GREEDY)}
     work["beam"] = partial(at_once, BEAM)

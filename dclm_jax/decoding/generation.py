@@ -35,6 +35,8 @@ from dclm_jax.reading.words import Words
 
 ROWS = 64
 """Documents that are generated at once, at most; a power of two."""
+MAX_LOGITS = 2**26
+"""R*V of a batch, which bounds memory; only a single document exceeds it."""
 
 
 class Limits(NamedTuple):
@@ -113,17 +115,12 @@ class _Told(NamedTuple):
 
 
 def generate(
-    reader: Reader,
-    place: Place,
-    decoding: Decoding,
-    limits: Sequence[Limits],
-    keys_B: jax.Array,
+    place: Place, decoding: Decoding, limits: Sequence[Limits], keys_B: jax.Array
 ) -> list[Text]:
     """The best text found after each of B places.
 
     Args:
-      reader: of a model of words.
-      place: of this reader.
+      place: of the reader of a model of words.
       limits: one a row.
       keys_B: one a row, of `random_keys`; only sampling draws.
 
@@ -131,7 +128,8 @@ def generate(
       InputError: the model predicts bags of words, its vocabulary has no words, or a limit is below
         1.
     """
-    state, room = _opened(reader, place, decoding, limits, keys_B)
+    reader = require_words(place.reader)
+    state, room = _opened(place, decoding, limits, keys_B)
     run = _compiled(reader.model, reader.tuning, decoding)
     texts = [Text()] * len(state.texts.row_R)
     for number in range(max(one.sentences for one in limits)):
@@ -145,7 +143,7 @@ def generate(
 
 
 def stream(
-    reader: Reader, place: Place, decoding: Decoding, limits: Limits, key: jax.Array
+    place: Place, decoding: Decoding, limits: Limits, key: jax.Array
 ) -> Iterator[tuple[int, float]]:
     """The text after a place of one row, as `generate` gives it, word by word.
 
@@ -158,11 +156,12 @@ def stream(
       InputError: as `generate`.
     """
     if decoding.width > 1:
-        (text,) = generate(reader, place, decoding, [limits], key[None])
+        (text,) = generate(place, decoding, [limits], key[None])
         for ids, log_probs in zip(text.sentences, text.log_probs, strict=True):
             yield from zip([*ids.tolist(), END], log_probs.tolist(), strict=True)
         return
-    state, room = _opened(reader, place, decoding, [limits], key[None])
+    reader = require_words(place.reader)
+    state, room = _opened(place, decoding, [limits], key[None])
     run = _compiled(reader.model, reader.tuning, decoding)
     for number in range(limits.sentences):
         sentence = run.begin(reader.params, state, number, room)
@@ -183,34 +182,30 @@ def generate_many(
     decoding: Decoding,
     limits: Sequence[Limits],
     keys: jax.Array,
-    on_document: Callable[[int, int | None], None] | None = None,
 ) -> list[Text]:
     """A text for each of many documents, those of like size at once.
 
     Args:
       reader: of a model of words.
       sizes: of what is read of each document before: its sentences and the words of the longest.
-      place_of: the places of some documents, of which the last one may come several times.
+      place_of: gives the places of some documents, of which the last one may come several times.
       limits: one a document.
       keys: one a document, of `random_keys`.
-      on_document: called with the documents done and in all, to show progress.
 
     Raises:
       InputError: as `generate`.
     """
     texts = [Text()] * len(sizes)
-    done = 0
     at_least_one = [(max(sentences, 1), longest) for sentences, longest in sizes]
-    for batch, _ in batches_of_like_size(at_least_one, ROWS):
+    fitting = max(1, MAX_LOGITS // (decoding.width * reader.model.vocab_size))
+    max_rows = min(ROWS, 1 << (fitting.bit_length() - 1))
+    for batch, _ in batches_of_like_size(at_least_one, max_rows):
         rows = filled_up(batch)
         found = generate(
-            reader, place_of(rows), decoding, [limits[row] for row in rows], keys[np.array(rows)]
+            place_of(rows), decoding, [limits[row] for row in rows], keys[np.array(rows)]
         )
         for index, text in zip(batch, found, strict=False):
             texts[index] = text
-        done += len(batch)
-        if on_document is not None:
-            on_document(done, len(sizes))
     return texts
 
 
@@ -245,19 +240,15 @@ def require_words(reader: Any) -> Reader:
 
 
 def _opened(
-    reader: Reader,
-    place: Place,
-    decoding: Decoding,
-    limits: Sequence[Limits],
-    keys_B: jax.Array,
+    place: Place, decoding: Decoding, limits: Sequence[Limits], keys_B: jax.Array
 ) -> tuple[_State, int]:
     """The state before anything is generated; and room for START and the words of a sentence."""
-    require_words(reader)
     for one in limits:
         for name, value in one._asdict().items():
             if value < 1:
                 raise InputError(f"the limit of {name} is {value}; expected at least 1")
-    if reader.model.vocab_size - len(SPECIAL_TOKENS) + (not decoding.suppress_unknown) < 1:
+    model = place.reader.model
+    if model.vocab_size - len(SPECIAL_TOKENS) + (not decoding.suppress_unknown) < 1:
         raise InputError("the vocabulary has no words; expected some to generate")
     row_R = np.repeat(np.arange(place.rows), decoding.width)
     room = power_of_two(1 + max(min(one.sentence_words, one.words) for one in limits))
@@ -273,7 +264,7 @@ def _opened(
         decision_R=jnp.full(len(row_R), jnp.nan),
     )
     # So that contexts of all sentences have one shape.
-    context = reader.model.resize_context(place.take(row_R).context, room)
+    context = model.resize_context(place.take(row_R).context, room)
     return _State(context, texts, sentences_R, sentence_words_R, keys_B[row_R]), room
 
 

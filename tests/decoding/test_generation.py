@@ -191,7 +191,7 @@ def test_a_beam_that_prunes_nothing_finds_the_best_text_of_all(name, unknown, al
         "beam", beam_width=count, length_normalization=alpha, suppress_unknown=not unknown
     )
     read = reader(name, TINY)
-    (text,) = generate(read, read.open(1), decoding, [limits], keys(1))
+    (text,) = generate(read.open(1), decoding, [limits], keys(1))
     assert_same(text, expected)
 
 
@@ -209,7 +209,7 @@ def test_a_beam_is_what_its_definition_says(name, width, alpha):
     read = reader(name, TINY)
     decoding = Decoding("beam", beam_width=width, length_normalization=alpha)
     limits = [Limits(3, 3, words) for words in (9, 5, 1)]
-    texts = generate(read, read.open(3), decoding, limits, keys(3))
+    texts = generate(read.open(3), decoding, limits, keys(3))
     for text, one in zip(texts, limits, strict=True):
         assert_same(text, plain_beam(name, width, alpha, one))
 
@@ -217,10 +217,10 @@ def test_a_beam_is_what_its_definition_says(name, width, alpha):
 @pytest.mark.parametrize("name", ["adclm", "ending"])
 def test_greedy_search_is_a_beam_of_one(name):
     place, limits = after(name), [Limits(3, 6, 100)] * 4
-    greedy = generate(reader(name), place, Decoding(), limits, keys(4))
-    beam = generate(reader(name), place, Decoding("beam", beam_width=1), limits, keys(4))
+    greedy = generate(place, Decoding(), limits, keys(4))
+    beam = generate(place, Decoding("beam", beam_width=1), limits, keys(4))
     alone = Decoding("sample", top_k=1)
-    drawn = generate(reader(name), place, alone, limits, keys(4))
+    drawn = generate(place, alone, limits, keys(4))
     assert list(map(plain, greedy)) == list(map(plain, beam)) == list(map(plain, drawn))
 
 
@@ -233,7 +233,7 @@ def test_greedy_search_is_a_beam_of_one(name):
 )
 def test_log_probs_are_those_of_reading_the_text(name, decoding):
     read, limits = reader(name), Limits(3, 5, 100)
-    texts = generate(read, after(name), decoding, [limits] * 4, keys(4))
+    texts = generate(after(name), decoding, [limits] * 4, keys(4))
     assert 6 <= sum(len(text.sentences) for text in texts) <= 12
     for document, text in zip(DOCUMENTS, texts, strict=True):
         _, (nll,) = read.read(after(name, [document]), [list(text.sentences)])
@@ -245,7 +245,7 @@ def test_log_probs_are_those_of_reading_the_text(name, decoding):
 
 def test_decisions_are_those_of_the_contexts():
     read, limits = reader("ending"), Limits(2, 4, 100)
-    texts = generate(read, after("ending"), Decoding("sample"), [limits] * 4, keys(4, seed=1))
+    texts = generate(after("ending"), Decoding("sample"), [limits] * 4, keys(4, seed=1))
     assert {text.has_ended for text in texts} == {True, False}
     for document, text in zip(DOCUMENTS, texts, strict=True):
         assert len(text.decisions) == len(text.sentences) + text.has_ended
@@ -263,9 +263,8 @@ def test_decisions_are_those_of_the_contexts():
 
 @pytest.mark.parametrize("method", METHODS)
 def test_texts_stop_at_their_limits(method):
-    read = reader("adclm")
     limits = [Limits(2, 3, 100), Limits(5, 100, 4), Limits(1, 2, 1), Limits(4, 9, 7)]
-    texts = generate(read, after("adclm"), Decoding(method), limits, keys(4))
+    texts = generate(after("adclm"), Decoding(method), limits, keys(4))
     for text, most in zip(texts, limits, strict=True):
         lengths = [len(words) for words in text.sentences]
         assert len(lengths) <= most.sentences
@@ -277,25 +276,24 @@ def test_texts_stop_at_their_limits(method):
 
 @pytest.mark.parametrize("method", METHODS)
 def test_a_text_does_not_depend_on_its_batch(method, monkeypatch):
-    monkeypatch.setattr(generation, "ROWS", 2)
     name, decoding, limits = "ccdclm", Decoding(method), [Limits(2, 6, 100)] * 5
     read, documents = reader(name), [*DOCUMENTS, ()]
+    # There is memory for three documents.
+    monkeypatch.setattr(generation, "MAX_LOGITS", 3 * 11 * decoding.width)
     sizes = [(len(one), max(map(len, one), default=0)) for one in documents]
-    asked, done = [], []
+    asked = []
 
     def place_of(rows):
         asked.append(rows)
         return after(name, [documents[row] for row in rows])
 
-    texts = generate_many(
-        read, sizes, place_of, decoding, limits, keys(5), lambda *counts: done.append(counts)
-    )
-    assert sorted(map(len, asked)) == [1, 2, 2] and done[-1] == (5, 5)
+    texts = generate_many(read, sizes, place_of, decoding, limits, keys(5))
+    assert sorted(map(len, asked)) == [1, 2, 2]
     for number, (document, text) in enumerate(zip(documents, texts, strict=True)):
         key = random_keys([0], [number])
-        (alone,) = generate(read, after(name, [document]), decoding, limits[:1], key)
+        (alone,) = generate(after(name, [document]), decoding, limits[:1], key)
         assert plain(alone) == plain(text)
-        streamed = list(stream(read, after(name, [document]), decoding, limits[0], key[0]))
+        streamed = list(stream(after(name, [document]), decoding, limits[0], key[0]))
         assert [word for word, _ in streamed] == [
             word for words in plain(text) for word in [*words, END]
         ]
@@ -307,7 +305,6 @@ def test_a_text_does_not_depend_on_its_batch(method, monkeypatch):
 def test_seeds_and_numbers_decide_what_is_drawn():
     place, limits = after("ccdclm", [DOCUMENTS[0]] * 4), [Limits(3, 6, 100)] * 4
     drawn = generate(
-        reader("ccdclm"),
         place,
         Decoding("sample"),
         limits,
@@ -344,7 +341,7 @@ def test_words_are_drawn_as_often_as_they_are_likely(decoding):
     assert 2 < np.count_nonzero(weights_V) < 10
     expected_V = rows * weights_V / weights_V.sum()
     limits = [Limits(1, 1, 1)] * rows
-    texts = generate(read, place.take([0] * rows), decoding, limits, keys(rows))
+    texts = generate(place.take([0] * rows), decoding, limits, keys(rows))
     counts_V = np.bincount([plain(text)[0][0] for text in texts], minlength=11)
     can = expected_V > 0
     assert not counts_V[~can].any()
@@ -399,13 +396,13 @@ def test_what_cannot_be_generated_is_refused():
     bags, read = reader("rnnslm"), reader("rnnlm")
     one = [Limits(1, 1, 1)]
     with pytest.raises(InputError, match="rnnslm predicts bags of words"):
-        generate(bags, bags.open(1), Decoding(), one, keys(1))
+        generate(bags.open(1), Decoding(), one, keys(1))
     with pytest.raises(InputError, match="n-gram models score text and generate none"):
         generation.require_words(NGramScorer.__new__(NGramScorer))
     with pytest.raises(InputError, match="the limit of words is 0; expected at least 1"):
-        generate(read, read.open(1), Decoding(), [Limits(1, 1, 0)], keys(1))
+        generate(read.open(1), Decoding(), [Limits(1, 1, 0)], keys(1))
     none = reader("rnnlm", 3)
     with pytest.raises(InputError, match="the vocabulary has no words"):
-        generate(none, none.open(1), Decoding(), one, keys(1))
-    (text,) = generate(none, none.open(1), Decoding(suppress_unknown=False), one, keys(1))
+        generate(none.open(1), Decoding(), one, keys(1))
+    (text,) = generate(none.open(1), Decoding(suppress_unknown=False), one, keys(1))
     assert plain(text) == [[UNKNOWN]]
