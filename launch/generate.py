@@ -14,7 +14,7 @@ documents; each is gone on with by itself, from its last sentence. Words are cho
     --method=beam     so that the text is likely as a whole: of all texts so far the --beam best are
                       kept after every word; --length_normalization compares texts by their length
     --method=sample   by chance, from all or from likely words (--temperature, --top_k, --top_p);
-                      the same --seed draws the same words, whichever other documents there are
+                      the same --seed draws the same words for document n, whatever the others
 
 <UNKNOWN> is left out unless --allow_unknown is given, and so are sentences without words. A
 sentence of --sentence_words words is ended there.
