@@ -1,4 +1,4 @@
-"""A trained model in Python: restore a run, score text, measure perplexity, read on from a place.
+"""A trained model in Python: restore a run, score and generate text, measure perplexity, read on.
 
 Log-probabilities are natural logarithms (nats); a surprisal is the negative of one.
 """
@@ -10,13 +10,16 @@ import itertools
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from dclm_jax import ngram, storage
 from dclm_jax.data.readers import Document
 from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN, Vocabulary
+from dclm_jax.decoding import generation
+from dclm_jax.decoding.choices import GREEDY, Decoding
+from dclm_jax.decoding.generation import Limits
 from dclm_jax.errors import InputError, shown
 from dclm_jax.evaluation import perplexity
 from dclm_jax.evaluation.scoring import Scorer, WordScorer
@@ -30,9 +33,12 @@ from dclm_jax.training.workdir import read_config
 
 Sentence = str | Sequence[str]
 """Words separated by spaces, or a list of words."""
+AnyDocument = TypeVar("AnyDocument", bound=Document | Sequence[Sentence])
 
 DEFAULT_BATCH_SIZE = 32
-_WINDOW_BATCHES = 8
+DEFAULT_SENTENCES, DEFAULT_SENTENCE_WORDS = 5, 100
+_WINDOW = 256
+"""Documents that are read ahead, so that those of like length come together."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +58,11 @@ class SentenceScore:
     log_probs: list[float]
     known: list[bool]
 
+    @property
+    def text(self) -> str:
+        """The words, separated by spaces."""
+        return " ".join(self.tokens[:-1])
+
 
 @dataclasses.dataclass(frozen=True)
 class DocumentScore:
@@ -70,6 +81,21 @@ class DocumentVectors(NamedTuple):
     id: str
     document: np.ndarray
     sentences: np.ndarray
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneratedText:
+    """What a model has generated.
+
+    Attributes:
+      log_prob: log P(text | what was read before) in nats, decisions to end the document among it.
+      sentences: each scored as `LanguageModel.score` scores it.
+      has_ended: whether the model has ended the document; otherwise the text is as long as allowed.
+    """
+
+    log_prob: float
+    sentences: list[SentenceScore]
+    has_ended: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,6 +150,35 @@ class ReadDocument:
         best = np.argsort(-log_probs_V, kind="stable")[:k]
         return [(self.lm.vocabulary.words[i], float(log_probs_V[i])) for i in best]
 
+    def generate(
+        self,
+        sentences: int = DEFAULT_SENTENCES,
+        decoding: Decoding = GREEDY,
+        *,
+        sentence_words: int = DEFAULT_SENTENCE_WORDS,
+        seed: int = 0,
+    ) -> GeneratedText:
+        """So many sentences that go on with the document; see `LanguageModel.generate`."""
+        self.lm.require_generating()
+        limits, keys = [Limits(sentences, sentence_words)], generation.random_keys([seed], [0])
+        (text,) = generation.generate(self.place, decoding, limits, keys)
+        return self.lm.spell(text)
+
+    def stream(
+        self,
+        sentences: int = DEFAULT_SENTENCES,
+        decoding: Decoding = GREEDY,
+        *,
+        sentence_words: int = DEFAULT_SENTENCE_WORDS,
+        seed: int = 0,
+    ) -> Iterator[tuple[str, float]]:
+        """What `generate` gives word by word: each as soon as it is chosen, with its log P in nats;
+        END closes every sentence. A beam chooses all words in the end."""
+        self.lm.require_generating()
+        limits, (key,) = Limits(sentences, sentence_words), generation.random_keys([seed], [0])
+        for word, log_prob in generation.stream(self.place, decoding, limits, key):
+            yield self.lm.vocabulary.words[word], log_prob
+
     @property
     def vector(self) -> np.ndarray:
         """What has been read as one vector, float [X] (`DocumentModel.vector`).
@@ -170,6 +225,19 @@ class LanguageModel:
     def reader(self) -> Reader | ngram.NGramScorer:
         """Reads word ids on from any place."""
         return self.make_reader()
+
+    def require_generating(self) -> Reader:
+        """The reader of a model that goes on with text.
+
+        Raises:
+          InputError: the model generates none, or it makes text of a source.
+        """
+        if self.model is not None and self.model.reads_source:
+            raise InputError(
+                f"{self.name} makes a text of another one: python -m launch.reconstruct; expected "
+                "a language model"
+            )
+        return generation.require_words(self.reader)
 
     @property
     def summary(self) -> str:
@@ -262,7 +330,7 @@ class LanguageModel:
         # Where a model that reads a source keeps the whole document.
         whole = 0 if self.model.reads_source else -1
         named = _named(documents)
-        while window := list(itertools.islice(named, _WINDOW_BATCHES * batch_size)):
+        while window := list(itertools.islice(named, max(_WINDOW, batch_size))):
             for name, words in window:
                 if not words:
                     raise InputError(f"document {name} has no sentences, and so no vector")
@@ -274,6 +342,65 @@ class LanguageModel:
                 found.update(zip(indices, reader.vectors_along(together), strict=True))
             for index, (name, _) in enumerate(window):
                 yield DocumentVectors(name, found[index][whole], found[index][1:])
+
+    def generate(
+        self,
+        documents: Iterable[AnyDocument],
+        sentences: int = DEFAULT_SENTENCES,
+        decoding: Decoding = GREEDY,
+        *,
+        sentence_words: int = DEFAULT_SENTENCE_WORDS,
+        seed: int = 0,
+        samples: int = 1,
+    ) -> Iterator[tuple[AnyDocument, list[GeneratedText]]]:
+        """Goes on with documents, in their order; input larger than memory is fine.
+
+        Args:
+          documents: as `score` takes them; one without sentences is begun.
+          sentences: how many, at most: a model that tells the end of a document may stop before.
+          decoding: how words are chosen.
+          sentence_words: words of a sentence, at most.
+          seed: of sampling. What is drawn depends on it, on the number of the document and on what
+            was read, not on the other documents.
+          samples: texts for each document; number s from 0 is what seed + s gives as the first.
+
+        Yields:
+          Every document with its texts.
+
+        Raises:
+          InputError: a number below 1 (the seed: below 0), a document that is not a list of
+            sentences, or a model that generates no text or makes it of a source.
+        """
+        reader, limits = self.require_generating(), Limits(sentences, sentence_words)
+        if samples < 1:
+            raise InputError(f"samples is {samples}; expected at least 1")
+        remaining, first = iter(documents), 0
+        while window := list(itertools.islice(remaining, _WINDOW)):
+            ids = [self.encode(document) for document in window for _ in range(samples)]
+            texts = generation.generate_many(
+                reader,
+                [(len(one), max(map(len, one), default=0)) for one in ids],
+                lambda rows, ids=ids: reader.after([ids[row] for row in rows]),
+                decoding,
+                [limits] * len(ids),
+                generation.random_keys(
+                    [seed + sample for _ in window for sample in range(samples)],
+                    [first + number for number in range(len(window)) for _ in range(samples)],
+                ),
+            )
+            spelled = map(self.spell, texts)
+            for document in window:
+                yield document, list(itertools.islice(spelled, samples))
+            first += len(window)
+
+    def spell(self, text: generation.Text) -> GeneratedText:
+        """A text in words, with its scores."""
+        sentences = [
+            _sentence_score(self.vocabulary.decode(ids.tolist()), ids, -log_probs)
+            for ids, log_probs in zip(text.sentences, text.log_probs, strict=True)
+        ]
+        log_probs = [*(one.log_prob for one in sentences), *text.decisions]
+        return GeneratedText(math.fsum(log_probs), sentences, text.has_ended)
 
     def perplexity(
         self, documents: Iterable[Document | Sequence[Sentence]]

@@ -1,4 +1,4 @@
-"""`lm.read`: a document read on by people, with text."""
+"""`lm.read` and `lm.generate`: documents read on by people, with text, and by models."""
 
 import re
 
@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from dclm_jax.decoding.choices import Decoding
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.language_model import LanguageModel
+from dclm_jax.models.dclm import CCDCLM
 from dclm_jax.reading.reader import Reader
 from tests.models.support import VOCAB, random_params, small_model
 
@@ -136,11 +138,56 @@ def test_next_words_are_the_likeliest():
         (lambda read: read.score([None]), "a word is None; expected a string without white space"),
         (lambda read: read.read(["the .", "it ."]), "a word is 'the .'; expected a string without"),
         (lambda read: read.next_words(0), "k is 0; expected at least 1"),
+        (lambda read: read.generate(0), "the limit of sentences is 0; expected at least 1"),
+        (lambda read: read.generate(seed=-1), "seed is -1; expected a whole number from 0"),
+        (lambda read: list(read.lm.generate([], samples=0)), "samples is 0; expected at least 1"),
     ],
 )
 def test_bad_input_is_named(wrong, message):
     with pytest.raises(InputError, match=re.escape(message)):
         wrong(language_model("rnnlm").read(TEXT))
+
+
+@pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
+def test_a_generated_text_has_the_scores_of_that_text(method):
+    lm, decoding = language_model("adclm"), Decoding(method)
+    text = lm.read(TEXT).generate(3, decoding, sentence_words=4, seed=5)
+    assert len(text.sentences) == 3 and not text.has_ended
+    (score,) = lm.score([[*TEXT, *(one.text for one in text.sentences)]])
+    for got, expected in zip(text.sentences, score.sentences[2:], strict=True):
+        assert (got.tokens, got.known) == (expected.tokens, expected.known)
+        assert 2 <= len(got.tokens) <= 5
+        np.testing.assert_allclose(got.log_probs, expected.log_probs, rtol=1e-5, atol=1e-5)
+    assert text.log_prob == pytest.approx(sum(one.log_prob for one in text.sentences))
+    streamed = list(lm.read(TEXT).stream(3, decoding, sentence_words=4, seed=5))
+    assert [word for word, _ in streamed] == [
+        token for one in text.sentences for token in one.tokens
+    ]
+
+
+def test_many_documents_go_on_as_each_does_alone(monkeypatch):
+    monkeypatch.setattr("dclm_jax.language_model._WINDOW", 2)
+    lm, decoding = language_model("ccdclm"), Decoding("sample", suppress_unknown=False)
+    documents = [TEXT, [], TEXT[:1]]
+    limits = {"sentences": 2, "decoding": decoding, "sentence_words": 5}
+    found = list(lm.generate(iter(documents), **limits, seed=3, samples=2))
+    assert [document for document, _ in found] == documents
+    assert all(len(texts) == 2 for _, texts in found)
+    (first, second), (_, texts) = found[0][1], found[2]
+
+    def tokens(text):
+        return [one.tokens for one in text.sentences]
+
+    assert tokens(first) == tokens(lm.read(TEXT).generate(**limits, seed=3))
+    assert tokens(second) == tokens(lm.read(TEXT).generate(**limits, seed=4)) != tokens(first)
+    (*_, (_, (alone,))) = lm.generate([[], ["it ."], TEXT[:1]], **limits, seed=3)
+    assert tokens(alone) == tokens(texts[0])
+
+
+def test_a_model_that_reads_a_source_has_a_command_of_its_own(monkeypatch):
+    monkeypatch.setattr(CCDCLM, "reads_source", True)
+    with pytest.raises(InputError, match="ccdclm makes a text of another one: python -m launch.re"):
+        language_model("ccdclm").read().generate()
 
 
 def test_a_model_without_context_has_no_vector():

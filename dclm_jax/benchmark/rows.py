@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from dclm_jax.benchmark import contests, footprint, ours, report, rescoring
+from dclm_jax.benchmark import contests, footprint, generation, ours, report, rescoring
 from dclm_jax.benchmark.contests import (
     DYNET_AUTOBATCH,
     DYNET_BY_WORD,
@@ -32,6 +32,7 @@ ROWS: dict[str, Callable[[str, Setting], list[Row]]] = {
     "score_ccdclm_16": contests.score_row,
     "bootstrap_codclm": footprint.bootstrap_row,
     "rescore_ccdclm": rescoring.rescore_row,
+    "generate_ccdclm": partial(generation.generate_rows, "ccdclm", generation.after_text),
     "input_16": partial(footprint.input_row, 16),
     "input_64": partial(footprint.input_row, 64),
     "output_memory": footprint.output_memory_row,

@@ -6,6 +6,7 @@
     word_place, log_probs = reader.next(word_place, tokens)     read on word by word
     place = reader.finish(word_place)                           and closed
     place = place.take(rows)                                    rows repeated, dropped, reordered
+    place = reader.after(documents)                             documents of any lengths, read whole
 
 Places never change: reading on gives a new one, and any number of ways may lead on from one. Rows
 are documents of their own. All work is compiled once for each number of rows and room for words,
@@ -258,6 +259,34 @@ class Reader:
             left -= batch.mask_BxSxN.shape[1]
         return Place(self, place.rows, context), scores
 
+    def after(self, documents: Sequence[Sentences]) -> Place:
+        """The place after each of these documents, which may have any number of sentences.
+
+        Args:
+          documents: each a sequence of sentences as `read` takes them; none is an empty document.
+
+        Raises:
+          InputError: there is no document, or words are no ids.
+        """
+        place = self.open(len(documents))
+        for document in documents:
+            for one in document:
+                self._require_words(one)
+        # Rows whose document has ended are read on beside the others, and then left.
+        longest = max((len(one) for document in documents for one in document), default=0)
+        length, first = padded_length(longest), 0
+        context = ended = self.model.resize_context(place.context, length)
+        counts_B = np.array([len(document) for document in documents])
+        for last in sorted(set(counts_B.tolist())):
+            while first < last:
+                size = min(BLOCK_SENTENCES, 1 << ((last - first).bit_length() - 1))
+                batch = next_block(documents, first, size, place.rows)
+                context = self._run.skim(self.params, context, batch)
+                first += batch.mask_BxSxN.shape[1]
+            context = self.model.resize_context(context, length)
+            ended = self._run.select(self.params, counts_B == last, context, ended)
+        return Place(self, place.rows, ended)
+
     def _require_words(self, ids: Any) -> None:
         ids = np.asarray(ids)
         if ids.size and not (
@@ -387,6 +416,7 @@ class _Compiled(NamedTuple):
     close: Callable[..., Context]
     vector: Callable[..., jax.Array | None]
     take: Callable[..., Any]
+    select: Callable[..., Context]
 
 
 @functools.cache
@@ -408,4 +438,5 @@ def _compiled(model: DocumentModel, tuning: Tuning) -> _Compiled:
         close=of_weighted(functools.partial(words.close, model)),
         vector=of_weighted(model.vector),
         take=of_weighted(functools.partial(words.take, model)),
+        select=of_weighted(functools.partial(words.select, model)),
     )

@@ -108,6 +108,51 @@ def with_room(words: Words, room: int) -> Words:
 def take(model: DocumentModel, params: Params, tree: Any, row_B: jax.Array) -> Any:
     """Some rows of a context of the model, or of `Words`, in any order and number."""
 
+    def taken(axis: int, array: jax.Array) -> jax.Array:
+        return array if axis < 0 else jnp.take(array, row_B, axis)
+
+    return jax.tree.map(taken, _row_axes(model, params, tree), tree)
+
+
+def select(
+    model: DocumentModel, params: Params, is_ours_B: jax.Array, ours: Context, theirs: Context
+) -> Context:
+    """The rows of one context where that is said, and of another one elsewhere; both have room for
+    as many positions."""
+
+    def selected(axis: int, our: jax.Array, their: jax.Array) -> jax.Array:
+        if axis < 0:
+            return our
+        others = [other for other in range(our.ndim) if other != axis]
+        return jnp.where(jnp.expand_dims(is_ours_B, others), our, their)
+
+    return jax.tree.map(selected, _row_axes(model, params, ours), ours, theirs)
+
+
+def take_ahead(model: DocumentModel, params: Params, words: Words, row_B: jax.Array) -> Words:
+    """Takes the rows of what is needed to read on. What has been read stays in its rows, where
+    moving it word by word would cost more than reading; `trace` brings it along in the end."""
+    read = (words.tokens_RxB, words.mask_RxB, words.outputs_R)
+    tokens, mask, outputs = jax.tree.map(lambda array: array[:0], read)
+    ahead = words._replace(tokens_RxB=tokens, mask_RxB=mask, outputs_R=outputs)
+    ahead = take(model, params, ahead, row_B)
+    return ahead._replace(tokens_RxB=read[0], mask_RxB=read[1], outputs_R=read[2])
+
+
+def trace(words: Words, row_RxB: jax.Array) -> Words:
+    """Takes what has been read at each position from the rows in which it was read."""
+
+    def traced(array_R: jax.Array) -> jax.Array:
+        return array_R[jnp.arange(len(array_R))[:, None], row_RxB]
+
+    read = (words.tokens_RxB, words.mask_RxB, words.outputs_R)
+    tokens, mask, outputs = jax.tree.map(traced, read)
+    return words._replace(tokens_RxB=tokens, mask_RxB=mask, outputs_R=outputs)
+
+
+def _row_axes(model: DocumentModel, params: Params, tree: Any) -> Any:
+    """Which axis of each array has the rows; -1 where none has."""
+
     def shapes(rows: int) -> Any:
         word_1x1xB = jnp.zeros((1, 1, rows), jnp.int32)
         source = Source(word_1x1xB, word_1x1xB == 0) if model.reads_source else None
@@ -116,9 +161,8 @@ def take(model: DocumentModel, params: Params, tree: Any, row_B: jax.Array) -> A
             return context
         return jax.eval_shape(lambda context: begin(model, params, context, rows, 1), context)
 
-    def taken(two: Any, three: Any, array: jax.Array) -> jax.Array:
+    def axis(two: Any, three: Any) -> int:
         sizes = zip(two.shape, three.shape, strict=True)
-        axis = next((axis for axis, (a, b) in enumerate(sizes) if a != b), None)
-        return array if axis is None else jnp.take(array, row_B, axis)
+        return next((axis for axis, (a, b) in enumerate(sizes) if a != b), -1)
 
-    return jax.tree.map(taken, shapes(2), shapes(3), tree)
+    return jax.tree.map(axis, shapes(2), shapes(3))

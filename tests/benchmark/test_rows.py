@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from dclm_jax.benchmark import contests, footprint, growth, memory, ours, rows, worker
+from dclm_jax.benchmark import contests, footprint, generation, growth, memory, ours, rows, worker
 from dclm_jax.benchmark.contests import Peer, Training
 from dclm_jax.benchmark.report import Goal
 from dclm_jax.benchmark.setting import Setting
@@ -164,3 +164,14 @@ def test_hashed_features_are_measured_beside_none(setting):
         seconds = row.details["seconds"]
         assert row.measured == pytest.approx(seconds["with"] / seconds["without"])
         assert row.goal == Goal(2.5, 2.5, at_most=True)
+
+
+def test_generating_is_measured_in_two_ratios(setting, monkeypatch):
+    monkeypatch.setattr(generation, "DOCUMENTS", 2)
+    monkeypatch.setattr(generation, "ALONE", 1)
+    batch, beam = rows.ROWS["generate_ccdclm"]("generate_ccdclm", setting)
+    assert (batch.name, beam.name) == ("generate_ccdclm_batch", "generate_ccdclm_beam")
+    speeds = batch.details["tokens_per_second"]
+    assert batch.measured == pytest.approx(speeds["greedy"] / speeds["one by one"])
+    assert beam.measured == pytest.approx(speeds["greedy"] / speeds["beam"])
+    assert beam.goal == Goal(6, 6, at_most=True)

@@ -104,6 +104,21 @@ def test_many_sentences_are_read_in_blocks():
         close(ours, expected)
 
 
+@pytest.mark.parametrize("name", some(("drnnlm", "adclm", "rlm_seqbow_att_ef"), all=WORD_MODELS))
+def test_documents_of_all_lengths_are_read_together(name):
+    reader = make_reader(name)
+    longest = tuple((3 + s % 5, 4)[: 1 + s % 2] for s in range(11))
+    documents = [DOCUMENTS[0], (), longest, DOCUMENTS[1][:2], ((4,),), DOCUMENTS[1]]
+    place = reader.after([ids(*document) for document in documents])
+    _, nll = reader.read(place, [ids((9, 9, 4))] * len(documents))
+    for document, own in zip(documents, nll, strict=True):
+        alone = reader.open(1)
+        if document:
+            alone, _ = reader.read(alone, [ids(*document)])
+        _, ((expected,),) = reader.read(alone, [ids((9, 9, 4))])
+        close(own[0], expected)
+
+
 @pytest.mark.parametrize("name", ["ccdclm", "adclm", "hrnnlm", "rlm_seqbow_att_lf"])
 def test_a_place_leads_on_in_several_ways(name):
     reader = make_reader(name)
@@ -206,8 +221,11 @@ def test_what_does_not_fit_is_refused():
             reader.next(reader.start(place)[0], wrong)
     with pytest.raises(InputError, match=rf"words are \[3, {VOCAB}\]; expected ids"):
         reader.read(place, [ids((3, VOCAB)), ids((3,))])
-    with pytest.raises(InputError, match="rows is 0; expected at least 1"):
-        reader.open(0)
+    with pytest.raises(InputError, match=rf"words are \[{VOCAB}\]; expected ids"):
+        reader.after([ids((3,), (VOCAB,))])
+    for nothing in (lambda: reader.open(0), lambda: reader.after([])):
+        with pytest.raises(InputError, match="rows is 0; expected at least 1"):
+            nothing()
 
 
 def test_bags_are_read_sentence_by_sentence_and_have_no_next_word():

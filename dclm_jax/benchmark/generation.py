@@ -1,0 +1,83 @@
+"""What it costs to generate text: many documents at once against one by one, a beam against greedy
+search."""
+
+from collections.abc import Callable
+from functools import partial
+
+import jax
+
+from dclm_jax.benchmark import workloads
+from dclm_jax.benchmark.report import Goal, Row
+from dclm_jax.benchmark.setting import Setting
+from dclm_jax.benchmark.timing import alternate, stopwatch
+from dclm_jax.data.vocabulary import END
+from dclm_jax.decoding.choices import GREEDY, Decoding
+from dclm_jax.decoding.generation import Limits, generate, random_keys
+from dclm_jax.reading.reader import Place, Reader
+
+DOCUMENTS, ALONE = 64, 8
+"""Documents at once, and of them those that are generated one by one."""
+SENTENCES, WORDS = 2, 24
+BEAM = Decoding("beam", beam_width=5)
+
+Places = Callable[[Reader, Setting], Place]
+"""Gives the places of DOCUMENTS documents."""
+
+
+def after_text(reader: Reader, setting: Setting) -> Place:
+    """Places of a language model: after three sentences of each document."""
+    vocab_size = reader.model.vocab_size
+    return reader.after(workloads.synthetic_documents(setting.seed, vocab_size, [3] * DOCUMENTS))
+
+
+def generate_rows(model_name: str, places: Places, name: str, setting: Setting) -> list[Row]:
+    """Both ratios, of texts that end at their limits and so have equally many words."""
+    model = setting.size.model(model_name)
+    params = model.init(jax.random.key(setting.seed))
+    params["output"]["bias"] = params["output"]["bias"].at[END].set(-1e4)
+    reader = Reader(model, params)
+    place, limits = places(reader, setting), Limits(SENTENCES, WORDS)
+    keys = random_keys([setting.seed] * DOCUMENTS, range(DOCUMENTS))
+    alone = [place.take([row]) for row in range(ALONE)]
+
+    def at_once(decoding: Decoding) -> None:
+        generate(place, decoding, [limits] * DOCUMENTS, keys)
+
+    def one_by_one() -> None:
+        for row, own in enumerate(alone):
+            generate(own, GREEDY, [limits], keys[row : row + 1])
+
+    work = {"one by one": one_by_one, "greedy": partial(at_once, GREEDY)}
+    work["beam"] = partial(at_once, BEAM)
+    for each in work.values():
+        each()
+    turns = {label: partial(stopwatch, each) for label, each in work.items()}
+    rounds = alternate(turns, setting.rounds)
+    tokens = SENTENCES * (WORDS + 1)
+    documents = {"one by one": ALONE, "greedy": DOCUMENTS, "beam": DOCUMENTS}
+    speeds = {
+        label: documents[label] * tokens / seconds for label, seconds in rounds.seconds.items()
+    }
+    described = ", ".join(f"{label} {speed:,.0f} tokens/s" for label, speed in speeds.items())
+    details = {"tokens_per_second": speeds}
+    return [
+        Row(
+            f"{name}_batch",
+            f"generate {DOCUMENTS} documents at once under {model_name}",
+            Goal(10, 10),
+            speeds["greedy"] / speeds["one by one"],
+            "tokens/s of greedy search, against one document at a time",
+            details,
+            (described,),
+            rounds.disturbed,
+        ),
+        Row(
+            f"{name}_beam",
+            f"generate them with a beam of {BEAM.beam_width}",
+            Goal(6, 6, at_most=True),
+            rounds.seconds["beam"] / rounds.seconds["greedy"],
+            "seconds, against greedy search",
+            details,
+            disturbed=rounds.disturbed,
+        ),
+    ]

@@ -1,0 +1,127 @@
+"""How the next word is chosen: greedily, by a beam, or by drawing it."""
+
+import dataclasses
+import math
+
+import jax
+import jax.numpy as jnp
+
+from dclm_jax.errors import InputError
+
+METHODS = ("greedy", "beam", "sample")
+
+
+@dataclasses.dataclass(frozen=True)
+class Decoding:
+    """How a text is made of a model's probabilities.
+
+    Attributes:
+      method: "greedy" takes the likeliest next word; "beam" keeps the `beam_width` best texts so
+        far; "sample" draws every word.
+      beam_width: W, texts so far that a beam keeps of every document.
+      length_normalization: a in the score of a beam, log P(text) / terms^a, where the terms are the
+        words, the ENDs and, of models that tell the end of a document, its decisions. 0 compares
+        log P, which prefers short texts; 1 compares the means of the terms.
+      temperature: T of sampling, from softmax(log P / T): below 1 likely words become likelier.
+      top_k: of sampling, from the k likeliest words alone; None for all. Words as likely as the
+        k-th are kept.
+      top_p: of sampling, from the likeliest words that together have at least this probability
+        after temperature and `top_k` (Holtzman et al. 2020, nucleus sampling); 1 for all.
+      suppress_unknown: never generate UNKNOWN.
+
+    START and empty sentences are never generated. What may not be generated is left out of the
+    choice: sampling renormalises over the rest, while log-probabilities and the scores of beams
+    stay those of the model over its whole vocabulary.
+
+    Raises:
+      InputError: a value out of its range.
+    """
+
+    method: str = "greedy"
+    beam_width: int = 5
+    length_normalization: float = 0.0
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float = 1.0
+    suppress_unknown: bool = True
+
+    def __post_init__(self):
+        ranges = (
+            ("method", self.method in METHODS, f"one of {', '.join(METHODS)}"),
+            ("beam width", self.beam_width >= 1, "at least 1"),
+            ("length normalization", 0 <= self.length_normalization < math.inf, "at least 0"),
+            ("temperature", 0 < self.temperature < math.inf, "a number above 0"),
+            ("top k", self.top_k is None or self.top_k >= 1, "at least 1"),
+            ("top p", 0 < self.top_p <= 1, "0 < top p <= 1"),
+        )
+        for name, holds, expected in ranges:
+            if not holds:
+                value = getattr(self, name.replace(" ", "_"))
+                raise InputError(f"{name} is {value!r}; expected {expected}")
+
+    @property
+    def width(self) -> int:
+        """Texts so far that are followed in every document."""
+        return self.beam_width if self.method == "beam" else 1
+
+    def normalized(self, log_prob: jax.Array, terms: jax.Array) -> jax.Array:
+        """The scores by which texts so far compete, of their log P and numbers of terms."""
+        if not self.length_normalization:
+            return log_prob
+        return log_prob / jnp.maximum(terms, 1).astype(log_prob.dtype) ** self.length_normalization
+
+
+GREEDY = Decoding()
+
+
+def choose(
+    decoding: Decoding,
+    log_prob_R: jax.Array,
+    terms_R: jax.Array,
+    options_RxC: jax.Array,
+    keys_R: jax.Array,
+) -> tuple[jax.Array, jax.Array]:
+    """Chooses what texts so far go on with.
+
+    Args:
+      log_prob_R: of the texts so far, in nats; W of every document, next to each other.
+      terms_R: of each with what it goes on with.
+      options_RxC: log P in nats of what it may go on with, -inf of what it may not.
+      keys_R: of sampling.
+
+    Returns:
+      For each text that goes on int [R], the text so far that it continues, and the option that it
+      has chosen.
+    """
+    rows, num_options = options_RxC.shape
+    if decoding.method == "sample":
+        # Inverse transform sampling: one number a row, where Gumbel noise needs one an option.
+        sums_RxC = jnp.cumsum(jax.nn.softmax(restricted(decoding, options_RxC)), axis=-1)
+        drawn_R = jax.vmap(jax.random.uniform)(keys_R) * sums_RxC[:, -1]
+        return jnp.arange(rows), jnp.sum(sums_RxC <= drawn_R[:, None], axis=-1)
+    width = decoding.width
+    if width == 1:
+        return jnp.arange(rows), jnp.argmax(options_RxC, axis=-1)
+    # The best of a document are among the best of each of its texts.
+    best_RxK, option_RxK = jax.lax.top_k(options_RxC, min(width, num_options))
+    scores_RxK = decoding.normalized(log_prob_R[:, None] + best_RxK, terms_R[:, None])
+    _, best_BxW = jax.lax.top_k(scores_RxK.reshape(rows // width, -1), width)
+    first_Bx1 = width * jnp.arange(rows // width)[:, None]
+    row_R = (first_Bx1 + best_BxW // best_RxK.shape[1]).reshape(-1)
+    return row_R, option_RxK[row_R, (best_BxW % best_RxK.shape[1]).reshape(-1)]
+
+
+def restricted(decoding: Decoding, log_probs_RxC: jax.Array) -> jax.Array:
+    """The logits that sampling draws from: -inf of what temperature, top k and top p leave out."""
+    logits_RxC = log_probs_RxC / decoding.temperature
+    num_options = logits_RxC.shape[-1]
+    if decoding.top_k is not None and decoding.top_k < num_options:
+        best_RxK, _ = jax.lax.top_k(logits_RxC, decoding.top_k)
+        logits_RxC = jnp.where(logits_RxC < best_RxK[:, -1:], -jnp.inf, logits_RxC)
+    if decoding.top_p < 1:
+        sorted_RxC = jnp.sort(logits_RxC, axis=-1, descending=True)
+        probs_RxC = jax.nn.softmax(sorted_RxC)
+        is_kept_RxC = jnp.cumsum(probs_RxC, axis=-1) - probs_RxC < decoding.top_p
+        least_Rx1 = jnp.min(sorted_RxC, axis=-1, keepdims=True, where=is_kept_RxC, initial=jnp.inf)
+        logits_RxC = jnp.where(logits_RxC < least_Rx1, -jnp.inf, logits_RxC)
+    return logits_RxC

@@ -1,0 +1,64 @@
+"""Flags of the launchers that generate text: how words are chosen, and how many."""
+
+from absl import flags
+
+from dclm_jax.decoding.choices import GREEDY, METHODS, Decoding
+from dclm_jax.errors import InputError
+from dclm_jax.language_model import DEFAULT_SENTENCE_WORDS
+
+_METHOD = flags.DEFINE_enum(
+    "method",
+    GREEDY.method,
+    METHODS,
+    "The likeliest next word, a beam of texts so far, or words that are drawn.",
+)
+_BEAM = flags.DEFINE_integer(
+    "beam", GREEDY.beam_width, "With --method=beam: texts so far that are kept."
+)
+_LENGTH_NORMALIZATION = flags.DEFINE_float(
+    "length_normalization",
+    GREEDY.length_normalization,
+    "With --method=beam: a in log P / length^a; 0 prefers short texts, 1 compares means.",
+)
+_TEMPERATURE = flags.DEFINE_float(
+    "temperature", GREEDY.temperature, "With --method=sample: below 1 likely words are likelier."
+)
+_TOP_K = flags.DEFINE_integer(
+    "top_k", GREEDY.top_k, "With --method=sample: draw from the k likeliest words alone."
+)
+_TOP_P = flags.DEFINE_float(
+    "top_p",
+    GREEDY.top_p,
+    "With --method=sample: draw from the likeliest words that have this probability together.",
+)
+SEED = flags.DEFINE_integer("seed", 0, "With --method=sample: what is drawn.")
+SAMPLES = flags.DEFINE_integer("samples", 1, "With --method=sample: texts for each document.")
+SENTENCE_WORDS = flags.DEFINE_integer(
+    "sentence_words", DEFAULT_SENTENCE_WORDS, "Words of a sentence, at most."
+)
+_ALLOW_UNKNOWN = flags.DEFINE_bool("allow_unknown", False, "Generate <UNKNOWN> as well.")
+_METHOD_OF = {
+    "beam": (_BEAM, _LENGTH_NORMALIZATION),
+    "sample": (_TEMPERATURE, _TOP_K, _TOP_P, SEED, SAMPLES),
+}
+
+
+def decoding() -> Decoding:
+    """What the flags say.
+
+    Raises:
+      InputError: a value is out of its range, or a flag has no effect with this method.
+    """
+    for method, own in _METHOD_OF.items():
+        for flag in own:
+            if flag.present and method != _METHOD.value:
+                raise InputError(f"--{flag.name} belongs to --method={method}")
+    return Decoding(
+        method=_METHOD.value,
+        beam_width=_BEAM.value,
+        length_normalization=_LENGTH_NORMALIZATION.value,
+        temperature=_TEMPERATURE.value,
+        top_k=_TOP_K.value,
+        top_p=_TOP_P.value,
+        suppress_unknown=not _ALLOW_UNKNOWN.value,
+    )
