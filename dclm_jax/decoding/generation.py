@@ -30,7 +30,13 @@ from dclm_jax.nn.backend import Tuning
 from dclm_jax.reading import words
 from dclm_jax.reading.continuations import filled_up
 from dclm_jax.reading.driver import weighted
-from dclm_jax.reading.reader import Place, Reader, batches_of_like_size, power_of_two
+from dclm_jax.reading.reader import (
+    Place,
+    Reader,
+    batches_of_like_size,
+    padded_length,
+    power_of_two,
+)
 from dclm_jax.reading.words import Words
 
 ROWS = 64
@@ -196,7 +202,12 @@ def generate_many(
       InputError: as `generate`.
     """
     texts = [Text()] * len(sizes)
-    at_least_one = [(max(sentences, 1), longest) for sentences, longest in sizes]
+    # A source is read at once.
+    whole = reader.model.reads_source
+    at_least_one = [
+        (count, longest, padded_length(longest) * (power_of_two(count) if whole else 1))
+        for count, longest in ((max(sentences, 1), longest) for sentences, longest in sizes)
+    ]
     fitting = max(1, MAX_LOGITS // (decoding.width * reader.model.vocab_size))
     max_rows = min(ROWS, 1 << (fitting.bit_length() - 1))
     for batch, _ in batches_of_like_size(at_least_one, max_rows):
