@@ -37,6 +37,7 @@ AnyDocument = TypeVar("AnyDocument", bound=Document | Sequence[Sentence])
 
 DEFAULT_BATCH_SIZE = 32
 DEFAULT_SENTENCES, DEFAULT_SENTENCE_WORDS = 5, 100
+DEFAULT_LENGTH = 1.5
 _WINDOW = 256
 """Documents that are read ahead, so that those of like length come together."""
 
@@ -239,6 +240,19 @@ class LanguageModel:
             )
         return generation.require_words(self.reader)
 
+    def require_reconstructing(self) -> Reader:
+        """The reader of a model that makes text of a source.
+
+        Raises:
+          InputError: the model reads none.
+        """
+        if self.model is None or not self.model.reads_source:
+            raise InputError(
+                f"{self.name} is a language model, which goes on with a text: python -m "
+                "launch.generate; expected an autoencoder"
+            )
+        return generation.require_words(self.reader)
+
     @property
     def summary(self) -> str:
         """Name, size and step in a line."""
@@ -372,17 +386,77 @@ class LanguageModel:
             sentences, or a model that generates no text or makes it of a source.
         """
         reader, limits = self.require_generating(), Limits(sentences, sentence_words)
+        return self._texts(
+            documents, size_of, reader.after, lambda ids: limits, decoding, seed, samples
+        )
+
+    def reconstruct(
+        self,
+        documents: Iterable[AnyDocument],
+        decoding: Decoding = GREEDY,
+        *,
+        length: float = DEFAULT_LENGTH,
+        seed: int = 0,
+        samples: int = 1,
+    ) -> Iterator[tuple[AnyDocument, list[GeneratedText]]]:
+        """What a model makes of the documents that it reads: an autoencoder, the same again.
+
+        Args:
+          documents: the sources, as `score` takes them; each has words.
+          decoding: how words are chosen.
+          length: a text has at most so many times the words of its source (Li et al. 2015, 4.2).
+          seed, samples: as those of `generate`.
+
+        Yields:
+          Every document with its texts.
+
+        Raises:
+          InputError: `length` is not above 0, a number below 1 (the seed: below 0), a document
+            without words or that is not a list of sentences, or a model that reads no source.
+        """
+        reader = self.require_reconstructing()
+        if not 0 < length < math.inf:
+            raise InputError(f"length is {length}; expected a number above 0")
+
+        def limits(ids: list[np.ndarray]) -> Limits:
+            words = sum(map(len, ids))
+            if not words:
+                raise InputError("a document has no words; expected some to read")
+            most = max(1, int(length * words))
+            return Limits(sentences=most, sentence_words=most, words=most)
+
+        return self._texts(
+            documents,
+            lambda ids: size_of(ids, ids),
+            lambda sources: reader.open(len(sources), sources),
+            limits,
+            decoding,
+            seed,
+            samples,
+        )
+
+    def _texts(
+        self,
+        documents: Iterable[AnyDocument],
+        size: Callable[[list[np.ndarray]], tuple[int, int, int]],
+        place_of: Callable[[list[list[np.ndarray]]], Any],
+        limits: Callable[[list[np.ndarray]], Limits],
+        decoding: Decoding,
+        seed: int,
+        samples: int,
+    ) -> Iterator[tuple[AnyDocument, list[GeneratedText]]]:
+        """Texts after the places that documents lead to, in windows of them."""
         if samples < 1:
             raise InputError(f"samples is {samples}; expected at least 1")
         remaining, first = iter(documents), 0
         while window := list(itertools.islice(remaining, _WINDOW)):
             ids = [self.encode(document) for document in window for _ in range(samples)]
             texts = generation.generate_many(
-                reader,
-                [(len(one), max(map(len, one), default=0)) for one in ids],
-                lambda rows, ids=ids: reader.after([ids[row] for row in rows]),
+                generation.require_words(self.reader),
+                list(map(size, ids)),
+                lambda rows, ids=ids: place_of([ids[row] for row in rows]),
                 decoding,
-                [limits] * len(ids),
+                list(map(limits, ids)),
                 generation.random_keys(
                     [seed + sample for _ in window for sample in range(samples)],
                     [first + number for number in range(len(window)) for _ in range(samples)],

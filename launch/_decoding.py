@@ -1,10 +1,9 @@
-"""Flags of the launchers that generate text: how words are chosen, and how many."""
+"""Flags of the launchers that generate text: how words are chosen."""
 
 from absl import flags
 
 from dclm_jax.decoding.choices import GREEDY, METHODS, Decoding
 from dclm_jax.errors import InputError
-from dclm_jax.language_model import DEFAULT_SENTENCE_WORDS
 
 _METHOD = flags.DEFINE_enum(
     "method",
@@ -32,25 +31,21 @@ _TOP_P = flags.DEFINE_float(
     "With --method=sample: draw from the likeliest words that have this probability together.",
 )
 SEED = flags.DEFINE_integer("seed", 0, "With --method=sample: what is drawn.")
-SAMPLES = flags.DEFINE_integer("samples", 1, "With --method=sample: texts for each document.")
-SENTENCE_WORDS = flags.DEFINE_integer(
-    "sentence_words", DEFAULT_SENTENCE_WORDS, "Words of a sentence, at most."
-)
 _ALLOW_UNKNOWN = flags.DEFINE_bool("allow_unknown", False, "Generate <UNKNOWN> as well.")
 _METHOD_OF = {
     "beam": (_BEAM, _LENGTH_NORMALIZATION),
-    "sample": (_TEMPERATURE, _TOP_K, _TOP_P, SEED, SAMPLES),
+    "sample": (_TEMPERATURE, _TOP_K, _TOP_P, SEED),
 }
 
 
-def decoding() -> Decoding:
-    """What the flags say.
+def decoding(*more: flags.FlagHolder) -> Decoding:
+    """What the flags say; `more` are flags of sampling that a launcher has of its own.
 
     Raises:
       InputError: a value is out of its range, or a flag has no effect with this method.
     """
     for method, own in _METHOD_OF.items():
-        for flag in own:
+        for flag in (*own, *more) if method == "sample" else own:
             if flag.present and method != _METHOD.value:
                 raise InputError(f"--{flag.name} belongs to --method={method}")
     return Decoding(

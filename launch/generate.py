@@ -41,7 +41,12 @@ from dclm_jax.data.vocabulary import END_TOKEN
 from dclm_jax.decoding.choices import Decoding
 from dclm_jax.errors import InputError
 from dclm_jax.files import open_output
-from dclm_jax.language_model import DEFAULT_SENTENCES, GeneratedText, LanguageModel
+from dclm_jax.language_model import (
+    DEFAULT_SENTENCE_WORDS,
+    DEFAULT_SENTENCES,
+    GeneratedText,
+    LanguageModel,
+)
 from launch import _app, _decoding, _evaluation
 
 flags.declare_key_flag("workdir")
@@ -52,6 +57,10 @@ _CONTEXT = flags.DEFINE_string(
     "context", None, "Documents to go on with; '-' is standard input. Without it one is begun."
 )
 _SENTENCES = flags.DEFINE_integer("sentences", DEFAULT_SENTENCES, "Sentences to generate.")
+_SENTENCE_WORDS = flags.DEFINE_integer(
+    "sentence_words", DEFAULT_SENTENCE_WORDS, "Words of a sentence, at most."
+)
+_SAMPLES = flags.DEFINE_integer("samples", 1, "With --method=sample: texts for each document.")
 _OUTPUT = flags.DEFINE_string("output", None, "JSON lines to write, instead of text to print.")
 
 
@@ -59,7 +68,7 @@ def main(argv: Sequence[str]) -> None:
     del argv
     if flags.FLAGS["batch_size"].present:
         raise InputError("--batch_size has no effect; documents of like length go together anyway")
-    decoding = _decoding.decoding()
+    decoding = _decoding.decoding(_SAMPLES)
     lm, documents = _evaluation.restore(), _documents()
     if _OUTPUT.value:
         with open_output(_OUTPUT.value) as file, _evaluation.Progress("generating") as progress:
@@ -68,7 +77,7 @@ def main(argv: Sequence[str]) -> None:
                 progress(number, None)
         return
     first = list(itertools.islice(documents, 2))
-    if len(first) == _decoding.SAMPLES.value == 1:
+    if len(first) == _SAMPLES.value == 1:
         _print_words(lm, first[0], decoding)
         return
     printed = False
@@ -95,9 +104,9 @@ def _generated(
         documents,
         _SENTENCES.value,
         decoding,
-        sentence_words=_decoding.SENTENCE_WORDS.value,
+        sentence_words=_SENTENCE_WORDS.value,
         seed=_decoding.SEED.value,
-        samples=_decoding.SAMPLES.value,
+        samples=_SAMPLES.value,
     )
 
 
@@ -119,7 +128,7 @@ def _print_words(lm: LanguageModel, document: readers.Document, decoding: Decodi
     words = lm.read(document).stream(
         _SENTENCES.value,
         decoding,
-        sentence_words=_decoding.SENTENCE_WORDS.value,
+        sentence_words=_SENTENCE_WORDS.value,
         seed=_decoding.SEED.value,
     )
     space = ""

@@ -34,7 +34,6 @@ from dclm_jax.reading.reader import (
     Place,
     Reader,
     batches_of_like_size,
-    padded_length,
     power_of_two,
 )
 from dclm_jax.reading.words import Words
@@ -183,7 +182,7 @@ def stream(
 
 def generate_many(
     reader: Reader,
-    sizes: Sequence[tuple[int, int]],
+    sizes: Sequence[tuple[int, int, int]],
     place_of: Callable[[list[int]], Place],
     decoding: Decoding,
     limits: Sequence[Limits],
@@ -193,7 +192,7 @@ def generate_many(
 
     Args:
       reader: of a model of words.
-      sizes: of what is read of each document before: its sentences and the words of the longest.
+      sizes: of what is read of each document before (`reader.size_of`).
       place_of: gives the places of some documents, of which the last one may come several times.
       limits: one a document.
       keys: one a document, of `random_keys`.
@@ -202,12 +201,7 @@ def generate_many(
       InputError: as `generate`.
     """
     texts = [Text()] * len(sizes)
-    # A source is read at once.
-    whole = reader.model.reads_source
-    at_least_one = [
-        (count, longest, padded_length(longest) * (power_of_two(count) if whole else 1))
-        for count, longest in ((max(sentences, 1), longest) for sentences, longest in sizes)
-    ]
+    at_least_one = [(max(count, 1), longest, positions) for count, longest, positions in sizes]
     fitting = max(1, MAX_LOGITS // (decoding.width * reader.model.vocab_size))
     max_rows = min(ROWS, 1 << (fitting.bit_length() - 1))
     for batch, _ in batches_of_like_size(at_least_one, max_rows):

@@ -105,6 +105,17 @@ class Summary(NamedTuple):
         }
 
 
+def require_packages() -> Tagger:
+    """The tagger of `measure`.
+
+    Raises:
+      InputError: one of the packages that measures need is missing.
+    """
+    translation.bleu_statistics([], [])
+    _rouge_scorer()
+    return parts_of_speech.Tagger()
+
+
 def measure(output: Sentences, reference: Sentences, tagger: Tagger) -> Measures:
     """Measures an output document against its input, the reference.
 
@@ -170,7 +181,7 @@ def evaluate_files(
       InputError: they cannot be read, their numbers of documents differ, an input has no words, or
         a package is missing. An output may be empty.
     """
-    paths, tagger = (outputs, inputs), parts_of_speech.Tagger()
+    paths, tagger = (outputs, inputs), require_packages()
     texts = [
         read_documents(
             path,

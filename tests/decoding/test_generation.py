@@ -18,7 +18,7 @@ from dclm_jax.decoding.generation import Limits, generate, generate_many, random
 from dclm_jax.errors import InputError
 from dclm_jax.models.dclm import CCDCLM
 from dclm_jax.ngram import NGramScorer
-from dclm_jax.reading.reader import Reader
+from dclm_jax.reading.reader import Reader, size_of
 from tests.exhaustive import also, some
 from tests.models.support import (
     DOCUMENTS,
@@ -280,7 +280,7 @@ def test_a_text_does_not_depend_on_its_batch(method, monkeypatch):
     read, documents = reader(name), [*DOCUMENTS, ()]
     # There is memory for three documents.
     monkeypatch.setattr(generation, "MAX_LOGITS", 3 * 11 * decoding.width)
-    sizes = [(len(one), max(map(len, one), default=0)) for one in documents]
+    sizes = list(map(size_of, documents))
     asked = []
 
     def place_of(rows):
