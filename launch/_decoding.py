@@ -31,7 +31,7 @@ _TOP_P = flags.DEFINE_float(
     "With --method=sample: draw from the likeliest words that have this probability together.",
 )
 SEED = flags.DEFINE_integer("seed", 0, "With --method=sample: what is drawn.")
-_ALLOW_UNKNOWN = flags.DEFINE_bool("allow_unknown", False, "Generate <UNKNOWN> as well.")
+ALLOW_UNKNOWN = flags.DEFINE_bool("allow_unknown", False, "Generate <UNKNOWN> as well.")
 _METHOD_OF = {
     "beam": (_BEAM, _LENGTH_NORMALIZATION),
     "sample": (_TEMPERATURE, _TOP_K, _TOP_P, SEED),
@@ -55,5 +55,5 @@ def decoding(*more: flags.FlagHolder) -> Decoding:
         temperature=_TEMPERATURE.value,
         top_k=_TOP_K.value,
         top_p=_TOP_P.value,
-        suppress_unknown=not _ALLOW_UNKNOWN.value,
+        suppress_unknown=not ALLOW_UNKNOWN.value,
     )

@@ -8,8 +8,9 @@
 
 With --workdir the documents of --split (of the corpus that the model was trained on, or --data), or
 of the text --input, are read and made anew: the likeliest word after the other, or as --method says
-(see launch.generate). A text has at most --length times the words of what it is made of; the model
-decides itself after which sentence it ends. --output has a JSON line for each:
+(see launch.generate); <UNKNOWN> is a word like others, unless --noallow_unknown. A text has at most
+--length times the words of what it is made of; the model decides itself after which sentence it
+ends. --output has a JSON line for each:
     {"id": "0", "input": ["the hotel is nice ."], "sentences": ["the hotel was nice ."],
         "unit": "nats", "log_prob": -7.1, "has_ended": true}
 They are measured against the documents of the split; with --input against --target, or else the
@@ -49,6 +50,8 @@ flags.declare_key_flag("workdir")
 flags.declare_key_flag("format")
 flags.declare_key_flag("lowercase")
 flags.adopt_module_key_flags(_decoding)
+# What was read may have unknown words, and each is one in what is made of it.
+flags.set_default(_decoding.ALLOW_UNKNOWN, True)
 _evaluation.define_data_flags()
 _TARGET = flags.DEFINE_string(
     "target", None, "With --workdir and --input: what to measure against, if not the input."

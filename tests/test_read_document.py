@@ -10,9 +10,8 @@ from dclm_jax.decoding.choices import Decoding
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.language_model import LanguageModel
-from dclm_jax.models.dclm import CCDCLM
 from dclm_jax.reading.reader import Reader
-from tests.models.support import VOCAB, random_params, small_model
+from tests.models.support import AUTOENCODERS, VOCAB, random_params, small_model
 
 WORDS = (*SPECIAL_TOKENS, "the", "cat", "sat", ".", "it", "slept", "dogs", "bark")
 TEXT = ["the cat sat .", "it slept ."]
@@ -184,10 +183,36 @@ def test_many_documents_go_on_as_each_does_alone(monkeypatch):
     assert tokens(alone) == tokens(texts[0])
 
 
-def test_a_model_that_reads_a_source_has_a_command_of_its_own(monkeypatch):
-    monkeypatch.setattr(CCDCLM, "reads_source", True)
-    with pytest.raises(InputError, match="ccdclm makes a text of another one: python -m launch.re"):
-        language_model("ccdclm").read().generate()
+@pytest.mark.parametrize("name", AUTOENCODERS)
+def test_documents_are_made_anew(name):
+    lm = language_model(name)
+    documents = [TEXT, ["dogs bark ."], [["the", "cat"], ["sat"], ["it", "slept", "."]]]
+    found = list(lm.reconstruct(documents, length=1.5))
+    assert [document for document, _ in found] == documents
+    for document, (text,) in found:
+        given = sum(len(one.split() if isinstance(one, str) else one) for one in document)
+        made = [one.tokens[:-1] for one in text.sentences]
+        assert sum(map(len, made)) <= int(1.5 * given)
+        read = lm.read(source=document)
+        for number, one in enumerate(text.sentences):
+            (score,) = read.read(*made[:number]).score([made[number]])
+            np.testing.assert_allclose(one.log_probs, score.log_probs, rtol=1e-4, atol=1e-5)
+        of_words = sum(one.log_prob for one in text.sentences)
+        assert text.log_prob < of_words
+        (_, (alone,)), *_ = lm.reconstruct([document])
+        assert [one.text for one in alone.sentences] == [one.text for one in text.sentences]
+
+
+def test_what_cannot_be_made_anew_is_named():
+    lm = language_model("hierarchical_autoencoder")
+    with pytest.raises(InputError, match="length is 0; expected a number above 0"):
+        lm.reconstruct([TEXT], length=0)
+    with pytest.raises(InputError, match="a document has no words; expected some to read"):
+        list(lm.reconstruct([[]]))
+    with pytest.raises(InputError, match="hierarchical_autoencoder makes a text of another one: p"):
+        lm.read(source=TEXT).generate()
+    with pytest.raises(InputError, match="rnnlm is a language model, which goes on with a text: p"):
+        language_model("rnnlm").reconstruct([TEXT])
 
 
 def test_a_model_without_context_has_no_vector():

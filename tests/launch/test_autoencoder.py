@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+import dclm_jax
+from dclm_jax import Decoding
 from dclm_jax.training.metrics import read_metrics
 from tests.launch.support import launch, refuse
 
@@ -63,6 +65,83 @@ def test_what_needs_a_language_model_says_so(space, run, tmp_path):
             f"error: launch.{command} needs a language model, and {NAME} is an autoencoder, for "
             "which launch.reconstruct, launch.encode and launch.evaluate are made"
         )
+
+
+def test_documents_are_made_anew_and_measured(space, run, tmp_path):
+    pytest.importorskip("HanTa")
+    output, metrics = tmp_path / "output.jsonl", tmp_path / "metrics.json"
+    flags = (f"--workdir={run}", f"--output={output}", f"--metrics={metrics}")
+    done = launch("reconstruct", *flags, "--length=0.5")
+    records = [json.loads(line) for line in output.read_text().splitlines()]
+    documents = [one.split("\n") for one in space.text["test"].read_text().strip().split("\n\n")]
+    lm = dclm_jax.restore(run)
+    assert [record["id"] for record in records] == [str(i) for i in range(len(documents))]
+    for record, document, (_, (text,)) in zip(
+        records,
+        documents,
+        lm.reconstruct(documents, Decoding(suppress_unknown=False), length=0.5),
+        strict=True,
+    ):
+        assert record["input"] == [" ".join(map(_spelled(lm), one.split())) for one in document]
+        assert record["sentences"] == [one.text for one in text.sentences]
+        assert record["log_prob"] == pytest.approx(text.log_prob, rel=1e-4)
+        limit = len(" ".join(document).split()) // 2
+        assert len(" ".join(record["sentences"]).split()) <= limit
+    # What was measured at once is what is measured of the files.
+    (measured,) = json.loads(metrics.read_text())["outputs"].values()
+    assert str(output) in done.stdout
+    inputs = tmp_path / "inputs.jsonl"
+    lines = [json.dumps({"id": record["id"], "sentences": record["input"]}) for record in records]
+    inputs.write_text("\n".join(lines) + "\n")
+    again = launch("reconstruct", f"--outputs={output}", f"--input={inputs}", "--metrics=-")
+    assert list(json.loads(again.stdout)["outputs"].values()) == [measured]
+
+
+def _spelled(lm):
+    known = set(lm.vocabulary.words)
+    return lambda word: word if word in known else "<UNKNOWN>"
+
+
+def test_longer_documents_than_those_of_training_are_said(run, tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("w1 w2 .\n" * 30)
+    flags = (f"--workdir={run}", f"--input={text}", "--output=-", "--nomeasure")
+    done = launch("reconstruct", *flags, quiet=False)
+    assert (
+        "1 documents have more sentences than any that the model was trained on (5)" in done.stderr
+    )
+    (record,) = map(json.loads, done.stdout.splitlines())
+    assert record["input"] == ["w1 w2 ."] * 30
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--outputs=x"], "--outputs are measured as they are; expected --output with --workdir"),
+        ([], "--output is missing; expected a file for what is made"),
+        (
+            ["--output=OUT", "--nomeasure", "--metrics=-"],
+            "--metrics has no effect with --nomeasure",
+        ),
+        (["--output=-", "--metrics=-"], "--output and --metrics are both standard output"),
+        (["--output=OUT", "--target=x"], "--target belongs to --input, which is missing"),
+        (["--output=OUT", "--length=0", "--nomeasure"], "length is 0.0; expected a number above 0"),
+        (
+            ["--output=OUT", "--input=EMPTY", "--nomeasure"],
+            "document a has no words; expected some",
+        ),
+        (["--output=OUT", "--beam=0", "--method=beam"], "beam width is 0; expected at least 1"),
+    ],
+)
+def test_bad_input_of_reconstruct(run, tmp_path, flags, message):
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text('{"id": "a", "sentences": []}\n')
+    output = tmp_path / "out.jsonl"
+    places = {"OUT": str(output), "EMPTY": str(empty)}
+    for name, path in places.items():
+        flags = [flag.replace(name, path) for flag in flags]
+    assert message in refuse("reconstruct", f"--workdir={run}", *flags)
+    assert not output.exists()
 
 
 def test_documents_may_be_made_of_others(space, tmp_path):

@@ -52,11 +52,13 @@ def test_input_may_be_standard_input_and_metrics_standard_output(texts):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--input=IN"], "--outputs is missing; expected texts to measure"),
+        (["--input=IN"], "--outputs is missing; expected texts to measure, or --workdir"),
         (["--outputs=OUT"], "--input is missing; expected what --outputs were made of"),
         (["--outputs=OUT,IN", "--input=-"], "standard input is read once"),
         (["--outputs=-", "--input=IN"], "standard input is read once"),
-        (["--outputs=OUT", "--input=IN", "--batch_size=2"], "--batch_size has no meaning"),
+        (["--outputs=OUT", "--input=IN", "--batch_size=2"], "--batch_size has no effect"),
+        (["--outputs=OUT", "--input=IN", "--length=2"], "--length has no effect on documents that"),
+        (["--outputs=OUT", "--input=IN", "--method=beam"], "--method has no effect on documents"),
         (["--outputs=OUT.none", "--input=IN"], "OUT.none: no such file or folder"),
         (["--outputs=SHORT", "--input=IN"], "holds 1 documents and"),
     ],
