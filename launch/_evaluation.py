@@ -21,19 +21,17 @@ from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
 _WORKDIR = flags.DEFINE_string(
     "workdir",
     None,
-    "Work directory of a run of launch.train or launch.ngram; for launch.evaluate also several, "
-    "separated by commas.",
+    "Work directory of a run of launch.train or launch.ngram; where several can be used, separated "
+    "by commas.",
 )
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
     DEFAULT_BATCH_SIZE,
     "Documents scored together, over all devices. It changes speed and memory, not scores.",
 )
-FORMAT = flags.DEFINE_enum(
-    "format", "auto", TEXT_FORMATS, "Format of --input (see launch.prepare)."
-)
+FORMAT = flags.DEFINE_enum("format", "auto", TEXT_FORMATS, "Format of text (see launch.prepare).")
 LOWERCASE = flags.DEFINE_bool(
-    "lowercase", False, "Turn the words of --input to lower case, if the training text was."
+    "lowercase", False, "Turn the words of text to lower case, if the training text was."
 )
 _PROGRESS_SECONDS = 0.5
 

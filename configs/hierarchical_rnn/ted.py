@@ -2,7 +2,7 @@
 
 The model follows the file's name after a colon, as for ptb.py. IWSLT2014/zh-en is the folder of a
 pair of languages of IWSLT 2014, whose English side is read: 90% of its training talks are the
-training split and the others the development split, tst2010, tst2011 and tst2012 are the test split:
+training split and the others the development split; the test split is tst2010 to tst2012:
 
     python -m launch.prepare --corpus=ted --input=IWSLT2014/zh-en --output=data/ted
     config=configs/hierarchical_rnn/ted.py
