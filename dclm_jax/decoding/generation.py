@@ -42,6 +42,7 @@ ROWS = 64
 """Documents that are generated at once, at most; a power of two."""
 MAX_LOGITS = 2**26
 """R*V of a batch, which bounds memory; only a single document exceeds it."""
+_MOST = 2**31 - 1
 
 
 class Limits(NamedTuple):
@@ -49,7 +50,7 @@ class Limits(NamedTuple):
 
     sentences: int
     sentence_words: int
-    words: int = 2**31 - 1
+    words: int = _MOST
 
 
 class Text(NamedTuple):
@@ -130,8 +131,8 @@ def generate(
       keys_B: one a row, of `random_keys`; only sampling draws.
 
     Raises:
-      InputError: the model predicts bags of words, its vocabulary has no words, or a limit is below
-        1.
+      InputError: the model predicts bags of words, its vocabulary has no words, or a limit is
+        below 1 or above 2^31 - 1.
     """
     reader = require_words(place.reader)
     state, room = _opened(place, decoding, limits, keys_B)
@@ -250,8 +251,9 @@ def _opened(
     """The state before anything is generated; and room for START and the words of a sentence."""
     for one in limits:
         for name, value in one._asdict().items():
-            if value < 1:
-                raise InputError(f"the limit of {name} is {value}; expected at least 1")
+            if not 1 <= value <= _MOST:
+                expected = "at least 1" if value < 1 else f"at most {_MOST}"
+                raise InputError(f"the limit of {name} is {value}; expected {expected}")
     model = place.reader.model
     if model.vocab_size - len(SPECIAL_TOKENS) + (not decoding.suppress_unknown) < 1:
         raise InputError("the vocabulary has no words; expected some to generate")
