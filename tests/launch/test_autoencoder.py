@@ -24,9 +24,9 @@ def test_losses_of_words_and_of_endings_are_told_apart(space, run, tmp_path):
     lines = read_metrics(run / "metrics.jsonl")
     training = [line for line in lines if line["kind"] == "train"]
     # 8 documents of 2 to 5 sentences a step begin with odds of about one to one.
-    assert all(0 < line["extra_loss"] < math.log(2) for line in training)
+    assert all(0 < line["ending_loss"] < math.log(2) for line in training)
     said = launch("train", *space.training(tmp_path / "run", *WHOLE, config=_config(space))).stdout
-    assert f"further loss {training[0]['extra_loss']:.4f}  " in said
+    assert f"ending loss {training[0]['ending_loss']:.4f}  " in said
     done = launch("evaluate", f"--workdir={run}", "--split=valid", "--output=-")
     valid = [line for line in lines if line["kind"] == "valid"]
     assert json.loads(done.stdout)["perplexity"] == pytest.approx(valid[-1]["perplexity"], 1e-5)
