@@ -42,7 +42,6 @@ ROWS = 64
 """Documents that are generated at once, at most; a power of two."""
 MAX_LOGITS = 2**26
 """R*V of a batch, which bounds memory; only a single document exceeds it."""
-_MOST = 2**31 - 1
 
 
 class Limits(NamedTuple):
@@ -50,7 +49,11 @@ class Limits(NamedTuple):
 
     sentences: int
     sentence_words: int
-    words: int = _MOST
+    words: int = 2**31 - 1
+
+
+# What is counted is an int32; a sentence has room for as many words as it may have.
+_MOST = Limits(sentences=2**31 - 1, sentence_words=2**20)
 
 
 class Text(NamedTuple):
@@ -132,7 +135,7 @@ def generate(
 
     Raises:
       InputError: the model predicts bags of words, its vocabulary has no words, or a limit is
-        below 1 or above 2^31 - 1.
+        below 1 or too large.
     """
     reader = require_words(place.reader)
     state, room = _opened(place, decoding, limits, keys_B)
@@ -250,9 +253,9 @@ def _opened(
 ) -> tuple[_State, int]:
     """The state before anything is generated; and room for START and the words of a sentence."""
     for one in limits:
-        for name, value in one._asdict().items():
-            if not 1 <= value <= _MOST:
-                expected = "at least 1" if value < 1 else f"at most {_MOST}"
+        for name, value, most in zip(Limits._fields, one, _MOST, strict=True):
+            if not 1 <= value <= most:
+                expected = "at least 1" if value < 1 else f"at most {most}"
                 raise InputError(f"the limit of {name} is {value}; expected {expected}")
     model = place.reader.model
     if model.vocab_size - len(SPECIAL_TOKENS) + (not decoding.suppress_unknown) < 1:

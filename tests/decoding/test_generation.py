@@ -420,6 +420,8 @@ def test_what_cannot_be_generated_is_refused():
         generate(read.open(1), Decoding(), [Limits(1, 1, 0)], keys(1))
     with pytest.raises(InputError, match="the limit of sentences is 2147483648; expected at most"):
         generate(read.open(1), Decoding(), [Limits(2**31, 1, 1)], keys(1))
+    with pytest.raises(InputError, match="the limit of sentence_words is 1048577; expected at mo"):
+        generate(read.open(1), Decoding(), [Limits(1, 2**20 + 1)], keys(1))
     none = reader("rnnlm", 3)
     with pytest.raises(InputError, match="the vocabulary has no words"):
         generate(none.open(1), Decoding(), one, keys(1))
