@@ -86,8 +86,9 @@ def _reconstruct() -> None:
         raise InputError("--outputs are measured as they are; expected --output with --workdir")
     if not _OUTPUT.value:
         raise InputError("--output is missing; expected a file for what is made")
-    if not _MEASURE.value and _METRICS.value:
-        raise InputError("--metrics has no effect with --nomeasure")
+    for flag in (_METRICS, _TARGET):
+        if flag.value and not _MEASURE.value:
+            raise InputError(f"--{flag.name} has no effect with --nomeasure")
     if _OUTPUT.value == _METRICS.value == files.STDOUT:
         raise InputError("--output and --metrics are both standard output; expected one of them")
     _evaluation.check_data_flags()

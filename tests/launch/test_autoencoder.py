@@ -141,6 +141,10 @@ def test_another_corpus_says_nothing_of_the_documents_of_training(run, tmp_path)
             ["--output=OUT", "--nomeasure", "--metrics=-"],
             "--metrics has no effect with --nomeasure",
         ),
+        (
+            ["--output=OUT", "--nomeasure", "--input=EMPTY", "--target=EMPTY"],
+            "--target has no effect with --nomeasure",
+        ),
         (["--output=-", "--metrics=-"], "--output and --metrics are both standard output"),
         (["--output=OUT", "--target=x"], "--target belongs to --input, which is missing"),
         (["--output=OUT", "--length=0", "--nomeasure"], "length is 0.0; expected a number above 0"),
