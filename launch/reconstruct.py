@@ -104,6 +104,8 @@ def _reconstruct() -> None:
         for source, target in _pairs(lm):
             if not any(source.sentences):
                 raise InputError(f"document {source.id} has no words; expected some to read")
+            if tagger is not None and not any(target.sentences):
+                raise InputError(f"target {target.id} has no words; expected some to compare with")
             longest = max(map(len, source.sentences))
             longer += len(source.sentences) > most_sentences or longest > most_words
             targets.append(target)

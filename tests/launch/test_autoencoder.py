@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -152,14 +153,21 @@ def test_another_corpus_says_nothing_of_the_documents_of_training(run, tmp_path)
             ["--output=OUT", "--input=EMPTY", "--nomeasure"],
             "document a has no words; expected some",
         ),
+        pytest.param(
+            ["--output=OUT", "--input=FULL", "--target=EMPTY"],
+            "target a has no words; expected some to compare with",
+            marks=pytest.mark.skipif(not find_spec("HanTa"), reason="HanTa is not installed"),
+        ),
         (["--output=OUT", "--beam=0", "--method=beam"], "beam width is 0; expected at least 1"),
     ],
 )
 def test_bad_input_of_reconstruct(run, tmp_path, flags, message):
     empty = tmp_path / "empty.jsonl"
     empty.write_text('{"id": "a", "sentences": []}\n')
+    full = tmp_path / "full.txt"
+    full.write_text("w1 w2\n")
     output = tmp_path / "out.jsonl"
-    places = {"OUT": str(output), "EMPTY": str(empty)}
+    places = {"OUT": str(output), "EMPTY": str(empty), "FULL": str(full)}
     for name, path in places.items():
         flags = [flag.replace(name, path) for flag in flags]
     assert message in refuse("reconstruct", f"--workdir={run}", *flags)
