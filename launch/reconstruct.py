@@ -86,8 +86,9 @@ def _reconstruct() -> None:
         raise InputError("--outputs are measured as they are; expected --output with --workdir")
     if not _OUTPUT.value:
         raise InputError("--output is missing; expected a file for what is made")
-    if not _MEASURE.value and _METRICS.value:
-        raise InputError("--metrics has no effect with --nomeasure")
+    for flag in (_METRICS, _TARGET):
+        if flag.value and not _MEASURE.value:
+            raise InputError(f"--{flag.name} has no effect with --nomeasure")
     if _OUTPUT.value == _METRICS.value == files.STDOUT:
         raise InputError("--output and --metrics are both standard output; expected one of them")
     _evaluation.check_data_flags()
@@ -95,7 +96,7 @@ def _reconstruct() -> None:
     lm.require_reconstructing()
     tagger = reconstruction.require_packages() if _MEASURE.value else None
     measures: list[reconstruction.Measures] = []
-    longest, longer = _longest_trained(lm), 0
+    (most_sentences, most_words), longer = _longest_trained(lm), 0
     targets: collections.deque[readers.Document] = collections.deque()
 
     def sources() -> Iterator[readers.Document]:
@@ -103,7 +104,10 @@ def _reconstruct() -> None:
         for source, target in _pairs(lm):
             if not any(source.sentences):
                 raise InputError(f"document {source.id} has no words; expected some to read")
-            longer += len(source.sentences) > longest
+            if tagger is not None and not any(target.sentences):
+                raise InputError(f"target {target.id} has no words; expected some to compare with")
+            longest = max(map(len, source.sentences))
+            longer += len(source.sentences) > most_sentences or longest > most_words
             targets.append(target)
             yield source
 
@@ -117,8 +121,11 @@ def _reconstruct() -> None:
                 measures.append(reconstruction.measure(words, target.sentences, tagger))
             progress(number, None)
     if longer:
-        what = f"{longer:,} documents have more sentences than any that the model was trained on"
-        print(f"{what} ({longest:,})", file=sys.stderr)
+        print(
+            f"{longer:,} documents have more sentences, or a longer one, than any that the model "
+            f"was trained on ({most_sentences:,} sentences, {most_words:,} words)",
+            file=sys.stderr,
+        )
     if measures:
         _tell({_OUTPUT.value: reconstruction.summarize(measures)})
 
@@ -150,14 +157,18 @@ def _pairs(lm: LanguageModel) -> Iterator[tuple[readers.Document, readers.Docume
         yield target if words is None else readers.Document(str(number), words), target
 
 
-def _longest_trained(lm: LanguageModel) -> float:
-    """The sentences of the longest document that the model has read in training; infinity if its
-    corpus is not there any more."""
+def _longest_trained(lm: LanguageModel) -> tuple[float, float]:
+    """The sentences of the longest document that the model has read in training, and the words of
+    the longest sentence; infinity if its corpus is not there any more, or does not say."""
+    unknown = math.inf, math.inf
     try:
-        splits = corpus.read_manifest(lm.config["data"]["directory"]).splits
+        manifest = corpus.read_manifest(lm.config["data"]["directory"])
     except InputError:
-        return math.inf
-    return splits.get(corpus.source_split("train"), splits["train"]).longest_document
+        return unknown
+    read = manifest.splits.get(corpus.source_split("train"), manifest.splits.get("train"))
+    if read is None or manifest.vocabulary.fingerprint != lm.vocabulary.fingerprint:
+        return unknown
+    return read.longest_document or math.inf, read.longest_sentence or math.inf
 
 
 def _record(source: readers.Document, text: GeneratedText) -> str:

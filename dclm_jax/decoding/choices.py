@@ -96,9 +96,11 @@ def choose(
     rows, num_options = options_RxC.shape
     if decoding.method == "sample":
         # Inverse transform sampling: one number a row, where Gumbel noise needs one an option.
-        sums_RxC = jnp.cumsum(jax.nn.softmax(restricted(decoding, options_RxC)), axis=-1)
-        drawn_R = jax.vmap(jax.random.uniform)(keys_R) * sums_RxC[:, -1]
-        return jnp.arange(rows), jnp.sum(sums_RxC <= drawn_R[:, None], axis=-1)
+        probs_RxC = jax.nn.softmax(restricted(decoding, options_RxC))
+        # Sums that are made in parts may grow by rounding where nothing is added.
+        sums_RxC = jnp.where(probs_RxC > 0, jnp.cumsum(probs_RxC, axis=-1), 0)
+        drawn_R = jax.vmap(jax.random.uniform)(keys_R) * jnp.max(sums_RxC, axis=-1)
+        return jnp.arange(rows), jnp.argmax(sums_RxC > drawn_R[:, None], axis=-1)
     width = decoding.width
     if width == 1:
         return jnp.arange(rows), jnp.argmax(options_RxC, axis=-1)

@@ -52,6 +52,10 @@ class Limits(NamedTuple):
     words: int = 2**31 - 1
 
 
+# What is counted is an int32; a sentence has room for as many words as it may have.
+_MOST = Limits(sentences=2**31 - 1, sentence_words=2**20)
+
+
 class Text(NamedTuple):
     """What has been generated.
 
@@ -130,8 +134,8 @@ def generate(
       keys_B: one a row, of `random_keys`; only sampling draws.
 
     Raises:
-      InputError: the model predicts bags of words, its vocabulary has no words, or a limit is below
-        1.
+      InputError: the model predicts bags of words, its vocabulary has no words, or a limit is
+        below 1 or too large.
     """
     reader = require_words(place.reader)
     state, room = _opened(place, decoding, limits, keys_B)
@@ -249,9 +253,10 @@ def _opened(
 ) -> tuple[_State, int]:
     """The state before anything is generated; and room for START and the words of a sentence."""
     for one in limits:
-        for name, value in one._asdict().items():
-            if value < 1:
-                raise InputError(f"the limit of {name} is {value}; expected at least 1")
+        for name, value, most in zip(Limits._fields, one, _MOST, strict=True):
+            if not 1 <= value <= most:
+                expected = "at least 1" if value < 1 else f"at most {most}"
+                raise InputError(f"the limit of {name} is {value}; expected {expected}")
     model = place.reader.model
     if model.vocab_size - len(SPECIAL_TOKENS) + (not decoding.suppress_unknown) < 1:
         raise InputError("the vocabulary has no words; expected some to generate")

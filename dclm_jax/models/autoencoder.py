@@ -66,6 +66,7 @@ class _Autoencoder(DocumentModel):
     reverse: str = "documents"
     initial_range: float = 0.08
 
+    further_objective = "ending"
     reads_source = True
     context_order = None
     states_read_context = True

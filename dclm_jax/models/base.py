@@ -125,6 +125,7 @@ class DocumentModel:
         front, and the sentences are again read at once.
       objective: what it predicts and its development measure is of: "words", one after the other
         with END, or "bags", the words of a sentence without their order.
+      further_objective: what the loss of `bags` and `ending` is called in training.
       reads_source: a document is made of a source, which `open_document` reads.
       tables: parameters that are looked up by word, not multiplied by.
       hashed: arrays of hashed features. All of a model have one size; a step of training touches
@@ -152,6 +153,7 @@ class DocumentModel:
     states_read_context: ClassVar[bool]
     contexts_read_states: ClassVar[bool]
     objective: ClassVar[str] = "words"
+    further_objective: ClassVar[str] = "extra"
     reads_source: ClassVar[bool] = False
     tables: ClassVar[tuple[str, ...]] = ("embedding",)
     hashed: ClassVar[tuple[str, ...]] = ()

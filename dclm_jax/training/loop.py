@@ -89,7 +89,7 @@ def train(
         step = parallel_step(work.model, work.optimizer, options.loss_per)
         # One copy a device, and none of them shares its buffers with `state`, which is donated.
         state = spread(state)
-        line = ProgressLine(done, work.total_steps, say, work.measure)
+        line = ProgressLine(done, work.total_steps, say, work.measure, work.model.further_objective)
         with contextlib.closing(line), agreed_interruption() as interrupted:
             run = _Run(work, records, progress, line)
             evaluate_every = options.evaluate_every or work.batches.steps_per_epoch
@@ -262,7 +262,7 @@ class _Run:
                 epoch=epoch,
                 loss=self._nll / self._terms,
                 perplexity=window.perplexity,
-                extra_loss=self._extra / self._terms,
+                **{f"{work.model.further_objective}_loss": self._extra / self._terms},
                 gradient_norm=self._norm,
                 learning_rate=float(self._rate(step - 1 - progress.skipped) * factor),
                 tokens=progress.tokens,

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from dclm_jax.errors import InputError
@@ -34,6 +35,10 @@ OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
 }
 
 
+# After so many halvings a rate is 0 in float32.
+_MOST_HALVINGS = 128
+
+
 class _Length(NamedTuple):
     """Steps of the decay and of an epoch."""
 
@@ -56,10 +61,14 @@ def _halve_after(options: OptimizerConfig, steps: _Length) -> optax.Schedule:
             "optimizer.schedule is 'halve_after' with halve_every 0.0; expected more than 0"
         )
 
+    epochs = options.halve_after + options.halve_every * np.arange(_MOST_HALVINGS)
+    # The first step of each, made here: XLA rounds a quotient of steps otherwise than numpy, which
+    # would halve some rates a step late.
+    first = np.ceil(np.round(epochs * steps.epoch, 6)).clip(max=np.iinfo(np.int32).max)
+    first = first.astype(np.int32)
+
     def rate(step: Any) -> jax.Array:
-        epochs = step / steps.epoch - options.halve_after
-        halvings = jnp.floor(epochs / options.halve_every) + 1
-        return options.learning_rate * 0.5 ** jnp.maximum(halvings, 0)
+        return options.learning_rate * 0.5 ** jnp.sum(step >= first)
 
     return rate
 

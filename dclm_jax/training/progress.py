@@ -60,11 +60,19 @@ def duration(seconds: float) -> str:
 class ProgressLine:
     """The state of training: a live line on a terminal (with rich), plain lines elsewhere.
 
-    `measure` is what the perplexity is called.
+    `measure` is what the perplexity is called, `further_objective` what the other loss is.
     """
 
-    def __init__(self, step: int, total_steps: int, report: Callable[[str], None], measure: str):
-        self._first, self._total, self._measure = step, total_steps, measure
+    def __init__(
+        self,
+        step: int,
+        total_steps: int,
+        report: Callable[[str], None],
+        measure: str,
+        further_objective: str,
+    ):
+        self._first, self._total = step, total_steps
+        self._measure, self._further_objective = measure, further_objective
         self.say = report
         """Takes a line that stays."""
         self._start = time.monotonic()
@@ -84,7 +92,7 @@ class ProgressLine:
     ) -> None:
         """Shows training perplexity since the last update, nats of further objectives a target if
         there are any, and the rate."""
-        further = f"  further loss {extra:.4f}" if extra else ""
+        further = f"  {self._further_objective} loss {extra:.4f}" if extra else ""
         text = (
             f"step {step}/{self._total}  epoch {epoch}  "
             f"train {self._measure} {perplexity:.1f}{further}  {tokens_per_second:,.0f} tokens/s"

@@ -13,7 +13,7 @@ import pytest
 
 from dclm_jax.data.vocabulary import END, START, UNKNOWN
 from dclm_jax.decoding import generation
-from dclm_jax.decoding.choices import METHODS, Decoding, restricted
+from dclm_jax.decoding.choices import METHODS, Decoding, choose, restricted
 from dclm_jax.decoding.generation import Limits, generate, generate_many, random_keys, stream
 from dclm_jax.errors import InputError
 from dclm_jax.models.dclm import CCDCLM
@@ -373,6 +373,23 @@ def test_top_k_and_top_p_by_hand():
     np.testing.assert_allclose(jax.nn.softmax(halved)[0], [1 / 30, 16 / 30, 4 / 30, 9 / 30, 0])
 
 
+def test_sums_that_round_upwards_draw_nothing_that_is_left_out(monkeypatch):
+    """The number that is drawn lies where the sum grows, though nothing has been added to it."""
+    decoding = Decoding("sample", top_k=50)
+    options_RxV = jnp.asarray(np.random.default_rng(0).normal(0, 2, (64, 5000)), jnp.float32)
+    probs_RxV = jax.nn.softmax(restricted(decoding, options_RxV))
+    sums_RxV = np.asarray(jnp.cumsum(probs_RxV, axis=-1))
+    grows_RxV = (np.diff(sums_RxV, prepend=np.float32(0)) > 0) & ~(probs_RxV > 0)
+    rows, before = np.nonzero(grows_RxV)
+    assert len(rows), "the test must have such a place to be able to fail"
+    drawn_R = jnp.asarray(sums_RxV[rows, before - 1] / sums_RxV[rows, -1])
+    monkeypatch.setattr(jax.random, "uniform", lambda place: drawn_R[place])
+    places = jnp.arange(len(rows))
+    zero = jnp.zeros(len(rows))
+    _, option_R = choose(decoding, zero, zero, options_RxV[rows], places)
+    assert np.all(probs_RxV[rows, option_R] > 0)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -401,6 +418,10 @@ def test_what_cannot_be_generated_is_refused():
         generation.require_words(NGramScorer.__new__(NGramScorer))
     with pytest.raises(InputError, match="the limit of words is 0; expected at least 1"):
         generate(read.open(1), Decoding(), [Limits(1, 1, 0)], keys(1))
+    with pytest.raises(InputError, match="the limit of sentences is 2147483648; expected at most"):
+        generate(read.open(1), Decoding(), [Limits(2**31, 1, 1)], keys(1))
+    with pytest.raises(InputError, match="the limit of sentence_words is 1048577; expected at mo"):
+        generate(read.open(1), Decoding(), [Limits(1, 2**20 + 1)], keys(1))
     none = reader("rnnlm", 3)
     with pytest.raises(InputError, match="the vocabulary has no words"):
         generate(none.open(1), Decoding(), one, keys(1))

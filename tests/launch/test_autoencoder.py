@@ -2,6 +2,8 @@
 
 import json
 import math
+import shutil
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -24,9 +26,9 @@ def test_losses_of_words_and_of_endings_are_told_apart(space, run, tmp_path):
     lines = read_metrics(run / "metrics.jsonl")
     training = [line for line in lines if line["kind"] == "train"]
     # 8 documents of 2 to 5 sentences a step begin with odds of about one to one.
-    assert all(0 < line["extra_loss"] < math.log(2) for line in training)
+    assert all(0 < line["ending_loss"] < math.log(2) for line in training)
     said = launch("train", *space.training(tmp_path / "run", *WHOLE, config=_config(space))).stdout
-    assert f"further loss {training[0]['extra_loss']:.4f}  " in said
+    assert f"ending loss {training[0]['ending_loss']:.4f}  " in said
     done = launch("evaluate", f"--workdir={run}", "--split=valid", "--output=-")
     valid = [line for line in lines if line["kind"] == "valid"]
     assert json.loads(done.stdout)["perplexity"] == pytest.approx(valid[-1]["perplexity"], 1e-5)
@@ -102,16 +104,33 @@ def _spelled(lm):
     return lambda word: word if word in known else "<UNKNOWN>"
 
 
-def test_longer_documents_than_those_of_training_are_said(run, tmp_path):
+def test_longer_documents_than_those_of_training_are_said(space, run, tmp_path):
     text = tmp_path / "text.txt"
-    text.write_text("w1 w2 .\n" * 30)
+    text.write_text("w1 w2 .\n" * 30 + "\nw1 .\n\n" + "w1 " * 30 + ".\n")
     flags = (f"--workdir={run}", f"--input={text}", "--output=-", "--nomeasure")
     done = launch("reconstruct", *flags, quiet=False)
+    train = json.loads((space.corpus / "manifest.json").read_text())["splits"]["train"]
     assert (
-        "1 documents have more sentences than any that the model was trained on (5)" in done.stderr
+        "2 documents have more sentences, or a longer one, than any that the model was trained on "
+        f"(5 sentences, {train['longest_sentence']} words)" in done.stderr
     )
-    (record,) = map(json.loads, done.stdout.splitlines())
-    assert record["input"] == ["w1 w2 ."] * 30
+    records = list(map(json.loads, done.stdout.splitlines()))
+    assert records[0]["input"] == ["w1 w2 ."] * 30
+
+
+def test_another_corpus_says_nothing_of_the_documents_of_training(run, tmp_path):
+    """In the place of that of training there may be one that has no training split."""
+    text, copy, other = tmp_path / "text.txt", tmp_path / "run", tmp_path / "other"
+    text.write_text("w1 w2 .\n" * 30)
+    shutil.copytree(run, copy)
+    words = run / "vocabulary.tsv"
+    launch("prepare", f"--test={text}", f"--vocabulary={words}", f"--output={other}")
+    config = json.loads((copy / "config.json").read_text())
+    config["data"]["directory"] = str(other)
+    (copy / "config.json").write_text(json.dumps(config))
+    flags = (f"--workdir={copy}", f"--input={text}", "--output=-", "--nomeasure")
+    done = launch("reconstruct", *flags, quiet=False)
+    assert "trained on" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -123,6 +142,10 @@ def test_longer_documents_than_those_of_training_are_said(run, tmp_path):
             ["--output=OUT", "--nomeasure", "--metrics=-"],
             "--metrics has no effect with --nomeasure",
         ),
+        (
+            ["--output=OUT", "--nomeasure", "--input=EMPTY", "--target=EMPTY"],
+            "--target has no effect with --nomeasure",
+        ),
         (["--output=-", "--metrics=-"], "--output and --metrics are both standard output"),
         (["--output=OUT", "--target=x"], "--target belongs to --input, which is missing"),
         (["--output=OUT", "--length=0", "--nomeasure"], "length is 0.0; expected a number above 0"),
@@ -130,14 +153,21 @@ def test_longer_documents_than_those_of_training_are_said(run, tmp_path):
             ["--output=OUT", "--input=EMPTY", "--nomeasure"],
             "document a has no words; expected some",
         ),
+        pytest.param(
+            ["--output=OUT", "--input=FULL", "--target=EMPTY"],
+            "target a has no words; expected some to compare with",
+            marks=pytest.mark.skipif(not find_spec("HanTa"), reason="HanTa is not installed"),
+        ),
         (["--output=OUT", "--beam=0", "--method=beam"], "beam width is 0; expected at least 1"),
     ],
 )
 def test_bad_input_of_reconstruct(run, tmp_path, flags, message):
     empty = tmp_path / "empty.jsonl"
     empty.write_text('{"id": "a", "sentences": []}\n')
+    full = tmp_path / "full.txt"
+    full.write_text("w1 w2\n")
     output = tmp_path / "out.jsonl"
-    places = {"OUT": str(output), "EMPTY": str(empty)}
+    places = {"OUT": str(output), "EMPTY": str(empty), "FULL": str(full)}
     for name, path in places.items():
         flags = [flag.replace(name, path) for flag in flags]
     assert message in refuse("reconstruct", f"--workdir={run}", *flags)

@@ -1,6 +1,9 @@
-"""Sources, the decisions whether a document has ended, and initial values of autoencoders."""
+"""Sources, decisions whether a document has ended, initial values and memory of autoencoders."""
 
 import dataclasses
+import math
+from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,8 +11,14 @@ import numpy as np
 import pytest
 
 from dclm_jax import models
+from dclm_jax.data.batches import Batch
 from dclm_jax.models.autoencoder import in_reading_order, joined_sentences
 from dclm_jax.models.base import Source
+from dclm_jax.nn.backend import CPU
+from dclm_jax.training.config import OptimizerConfig
+from dclm_jax.training.optimizer import create_optimizer
+from dclm_jax.training.step import first_state, train_step
+from tests.exhaustive import also
 from tests.models.support import (
     AUTOENCODERS,
     likelihood,
@@ -121,3 +130,24 @@ def test_parameter_counts_and_initial_values(name, sentence_layers, attention):
         assert 0.9 * 0.08 * (1 - 2 / matrix.size) < np.abs(matrix).max() <= 0.08
     for layer in params["stack"]:
         np.testing.assert_array_equal(layer["bias"], np.repeat([0, 1, 0, 0], K))
+
+
+@pytest.mark.parametrize(
+    "name", ["hierarchical_attention_autoencoder", *also(["standard_autoencoder"])]
+)
+def test_a_step_of_a_large_vocabulary_does_not_hold_all_logits(name):
+    """V = 120,003 and 32 documents of 8 sentences of 32 positions, compiled and not run."""
+    V, shape_BxSxN = 120_003, (32, 8, 32)
+    model = models.create(name, vocab_size=V, embedding_dim=8, hidden_dim=8, num_layers=1)
+    optimizer = create_optimizer(OptimizerConfig(name="sgd"), 1)
+
+    def arguments():
+        key, ids = jax.random.key(0), jnp.zeros(shape_BxSxN, jnp.int32)
+        batch = Batch(ids, ids, ids > 0)
+        batch = dataclasses.replace(batch, source=batch)
+        return first_state(model.init(key), optimizer), batch, key
+
+    step = jax.jit(partial(train_step, model, optimizer, CPU, axis=None), donate_argnums=0)
+    compiled: Any = step.lower(*jax.eval_shape(arguments)).compile()
+    all_logits = 4 * V * math.prod(shape_BxSxN)
+    assert compiled.memory_analysis().temp_size_in_bytes < all_logits / 8

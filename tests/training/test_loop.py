@@ -53,7 +53,7 @@ def data(tmp_path_factory) -> Path:
 
 
 def config(data: Path, **values):
-    config = default_config("ccdclm")
+    config = default_config(values.get("model.name", "ccdclm"))
     config.update_from_flattened_dict(
         {
             "model.embedding_dim": 4,
@@ -269,6 +269,44 @@ def test_metrics_file_drops_a_torn_line_and_later_steps(tmp_path):
         log.write("train", 3, loss=2.0)
     written = read_metrics(tmp_path / "metrics.jsonl")
     assert [(line["step"], line["loss"]) for line in written] == [(1, 1.0), (2, 1.0), (3, 2.0)]
+
+
+def test_an_autoencoder_goes_on_with_the_rates_of_an_uninterrupted_run(data, tmp_path, monkeypatch):
+    """Bit for bit, killed after its rate has been halved and before a checkpoint. 30 documents make
+    8 steps an epoch: the rate is halved at the steps 4, 6, 8 and 10, counted from 0."""
+    values = config(
+        data,
+        **{
+            "model.name": "hierarchical_attention_autoencoder",
+            "data.segment_length": 0,
+            "optimizer.name": "sgd",
+            "optimizer.schedule": "halve_after",
+            "optimizer.halve_after": 0.5,
+            "optimizer.halve_every": 0.25,
+        },
+    )
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    loop.train(values, whole, report=lambda line: None)
+    lines = [line for line in read_metrics(whole / "metrics.jsonl") if line["kind"] == "train"]
+    halvings = [0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    rates = [line["learning_rate"] for line in lines]
+    np.testing.assert_allclose(rates, 0.05 / 2.0 ** np.array(halvings), rtol=1e-6)
+    assert all(line["ending_loss"] > 0 for line in lines)
+
+    add = loop._Run.add
+
+    def add_then_crash(self, step, metrics):
+        add(self, step, metrics)
+        if step == 7:
+            raise RuntimeError("killed")
+
+    monkeypatch.setattr(loop._Run, "add", add_then_crash)
+    with pytest.raises(RuntimeError, match="killed"):
+        loop.train(values, killed, report=lambda line: None)
+    monkeypatch.undo()
+    loop.train(values, killed, report=lambda line: None)
+    assert_same_bits(latest_state(killed, 12), latest_state(whole, 12))
+    assert comparable(killed) == comparable(whole)
 
 
 def test_a_rate_halved_on_plateaus_goes_on_after_a_kill_and_with_more_epochs(

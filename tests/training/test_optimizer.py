@@ -1,5 +1,8 @@
 """Optimizers and schedules by value."""
 
+import dataclasses
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -67,6 +70,21 @@ def test_a_rate_is_halved_every_half_epoch_after_the_fifth():
         updates.append(-np.asarray(update).item())
     np.testing.assert_allclose(updates, expected, rtol=1e-6)
     assert not options.decays_over_run
+
+
+@pytest.mark.parametrize("steps_per_epoch", [25, 29, 31, 41, 10_625])
+def test_a_compiled_rate_is_halved_at_the_same_steps(steps_per_epoch):
+    """Multiplied by 1 / 25 as float32, step 125 would still be in the fifth epoch."""
+    options = OptimizerConfig(name="sgd", learning_rate=0.1, schedule="halve_after")
+    rate = learning_rate(options, 7 * steps_per_epoch, steps_per_epoch)
+    first = [-(-n * steps_per_epoch // 2) for n in (10, 11, 12, 13)]
+    steps = np.array(first)[:, None] + [-1, 0]
+    expected = 0.1 / 2.0 ** np.array([[0, 1], [1, 2], [2, 3], [3, 4]])
+    for function in (rate, jax.jit(rate)):
+        found = [[np.asarray(function(np.int32(step))) for step in pair] for pair in steps]
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    never = learning_rate(dataclasses.replace(options, halve_after=1e30), 7, 1)
+    np.testing.assert_allclose(np.asarray(never(2**31 - 2)), 0.1, rtol=1e-6)
 
 
 def test_errors_name_the_nearest():

@@ -16,6 +16,8 @@ import numpy as np
 import pytest
 
 from dclm_jax.data.batches import Batch
+from dclm_jax.evaluation.inputs import Encoded
+from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.nn.backend import ACCELERATOR, CPU
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, earlier_sentences
 from dclm_jax.training.config import OptimizerConfig
@@ -44,6 +46,8 @@ from tests.models.support import (
 
 CLIP = 0.2
 RATE = 0.1
+AUTOENCODER = "hierarchical_attention_autoencoder"
+SOURCES = DOCUMENTS[1:] + DOCUMENTS[:1]
 
 
 def run_steps(
@@ -51,7 +55,8 @@ def run_steps(
 ) -> tuple[TrainState, list[float]]:
     """Steps over DOCUMENTS on all local devices, each step waited for.
 
-    Models of the n sentences before a segment have other documents' sentences there.
+    Models of the n sentences before a segment have other documents' sentences there, and documents
+    that are made of a source another document.
     """
     model = simple_model(name, dropout=dropout, **options)
     optimizer = create_optimizer(OptimizerConfig(learning_rate=RATE, clip_norm=CLIP), steps)
@@ -68,6 +73,8 @@ def run_steps(
 
 
 def make_batch(name: str) -> Batch:
+    if name == AUTOENCODER:
+        return pack(DOCUMENTS, sources=SOURCES)
     batch = pack(DOCUMENTS)
     if not earlier_sentences(simple_model(name)):
         return batch
@@ -161,17 +168,29 @@ def test_shard_rows_fills_up_with_empty_rows():
     assert not flat[4:].any()
 
 
+def scores_of_documents(name: str) -> list[float]:
+    """On all local devices, a document a row, each given another document as its source."""
+    model = simple_model(name)
+    scorer = Scorer(model, random_params(model), batch_size=4)
+    documents, sources = (
+        [[np.array(words) for words in one] for one in text] for text in (DOCUMENTS, SOURCES)
+    )
+    pairs = [Encoded(one, source=source) for one, source in zip(documents, sources, strict=True)]
+    return [float(nat) for _, nll in scorer.score(pairs) for one in nll for nat in one]
+
+
 SCRIPT = """
 import json, sys
 import jax, numpy as np
 sys.path.insert(0, sys.argv[1])
-from tests.training.test_step import run_steps
+from tests.training.test_step import AUTOENCODER, run_steps, scores_of_documents
 assert jax.local_device_count() == 2, jax.devices()
 results = {}
 for name, dropout, options in json.loads(sys.argv[2]):
     state, norms = run_steps(name, dropout, **options)
     leaves = [np.asarray(leaf).ravel().tolist() for leaf in jax.tree.leaves(state.params)]
     results[f"{name} {dropout}"] = {"leaves": leaves, "norms": norms}
+results["scores"] = scores_of_documents(AUTOENCODER)
 print(json.dumps(results))
 """
 
@@ -185,6 +204,7 @@ def test_two_devices_take_the_same_step_as_one():
     )
     cases: list[tuple[str, float, dict[str, Any]]] = [(name, 0.0, {}) for name in names]
     cases.append(("ccdclm", 0.4, {"variational_dropout": True, "recurrent_dropout": 0.3}))
+    cases.append((AUTOENCODER, 0.4, {}))
     environment = os.environ | TWO_DEVICES | {"JAX_ENABLE_X64": "1"}
     root = Path(__file__).parents[2]
     finished = subprocess.run(
@@ -197,6 +217,7 @@ def test_two_devices_take_the_same_step_as_one():
     )
     assert finished.returncode == 0, finished.stderr
     results = json.loads(finished.stdout)
+    np.testing.assert_allclose(results["scores"], scores_of_documents(AUTOENCODER), rtol=1e-9)
     for name, dropout, options in cases:
         state, norms = run_steps(name, dropout, **options)
         two = results[f"{name} {dropout}"]
