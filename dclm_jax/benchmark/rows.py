@@ -25,10 +25,10 @@ ROWS: dict[str, Callable[[str, Setting], list[Row]]] = {
     "train_rnnlm_16": Training("rnnlm", 16, PYTORCH, Goal(2.2, 2.7)),
     "train_adclm_16": Training("adclm", 16, PYTORCH, Goal(2.0, 2.5)),
     "train_hierarchical_autoencoder_32": Training(
-        "hierarchical_autoencoder", 32, PYTORCH, Goal(1.5, 2.0)
+        "hierarchical_autoencoder", 32, PYTORCH, Goal(1.5, 2.0), num_batches=2
     ),
     "train_hierarchical_attention_autoencoder_32": Training(
-        "hierarchical_attention_autoencoder", 32, PYTORCH, Goal(1.5, 2.0)
+        "hierarchical_attention_autoencoder", 32, PYTORCH, Goal(1.5, 2.0), num_batches=2
     ),
     "train_ccdclm_1": Training("ccdclm", 1, PYTORCH, Goal(1.8, 2.5), num_batches=16),
     "dynet_autobatch_16": Training("ccdclm", 16, (DYNET_AUTOBATCH,), Goal(3.5, 5), _COUPLED),
