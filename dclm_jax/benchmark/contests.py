@@ -71,7 +71,8 @@ def how_to_install(library: str) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class Training:
-    """A training row: some consecutive full batches of `batch_size` segments, again and again."""
+    """A training row: some consecutive full batches of `batch_size` segments, again and again. Each
+    segment is its own source, of a model that reads sources."""
 
     model: str
     batch_size: int
@@ -93,6 +94,8 @@ class Training:
         model = setting.size.model(self.model, self.cell)
         batches = setting.training_batches(self.batch_size, self.num_batches)
         documents = [workloads.documents_of(batch) for batch in batches]
+        if model.reads_source:
+            batches = [dataclasses.replace(batch, source=batch) for batch in batches]
         own = ours.Training(model, batches, setting.seed)
         first = own.turn()
         job = Job("train", model.name, own.params, documents, setting.accelerated)

@@ -20,6 +20,9 @@ DOCUMENTS, ALONE = 64, 8
 SENTENCES, WORDS = 2, 24
 BEAM = Decoding("beam", beam_width=5)
 
+_NEVER = -1e4
+"""Log-odds of what does not happen: an END, or that a document has ended."""
+
 Places = Callable[[Reader, Setting], Place]
 """Gives the places of DOCUMENTS documents."""
 
@@ -30,11 +33,20 @@ def after_text(reader: Reader, setting: Setting) -> Place:
     return reader.after(workloads.synthetic_documents(setting.seed, vocab_size, [3] * DOCUMENTS))
 
 
+def after_source(reader: Reader, setting: Setting) -> Place:
+    """Places of an autoencoder: before documents whose sources have five sentences each."""
+    vocab_size = reader.model.vocab_size
+    sources = workloads.synthetic_documents(setting.seed, vocab_size, [5] * DOCUMENTS)
+    return reader.open(DOCUMENTS, sources)
+
+
 def generate_rows(model_name: str, places: Places, name: str, setting: Setting) -> list[Row]:
     """Both ratios, of texts that end at their limits and so have equally many words."""
     model = setting.size.model(model_name)
     params = model.init(jax.random.key(setting.seed))
-    params["output"]["bias"] = params["output"]["bias"].at[END].set(-1e4)
+    params["output"]["bias"] = params["output"]["bias"].at[END].set(_NEVER)
+    if "ending" in params:
+        params["ending"]["bias"] = params["ending"]["bias"] + _NEVER
     reader = Reader(model, params)
     place, limits = places(reader, setting), Limits(SENTENCES, WORDS)
     keys = random_keys([setting.seed] * DOCUMENTS, range(DOCUMENTS))

@@ -45,7 +45,8 @@ class Training:
             self._state, one = self._step(self._state, batch, self._key)
             metrics.append(one)
         jax.block_until_ready((self._state, metrics))
-        return Turn(time.perf_counter() - start, float(collect(metrics[0]).nll))
+        seconds, first = time.perf_counter() - start, collect(metrics[0])
+        return Turn(seconds, float(first.nll + first.extra))
 
     def temporary_memory(self) -> int:
         """Bytes that the largest of the compiled steps needs beside its arguments, on a device."""

@@ -24,6 +24,12 @@ ROWS: dict[str, Callable[[str, Setting], list[Row]]] = {
     "train_codclm_16": Training("codclm", 16, PYTORCH, Goal(2.2, 2.7)),
     "train_rnnlm_16": Training("rnnlm", 16, PYTORCH, Goal(2.2, 2.7)),
     "train_adclm_16": Training("adclm", 16, PYTORCH, Goal(2.0, 2.5)),
+    "train_hierarchical_autoencoder_32": Training(
+        "hierarchical_autoencoder", 32, PYTORCH, Goal(1.5, 2.0), num_batches=2
+    ),
+    "train_hierarchical_attention_autoencoder_32": Training(
+        "hierarchical_attention_autoencoder", 32, PYTORCH, Goal(1.5, 2.0), num_batches=2
+    ),
     "train_ccdclm_1": Training("ccdclm", 1, PYTORCH, Goal(1.8, 2.5), num_batches=16),
     "dynet_autobatch_16": Training("ccdclm", 16, (DYNET_AUTOBATCH,), Goal(3.5, 5), _COUPLED),
     "dynet_online_1": Training(
@@ -33,6 +39,9 @@ ROWS: dict[str, Callable[[str, Setting], list[Row]]] = {
     "bootstrap_codclm": footprint.bootstrap_row,
     "rescore_ccdclm": rescoring.rescore_row,
     "generate_ccdclm": partial(generation.generate_rows, "ccdclm", generation.after_text),
+    "generate_hierarchical_attention_autoencoder": partial(
+        generation.generate_rows, "hierarchical_attention_autoencoder", generation.after_source
+    ),
     "input_16": partial(footprint.input_row, 16),
     "input_64": partial(footprint.input_row, 64),
     "output_memory": footprint.output_memory_row,

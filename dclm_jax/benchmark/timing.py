@@ -24,7 +24,7 @@ class PeerError(Exception):
 
 
 class Turn(NamedTuple):
-    """One pass over the work: its seconds, and the nats of its first batch."""
+    """One pass over the work: its seconds, and all nats of its first batch."""
 
     seconds: float
     nll: float

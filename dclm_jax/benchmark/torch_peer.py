@@ -11,6 +11,7 @@ Gate order (i, f, g, o) is ours; our one bias is `bias_ih`, and `bias_hh` begins
 """
 
 import abc
+import itertools
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -36,28 +37,53 @@ class Block(NamedTuple):
     positions: Any
     columns: Any
 
+    def to(self, device: str) -> "Block":
+        return Block(*(array.to(device, non_blocking=True) for array in self))
+
 
 class Packed(NamedTuple):
-    """A batch of documents: blocks, and the targets [F] of the real positions of all of them."""
+    """A batch of documents: blocks; the targets [F] of the real positions of all of them; the
+    numbers of sentences [B], on the host; and, where documents are their own sources, these."""
 
     blocks: list[Block]
     targets: Any
-    num_documents: int
+    num_sentences: Any
+    source: Block | None
 
     def to(self, device: str) -> "Packed":
-        blocks = [Block(*(a.to(device, non_blocking=True) for a in block)) for block in self.blocks]
-        return Packed(blocks, self.targets.to(device, non_blocking=True), self.num_documents)
+        return self._replace(
+            blocks=[block.to(device) for block in self.blocks],
+            targets=self.targets.to(device, non_blocking=True),
+            source=None if self.source is None else self.source.to(device),
+        )
 
 
-def pack(documents: list[list[np.ndarray]], *, folded: bool) -> Packed:
+def pack(documents: list[list[np.ndarray]], *, folded: bool, reads_source: bool) -> Packed:
     """One block of all sentences (`folded`), or one for each place in a document."""
-    places = [
-        [document[place] if place < len(document) else None for document in documents]
-        for place in range(max(map(len, documents)))
-    ]
-    groups = [[words for group in places for words in group]] if folded else places
+    places = _by_place(documents)
+    groups = [[words for place in places for words in place]] if folded else places
     blocks, targets = zip(*map(_pack_block, groups), strict=True)
-    return Packed(list(blocks), torch.from_numpy(np.concatenate(targets)), len(documents))
+    return Packed(
+        blocks=list(blocks),
+        targets=torch.from_numpy(np.concatenate(targets)),
+        num_sentences=torch.tensor([len(document) for document in documents]),
+        source=_pack_source(documents) if reads_source else None,
+    )
+
+
+def _by_place(documents: list[list[np.ndarray]]) -> list[list[np.ndarray | None]]:
+    """The sentences at each place in a document; None in one that has ended."""
+    return list(map(list, itertools.zip_longest(*documents)))
+
+
+def _pack_source(documents: list[list[np.ndarray]]) -> Block:
+    """All sentences as an encoder reads them: backwards, the last one first, and END at the end of
+    each."""
+    backwards = [[words[::-1] for words in document[::-1]] for document in documents]
+    sentences = [words for place in _by_place(backwards) for words in place]
+    block, _ = _pack_block(sentences)
+    read = [torch.tensor([*(() if words is None else words), END]) for words in sentences]
+    return block._replace(tokens=nn.utils.rnn.pad_sequence(read, padding_value=END))
 
 
 def _pack_block(sentences: list[np.ndarray | None]) -> tuple[Block, np.ndarray]:
@@ -79,10 +105,10 @@ def output_nll(features, weight, bias, targets, reduction: str):
     return F.cross_entropy(F.linear(features, weight, bias), targets, reduction=reduction)
 
 
-class _LanguageModel(nn.Module, abc.ABC):
-    """What the models share; `features` gives what enters the output layer, [F, D]."""
+class _Model(nn.Module):
+    """What the models share; `forward` gives the nats of all that a batch is scored by."""
 
-    folded = True
+    folded, reads_source = False, False
 
     def __init__(self, params: dict[str, Any]):
         super().__init__()
@@ -90,25 +116,36 @@ class _LanguageModel(nn.Module, abc.ABC):
         self.output_weight = nn.Parameter(_tensor(self.output_kernel(params["output"]).T))
         bias = params["output"].get("bias")
         self.output_bias = None if bias is None else nn.Parameter(_tensor(bias))
-        if "initial_context" in params:
-            self.initial_context = nn.Parameter(_tensor(params["initial_context"]))
 
     def output_kernel(self, output: dict[str, np.ndarray]) -> np.ndarray:
         return output["kernel"]
 
-    def forward(self, batch: Packed, output: Callable[..., Any], reduction: str):
-        features = self.features(batch)
+    def words_nll(self, features: Any, batch: Packed, output: Callable[..., Any], reduction: str):
         return output(features, self.output_weight, self.output_bias, batch.targets, reduction)
+
+
+class _LanguageModel(_Model, abc.ABC):
+    """`features` gives what enters the output layer, [F, D]."""
+
+    def __init__(self, params: dict[str, Any]):
+        super().__init__(params)
+        if "initial_context" in params:
+            self.initial_context = nn.Parameter(_tensor(params["initial_context"]))
+
+    def forward(self, batch: Packed, output: Callable[..., Any], reduction: str):
+        return self.words_nll(self.features(batch), batch, output, reduction)
 
     @abc.abstractmethod
     def features(self, batch: Packed) -> Any:
         """The features [F, D] of the real positions, in the order of the targets."""
 
     def first_context(self, batch: Packed) -> Any:
-        return self.initial_context.expand(batch.num_documents, -1)
+        return self.initial_context.expand(len(batch.num_sentences), -1)
 
 
 class _RNNLM(_LanguageModel):
+    folded = True
+
     def __init__(self, params: dict[str, Any]):
         super().__init__(params)
         self.lstm = _lstm(params["stack"])
@@ -127,7 +164,7 @@ class _CODCLM(_RNNLM):
         (block,) = batch.blocks
         hidden, _ = self.lstm(self.embedding(block.tokens))
         # Columns are ordered by sentence, then by document.
-        before = _last(hidden, block)[: -batch.num_documents]
+        before = _last(hidden, block)[: -len(batch.num_sentences)]
         contexts = torch.cat([self.first_context(batch), before])
         # One wide product was not slower than adding the contexts' logits to every token's.
         return torch.cat([hidden.flatten(0, 1)[block.positions], contexts[block.columns]], dim=1)
@@ -151,8 +188,6 @@ class _ADCLM(_LanguageModel):
 
     All input products of a sentence are one; each layer makes one product a token.
     """
-
-    folded = False
 
     def __init__(self, params: dict[str, Any]):
         super().__init__(params)
@@ -183,9 +218,7 @@ class _ADCLM(_LanguageModel):
             outputs = torch.cat([hidden, contexts], dim=-1).flatten(0, 1)[block.positions]
             merged = torch.addmm(weights["merge_bias"], outputs, weights["merge"])
             features.append(torch.tanh(merged))
-            memory = hidden
-            position = torch.arange(len(memory), device=memory.device)[:, None]
-            hidden_from = torch.where(position < block.lengths, 0.0, -torch.inf)
+            memory, hidden_from = hidden, _hidden_from(block.lengths, len(hidden))
         return torch.cat(features)
 
     def _read(self, gates: Any, memory: Any, hidden_from: Any) -> tuple[Any, Any]:
@@ -197,9 +230,7 @@ class _ADCLM(_LanguageModel):
         first, second = (zero, zero), (zero, zero)
         hidden, contexts = [], []
         for gates_n in gates:
-            scores = torch.tanh(second[0] @ weights["query"] + keys) @ weights["score"]
-            attention = torch.softmax(scores + hidden_from, dim=0)
-            context = (attention.unsqueeze(-1) * memory).sum(0)
+            context = _attend(weights, second[0], memory, keys, hidden_from)
             inputs = torch.cat([context, first[0]], dim=1)
             first = _lstm_cell(torch.addmm(gates_n, inputs, weights["first"]), first[1])
             inputs = torch.cat([first[0], second[0]], dim=1)
@@ -211,12 +242,94 @@ class _ADCLM(_LanguageModel):
         return torch.stack(hidden), torch.stack(contexts)
 
 
-MODELS: dict[str, type[_LanguageModel]] = {
+class _HierarchicalAutoencoder(_Model):
+    """All sentences of the source at once, then those of the document in turn: the decoder of
+    sentences reads the last state of the decoder of words, which starts from its own."""
+
+    reads_source = True
+
+    def __init__(self, params: dict[str, Any]):
+        super().__init__(params)
+        self.word_encoder = _lstm(params["word_encoder"])
+        self.sentence_encoder = _lstm(params["sentence_encoder"])
+        self.sentence_decoder = _lstm(params["sentence_decoder"])
+        self.word_decoder = _lstm(params["stack"])
+        self.ending_weight = nn.Parameter(_tensor(params["ending"]["kernel"].T))
+        self.ending_bias = nn.Parameter(_tensor(params["ending"]["bias"]))
+        attention = params.get("attention", {})
+        self.attention = nn.ParameterDict({name: _tensor(attention[name]) for name in attention})
+
+    def forward(self, batch: Packed, output: Callable[..., Any], reduction: str):
+        features, states = self.decoded(batch)
+        nll = self.words_nll(features, batch, output, reduction)
+        return torch.hstack([nll, self.endings_nll(states, batch, reduction).flatten()])
+
+    def endings_nll(self, states: Any, batch: Packed, reduction: str) -> Any:
+        """Nats of the decisions whether documents end, from the states [1 + S, B, H] between their
+        sentences; a document has ended for good."""
+        log_odds = F.linear(states, self.ending_weight, self.ending_bias).squeeze(-1)
+        num_sentences = batch.num_sentences.to(log_odds.device)
+        place = torch.arange(len(states), device=log_odds.device)[:, None]
+        return F.binary_cross_entropy_with_logits(
+            log_odds,
+            (place == num_sentences).float(),
+            (place <= num_sentences).float(),
+            reduction=reduction,
+        )
+
+    def encoded(self, batch: Packed) -> tuple[Any, Any]:
+        """The last state of the encoder of sentences, and its top states [S, B, H]."""
+        assert batch.source is not None
+        hidden, _ = self.word_encoder(self.embedding(batch.source.tokens))
+        sentences = _last(hidden, batch.source).unflatten(0, (-1, len(batch.num_sentences)))
+        packed = nn.utils.rnn.pack_padded_sequence(
+            sentences, batch.num_sentences, enforce_sorted=False
+        )
+        hidden, state = self.sentence_encoder(packed)
+        return state, nn.utils.rnn.pad_packed_sequence(hidden)[0]
+
+    def decoded(self, batch: Packed) -> tuple[Any, Any]:
+        """The features [F, H] of the real positions, and the top states [1 + S, B, H] before and
+        after every sentence."""
+        state, memory = self.encoded(batch)
+        if self.attention:
+            keys = memory @ self.attention["key"]
+            num_sentences = batch.num_sentences.to(memory.device)
+            hidden_from = _hidden_from(num_sentences, len(memory))
+        features, states = [], [state[0][-1]]
+        for block in batch.blocks:
+            hidden, _ = self.word_decoder(self.embedding(block.tokens), state)
+            features.append(hidden.flatten(0, 1)[block.positions])
+            x = _last(hidden, block)
+            if self.attention:
+                context = _attend(self.attention, states[-1], memory, keys, hidden_from)
+                x = torch.cat([x, context], dim=1)
+            top, state = self.sentence_decoder(x.unsqueeze(0), state)
+            states.append(top[0])
+        return torch.cat(features), torch.stack(states)
+
+
+MODELS: dict[str, type[_Model]] = {
     "rnnlm": _RNNLM,
     "codclm": _CODCLM,
     "ccdclm": _CCDCLM,
     "adclm": _ADCLM,
+    "hierarchical_autoencoder": _HierarchicalAutoencoder,
+    "hierarchical_attention_autoencoder": _HierarchicalAutoencoder,
 }
+
+
+def _hidden_from(lengths: Any, length: int) -> Any:
+    """What is added to the scores [M, B] of an attention: 0 where a position is real, else -inf."""
+    position = torch.arange(length, device=lengths.device)[:, None]
+    return torch.where(position < lengths, 0.0, -torch.inf)
+
+
+def _attend(weights: Any, query: Any, memory: Any, keys: Any, hidden_from: Any) -> Any:
+    """What a state [B, H] reads of a memory [M, B, H] by its keys [M, B, A], [B, H]."""
+    scores = torch.tanh(query @ weights["query"] + keys) @ weights["score"]
+    attention = torch.softmax(scores + hidden_from, dim=0)
+    return (attention.unsqueeze(-1) * memory).sum(0)
 
 
 def _lstm_cell(gates: Any, cell: Any) -> tuple[Any, Any]:
@@ -264,7 +377,10 @@ class Contender(abc.ABC):
         self.output = output_nll
         if job.options["compile"]:
             self.output = torch.compile(output_nll, dynamic=True)
-        self.batches = [pack(documents, folded=kind.folded) for documents in job.batches]
+        self.batches = [
+            pack(documents, folded=kind.folded, reads_source=kind.reads_source)
+            for documents in job.batches
+        ]
 
     def device(self) -> str:
         return self._device
@@ -298,7 +414,7 @@ class Training(Contender):
 
     def step(self, batch: Packed) -> Any:
         self.optimizer.zero_grad(set_to_none=True)
-        nll = self.model(batch, self.output, "sum")
+        nll = self.model(batch, self.output, "sum").sum()
         (nll / len(batch.targets)).backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), CLIP_NORM)
         self.optimizer.step()

@@ -6,8 +6,7 @@ those of news text, because their lengths decide the shapes.
 
 import dataclasses
 import pathlib
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import jax
 import numpy as np
@@ -123,27 +122,37 @@ def useful_flops(model: DocumentModel, documents: list[Document]) -> int:
     counted once a sentence.
     """
     shapes = jax.eval_shape(model.init, jax.random.key(0))
+    attention = shapes.get("attention")
     once_a_token, once_a_sentence = 0, 0
-    for path, leaf in jax.tree_util.tree_leaves_with_path((shapes["stack"], shapes["output"])):
-        if len(leaf.shape) < 2:
+    for path, leaf in jax.tree_util.tree_leaves_with_path(shapes):
+        part, name = path[0].key, path[-1].key
+        if len(leaf.shape) < 2 or part in (*model.tables, "attention"):
             continue
-        is_context = path[-1].key == "context" and model.name != "adclm"
-        once_a_sentence += leaf.size if is_context else 0
-        once_a_token += 0 if is_context else leaf.size
+        is_context = name == "context" and model.name != "adclm"
+        if is_context or part in _PARTS_OF_SENTENCES:
+            once_a_sentence += leaf.size
+        else:
+            once_a_token += leaf.size
     lengths = [[len(sentence) + 1 for sentence in document] for document in documents]
     tokens, sentences = sum(map(sum, lengths)), sum(map(len, lengths))
     multiply_adds = tokens * once_a_token + sentences * once_a_sentence
-    if "attention" in shapes:
-        multiply_adds += _attention_multiply_adds(shapes["attention"], lengths)
+    if attention is not None:
+        hidden_dim, attention_dim = attention["query"].shape
+        for queries, keys in _attended(model, lengths):
+            multiply_adds += (queries + keys) * hidden_dim * attention_dim
+            multiply_adds += queries * keys * (attention_dim + hidden_dim)
     return 3 * 2 * multiply_adds
 
 
-def _attention_multiply_adds(attention: dict[str, Any], lengths: list[list[int]]) -> int:
-    """Queries, keys, scores and weighted sums; the memory of a first sentence is one vector."""
-    hidden_dim, attention_dim = attention["query"].shape
-    total = 0
+_PARTS_OF_SENTENCES = ("sentence_encoder", "sentence_decoder", "ending")
+
+
+def _attended(model: DocumentModel, lengths: list[list[int]]) -> Iterator[tuple[int, int]]:
+    """How many states attend to how many: those after the sentences of a document to the source's,
+    which has as many, or those of a sentence to the one before, a first one's memory being one
+    vector."""
     for document in lengths:
-        for tokens, remembered in zip(document, [1, *document[:-1]], strict=True):
-            total += (tokens + remembered) * hidden_dim * attention_dim
-            total += tokens * remembered * (attention_dim + hidden_dim)
-    return total
+        if model.reads_source:
+            yield len(document), len(document)
+        else:
+            yield from zip(document, [1, *document[:-1]], strict=True)

@@ -34,8 +34,8 @@ def setting(tmp_path, monkeypatch) -> Setting:
     return Setting(tmp_path, TINY, rounds=1)
 
 
-def train(peer: Peer, **options) -> Training:
-    return Training("rnnlm", 2, (peer,), Goal(2, 3), num_batches=1, **options)
+def train(peer: Peer, model: str = "rnnlm") -> Training:
+    return Training(model, 2, (peer,), Goal(2, 3), num_batches=1)
 
 
 def test_a_run_gives_a_table_and_json(setting, monkeypatch):
@@ -65,6 +65,14 @@ def test_goals_are_about_peers_as_they_are_installed():
 def test_a_peer_with_another_loss_is_an_error(setting):
     with pytest.raises(PeerError, match="Twin computes another rnnlm"):
         train(twin(1.001))("name", setting)
+
+
+def test_training_of_an_autoencoder_reads_sources(setting):
+    model = "hierarchical_attention_autoencoder"
+    (row,) = train(twin(), model)("name", setting)
+    assert row.measured is not None and row.measured > 0
+    with pytest.raises(PeerError, match=f"Twin computes another {model}"):
+        train(twin(1.001), model)("name", setting)
 
 
 @pytest.mark.parametrize("tuned_peers", [True, False])
@@ -166,11 +174,18 @@ def test_hashed_features_are_measured_beside_none(setting):
         assert row.goal == Goal(2.5, 2.5, at_most=True)
 
 
-def test_generating_is_measured_in_two_ratios(setting, monkeypatch):
+@pytest.mark.parametrize("model", ["ccdclm", "hierarchical_attention_autoencoder"])
+def test_generating_is_measured_in_two_ratios(setting, monkeypatch, model):
+    texts, generate = [], generation.generate
+    monkeypatch.setattr(generation, "generate", lambda *work: texts.extend(generate(*work)))
     monkeypatch.setattr(generation, "DOCUMENTS", 2)
     monkeypatch.setattr(generation, "ALONE", 1)
-    batch, beam = rows.ROWS["generate_ccdclm"]("generate_ccdclm", setting)
-    assert (batch.name, beam.name) == ("generate_ccdclm_batch", "generate_ccdclm_beam")
+    name = f"generate_{model}"
+    batch, beam = rows.ROWS[name](name, setting)
+    assert (batch.name, beam.name) == (f"{name}_batch", f"{name}_beam")
+    # The words that are counted have been generated.
+    full = [generation.WORDS] * generation.SENTENCES
+    assert texts and all([len(one) for one in text.sentences] == full for text in texts)
     speeds = batch.details["tokens_per_second"]
     assert batch.measured == pytest.approx(speeds["greedy"] / speeds["one by one"])
     assert beam.measured == pytest.approx(speeds["greedy"] / speeds["beam"])

@@ -65,6 +65,7 @@ def test_batches_are_full_and_of_training(corpus):
 DOCUMENTS = [[np.arange(3, 5), np.arange(3, 7)], [np.arange(3, 4)]]
 TOKENS, SENTENCES = 10, 3
 LSTM = 4 * (K * H + H * H + 2 * H * H)
+SENTENCE_LSTM = 4 * (4 * H * H)
 OUTPUT = H * V
 
 
@@ -87,6 +88,16 @@ OUTPUT = H * V
             TOKENS * (LSTM + 4 * H * H + 2 * H * H + OUTPUT)
             + (TOKENS + 1 + 3 + 1) * H * A
             + (3 * 1 + 5 * 3 + 2 * 1) * (A + H),
+        ),
+        (
+            # Encoder and decoder, of words and of sentences, whose decoder reads two vectors, and a
+            # decision before each sentence; two sentences attend to two, and one to one.
+            "hierarchical_attention_autoencoder",
+            "lstm",
+            TOKENS * (2 * LSTM + OUTPUT)
+            + SENTENCES * (2 * SENTENCE_LSTM + 4 * H * H + H)
+            + 2 * SENTENCES * H * H
+            + (2 * 2 + 1 * 1) * 2 * H,
         ),
     ],
 )
