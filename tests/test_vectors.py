@@ -48,7 +48,7 @@ def test_documents_read_together_have_the_vectors_of_each_alone(name):
 def test_windows_and_batches_keep_the_order(monkeypatch):
     lm = language_model("ccdclm")
     expected = [one.sentences for one in lm.vectors(DOCUMENTS)]
-    monkeypatch.setattr(module, "_WINDOW_BATCHES", 1)
+    monkeypatch.setattr(module, "_WINDOW", 1)
     named = [Document(f"d{i}", [one.split() for one in d]) for i, d in enumerate(DOCUMENTS)]
     for batch_size in (1, 2, 3):
         found = list(lm.vectors(iter(named), batch_size=batch_size))

@@ -16,14 +16,13 @@ as --train and as --valid:
 
     python -m launch.train --config=$config:hierarchical_attention_autoencoder \\
         --config.data.directory=data/few --workdir=runs/few \\
-        --config.model.dropout=0 --config.training.epochs=100
+        --config.model.dropout=0 --config.training.epochs=240
 
 Setting: hotel_reviews.py, but one layer of 128 units, 16 documents a step and Adam at 0.004 (0.002
 for the standard model).
-Measured: 64 paragraphs of 80 to 147 words of film reviews (6,489 targets, V = 2,065), seed 0, about
-four minutes a run on two CPU cores: perplexity of their words given the source 1.02 after 80 epochs
-(hierarchical_autoencoder and hierarchical_attention_autoencoder), 1.04 after 100
-(standard_autoencoder).
+Measured: 64 paragraphs of film reviews learned by heart are made anew with BLEU 97 to 99 by the
+hierarchical models after 240 epochs, five minutes on two CPU cores (configs/README.md). The
+standard model was trained for 100 epochs on 64 others: perplexity given the source 1.04.
 """
 
 import ml_collections

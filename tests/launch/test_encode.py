@@ -1,5 +1,6 @@
 """launch.encode: the array and the names beside it, and the example of its manual."""
 
+import ast
 import re
 import runpy
 import textwrap
@@ -8,9 +9,8 @@ import numpy as np
 import pytest
 
 import dclm_jax
-import launch.encode as manual
 from dclm_jax.data import read_documents
-from tests.launch.support import launch, refuse
+from tests.launch.support import REPOSITORY, launch, refuse
 
 
 def encode(space, tmp_path, *flags, **options):
@@ -44,7 +44,8 @@ def test_documents_and_sentences(space, tmp_path):
 
 def test_the_example_of_the_manual_finds_neighbours(space, tmp_path, monkeypatch, capsys):
     _, vectors, ids = encode(space, tmp_path, f"--input={space.text['test']}")
-    example = re.search(r"    import numpy as np\n.*", manual.__doc__ or "", re.DOTALL)
+    manual = ast.get_docstring(ast.parse((REPOSITORY / "launch/encode.py").read_text())) or ""
+    example = re.search(r"    import numpy as np\n.*", manual, re.DOTALL)
     assert example
     (tmp_path / "example.py").write_text(textwrap.dedent(example[0]))
     monkeypatch.chdir(tmp_path)
