@@ -40,9 +40,9 @@ class TrainState:
 
 
 class StepMetrics(NamedTuple):
-    """Sums over the global batch: nats, those of further objectives, what the first are a sum of,
-    and targets (see `Likelihood`); the global norm of the gradient of the mean loss, before
-    clipping; and the factor that the learning rate had."""
+    """Sums over the global batch: nats, those of further objectives (0 with frozen parameters),
+    what the first are a sum of, and targets (see `Likelihood`); the global norm of the gradient of
+    the mean loss, before clipping; and the factor that the learning rate had."""
 
     nll: jax.Array
     extra: jax.Array
@@ -115,7 +115,9 @@ def train_step(
         (whole, state.optimizer_state), (updated, optimizer_state)
     )
     params = joined(whole, held)
-    metrics = StepMetrics(sums.nll, sums.extra, sums.terms, sums.tokens, norm, factor)
+    # A further objective of frozen parameters alone costs nothing where nobody asks for it.
+    extra = jnp.zeros(()) if state.frozen else sums.extra
+    metrics = StepMetrics(sums.nll, extra, sums.terms, sums.tokens, norm, factor)
     return TrainState(state.step + 1, params, optimizer_state, state.frozen), metrics
 
 
