@@ -26,6 +26,7 @@ whether the document has ended (3.3). Equation numbers are the paper's. What it 
 - Biases, which the paper does not have, are trained; those of forget gates start at 1, others at 0.
 """
 
+import abc
 import dataclasses
 from functools import partial
 from typing import NamedTuple
@@ -53,7 +54,7 @@ REVERSALS = ("documents", "words", "sentences", "none")
 
 
 @dataclasses.dataclass(frozen=True)
-class _Autoencoder(DocumentModel):
+class _Autoencoder(DocumentModel, abc.ABC):
     """What the three models share; `stack` is the decoder of words.
 
     Attributes:
@@ -83,9 +84,9 @@ class _Autoencoder(DocumentModel):
         params = super().init(key) | self._init_stacks(stacks_key) | {"ending": ending}
         return uniform_matrices(matrices_key, params, lambda inputs: self.initial_range)
 
+    @abc.abstractmethod
     def _init_stacks(self, key: jax.Array) -> Params:
         """The parameters beside those of the decoder of words."""
-        raise NotImplementedError
 
     def decoder_state(self, context: Context) -> StackState:
         """What the decoder of words starts from, e_D before the first sentence."""

@@ -125,7 +125,8 @@ class DocumentModel:
         front, and the sentences are again read at once.
       objective: what it predicts and its development measure is of: "words", one after the other
         with END, or "bags", the words of a sentence without their order.
-      further_objective: what the loss of `bags` and `ending` is called in training.
+      further_objective: what training calls the loss of `bags` or `ending` that it adds to that of
+        `objective`; None of a model without one.
       reads_source: a document is made of a source, which `open_document` reads.
       tables: parameters that are looked up by word, not multiplied by.
       hashed: arrays of hashed features. All of a model have one size; a step of training touches
@@ -153,7 +154,7 @@ class DocumentModel:
     states_read_context: ClassVar[bool]
     contexts_read_states: ClassVar[bool]
     objective: ClassVar[str] = "words"
-    further_objective: ClassVar[str] = "extra"
+    further_objective: ClassVar[str | None] = None
     reads_source: ClassVar[bool] = False
     tables: ClassVar[tuple[str, ...]] = ("embedding",)
     hashed: ClassVar[tuple[str, ...]] = ()

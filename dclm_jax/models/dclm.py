@@ -232,6 +232,7 @@ class HRNNLM(DocumentModel):
     sentence_loss_weight: float = 1.0
 
     name = "hrnnlm"
+    further_objective = "bags"
     context_order = None
     states_read_context = True
     contexts_read_states = False

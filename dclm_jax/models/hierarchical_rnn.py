@@ -205,6 +205,7 @@ class HRNNLMTwoStep(_SentenceLevel, _WordLevel):
     sentence_loss_weight: float = 1.0
 
     name = "hrnnlm_two_step"
+    further_objective = "bags"
     tables = ("embedding", "sentence_embedding")
     hashed = ("bigrams", "sentence_bigrams")
     states_read_context = True

@@ -204,8 +204,7 @@ class Reader:
         for number, source in enumerate(sources, 1):
             if not len(source):
                 raise InputError(f"source {number} has no sentence; expected at least one")
-            for one in source:
-                self._require_words(one)
+        self._require_documents(sources)
         return Place(self, rows, self._run.open(self.params, rows, pack_sources(sources)))
 
     def read(
@@ -238,9 +237,7 @@ class Reader:
                 f"{len(sentences)} rows of {sorted(counts)} sentences; expected one number of "
                 f"sentences for each of {place.rows} rows"
             )
-        for row in sentences:
-            for one in row:
-                self._require_words(one)
+        self._require_documents(sentences)
         (left,), context = counts, place.context
         scores: list[list[np.ndarray]] = [[] for _ in sentences]
         while left:
@@ -269,9 +266,7 @@ class Reader:
           InputError: there is no document, or words are no ids.
         """
         place = self.open(len(documents))
-        for document in documents:
-            for one in document:
-                self._require_words(one)
+        self._require_documents(documents)
         # Rows whose document has ended are read on beside the others, and then left.
         longest = max((len(one) for document in documents for one in document), default=0)
         length, first = padded_length(longest), 0
@@ -286,6 +281,11 @@ class Reader:
             context = self.model.resize_context(context, length)
             ended = self._run.select(self.params, counts_B == last, context, ended)
         return Place(self, place.rows, ended)
+
+    def _require_documents(self, documents: Sequence[Sentences]) -> None:
+        for document in documents:
+            for one in document:
+                self._require_words(one)
 
     def _require_words(self, ids: Any) -> None:
         ids = np.asarray(ids)
@@ -368,9 +368,7 @@ class Reader:
         Raises:
           InputError: there is no document, or words are no ids.
         """
-        for document in documents:
-            for one in document:
-                self._require_words(one)
+        self._require_documents(documents)
         rows = power_of_two(len(documents)) if documents else 0
         # What fills up the batch is read like a document.
         filled = [*documents, *documents[:1] * (rows - len(documents))]

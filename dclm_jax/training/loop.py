@@ -89,7 +89,7 @@ def train(
         step = parallel_step(work.model, work.optimizer, options.loss_per)
         # One copy a device, and none of them shares its buffers with `state`, which is donated.
         state = spread(state)
-        line = ProgressLine(done, work.total_steps, say, work.measure, work.model.further_objective)
+        line = ProgressLine(done, work.total_steps, say, work.measure)
         with contextlib.closing(line), agreed_interruption() as interrupted:
             run = _Run(work, records, progress, line)
             evaluate_every = options.evaluate_every or work.batches.steps_per_epoch
@@ -144,6 +144,12 @@ class _Work:
     def measure(self) -> str:
         """What its perplexities are called: those of bags do not compare with those of words."""
         return "perplexity" if self.model.objective == "words" else "perplexity of bags"
+
+    @property
+    def further_loss(self) -> str | None:
+        """What the loss of a further objective is called, if it is told (`StepMetrics`)."""
+        name = None if self.frozen else self.model.further_objective
+        return name and f"{name} loss"
 
 
 def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
@@ -256,13 +262,16 @@ class _Run:
             window = Perplexity(len(work.valid.vocabulary), self._nll, self._terms)
             rate = self._tokens / max(self._seconds, 1e-9)
             epoch = (step - 1) // work.batches.steps_per_epoch + 1
+            further = {}
+            if name := work.further_loss:
+                further[name] = self._extra / self._terms
             self.records.write(
                 "train",
                 step,
                 epoch=epoch,
                 loss=self._nll / self._terms,
                 perplexity=window.perplexity,
-                **{f"{work.model.further_objective}_loss": self._extra / self._terms},
+                **{name.replace(" ", "_"): loss for name, loss in further.items()},
                 gradient_norm=self._norm,
                 learning_rate=float(self._rate(step - 1 - progress.skipped) * factor),
                 tokens=progress.tokens,
@@ -270,7 +279,7 @@ class _Run:
                 tokens_per_second=rate,
                 skipped=progress.skipped,
             )
-            self._line.update(step, epoch, window.perplexity, self._extra / self._terms, rate)
+            self._line.update(step, epoch, window.perplexity, further, rate)
             self._nll, self._extra, self._terms = 0.0, 0.0, 0
             self._tokens, self._seconds = 0, 0.0
             self._clock = time.monotonic()

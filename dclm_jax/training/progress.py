@@ -60,7 +60,7 @@ def duration(seconds: float) -> str:
 class ProgressLine:
     """The state of training: a live line on a terminal (with rich), plain lines elsewhere.
 
-    `measure` is what the perplexity is called, `further_objective` what the other loss is.
+    `measure` is what the perplexity is called.
     """
 
     def __init__(
@@ -69,10 +69,9 @@ class ProgressLine:
         total_steps: int,
         report: Callable[[str], None],
         measure: str,
-        further_objective: str,
     ):
         self._first, self._total = step, total_steps
-        self._measure, self._further_objective = measure, further_objective
+        self._measure = measure
         self.say = report
         """Takes a line that stays."""
         self._start = time.monotonic()
@@ -88,14 +87,18 @@ class ProgressLine:
             self.say = self._live.print
 
     def update(
-        self, step: int, epoch: int, perplexity: float, extra: float, tokens_per_second: float
+        self,
+        step: int,
+        epoch: int,
+        perplexity: float,
+        further: Mapping[str, float],
+        tokens_per_second: float,
     ) -> None:
-        """Shows training perplexity since the last update, nats of further objectives a target if
-        there are any, and the rate."""
-        further = f"  {self._further_objective} loss {extra:.4f}" if extra else ""
+        """Shows training perplexity since the last update, further losses by name, and the rate."""
+        losses = "".join(f"  {name} {loss:.4f}" for name, loss in further.items())
         text = (
             f"step {step}/{self._total}  epoch {epoch}  "
-            f"train {self._measure} {perplexity:.1f}{further}  {tokens_per_second:,.0f} tokens/s"
+            f"train {self._measure} {perplexity:.1f}{losses}  {tokens_per_second:,.0f} tokens/s"
         )
         elapsed = time.monotonic() - self._start
         left = elapsed / max(1, step - self._first) * (self._total - step)

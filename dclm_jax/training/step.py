@@ -40,9 +40,9 @@ class TrainState:
 
 
 class StepMetrics(NamedTuple):
-    """Sums over the global batch: nats, those of further objectives (0 with frozen parameters),
-    what the first are a sum of, and targets (see `Likelihood`); the global norm of the gradient of
-    the mean loss, before clipping; and the factor that the learning rate had."""
+    """Sums over the global batch: nats, those of a further objective (0 with frozen parameters,
+    where it is not told), what the first are a sum of, and targets (see `Likelihood`); the global
+    norm of the gradient of the mean loss, before clipping; and the learning rate's factor."""
 
     nll: jax.Array
     extra: jax.Array

@@ -153,8 +153,7 @@ def test_interrupted_and_resumed_is_uninterrupted(
     assert comparable(tmp_path / "run") == comparable(uninterrupted)
 
 
-def test_crash_between_checkpoints_is_uninterrupted(data, uninterrupted, tmp_path, monkeypatch):
-    """An exception at step 7 stands for a kill: the run goes on from step 5 and writes 6 again."""
+def train_with_a_crash(values, workdir, monkeypatch):
     add = loop._Run.add
 
     def add_then_crash(self, step, metrics):
@@ -164,9 +163,14 @@ def test_crash_between_checkpoints_is_uninterrupted(data, uninterrupted, tmp_pat
 
     monkeypatch.setattr(loop._Run, "add", add_then_crash)
     with pytest.raises(RuntimeError, match="killed"):
-        loop.train(config(data), tmp_path / "run", report=lambda line: None)
+        loop.train(values, workdir, report=lambda line: None)
     monkeypatch.undo()
-    loop.train(config(data), tmp_path / "run", report=lambda line: None)
+    loop.train(values, workdir, report=lambda line: None)
+
+
+def test_crash_between_checkpoints_is_uninterrupted(data, uninterrupted, tmp_path, monkeypatch):
+    """An exception at step 7 stands for a kill: the run goes on from step 5 and writes 6 again."""
+    train_with_a_crash(config(data), tmp_path / "run", monkeypatch)
     assert_same_bits(latest_state(tmp_path / "run", 12), latest_state(uninterrupted, 12))
     assert comparable(tmp_path / "run") == comparable(uninterrupted)
 
@@ -293,18 +297,7 @@ def test_an_autoencoder_goes_on_with_the_rates_of_an_uninterrupted_run(data, tmp
     np.testing.assert_allclose(rates, 0.05 / 2.0 ** np.array(halvings), rtol=1e-6)
     assert all(line["ending_loss"] > 0 for line in lines)
 
-    add = loop._Run.add
-
-    def add_then_crash(self, step, metrics):
-        add(self, step, metrics)
-        if step == 7:
-            raise RuntimeError("killed")
-
-    monkeypatch.setattr(loop._Run, "add", add_then_crash)
-    with pytest.raises(RuntimeError, match="killed"):
-        loop.train(values, killed, report=lambda line: None)
-    monkeypatch.undo()
-    loop.train(values, killed, report=lambda line: None)
+    train_with_a_crash(values, killed, monkeypatch)
     assert_same_bits(latest_state(killed, 12), latest_state(whole, 12))
     assert comparable(killed) == comparable(whole)
 
@@ -374,3 +367,22 @@ def test_optimizers_that_move_all_hashed_features_are_refused_unless_these_are_f
     values["training"]["max_steps"] = 1
     loop.train(values, tmp_path / "run", report=lambda line: None)
     assert not np.any(restore_run(tmp_path / "run").params["bigrams"])
+
+
+@pytest.mark.parametrize(
+    ("name", "frozen", "told"),
+    [("hrnnlm", "", True), ("hrnnlm", "sentence_*", False), ("rnnlm", "", False)],
+)
+def test_the_loss_of_a_further_objective_is_told_where_it_is_trained(
+    data, tmp_path, name, frozen, told
+):
+    options = {"model.name": name, "training.frozen": frozen, "training.max_steps": 1}
+    lines = []
+    loop.train(config(data, **options), tmp_path / "run", report=lines.append)
+    (line,) = [
+        one for one in read_metrics(tmp_path / "run/metrics.jsonl") if one["kind"] == "train"
+    ]
+    assert ("bags_loss" in line) == told
+    assert any("bags loss" in one for one in lines) == told
+    if told:
+        assert line["bags_loss"] > 0
