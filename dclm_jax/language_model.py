@@ -15,7 +15,9 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from dclm_jax import ngram, storage
-from dclm_jax.data.readers import Document
+from dclm_jax.data.corpus import TrainingText
+from dclm_jax.data.documents import PLAIN, TextOptions
+from dclm_jax.data.readers import Document, parse_documents
 from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN, Vocabulary
 from dclm_jax.decoding import generation
 from dclm_jax.decoding.choices import GREEDY, Decoding
@@ -29,7 +31,7 @@ from dclm_jax.reading.reader import Reader, batches_of_like_size, power_of_two, 
 from dclm_jax.training import mirror
 from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.progress import count_parameters
-from dclm_jax.training.workdir import read_config
+from dclm_jax.training.workdir import read_config, read_text
 
 Sentence = str | Sequence[str]
 """Words separated by spaces, or a list of words."""
@@ -203,6 +205,7 @@ class LanguageModel:
       vocabulary: between words and ids.
       config: the configuration it was trained with.
       step: the training step it is from; None where training has no steps (n-gram models).
+      text: what is remembered of the text that it was trained on.
       make_scorer, make_reader: make `scorer` and `reader` when these are first asked for.
       model, params: the functions of a model of the registry and its parameters; None of others.
     """
@@ -216,6 +219,7 @@ class LanguageModel:
     make_reader: Callable[[], Reader | ngram.NGramScorer] = dataclasses.field(repr=False)
     model: DocumentModel | None = None
     params: Params | None = dataclasses.field(default=None, repr=False)
+    text: TrainingText = TrainingText()
 
     @functools.cached_property
     def scorer(self) -> WordScorer:
@@ -266,6 +270,24 @@ class LanguageModel:
           InputError: it is not a list of sentences.
         """
         return [self.vocabulary.encode(words) for words in _words(document)]
+
+    def documents(self, text: str, options: TextOptions | None = None) -> list[Document]:
+        """The documents in text as it is, for `score`, `read` and all others here.
+
+        Args:
+          text: such as "Raw text. As it is."
+          options: how it becomes words, by default as the text did that the model was trained on.
+
+        Raises:
+          InputError: it is not of that format, or holds no words.
+        """
+        if not isinstance(text, str):
+            raise InputError(f"text is {shown(text)}; expected a string")
+        return list(parse_documents(text, options or self.text.options or PLAIN))
+
+    def score_text(self, text: str, options: TextOptions | None = None) -> list[DocumentScore]:
+        """The scores of `documents(text, options)`."""
+        return list(self.score(self.documents(text, options)))
 
     def score(self, documents: Iterable[Document | Sequence[Sentence]]) -> Iterator[DocumentScore]:
         """Scores documents in their order; input larger than memory is fine.
@@ -500,6 +522,7 @@ def restore(
       InputError: `workdir` holds no run, or no model that can be read.
     """
     with storage.fetched(workdir, mirror.for_use) as folder:
+        text = read_text(folder)
         if read_config(folder)["model"]["name"] == ngram.NAME:
             counted = ngram.restore_run(folder)
             return LanguageModel(
@@ -508,6 +531,7 @@ def restore(
                 vocabulary=counted.vocabulary,
                 config=counted.config,
                 step=None,
+                text=text,
                 make_scorer=lambda: counted.scorer,
                 make_reader=lambda: counted.scorer,
             )
@@ -518,6 +542,7 @@ def restore(
         vocabulary=run.vocabulary,
         config=run.config,
         step=run.step,
+        text=text,
         make_scorer=functools.partial(Scorer, run.model, run.params, batch_size=batch_size),
         make_reader=functools.partial(Reader, run.model, run.params),
         model=run.model,

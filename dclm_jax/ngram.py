@@ -7,6 +7,7 @@ WORKDIR/
   config.json       {"model": {"name": "ngram", "order": 5}, "data": {"directory": ...},
                     "binary": {"sha256": ...}}
   vocabulary.tsv    the vocabulary
+  text.json         what is remembered of the text, as in `training.workdir`
   model.arpa        all n-grams with their log-probabilities, as text
   model.binary      the same for queries
 
@@ -37,7 +38,12 @@ from dclm_jax.data.vocabulary import END, START, Vocabulary
 from dclm_jax.errors import InputError, shown
 from dclm_jax.evaluation.scoring import Scored, sentences_to_score
 from dclm_jax.training.config import flat
-from dclm_jax.training.workdir import CONFIG_FILE, VOCABULARY_FILE, read_config
+from dclm_jax.training.workdir import (
+    CONFIG_FILE,
+    VOCABULARY_FILE,
+    keep_text,
+    read_config,
+)
 
 NAME = "ngram"
 ARPA_FILE = "model.arpa"
@@ -206,6 +212,7 @@ def train(
         _require_success(_run(directory, build_binary, "-T", sort, ARPA_FILE, BINARY_FILE))
         counts = _read_counts(directory / ARPA_FILE)
         data.vocabulary.save(directory / VOCABULARY_FILE)
+        keep_text(directory, data.manifest.training_text)
         kept = {**config, "binary": {"sha256": file_sha256(directory / BINARY_FILE)}}
         files.write_json(directory / CONFIG_FILE, kept)
     for length, count in enumerate(counts, start=1):

@@ -1,8 +1,11 @@
 """What the launchers that use a trained model share: flags, the run, its input, progress."""
 
+import dataclasses
+import functools
+import glob
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,28 +13,32 @@ import numpy as np
 from absl import flags
 
 import dclm_jax
+from dclm_jax import processes
 from dclm_jax.data.corpus import SPLITS
-from dclm_jax.data.readers import TEXT_FORMATS
-from dclm_jax.data.vocabulary import Vocabulary
+from dclm_jax.data.documents import PLAIN, Document, TextOptions
+from dclm_jax.data.readers import TEXT_FORMATS, read_documents, remembered
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import inputs
 from dclm_jax.experiments.runs import distinct_labels
 from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
+from dclm_jax.training.workdir import CONFIG_FILE
 
 _WORKDIR = flags.DEFINE_string(
-    "workdir",
-    None,
-    "Work directory of a run of launch.train or launch.ngram; where several can be used, separated "
-    "by commas.",
+    "workdir", None, "Work directory of a run of launch.train or launch.ngram."
 )
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
     DEFAULT_BATCH_SIZE,
     "Documents scored together, over all devices. It changes speed and memory, not scores.",
 )
-FORMAT = flags.DEFINE_enum("format", "auto", TEXT_FORMATS, "Format of text (see launch.prepare).")
-LOWERCASE = flags.DEFINE_bool(
-    "lowercase", False, "Turn the words of text to lower case, if the training text was."
+_FORMAT = flags.DEFINE_enum(
+    "format",
+    None,
+    TEXT_FORMATS,
+    "Format of text (see launch.prepare); default: as in training.",
+)
+_LOWERCASE = flags.DEFINE_bool(
+    "lowercase", None, "Turn the words of text to lower case; default: as in training."
 )
 _PROGRESS_SECONDS = 0.5
 
@@ -41,6 +48,15 @@ def define_data_flags() -> None:
     flags.DEFINE_string("data", None, "Prepared corpus; default: the one the run was trained on.")
     flags.DEFINE_string("input", None, "Text to use instead; '-' is standard input.")
     flags.DEFINE_enum("split", "test", SPLITS, "Split of the prepared corpus.")
+
+
+def define_workdirs() -> None:
+    """The flag of launchers that take several runs."""
+    flags.DEFINE_string(
+        "workdirs",
+        None,
+        "Several runs, separated by commas; patterns such as 'runs/*' stand for the runs there.",
+    )
 
 
 class Run(NamedTuple):
@@ -57,20 +73,42 @@ def restore() -> LanguageModel:
 
 
 def restore_all() -> list[Run]:
-    """The runs of --workdir, separated by commas, which must have one vocabulary."""
-    value = _WORKDIR.value or ""
-    # A folder's name may hold a comma.
-    given = [value] if value and Path(value).is_dir() else value.split(",")
-    workdirs = [workdir.strip() for workdir in given]
+    """The run of --workdir, or those of --workdirs, which must have one vocabulary."""
+    several = flags.FLAGS.workdirs
+    if several is None:
+        lm = restore()
+        return [Run(lm.name, _WORKDIR.value or "", lm)]
+    if _WORKDIR.present:
+        raise InputError("--workdir is for one run, --workdirs for several; expected one")
+    workdirs = expand_workdirs(several)
     folders = [Path(workdir).resolve() for workdir in workdirs]
     for index, folder in enumerate(folders):
         if folder in folders[:index]:
-            raise InputError(f"--workdir names {workdirs[index]} twice; expected different runs")
+            raise InputError(f"--workdirs names {workdirs[index]} twice; expected different runs")
     models = restore_comparable(workdirs)
     labels = distinct_labels(
         [lm.name for lm in models], [folder.name for folder in folders], workdirs
     )
     return list(map(Run, labels, workdirs, models))
+
+
+def expand_workdirs(value: str) -> list[str]:
+    """The runs that a value of --workdirs names.
+
+    Raises:
+      InputError: a name is empty, or a pattern stands for no run.
+    """
+    workdirs = []
+    for name in (part.strip() for part in value.split(",")):
+        if not name:
+            raise InputError("--workdirs holds an empty name; expected work directories")
+        found = [name]
+        if glob.has_magic(name) and not Path(name).is_dir():
+            found = sorted(one for one in glob.glob(name) if Path(one, CONFIG_FILE).is_file())
+        if not found:
+            raise InputError(f"--workdirs: {name} stands for no run")
+        workdirs += found
+    return workdirs
 
 
 def restore_comparable(workdirs: Sequence[str]) -> list[LanguageModel]:
@@ -89,6 +127,9 @@ def restore_comparable(workdirs: Sequence[str]) -> list[LanguageModel]:
 def _restore(workdir: str | None) -> LanguageModel:
     if not workdir:
         raise InputError("--workdir is missing; expected the work directory of a trained run")
+    # A folder's name may hold a comma.
+    if "," in workdir and not Path(workdir).is_dir():
+        raise InputError(f"--workdir is {workdir}; expected one run, or several as --workdirs")
     return dclm_jax.restore(workdir, batch_size=_BATCH_SIZE.value)
 
 
@@ -123,7 +164,7 @@ def check_data_flags(*, other_split: bool = False, other_text: bool = False) -> 
         values["split"].present or (values.data is not None and not other_split)
     ):
         raise InputError("--input replaces --data and --split; expected one of the two")
-    if (FORMAT.present or LOWERCASE.present) and values.input is None and not other_text:
+    if (_FORMAT.present or _LOWERCASE.present) and values.input is None and not other_text:
         raise InputError("--format and --lowercase belong to --input, which is missing")
 
 
@@ -131,17 +172,40 @@ def open_input(runs: Sequence[Run], tagger: inputs.Tagger | None = None) -> inpu
     """What --input names, or else --data and --split; with parts of speech if there is a tagger."""
     values = flags.FLAGS
     if values.input is not None:
-        return open_text(runs[0].lm.vocabulary, values.input, tagger)
+        return open_text(runs[0].lm, values.input, tagger)
     return open_split(runs, values.split, tagger)
 
 
-def open_text(
-    vocabulary: Vocabulary, path: str, tagger: inputs.Tagger | None = None
-) -> inputs.Input:
-    """Text as --format and --lowercase say."""
-    return inputs.open_text(
-        vocabulary, path, format=FORMAT.value, lowercase=LOWERCASE.value, tagger=tagger
-    )
+def open_text(lm: LanguageModel, path: str, tagger: inputs.Tagger | None = None) -> inputs.Input:
+    """Text as `text_options` says."""
+    options = text_options(lm.text.options)
+    return inputs.open_text(lm.vocabulary, path, options, tagger=tagger)
+
+
+def read_text(lm: LanguageModel, path: str, **more: Any) -> Iterator[Document]:
+    """The documents of text as `text_options` says; `more` is for `readers.read_documents`."""
+    return read_documents(path, **vars(text_options(lm.text.options)), **more)
+
+
+@functools.cache
+def text_options(trained: TextOptions | None = None) -> TextOptions:
+    """How text is read: as a training text was, where that is known, but for what flags say.
+
+    Tells it, once, where it is not as it stands, and warns where it is otherwise than in training.
+    """
+    chosen = trained or PLAIN
+    if _FORMAT.value is not None:
+        chosen = dataclasses.replace(chosen, format=_FORMAT.value)
+    if _LOWERCASE.value is not None:
+        chosen = dataclasses.replace(chosen, lowercase=_LOWERCASE.value)
+    told = ""
+    if trained is not None and remembered(**vars(chosen)) != trained:
+        told = f"warning: text is read as {chosen}; the training text was {trained}"
+    elif chosen == trained != PLAIN:
+        told = f"note: text is read as {chosen}, like the training text"
+    if told and processes.is_first():
+        print(told, file=sys.stderr, flush=True)
+    return chosen
 
 
 def open_split(

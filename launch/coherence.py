@@ -131,7 +131,9 @@ def _baseline(kind: type[OrderingBaseline]) -> _Subject:
     _evaluation.check_data_flags(other_split=True)
     train, valid = (open_corpus(values.data, split) for split in ("train", "valid"))
     found = (
-        _evaluation.open_text(train.vocabulary, values.input)
+        inputs.open_text(
+            train.vocabulary, values.input, _evaluation.text_options(train.manifest.text)
+        )
         if values.input is not None
         else inputs.open_split(train.vocabulary, values.data, values.split)
     )

@@ -30,7 +30,6 @@ import numpy as np
 from absl import flags
 
 from dclm_jax import files
-from dclm_jax.data import readers
 from dclm_jax.errors import InputError
 from dclm_jax.language_model import DocumentVectors
 from launch import _app, _evaluation
@@ -52,9 +51,7 @@ def main(argv: Sequence[str]) -> None:
     if not output.endswith(_SUFFIX):
         raise InputError(f"--output is {output!r}; expected the name of a file, NAME{_SUFFIX}")
     lm = _evaluation.restore()
-    documents = readers.read_documents(
-        source, _evaluation.FORMAT.value, lowercase=_evaluation.LOWERCASE.value
-    )
+    documents = _evaluation.read_text(lm, source)
     found = lm.vectors(documents, batch_size=flags.FLAGS.batch_size)
     with (
         files.open_binary(output) as file,

@@ -17,7 +17,7 @@ never is. Perplexities compare only between equal vocabularies and token counts,
 Several runs of one vocabulary are scored on the same documents, side by side. Where some of them
 are larger-context models (model.context_sentences is n), the picture shows perplexity against n:
 
-    python -m launch.evaluate --workdir=runs/rlm,runs/bow_lf_1,runs/bow_lf_4 --plot=context.png
+    python -m launch.evaluate --workdirs=runs/rlm,runs/bow_lf_1,runs/bow_lf_4 --plot=context.png
 
 By part of speech (Wang and Cho 2015, 6.2): perplexity of the words of each class, exp(sum of their
 -log P / their number). Tags are those of the text (`tagged`, `treebank`, "tags" in `jsonl`), else
@@ -28,15 +28,16 @@ Listed are the classes of the --pos_tags most frequent tags; then all other tags
 punctuation and END, so that the classes add up to the whole text. The picture has a group of bars
 for each class:
 
-    python -m launch.evaluate --workdir=runs/rlm,runs/bow_lf_4 --by_pos --plot=pos.png
+    python -m launch.evaluate --workdirs=runs/rlm,runs/bow_lf_4 --by_pos --plot=pos.png
     python -m launch.evaluate --workdir=runs/rlm --by_pos --input=brown.txt --format=tagged
 
 Two runs mixed, such as a neural model A and an n-gram model B: p = w p_A + (1 - w) p_B for every
 token. The weight w is tuned on one split (or text), and applied to another one:
 
-    python -m launch.evaluate --workdir=runs/rlm,runs/kn5 --interpolate
-    python -m launch.evaluate --workdir=runs/rlm,runs/kn5 --interpolate --tune_on=test --split=valid
-    python -m launch.evaluate --workdir=runs/rlm,runs/kn5 --interpolate --tune_input=old.txt \\
+    python -m launch.evaluate --workdirs=runs/rlm,runs/kn5 --interpolate
+    python -m launch.evaluate --workdirs=runs/rlm,runs/kn5 --interpolate --tune_on=test \\
+        --split=valid
+    python -m launch.evaluate --workdirs=runs/rlm,runs/kn5 --interpolate --tune_input=old.txt \\
         --input=new.txt --by_pos
 
 The JSON of a single run is one object, with --by_pos the classes under "by_pos". That of several is
@@ -60,6 +61,7 @@ from dclm_jax.tables import aligned
 from launch import _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
+_evaluation.define_workdirs()
 flags.adopt_module_key_flags(_evaluation)
 flags.adopt_module_key_flags(_cluster)
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
@@ -73,7 +75,7 @@ _BY_POS = flags.DEFINE_bool("by_pos", False, "Measure every part of speech by it
 _POS_TAGS = flags.DEFINE_integer(
     "pos_tags", 10, "The most frequent tags, whose classes --by_pos lists; the rest is `other`."
 )
-_INTERPOLATE = flags.DEFINE_bool("interpolate", False, "Mix the two runs of --workdir.")
+_INTERPOLATE = flags.DEFINE_bool("interpolate", False, "Mix the two runs of --workdirs.")
 _TUNE_ON = flags.DEFINE_enum(
     "tune_on", "valid", SPLITS, "Split of the prepared corpus that tunes the weight."
 )
@@ -107,7 +109,7 @@ def main(argv: Sequence[str]) -> None:
     _check_flags()
     runs = _evaluation.restore_all()
     if _INTERPOLATE.value and len(runs) != 2:
-        raise InputError(f"--interpolate mixes two runs; --workdir names {len(runs)}")
+        raise InputError(f"--interpolate mixes two runs; there are {len(runs)}")
     if _PLOT.value and not _BY_POS.value:
         # Before the work, which only adds the perplexities.
         plots.require_context([_point(run, math.nan) for run in runs])
@@ -170,7 +172,7 @@ def _measure(runs: list[_evaluation.Run]) -> _Measured:
         tuning, num_tuning, tuned_on = (
             _evaluation.open_split(runs, _TUNE_ON.value)
             if _TUNE_INPUT.value is None
-            else _evaluation.open_text(runs[0].lm.vocabulary, _TUNE_INPUT.value)
+            else _evaluation.open_text(runs[0].lm, _TUNE_INPUT.value)
         )
         with _evaluation.Progress("tuning") as shown:
             mixture = interpolation.tune(

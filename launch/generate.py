@@ -69,7 +69,8 @@ def main(argv: Sequence[str]) -> None:
     if flags.FLAGS["batch_size"].present:
         raise InputError("--batch_size has no effect; documents of like length go together anyway")
     decoding = _decoding.decoding(_SAMPLES)
-    lm, documents = _evaluation.restore(), _documents()
+    lm = _evaluation.restore()
+    documents = _documents(lm)
     if _OUTPUT.value:
         with open_output(_OUTPUT.value) as file, _evaluation.Progress("generating") as progress:
             for number, (document, texts) in enumerate(_generated(lm, documents, decoding), 1):
@@ -87,14 +88,12 @@ def main(argv: Sequence[str]) -> None:
             printed = True
 
 
-def _documents() -> Iterator[readers.Document]:
+def _documents(lm: LanguageModel) -> Iterator[readers.Document]:
     """Those of --context, or one of which nothing has been read."""
     path = _CONTEXT.value
     if not path or (os.path.isfile(path) and not os.path.getsize(path)):
         return iter([readers.Document("new", [])])
-    return readers.read_documents(
-        path, _evaluation.FORMAT.value, lowercase=_evaluation.LOWERCASE.value
-    )
+    return _evaluation.read_text(lm, path)
 
 
 def _generated(

@@ -134,15 +134,7 @@ def _pairs(lm: LanguageModel) -> Iterator[tuple[readers.Document, readers.Docume
     """What is to be read, each with what ought to become of it."""
     paths = [path for path in (flags.FLAGS.input, _TARGET.value) if path is not None]
     if flags.FLAGS.input is not None:
-        texts = [
-            readers.read_documents(
-                path,
-                _evaluation.FORMAT.value,
-                lowercase=_evaluation.LOWERCASE.value,
-                keep_empty=True,
-            )
-            for path in paths
-        ]
+        texts = [_evaluation.read_text(lm, path, keep_empty=True) for path in paths]
         for found in readers.corresponding(texts, paths):
             yield found[0], found[-1]
         return
@@ -203,8 +195,7 @@ def _measure() -> None:
             measures = reconstruction.evaluate_files(
                 path,
                 inputs,
-                format=_evaluation.FORMAT.value,
-                lowercase=_evaluation.LOWERCASE.value,
+                _evaluation.text_options(),
                 on_document=lambda done: progress(done, None),
             )
         summaries[path] = reconstruction.summarize(measures)

@@ -21,7 +21,7 @@ of that name), because log P alone likes short hypotheses. Without --weights tho
 `score` are 1 and all others 0. --tune finds weights by minimum error rate training (Och 2003) on a
 development list, and --weights takes them from there to another one:
 
-    python -m launch.rescore --workdir=runs/a,runs/b --nbest=test.nbest --documents=test.docs \\
+    python -m launch.rescore --workdirs=runs/a,runs/b --nbest=test.nbest --documents=test.docs \\
         --references=test.txt --weights=tuned.json --output=best.txt --metrics=test.json
 
 Search is greedy, or follows --beam documents so far; --viterbi is exact, for models that read one
@@ -49,6 +49,7 @@ from launch import _app, _evaluation
 
 flags.declare_key_flag("workdir")
 flags.declare_key_flag("lowercase")
+_evaluation.define_workdirs()
 _NBEST = flags.DEFINE_string("nbest", None, "N-best list: a file, or a folder of Kaldi's.")
 _DOCUMENTS = flags.DEFINE_string("documents", None, "A line `ID DOCUMENT` for every segment.")
 _REFERENCES = flags.DEFINE_string("references", None, "References: a line for every segment.")
@@ -186,7 +187,7 @@ def _task(lists: nbest.NBestList, division: Sequence[range]) -> _Task:
         if name in names[:index]:
             raise InputError(f"{lists.path}: two features are called {shown(name)}")
     encode = runs[0].lm.vocabulary.encode
-    read = str.lower if _evaluation.LOWERCASE.value else str
+    read = str.lower if _evaluation.text_options(runs[0].lm.text.options).lowercase else str
     segments = [
         rescoring.Segment(
             [encode([read(word) for word in words]) for words in one.hypotheses],

@@ -55,7 +55,8 @@ def main(argv: Sequence[str]) -> None:
     if not _INPUT.value:
         raise InputError("--input is missing; expected a file, a folder or '-'")
     lm = _evaluation.restore()
-    scores = _continuations(lm) if _CONTEXT.value else lm.score(_read(_INPUT.value))
+    text = _evaluation.read_text(lm, _INPUT.value)
+    scores = _continuations(lm) if _CONTEXT.value else lm.score(text)
     lines = _tsv_lines if _OUTPUT_FORMAT.value == "tsv" else _json_lines
     with open_output(_OUTPUT.value) as file, _evaluation.Progress("scoring") as progress:
         if _OUTPUT_FORMAT.value == "tsv":
@@ -65,23 +66,17 @@ def main(argv: Sequence[str]) -> None:
             progress(number, None)
 
 
-def _read(path: str) -> Iterator[readers.Document]:
-    return readers.read_documents(
-        path, _evaluation.FORMAT.value, lowercase=_evaluation.LOWERCASE.value
-    )
-
-
 def _continuations(lm: LanguageModel) -> Iterator[DocumentScore]:
     """Each line of --input after the text of --context."""
     context, path = _CONTEXT.value or "", _INPUT.value or ""
     if context == path == readers.STDIN:
         raise InputError("--context and --input are both standard input; expected one of them")
-    texts = list(itertools.islice(_read(context), 2))
+    texts = list(itertools.islice(_evaluation.read_text(lm, context), 2))
     if len(texts) != 1:
         raise InputError(f"{context}: holds several documents; expected one")
     _evaluation.require_language_models([lm], "launch.score --context")
     read, lines = lm.read(texts[0]), readers.read_candidates(path)
-    if _evaluation.LOWERCASE.value:
+    if _evaluation.text_options(lm.text.options).lowercase:
         lines = map(str.lower, lines)
     numbers = itertools.count(1)
     while some := list(itertools.islice(lines, _CANDIDATES)):

@@ -23,7 +23,7 @@ import pytest
 import dclm_jax
 from dclm_jax import files, models
 from dclm_jax.data import Vocabulary, open_corpus, prepare, read_documents
-from dclm_jax.data.corpus import file_sha256
+from dclm_jax.data.corpus import TrainingText, file_sha256
 from dclm_jax.data.readers import Document
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS
 from dclm_jax.errors import InputError
@@ -193,7 +193,7 @@ def finish(workdir: Path) -> Path:
     config["model"].update(embedding_dim=2, hidden_dim=2, num_layers=1)
     config["data"]["directory"] = "data"
     workdir.mkdir()
-    claim(workdir, config, vocabulary, {}, total_steps=9, trained_steps=0)
+    claim(workdir, config, vocabulary, {}, total_steps=9, trained_steps=0, text=TrainingText())
     state = state_of(config)
     info = {"step": 3, "perplexity": 2.0, "vocabulary": vocabulary.fingerprint}
     for kind, tree, values in (("best", state.params, info), ("latest", state, {"tokens": 9})):

@@ -18,7 +18,7 @@ sections 6.1 and 6.2:
 
     python -m launch.train --config=$config:rnn_lin --workdir=runs/lin/rnn_lin \
         --config.data.directory=data/ptb
-    python -m launch.evaluate --workdir=runs/lin/rnn_lin,runs/lin/two_step
+    python -m launch.evaluate --workdirs=runs/lin/rnn_lin,runs/lin/two_step
     for run in rnnslm two_step; do
         python -m launch.coherence --workdir=runs/lin/$run --output=runs/lin/$run/coherence.json
     done

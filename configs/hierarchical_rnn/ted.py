@@ -23,7 +23,7 @@ system, one list a test sentence, rescored talk by talk (6.3):
     for baseline in maximum_entropy neural overlap; do
         python -m launch.coherence --baseline=$baseline --data=data/ted
     done
-    python -m launch.evaluate --workdir=runs/ted/rnn_lin,runs/ted/two_step
+    python -m launch.evaluate --workdirs=runs/ted/rnn_lin,runs/ted/two_step
     python -m launch.rescore --workdir=runs/ted/two_step --nbest=dev.nbest --documents=dev.docs \\
         --references=dev.en --tune --metrics=tuned.json
     python -m launch.rescore --workdir=runs/ted/two_step --nbest=test.nbest --documents=test.docs \\

@@ -11,8 +11,8 @@ context sentences (the paper has n = 1, 2, 4 and 8; 4 if it is left out), or rlm
     done
     python -m launch.ngram --data=data/imdb --workdir=runs/imdb/kn5
     runs=runs/imdb/rlm,runs/imdb/rlm_seqbow_att_lf-1,runs/imdb/rlm_seqbow_att_lf-8
-    python -m launch.evaluate --workdir=$runs,runs/imdb/kn5 --plot=figure2.png
-    python -m launch.evaluate --workdir=$runs --by_pos --plot=figure3.png
+    python -m launch.evaluate --workdirs=$runs,runs/imdb/kn5 --plot=figure2.png
+    python -m launch.evaluate --workdirs=$runs --by_pos --plot=figure3.png
 
 The other two corpora are prepared with
 

@@ -11,8 +11,8 @@ sentences. Any prepared corpus of documents will do:
     done
     python -m launch.ngram --data=data/reviews --workdir=runs/reviews/kn5
     runs=runs/reviews/rlm,runs/reviews/rlm_bow_lf-1,runs/reviews/rlm_bow_lf-8,runs/reviews/kn5
-    python -m launch.evaluate --workdir=$runs --plot=perplexity_by_context.png
-    python -m launch.evaluate --workdir=$runs --by_pos --plot=perplexity_by_pos.png
+    python -m launch.evaluate --workdirs=$runs --plot=perplexity_by_context.png
+    python -m launch.evaluate --workdirs=$runs --by_pos --plot=perplexity_by_pos.png
 
 Setting: paper.py, but K = H = 128, 20 sentences a step, AdaGrad 0.1 and three epochs for every
 model. The paper's Adadelta needs many more: after one epoch of film reviews RLM has development

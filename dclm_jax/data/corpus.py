@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dclm_jax import storage
+from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, shown
 from dclm_jax.files import Count, Finite, Share, read_json, reading
@@ -83,6 +84,19 @@ class SplitEntry:
 
 
 @dataclasses.dataclass(frozen=True)
+class TrainingText:
+    """What a run remembers of its text.
+
+    Attributes:
+      options: how it became words; None if that is not known.
+      unknown_rates: by split, the share of its words that are outside the vocabulary.
+    """
+
+    options: TextOptions | None = None
+    unknown_rates: dict[str, Share] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
 class Manifest:
     """What is known of a prepared corpus.
 
@@ -92,6 +106,7 @@ class Manifest:
       options: what the corpus was made with.
       sources: by name, what it was made of: each has a "name" and a "sha256".
       splits: by name.
+      text: how other text is read like that of the corpus; None of a corpus of before.
     """
 
     format_version: Literal[1]
@@ -99,6 +114,12 @@ class Manifest:
     options: dict[str, Any]
     sources: dict[str, dict[str, Any]]
     splits: dict[str, SplitEntry]
+    text: TextOptions | None = None
+
+    @property
+    def training_text(self) -> TrainingText:
+        """What a run that is trained on the corpus is to remember of it."""
+        return TrainingText(self.text, {name: one.oov_rate for name, one in self.splits.items()})
 
 
 def split_files(split: str) -> list[str]:

@@ -1,6 +1,7 @@
 """What all readers share: documents, and files as lines of text."""
 
 import codecs
+import dataclasses
 import pathlib
 import zlib
 from collections.abc import Callable, Iterator
@@ -17,6 +18,25 @@ class Document(NamedTuple):
     id: str
     sentences: list[list[str]]
     tags: list[list[str]] | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class TextOptions:
+    """How text becomes words: what `readers.read_documents` takes by these names.
+
+    A run remembers those of its training text, so that other text is read alike.
+    """
+
+    format: str = "auto"
+    lowercase: bool = False
+
+    def __str__(self) -> str:
+        format = "lines of words" if self.format == "auto" else self.format
+        return format + ", in lower case" * self.lowercase
+
+
+PLAIN = TextOptions()
+"""Lines of words, as they stand."""
 
 
 class Line(NamedTuple):

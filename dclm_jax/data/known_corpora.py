@@ -56,6 +56,7 @@ class Collection:
       read: its folder -> its documents; raises InputError, also for what is in a file.
       parts: names of its documents -> the index of each one's split, or DRAWN.
       is_prose: it is split into sentences, not only read.
+      text_format: the format of text that is read like its own.
       options: what may be chosen; with "source" it lies in a folder, which must be given.
     """
 
@@ -66,6 +67,7 @@ class Collection:
     read: Callable[[str | pathlib.Path], Iterator[Document]]
     parts: Callable[[Sequence[str]], list[int]] = lambda names: [DRAWN] * len(names)
     is_prose: bool = True
+    text_format: str = "prose"
     options: tuple[str, ...] = OPTIONS
 
     def describe(self, source: str | pathlib.Path) -> dict[str, Any]:
@@ -198,6 +200,7 @@ COLLECTIONS = {
         read=treebank.read_ptb,
         parts=lambda names: [_split_of_section(name.split("/")[0]) for name in names],
         is_prose=False,
+        text_format="lines",
         options=("source", "lowercase"),
     ),
     "nant": Collection(
@@ -207,6 +210,7 @@ COLLECTIONS = {
         files=lambda root: {"files": treebank.nant_files(root)},
         read=treebank.read_nant,
         is_prose=False,
+        text_format="lines",
     ),
     # Cettolo et al. (2012); the shares are those of Lin et al. (2015), 6.1.
     "ted": Collection(

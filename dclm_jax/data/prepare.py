@@ -146,6 +146,7 @@ def prepare(
         "document_words": document_words,
         **dataclasses.asdict(filters),
     }
+    text = readers.remembered(format, lowercase)
     width = 1
     if paired_inputs:
         # Each document is followed by its source.
@@ -184,7 +185,7 @@ def prepare(
         with files.replacing(target, last=corpus.MANIFEST_FILE) as directory:
             documents = _documents(inputs, texts, paths, format, lowercase)
             entry, entries = _write(directory, documents, arrange, splits, filters, build, width)
-            manifest = corpus.Manifest(1, entry, options, sources, entries)
+            manifest = corpus.Manifest(1, entry, options, sources, entries, text)
             files.write_json(directory / corpus.MANIFEST_FILE, dataclasses.asdict(manifest))
     return manifest
 

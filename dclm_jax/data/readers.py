@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import io
 import itertools
 import json
 import pathlib
@@ -10,7 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from dclm_jax.data import prose, treebank
-from dclm_jax.data.documents import Document, Line, decode, file_label, input_files, read_lines
+from dclm_jax.data.documents import (
+    Document,
+    Line,
+    TextOptions,
+    decode,
+    file_label,
+    input_files,
+    read_lines,
+)
 from dclm_jax.data.known_corpora import COLLECTIONS
 from dclm_jax.errors import InputError, printable, shown
 from dclm_jax.files import parse_json
@@ -21,6 +30,8 @@ STDIN = "-"
 
 Read = TypeVar("Read")
 
+_JSON = (".jsonl", ".json")
+_RAW = ("prose", "paragraphs")
 _BOUNDARY = "="
 _TAG = "/"
 
@@ -62,7 +73,9 @@ def read_documents(
       paragraphs: raw text of which every line is a document, split as prose; a line that begins
         with "=" is a heading, and left out.
       sotu, imdb, bbc, ptb, nant: `known_corpora`, of which `path` is the folder.
-      auto: jsonl for files named .jsonl or .json, otherwise lines.
+      auto: lines.
+
+    Files named .jsonl or .json are of the format jsonl, whatever is said.
 
     Documents without a name of their own are called FILE:LINE, after the line they begin on.
     Empty sentences, and documents with no others, are left out and counted. The latter are an
@@ -84,14 +97,44 @@ def read_documents(
     if format not in FORMATS:
         raise InputError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
     statistics = statistics or ReadStatistics()
+    blocks = _read_blocks(path, format, name)
     found = False
-    for identifier, sentences, tags in _read_blocks(path, format, name):
+    for document in _kept(blocks, lowercase, statistics, keep_empty):
+        found = True
+        yield document
+    if not found:
+        raise InputError(f"{name or path}: holds no documents")
+
+
+def parse_documents(text: str, options: TextOptions) -> Iterator[Document]:
+    """The documents in a text, named text:LINE; as `read_documents` reads a file.
+
+    Raises:
+      InputError: (as they are read) it is not of that format.
+    """
+    lines = decode(io.BytesIO(text.encode("utf-8")), "text")
+    blocks = _PARSERS[_of_text(options.format)](lines, "text", "text")
+    return _kept(blocks, options.lowercase, ReadStatistics(), keep_empty=False)
+
+
+def remembered(format: str, lowercase: bool) -> TextOptions:
+    """How text is read like that which was read so: files of words and sentences as lines of them,
+    raw text as that."""
+    if format in COLLECTIONS:
+        format = COLLECTIONS[format].text_format
+    return TextOptions(format if format in _RAW else TextOptions.format, lowercase)
+
+
+def _kept(
+    blocks: Iterable[Document], lowercase: bool, statistics: ReadStatistics, keep_empty: bool
+) -> Iterator[Document]:
+    """Documents without their empty sentences, all words in lower case if they are to be."""
+    for identifier, sentences, tags in blocks:
         kept = [sentence for sentence in sentences if sentence]
         statistics.empty_sentences += len(sentences) - len(kept)
         statistics.empty_documents += not kept
         if not (kept or keep_empty):
             continue
-        found = True
         statistics.documents += 1
         statistics.sentences += len(kept)
         statistics.tokens += sum(map(len, kept))
@@ -99,8 +142,6 @@ def read_documents(
             kept = [[word.lower() for word in sentence] for sentence in kept]
         # A sentence has as many tags as words, so the empty ones are the same.
         yield Document(identifier, kept, tags and [sentence for sentence in tags if sentence])
-    if not found:
-        raise InputError(f"{name or path}: holds no documents")
 
 
 def corresponding(
@@ -140,16 +181,19 @@ def _read_blocks(path: str | pathlib.Path, format: str, name: str | None) -> Ite
         yield from COLLECTIONS[format].read(path)
         return
     if str(path) == STDIN:
-        parse = _PARSERS["lines" if format == "auto" else format]
+        parse = _PARSERS[_of_text(format)]
         yield from parse(decode(sys.stdin.buffer, STDIN), name or STDIN, STDIN)
         return
     for file in input_files(path):
-        source, parse = name or str(file), _PARSERS.get(format)
-        if parse is None:
-            is_json = file.suffix.lower() in (".jsonl", ".json")
-            parse = _parse_jsonl if is_json else _parse_lines
+        is_json = file.suffix.lower() in _JSON
+        source, parse = name or str(file), _PARSERS["jsonl" if is_json else _of_text(format)]
         called = printable(name) if name else file_label(file, path)
         yield from parse(read_lines(file, source), called, source)
+
+
+def _of_text(format: str) -> str:
+    """The format of text whose name does not say it."""
+    return "lines" if format == "auto" else format
 
 
 def _blocks(lines: Iterable[Line], is_boundary: Callable[[Line], bool]) -> Iterator[list[Line]]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dclm_jax.data import corpus, readers
+from dclm_jax.data.documents import PLAIN, TextOptions
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 
@@ -77,12 +78,11 @@ def documents_of(data: corpus.Corpus, source: corpus.Corpus) -> Iterator[Encoded
 def open_text(
     vocabulary: Vocabulary,
     path: str,
+    options: TextOptions = PLAIN,
     *,
-    format: str = "auto",
-    lowercase: bool = False,
     tagger: Tagger | None = None,
 ) -> Input:
-    """Text in any format of `dclm_jax.data.readers`, streamed; "-" is standard input.
+    """Text, streamed; "-" is standard input.
 
     A tagger reads the words of the text, whether the vocabulary holds them or not.
 
@@ -91,7 +91,7 @@ def open_text(
     """
 
     def documents() -> Iterator[Encoded]:
-        for document in readers.read_documents(path, format, lowercase=lowercase):
+        for document in readers.read_documents(path, **vars(options)):
             sentences = [vocabulary.encode(words) for words in document.sentences]
             yield Encoded(sentences, None if tagger is None else tagger(document))
 

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.data.documents import Document
+from dclm_jax.data.documents import PLAIN, Document, TextOptions
 from dclm_jax.data.readers import corresponding, read_documents
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import parts_of_speech, translation
@@ -32,7 +32,6 @@ Sentences = Sequence[Sequence[str]]
 
 WLCS_EXPONENT = 1.2
 _VERBS_AND_NOUNS = ("VB", "NN")
-_JSON = (".jsonl", ".json")
 
 
 class Rouge(NamedTuple):
@@ -163,18 +162,16 @@ def summarize(measures: Sequence[Measures]) -> Summary:
 def evaluate_files(
     outputs: str | pathlib.Path,
     inputs: str | pathlib.Path,
+    options: TextOptions = PLAIN,
     *,
-    format: str = "auto",
-    lowercase: bool = False,
     on_document: Callable[[int], None] = lambda done: None,
 ) -> list[Measures]:
     """Measures the documents of one text against those of another, in their order.
 
     Args:
       outputs, inputs: files or folders of as many documents, or one of them "-" for standard
-        input. Those named .jsonl or .json are JSON lines.
-      format: of the others, see `readers.read_documents`.
-      lowercase: turn all words of both to lower case.
+        input.
+      options: how both become words.
       on_document: called after each with the number done.
 
     Raises:
@@ -182,15 +179,7 @@ def evaluate_files(
         a package is missing. An output may be empty.
     """
     paths, tagger = (outputs, inputs), require_packages()
-    texts = [
-        read_documents(
-            path,
-            "jsonl" if pathlib.Path(path).suffix.lower() in _JSON else format,
-            lowercase=lowercase,
-            keep_empty=True,
-        )
-        for path in paths
-    ]
+    texts = [read_documents(path, **vars(options), keep_empty=True) for path in paths]
     measures = []
     for output, reference in corresponding(texts, paths):
         if not reference.sentences:

@@ -68,7 +68,15 @@ class Records(contextlib.AbstractContextManager):
             directory = self._place.directory
             self._stack.enter_context(writing(directory))
             done = trained_steps(directory)
-            claim(directory, config, corpus.vocabulary, corpus.checksums, total_steps, done)
+            claim(
+                directory,
+                config,
+                corpus.vocabulary,
+                corpus.checksums,
+                total_steps,
+                done,
+                corpus.manifest.training_text,
+            )
             forget_result(directory)
             self._best, self._latest = (
                 self._stack.enter_context(contextlib.closing(Checkpoints(directory, kind)))

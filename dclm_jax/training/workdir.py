@@ -4,6 +4,7 @@ WORKDIR/
   config.json       the configuration, enough to rebuild the model
   vocabulary.tsv    the vocabulary
   corpus.json       checksums of the prepared files that the run is trained on
+  text.json         how their text became words, and how many are unknown
   lock              empty, or the process that is writing here
   checkpoints/      see `training.checkpoints`
   metrics.jsonl     see `training.metrics`
@@ -26,6 +27,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from dclm_jax import files
+from dclm_jax.data.corpus import TrainingText
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, printable, shown
 from dclm_jax.training import config as configuration
@@ -33,6 +35,7 @@ from dclm_jax.training import config as configuration
 CONFIG_FILE = "config.json"
 VOCABULARY_FILE = "vocabulary.tsv"
 CORPUS_FILE = "corpus.json"
+TEXT_FILE = "text.json"
 LOCK_FILE = "lock"
 RESULT_FILE = "result.json"
 _FINAL_ENDINGS = ("finished", "early_stop")
@@ -99,6 +102,7 @@ def claim(
     corpus: Mapping[str, Any],
     total_steps: int,
     trained_steps: int,
+    text: TrainingText,
 ) -> None:
     """Writes configuration, vocabulary and checksums into a new workdir; else checks them.
 
@@ -111,6 +115,7 @@ def claim(
       corpus: names and checksums of its files.
       total_steps: of the run.
       trained_steps: of the run that the workdir may hold.
+      text: what is kept of it.
 
     Raises:
       InputError: the workdir holds a run with another configuration, vocabulary or corpus, or one
@@ -141,6 +146,7 @@ def claim(
                 )
             files.write_json(config_path, dict(config))
         return
+    keep_text(workdir, text)
     with files.writing(vocabulary_path):
         vocabulary.save(vocabulary_path)
     files.write_json(workdir / CORPUS_FILE, dict(corpus))
@@ -156,6 +162,17 @@ def read_config(workdir: Path) -> dict[str, Any]:
     config = files.read_json(path, dict[str, Any])
     configuration.check_saved(config, str(path))
     return config
+
+
+def keep_text(workdir: Path, text: TrainingText) -> None:
+    """Writes what a run remembers of its text."""
+    files.write_json(workdir / TEXT_FILE, dataclasses.asdict(text))
+
+
+def read_text(workdir: Path) -> TrainingText:
+    """What `keep_text` wrote; of a run of before nothing is known."""
+    path = workdir / TEXT_FILE
+    return files.read_json(path, TrainingText) if path.is_file() else TrainingText()
 
 
 @dataclasses.dataclass(frozen=True)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU as SacreBleu
 
+from dclm_jax.data.documents import TextOptions
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import reconstruction
 from dclm_jax.evaluation.parts_of_speech import Tagger
@@ -229,7 +230,7 @@ def test_files_of_documents(tmp_path):
     assert found[0][1:] == measure([INPUT[1], INPUT[0]], INPUT, Tagger())[1:]
     assert found[0].coherence == 2
     assert (found[1].words, found[1].coherence) == (0, None)
-    lower = evaluate_files(inputs, inputs, lowercase=True)
+    lower = evaluate_files(inputs, inputs, TextOptions(lowercase=True))
     assert summarize(lower).bleu == pytest.approx(100)
 
 

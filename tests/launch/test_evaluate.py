@@ -66,7 +66,7 @@ def runs(space, tmp_path_factory) -> Runs:
 
 def evaluate(*arguments, workdirs=(), **options):
     names = ",".join(map(str, workdirs))
-    done = launch("evaluate", f"--workdir={names}", "--output=-", *arguments, **options)
+    done = launch("evaluate", f"--workdirs={names}", "--output=-", *arguments, **options)
     return json.loads(done.stdout)
 
 
@@ -82,7 +82,7 @@ def test_several_runs_are_measured_as_each_alone(space, runs, tmp_path):
     workdirs = [runs.ccdclm, runs.rnnlm]
     output = tmp_path / "result.json"
     done = launch(
-        "evaluate", f"--workdir={runs.ccdclm},{runs.rnnlm}", "--split=valid", f"--output={output}"
+        "evaluate", f"--workdirs={runs.ccdclm},{runs.rnnlm}", "--split=valid", f"--output={output}"
     )
     together = json.loads(output.read_text())
     assert list(together) == ["runs"]
@@ -103,7 +103,7 @@ def test_several_runs_are_measured_as_each_alone(space, runs, tmp_path):
 
 
 def test_runs_of_one_model_are_named_after_their_folders(runs, tmp_path):
-    done = launch("evaluate", f"--workdir={runs.ccdclm},{runs.small}")
+    done = launch("evaluate", f"--workdirs={runs.ccdclm},{runs.small}")
     assert [line.split()[0] for line in done.stdout.splitlines()[2:4]] == ["run", "small"]
     # A comma in a folder's name.
     shutil.copytree(runs.small, tmp_path / "a,b")
@@ -170,7 +170,7 @@ def test_hanta_tags_a_split_and_text_without_tags(space, runs, tmp_path):
 def test_two_runs_mixed(space, runs, tmp_path, tune_on_text):
     workdirs = [runs.ccdclm, runs.rnnlm]
     texts = {split: space.text[split] for split in ("valid", "test")}
-    arguments = [f"--workdir={runs.ccdclm},{runs.rnnlm}", "--interpolate"]
+    arguments = [f"--workdirs={runs.ccdclm},{runs.rnnlm}", "--interpolate"]
     if tune_on_text:
         texts = runs.tagged
         arguments += [f"--input={texts['test']}", f"--tune_input={texts['valid']}"]
@@ -223,7 +223,7 @@ def test_two_runs_mixed(space, runs, tmp_path, tune_on_text):
 def test_perplexity_against_context_in_a_picture(runs, tmp_path):
     plot = tmp_path / "context.svg"
     workdirs = ",".join(map(str, [*runs.contexts, runs.rnnlm]))
-    done = launch("evaluate", f"--workdir={workdirs}", f"--plot={plot}")
+    done = launch("evaluate", f"--workdirs={workdirs}", f"--plot={plot}")
     assert done.stdout.splitlines()[-1] == f"Plot: {plot}"
     svg = plot.read_text()
     assert svg.count("<!-- rlm_bow_lf -->") == 1
@@ -237,13 +237,13 @@ def test_perplexity_against_context_in_a_picture(runs, tmp_path):
         ("A,OTHER", [], "OTHER has another vocabulary (53 entries, fingerprint"),
         ("A,A", [], "names A twice"),
         ("A,absent", [], "absent holds no run"),
-        ("A,", [], "--workdir is missing"),
+        ("A,", [], "--workdirs holds an empty name"),
         ("A,B", ["--pos_tags=3"], "--pos_tags belongs to --by_pos"),
         ("A,B", ["--by_pos", "--pos_tags=0"], "--pos_tags is 0; expected at least 1"),
         ("A,B", ["--plot=a.png"], "no run has model.context_sentences"),
         ("A,B", ["--by_pos", "--plot=a.xyz"], "a.xyz: cannot write the plot"),
-        ("A,B,C", ["--interpolate"], "--interpolate mixes two runs; --workdir names 3"),
-        ("A", ["--interpolate"], "--interpolate mixes two runs; --workdir names 1"),
+        ("A,B,C", ["--interpolate"], "--interpolate mixes two runs; there are 3"),
+        ("A", ["--interpolate"], "--interpolate mixes two runs; there are 1"),
         ("A,OTHER", ["--interpolate"], "another vocabulary"),
         ("A,B", ["--interpolate", "--split=valid"], "tuned on the split it is measured on, valid"),
         ("A,B", ["--interpolate", "--tune_on=test"], "tuned on the split it is measured on, test"),
@@ -274,7 +274,7 @@ def test_bad_input_is_refused_and_nothing_written(
     for name in ("A", "OTHER"):
         expected = expected.replace(f"{name} ", f"{places[name]} ")
     error = refuse(
-        "evaluate", f"--workdir={given}", "--output=output", *arguments, cwd=tmp_path, stdin=""
+        "evaluate", f"--workdirs={given}", "--output=output", *arguments, cwd=tmp_path, stdin=""
     )
     assert expected in error
     assert [path.name for path in tmp_path.iterdir()] == ["TEXT"]
@@ -288,12 +288,12 @@ def test_runs_of_different_corpora_need_to_be_told_which(space, runs, tmp_path):
     config = json.loads((run / "config.json").read_text())
     config["data"]["directory"] = str(moved)
     (run / "config.json").write_text(json.dumps(config))
-    error = refuse("evaluate", f"--workdir={runs.ccdclm},{run}")
+    error = refuse("evaluate", f"--workdirs={runs.ccdclm},{run}")
     assert f"was trained on {space.corpus} and {run} on {moved}" in error and "--data" in error
     result = evaluate(f"--data={moved}", workdirs=[runs.ccdclm, run])
     assert [one["data"] for one in result["runs"]] == [str(moved)] * 2
     # Text is measured on, but the weight is tuned on a split.
     text = f"--input={space.text['test']}"
-    assert "--data" in refuse("evaluate", f"--workdir={runs.ccdclm},{run}", "--interpolate", text)
+    assert "--data" in refuse("evaluate", f"--workdirs={runs.ccdclm},{run}", "--interpolate", text)
     result = evaluate(f"--data={moved}", "--interpolate", text, workdirs=[runs.ccdclm, run])
     assert result["tuning"]["data"] == str(moved)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from dclm_jax.data.documents import TextOptions
 from dclm_jax.evaluation.reconstruction import evaluate_files, summarize
 from tests.launch.support import launch, refuse
 
@@ -34,7 +35,7 @@ def test_outputs_are_measured_side_by_side(texts, tmp_path):
     written = json.loads(metrics.read_text())
     assert written["input"] == str(inputs)
     for path in (outputs, copy):
-        expected = summarize(evaluate_files(path, inputs, lowercase=True))
+        expected = summarize(evaluate_files(path, inputs, TextOptions(lowercase=True)))
         assert written["outputs"][str(path)] == expected.to_json()
     first, second = written["outputs"].values()
     assert (first["coherence"], first["coherence_documents"]) == (2, 1)

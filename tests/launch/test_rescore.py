@@ -66,7 +66,7 @@ def test_a_list_is_rescored_measured_and_tuned(space, lists, tmp_path):
     # Tuned on the same list, it is no worse there; the weights are read back from the file.
     tuned = tmp_path / "tuned.json"
     options = ["--tune", "--objective=wer", "--restarts=0", f"--metrics={tuned}"]
-    both = f"--workdir={space.run},{space.rnnlm}"
+    both = f"--workdirs={space.run},{space.rnnlm}"
     shown = launch("rescore", both, *flags_of(lists), *options).stdout
     assert shown.count("round ") >= 1
     first = json.loads(tuned.read_text())

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from dclm_jax import models, ngram
+from dclm_jax.data.corpus import TrainingText
 from dclm_jax.data.prepare import prepare
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError
@@ -125,7 +126,7 @@ def kept_run(workdir: Path, name: str, words: str, **options: Any) -> Path:
     settings["model"].update(embedding_dim=4, hidden_dim=4, **options)
     settings["data"]["directory"] = "elsewhere"
     workdir.mkdir()
-    claim(workdir, settings, vocabulary, {}, total_steps=7, trained_steps=0)
+    claim(workdir, settings, vocabulary, {}, total_steps=7, trained_steps=0, text=TrainingText())
     model = models.create(vocab_size=len(spelled), **settings["model"])
     with contextlib.closing(Checkpoints(workdir, "best")) as checkpoints:
         info = {"step": 7, "perplexity": 2.0, "vocabulary": vocabulary.fingerprint}

@@ -1,0 +1,91 @@
+"""A run remembers how its text became words, and reads other text alike."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import dclm_jax
+from dclm_jax.data.documents import TextOptions
+from dclm_jax.errors import InputError
+from tests.launch.support import Workspace, launch
+
+ARTICLE = "Dr. Smith Slept. The Cat didn't.\n\nIt Rained!\n= Next\nA Dog Ran."
+WORDS = [
+    [["dr.", "smith", "slept", "."], ["the", "cat", "didn", "'t", "."], ["it", "rained", "!"]],
+    [["a", "dog", "ran", "."]],
+]
+
+
+@pytest.fixture(scope="module")
+def raw_run(space: Workspace, tmp_path_factory) -> Path:
+    """A run on raw text in lower case."""
+    pytest.importorskip("pysbd")
+    pytest.importorskip("sacremoses")
+    root = tmp_path_factory.mktemp("raw")
+    story = "The cat slept. A dog ran.\nIt rained and Dr. Smith slept.\n= Next\n"
+    (root / "story.txt").write_text(story * 20)
+    options = ["--format=prose", "--lowercase"]
+    launch("prepare", f"--input={root / 'story.txt'}", *options, f"--output={root / 'corpus'}")
+    arguments = [f"--config={space.config}", f"--workdir={root / 'run'}"]
+    directory = f"--config.data.directory={root / 'corpus'}"
+    launch("train", *arguments, directory, "--config.training.max_steps=1")
+    return root / "run"
+
+
+def evaluate(run: Path, path: Path, *flags: str) -> tuple[float, str]:
+    done = launch(
+        "evaluate", f"--workdir={run}", f"--input={path}", "--output=-", *flags, quiet=False
+    )
+    return json.loads(done.stdout)["nll"], done.stderr
+
+
+def test_text_is_read_as_in_training_and_flags_that_say_otherwise_warn(raw_run, tmp_path):
+    article, words = tmp_path / "article.txt", tmp_path / "words.jsonl"
+    article.write_text(ARTICLE)
+    words.write_text("".join(json.dumps({"sentences": one}) + "\n" for one in WORDS))
+    right, told = evaluate(raw_run, article)
+    assert told == "note: text is read as prose, in lower case, like the training text\n"
+    assert evaluate(raw_run, article, "--format=prose", "--lowercase") == (right, told)
+    # Files of words are that by their names.
+    assert evaluate(raw_run, words)[0] == right
+    for flags, read in (
+        (["--format=lines"], "lines, in lower case"),
+        (["--nolowercase"], "prose"),
+        (["--format=paragraphs"], "paragraphs, in lower case"),
+    ):
+        other, told = evaluate(raw_run, article, *flags)
+        assert other != right
+        training = "the training text was prose, in lower case"
+        assert told == f"warning: text is read as {read}; {training}\n"
+
+
+def test_raw_text_in_python_is_read_as_files_are(raw_run):
+    lm = dclm_jax.restore(raw_run)
+    documents = lm.documents(ARTICLE)
+    assert [one.sentences for one in documents] == WORDS
+    assert [one.id for one in documents] == ["text:1", "text:5"]
+    assert lm.score_text(ARTICLE) == [*lm.score(documents)]
+    as_it_stands = lm.documents("The Cat slept .\n\nA dog ran .", TextOptions())
+    assert [one.sentences for one in as_it_stands] == [
+        [["The", "Cat", "slept", "."]],
+        [["A", "dog", "ran", "."]],
+    ]
+    with pytest.raises(InputError, match="text: is empty"):
+        lm.documents("")
+    with pytest.raises(InputError, match=r"text is \[.*\]; expected a string"):
+        lm.documents(["a"])  # pyright: ignore[reportArgumentType]
+
+
+def test_a_run_of_before_reads_text_as_it_stands(space, raw_run, tmp_path):
+    (tmp_path / "text.txt").write_text("The cat slept .\n")
+    (raw_run / "text.json").rename(raw_run / "kept.json")
+    try:
+        lm = dclm_jax.restore(raw_run)
+        assert [one.sentences for one in lm.documents("The cat .")] == [[["The", "cat", "."]]]
+        assert evaluate(raw_run, tmp_path / "text.txt", "--format=prose")[1] == ""
+    finally:
+        (raw_run / "kept.json").rename(raw_run / "text.json")
+    # Words as they stand, too, but known to be such.
+    told = evaluate(space.run, tmp_path / "text.txt", "--format=prose")[1]
+    assert told == "warning: text is read as prose; the training text was lines of words\n"
