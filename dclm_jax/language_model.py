@@ -23,7 +23,8 @@ from dclm_jax.decoding import generation
 from dclm_jax.decoding.choices import GREEDY, Decoding
 from dclm_jax.decoding.generation import Limits
 from dclm_jax.errors import InputError, shown
-from dclm_jax.evaluation import perplexity
+from dclm_jax.evaluation import inputs
+from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Scorer, WordScorer
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.continuations import score_after
@@ -498,15 +499,18 @@ class LanguageModel:
         log_probs = [*(one.log_prob for one in sentences), *text.decisions]
         return GeneratedText(math.fsum(log_probs), sentences, text.has_ended)
 
-    def perplexity(
-        self, documents: Iterable[Document | Sequence[Sentence]]
-    ) -> perplexity.Perplexity:
+    def perplexity(self, documents: Iterable[Document | Sequence[Sentence]]) -> Perplexity:
         """The perplexity of documents, as `score` takes them.
 
         Raises:
           InputError: there is no sentence to score, or a document is not a list of sentences.
         """
-        return perplexity.measure(self.scorer, map(self.encode, documents))
+        encoded = (inputs.encode(self.vocabulary, _words(document)) for document in documents)
+        return self.beside_own(measure(self.scorer, encoded))
+
+    def beside_own(self, measured: Perplexity) -> Perplexity:
+        """A perplexity of the model, with the unknown words of its run's own test split."""
+        return dataclasses.replace(measured, own_oov_rate=self.text.unknown_rates.get("test"))
 
 
 def restore(

@@ -45,6 +45,7 @@ The JSON of a single run is one object, with --by_pos the classes under "by_pos"
 """
 
 import math
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -116,6 +117,8 @@ def main(argv: Sequence[str]) -> None:
     measured = _measure(runs)
     if _OUTPUT.value != files.STDOUT:
         print(_text(measured))
+    elif warning := measured.perplexities[0].warning:
+        print(warning, file=sys.stderr)
     if _OUTPUT.value:
         files.write_json(_OUTPUT.value, _json(measured))
     if _PLOT.value:
@@ -187,6 +190,7 @@ def _measure(runs: list[_evaluation.Run]) -> _Measured:
             by_tag=by_tag,
             on_document=lambda sums: progress(sums.documents, num_documents),
         )
+    perplexities = [runs[0].lm.beside_own(one) for one in perplexities]
     classes = by_tag.classes(_POS_TAGS.value) if by_tag else []
     by = tagger.source if tagger else ""
     return _Measured(runs, source, perplexities, mixture, tuned_on, classes, by)
@@ -198,7 +202,7 @@ def _text(measured: _Measured) -> str:
         lines = [measured.runs[0].lm.summary, str(first)]
     else:
         # What was counted is the same for all.
-        lines = [*_table(measured), *str(first).splitlines()[1:]]
+        lines = [*_table(measured), first.description]
     if measured.mixture is not None:
         weight, (tuned, *_) = measured.mixture
         where = measured.tuned_on
@@ -222,6 +226,8 @@ def _table(measured: _Measured) -> list[str]:
         ("parameters", *(f"{number:,}" for number in parameters)),
         ("targets", *(f"{one.tokens:,}" for one in measured.perplexities)),
         ("perplexity", *(f"{one.perplexity:.4f}" for one in measured.perplexities)),
+        ("of known", *(f"{one.known_perplexity:.4f}" for one in measured.perplexities)),
+        ("bits/word", *(f"{one.bits_per_word:.4f}" for one in measured.perplexities)),
     ]
     if measured.mixture is not None:
         tuned = measured.mixture.perplexities

@@ -141,10 +141,9 @@ def _pairs(lm: LanguageModel) -> Iterator[tuple[readers.Document, readers.Docume
     if paths:
         raise InputError("--target belongs to --input, which is missing")
     run = _evaluation.Run(lm.name, "", lm)
-    for number, (sentences, _, made_of) in enumerate(
-        _evaluation.open_split([run], flags.FLAGS.split).documents
-    ):
-        target = readers.Document(str(number), list(map(lm.vocabulary.decode, sentences)))
+    for number, encoded in enumerate(_evaluation.open_split([run], flags.FLAGS.split).documents):
+        target = readers.Document(str(number), list(map(lm.vocabulary.decode, encoded.sentences)))
+        made_of = encoded.source
         words = None if made_of is None else list(map(lm.vocabulary.decode, made_of))
         yield target if words is None else readers.Document(str(number), words), target
 

@@ -17,12 +17,14 @@ Tagger = Callable[[readers.Document], list[list[str]]]
 
 
 class Encoded(NamedTuple):
-    """A document: the word ids of its sentences, the tag of every word if they were wanted, and
-    the sentences that it is made of if these are others."""
+    """A document: the word ids of its sentences, the tag of every word if they were wanted, the
+    sentences that it is made of if these are others, and the characters of its words as the text
+    has them, each with one after it; 0 where they are not known."""
 
     sentences: list[np.ndarray]
     tags: list[list[str]] | None = None
     source: list[np.ndarray] | None = None
+    characters: int = 0
 
 
 class Input(NamedTuple):
@@ -92,10 +94,16 @@ def open_text(
 
     def documents() -> Iterator[Encoded]:
         for document in readers.read_documents(path, **vars(options)):
-            sentences = [vocabulary.encode(words) for words in document.sentences]
-            yield Encoded(sentences, None if tagger is None else tagger(document))
+            encoded = encode(vocabulary, document.sentences)
+            yield encoded if tagger is None else encoded._replace(tags=tagger(document))
 
     return Input(documents(), None, {"input": str(path), "split": None})
+
+
+def encode(vocabulary: Vocabulary, sentences: list[list[str]]) -> Encoded:
+    """A document of words."""
+    characters = sum(len(word) + 1 for words in sentences for word in words)
+    return Encoded([vocabulary.encode(words) for words in sentences], characters=characters)
 
 
 def describe_vocabulary(vocabulary: Vocabulary) -> str:

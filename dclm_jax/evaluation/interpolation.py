@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.inputs import Encoded
 from dclm_jax.evaluation.parts_of_speech import TagSums
@@ -64,7 +65,8 @@ def measure(
         if weight is not None:
             scores.append([mix(weight, *pair) for pair in zip(*scores, strict=True)])
         totals = [
-            total.add(document.sentences, nll) for total, nll in zip(totals, scores, strict=True)
+            total.add(document.sentences, nll, document.characters)
+            for total, nll in zip(totals, scores, strict=True)
         ]
         if by_tag is not None:
             by_tag.add(document.tags or [], scores)
@@ -96,9 +98,11 @@ def tune(
     """
     first = second = _nothing(scorers)
     kept: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    known: list[np.ndarray] = []
     for document, (nll_a, nll_b) in _score(scorers, documents):
-        first = first.add(document.sentences, nll_a)
-        second = second.add(document.sentences, nll_b)
+        first = first.add(document.sentences, nll_a, document.characters)
+        second = second.add(document.sentences, nll_b, document.characters)
+        known += [np.append(np.not_equal(ids, UNKNOWN), True) for ids in document.sentences]
         for nats, nll in zip(kept, (nll_a, nll_b), strict=True):
             nats.extend(nll)
         if on_document is not None:
@@ -107,8 +111,13 @@ def tune(
         raise InputError("there is no sentence to tune the weight on")
     a, b = (np.concatenate(nats, dtype=np.float32) for nats in kept)
     weight = best_weight(a, b)
-    nll = sum(float(mix(weight, *pair).sum()) for pair in _chunks(a, b))
-    return Mixture(weight, [first, second, dataclasses.replace(first, nll=nll)])
+    is_known = np.concatenate(known)
+    nll, known_nll = (
+        sum(float(mix(weight, *pair).sum()) for pair in _chunks(*of))
+        for of in ((a, b), (a[is_known], b[is_known]))
+    )
+    mixture = dataclasses.replace(first, nll=nll, known_nll=known_nll)
+    return Mixture(weight, [first, second, mixture])
 
 
 def _nothing(scorers: Sequence[WordScorer]) -> Perplexity:

@@ -17,6 +17,8 @@ COUNTING_RULES = {
     "bags": "bags of words: the words are predicted without their order, END is not",
 }
 """By the objective of a model. Perplexities of different objectives do not compare."""
+# A text has many more unknown words than the run's own if their share is above both of these.
+_MANY_MORE, _TIMES_AS_MANY = 0.02, 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +34,11 @@ class Perplexity:
       sentences: how many.
       documents: how many.
       objective: of the model, what a target is: one of COUNTING_RULES.
+      known_nll: the part of `nll` that is not of words outside the vocabulary.
+      characters: of the words as the text has them, each with the space or the end of a line after
+        it; 0 if they are not known.
+      own_oov_rate: `oov_rate` of the test split that belongs to the model's training text; None if
+        it is not known.
     """
 
     vocabulary_size: int
@@ -42,35 +49,68 @@ class Perplexity:
     sentences: int = 0
     documents: int = 0
     objective: str = "words"
+    known_nll: float = 0.0
+    characters: int = 0
+    own_oov_rate: float | None = None
 
     @property
     def perplexity(self) -> float:
         """exp(nll / tokens), never clipped: infinite where that overflows, nan without tokens."""
-        if not self.tokens:
-            return math.nan
-        try:
-            return math.exp(self.nll / self.tokens)
-        except OverflowError:
-            return math.inf
+        return _perplexity(self.nll, self.tokens)
+
+    @property
+    def known_tokens(self) -> int:
+        """Targets that are not words outside the vocabulary."""
+        return self.tokens - self.oov_words
+
+    @property
+    def known_perplexity(self) -> float:
+        """That over the known targets: unknown words, of which one is as good as another, are easy
+        where they are many."""
+        return _perplexity(self.known_nll, self.known_tokens)
+
+    @property
+    def bits_per_word(self) -> float:
+        """Bits of all targets for each word."""
+        return self.nll / math.log(2) / self.words if self.words else math.nan
+
+    @property
+    def bits_per_character(self) -> float | None:
+        """Bits of all targets for each of `characters`; None if these are not known."""
+        return self.nll / math.log(2) / self.characters if self.characters else None
 
     @property
     def oov_rate(self) -> float:
         """Share of the words that are outside the vocabulary, 0 to 1."""
         return self.oov_words / self.words if self.words else 0.0
 
-    def add(self, document: Document, nll: list[np.ndarray]) -> "Perplexity":
+    @property
+    def warning(self) -> str:
+        """What is to be told where unknown words are many more than in the run's own text."""
+        own, rate = self.own_oov_rate, self.oov_rate
+        if own is None or rate <= max(own + _MANY_MORE, _TIMES_AS_MANY * own):
+            return ""
+        return (
+            f"warning: {100 * rate:.2f}% of the words are unknown, {100 * own:.2f}% of those of "
+            "the run's own test split: unknown words are easy, compare known targets"
+        )
+
+    def add(self, document: Document, nll: list[np.ndarray], characters: int = 0) -> "Perplexity":
         """These sums and those of one more document, scored by `Scorer.score`."""
         words = sum(len(sentence) for sentence in document)
-        unknown = sum(int(np.count_nonzero(np.equal(ids, UNKNOWN))) for ids in document)
+        known = [np.append(np.not_equal(ids, UNKNOWN), True) for ids in document]
         ends = len(document) if self.objective == "words" else 0
         return dataclasses.replace(
             self,
-            nll=self.nll + math.fsum(float(np.sum(one, dtype=np.float64)) for one in nll),
+            nll=self.nll + _sum(nll),
             tokens=self.tokens + words + ends,
             words=self.words + words,
-            oov_words=self.oov_words + unknown,
+            oov_words=self.oov_words + sum(one.size - int(one.sum()) for one in known),
             sentences=self.sentences + len(document),
             documents=self.documents + 1,
+            known_nll=self.known_nll
+            + _sum([one[mask] for one, mask in zip(nll, known, strict=True)]),
+            characters=self.characters + characters,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -80,30 +120,63 @@ class Perplexity:
             **dataclasses.asdict(self),
             "nll_unit": "nats",
             "oov_rate": self.oov_rate,
+            "known_perplexity": self.known_perplexity,
+            "bits_per_word": self.bits_per_word,
+            "bits_per_character": self.bits_per_character,
             "counting_rule": COUNTING_RULES[self.objective],
         }
 
+    @property
+    def description(self) -> str:
+        """What was measured on, and how it was counted."""
+        own = self.own_oov_rate
+        than = "" if own is None else f" ({100 * own:.2f}% in the run's own test split)"
+        lines = [
+            f"{self.documents:,} documents, {self.sentences:,} sentences, {self.words:,} words, "
+            f"{100 * self.oov_rate:.2f}% out of vocabulary{than}; "
+            f"vocabulary {self.vocabulary_size:,}",
+            f"counting: {COUNTING_RULES[self.objective]}",
+        ]
+        return "\n".join([*lines, self.warning] if self.warning else lines)
+
     def __str__(self) -> str:
+        bits = f"{self.bits_per_word:.4f} bits a word"
+        if self.bits_per_character is not None:
+            bits += f", {self.bits_per_character:.4f} bits a character"
         return (
             f"perplexity {self.perplexity:.4f} "
             f"= exp({self.nll:.2f} nats / {self.tokens:,} targets)\n"
-            f"{self.documents:,} documents, {self.sentences:,} sentences, {self.words:,} words, "
-            f"{100 * self.oov_rate:.2f}% out of vocabulary; vocabulary {self.vocabulary_size:,}\n"
-            f"counting: {COUNTING_RULES[self.objective]}"
+            f"of known targets {self.known_perplexity:.4f} "
+            f"= exp({self.known_nll:.2f} nats / {self.known_tokens:,} targets); {bits}\n"
+            f"{self.description}"
         )
+
+
+def _sum(nll: list[np.ndarray]) -> float:
+    return math.fsum(float(np.sum(one, dtype=np.float64)) for one in nll)
+
+
+def _perplexity(nll: float, targets: int) -> float:
+    if not targets:
+        return math.nan
+    try:
+        return math.exp(nll / targets)
+    except OverflowError:
+        return math.inf
 
 
 def measure(scorer: WordScorer, documents: Iterable[Any]) -> Perplexity:
     """The perplexity of documents (word ids, as `Scorer.score` takes them), each scored whole.
 
-    Documents are streamed.
+    Documents are streamed. Those that have `characters` are `inputs.Encoded`.
 
     Raises:
       InputError: there is no sentence to score.
     """
     total = Perplexity(vocabulary_size=scorer.vocab_size, objective=scorer.objective)
     for document, nll in scorer.score(documents):
-        total = total.add(sentences_to_score(document)[0], nll)
+        characters = getattr(document, "characters", 0)
+        total = total.add(sentences_to_score(document)[0], nll, characters)
     if not total.tokens:
         raise InputError("there is no sentence to score")
     return total

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import perplexity
+from dclm_jax.evaluation.inputs import encode
 from dclm_jax.evaluation.perplexity import Perplexity
 
 DOCUMENTS = [
@@ -32,16 +34,63 @@ def fake_scorer(nll, objective="words") -> Any:
 def test_sums_by_hand():
     result = perplexity.measure(fake_scorer(NLL), DOCUMENTS)
     assert result == Perplexity(
-        vocabulary_size=10, nll=12.0, tokens=7, words=4, oov_words=2, sentences=3, documents=2
+        vocabulary_size=10,
+        nll=12.0,
+        tokens=7,
+        words=4,
+        oov_words=2,
+        sentences=3,
+        documents=2,
+        known_nll=6.0,
     )
     assert result.perplexity == pytest.approx(math.exp(12 / 7))
     assert result.oov_rate == 0.5
+    # Without 2 of the first sentence and the word of the last one.
+    assert (result.known_tokens, result.known_perplexity) == (5, pytest.approx(math.exp(6 / 5)))
+    assert result.bits_per_word == pytest.approx(12 / math.log(2) / 4)
+    assert result.bits_per_character is None
+
+
+def test_characters_are_those_of_the_text_and_one_after_each_word():
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "cat", "the"), (0,) * 5)
+    documents = [encode(vocabulary, [["the", "cat"], ["unknown", "cat", "."]])]
+    assert documents[0].characters == len("the cat\nunknown cat .\n")
+    assert [ids.tolist() for ids in documents[0].sentences] == [[4, 3], [2, 3, 2]]
+    nll = [[np.array([1, 2, 3], np.float32), np.array([4, 5, 6, 7], np.float32)]]
+    result = perplexity.measure(fake_scorer(nll), documents)
+    assert result.bits_per_character == pytest.approx(28 / math.log(2) / 22)
+    assert (result.known_nll, result.known_tokens) == (28 - 4 - 6, 5)
+    assert f"{28 / math.log(2) / 22:.4f} bits a character" in str(result)
+
+
+@pytest.mark.parametrize(
+    ("rate", "own", "warned"),
+    [
+        (0.5, 0.1, True),
+        (0.2001, 0.1, True),
+        (0.2, 0.1, False),
+        (0.025, 0.004, True),
+        (0.0239, 0.004, False),
+        (0.5, None, False),
+    ],
+)
+def test_many_more_unknown_words_than_in_the_own_text_are_warned_of(rate, own, warned):
+    """Twice as many, and two in a hundred more."""
+    words = 10_000
+    measured = Perplexity(
+        10, nll=1.0, tokens=words, words=words, oov_words=round(rate * words), own_oov_rate=own
+    )
+    assert bool(measured.warning) == warned
+    if warned:
+        assert f"{100 * rate:.2f}% of the words are unknown, {100 * own:.2f}%" in str(measured)
+    assert ("in the run's own test split" in str(measured)) == (own is not None)
 
 
 def test_the_result_says_how_it_was_counted():
     result = perplexity.measure(fake_scorer(NLL), DOCUMENTS)
     assert str(result) == (
         "perplexity 5.5527 = exp(12.00 nats / 7 targets)\n"
+        "of known targets 3.3201 = exp(6.00 nats / 5 targets); 4.3281 bits a word\n"
         "2 documents, 3 sentences, 4 words, 50.00% out of vocabulary; vocabulary 10\n"
         "counting: END is predicted and counted, START never is"
     )
@@ -53,6 +102,12 @@ def test_the_result_says_how_it_was_counted():
         "words": 4,
         "oov_words": 2,
         "oov_rate": 0.5,
+        "own_oov_rate": None,
+        "known_nll": 6.0,
+        "known_perplexity": math.exp(6 / 5),
+        "bits_per_word": 12 / math.log(2) / 4,
+        "bits_per_character": None,
+        "characters": 0,
         "sentences": 3,
         "documents": 2,
         "vocabulary_size": 10,

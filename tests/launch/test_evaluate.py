@@ -78,6 +78,46 @@ def tokens_of(workdir, path):
             yield from zip(sentence.tokens, sentence.log_probs, strict=True)
 
 
+def flags_of(workdir, path):
+    """Whether each word and END of a text is known to a run, by sentence."""
+    documents = [one.sentences for one in read_documents(path)]
+    for document in dclm_jax.restore(workdir).score(documents):
+        yield from (sentence.known for sentence in document.sentences)
+
+
+def test_text_of_many_unknown_words_does_not_flatter(space, tmp_path):
+    path = tmp_path / "unknown.txt"
+    path.write_text("w1 w2 unheard of words\nw3 more of it\n")
+    done = launch("evaluate", f"--workdir={space.run}", f"--input={path}")
+    (scores,) = dclm_jax.restore(space.run).score([*read_documents(path)])
+    known = [
+        -log_prob
+        for one in scores.sentences
+        for log_prob, known in zip(one.log_probs, one.known, strict=True)
+        if known
+    ]
+    perplexity = math.exp(math.fsum(known) / len(known))
+    assert len(known) == 5
+    assert f"of known targets {perplexity:.4f} = exp(" in done.stdout
+    own = json.loads((space.corpus / "manifest.json").read_text())["splits"]["test"]["oov_rate"]
+    warning = f"warning: 66.67% of the words are unknown, {100 * own:.2f}% of those of the run's"
+    assert warning in done.stdout
+    output = ["evaluate", f"--workdir={space.run}", f"--input={path}", "--output=-"]
+    done = launch(*output, quiet=False)
+    result = json.loads(done.stdout)
+    assert done.stderr.startswith(warning)
+    assert (result["known_perplexity"], result["own_oov_rate"]) == (
+        pytest.approx(perplexity, rel=TOLERANCE),
+        own,
+    )
+    # Each word and a space after it.
+    assert result["characters"] == len(path.read_text())
+    bits = result["nll"] / math.log(2)
+    assert result["bits_per_character"] == pytest.approx(bits / result["characters"])
+    measured = dclm_jax.restore(space.run).perplexity([*read_documents(path)])
+    assert measured.warning == done.stderr.strip()
+
+
 def test_several_runs_are_measured_as_each_alone(space, runs, tmp_path):
     workdirs = [runs.ccdclm, runs.rnnlm]
     output = tmp_path / "result.json"
@@ -87,13 +127,16 @@ def test_several_runs_are_measured_as_each_alone(space, runs, tmp_path):
     together = json.loads(output.read_text())
     assert list(together) == ["runs"]
     lines = done.stdout.splitlines()
-    assert lines[0].split() == ["run", "parameters", "targets", "perplexity"]
+    header = ["run", "parameters", "targets", "perplexity", "of", "known", "bits/word"]
+    assert lines[0].split() == header
     for workdir, result, line in zip(workdirs, together["runs"], lines[2:], strict=False):
         alone = evaluate("--split=valid", workdirs=[workdir])
         assert result == alone
         assert result["workdir"] == str(workdir)
         parameters, tokens = f"{result['parameters']:,}", f"{result['tokens']:,}"
-        assert line.split() == [result["model"], parameters, tokens, f"{result['perplexity']:.4f}"]
+        measures = ("perplexity", "known_perplexity", "bits_per_word")
+        values = [f"{result[one]:.4f}" for one in measures]
+        assert line.split() == [result["model"], parameters, tokens, *values]
     assert [result["model"] for result in together["runs"]] == ["ccdclm", "rnnlm"]
     assert "counting: END is predicted and counted" in done.stdout
 
@@ -187,6 +230,10 @@ def test_two_runs_mixed(space, runs, tmp_path, tune_on_text):
         )
         for split in texts
     }
+    known = {
+        split: np.array([flag for one in flags_of(runs.ccdclm, space.text[split]) for flag in one])
+        for split in texts
+    }
     weights = np.linspace(0, 1, 2001)[:, None]
 
     def mixed(weight, split):
@@ -204,6 +251,10 @@ def test_two_runs_mixed(space, runs, tmp_path, tune_on_text):
         assert mixture["nll"] == pytest.approx(mixed(weight, split).sum(), rel=TOLERANCE)
         assert mixture["tokens"] == nats[split].shape[1]
         assert mixture["perplexity"] == math.exp(mixture["nll"] / mixture["tokens"])
+        is_known = known[split]
+        expected = mixed(weight, split)[is_known].sum()
+        assert mixture["known_nll"] == pytest.approx(expected, rel=TOLERANCE)
+        assert not is_known.all()
         assert f"{mixture['perplexity']:.4f}" in done.stdout
     assert f"mixture: {weight:.4f} ccdclm + {1 - weight:.4f} rnnlm" in done.stdout
     best = min(one["nll"] for one in result["tuning"]["runs"])
@@ -227,7 +278,7 @@ def test_perplexity_against_context_in_a_picture(runs, tmp_path):
     assert done.stdout.splitlines()[-1] == f"Plot: {plot}"
     svg = plot.read_text()
     assert svg.count("<!-- rlm_bow_lf -->") == 1
-    perplexity = float(done.stdout.splitlines()[4].split()[-1])
+    perplexity = float(done.stdout.splitlines()[4].split()[3])
     assert f"<!-- rnnlm ({perplexity:.1f}) -->" in svg
 
 
