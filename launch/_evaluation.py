@@ -212,6 +212,11 @@ def open_split(
     runs: Sequence[Run], split: str, tagger: inputs.Tagger | None = None
 ) -> inputs.Input:
     """A split of --data, or of the corpus that all runs were trained on."""
+    return inputs.open_split(runs[0].lm.vocabulary, directory_of(runs), split, tagger=tagger)
+
+
+def directory_of(runs: Sequence[Run]) -> str:
+    """--data, or the corpus that all runs were trained on."""
     directories = [flags.FLAGS.data or run.lm.config["data"]["directory"] for run in runs]
     first = directories[0]
     for run, directory in zip(runs, directories, strict=True):
@@ -220,7 +225,7 @@ def open_split(
                 f"{runs[0].workdir} was trained on {first} and {run.workdir} on {directory}; "
                 "expected one corpus for all by --data"
             )
-    return inputs.open_split(runs[0].lm.vocabulary, first, split, tagger=tagger)
+    return first
 
 
 def describe_run(lm: LanguageModel, workdir: str | None = None) -> dict[str, Any]:

@@ -1,15 +1,17 @@
 """Writes the log-probability of every document, sentence and token of a text.
 
     python -m launch.score --workdir=runs/ccdclm --input=docs.txt --output=scores.jsonl
-    python -m launch.score --workdir=runs/ccdclm --input=docs.jsonl --output=scores.tsv \\
+    python -m launch.score --workdir=runs/ccdclm --split=valid --output=scores.tsv \\
         --output_format=tsv
     printf 'the cat sat .\\nit was content .\\n' |
         python -m launch.score --workdir=runs/ccdclm --input=- --output=-
+    python -m launch.score --workdirs=runs/ccdclm,runs/rnnlm --input=docs.txt
     python -m launch.score --workdir=runs/ccdclm --context=story.txt --input=endings.txt
 
 All numbers are natural logarithms (nats); the surprisal of a token is -log P(token | everything
 before it in its document). Every sentence ends in <END>, which is predicted too. A word outside the
-vocabulary has the probability of UNKNOWN, and is marked as not known.
+vocabulary has the probability of UNKNOWN, and is marked as not known; a split has <UNKNOWN> for it.
+With --unknown=blank it has no surprisal, and all log-probabilities are those of the other tokens.
 
 jsonl, a line for each document:
     {"id": "docs.txt:1", "unit": "nats", "log_prob": -31.4, "sentences": [
@@ -18,96 +20,179 @@ jsonl, a line for each document:
 tsv, a line for each token, under a header: document, sentence and position (both from 1), token,
 surprisal, known (1 or 0), log-probabilities of its sentence and document.
 
+Of several runs, which have one vocabulary, jsonl has {"RUN": number, ...} or {"RUN": [...], ...}
+where it has a number or a list, and tsv has columns such as surprisal_nats:RUN.
+
 With --context every line of the input is one candidate for the sentence after that text, its words
 separated by spaces, and a record of its own, named by its number from 1; --format is the context's.
 
 The input is streamed and may be larger than memory. The output file appears once it is complete.
 """
 
+import dataclasses
 import itertools
 import json
+import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from absl import flags
 
 from dclm_jax.data import readers
+from dclm_jax.data.corpus import open_corpus, source_split
 from dclm_jax.errors import InputError
+from dclm_jax.evaluation import inputs
 from dclm_jax.files import open_output
-from dclm_jax.language_model import DocumentScore, LanguageModel
+from dclm_jax.language_model import DocumentScore, SentenceScore
 from launch import _app, _cluster, _evaluation
 
+_evaluation.define_data_flags()
+_evaluation.define_workdirs()
 flags.adopt_module_key_flags(_evaluation)
 flags.adopt_module_key_flags(_cluster)
-_INPUT = flags.DEFINE_string("input", None, "Text to score; '-' is standard input.")
 _CONTEXT = flags.DEFINE_string(
     "context", None, "Text of one document, after which each line of --input is scored."
 )
 _OUTPUT = flags.DEFINE_string("output", "-", "File to write; '-' is standard output.")
 _OUTPUT_FORMAT = flags.DEFINE_enum("output_format", "jsonl", ("jsonl", "tsv"), "What to write.")
+_UNKNOWN = flags.DEFINE_enum(
+    "unknown", "score", ("score", "blank"), "Whether unknown words have the surprisal of UNKNOWN."
+)
 _CANDIDATES = 256
-_TSV_HEADER = ("document", "sentence", "position", "token", "surprisal_nats", "known")
-_TSV_HEADER += ("sentence_log_prob_nats", "document_log_prob_nats")
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
-    if not _INPUT.value:
+    if _CONTEXT.value and not flags.FLAGS.input:
         raise InputError("--input is missing; expected a file, a folder or '-'")
-    lm = _evaluation.restore()
-    text = _evaluation.read_text(lm, _INPUT.value)
-    scores = _continuations(lm) if _CONTEXT.value else lm.score(text)
-    lines = _tsv_lines if _OUTPUT_FORMAT.value == "tsv" else _json_lines
+    _evaluation.check_data_flags(other_text=bool(_CONTEXT.value))
+    runs = _evaluation.restore_all()
+    scores = _continuations(runs) if _CONTEXT.value else _documents(runs)
+    if _UNKNOWN.value == "blank":
+        scores = ([_blanked(one) for one in of_runs] for of_runs in scores)
+    labels = [run.label for run in runs]
     with open_output(_OUTPUT.value) as file, _evaluation.Progress("scoring") as progress:
         if _OUTPUT_FORMAT.value == "tsv":
-            file.write("\t".join(_TSV_HEADER) + "\n")
-        for number, score in enumerate(scores, start=1):
-            file.writelines(lines(score))
+            file.write("\t".join(_tsv_header(labels)) + "\n")
+        for number, of_runs in enumerate(scores, start=1):
+            if _OUTPUT_FORMAT.value == "tsv":
+                file.writelines(_tsv_lines(of_runs))
+            else:
+                file.write(_json_line(labels, of_runs))
             progress(number, None)
 
 
-def _continuations(lm: LanguageModel) -> Iterator[DocumentScore]:
+def _documents(runs: Sequence[_evaluation.Run]) -> Iterator[list[DocumentScore]]:
+    """The scores of each document by every run."""
+    lm = runs[0].lm
+    if flags.FLAGS.input is not None:
+        documents = _evaluation.read_text(lm, flags.FLAGS.input)
+    else:
+        documents = _split(runs)
+    # What one run reads ahead waits for the others.
+    ahead = itertools.tee(documents, len(runs))
+    scores = (run.lm.score(one) for run, one in zip(runs, ahead, strict=True))
+    return map(list, zip(*scores, strict=True))
+
+
+def _split(runs: Sequence[_evaluation.Run]) -> Iterator[readers.Document]:
+    """The documents of --data and --split as words."""
+    directory = _evaluation.directory_of(runs)
+    data = open_corpus(directory, flags.FLAGS.split)
+    inputs.require_vocabulary(data, directory, runs[0].lm.vocabulary)
+    if source_split(data.split) in data.manifest.splits:
+        _evaluation.require_language_models((run.lm for run in runs), "launch.score of pairs")
+    for index, name in enumerate(data.document_ids):
+        yield readers.Document(name, list(map(data.vocabulary.decode, data.document(index))))
+
+
+def _continuations(runs: Sequence[_evaluation.Run]) -> Iterator[list[DocumentScore]]:
     """Each line of --input after the text of --context."""
-    context, path = _CONTEXT.value or "", _INPUT.value or ""
+    context, path, lm = _CONTEXT.value or "", flags.FLAGS.input, runs[0].lm
     if context == path == readers.STDIN:
         raise InputError("--context and --input are both standard input; expected one of them")
     texts = list(itertools.islice(_evaluation.read_text(lm, context), 2))
     if len(texts) != 1:
         raise InputError(f"{context}: holds several documents; expected one")
-    _evaluation.require_language_models([lm], "launch.score --context")
-    read, lines = lm.read(texts[0]), readers.read_candidates(path)
+    _evaluation.require_language_models((run.lm for run in runs), "launch.score --context")
+    read, lines = [run.lm.read(texts[0]) for run in runs], readers.read_candidates(path)
     if _evaluation.text_options(lm.text.options).lowercase:
         lines = map(str.lower, lines)
     numbers = itertools.count(1)
     while some := list(itertools.islice(lines, _CANDIDATES)):
-        for score in read.score(some):
-            yield DocumentScore(str(next(numbers)), score.log_prob, [score])
+        for of_runs in zip(*(one.score(some) for one in read), strict=True):
+            number = str(next(numbers))
+            yield [DocumentScore(number, one.log_prob, [one]) for one in of_runs]
 
 
-def _json_lines(score: DocumentScore) -> Iterator[str]:
-    sentences = [
-        {
-            "log_prob": sentence.log_prob,
-            "tokens": sentence.tokens,
-            "surprisals": [-log_prob for log_prob in sentence.log_probs],
-            "known": sentence.known,
+def _blanked(score: DocumentScore) -> DocumentScore:
+    """The score of the known tokens alone; the others have NaN."""
+    sentences = []
+    for one in score.sentences:
+        log_probs = [
+            log_prob if known else math.nan
+            for log_prob, known in zip(one.log_probs, one.known, strict=True)
+        ]
+        log_prob = math.fsum(itertools.compress(log_probs, one.known))
+        sentences.append(dataclasses.replace(one, log_prob=log_prob, log_probs=log_probs))
+    return DocumentScore(score.id, math.fsum(one.log_prob for one in sentences), sentences)
+
+
+def _json_line(labels: Sequence[str], scores: Sequence[DocumentScore]) -> str:
+    def each(values: Sequence[Any]) -> Any:
+        return values[0] if len(labels) == 1 else dict(zip(labels, values, strict=True))
+
+    def sentence(of_runs: tuple[SentenceScore, ...]) -> dict[str, Any]:
+        surprisals = [
+            [None if math.isnan(log_prob) else -log_prob for log_prob in one.log_probs]
+            for one in of_runs
+        ]
+        return {
+            "log_prob": each([one.log_prob for one in of_runs]),
+            "tokens": of_runs[0].tokens,
+            "surprisals": each(surprisals),
+            "known": of_runs[0].known,
         }
-        for sentence in score.sentences
-    ]
-    record = {"id": score.id, "unit": "nats", "log_prob": score.log_prob, "sentences": sentences}
-    yield json.dumps(record, ensure_ascii=False) + "\n"
+
+    record = {
+        "id": scores[0].id,
+        "unit": "nats",
+        "log_prob": each([one.log_prob for one in scores]),
+        "sentences": [sentence(one) for one in _sentences(scores)],
+    }
+    return json.dumps(record, ensure_ascii=False) + "\n"
 
 
-def _tsv_lines(score: DocumentScore) -> Iterator[str]:
+def _sentences(scores: Sequence[DocumentScore]) -> Iterator[tuple[SentenceScore, ...]]:
+    return zip(*(one.sentences for one in scores), strict=True)
+
+
+def _tsv_header(labels: Sequence[str]) -> list[str]:
+    def each(name: str) -> list[str]:
+        return [name] if len(labels) == 1 else [f"{name}:{label}" for label in labels]
+
+    first = ["document", "sentence", "position", "token", *each("surprisal_nats"), "known"]
+    return [*first, *each("sentence_log_prob_nats"), *each("document_log_prob_nats")]
+
+
+def _tsv_lines(scores: Sequence[DocumentScore]) -> Iterator[str]:
+    def numbers(values: Iterator[float]) -> list[str]:
+        return ["" if math.isnan(value) else f"{value:.6f}" for value in values]
+
     # Names may hold tabs; tokens hold no white space.
-    name = score.id.replace("\t", " ")
-    for number, sentence in enumerate(score.sentences, start=1):
-        tokens = zip(sentence.tokens, sentence.log_probs, sentence.known, strict=True)
-        for position, (token, log_prob, known) in enumerate(tokens, start=1):
-            yield (
-                f"{name}\t{number}\t{position}\t{token}\t{-log_prob:.6f}\t{known:d}\t"
-                f"{sentence.log_prob:.6f}\t{score.log_prob:.6f}\n"
-            )
+    name = scores[0].id.replace("\t", " ")
+    of_document = numbers(one.log_prob for one in scores)
+    for number, of_runs in enumerate(_sentences(scores), start=1):
+        of_sentence = numbers(one.log_prob for one in of_runs)
+        tokens = zip(of_runs[0].tokens, of_runs[0].known, strict=True)
+        log_probs = zip(*(one.log_probs for one in of_runs), strict=True)
+        for position, ((token, known), of_token) in enumerate(
+            zip(tokens, log_probs, strict=True), start=1
+        ):
+            surprisals = numbers(-log_prob for log_prob in of_token)
+            cells = [name, str(number), str(position), token, *surprisals, f"{known:d}"]
+            yield "\t".join([*cells, *of_sentence, *of_document]) + "\n"
 
 
 if __name__ == "__main__":

@@ -51,12 +51,7 @@ def open_split(
       InputError: it is not there, or its vocabulary is not the model's.
     """
     data = corpus.open_corpus(directory, split)
-    if data.vocabulary.fingerprint != vocabulary.fingerprint:
-        raise InputError(
-            f"{directory} was prepared with another vocabulary "
-            f"({describe_vocabulary(data.vocabulary)}) than the model's "
-            f"({describe_vocabulary(vocabulary)}); expected the same, or text by --input"
-        )
+    require_vocabulary(data, directory, vocabulary)
     spelling = data.vocabulary.words
 
     def tagged(index: int, document: Encoded) -> Encoded:
@@ -68,6 +63,22 @@ def open_split(
     encoded = enumerate(documents_of(data, corpus.open_source(data, directory)))
     documents = itertools.starmap(tagged, encoded)
     return Input(documents, data.num_documents, {"data": str(directory), "split": split})
+
+
+def require_vocabulary(
+    data: corpus.Corpus, directory: str | pathlib.Path, vocabulary: Vocabulary
+) -> None:
+    """Refuses a corpus, which lies there, that a model cannot read.
+
+    Raises:
+      InputError: its vocabulary is not the model's.
+    """
+    if data.vocabulary.fingerprint != vocabulary.fingerprint:
+        raise InputError(
+            f"{directory} was prepared with another vocabulary "
+            f"({describe_vocabulary(data.vocabulary)}) than the model's "
+            f"({describe_vocabulary(vocabulary)}); expected the same, or text by --input"
+        )
 
 
 def documents_of(data: corpus.Corpus, source: corpus.Corpus) -> Iterator[Encoded]:

@@ -201,6 +201,77 @@ def test_score_agrees_in_every_form_with_evaluate_and_python(space, tmp_path):
         assert score.log_prob == pytest.approx(document["log_prob"], rel=TOLERANCE)
 
 
+def test_a_split_is_scored_as_its_text(space):
+    records, of_text = (
+        [json.loads(line) for line in launch("score", *flags).stdout.splitlines()]
+        for flags in (
+            [f"--workdir={space.run}", "--split=valid"],
+            [f"--workdir={space.run}", f"--input={space.text['valid']}"],
+        )
+    )
+    for record, expected in zip(records, of_text, strict=True):
+        assert record["id"] == expected["id"]
+        assert record["log_prob"] == pytest.approx(expected["log_prob"], rel=TOLERANCE)
+        for sentence, other in zip(record["sentences"], expected["sentences"], strict=True):
+            assert sentence["known"] == other["known"]
+            # What a word was is not kept where the model does not know it.
+            assert sentence["tokens"] == [
+                token if known else "<UNKNOWN>"
+                for token, known in zip(other["tokens"], other["known"], strict=True)
+            ]
+
+
+def test_runs_are_scored_side_by_side(space):
+    several, text = f"--workdirs={space.run},{space.rnnlm}", f"--input={space.text['test']}"
+    alone = {
+        name: [
+            json.loads(line)
+            for line in launch("score", f"--workdir={run}", text).stdout.splitlines()
+        ]
+        for name, run in (("ccdclm", space.run), ("rnnlm", space.rnnlm))
+    }
+    together = launch("score", several, text).stdout.splitlines()
+    for number, record in enumerate(map(json.loads, together)):
+        for name, records in alone.items():
+            expected = records[number]
+            assert record["id"] == expected["id"]
+            assert record["log_prob"][name] == expected["log_prob"]
+            for one, other in zip(record["sentences"], expected["sentences"], strict=True):
+                assert (one["tokens"], one["known"]) == (other["tokens"], other["known"])
+                assert one["surprisals"][name] == other["surprisals"]
+                assert one["log_prob"][name] == other["log_prob"]
+    printed = launch("score", several, text, "--output_format=tsv").stdout
+    header, *rows = (line.split("\t") for line in printed.splitlines())
+    for name, records in alone.items():
+        surprisals = [
+            f"{one:.6f}" for each in records for of in each["sentences"] for one in of["surprisals"]
+        ]
+        assert [row[header.index(f"surprisal_nats:{name}")] for row in rows] == surprisals
+
+
+def test_unknown_words_may_be_left_blank(space, tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("w1 unheard w2\nunheard\n")
+    flags = [f"--workdir={space.run}", f"--input={path}"]
+    (whole,) = map(json.loads, launch("score", *flags).stdout.splitlines())
+    (blank,) = map(json.loads, launch("score", *flags, "--unknown=blank").stdout.splitlines())
+    assert [one["known"] for one in blank["sentences"]] == [
+        [True, False, True, True],
+        [False, True],
+    ]
+    for one, other in zip(blank["sentences"], whole["sentences"], strict=True):
+        expected = [
+            surprisal if known else None
+            for surprisal, known in zip(other["surprisals"], other["known"], strict=True)
+        ]
+        assert one["surprisals"] == expected
+        assert -one["log_prob"] == pytest.approx(sum(filter(None, expected)))
+    assert blank["log_prob"] == pytest.approx(sum(one["log_prob"] for one in blank["sentences"]))
+    printed = launch("score", *flags, "--unknown=blank", "--output_format=tsv").stdout
+    rows = [line.split("\t") for line in printed.splitlines()[1:]]
+    assert [row[4] == "" for row in rows] == [row[5] == "0" for row in rows]
+
+
 def test_sentences_are_scored_after_a_context(space, tmp_path):
     context, endings = tmp_path / "context.txt", tmp_path / "endings.txt"
     context.write_text("w1 w2 .\nw3 .\n")
@@ -544,7 +615,9 @@ def test_a_directory_without_a_run_is_refused(space, tmp_path, name):
         ("evaluate", ["--split=tset"], ["--split=tset"]),
         ("coherence", ["--data=OTHER"], ["OTHER", "another vocabulary"]),
         ("score", ["--input=latin1.txt"], ["latin1.txt:3"]),
-        ("score", [], ["--input"]),
+        ("score", ["--context=blank.txt"], ["--input is missing"]),
+        ("score", ["--format=lines"], ["--format and --lowercase belong to --input"]),
+        ("score", ["--input=latin1.txt", "--split=valid"], ["--input replaces --data and"]),
         ("score", ["--input=absent.txt", "stray"], ["'stray'"]),
     ],
 )
