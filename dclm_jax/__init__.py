@@ -1,15 +1,15 @@
 """Document-context language models in JAX.
 
 `restore(workdir)` gives a trained model to score text with and to go on with text, as `Decoding`
-says; see `dclm_jax.language_model`.
+says; `mix` makes one of two; see `dclm_jax.language_model`.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dclm_jax.language_model import Decoding, restore
+    from dclm_jax.language_model import Decoding, mix, restore
 
-__all__ = ["Decoding", "restore"]
+__all__ = ["Decoding", "mix", "restore"]
 
 
 def __getattr__(name: str) -> Any:

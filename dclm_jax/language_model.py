@@ -23,7 +23,7 @@ from dclm_jax.decoding import generation
 from dclm_jax.decoding.choices import GREEDY, Decoding
 from dclm_jax.decoding.generation import Limits
 from dclm_jax.errors import InputError, shown
-from dclm_jax.evaluation import inputs
+from dclm_jax.evaluation import inputs, interpolation
 from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Scorer, WordScorer
 from dclm_jax.models.base import DocumentModel, Params
@@ -110,7 +110,7 @@ class ReadDocument:
     """
 
     lm: "LanguageModel"
-    place: Any
+    place: Any = dataclasses.field(repr=False)
 
     def read(self, *sentences: Sentence) -> "ReadDocument":
         """The document with these sentences read, too."""
@@ -222,6 +222,9 @@ class LanguageModel:
     params: Params | None = dataclasses.field(default=None, repr=False)
     text: TrainingText = TrainingText()
 
+    def __repr__(self) -> str:
+        return f"LanguageModel({self.summary}, {len(self.vocabulary):,} entries)"
+
     @functools.cached_property
     def scorer(self) -> WordScorer:
         """Scores word ids."""
@@ -273,7 +276,8 @@ class LanguageModel:
         return [self.vocabulary.encode(words) for words in _words(document)]
 
     def documents(self, text: str, options: TextOptions | None = None) -> list[Document]:
-        """The documents in text as it is, for `score`, `read` and all others here.
+        """The documents in text as it is, for `score`, `read` and all others here; what is in one
+        of them serves as candidates, too.
 
         Args:
           text: such as "Raw text. As it is."
@@ -289,6 +293,50 @@ class LanguageModel:
     def score_text(self, text: str, options: TextOptions | None = None) -> list[DocumentScore]:
         """The scores of `documents(text, options)`."""
         return list(self.score(self.documents(text, options)))
+
+    def read_text(self, text: str, options: TextOptions | None = None) -> ReadDocument:
+        """The one document of `documents(text, options)`, to read on from its end.
+
+        Raises:
+          InputError: as `documents`, or there are several.
+        """
+        document, *others = self.documents(text, options)
+        if others:
+            raise InputError(f"the text holds {1 + len(others)} documents; expected one")
+        return self.read(document)
+
+    def surprisals(
+        self, documents: Iterable[Document | Sequence[Sentence]]
+    ) -> dict[str, np.ndarray]:
+        """A table with a row for every token of documents, as `score` takes them: what
+        `pandas.DataFrame` makes a frame of.
+
+        Returns:
+          Columns of equal length: "document" (its name), "sentence" and "position" (int64, both
+          from 1), "word", "surprisal" (float64, nats) and "known" (bool), as of `SentenceScore`.
+
+        Raises:
+          InputError: a document is not a list of sentences.
+        """
+        rows = [
+            (document.id, number, position, *token)
+            for document in self.score(documents)
+            for number, one in enumerate(document.sentences, start=1)
+            for position, token in enumerate(
+                zip(one.tokens, one.log_probs, one.known, strict=True), start=1
+            )
+        ]
+        names, sentences, positions, words, log_probs, known = (
+            zip(*rows, strict=True) if rows else [()] * 6
+        )
+        return {
+            "document": np.array(names, object),
+            "sentence": np.array(sentences, np.int64),
+            "position": np.array(positions, np.int64),
+            "word": np.array(words, object),
+            "surprisal": -np.array(log_probs, np.float64),
+            "known": np.array(known, bool),
+        }
 
     def score(self, documents: Iterable[Document | Sequence[Sentence]]) -> Iterator[DocumentScore]:
         """Scores documents in their order; input larger than memory is fine.
@@ -505,7 +553,7 @@ class LanguageModel:
         Raises:
           InputError: there is no sentence to score, or a document is not a list of sentences.
         """
-        encoded = (inputs.encode(self.vocabulary, _words(document)) for document in documents)
+        encoded = (inputs.encode(self.vocabulary, words) for _, words in _named(documents))
         return self.beside_own(measure(self.scorer, encoded))
 
     def beside_own(self, measured: Perplexity) -> Perplexity:
@@ -554,10 +602,62 @@ def restore(
     )
 
 
+def mix(
+    first: LanguageModel,
+    second: LanguageModel,
+    weight: float | None = None,
+    *,
+    tune_on: Iterable[Document | Sequence[Sentence]] | None = None,
+) -> LanguageModel:
+    """The model with p = w p_first + (1 - w) p_second for every token. It scores documents.
+
+    Args:
+      first, second: models of one vocabulary.
+      weight: w, from 0 to 1.
+      tune_on: documents, as `LanguageModel.score` takes them, to find the weight on instead; other
+        ones than the mixture is measured on.
+
+    Raises:
+      InputError: the vocabularies differ, or what the models predict does; the weight is out of its
+        range, or there are a weight and documents, or neither.
+    """
+    own, other = (inputs.describe_vocabulary(one.vocabulary) for one in (first, second))
+    if own != other:
+        raise InputError(f"the models have two vocabularies ({own}; {other}); expected one")
+    if (weight is None) == (tune_on is None):
+        raise InputError("expected a weight, or tune_on=documents to find it")
+    scorers = first.scorer, second.scorer
+    if tune_on is not None:
+        encoded = (inputs.encode(first.vocabulary, words) for _, words in _named(tune_on))
+        weight = interpolation.tune(scorers, encoded).weight
+    assert weight is not None
+    scorer = interpolation.MixedScorer(*scorers, weight)
+
+    def no_reader() -> Reader:
+        raise InputError("a mixture scores documents, and is not read on from a place in one")
+
+    return LanguageModel(
+        name="mixture",
+        num_parameters=first.num_parameters + second.num_parameters,
+        vocabulary=first.vocabulary,
+        config={"weight": weight, "first": first.config, "second": second.config},
+        step=None,
+        make_scorer=lambda: scorer,
+        make_reader=no_reader,
+        text=first.text,
+    )
+
+
 def _words(document: Document | Sequence[Sentence], what: str = "a document is") -> list[list[str]]:
     sentences = document.sentences if isinstance(document, Document) else document
     if isinstance(sentences, str):
-        raise InputError(f"{what} a list of sentences, not a string: {sentences[:40]!r}")
+        raise InputError(
+            f"{what} a list of sentences, not a string: {sentences[:40]!r}; expected "
+            '[["a sentence .", "another one ."]] for documents, ["a sentence ."] for one of them, '
+            "and score_text, read_text or documents for raw text"
+        )
+    if not isinstance(sentences, Iterable):
+        raise InputError(f"{what} a list of sentences, not {shown(sentences)}")
     return [one.split() if isinstance(one, str) else _checked(one) for one in sentences]
 
 
@@ -569,6 +669,11 @@ def _named(
     documents: Iterable[Document | Sequence[Sentence]],
 ) -> Iterator[tuple[str, list[list[str]]]]:
     """The name of each document, by default its position from 0, and the words of its sentences."""
+    if isinstance(documents, str):
+        raise InputError(
+            f"documents are a list of them, not a string: {documents[:40]!r}; raw text is for "
+            "score_text, or for documents, which makes a list of it"
+        )
     for index, document in enumerate(documents):
         name = document.id if isinstance(document, Document) else str(index)
         yield name, _words(document)
@@ -578,7 +683,8 @@ def _checked(sentence: Any) -> list[str]:
     words = list(sentence) if isinstance(sentence, Iterable) else [sentence]
     for word in words:
         if not isinstance(word, str) or len(word.split()) != 1:
-            raise InputError(f"a word is {shown(word)}; expected a string without white space")
+            ids = "; word ids are for scorer.score" if isinstance(word, int | np.integer) else ""
+            raise InputError(f"a word is {shown(word)}; expected a string without white space{ids}")
     return words
 
 

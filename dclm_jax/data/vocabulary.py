@@ -37,6 +37,9 @@ class Vocabulary:
         if len(self.words) != len(self.counts):
             raise ValueError(f"{len(self.words)} words but {len(self.counts)} counts")
 
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self):,} entries, fingerprint {self.fingerprint})"
+
     def __len__(self) -> int:
         return len(self.words)
 

@@ -16,7 +16,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation.inputs import Encoded
 from dclm_jax.evaluation.parts_of_speech import TagSums
 from dclm_jax.evaluation.perplexity import Perplexity
-from dclm_jax.evaluation.scoring import WordScorer
+from dclm_jax.evaluation.scoring import Scored, WordScorer
 
 # Halvings of the interval that holds the weight: 2^-40 is far below what any text can tell.
 _HALVINGS = 40
@@ -34,6 +34,29 @@ class Mixture(NamedTuple):
 
     weight: float
     perplexities: list[Perplexity]
+
+
+class MixedScorer:
+    """The mixture of two models as a `WordScorer`."""
+
+    def __init__(self, first: WordScorer, second: WordScorer, weight: float):
+        """Of models that share one vocabulary; the weight is the first one's.
+
+        Raises:
+          InputError: the weight is not from 0 to 1, or one model predicts words and the other bags.
+        """
+        if not 0 <= weight <= 1:
+            raise InputError(f"the weight is {weight}; expected a number from 0 to 1")
+        self._scorers, self._weight = (first, second), weight
+        self.objective = _nothing(self._scorers).objective
+        self.vocab_size = first.vocab_size
+        orders = first.context_order, second.context_order
+        self.context_order = None if None in orders else max(order or 0 for order in orders)
+
+    def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
+        """As `Scorer.score`."""
+        for document, scores in _score(self._scorers, documents):
+            yield document, [mix(self._weight, *pair) for pair in zip(*scores, strict=True)]
 
 
 def measure(
@@ -179,8 +202,8 @@ def _chunks(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarr
 
 
 def _score(
-    scorers: Sequence[WordScorer], documents: Iterable[Encoded]
-) -> Iterator[tuple[Encoded, list[list[np.ndarray]]]]:
+    scorers: Sequence[WordScorer], documents: Iterable[Scored]
+) -> Iterator[tuple[Scored, list[list[np.ndarray]]]]:
     """Documents with their scores by each model. What one scorer reads ahead waits for the others,
     so that the documents are read and tagged once."""
     ahead = itertools.tee(documents, len(scorers))

@@ -1,0 +1,104 @@
+"""A trained model as people use it in Python: tables, mixtures, raw text, what it prints."""
+
+import dataclasses
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dclm_jax
+from dclm_jax.data.corpus import TrainingText
+from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.readers import Document
+from dclm_jax.errors import InputError
+from tests.test_read_document import TEXT, language_model
+
+DOCUMENTS = [TEXT, ["dogs bark .", "", "the unheard dogs ."]]
+
+
+def test_it_shows_itself_in_a_line():
+    lm = language_model("ccdclm")
+    for one in (lm, lm.read(TEXT), lm.vocabulary):
+        assert len(repr(one)) < 200, repr(one)
+    assert f"{lm.num_parameters:,} parameters" in repr(lm)
+    assert f"{len(lm.vocabulary):,} entries" in repr(lm)
+
+
+def test_surprisals_are_a_table_of_the_scores():
+    lm = language_model("ccdclm")
+    columns = lm.surprisals([Document("first", [s.split() for s in TEXT]), DOCUMENTS[1]])
+    expected = [
+        (name, number, position, token, -log_prob, known)
+        for name, document in zip(("first", "1"), lm.score(DOCUMENTS), strict=True)
+        for number, sentence in enumerate(document.sentences, start=1)
+        for position, (token, log_prob, known) in enumerate(
+            zip(sentence.tokens, sentence.log_probs, sentence.known, strict=True), start=1
+        )
+    ]
+    assert [*zip(*(column.tolist() for column in columns.values()), strict=True)] == expected
+    assert list(columns) == ["document", "sentence", "position", "word", "surprisal", "known"]
+    kinds = [column.dtype.kind for column in columns.values()]
+    assert kinds == ["O", "i", "i", "O", "f", "b"]
+    assert not columns["known"].all()
+    assert {len(column) for column in lm.surprisals([]).values()} == {0}
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+def test_a_mixture_has_the_weighted_probabilities(weight):
+    first, second = language_model("ccdclm"), language_model("rnnlm")
+    mixture = dclm_jax.mix(first, second, weight)
+    tables = [lm.surprisals(DOCUMENTS)["surprisal"] for lm in (first, second, mixture)]
+    p, q, mixed = (np.exp(-table) for table in tables)
+    np.testing.assert_allclose(mixed, weight * p + (1 - weight) * q, rtol=1e-6)
+    measured = mixture.perplexity(DOCUMENTS)
+    assert measured.nll == pytest.approx(tables[-1].sum())
+    assert mixture.scorer.context_order is None
+    assert dclm_jax.mix(second, second, 0.5).scorer.context_order == 0
+    with pytest.raises(InputError, match="a mixture scores documents"):
+        mixture.read(TEXT)
+
+
+def test_the_weight_of_a_mixture_is_found_on_documents():
+    first, second = language_model("ccdclm"), language_model("rnnlm")
+    mixture = dclm_jax.mix(first, second, tune_on=DOCUMENTS)
+    p, q = (np.exp(-lm.surprisals(DOCUMENTS)["surprisal"]) for lm in (first, second))
+    weights = np.linspace(0, 1, 1001)[:, None]
+    best = np.log(weights * p + (1 - weights) * q).sum(axis=1).argmax()
+    assert mixture.config["weight"] == pytest.approx(weights[best, 0], abs=2e-3)
+
+
+def test_raw_text_is_scored_and_read_on_from():
+    pytest.importorskip("pysbd")
+    pytest.importorskip("sacremoses")
+    raw = TrainingText(TextOptions("prose", lowercase=True))
+    lm = dataclasses.replace(language_model("ccdclm"), text=raw)
+    (score,) = lm.score_text("The cat sat. It slept.")
+    assert [one.text for one in score.sentences] == ["the cat sat .", "it slept ."]
+    place = lm.read_text("The cat sat. It slept.")
+    assert place.vector.tolist() == lm.read(["the cat sat .", "it slept ."]).vector.tolist()
+    (candidate,) = place.score(lm.documents("Dogs bark.")[0].sentences)
+    assert candidate.log_prob == place.score(["dogs bark ."])[0].log_prob
+    with pytest.raises(InputError, match="the text holds 2 documents; expected one"):
+        lm.read_text("The cat sat.\n=\nIt slept.")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        (lambda lm: [*lm.score("The cat.")], "raw text is for score_text"),
+        (lambda lm: [*lm.score(["the cat .", "it ."])], '[["a sentence .", "another one ."]]'),
+        (lambda lm: lm.perplexity("The cat."), "documents are a list of them, not a string"),
+        (lambda lm: lm.read("the cat ."), 'expected [["a sentence .", "another one ."]]'),
+        (lambda lm: [*lm.score([[[3, 4]]])], "a word is 3; expected a string without white space"),
+        (lambda lm: [*lm.score([[[np.int32(3)]]])], "word ids are for scorer.score"),
+        (lambda lm: [*lm.score([3])], "a document is a list of sentences, not 3"),
+        (lambda lm: dclm_jax.mix(lm, lm), "expected a weight, or tune_on=documents"),
+        (lambda lm: dclm_jax.mix(lm, lm, 0.5, tune_on=[]), "expected a weight, or tune_on"),
+        (lambda lm: dclm_jax.mix(lm, lm, 1.5), "the weight is 1.5; expected a number from 0 to 1"),
+        (lambda lm: dclm_jax.mix(lm, lm, float("nan")), "the weight is nan"),
+    ],
+)
+def test_what_is_of_another_kind_is_told_the_right_call(wrong: Any, message):
+    with pytest.raises(InputError, match=re.escape(message)):
+        wrong(language_model("rnnlm"))
