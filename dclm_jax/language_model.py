@@ -319,23 +319,25 @@ class LanguageModel:
           InputError: a document is not a list of sentences.
         """
         rows = [
-            (document.id, number, position, *token)
+            (document.id, number, position, token, -log_prob, known)
             for document in self.score(documents)
             for number, one in enumerate(document.sentences, start=1)
-            for position, token in enumerate(
+            for position, (token, log_prob, known) in enumerate(
                 zip(one.tokens, one.log_probs, one.known, strict=True), start=1
             )
         ]
-        names, sentences, positions, words, log_probs, known = (
-            zip(*rows, strict=True) if rows else [()] * 6
-        )
+        kinds = {
+            "document": object,
+            "sentence": np.int64,
+            "position": np.int64,
+            "word": object,
+            "surprisal": np.float64,
+            "known": bool,
+        }
+        columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
         return {
-            "document": np.array(names, object),
-            "sentence": np.array(sentences, np.int64),
-            "position": np.array(positions, np.int64),
-            "word": np.array(words, object),
-            "surprisal": -np.array(log_probs, np.float64),
-            "known": np.array(known, bool),
+            name: np.array(column, kind)
+            for (name, kind), column in zip(kinds.items(), columns, strict=True)
         }
 
     def score(self, documents: Iterable[Document | Sequence[Sentence]]) -> Iterator[DocumentScore]:
