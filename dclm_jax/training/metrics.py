@@ -25,7 +25,7 @@ class Line:
       kind: "train" or "valid".
       step: updates made until then.
       tokens: targets trained on until then.
-      seconds: spent training until then, evaluation left out.
+      seconds: spent training until then, evaluation and compilation left out.
     """
 
     kind: str
