@@ -256,17 +256,22 @@ def obstacles(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         text = _told(key, before, now)
         if key in _STEPS:
             if decays:
-                text += (
-                    ", and the learning rate decays over the whole run; "
-                    "to train longer, let a new run have this one as training.start_from"
-                )
-                found.append(text)
+                found.append(f"{text}, and the learning rate decays over the whole run")
         elif key == "training.patience":
             if not (now == 0 or (type(before) is int and 0 < before <= now)):
                 found.append(f"{text}, which may have ended it before; expected more, or 0")
         else:
             found.append(text)
     return found
+
+
+def remedy(new: Mapping[str, Any]) -> str:
+    """What can be done where there are `obstacles`."""
+    start_from = "let a new run have this one as training.start_from"
+    if OptimizerConfig(**new["optimizer"]).decays_over_run:
+        return f"to train longer or otherwise, {start_from}"
+    longer = "more training.epochs, training.max_steps or training.patience go on here"
+    return f"{longer}; to train otherwise, {start_from}"
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
