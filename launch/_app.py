@@ -1,5 +1,6 @@
 """What every launcher shares: flags parsed, bad input reported in one line, exit codes."""
 
+import functools
 import os
 import pathlib
 import sys
@@ -17,14 +18,20 @@ from dclm_jax.errors import DivergenceError, InputError
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 75
 """The system's code for "try again": training was interrupted and saved."""
-_CONFIG_MODULE = "config_config"
+CONFIG_MODULE = "config_config"
 """What ml_collections calls the file of a flag --config once it is loaded."""
 _OWN_FAULTS = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED")
 """What a device says that refuses what it was asked for: it would refuse that again."""
 
 
-def run(main: Callable[[Sequence[str]], int | None]) -> None:
-    """Runs `main` under absl; bad flags and `InputError` end in one line on stderr and exit 2."""
+def run(
+    main: Callable[[Sequence[str]], int | None],
+    parse: Callable[[Sequence[str]], list[str]] = flags.FLAGS,
+) -> None:
+    """Runs `main` under absl; bad flags and `InputError` end in one line on stderr and exit 2.
+
+    `parse` takes the command line and returns what is left of it without flags.
+    """
 
     def guarded(argv: Sequence[str]) -> int | None:
         # absl shows INFO once flags are parsed, such as every accelerator that JAX looked for.
@@ -63,7 +70,7 @@ def run(main: Callable[[Sequence[str]], int | None]) -> None:
     _keep_compiled_programs()
     keep_freed_memory()
     sys.unraisablehook = _unraisable
-    app.run(guarded, flags_parser=_parse)
+    app.run(guarded, flags_parser=functools.partial(_parse, parse))
 
 
 def _unraisable(unraisable: Any) -> None:
@@ -84,9 +91,9 @@ def _keep_compiled_programs() -> None:
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
-def _parse(argv: Sequence[str]) -> list[str]:
+def _parse(parse: Callable[[Sequence[str]], list[str]], argv: Sequence[str]) -> list[str]:
     try:
-        return flags.FLAGS(list(argv))
+        return parse(list(argv))
     # A configuration file is a program: loading it may raise anything.
     except Exception as error:
         _end(EXIT_BAD_INPUT, _flag_error(error))
@@ -104,7 +111,7 @@ def _flag_error(error: Exception) -> str:
         lines = [
             f"{frame.f_code.co_filename}:{line}: "
             for frame, line in traceback.walk_tb(cause.__traceback__)
-            if frame.f_globals.get("__name__") == _CONFIG_MODULE
+            if frame.f_globals.get("__name__") == CONFIG_MODULE
         ]
         if lines:
             kind = "" if isinstance(cause, InputError) else f"{type(cause).__name__}: "

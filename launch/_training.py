@@ -1,38 +1,196 @@
-"""What the launchers that train share: the configuration and its flag."""
+"""What the launchers that train share: the configuration, its flag, and what it is told about."""
 
+import argparse
+import difflib
+import inspect
 import os
+import sys
+import textwrap
+from collections.abc import Iterable, Iterator, Sequence
 
 from absl import flags
 from ml_collections import ConfigDict, config_flags
 
+from dclm_jax import storage
 from dclm_jax.errors import InputError
+from dclm_jax.training.config import default_config, flat, meanings, restored
+from dclm_jax.training.workdir import CONFIG_FILE, read_config
+from launch import _app
 
 _CONFIG = config_flags.DEFINE_config_file(
-    "config", None, "Configuration file, configs/... ; see its docstring for the run it describes."
+    "config",
+    None,
+    "Configuration file, configs/... ; --help --config=FILE lists its keys with their meaning, and "
+    "--config.KEY=VALUE sets one.",
 )
-flags.mark_flag_as_required("config")
+_SURE = 0.8
+"""How much alike a flag and a key must be for one to be a misspelling of the other."""
+
+
+def parse(argv: Sequence[str], *, goes_on: bool = False) -> list[str]:
+    """Parses flags, with help and errors that know the configuration.
+
+    Args:
+      goes_on: without --config it is that of the run in --workdir.
+
+    Returns:
+      What is left of the command line.
+
+    Raises:
+      InputError: there is no configuration, or a flag that may be meant as a key of it.
+    """
+    config_file, workdir = _peek(argv)
+    if goes_on and workdir and config_file is None:
+        _take_saved(workdir)
+    nowhere = f", and {workdir} holds no run to go on with" if goes_on and workdir else ""
+    example = "--config=configs/quickstart.py:ccdclm"
+    missing = InputError(f"--config is missing{nowhere}; expected a file such as {example}")
+    try:
+        rest = flags.FLAGS(list(argv))
+    except SystemExit:
+        # absl has written its help, which it ends with exit code 1.
+        print("\n".join(_help(config_file)))
+        sys.exit(0)
+    except flags.UnrecognizedFlagError as error:
+        value = flags.FLAGS["config"].value
+        if value is None and error.flagname.startswith("config."):
+            raise missing from error
+        keys = value if isinstance(value, ConfigDict) else default_config()
+        raise InputError(f"{error}{_meant(error.flagname, _keys(keys))}") from error
+    except flags.IllegalFlagValueError as error:
+        _require_name(config_file)
+        raise error
+    if flags.FLAGS["config"].value is None:
+        raise missing
+    return rest
 
 
 def config() -> ConfigDict:
-    """What --config=FILE[:ARGUMENT] returns, with the values of --config.KEY=VALUE.
+    """The configuration, with the values of --config.KEY=VALUE.
 
     Raises:
       InputError: there is no such file, or it returns something else.
     """
-    # A file that cannot be read leaves an object here that raises whenever it is touched.
-    if isinstance(_CONFIG.value, ConfigDict):
-        return _CONFIG.value
-    path = source().split(":")[0]
-    if os.path.isfile(path):
-        raise InputError(f"{path}: expected its get_config to return a ConfigDict")
-    raise InputError(f"{path}: there is no such configuration file")
+    return _checked(_CONFIG.value, source())
 
 
 def source() -> str:
-    """FILE[:ARGUMENT] of --config, as it was given."""
+    """FILE[:NAME] of --config, as it was given."""
     return config_flags.get_config_filename(flags.FLAGS["config"])
 
 
 def overrides() -> dict[str, object]:
     """The values of --config.KEY=VALUE by key."""
     return config_flags.get_override_values(flags.FLAGS["config"])
+
+
+def default_name(config_file: str | None = None) -> str:
+    """What to say where --config=FILE could have :NAME and has not; empty elsewhere.
+
+    Args:
+      config_file: FILE[:NAME]; by default that of the flag.
+    """
+    parameter = _name_parameter(config_file or source())
+    choices = "" if parameter is None else _choices()
+    if not choices or parameter is None:
+        return ""
+    return (
+        f"--config={config_file or source()} lacks :NAME, {parameter.default} is taken: {choices}"
+    )
+
+
+def _peek(argv: Sequence[str]) -> tuple[str | None, str | None]:
+    """--config and --workdir, before flags are parsed: which flags there are depends on them."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in ("config", "workdir"):
+        parser.add_argument(f"--{name}", f"-{name}", nargs="?")
+    arguments = flags.FLAGS.read_flags_from_files(list(argv[1:]), force_gnu=False)
+    given, _ = parser.parse_known_args(arguments)
+    return given.config, given.workdir
+
+
+def _take_saved(workdir: str) -> None:
+    """Makes the configuration of a run, if there is one, the default of --config."""
+    with storage.fetched(workdir, {CONFIG_FILE}.intersection) as folder:
+        if not (folder / CONFIG_FILE).is_file():
+            return
+        saved = restored(read_config(folder), workdir)
+    delattr(flags.FLAGS, "config")
+    config_flags.DEFINE_config_dict("config", saved, "The configuration of the run.")
+
+
+def _checked(value: object, config_file: str) -> ConfigDict:
+    # A file that cannot be read leaves an object here that raises whenever it is touched.
+    if isinstance(value, ConfigDict):
+        return value
+    path = config_file.split(":")[0]
+    if os.path.isfile(path):
+        raise InputError(f"{path}: expected its get_config to return a ConfigDict")
+    raise InputError(f"{path}: there is no such configuration file")
+
+
+def _keys(config: ConfigDict) -> dict[str, object]:
+    return dict(flat(config.to_dict()))
+
+
+def _help(config_file: str | None) -> Iterator[str]:
+    """The keys of the configuration with values and meaning, as far as one is given."""
+    flag = flags.FLAGS["config"]
+    value, place = flag.value, "the run"
+    if config_file is not None:
+        place = config_file
+        try:
+            value = _checked(flag.parser.parse(config_file), config_file)
+        except TypeError:
+            _require_name(config_file)
+            raise
+        if lacking := default_name(config_file):
+            yield f"\n{lacking}"
+    if value is None:
+        yield "The keys of a configuration: --help --config=FILE[:NAME]"
+        return
+    yield f"\nKeys of the configuration, with the values of {place}:\n"
+    keys = _keys(value)
+    for key, meaning in meanings(str(keys.get("model.name", ""))).items():
+        if key not in keys:
+            continue
+        text = str(keys[key]).lower() if isinstance(keys[key], bool) else str(keys[key])
+        yield f"  --config.{key}={text}"
+        yield textwrap.indent(textwrap.fill(meaning, 74), " " * 6)
+
+
+def _meant(flag: str, keys: Iterable[str]) -> str:
+    """The end of a message: the keys that a flag is the name of, or nearly."""
+    named: dict[str, list[str]] = {}
+    for key in keys:
+        for name in (key, key.rpartition(".")[2]):
+            named.setdefault(name, []).append(f"--config.{key}")
+    nearest = difflib.get_close_matches(flag, named, n=1, cutoff=_SURE)
+    return f"; did you mean {' or '.join(named[nearest[0]])}?" if nearest else ""
+
+
+def _require_name(config_file: str | None) -> None:
+    """Raises an InputError if :NAME is missing where a configuration file cannot do without."""
+    parameter = _name_parameter(config_file)
+    if parameter is not None and parameter.default is parameter.empty:
+        choices = _choices() or "its get_config needs an argument"
+        raise InputError(f"--config={config_file} lacks :NAME: {choices}")
+
+
+def _name_parameter(config_file: str | None) -> inspect.Parameter | None:
+    """The parameter that :NAME would be given to, of a file that was loaded last without it."""
+    module = sys.modules.get(_app.CONFIG_MODULE)
+    # Of a run that goes on there is no file.
+    if not isinstance(config_file, str) or ":" in config_file or module is None:
+        return None
+    return next(iter(inspect.signature(module.get_config).parameters.values()), None)
+
+
+def _choices() -> str:
+    """What the file that was loaded last says of a name that is none: which there are. Nothing of
+    one that takes any, or fails by itself: it is a program."""
+    try:
+        sys.modules[_app.CONFIG_MODULE].get_config("")
+    except Exception as error:
+        return str(error) if isinstance(error, InputError) else ""
+    return ""

@@ -1,17 +1,19 @@
 """Trains a model for every choice of some values, and selects by development perplexity.
 
-The grid search of Ji et al. (2015, 3.1) over K (embedding_dim) and H (hidden_dim), two cells at a
-time on this machine; any other key of the configuration may be in the grid as well:
+Three learning rates, two cells at a time on this machine, and a table of what came of them:
+
+    python -m launch.prepare --corpus=sotu --output=data/sotu
+    python -m launch.sweep --config=configs/quickstart.py:ccdclm --workdir=sweeps/rates \\
+        --config.data.directory=data/sotu --grid='optimizer.learning_rate=0.05,0.1,0.2' --jobs=2
+
+Any key of the configuration may be in the grid; --help --config=configs/quickstart.py lists them.
+--config=FILE and --config.KEY=VALUE are those of launch.train, and hold for all cells. All cells
+are checked before the first is started; --dry_run shows them and their commands, and starts none.
+The grid search of Ji et al. (2015, 3.1) over K (embedding_dim) and H (hidden_dim):
 
     python -m launch.sweep --config=configs/ptb/paper.py:ccdclm --workdir=sweeps/ccdclm \\
         --config.data.directory=data/ptb --jobs=2 \\
         --grid='model.hidden_dim=32,48,64,96,128,256;model.embedding_dim=32,48,64,96,128,256'
-
---config=FILE and --config.KEY=VALUE are those of launch.train, and hold for all cells. All cells
-are checked before the first is started; --dry_run shows them and their commands, and starts none:
-
-    python -m launch.sweep --config=configs/quickstart.py:ccdclm --workdir=sweeps/rates \\
-        --config.data.directory=data/sotu --grid='optimizer.learning_rate=0.05,0.1,0.2' --dry_run
 
 Every cell is a run of launch.train in a workdir of its own, SWEEP/cells/hidden_dim=32,..., to be
 used like any other; what it prints is in SWEEP/logs. Ctrl-C or SIGTERM saves and stops the cells of
@@ -263,4 +265,4 @@ def _report_failed(plan: _Plan, failed: Mapping[str, tuple[str, Path]]) -> None:
 
 
 if __name__ == "__main__":
-    _app.run(main)
+    _app.run(main, _training.parse)

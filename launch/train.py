@@ -5,10 +5,14 @@
       --config.data.directory=data/sotu --workdir=runs/ccdclm
 
 Any value of the configuration can be set on the command line, for example
---config.model.hidden_dim=64. The workdir holds config.json, vocabulary.tsv, checkpoints/,
-metrics.jsonl and, where tensorboardX is installed, tensorboard/. SIGTERM or Ctrl-C saves and stops;
-the same command goes on from there (exit code 75 until it has finished). With more epochs or
-max_steps a finished run goes on, too, if optimizer.schedule is constant or halve_on_plateau.
+--config.model.hidden_dim=64; --help --config=configs/quickstart.py lists all of them. The workdir
+holds config.json, vocabulary.tsv, checkpoints/, metrics.jsonl and, where tensorboardX is installed,
+tensorboard/. SIGTERM or Ctrl-C saves and stops (exit code 75). The same command goes on from there,
+or the workdir alone, where the configuration is; a finished run goes on with more epochs or
+max_steps, if optimizer.schedule is constant, halve_on_plateau or halve_after:
+
+  python -m launch.train --workdir=runs/ccdclm
+  python -m launch.train --workdir=runs/ccdclm --config.training.max_steps=400
 
 A run can start from the best parameters of another one. Those of the same name and shape are taken,
 words being matched by their spelling; a table says which. Fine-tuning on another corpus:
@@ -39,11 +43,16 @@ from collections.abc import Sequence
 
 from absl import flags
 
+from dclm_jax import processes
 from dclm_jax.training.loop import train
 from launch import _app, _cluster, _training
 
 flags.adopt_module_key_flags(_training)
-_WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the run; made if it does not exist.")
+_WORKDIR = flags.DEFINE_string(
+    "workdir",
+    None,
+    "Directory of the run; made if it does not exist. Without --config the run there goes on.",
+)
 flags.adopt_module_key_flags(_cluster)
 flags.mark_flag_as_required("workdir")
 
@@ -53,9 +62,11 @@ def main(argv: Sequence[str]) -> int:
     _cluster.join(stops_together=True)
     # Flushed, so that a log file shows where the run is.
     report = functools.partial(print, flush=True)
+    if processes.is_first() and (lacking := _training.default_name()):
+        report(lacking)
     result = train(_training.config(), _WORKDIR.value or "", report=report)
     return _app.EXIT_INTERRUPTED if result.ending == "interrupted" else 0
 
 
 if __name__ == "__main__":
-    _app.run(main)
+    _app.run(main, functools.partial(_training.parse, goes_on=True))

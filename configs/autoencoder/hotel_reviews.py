@@ -24,9 +24,8 @@ Not run: it takes an accelerator and 340,000 reviews.
 
 import ml_collections
 
-from dclm_jax.errors import InputError
 from dclm_jax.models.autoencoder import MODELS
-from dclm_jax.training.config import default_config
+from dclm_jax.training.config import default_config, require_known
 
 NAMES = tuple(model.name for model in MODELS)
 
@@ -37,8 +36,7 @@ def get_config(model: str = "hierarchical_attention_autoencoder") -> ml_collecti
     Raises:
       InputError: the paper has no such model.
     """
-    if model not in NAMES:
-        raise InputError(f"unknown model {model!r}; expected one of {', '.join(NAMES)}")
+    require_known(model, NAMES)
     config = default_config(model)
     config.update(
         model={"embedding_dim": 1000, "hidden_dim": 1000, "num_layers": 4, "dropout": 0.2},

@@ -30,8 +30,7 @@ the training loss, 30 epochs. configs/README.md says what departs from the paper
 
 import ml_collections
 
-from dclm_jax.errors import InputError
-from dclm_jax.training.config import default_config
+from dclm_jax.training.config import default_config, require_known
 
 RATES = {"rnn_lin": 0.1, "rnnslm": 0.5, "hrnnlm_two_step": 0.1}
 """Learning rates, for the mean over the sentences of a step of a sum over their words, or (rnnslm)
@@ -44,8 +43,7 @@ def get_config(model: str = "hrnnlm_two_step") -> ml_collections.ConfigDict:
     Raises:
       InputError: the paper has no such model.
     """
-    if model not in RATES:
-        raise InputError(f"unknown model {model!r}; expected one of {', '.join(RATES)}")
+    require_known(model, RATES)
     config = default_config(model)
     # Words enter the hidden layer as they are: a flag for one of the two is one for both.
     units = ml_collections.FieldReference(30)

@@ -32,7 +32,7 @@ import ml_collections
 
 from dclm_jax import models
 from dclm_jax.errors import InputError
-from dclm_jax.training.config import default_config
+from dclm_jax.training.config import default_config, require_known
 
 CORPORA = ("imdb", "bbc", "ptb")
 MODELS = tuple(name for name in models.MODELS if name.startswith("rlm"))
@@ -48,7 +48,7 @@ def get_config(experiment: str = "imdb-rlm_seqbow_att_lf-4") -> ml_collections.C
     if corpus not in CORPORA:
         raise InputError(
             f"{experiment!r}: expected CORPUS-MODEL or CORPUS-MODEL-n with a corpus of "
-            f"{', '.join(CORPORA)}"
+            f"{', '.join(CORPORA)} and a model of {', '.join(MODELS)}"
         )
     return larger_context_config(model_and_n, units=1000)
 
@@ -65,8 +65,7 @@ def larger_context_config(experiment: str, units: int) -> ml_collections.ConfigD
       InputError: the paper has no such model, n is no number, or the model has no n.
     """
     model, dash, n = experiment.partition("-")
-    if model not in MODELS:
-        raise InputError(f"unknown model {model!r}; expected one of {', '.join(MODELS)}")
+    require_known(model, MODELS)
     config = default_config(model)
     if "context_sentences" in config.to_dict()["model"]:
         number = _number(n, experiment) if dash else 4

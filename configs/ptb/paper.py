@@ -19,8 +19,7 @@ the reasons for each departure from it.
 
 import ml_collections
 
-from dclm_jax.errors import InputError
-from dclm_jax.training.config import default_config
+from dclm_jax.training.config import default_config, require_known
 
 RATES = {
     "rnnlm": 0.1,
@@ -45,8 +44,7 @@ def get_config(model: str = "ccdclm") -> ml_collections.ConfigDict:
     Raises:
       InputError: the paper has no such model.
     """
-    if model not in RATES:
-        raise InputError(f"unknown model {model!r}; expected one of {', '.join(RATES)}")
+    require_known(model, RATES)
     config = default_config(model)
     config.update(
         model={

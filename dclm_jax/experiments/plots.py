@@ -32,11 +32,12 @@ _MAX_WRITTEN = 80
 
 
 class Curve(NamedTuple):
-    """A line in a picture: its name, and its points."""
+    """A line in a picture: its name, its points, and a dashed one that belongs to it."""
 
     label: str
     x: Sequence[float]
     y: Sequence[float]
+    beside: "Curve | None" = None
 
 
 class Picture(NamedTuple):
@@ -117,6 +118,9 @@ def plot_curves(picture: Picture, path: str | os.PathLike[str]) -> None:
     for index, curve in enumerate(picture.curves):
         marker = _MARKERS[index // len(_COLOURS) % len(_MARKERS)]
         _line(axes, index, curve, marker=marker, markersize=3)
+        if curve.beside is not None:
+            style = {"linestyle": "--", "linewidth": 0.8, "markersize": 2}
+            _line(axes, index, curve.beside, marker=marker, **style)
     if picture.log_scale:
         axes.set_yscale("log")
         _number_decades(axes.yaxis)

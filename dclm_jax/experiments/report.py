@@ -161,16 +161,22 @@ def quick_text(runs: Sequence[FinishedRun]) -> str:
 
 
 def learning_curves(runs: Sequence[FinishedRun]) -> Picture:
-    """Development perplexity by training tokens."""
+    """Development perplexity by training tokens, and beside it the perplexity in training."""
     curves = [
         Curve(
             f"{run.label} (best {min(one.perplexity for one in run.curve):.1f})",
             [one.tokens / 1e6 for one in run.curve],
             [one.perplexity for one in run.curve],
+            Curve(
+                "_in training",
+                [tokens / 1e6 for tokens, _ in run.training],
+                [perplexity for _, perplexity in run.training],
+            ),
         )
         for run in runs
     ]
-    x, y = "training tokens (millions)", "validation perplexity (log scale)"
+    x = "training tokens (millions)"
+    y = "perplexity (log scale): development, dashed in training"
     return Picture("Learning curves", x, y, curves, log_scale=True)
 
 

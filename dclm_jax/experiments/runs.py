@@ -2,15 +2,17 @@
 
 import contextlib
 import dataclasses
+import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from dclm_jax import files, storage
 from dclm_jax.errors import InputError, printable
 from dclm_jax.evaluation.coherence import Coherence
+from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.training.metrics import FILE as METRICS_FILE
-from dclm_jax.training.metrics import ValidLine, read_lines
+from dclm_jax.training.metrics import Line, TrainLine, ValidLine, read_lines
 from dclm_jax.training.workdir import CONFIG_FILE, read_config
 
 PERPLEXITY_FILE = "perplexity.json"
@@ -52,6 +54,8 @@ class FinishedRun(NamedTuple):
       evaluation: of its test split.
       coherence: of the same.
       curve: the evaluations during training, by step.
+      training: of those that training was measured before, the targets trained on and the training
+        perplexity since the evaluation before.
       seconds: spent in training on the way to the final parameters.
     """
 
@@ -59,6 +63,7 @@ class FinishedRun(NamedTuple):
     evaluation: Evaluation
     coherence: Coherence
     curve: list[ValidLine]
+    training: list[tuple[int, float]]
     seconds: float
 
 
@@ -97,12 +102,41 @@ def read_curve(folder: Path) -> tuple[list[ValidLine], float]:
       InputError: the run has no metrics, or they are broken or hold no evaluation.
     """
     lines = read_lines(folder)
-    evaluations = {line.step: line for line in lines if isinstance(line, ValidLine)}
+    evaluations = _by_step(lines, ValidLine)
     if not evaluations:
         raise InputError(
             f"{folder / METRICS_FILE}: no line of kind 'valid'; the run was never evaluated"
         )
-    return [evaluations[step] for step in sorted(evaluations)], lines[-1].seconds
+    return evaluations, lines[-1].seconds
+
+
+def training_curve(lines: Sequence[Line]) -> list[tuple[int, float]]:
+    """Targets trained on until an evaluation, and the training perplexity since the one before.
+
+    Of what training measured between them it is the mean in nats, weighted by targets; what is no
+    number or infinite is left out, and so are evaluations with nothing before them.
+    """
+    measured = [*_by_step(lines, TrainLine), *_by_step(lines, ValidLine)]
+    points, before, nats, targets = [], 0, 0.0, 0
+    for line in sorted(measured, key=lambda line: line.step):
+        if isinstance(line, ValidLine):
+            if targets > 0:
+                points.append((line.tokens, Perplexity(0, nats, targets).perplexity))
+            nats, targets = 0.0, 0
+        else:
+            if line.perplexity < math.inf:
+                nats += (line.tokens - before) * math.log(line.perplexity)
+                targets += line.tokens - before
+            before = line.tokens
+    return points
+
+
+_Kind = TypeVar("_Kind", bound=Line)
+
+
+def _by_step(lines: Sequence[Line], kind: type[_Kind]) -> list[_Kind]:
+    latest = {line.step: line for line in lines if isinstance(line, kind)}
+    return [latest[step] for step in sorted(latest)]
 
 
 def distinct_labels(*candidates: Sequence[str]) -> list[str]:
@@ -113,6 +147,7 @@ def distinct_labels(*candidates: Sequence[str]) -> list[str]:
 
 def _read_run(folder: Path, label: str) -> FinishedRun:
     curve, seconds = read_curve(folder)
+    training = training_curve(read_lines(folder))
     best = min(curve, key=lambda line: line.perplexity).step
     results: list[Any] = []
     for name, kind, command in (
@@ -129,4 +164,4 @@ def _read_run(folder: Path, label: str) -> FinishedRun:
                 f"expected a new one by `{writer}`"
             )
     evaluation, coherence = results
-    return FinishedRun(label, evaluation, coherence, curve, seconds)
+    return FinishedRun(label, evaluation, coherence, curve, training, seconds)

@@ -67,7 +67,7 @@ class Outcome(NamedTuple):
 
     Attributes:
       parameters: scalars of the model.
-      seconds: spent training, evaluation left out.
+      seconds: spent training, evaluation and compilation left out.
       tokens_per_second: targets trained on in that time.
     """
 

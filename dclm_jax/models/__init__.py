@@ -28,7 +28,8 @@ def model_class(name: str) -> type[DocumentModel]:
       InputError: there is none; the message gives the nearest name.
     """
     if name not in MODELS:
-        raise InputError(f"unknown model {shown(name)}{did_you_mean(name, MODELS)}")
+        what = f"unknown model {shown(name)}" if name else "no model is named"
+        raise InputError(f"{what}{did_you_mean(name, MODELS)}")
     return MODELS[name]
 
 

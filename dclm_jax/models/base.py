@@ -103,8 +103,8 @@ class DocumentModel:
 
     Attributes:
       vocab_size: V, special tokens included.
-      embedding_dim: K.
-      hidden_dim: H.
+      embedding_dim: K, the width of embeddings.
+      hidden_dim: H, the width of hidden states.
       num_layers: recurrent layers of every stack.
       cell: one of `dclm_jax.nn.cells.CELLS`.
       dropout: rate on non-recurrent connections while training: embeddings, between layers,

@@ -126,6 +126,9 @@ class ADCLM(DocumentModel):
     attention of Bahdanau et al. (2015) that they adapt, the query here is h_{t,n-1}. The first
     sentence has nothing to attend to: its memory is the learned c_0 alone, so that its context is
     c_0.
+
+    Attributes:
+      attention_dim: A, the width in which states and words are compared.
     """
 
     attention_dim: int = 48
@@ -227,6 +230,9 @@ class HRNNLM(DocumentModel):
     (Lin et al., Eq. 5-8), added to the word-level loss with weight `sentence_loss_weight`. Both
     levels have `num_layers` layers of the same cell. The sentence level starts from the zero state;
     d_0, which is learned, conditions the first sentence and enters nothing else.
+
+    Attributes:
+      sentence_loss_weight: of the sentence-level objective.
     """
 
     sentence_loss_weight: float = 1.0

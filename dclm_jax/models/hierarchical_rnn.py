@@ -198,8 +198,10 @@ class HRNNLMTwoStep(_SentenceLevel, _WordLevel):
 
     Trained in two steps (5.2): an `rnnslm`, whose parameters have the same names, then the others
     alone (`training.start_from`, `training.frozen`). Without the two, both levels are trained
-    jointly: the objective of the sentence level (Eq. 9) is added to the words' with the weight
-    `sentence_loss_weight`.
+    jointly: the objective of the sentence level (Eq. 9) is added to the words'.
+
+    Attributes:
+      sentence_loss_weight: of the sentence level's objective then.
     """
 
     sentence_loss_weight: float = 1.0

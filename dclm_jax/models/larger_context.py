@@ -63,7 +63,7 @@ class _LargerContext(DocumentModel, abc.ABC):
     """A model of a sentence given the n before it.
 
     Attributes:
-      context_sentences: n.
+      context_sentences: n, the sentences before that are read.
       context_dim: rows of P, and the units of a context recurrent network.
     """
 
@@ -200,6 +200,9 @@ class _SeqBoWATT(_SeqBoW):
 
     The paper leaves the score open, and asks with h_t, which itself depends on p_t. As in the
     attention of Bahdanau et al. (2015) that it follows, h_{t-1} asks here, of the top layer.
+
+    Attributes:
+      attention_dim: A, the width of W_z z + W_h h.
     """
 
     attention_dim: int = 128

@@ -1,14 +1,16 @@
 """The configuration of a run: its keys, defaults and checks."""
 
 import dataclasses
+import inspect
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ml_collections import ConfigDict
 
 from dclm_jax.errors import InputError, shown
-from dclm_jax.models import did_you_mean, model_class
+from dclm_jax.models import MODELS, did_you_mean, model_class
 
 LOSS_UNITS = ("token", "sentence")
 HALVE_ON_PLATEAU, HALVE_AFTER = "halve_on_plateau", "halve_after"
@@ -98,7 +100,8 @@ class TrainingConfig:
     frozen: parameters that stay as they are: names such as embedding or stack/0/recurrent, as the
       table at the start of training shows them, or patterns of a shell such as output/* or *bias,
       in which * also matches /, with commas between them.
-    epochs, max_steps: whichever ends first; 0 steps for no limit.
+    epochs: how often the training text is read.
+    max_steps: steps after which training ends before that; 0 for no limit.
     evaluate_every: steps between development perplexities; 0 for once an epoch.
     checkpoint_every: steps between checkpoints for resuming, beside those at evaluations.
     log_every: steps between lines of metrics.
@@ -158,6 +161,63 @@ def default_config(model: str = "ccdclm") -> ConfigDict:
     }
     sections = {name: dataclasses.asdict(section()) for name, section in _SECTIONS.items()}
     return ConfigDict({"model": {"name": model, **options}, **sections})
+
+
+def require_known(model: str, known: Iterable[str]) -> None:
+    """What a configuration file for some models begins with.
+
+    Raises:
+      InputError: `model` is none of them; the message names all.
+    """
+    names = list(known)
+    if model not in names:
+        what = f"unknown model {model!r}" if model else "no model is named"
+        raise InputError(f"{what}; expected one of {', '.join(names)}")
+
+
+def restored(saved: Mapping[str, Any], place: object) -> ConfigDict:
+    """The configuration of a run as it was saved, with defaults for keys that were not there yet.
+
+    Args:
+      saved: see `check_saved`.
+      place: the workdir, for messages.
+
+    Raises:
+      InputError: it is of a model that is not trained in steps.
+    """
+    name = saved["model"]["name"]
+    if name not in MODELS:
+        raise InputError(f"{place} holds a model {shown(name)}, which launch.train does not train")
+    config = default_config(name).to_dict()
+    for section, values in saved.items():
+        config.setdefault(section, {}).update(values)
+    return ConfigDict(config)
+
+
+def meanings(model: str) -> dict[str, str]:
+    """What the keys of a configuration for a model mean, in the words of the classes' docstrings.
+
+    Raises:
+      InputError: an unknown model.
+    """
+    cls = model_class(model)
+    about = (inspect.getdoc(cls) or "").split("\n\n")[0]
+    told = {"model.name": " ".join(about.split())}
+    for section, of in {"model": cls, **_SECTIONS}.items():
+        told |= {f"{section}.{name}": text for name, text in _field_docs(of).items()}
+    return told
+
+
+def _field_docs(cls: type) -> dict[str, str]:
+    """The entries "name: text" or "name, name: text" of a dataclass's docstring and of those of its
+    bases; lines that are indented further belong to the text."""
+    fields = {field.name for field in dataclasses.fields(cls)}
+    entry = re.compile(r"^( *)(\w+(?:, \w+)*): (.*(?:\n\1 +\S.*)*)", re.MULTILINE)
+    told = {}
+    for base in reversed(cls.__mro__):
+        for _, names, text in entry.findall(inspect.cleandoc(base.__doc__ or "")):
+            told |= {name: " ".join(text.split()) for name in names.split(", ") if name in fields}
+    return told
 
 
 def validated(config: Mapping[str, Any] | ConfigDict) -> RunConfig:
@@ -256,17 +316,22 @@ def obstacles(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
         text = _told(key, before, now)
         if key in _STEPS:
             if decays:
-                text += (
-                    ", and the learning rate decays over the whole run; "
-                    "to train longer, let a new run have this one as training.start_from"
-                )
-                found.append(text)
+                found.append(f"{text}, and the learning rate decays over the whole run")
         elif key == "training.patience":
             if not (now == 0 or (type(before) is int and 0 < before <= now)):
                 found.append(f"{text}, which may have ended it before; expected more, or 0")
         else:
             found.append(text)
     return found
+
+
+def remedy(new: Mapping[str, Any]) -> str:
+    """What can be done where there are `obstacles`."""
+    start_from = "let a new run have this one as training.start_from"
+    if OptimizerConfig(**new["optimizer"]).decays_over_run:
+        return f"to train longer or otherwise, {start_from}"
+    longer = "more training.epochs, training.max_steps or training.patience go on here"
+    return f"{longer}; to train otherwise, {start_from}"
 
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

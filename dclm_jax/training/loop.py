@@ -3,8 +3,7 @@
 import contextlib
 import dataclasses
 import math
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -39,7 +38,7 @@ from dclm_jax.training.optimizer import (
     model_params,
     require_sparse,
 )
-from dclm_jax.training.progress import ProgressLine, agreed_interruption, parameter_table
+from dclm_jax.training.progress import Clock, ProgressLine, agreed_interruption, parameter_table
 from dclm_jax.training.records import Progress, Records
 from dclm_jax.training.start import Start, start_from
 from dclm_jax.training.step import (
@@ -89,16 +88,27 @@ def train(
         step = parallel_step(work.model, work.optimizer, options.loss_per)
         # One copy a device, and none of them shares its buffers with `state`, which is donated.
         state = spread(state)
-        line = ProgressLine(done, work.total_steps, say, work.measure)
+        shapes = _Shapes(work, done)
+        clock = Clock()
+        line = ProgressLine(done, work.total_steps, say, work.measure, clock)
         with contextlib.closing(line), agreed_interruption() as interrupted:
-            run = _Run(work, records, progress, line)
+            run = _Run(work, records, progress, line, clock)
             evaluate_every = options.evaluate_every or work.batches.steps_per_epoch
             pending: tuple[int, StepMetrics] | None = None
             for batch in _prefetch(work, done):
                 if 0 < options.patience <= progress.evaluations_without_gain:
                     ending = "early_stop"
                     break
-                state, metrics = step(state, batch, dropout_key)
+                left_out = contextlib.nullcontext()
+                if shapes.is_new(batch):
+                    # The step before ends first: its time counts, that of compiling does not.
+                    if pending is not None:
+                        run.add(*pending)
+                        pending = None
+                    line.compiling(shapes.met, shapes.number, batch.mask_BxSxN.shape)
+                    left_out = clock.stopped()
+                with left_out:
+                    state, metrics = step(state, batch, dropout_key)
                 done += 1
                 # Step t is read once step t+1 is dispatched: the device never waits for the host.
                 if pending is not None:
@@ -220,15 +230,17 @@ class _Run:
     Between two lines of metrics it collects sums; `progress` is what it changes beside them.
     """
 
-    def __init__(self, work: _Work, records: Records, progress: Progress, line: ProgressLine):
-        self._work, self._line = work, line
+    def __init__(
+        self, work: _Work, records: Records, progress: Progress, line: ProgressLine, clock: Clock
+    ):
+        self._work, self._line, self._clock = work, line, clock
         self.records, self.progress = records, progress
         self._rate: Callable = learning_rate(
             work.config.optimizer, work.total_steps, work.batches.steps_per_epoch
         )
         self._nll, self._extra, self._terms, self._norm = 0.0, 0.0, 0, 0.0
         self._tokens, self._seconds = 0, 0.0
-        self._clock = time.monotonic()
+        self._read = clock()
 
     def add(self, step: int, metrics: StepMetrics) -> None:
         """Reads one step's metrics, which waits for the step.
@@ -254,8 +266,8 @@ class _Run:
             if math.isfinite(norm) or progress.skipped_in_a_row > most:
                 raise self.divergence(step, what)
             self._line.say(f"step {step}: {what}; left out, {progress.skipped} in all")
-        now = time.monotonic()
-        elapsed, self._clock = now - self._clock, now
+        now = self._clock()
+        elapsed, self._read = now - self._read, now
         self._seconds += elapsed
         progress.seconds += elapsed
         if step % work.config.training.log_every == 0 and self._tokens:
@@ -282,7 +294,7 @@ class _Run:
             self._line.update(step, epoch, window.perplexity, further, rate)
             self._nll, self._extra, self._terms = 0.0, 0.0, 0
             self._tokens, self._seconds = 0, 0.0
-            self._clock = time.monotonic()
+            self._read = self._clock()
 
     def divergence(self, step: int, what: str) -> DivergenceError:
         best = self.progress.best_step
@@ -334,7 +346,45 @@ class _Run:
             f"over {result.tokens:,} tokens ({note})"
         )
         # It was not spent training.
-        self._clock = time.monotonic()
+        self._read = self._clock()
+
+
+class _Shapes:
+    """The shapes of a run's batches from step `first` on, for each of which a step is compiled.
+
+    Attributes:
+      number: how many there are. Where a shape depends on the batch's words there may turn out to
+        be more than in one epoch.
+      met: how many there have been.
+    """
+
+    def __init__(self, work: _Work, first: int):
+        epoch = range(work.batches.steps_per_epoch)
+        rest = range(first, work.total_steps)
+        steps = rest if len(rest) < len(epoch) else epoch
+        self.number = len({self._of(_batch(work, step)) for step in steps})
+        self._met: set[Hashable] = set()
+
+    @property
+    def met(self) -> int:
+        return len(self._met)
+
+    def is_new(self, batch: Batch) -> bool:
+        """Whether there has been no such batch before."""
+        before = self.met
+        self._met.add(self._of(batch))
+        self.number = max(self.number, self.met)
+        return self.met > before
+
+    @staticmethod
+    def _of(batch: Batch) -> Hashable:
+        leaves, structure = jax.tree.flatten(batch)
+        return structure, tuple(leaf.shape for leaf in leaves)
+
+
+def _batch(work: _Work, step: int) -> Batch:
+    batch = work.batches(step)
+    return batch.with_words_counted() if work.model.hashed else batch
 
 
 def _prefetch(work: _Work, first: int) -> Iterator[Batch]:
@@ -342,8 +392,7 @@ def _prefetch(work: _Work, first: int) -> Iterator[Batch]:
     last = work.total_steps
 
     def make(step: int) -> Batch:
-        batch = work.batches(step)
-        return spread_rows(batch.with_words_counted() if work.model.hashed else batch)
+        return spread_rows(_batch(work, step))
 
     with ThreadPoolExecutor(1) as worker:
         upcoming = [worker.submit(make, step) for step in range(first, min(first + 1, last))]

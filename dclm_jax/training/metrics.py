@@ -25,13 +25,20 @@ class Line:
       kind: "train" or "valid".
       step: updates made until then.
       tokens: targets trained on until then.
-      seconds: spent training until then, evaluation left out.
+      seconds: spent training until then, evaluation and compilation left out.
     """
 
     kind: str
     step: files.Count
     tokens: files.Count
     seconds: files.Finite
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainLine(Line):
+    """A line of kind "train" with what training has measured since the line before."""
+
+    perplexity: files.Positive
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,12 +140,17 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def read_lines(workdir: Path) -> list[Line]:
-    """The lines of a run's metrics, those of evaluations as `ValidLine`; `InputError` if there are
-    none, or one is broken."""
+    """The lines of a run's metrics, those of evaluations as `ValidLine`, those of training that has
+    measured a number as `TrainLine`; `InputError` if there are none, or one is broken."""
     lines = []
     for text, place in files.json_lines(workdir / FILE, made_by="python -m launch.train"):
         line = files.parse_json(text, place, Line)
-        lines.append(files.parse_json(text, place, ValidLine) if line.kind == "valid" else line)
+        if line.kind == "valid":
+            line = files.parse_json(text, place, ValidLine)
+        elif line.kind == "train":
+            with contextlib.suppress(InputError):
+                line = files.parse_json(text, place, TrainLine)
+        lines.append(line)
     if not lines:
         raise InputError(f"{workdir / FILE}: holds no line; the run has not trained yet")
     return lines

@@ -57,10 +57,28 @@ def duration(seconds: float) -> str:
     return str(datetime.timedelta(seconds=int(seconds)))
 
 
+class Clock:
+    """Seconds, a call a reading, without those for which it was `stopped`."""
+
+    def __init__(self):
+        self._left_out = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() - self._left_out
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self._left_out += time.monotonic() - start
+
+
 class ProgressLine:
     """The state of training: a live line on a terminal (with rich), plain lines elsewhere.
 
-    `measure` is what the perplexity is called.
+    `measure` is what the perplexity is called; `clock` gives the time that is left.
     """
 
     def __init__(
@@ -69,22 +87,34 @@ class ProgressLine:
         total_steps: int,
         report: Callable[[str], None],
         measure: str,
+        clock: Clock,
     ):
         self._first, self._total = step, total_steps
         self._measure = measure
         self.say = report
         """Takes a line that stays."""
-        self._start = time.monotonic()
+        self._clock, self._start = clock, clock()
         self._live = None
         if sys.stderr.isatty() and importlib.util.find_spec("rich"):
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
             columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-            self._live = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._task = self._live.add_task("compiling", total=total_steps, completed=step)
+            console = Console(stderr=True)
+            self._live = Progress(*columns, console=console, transient=True, get_time=clock)
+            self._task = self._live.add_task("starting", total=total_steps, completed=step)
             self._live.start()
             self.say = self._live.print
+
+    def compiling(self, number: int, of: int, shape: Sequence[int]) -> None:
+        """Shows that the step is compiled for batches of another shape [..., S, N], one of so
+        many."""
+        sentences, positions = shape[-2:]
+        text = f"compiling shape {number} of {of}: {sentences} sentences of {positions} positions"
+        if self._live:
+            self._live.update(self._task, description=text)
+        else:
+            self.say(text)
 
     def update(
         self,
@@ -100,7 +130,7 @@ class ProgressLine:
             f"step {step}/{self._total}  epoch {epoch}  "
             f"train {self._measure} {perplexity:.1f}{losses}  {tokens_per_second:,.0f} tokens/s"
         )
-        elapsed = time.monotonic() - self._start
+        elapsed = self._clock() - self._start
         left = elapsed / max(1, step - self._first) * (self._total - step)
         if self._live:
             self._live.update(self._task, completed=step, description=text)

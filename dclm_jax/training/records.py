@@ -24,7 +24,7 @@ class Progress:
     best_perplexity, best_step: of the best evaluation.
     evaluations_without_gain: since then.
     tokens: targets trained on.
-    seconds: spent training.
+    seconds: spent training, evaluation and compilation left out.
     skipped: steps left out because their gradient was not finite; `skipped_in_a_row` just now.
     """
 

@@ -128,7 +128,8 @@ def claim(
         if different := configuration.obstacles(held, config):
             more = f" (and {len(different) - 1} more)" if len(different) > 1 else ""
             another = f"{workdir} holds a run with another configuration"
-            raise InputError(f"{another}: {different[0]}{more}")
+            remedy = configuration.remedy(config)
+            raise InputError(f"{another}: {different[0]}{more}; {remedy}")
         if Vocabulary.load(vocabulary_path).fingerprint != vocabulary.fingerprint:
             raise InputError(f"{workdir} holds a run with another vocabulary than {directory}")
         before = files.read_json(workdir / CORPUS_FILE, dict[str, str])

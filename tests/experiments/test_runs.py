@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 
+import numpy as np
 import pytest
 
 from dclm_jax.errors import InputError
@@ -189,3 +190,53 @@ def test_other_wrong_input(tmp_path):
     folders = [write_run(tmp_path / "a"), write_run(tmp_path / "b", "ccdclm", tokens=99)]
     with pytest.raises(InputError, match="rnnlm was scored with 1,234 targets, ccdclm with 99"):
         read_runs(folders)
+
+
+def measured(step, tokens, perplexity):
+    return train(step, tokens, 1.0) | {"perplexity": perplexity}
+
+
+def test_the_training_curve_is_what_was_measured_between_evaluations(tmp_path):
+    """By hand: (100 ln 8 + 300 ln 2) / 400 nats; a killed run has said steps 15 and 20 twice, and
+    of steps 21 to 30 nothing is a number."""
+    metrics = [
+        measured(5, 100, 8.0),
+        measured(10, 400, 2.0),
+        valid(10, 400, 60.0, 400.0),
+        measured(15, 500, 999.0),
+        valid(20, 600, 90.0, 999.0),
+        measured(15, 500, 3.0),
+        measured(20, 600, 5.0),
+        valid(20, 600, 90.0, 340.0),
+        measured(25, 700, math.nan),
+        measured(30, 800, math.inf),
+        valid(30, 800, 150.0, 300.0),
+    ]
+    (run,) = read_runs([write_run(tmp_path / "run", metrics=metrics)])
+    tokens, perplexities = zip(*run.training, strict=True)
+    assert tokens == (400, 600)
+    assert perplexities == pytest.approx([(8**100 * 2**300) ** (1 / 400), math.sqrt(15)])
+
+
+def test_the_training_curve_is_drawn_beside_the_development_curve(tmp_path, monkeypatch):
+    metrics = [measured(5, 10**6, 250.0), valid(10, 10**6, 1.0, 300.0)]
+    metrics += [measured(15, 3 * 10**6, 150.0), valid(20, 3 * 10**6, 2.0, 210.0)]
+    runs = read_runs(
+        [write_run(tmp_path / name, name, metrics=metrics) for name in ("rnnlm", "ccdclm")]
+    )
+    figures = []
+    monkeypatch.setattr(plots, "save", lambda figure, path: figures.append(figure))
+    draw(runs, tmp_path / "curves.png")
+    (axes,) = figures[0].axes
+    lines = axes.get_lines()
+    assert len(lines) == 4
+    for solid, dashed in (lines[:2], lines[2:]):
+        assert (solid.get_linestyle(), dashed.get_linestyle()) == ("-", "--")
+        assert solid.get_color() == dashed.get_color()
+        assert list(solid.get_xdata()) == list(dashed.get_xdata()) == [1.0, 3.0]
+        np.testing.assert_allclose(solid.get_ydata(), [300, 210])
+        np.testing.assert_allclose(dashed.get_ydata(), [250, 150])
+    assert lines[0].get_color() != lines[2].get_color()
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert names == ["rnnlm (best 210.0)", "ccdclm (best 210.0)"]
+    assert "dashed in training" in axes.get_ylabel()

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -148,7 +149,8 @@ def test_results_of_two_processes_are_written_by_the_first(space, tmp_path):
 def test_an_error_of_one_process_ends_all_and_is_said_once(space, tmp_path):
     run, missing = tmp_path / "run", tmp_path / "missing"
     wrong = f"--config.data.directory={missing}"
-    first, second = together("train", *space.training(run), second=wrong, code=2)
+    named = space.training(run, config=Path(f"{space.config}:ccdclm"))
+    first, second = together("train", *named, second=wrong, code=2)
     assert first == ("", "")
     assert second == (
         "",

@@ -3,7 +3,16 @@
 import pytest
 
 from dclm_jax.errors import InputError
-from dclm_jax.training.config import default_config, differences, validated
+from dclm_jax.models import MODELS
+from dclm_jax.training.config import (
+    default_config,
+    differences,
+    flat,
+    meanings,
+    require_known,
+    restored,
+    validated,
+)
 
 
 def make(model: str = "ccdclm", **values):
@@ -67,3 +76,50 @@ def test_differences_name_keys_that_decide_the_result():
     assert differences(old, new) == []
     new["model"]["hidden_dim"] = 7
     assert differences(old, new) == ["model.hidden_dim is 128 there and 7 here"]
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_every_key_has_a_meaning(model):
+    told = meanings(model)
+    keys = dict(flat(default_config(model).to_dict()))
+    assert set(keys) == set(told) - {"model.vocab_size"}
+    for text in told.values():
+        assert text and "\n" not in text and "  " not in text
+
+
+def test_meanings_are_those_of_the_docstrings():
+    told = meanings("rlm_seqbow_att_ef")
+    assert told["data.max_sentence_length"] == (
+        "training sentences of more words are left out, of contexts too; 0 keeps all. Evaluation "
+        "always scores and reads all."
+    )
+    # Of a line that is part of another entry, and of a class, its base and the base of that.
+    assert told["optimizer.schedule"].endswith("and from some epoch on halved again and again.")
+    assert told["optimizer.halve_after"].startswith("of the schedule of that name, epochs until")
+    assert told["model.attention_dim"].startswith("A, ")
+    assert told["model.context_sentences"].startswith("n, ")
+    assert told["model.num_layers"] == "recurrent layers of every stack."
+    assert told["model.name"] == "RLM-SeqBoW-ATT-EF-n."
+    with pytest.raises(InputError, match="unknown model 'rlmm'; did you mean 'rlm'"):
+        meanings("rlmm")
+
+
+def test_a_saved_configuration_gets_the_defaults_of_keys_it_lacks():
+    saved = {"model": {"name": "adclm", "hidden_dim": 7}, "data": {"directory": "x"}}
+    config = restored(saved, "run")
+    expected = default_config("adclm").to_dict()
+    expected["model"]["hidden_dim"], expected["data"]["directory"] = 7, "x"
+    assert config.to_dict() == expected
+    with pytest.raises(InputError, match="run holds a model 'ngram', which launch.train does not"):
+        restored({"model": {"name": "ngram"}}, "run")
+    unknown = restored(saved | {"more": {"key": 1}}, "run")
+    with pytest.raises(InputError, match="unknown configuration key 'more.key'"):
+        validated(unknown)
+
+
+def test_names_that_a_configuration_file_does_not_know():
+    require_known("a", ("a", "b"))
+    with pytest.raises(InputError, match="^unknown model 'c'; expected one of a, b$"):
+        require_known("c", ("a", "b"))
+    with pytest.raises(InputError, match="^no model is named; expected one of a, b$"):
+        require_known("", ("a", "b"))

@@ -15,9 +15,11 @@ import numpy as np
 import pytest
 
 import dclm_jax
+from dclm_jax.data.batches import TrainingBatches
+from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.prepare import prepare
 from dclm_jax.errors import DivergenceError, InputError
-from dclm_jax.training import loop
+from dclm_jax.training import loop, progress
 from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.config import default_config
 from dclm_jax.training.metrics import MetricsLog, read_metrics
@@ -386,3 +388,85 @@ def test_the_loss_of_a_further_objective_is_told_where_it_is_trained(
     assert any("bags loss" in one for one in lines) == told
     if told:
         assert line["bags_loss"] > 0
+
+
+@pytest.fixture(scope="module")
+def of_lengths(tmp_path_factory) -> Path:
+    """Documents of sentences of 3, of 12 or of 20 words."""
+    root = tmp_path_factory.mktemp("lengths")
+    documents = [[" ".join(WORDS * 2)[: 2 * words - 1]] * 2 for words in (3, 12, 20) * 8]
+    (root / "text.txt").write_text("\n\n".join(map("\n".join, documents)))
+    sources = {split: str(root / "text.txt") for split in ("train", "valid")}
+    prepare(sources, root / "prepared", vocab_size=20, report=lambda line: None)
+    return root / "prepared"
+
+
+class FakeTime:
+    """A clock that goes on only where a test says so."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def test_shapes_are_told_when_they_are_compiled_which_counts_in_no_rate(
+    of_lengths, tmp_path, monkeypatch
+):
+    """A batch takes 2 s to come, a step of a new shape 1,000 s more to compile."""
+    now = FakeTime()
+    monkeypatch.setattr(progress, "time", now)
+    make_step, prefetch = loop.parallel_step, loop._prefetch
+    compiled: list[tuple[int, ...]] = []
+
+    def slow_to_compile(*arguments):
+        step = make_step(*arguments)
+
+        def run(state, batch, key):
+            shape = collect(batch.mask_BxSxN).shape[1:]
+            if shape not in compiled:
+                compiled.append(shape)
+                now.now += 1000
+            return step(state, batch, key)
+
+        return run
+
+    def slow_to_come(*arguments):
+        for batch in prefetch(*arguments):
+            now.now += 2
+            yield batch
+
+    monkeypatch.setattr(loop, "parallel_step", slow_to_compile)
+    monkeypatch.setattr(loop, "_prefetch", slow_to_come)
+    lines: list[str] = []
+    loop.train(config(of_lengths), tmp_path / "run", report=lines.append)
+
+    corpus = open_corpus(of_lengths, "train")
+    batches = TrainingBatches(corpus, segment_length=5, batch_size=4, seed=0)
+    met = list(dict.fromkeys(batches(step).mask_BxSxN.shape[1:] for step in range(12)))
+    assert compiled == met and sorted(met) == [(5, 8), (5, 16), (5, 32)]
+    assert [line for line in lines if line.startswith("compiling")] == [
+        f"compiling shape {number} of 3: {S} sentences of {N} positions"
+        for number, (S, N) in enumerate(met, start=1)
+    ]
+    measured = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    trained = [line for line in measured if line["kind"] == "train"]
+    tokens = [int(batches(step).mask_BxSxN.sum()) for step in range(12)]
+    # A step is read when the next batch is there, or at once where something is saved.
+    seconds = [2 * step if step in (4, 5, 8, 10, 12) else 2 * step + 2 for step in range(1, 13)]
+    assert [line["seconds"] for line in trained] == seconds
+    for line, counted, time in zip(trained, tokens, np.diff([0, *seconds]), strict=True):
+        assert line["tokens_per_second"] == counted / max(time, 1e-9)
+    (line,) = [line for line in lines if line.startswith("step 6/12")]
+    assert line.endswith("ETA 0:00:14")
+
+
+def test_all_shapes_of_an_epoch_are_counted_and_those_of_the_rest_of_a_run(of_lengths):
+    settings = config(of_lengths, **{"training.max_steps": 0, "training.epochs": 2})
+    work = loop._open(settings)
+    epoch = work.batches.steps_per_epoch
+    shapes = [work.batches(step).mask_BxSxN.shape for step in range(2 * epoch)]
+    assert loop._Shapes(work, 0).number == 3
+    for first in (epoch + 1, 2 * epoch - 1, 2 * epoch):
+        assert loop._Shapes(work, first).number == len(set(shapes[first:]))

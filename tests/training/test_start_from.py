@@ -426,9 +426,17 @@ def test_a_longer_run_has_no_result_while_it_goes_on(data, source, tmp_path, mon
     [
         ({"training.epochs": 1}, "holds a run of 20 steps; .* make 10 here, expected at least as"),
         ({"training.max_steps": 19}, "holds a run of 20 steps; .* make 19 here"),
-        ({"training.patience": 4}, "patience is 5 there and 4 here, .*; expected more, or 0$"),
-        ({"training.seed": 1, "training.epochs": 3}, "training.seed is 0 there and 1 here$"),
-        ({"training.frozen": "embedding"}, "training.frozen is '' there and 'embedding' here$"),
+        (
+            {"training.patience": 4},
+            "patience is 5 there and 4 here, .*; expected more, or 0; ",
+        ),
+        (
+            {"training.seed": 1, "training.epochs": 3},
+            "training.seed is 0 there and 1 here; more training.epochs, training.max_steps or "
+            "training.patience go on here; to train otherwise, let a new run have this one as "
+            "training.start_from$",
+        ),
+        ({"training.frozen": "embedding"}, "frozen is '' there and 'embedding' here; more "),
         ({"optimizer.schedule": "cosine"}, "optimizer.schedule is 'constant' there and 'cosine'"),
     ],
 )
@@ -446,7 +454,7 @@ def test_a_rate_that_decays_over_the_run_has_an_end(data, tmp_path, monkeypatch,
     before = fingerprint(tmp_path / "run")
     message = (
         r"training.epochs is 2 there and 3 here, and the learning rate decays over the whole run; "
-        r"to train longer, let a new run have this one as training.start_from"
+        r"to train longer or otherwise, let a new run have this one as training.start_from$"
     )
     with pytest.raises(InputError, match=message):
         loop.train(of_epochs(data, 3, **values), tmp_path / "run", report=quiet)

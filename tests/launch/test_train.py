@@ -1,0 +1,191 @@
+"""launch.train and launch.sweep: runs that go on, help, and flags that are amiss."""
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+from dclm_jax.training.checkpoints import restore_run
+from dclm_jax.training.config import default_config, flat
+from tests.launch.support import REPOSITORY, STEPS, fingerprint, launch, refuse
+
+LONGER = f"--config.training.max_steps={STEPS + 8}"
+
+
+def test_a_run_goes_on_by_its_workdir_alone(space, tmp_path):
+    """As long as one that was as long from the beginning, from another directory."""
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    shutil.copytree(space.run, run)
+    said = launch("train", "--workdir=run", cwd=tmp_path).stdout
+    assert f"finished {STEPS} steps" in said
+    # A run of before a key was there has its default.
+    config = json.loads((run / "config.json").read_text())
+    assert config["data"]["directory"] == str(space.corpus)
+    del config["optimizer"]["max_skipped_steps"]
+    (run / "config.json").write_text(json.dumps(config))
+    said = launch("train", LONGER, "--workdir", "run", cwd=tmp_path).stdout
+    assert f"resuming after step {STEPS}" in said and f"finished {STEPS + 8} steps" in said
+    launch("train", *space.training(whole, LONGER))
+    one, other = (restore_run(folder) for folder in (run, whole))
+    assert one.step == other.step
+    jax.tree.map(np.testing.assert_array_equal, one.params, other.params)
+    configs = [json.loads((folder / "config.json").read_text()) for folder in (run, whole)]
+    assert configs[0] == configs[1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], "error: --config is missing, and none holds no run to go on with; expected a file"),
+        (["--config.training.epochs=4"], "--config is missing, and none holds no run to go on"),
+        (["--workdir=RUN", "--config.model.hidden_dim=9"], "model.hidden_dim is 8 there and 9"),
+        (["--workdir=RUN", LONGER.replace("=32", "=8")], "make 8 here, expected at least as many"),
+        (["--workdir=RUN", "--config.model.hiden_dim=9"], '"hidden_dim"'),
+        (["--workdir=RUN", "--config.training.epochs=x"], "--config.training.epochs=x"),
+        (["--workdir=NGRAM"], "NGRAM holds a model 'ngram', which launch.train does not train"),
+        (["--workdir=BROKEN"], "config.json: not JSON"),
+    ],
+)
+def test_a_workdir_alone_that_cannot_go_on_is_one_line(space, tmp_path, arguments, expected):
+    for name, content in (
+        ("NGRAM", json.dumps({"model": {"name": "ngram"}, "data": {"directory": "x"}})),
+        ("BROKEN", "{"),
+    ):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text(content)
+    before = fingerprint(tmp_path), fingerprint(space.run)
+    given = [text.replace("RUN", str(space.run)) for text in arguments]
+    assert expected in refuse("train", "--workdir=none", *given, cwd=tmp_path)
+    assert (fingerprint(tmp_path), fingerprint(space.run)) == before
+    assert not (tmp_path / "none").exists()
+
+
+def keys_of(help_text: str) -> dict[str, tuple[str, str]]:
+    """Value and meaning by key, of those that --help lists."""
+    entries = re.findall(r"^  --config\.(\S+?)=(.*)\n((?: {6}.*\n)+)", help_text, re.MULTILINE)
+    return {key: (value, " ".join(text.split())) for key, value, text in entries}
+
+
+@pytest.mark.parametrize("name", ["train", "sweep"])
+def test_help_lists_the_keys_of_a_configuration(space, name):
+    said = launch(name, "--help", f"--config={space.config}:adclm").stdout
+    listed = keys_of(said)
+    config = default_config("adclm").to_dict()
+    config["model"].update(embedding_dim=8, hidden_dim=8, num_layers=1)
+    config["data"].update(batch_size=8)
+    config["optimizer"].update(name="adam", learning_rate=0.02)
+    config["training"].update(max_steps=STEPS, evaluate_every=8, checkpoint_every=4, log_every=1)
+    config["training"].update(patience=0)
+    values = {
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in flat(config)
+    }
+    assert {key: value for key, (value, _) in listed.items()} == values
+    assert all(meaning for _, meaning in listed.values())
+    assert listed["training.patience"][1] == (
+        "evaluations without a better perplexity before stopping; 0 for never."
+    )
+    assert "lacks :NAME" not in said
+    # In any order, without a name, and of the run that would go on.
+    said = launch(name, f"--config={space.config}", "--help").stdout
+    assert "lacks :NAME, ccdclm is taken: no model is named; known: adclm, ccdclm, codclm" in said
+    assert keys_of(said)["model.name"][0] == "ccdclm"
+
+
+def test_help_lists_the_keys_of_the_run_that_would_go_on(space):
+    listed = keys_of(launch("train", "--help", f"--workdir={space.run}").stdout)
+    assert (listed["model.hidden_dim"][0], listed["data.directory"][0]) == ("8", str(space.corpus))
+
+
+@pytest.mark.parametrize("name", ["train", "sweep"])
+def test_help_teaches_with_commands_that_are_accepted(space, name, tmp_path):
+    """All but the first, which prepares the corpus; as far as their data directory."""
+    said = launch(name, "--help").stdout
+    assert "--help --config=FILE" in said
+    commands = re.findall(r"^ +python -m launch\.\w+ (?:.*\\\n)*.*", said, re.MULTILINE)
+    parsed = [shlex.split(command.replace("\\\n", " "))[2:] for command in commands]
+    assert parsed[0] == ["launch.prepare", "--corpus=sotu", "--output=data/sotu"]
+    corpus = f"--config.data.directory={tmp_path}"
+    for module, *arguments in parsed[1:]:
+        assert module == f"launch.{name}"
+        given = [
+            corpus if text.startswith("--config.data.directory") else text
+            for text in arguments
+            if not text.startswith(("--workdir", "--executor", "--slurm"))
+        ]
+        if corpus in given:
+            error = refuse(name, f"--workdir={tmp_path / 'run'}", *given)
+            assert f"{tmp_path}: holds no manifest.json" in error
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("flag", "meant"),
+    [
+        ("--hidden_dim=32", "--config.model.hidden_dim"),
+        ("--hiden_dim=32", "--config.model.hidden_dim"),
+        ("--training.epochs=3", "--config.training.epochs"),
+        ("--batch_size=3", "--config.data.batch_size"),
+        ("--name=adam", "--config.model.name or --config.optimizer.name"),
+        ("--notie_embeddings", "--config.model.tie_embeddings"),
+    ],
+)
+@pytest.mark.parametrize("name", ["train", "sweep"])
+def test_a_bare_flag_that_is_a_key_is_told_its_name(space, tmp_path, name, flag, meant):
+    bare = flag.removeprefix("--").split("=")[0]
+    error = refuse(name, *space.training(tmp_path / "run", flag))
+    assert error == f"error: Unknown command line flag '{bare}'; did you mean {meant}?"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_flag_that_is_no_key_gets_no_key(space, tmp_path):
+    for flag, tip in (("--frobnicate=1", ""), ("--worksdir=1", ". Did you mean: workdir ?")):
+        error = refuse("train", *space.training(tmp_path / "run", flag))
+        assert error.endswith(f"flag '{flag[2:].split('=')[0]}'{tip}")
+
+
+NEEDS_NAME = """
+from dclm_jax.training.config import default_config, require_known
+
+
+def get_config(model):
+    require_known(model, ("rnnlm", "ccdclm"))
+    return default_config(model)
+"""
+OWN_WAY = "def get_config(size):\n    return {'small': 1}[size]\n"
+
+
+@pytest.mark.parametrize("more", [[], ["--help"]])
+@pytest.mark.parametrize("name", ["train", "sweep"])
+def test_a_configuration_that_needs_a_name_says_which_there_are(tmp_path, name, more):
+    own, bare = tmp_path / "own.py", tmp_path / "bare.py"
+    own.write_text(NEEDS_NAME)
+    bare.write_text(OWN_WAY)
+    workdir = f"--workdir={tmp_path / 'run'}"
+    error = launch(name, f"--config={own}", workdir, "--grid=a=1", *more, code=2).stderr
+    assert error == (
+        f"error: --config={own} lacks :NAME: no model is named; expected one of rnnlm, ccdclm\n"
+    )
+    error = launch(name, f"--config={bare}", workdir, "--grid=a=1", *more, code=2).stderr
+    assert error == f"error: --config={bare} lacks :NAME: its get_config needs an argument\n"
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_name_that_is_left_out_is_told_with_those_there_are(space, tmp_path):
+    workdir = f"--workdir={tmp_path / 'run'}"
+    larger = "larger_context/paper.py"
+    for file, taken, choices in (
+        ("ptb/paper.py", "ccdclm", "rnnlm, drnnlm, hrnnlm, adclm, codclm, ccdclm\n"),
+        (larger, "imdb-rlm_seqbow_att_lf-4", "imdb, bbc, ptb and a model of rlm, rlm_bow_ef"),
+    ):
+        config = f"--config={Path('configs') / file}"
+        done = launch("train", config, workdir, code=2, cwd=REPOSITORY)
+        assert done.stdout.startswith(f"{config} lacks :NAME, {taken} is taken: ")
+        assert choices in done.stdout
+        assert "data.directory is empty" in done.stderr
+    assert "lacks" not in launch("train", f"--workdir={space.run}").stdout
