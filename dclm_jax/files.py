@@ -48,6 +48,7 @@ STDOUT = "-"
 Value = TypeVar("Value")
 
 _CHUNK, _MAX_CHUNKS = 1 << 20, 256
+_TEMPORARY = ".dclm_jax-"
 _OPTIONAL = (Union, types.UnionType)
 
 
@@ -84,8 +85,9 @@ writing = functools.partial(_naming, "written")
 def open_output(path: storage.PathLike) -> Iterator[TextIO]:
     """A UTF-8 text file to write by the first process of a job; "-" is standard output.
 
-    It is written as PATH.tmp and renamed at the end. If the block raises, the temporary file is
-    removed and what was at `path` before stays.
+    It is written under another name beside it and renamed at the end. If the block raises, the
+    temporary file is removed and what was at `path` before stays. What is no regular file, such as
+    /dev/null or a pipe, is written through.
     """
     if os.fspath(path) == STDOUT:
         yield sys.stdout
@@ -123,12 +125,33 @@ def _whole(path: storage.PathLike, mode: str, **options: Any) -> Iterator[Any]:
             yield nowhere
         return
     with storage.uploading(path) as target, writing(path), contextlib.ExitStack() as stack:
-        temporary = target.with_name(target.name + ".tmp")
+        if _is_special(target):
+            with open(target, mode, **options) as file:
+                yield file
+            return
         target.parent.mkdir(parents=True, exist_ok=True)
-        stack.callback(temporary.unlink, missing_ok=True)
-        with open(temporary, mode, **options) as file:
+        # Its name cannot be guessed, so that no link to elsewhere waits there.
+        descriptor, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=target.parent)
+        stack.callback(pathlib.Path(temporary).unlink, missing_ok=True)
+        os.fchmod(descriptor, 0o666 & ~_umask())
+        with open(descriptor, mode, **options) as file:
             yield file
         os.replace(temporary, target)
+
+
+def _is_special(target: pathlib.Path) -> bool:
+    """Whether it is there and no regular file, or one that the system lends: /dev/stdout may lead
+    to a file, which is open already."""
+    path = os.path.normpath(target.absolute())
+    lent = path.startswith(("/dev/", "/proc/")) and not path.startswith("/dev/shm/")
+    return lent or (target.exists() and not target.is_file() and not target.is_dir())
+
+
+def _umask() -> int:
+    # It can only be read by being set.
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
 
 
 @contextlib.contextmanager
@@ -149,7 +172,7 @@ def replacing(target: storage.Location, last: str = "") -> Iterator[pathlib.Path
         return
     with writing(target), contextlib.ExitStack() as stack:
         target.parent.mkdir(parents=True, exist_ok=True)
-        own = tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent)
+        own = tempfile.mkdtemp(prefix=_TEMPORARY, dir=target.parent)
         stack.callback(shutil.rmtree, own, ignore_errors=True)
         # One that others may read, too.
         directory, aside = pathlib.Path(own, "new"), pathlib.Path(f"{own}.old")
@@ -214,8 +237,7 @@ def _read_bytes(path: storage.PathLike, made_by: str) -> bytes:
     with reading(path), storage.reaching(location):
         if not location.exists():
             raise InputError(f"{path}: no such file{made_by and f'; `{made_by}` writes it'}")
-        with location.open("rb") as file:
-            # A device may have no end.
+        with storage.open_regular(location) as file:
             chunks = iter(functools.partial(file.read, _CHUNK), b"")
             content = b"".join(itertools.islice(chunks, _MAX_CHUNKS))
     if len(content) >= _CHUNK * _MAX_CHUNKS:

@@ -9,14 +9,16 @@ refuses or cannot be reached, or a copy cannot be written here.
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import pathlib
 import re
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 from etils import epath
 
@@ -64,6 +66,42 @@ def resolve(path: PathLike) -> Location:
 def size(location: Location) -> int:
     """Of a file, in bytes."""
     return epath.Path(location).stat().length
+
+
+def open_regular(location: Location | PathLike, mode: str = "rb") -> BinaryIO:
+    """Opens a file to read, as bytes: what is always there to its end, and has one.
+
+    Raises:
+      OSError: it cannot be opened, or is a device, a pipe or a directory.
+    """
+    if not isinstance(location, str | pathlib.Path):
+        return cast(Any, location).open(mode)
+    # A pipe that nobody writes to would be waited for.
+    descriptor = os.open(location, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    _require_regular(descriptor)
+    return cast(Any, os.fdopen(descriptor, mode))
+
+
+def open_to_append(path: pathlib.Path, buffering: int = -1) -> BinaryIO:
+    """Opens a file to read and append to, made if it is not there; no link is followed.
+
+    Raises:
+      OSError: it cannot be opened, or is a link, a device, a pipe or a directory.
+    """
+    flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(path, flags, 0o666)
+    _require_regular(descriptor)
+    return cast(Any, os.fdopen(descriptor, "a+b", buffering))
+
+
+def _require_regular(descriptor: int) -> None:
+    """Closes what is another kind of file."""
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        raise OSError(errno.EINVAL, "it is no regular file")
 
 
 def is_empty(directory: Location) -> bool:
@@ -222,5 +260,5 @@ def _below(directory: pathlib.Path, location: epath.Path) -> pathlib.Path:
 
 def file_sha256(path: Location) -> str:
     """SHA-256 of a file's content, in hexadecimal."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(cast(Any, file), "sha256").hexdigest()

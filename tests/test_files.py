@@ -4,6 +4,7 @@ import dataclasses
 import json
 import math
 import os
+import stat
 from pathlib import Path
 from typing import Any, Literal
 
@@ -112,9 +113,17 @@ def test_files_that_cannot_be_read(tmp_path, monkeypatch):
         files.read_json(missing, Record, made_by="python x")
     with pytest.raises(InputError, match=": cannot be read: Is a directory$"):
         files.read_json(tmp_path, Record)
+    endless, pipe, long = (tmp_path / name for name in ("endless", "pipe", "long"))
+    endless.symlink_to("/dev/zero")
+    os.mkfifo(pipe)
+    for path in (endless, pipe, "/dev/zero"):
+        with pytest.raises(InputError, match=f"^{path}: cannot be read: it is no regular file"):
+            files.read_json(path, Record)
     monkeypatch.setattr(files, "_MAX_CHUNKS", 2)
-    with pytest.raises(InputError, match="^/dev/zero: has 2,097,152 bytes or more"):
-        files.read_json("/dev/zero", Record)
+    with long.open("wb") as file:
+        file.truncate(2**21)
+    with pytest.raises(InputError, match="long: has 2,097,152 bytes or more"):
+        files.read_json(long, Record)
 
 
 def test_lines_have_numbers_and_the_last_may_be_cut_off(tmp_path):
@@ -136,6 +145,52 @@ def test_a_file_that_is_not_finished_leaves_the_one_before(tmp_path):
     assert os.listdir(path.parent) == ["file.txt"]
     with pytest.raises(InputError, match="file.txt/x: cannot be written: File exists"):
         files.write_bytes(path / "x", b"")
+
+
+def test_what_is_no_regular_file_is_written_through(tmp_path):
+    pipe, device = tmp_path / "pipe", tmp_path / "null"
+    os.mkfifo(pipe)
+    device.symlink_to("/dev/null")
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        files.write_bytes(pipe, b"through")
+        assert os.read(reader, 100) == b"through"
+    finally:
+        os.close(reader)
+    files.write_bytes(device, b"gone")
+    files.write_bytes("/dev/null", b"gone")
+    assert stat.S_ISFIFO(pipe.stat().st_mode) and device.is_symlink()
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+    # What the shell has opened is not replaced under it.
+    redirected = tmp_path / "redirected"
+    with redirected.open("wb") as file:
+        inode = os.fstat(file.fileno()).st_ino
+        files.write_bytes(f"/dev/fd/{file.fileno()}", b"through")
+    assert (redirected.read_bytes(), redirected.stat().st_ino) == (b"through", inode)
+    assert sorted(os.listdir(tmp_path)) == ["null", "pipe", "redirected"]
+
+
+def test_links_that_wait_for_what_is_written_are_not_followed(tmp_path):
+    path, other = tmp_path / "result.json", tmp_path / "other"
+    other.write_text("other")
+    for name in ("result.json", "result.json.tmp"):
+        (tmp_path / name).symlink_to(other)
+    files.write_json(path, {"a": 1})
+    assert json.loads(path.read_text()) == {"a": 1} and not path.is_symlink()
+    assert other.read_text() == "other"
+
+
+def test_a_new_file_has_the_mode_of_any_other_and_a_name_of_any_length(tmp_path):
+    path, plain = tmp_path / ("x" * 255), tmp_path / "plain"
+    for mask in (0o022, 0o077):
+        before = os.umask(mask)
+        try:
+            files.write_bytes(path, b"")
+            plain.unlink(missing_ok=True)
+            plain.touch()
+        finally:
+            os.umask(before)
+        assert path.stat().st_mode == plain.stat().st_mode
 
 
 def test_names_that_are_no_utf8_are_written_and_read(tmp_path):

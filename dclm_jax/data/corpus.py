@@ -178,7 +178,9 @@ class Corpus:
         try:
             # Read as bytes, since text would end lines where there is no line feed.
             with reading(path):
-                names = path.read_bytes().decode("utf-8").removesuffix("\n").split("\n")
+                with storage.open_regular(path) as file:
+                    content = file.read()
+                names = content.decode("utf-8").removesuffix("\n").split("\n")
         except UnicodeDecodeError as error:
             raise InputError(f"{path}: not valid UTF-8: {error.reason}") from error
         if len(names) != self.num_documents:
@@ -304,7 +306,8 @@ def open_source(corpus: Corpus, directory: storage.PathLike, *, verify: bool = F
 
 def _open_array(path: pathlib.Path, dtype: np.dtype, length: int) -> np.ndarray:
     try:
-        array = np.memmap(path, dtype, mode="r")
+        with storage.open_regular(path) as file:
+            array = np.memmap(file, dtype, mode="r")
     # A file that is empty, or not a whole number of values long, is a ValueError.
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be mapped into memory ({error})") from error

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from dclm_jax import files, storage
 from dclm_jax.data.documents import read_lines
 from dclm_jax.errors import InputError, shown
 
@@ -104,7 +105,7 @@ class Vocabulary:
 
         The line of UNKNOWN has the text's own spelling as a third column, if there is one.
         """
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
+        with files.open_output(path) as file:
             for index, (word, count) in enumerate(zip(self.words, self.counts, strict=True)):
                 own = f"\t{self.unknown_token}" if index == UNKNOWN and self.unknown_token else ""
                 file.write(f"{word}\t{count}{own}\n")
@@ -122,7 +123,7 @@ class Vocabulary:
         counts: dict[str, int] = {}
         places: dict[str, int] = {}
         unknown_token = None
-        for number, text in read_lines(pathlib.Path(path)):
+        for number, text in read_lines(pathlib.Path(path), unpack=storage.open_regular):
             line = text.removesuffix("\n").removesuffix("\r")
             if not line.strip():
                 continue

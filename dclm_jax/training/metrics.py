@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from dclm_jax import files
+from dclm_jax import files, storage
 from dclm_jax.errors import InputError
 
 FILE = "metrics.jsonl"
@@ -61,19 +61,21 @@ class MetricsLog(contextlib.AbstractContextManager):
         self._path = workdir / FILE
         with files.writing(self._path):
             self._drop_after(step)
-            self._file = self._path.open("a", buffering=1)
+            self._file = storage.open_to_append(self._path)
             has_tensorboard = importlib.util.find_spec("tensorboardX") is not None
             self._events = _Events(workdir, step) if has_tensorboard else None
 
     def write(self, kind: str, step: int, **values: Any) -> None:
         """One line {"kind", "step", ...}; kind is "train" or "valid"."""
         with files.writing(self._path):
-            self._file.write(json.dumps({"kind": kind, "step": step, **values}) + "\n")
+            line = json.dumps({"kind": kind, "step": step, **values}) + "\n"
+            self._file.write(line.encode())
+            self._file.flush()
             if self._events:
                 self._events.write(kind, step, values)
 
     def _drop_after(self, step: int) -> None:
-        before = self._path.read_bytes() if self._path.exists() else b""
+        before = _content(self._path)
         lines = [line for line in read_metrics(self._path) if line["step"] <= step]
         kept = "".join(json.dumps(line) + "\n" for line in lines).encode()
         # A finished run that is started again leaves the file and its date alone.
@@ -127,7 +129,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
     """The lines of a metrics file up to one that `MetricsLog` did not write as it is: usually the
     last, which a crash has cut off."""
     lines = []
-    for text in path.read_bytes().splitlines() if path.exists() else []:
+    for text in _content(path).splitlines():
         try:
             line = files.parse_json(text, str(path), dict[str, Any])
         except InputError:
@@ -137,6 +139,13 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
             break
         lines.append(line)
     return lines
+
+
+def _content(path: Path) -> bytes:
+    if not path.exists():
+        return b""
+    with storage.open_regular(path) as file:
+        return file.read()
 
 
 def read_lines(workdir: Path) -> list[Line]:

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from dclm_jax import files
+from dclm_jax import files, storage
 from dclm_jax.data.corpus import TrainingText
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, printable, shown
@@ -39,6 +39,7 @@ TEXT_FILE = "text.json"
 LOCK_FILE = "lock"
 RESULT_FILE = "result.json"
 _FINAL_ENDINGS = ("finished", "early_stop")
+_FOLDERS = ("checkpoints", "checkpoints/best", "checkpoints/latest", "tensorboard")
 _LONGEST_LOCK = 1000
 _NAMELESS = "a job that did not leave its name"
 
@@ -63,7 +64,8 @@ def writing(workdir: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         with files.writing(workdir):
             workdir.mkdir(parents=True, exist_ok=True)
-            file = stack.enter_context((workdir / LOCK_FILE).open("a+b", buffering=0))
+            _require_own_folders(workdir)
+            file = stack.enter_context(storage.open_to_append(workdir / LOCK_FILE, buffering=0))
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
@@ -82,6 +84,14 @@ def writing(workdir: Path) -> Iterator[None]:
             file.write(json.dumps(dataclasses.asdict(owner)).encode())
         stack.callback(file.truncate, 0)
         yield
+
+
+def _require_own_folders(workdir: Path) -> None:
+    """Refuses folders that lead elsewhere: what a killed process left is removed in them."""
+    for name in _FOLDERS:
+        folder = workdir / name
+        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+            raise InputError(f"{folder}: is a link or no folder; expected one of the run's own")
 
 
 def _owner(file: BinaryIO) -> str:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -9,9 +10,12 @@ import pytest
 from hypothesis import given
 
 from dclm_jax import files
+from dclm_jax.data.corpus import TrainingText
+from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.training.metrics import MetricsLog, read_metrics
 from dclm_jax.training.records import Progress
+from dclm_jax.training.workdir import claim, read_config, writing
 from tests.exhaustive import some
 from tests.fuzzing import anything, attack_json, damaged, fuzz, single_faults, value_or_input_error
 from tests.test_no_code_runs import finish, resume, seal, use
@@ -40,6 +44,54 @@ def test_descriptions_of_a_checkpoint(finished, tmp_path_factory, name):
     for content in list(single_faults(json.loads(original)))[::step]:
         check(content)
     fuzz(40)(given(anything() | damaged(original))(check))()
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "checkpoints/latest", "tensorboard"])
+def test_folders_that_lead_out_of_a_run_are_refused(finished, tmp_path, name):
+    """What looks like a checkpoint that was being written would be removed there."""
+    run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    shutil.copytree(finished, run)
+    left = elsewhere / "7.orbax-checkpoint-tmp"
+    left.mkdir(parents=True)
+    folder = run / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.symlink_to(elsewhere)
+    with pytest.raises(InputError, match=f"run/{name}: is a link or no folder"), writing(run):
+        pass
+    assert left.is_dir()
+
+
+@pytest.mark.parametrize("name", ["lock", "metrics.jsonl"])
+def test_links_in_a_run_are_not_written_through(finished, tmp_path, name):
+    run, other = tmp_path / "run", tmp_path / "other"
+    shutil.copytree(finished, run)
+    # Lines of before stay as they are, and others are written after them.
+    mine = json.dumps({"kind": "train", "step": 1}) + "\n"
+    other.write_text(mine)
+    (run / name).unlink(missing_ok=True)
+    (run / name).symlink_to(other)
+    with pytest.raises(InputError, match="run.*: cannot be written: "), writing(run):
+        MetricsLog(run, step=3)
+    assert other.read_text() == mine
+
+
+@pytest.mark.parametrize(
+    "name", ["vocabulary.tsv", "config.json", "corpus.json", "checkpoints/best/3/checksums.json"]
+)
+@pytest.mark.parametrize("kind", ["pipe", "endless"])
+def test_pipes_and_devices_in_a_run_are_refused_at_once(finished, tmp_path, name, kind):
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    (run / name).unlink()
+    os.mkfifo(run / name) if kind == "pipe" else (run / name).symlink_to("/dev/zero")
+    with pytest.raises(InputError):
+        claim_again(run) if name == "corpus.json" else use(run)
+
+
+def claim_again(run: Path) -> None:
+    vocabulary = Vocabulary.load(run / "vocabulary.tsv")
+    config, text = read_config(run), TrainingText()
+    claim(run, config, vocabulary, {}, total_steps=9, trained_steps=0, text=text)
 
 
 def test_values_of_a_checkpoint(finished, tmp_path_factory):
