@@ -22,6 +22,7 @@ from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN, Vocabulary
 from dclm_jax.decoding import generation
 from dclm_jax.decoding.choices import GREEDY, Decoding
 from dclm_jax.decoding.generation import Limits
+from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_documents
 from dclm_jax.errors import InputError, shown
 from dclm_jax.evaluation import inputs, interpolation
 from dclm_jax.evaluation.perplexity import Perplexity, measure
@@ -390,6 +391,24 @@ class LanguageModel:
         else:
             place = reader.open(1, [self.encode(source)])
         return ReadDocument(self, place).read(*_words(sentences))
+
+    def order(self, sentences: Document | Sequence[Sentence], beam: int = DEFAULT_BEAM) -> Ordered:
+        """The likeliest order of a document's sentences, see `decoding.ordering`.
+
+        Returns:
+          Indices into the sentences, log P of them in this order in nats, and whether it is known
+          to be the best.
+
+        Raises:
+          InputError: the model reads no other sentence or reads a source, `beam` is below 1, or
+            there is no sentence.
+        """
+        if self.model is not None and self.model.reads_source:
+            raise InputError(f"{self.name} makes a document of a source; it puts none in order")
+        order = self.scorer.context_order
+        encoded = [self.encode(sentences)]
+        (found,) = order_documents(self.reader, encoded, context_order=order, beam=beam)
+        return found
 
     def vectors(
         self,

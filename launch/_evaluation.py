@@ -14,7 +14,7 @@ from absl import flags
 
 import dclm_jax
 from dclm_jax import processes
-from dclm_jax.data.corpus import SPLITS
+from dclm_jax.data.corpus import SPLITS, open_corpus, source_split
 from dclm_jax.data.documents import PLAIN, Document, TextOptions
 from dclm_jax.data.readers import TEXT_FORMATS, read_documents, remembered
 from dclm_jax.errors import InputError
@@ -206,6 +206,20 @@ def text_options(trained: TextOptions | None = None) -> TextOptions:
     if told and processes.is_first():
         print(told, file=sys.stderr, flush=True)
     return chosen
+
+
+def read_words(runs: Sequence[Run], command: str) -> Iterator[Document]:
+    """The documents of --input, or of --data and --split with <UNKNOWN> for unknown words."""
+    if flags.FLAGS.input is not None:
+        yield from read_text(runs[0].lm, flags.FLAGS.input)
+        return
+    directory = directory_of(runs)
+    data = open_corpus(directory, flags.FLAGS.split)
+    inputs.require_vocabulary(data, directory, runs[0].lm.vocabulary)
+    if source_split(data.split) in data.manifest.splits:
+        require_language_models((run.lm for run in runs), f"{command} of paired documents")
+    for index, name in enumerate(data.document_ids):
+        yield Document(name, list(map(data.vocabulary.decode, data.document(index))))
 
 
 def open_split(

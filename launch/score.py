@@ -39,9 +39,7 @@ from typing import Any
 from absl import flags
 
 from dclm_jax.data import readers
-from dclm_jax.data.corpus import open_corpus, source_split
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import inputs
 from dclm_jax.files import open_output
 from dclm_jax.language_model import DocumentScore, SentenceScore
 from launch import _app, _cluster, _evaluation
@@ -85,26 +83,11 @@ def main(argv: Sequence[str]) -> None:
 
 def _documents(runs: Sequence[_evaluation.Run]) -> Iterator[list[DocumentScore]]:
     """The scores of each document by every run."""
-    lm = runs[0].lm
-    if flags.FLAGS.input is not None:
-        documents = _evaluation.read_text(lm, flags.FLAGS.input)
-    else:
-        documents = _split(runs)
+    documents = _evaluation.read_words(runs, "launch.score")
     # What one run reads ahead waits for the others.
     ahead = itertools.tee(documents, len(runs))
     scores = (run.lm.score(one) for run, one in zip(runs, ahead, strict=True))
     return map(list, zip(*scores, strict=True))
-
-
-def _split(runs: Sequence[_evaluation.Run]) -> Iterator[readers.Document]:
-    """The documents of --data and --split as words."""
-    directory = _evaluation.directory_of(runs)
-    data = open_corpus(directory, flags.FLAGS.split)
-    inputs.require_vocabulary(data, directory, runs[0].lm.vocabulary)
-    if source_split(data.split) in data.manifest.splits:
-        _evaluation.require_language_models((run.lm for run in runs), "launch.score of pairs")
-    for index, name in enumerate(data.document_ids):
-        yield readers.Document(name, list(map(data.vocabulary.decode, data.document(index))))
 
 
 def _continuations(runs: Sequence[_evaluation.Run]) -> Iterator[list[DocumentScore]]:

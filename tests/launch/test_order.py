@@ -1,0 +1,70 @@
+"""launch.order: sentences shuffled and put in order."""
+
+import json
+
+import pytest
+
+import dclm_jax
+from dclm_jax.data.readers import read_documents
+from dclm_jax.evaluation import order_measures
+from tests.launch.support import launch, refuse
+
+
+def test_orders_are_those_of_python_and_are_measured(space, tmp_path):
+    output, metrics = tmp_path / "orders.jsonl", tmp_path / "metrics.json"
+    given = [f"--workdir={space.run}", f"--input={space.text['test']}", "--beam=4"]
+    done = launch("order", *given, f"--output={output}", f"--metrics={metrics}")
+    records = [json.loads(line) for line in output.read_text().splitlines()]
+    documents = list(read_documents(space.text["test"]))
+    lm = dclm_jax.restore(space.run)
+    for record, document in zip(records, documents, strict=True):
+        assert record["id"] == document.id
+        ordered = [document.sentences[i] for i in record["order"]]
+        assert [one.split() for one in record["sentences"]] == ordered
+        (score,) = lm.score([ordered])
+        assert record["log_prob"] == pytest.approx(score.log_prob, rel=1e-5)
+        assert record["tau"] == pytest.approx(order_measures.kendall_tau(record["order"]))
+    measured = json.loads(metrics.read_text())
+    texts = [[tuple(words) for words in one.sentences] for one in documents]
+    expected = order_measures.measure([one["order"] for one in records], texts)
+    assert {key: measured[key] for key in expected.to_json()} == expected.to_json()
+    assert measured["chance"] == order_measures.by_chance(texts, 0).to_json()
+    assert f"{expected.tau:.4f}" in done.stdout
+    # A split is its text, and the same seed gives the same orders.
+    of_split = launch("order", f"--workdir={space.run}", "--beam=4", "--output=-", quiet=False)
+    assert [json.loads(line)["order"] for line in of_split.stdout.splitlines()] == [
+        one["order"] for one in records
+    ]
+    assert f"{expected.tau:.4f}" in of_split.stderr
+
+
+def test_sentences_as_they_stand_are_put_in_order_and_printed(space):
+    flags = [f"--workdir={space.run}", "--input=-", "--noshuffle"]
+    text = "w1 w2 .\nw41 w42 .\nw3 w4 w5 .\n"
+    done = launch("order", *flags, stdin=text)
+    sentences = text.splitlines()
+    found = dclm_jax.restore(space.run).order(sentences)
+    assert done.stdout.splitlines() == [*(sentences[i] for i in found.order), ""]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--workdir=RNNLM"], "the model reads every sentence by itself"),
+        (["--workdir=RUN", "--beam=0"], "beam is 0; expected at least 1"),
+        (["--workdir=RUN", "--seed=-1"], "--seed is -1; expected 0 or more"),
+        (["--workdir=RUN", "--noshuffle", "--metrics=m"], "--metrics has no effect"),
+        (["--workdir=RUN", "--batch_size=3"], "--batch_size has no effect"),
+        (["--workdir=RUN", "--input=one.txt"], "no document has two sentences"),
+        (["--workdir=RUN", "--input=one.txt", "--split=valid"], "--input replaces --data"),
+    ],
+)
+def test_bad_input_is_refused(space, tmp_path, arguments, expected):
+    (tmp_path / "one.txt").write_text("w1 .\n\nw2 .\n")
+    places = {"RUN": str(space.run), "RNNLM": str(space.rnnlm)}
+    filled = [
+        f"--workdir={places[one.partition('=')[2]]}" if one.startswith("--workdir") else one
+        for one in arguments
+    ]
+    assert expected in refuse("order", *filled, cwd=tmp_path)
+    assert [one.name for one in tmp_path.iterdir()] == ["one.txt"]
