@@ -1,6 +1,7 @@
 """What every launcher shares: flags parsed, bad input reported in one line, exit codes."""
 
 import functools
+import io
 import os
 import pathlib
 import sys
@@ -41,7 +42,9 @@ def run(
             wrong = f"unexpected argument {argv[1]!r}; flags are written --name=value (see --help)"
             _end(EXIT_BAD_INPUT, wrong)
         try:
-            return main(argv)
+            code = main(argv)
+            sys.stdout.flush()
+            return code
         except processes.SharedError as error:
             is_ours = error.process == processes.index()
             _end(EXIT_BAD_INPUT, str(error) if is_ours else "", alone=False)
@@ -51,11 +54,14 @@ def run(
             _end(1, str(error) if processes.is_first() else "", alone=False)
         except BrokenPipeError:
             # The reader of our output went away (`... | head`): that is no error of ours.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _mute()
             _end(0)
         except KeyboardInterrupt:
             _end(130)
         except Exception as error:
+            if isinstance(error, OSError) and (reason := _output_fault()):
+                _mute()
+                _end(EXIT_BAD_INPUT, f"standard output cannot be written: {reason}")
             if processes.count() == 1:
                 raise
             is_of_device = isinstance(error, jax.errors.JaxRuntimeError)
@@ -67,10 +73,42 @@ def run(
             traceback.print_exc()
             _end(1)
 
+    _open_streams()
     _keep_compiled_programs()
     keep_freed_memory()
     sys.unraisablehook = _unraisable
     app.run(guarded, flags_parser=functools.partial(_parse, parse))
+
+
+def _open_streams() -> None:
+    """Text goes out as UTF-8, whatever the locale. A closed standard input is empty, and a closed
+    output cannot be written, which is an error where it is tried: Python drops what is printed."""
+    # In this order each gets the number that belongs to it, so that no other file does.
+    if sys.stdin is None:
+        sys.stdin = open(os.devnull, encoding="utf-8")
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _output_fault() -> str:
+    """Why standard output cannot be written; nothing if it can."""
+    if not sys.stdout.writable():
+        return "it is closed"
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
+
+
+def _mute() -> None:
+    """Drops what is still to be written to standard output, which would fail again at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _unraisable(unraisable: Any) -> None:

@@ -1,0 +1,63 @@
+"""Standard streams that are full, closed, or of another encoding."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.launch.support import REPOSITORY, environment
+
+pytestmark = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has /dev/full")
+
+
+def run(space, command: str, **variables: str) -> subprocess.CompletedProcess[bytes]:
+    """A command of a shell, in which RUN is the workdir and PYTHON runs a launcher."""
+    values = {"RUN": str(space.run), "PYTHON": f"{sys.executable} -m", **variables}
+    return subprocess.run(
+        ["bash", "-c", command], cwd=REPOSITORY, env=environment(**values), capture_output=True
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "$PYTHON launch.evaluate --workdir=$RUN",
+        "$PYTHON launch.evaluate --workdir=$RUN --output=-",
+        "$PYTHON launch.score --workdir=$RUN",
+    ],
+)
+@pytest.mark.parametrize(
+    ("stream", "reason"), [("> /dev/full", "No space left on device"), (">&-", "it is closed")]
+)
+def test_an_output_that_cannot_be_written_is_told(space, command, stream, reason):
+    done = run(space, f"{command} {stream}")
+    error = f"error: standard output cannot be written: {reason}\n"
+    assert (done.returncode, done.stderr.decode()) == (2, error)
+
+
+def test_a_closed_input_is_empty_and_a_closed_error_stream_harms_nothing(space):
+    done = run(space, "$PYTHON launch.score --workdir=$RUN --input=- <&-")
+    assert (done.returncode, done.stderr) == (2, b"error: -: is empty\n")
+    done = run(space, "$PYTHON launch.score --workdir=$RUN --input=absent 2>&-")
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+def test_text_goes_out_as_utf8(space):
+    text = "caf\u00e9 \u2014 w1"
+    command = "printf '%s\\n' \"$TEXT\" | $PYTHON launch.score --workdir=$RUN --input=-"
+    locale = {"PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0", "LC_ALL": "C"}
+    done = run(space, command, TEXT=text, **locale)
+    assert done.returncode == 0, done.stderr
+    (sentence,) = json.loads(done.stdout.decode("utf-8"))["sentences"]
+    assert sentence["tokens"][:-1] == text.split()
+
+
+def test_special_files_as_output_are_written_through(space):
+    """As root, too, which could put a file in their place."""
+    done = run(space, "$PYTHON launch.evaluate --workdir=$RUN --output=/dev/stdout")
+    text = done.stdout.decode()
+    assert json.loads(text[text.index("{") : text.index("}") + 1])["model"] == "ccdclm"
+    assert run(space, "$PYTHON launch.evaluate --workdir=$RUN --output=/dev/null").returncode == 0
+    assert not os.path.isfile("/dev/null")
