@@ -1,5 +1,6 @@
 """What the launchers that use a trained model share: flags, the run, its input, progress."""
 
+import glob
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -17,6 +18,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import inputs
 from dclm_jax.experiments.runs import distinct_labels
 from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
+from dclm_jax.training.workdir import CONFIG_FILE
 
 _WORKDIR = flags.DEFINE_string(
     "workdir",
@@ -196,3 +198,22 @@ class Progress:
         """Clears the line, so that what is printed next stands alone."""
         if self._on:
             print("\r\033[K", end="", file=sys.stderr, flush=True)
+
+
+def expand_workdirs(value: str) -> list[str]:
+    """The work directories that a flag names, separated by commas; `runs/*` stands for those of the
+    folders that hold a run.
+
+    Raises:
+      InputError: a pattern matches no run.
+    """
+    found = []
+    for part in map(str.strip, value.split(",")):
+        if not glob.has_magic(part):
+            found.append(part)
+            continue
+        matches = sorted(path for path in glob.glob(part) if Path(path, CONFIG_FILE).is_file())
+        if not matches:
+            raise InputError(f"{part} matches no folder that holds a run ({CONFIG_FILE})")
+        found += matches
+    return list(dict.fromkeys(found))

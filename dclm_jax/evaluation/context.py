@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dclm_jax.evaluation import coherence, perplexity
+from dclm_jax.evaluation.intervals import Sums
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.scoring import Document, Progress, WordScorer
 
@@ -36,30 +37,13 @@ many documents of the same lengths; each by itself."""
 
 
 BOUNDS = (0, 1, 2, 5, 10, 20)
-"""First positions of the ranges that sums are taken over; 0 is the first."""
-
-
-class Sums(NamedTuple):
-    """Nats [D, X] and numbers [D, X] of the targets of every document in each range of positions:
-    bounds[i] to bounds[i + 1] - 1, and after the last bound."""
-
-    nll: np.ndarray
-    count: np.ndarray
-
-    @property
-    def perplexities(self) -> np.ndarray:
-        """The perplexity of every range over all documents, float64 [X]; nan where it is empty."""
-        with np.errstate(invalid="ignore"):
-            return np.exp(self.nll.sum(axis=0) / self.count.sum(axis=0))
-
-    def to_json(self) -> dict[str, list[list[float]]]:
-        """Lists by document; nats to three decimals."""
-        return {"nll": self.nll.round(3).tolist(), "count": self.count.tolist()}
+"""First positions of the ranges that sums are taken over; 0 is the first. Range i is from bounds[i]
+to bounds[i + 1] - 1, the last one goes on to the end."""
 
 
 class Positions(NamedTuple):
-    """Sums over documents: in all, by place in the sentence (START w1 is 0, END counts as a word),
-    by place of the sentence in its document, and the nats of each document."""
+    """Sums over documents: in all, by range of places in the sentence (START w1 is 0, END counts as
+    a word), of places of the sentence in its document, and the nats of each document [D]."""
 
     perplexity: Perplexity
     by_token: Sums

@@ -8,6 +8,8 @@ nothing of other training runs.
 Shapes: D documents, X places or runs that have numbers of their own, R resamples.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 RESAMPLES = 1000
@@ -54,3 +56,34 @@ def interval(values_RxX: np.ndarray) -> np.ndarray:
         if len(values):
             ends[:, column] = np.percentile(values, _PERCENTILES)
     return ends
+
+
+class Sums(NamedTuple):
+    """Nats [D, X] and numbers [D, X] of the targets of every document, at each of several places:
+    positions, or parts of speech."""
+
+    nll: np.ndarray
+    count: np.ndarray
+
+    @property
+    def perplexities(self) -> np.ndarray:
+        """Those of every place over all documents, float64 [X]; nan where there is no target."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.exp(self.nll.sum(axis=0) / self.count.sum(axis=0))
+
+    def resampled(self) -> np.ndarray:
+        """Those of every place in resampled test sets [R, X], see `resample`."""
+        with np.errstate(over="ignore"):
+            return np.exp(resample(self.nll, self.count))
+
+    def to_json(self) -> dict[str, list[list[float]]]:
+        """Lists by document; nats to three decimals."""
+        return {"nll": self.nll.round(3).tolist(), "count": self.count.tolist()}
+
+
+def of_ratio(sums: Sums, others: Sums) -> np.ndarray:
+    """The ends of the intervals of ratios of perplexities, [2, X]; `others` are sums over the same
+    targets."""
+    differences = resample(sums.nll - others.nll, sums.count)
+    with np.errstate(over="ignore"):
+        return interval(np.exp(differences))

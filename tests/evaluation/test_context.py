@@ -56,15 +56,6 @@ def test_sums_by_position_against_a_loop(bounds):
     assert result.perplexity.nll == pytest.approx(sum(result.by_document))
 
 
-def test_perplexities_of_ranges_by_hand():
-    """Two documents; the last range is empty."""
-    sums = context.Sums(
-        np.array([[1.0, 3.0, 0.0], [1.0, 5.0, 0.0]]), np.array([[1, 2, 0], [0, 4, 0]])
-    )
-    np.testing.assert_allclose(sums.perplexities[:2], np.exp([2.0, 8.0 / 6]), rtol=1e-12)
-    assert np.isnan(sums.perplexities[2])
-
-
 @pytest.mark.parametrize("name", context.ARRANGEMENTS)
 def test_an_arrangement_holds_the_same_sentences(name):
     arranged = context.ARRANGEMENTS[name](DOCUMENTS, np.random.default_rng(0))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dclm_jax.evaluation.intervals import interval, resample
+from dclm_jax.evaluation.intervals import Sums, interval, of_ratio, resample
 
 
 def test_resampled_means_against_a_loop():
@@ -41,6 +41,26 @@ def test_what_one_document_has_has_no_interval():
     ends = interval(resample(targets * 1.5, targets))
     np.testing.assert_allclose(ends[:, 0], 1.5)
     assert np.isnan(ends[:, 1:]).all()
+
+
+def test_perplexities_of_places_by_hand():
+    """Two documents; the last place is empty."""
+    sums = Sums(np.array([[1.0, 3.0, 0.0], [1.0, 5.0, 0.0]]), np.array([[1, 2, 0], [0, 4, 0]]))
+    np.testing.assert_allclose(sums.perplexities[:2], np.exp([2.0, 8.0 / 6]), rtol=1e-12)
+    assert np.isnan(sums.perplexities[2])
+
+
+def test_ratios_are_of_paired_documents():
+    rng = np.random.default_rng(3)
+    count = rng.integers(5, 20, size=(12, 2))
+    one = Sums(rng.random((12, 2)) * count * 5, count)
+    tenth_less = Sums(one.nll + count * np.log(0.9), count)
+    np.testing.assert_allclose(of_ratio(tenth_less, one), np.full((2, 2), 0.9))
+    other = Sums(rng.random((12, 2)) * count * 5, count)
+    expected = interval(one.resampled() / other.resampled())
+    np.testing.assert_allclose(of_ratio(one, other), expected)
+    ratios = one.perplexities / other.perplexities
+    assert (expected[0] < ratios).all() and (ratios < expected[1]).all()
 
 
 def test_intervals_hold_the_truth_as_often_as_they_say():
