@@ -216,4 +216,4 @@ def expand_workdirs(value: str) -> list[str]:
         if not matches:
             raise InputError(f"{part} matches no folder that holds a run ({CONFIG_FILE})")
         found += matches
-    return list(dict.fromkeys(found))
+    return found

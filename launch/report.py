@@ -121,6 +121,8 @@ def main(argv: Sequence[str]) -> None:
     undrawn = {name: plots.undrawn(picture) for name, picture in pictures.items()}
     drawn = {name: picture.title for name, picture in pictures.items() if not undrawn[name]}
     untold = [f"{name} is not drawn: {reason}." for name, reason in undrawn.items() if reason]
+    if not _BOOTSTRAP.value:
+        untold.append("Coherence was left out by --bootstrap=0; --bootstrap=1000 fills it in.")
     tables = report.tables(rows, baselines)
     files.write_json(output / "report.json", report.to_json(rows, baselines))
     for name, content in (

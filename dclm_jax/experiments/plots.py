@@ -194,8 +194,8 @@ def plot_intervals(picture: Intervals, path: str | os.PathLike[str]) -> None:
     values = [value for values in shown.values() for value in values]
     if picture.baseline:
         axes.axhline(1, color="black", linewidth=1, label=_plain(picture.baseline))
-        axes.set_ylabel(_plain(f"test perplexity relative to {picture.baseline}"))
-        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * (value - 1):+.4g}%")
+        axes.set_ylabel(_plain(f"perplexity relative to {picture.baseline}"))
+        axes.yaxis.set_major_formatter(lambda value, _: _percent(value))
         low, high = min(1.0, *values), max(1.0, *values)
         room = max(high - low, 0.01)
         ends = [end for one in picture.series for end in (*one.low, *one.high)]
@@ -362,6 +362,12 @@ def _number_decades(axis: "Axis") -> None:
     axis.set_major_locator(LogLocator(subs=_LOG_TICKS))
     axis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:g}")
     axis.set_minor_formatter("")
+
+
+def _percent(ratio: float) -> str:
+    """How far a ratio is from 1."""
+    percent = round(100 * (ratio - 1), 6)
+    return f"{percent:+.4g}%" if percent else "0%"
 
 
 def _require_finite(perplexities: Mapping[str, Sequence[float]]) -> None:
