@@ -597,8 +597,13 @@ def test_evaluation_refuses_bad_input_and_writes_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["latin1.txt"]
 
 
-def test_a_quick_report_refuses_a_run_without_results(space):
-    assert str(space.run) in refuse("report", "--quick", f"--workdirs={space.run}")
+def test_a_quick_report_says_what_fills_the_blanks_of_a_run_without_results(space):
+    printed = launch("report", "--quick", f"--workdirs={space.run}").stdout
+    best = json.loads((space.run / "result.json").read_text())["best_perplexity"]
+    assert printed.splitlines()[2].split()[:2] == ["ccdclm", f"{best:.2f}"]
+    for name, command in (("perplexity", "evaluate"), ("coherence", "coherence")):
+        writer = f"`python -m launch.{command} --workdir={space.run} --output={space.run}/{name}"
+        assert f"ccdclm: no {name}.json; {writer}.json` fills that in" in printed
     assert "--workdirs" in refuse("report", "--quick", process=True)
 
 
