@@ -1,5 +1,6 @@
 """What every launcher shares: flags parsed, bad input reported in one line, exit codes."""
 
+import errno
 import functools
 import io
 import os
@@ -23,6 +24,7 @@ CONFIG_MODULE = "config_config"
 """What ml_collections calls the file of a flag --config once it is loaded."""
 _OWN_FAULTS = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED")
 """What a device says that refuses what it was asked for: it would refuse that again."""
+_WRITE_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 def run(
@@ -59,7 +61,7 @@ def run(
         except KeyboardInterrupt:
             _end(130)
         except Exception as error:
-            if isinstance(error, OSError) and (reason := _output_fault()):
+            if isinstance(error, OSError) and (reason := _output_fault(error)):
                 _mute()
                 _end(EXIT_BAD_INPUT, f"standard output cannot be written: {reason}")
             if processes.count() == 1:
@@ -95,15 +97,13 @@ def _open_streams() -> None:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
 
 
-def _output_fault() -> str:
-    """Why standard output cannot be written; nothing if it can."""
+def _output_fault(error: OSError) -> str:
+    """Why standard output could not be written, if that is what was raised: errors of files that
+    have a name are `InputError`s."""
     if not sys.stdout.writable():
         return "it is closed"
-    try:
-        sys.stdout.flush()
-    except OSError as error:
-        return error.strerror or str(error)
-    return ""
+    is_of_writing = error.filename is None and error.errno in _WRITE_FAULTS
+    return error.strerror if is_of_writing else ""
 
 
 def _mute() -> None:

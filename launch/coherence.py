@@ -20,10 +20,19 @@ content words that neighbours share:
     python -m launch.coherence --baseline=neural --data=data/ptb --training_seed=1
     python -m launch.coherence --baseline=overlap --data=data/ptb --bootstrap=1000 --output=o.json
 
+A headline or an address to the reader at the begin can give documents away. Beside every accuracy
+stands the one where the first sentence alone is moved (dclm_jax.evaluation.coherence.first_sentence
+says how); where that is 75% or more, a warning follows. With --keep_first=1 the first sentence
+stays where it is and only the others are permuted:
+
+    python -m launch.coherence --workdir=runs/ccdclm --keep_first=1
+
 With both (a) and (b), the JSON result is that of (b), and holds that of (a) under "fixed".
+"first_sentence" is the accuracy where the first sentence alone is moved, null with --keep_first.
 Accuracies are from 0 to 1. The same seed gives every model the same permutations and test sets.
 """
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -65,6 +74,12 @@ _POOL = flags.DEFINE_integer(
     "With --bootstrap: permutations of each document that the test sets draw from, which costs as "
     "much as so many test sets; 0 shuffles every draw afresh, as the paper does.",
 )
+_KEEP_FIRST = flags.DEFINE_integer(
+    "keep_first",
+    0,
+    "Sentences at the begin of each document that stay where they are; only the others are "
+    "permuted, and documents with fewer than two others are left out.",
+)
 _SEED = flags.DEFINE_integer("seed", 0, "Seed of permutations and test sets.")
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
 
@@ -78,24 +93,39 @@ def main(argv: Sequence[str]) -> None:
         raise InputError("--pool belongs to --bootstrap, which is missing")
     if _POOL.value < 0 or _POOL.value == 1:
         raise InputError(f"--pool is {_POOL.value}; expected 0, or 2 and more")
+    if _KEEP_FIRST.value < 0:
+        raise InputError(f"--keep_first is {_KEEP_FIRST.value}; expected 0 or more")
     if not _PERMUTATIONS.value and not _BOOTSTRAP.value:
         raise InputError("--permutations and --bootstrap are both 0: there is nothing to measure")
     subject = _model() if _BASELINE.value is None else _baseline(_BASELINES[_BASELINE.value])
     measured = subject.scorer, subject.documents
+    drawn = {"keep_first": _KEEP_FIRST.value, "seed": _SEED.value}
     results = []
     if _BOOTSTRAP.value:
-        counts = {"replicates": _BOOTSTRAP.value, "pool": _POOL.value, "seed": _SEED.value}
+        counts = {"replicates": _BOOTSTRAP.value, "pool": _POOL.value}
         with _evaluation.Progress("bootstrap") as progress:
-            results.append(coherence.bootstrap(*measured, **counts, on_document=progress))
+            results.append(coherence.bootstrap(*measured, **counts, **drawn, on_document=progress))
     if _PERMUTATIONS.value:
-        counts = {"permutations": _PERMUTATIONS.value, "seed": _SEED.value}
+        counts = {"permutations": _PERMUTATIONS.value}
         with _evaluation.Progress("coherence") as progress:
-            results.append(coherence.fixed(*measured, **counts, on_document=progress))
+            results.append(coherence.fixed(*measured, **counts, **drawn, on_document=progress))
+    if not _KEEP_FIRST.value:
+        # Of long documents not even a second permutation may be wanted.
+        places = min(coherence.FIRST_PLACES, _PERMUTATIONS.value or _BOOTSTRAP.value)
+        with _evaluation.Progress("first sentence") as progress:
+            first = coherence.first_sentence(
+                *measured, places=places, seed=_SEED.value, on_document=progress
+            )
+        results = [dataclasses.replace(result, first_sentence=first) for result in results]
     value = {**results[0].to_json(), **subject.description}
     if len(results) > 1:
         value["fixed"] = results[1].to_json()
     if _OUTPUT.value != files.STDOUT:
-        print("\n".join([subject.summary, *map(str, results)]))
+        lines = [subject.summary, *map(str, results)]
+        if results[0].first_sentence is not None:
+            told = f"{100 * results[0].first_sentence:.2f}%"
+            lines.append(f"with the first sentence alone moved: accuracy {told}")
+        print("\n".join(filter(None, [*lines, results[0].warning])))
     if _OUTPUT.value:
         files.write_json(_OUTPUT.value, value)
 

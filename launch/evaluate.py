@@ -25,8 +25,9 @@ those that HanTa gives the words (pip install 'dclm_jax[tags]'), under the names
 Treebank; UNC is what has none, such as the unknown words of a prepared corpus. Noun is NN and NNS,
 Verb is VB and VBZ.
 Listed are the classes of the --pos_tags most frequent tags; then all other tags together,
-punctuation and END, so that the classes add up to the whole text. The picture has a group of bars
-for each class:
+punctuation and END, so that the classes add up to the whole text. The picture shows for each class
+how far the perplexity of every run is above or below that of the first one, with intervals of 95%
+by bootstrap over documents; of a single run it shows the perplexities:
 
     python -m launch.evaluate --workdirs=runs/rlm,runs/bow_lf_4 --by_pos --plot=pos.png
     python -m launch.evaluate --workdir=runs/rlm --by_pos --input=brown.txt --format=tagged
@@ -55,7 +56,7 @@ from dclm_jax import files
 from dclm_jax.data.corpus import SPLITS
 from dclm_jax.data.readers import STDIN, input_files
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import interpolation, parts_of_speech
+from dclm_jax.evaluation import interpolation, intervals, parts_of_speech
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.experiments import plots
 from dclm_jax.tables import aligned
@@ -69,8 +70,8 @@ _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is 
 _PLOT = flags.DEFINE_string(
     "plot",
     None,
-    "Picture to draw (PNG, PDF, SVG): with --by_pos bars for each class, without it perplexity "
-    "against n.",
+    "Picture to draw (PNG, PDF, SVG): with --by_pos the classes of each run relative to the first "
+    "run, without it perplexity against n.",
 )
 _BY_POS = flags.DEFINE_bool("by_pos", False, "Measure every part of speech by itself as well.")
 _POS_TAGS = flags.DEFINE_integer(
@@ -96,6 +97,7 @@ class _Measured(NamedTuple):
     mixture: interpolation.Mixture | None
     tuned_on: dict[str, Any]
     classes: list[parts_of_speech.ClassSums]
+    by_document: list[intervals.Sums]
     tagger: str
 
     @property
@@ -192,8 +194,9 @@ def _measure(runs: list[_evaluation.Run]) -> _Measured:
         )
     perplexities = [runs[0].lm.beside_own(one) for one in perplexities]
     classes = by_tag.classes(_POS_TAGS.value) if by_tag else []
+    by_document = by_tag.by_document(classes) if by_tag else []
     by = tagger.source if tagger else ""
-    return _Measured(runs, source, perplexities, mixture, tuned_on, classes, by)
+    return _Measured(runs, source, perplexities, mixture, tuned_on, classes, by_document, by)
 
 
 def _text(measured: _Measured) -> str:
@@ -260,18 +263,31 @@ def _json(measured: _Measured) -> dict[str, Any]:
 
 def _plot(measured: _Measured, path: str) -> None:
     if measured.classes:
-        perplexities = zip(*(one.perplexities for one in measured.classes), strict=True)
-        plots.plot_classes(
-            [one.name for one in measured.classes],
-            dict(zip(measured.labels, perplexities, strict=True)),
-            path,
-        )
+        plots.plot_intervals(_classes_picture(measured), path)
         return
     values = [one.perplexity for one in measured.perplexities]
     points = list(map(_point, measured.runs, values))
     if measured.mixture is not None:
         points.append(plots.Result(_MIXTURE, _MIXTURE, None, values[-1]))
     plots.plot_context(points, path)
+
+
+def _classes_picture(measured: _Measured) -> plots.Intervals:
+    """Perplexities of a single run; of several, their ratios to those of the first."""
+    first, *others = measured.by_document
+    label, *labels = measured.labels
+    series = [
+        plots.Series(name, sums.perplexities / first.perplexities, *intervals.of_ratio(sums, first))
+        for name, sums in zip(labels, others, strict=True)
+    ]
+    alone = plots.Series(label, first.perplexities, *intervals.interval(first.resampled()))
+    return plots.Intervals(
+        "Perplexity by part of speech",
+        parts_of_speech.explained(measured.classes),
+        [one.name for one in measured.classes],
+        series or [alone],
+        baseline=label if others else "",
+    )
 
 
 def _point(run: _evaluation.Run, perplexity: float) -> plots.Result:

@@ -1,35 +1,46 @@
 """Reports on trained runs: the tables and figures of the DCLM paper (Ji et al. 2015), or one table.
 
-    python -m launch.report --output=reports/ptb \\
-        --workdirs=runs/ptb/rnnlm-0,runs/ptb/rnnlm-1,runs/ptb/ccdclm-0,runs/ptb/ccdclm-1
+    python -m launch.report --output=reports/ptb --workdirs='runs/ptb/*'
+    python -m launch.report --output=reports/two --workdirs=runs/rnnlm,runs/ccdclm
 
 Runs that differ in nothing but training.seed are one row: means and standard deviations over seeds.
 All runs are measured on the same corpus: development and test perplexity (Table 2), with z-tests
 against rnnlm; bootstrap coherence (Table 3), with z-tests against the baselines; perplexity with
 the context exchanged or removed; perplexity by position in the sentence and in the document.
 Where a model was trained with several segment lengths L, their learning curves are drawn as well
-(Figure 3).
+(Figure 3). Hyper-parameters that differ between rows have columns.
 
-DIR holds report.md, report.json (every row), the pictures, and in runs/ what was measured of each
-run: the same command measures only runs that are new or have changed, so it can be stopped, and
-what was measured on other --data or with other options is kept.
+--baseline=RUN or MODEL compares all rows with one run, or with that model trained alike. Intervals
+are of 95%, by bootstrap over the test documents, paired where two rows are compared: they speak of
+other documents, and the standard deviations over seeds of other training runs.
+
+Where the first sentence of a document, moved alone, is told in 75% of the cases or more by one of
+the models (launch.coherence says why that matters), coherence is measured twice: with all sentences
+permuted, and with the first one kept. --keep_first=N keeps N in any case.
+
+DIR holds report.md, report.csv (a line a row, all numbers), report.tex (for the package booktabs),
+report.json, the pictures, and in runs/ what was measured of each run: the same command measures
+only runs that are new or have changed, so it can be stopped, and what was measured on other --data
+or with other options is kept.
 
 Coherence is most of the time: as long as --pool test perplexities (--pool=0, the paper's, as long
 as --bootstrap of them), but little for rnnlm and codclm.
 
 With --quick nothing is measured: one table of what training, evaluation and coherence have left in
-each workdir, and with --output their learning curves in DIR/learning_curves.png.
+each workdir, with a blank for what is missing and the command that would fill it, and with --output
+the learning curves in DIR/learning_curves.png.
 
     python -m launch.evaluate  --workdir=RUN --split=test --output=RUN/perplexity.json
     python -m launch.coherence --workdir=RUN --split=test --output=RUN/coherence.json
-    python -m launch.report    --quick --workdirs=RUN,OTHER_RUN --output=DIR
+    python -m launch.report    --quick --workdirs='runs/*' --output=DIR
 """
 
 import contextlib
 import hashlib
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from absl import flags
@@ -44,7 +55,8 @@ from dclm_jax.training.metrics import FILE as METRICS_FILE
 from dclm_jax.training.workdir import CORPUS_FILE, RESULT_FILE
 from launch import _app, _evaluation
 
-_WORKDIRS = flags.DEFINE_list("workdirs", None, "Trained runs, separated by commas.", required=True)
+_evaluation.define_workdirs()
+flags.mark_flag_as_required("workdirs")
 _OUTPUT = flags.DEFINE_string("output", None, "Directory to write.")
 _QUICK = flags.DEFINE_bool("quick", False, "Show what is there, and measure nothing.")
 _DATA = flags.DEFINE_string(
@@ -56,17 +68,26 @@ _BOOTSTRAP = flags.DEFINE_integer(
 _POOL = flags.DEFINE_integer(
     "pool", 50, "Permutations of each document that test sets draw from; 0: each draw has its own."
 )
+_KEEP_FIRST = flags.DEFINE_integer(
+    "keep_first", 0, "Sentences at the begin of each document that coherence leaves in place."
+)
 _SEED = flags.DEFINE_integer("seed", 0, "Seed of permutations and test sets.")
+_BASELINE = flags.DEFINE_string(
+    "baseline",
+    None,
+    "What rows are compared with: one of the runs, by its workdir, or a model, such as rnnlm, of "
+    "which the run is taken that was trained alike. Default: rnnlm, in coherence drnnlm and hrnnlm "
+    "as well.",
+)
 _RUNS = "runs"
 _MARKDOWN = "report.md"
+_OF_THE_RUN = ("version", "model")
 _CURVES = "learning_curves.png"
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    workdirs = [workdir.strip() for workdir in _WORKDIRS.value]
-    if not workdirs or not all(workdirs):
-        raise InputError("--workdirs holds an empty name; expected work directories")
+    workdirs = _evaluation.expand_workdirs(flags.FLAGS.workdirs)
     if _OUTPUT.value:
         plots.check_target(_CURVES)
     if _QUICK.value:
@@ -77,34 +98,63 @@ def main(argv: Sequence[str]) -> None:
     for name, flag in (("bootstrap", _BOOTSTRAP), ("pool", _POOL)):
         if flag.value < 0 or flag.value == 1:
             raise InputError(f"--{name} is {flag.value}; expected 0, or 2 and more")
-    if _SEED.value < 0:
-        raise InputError(f"--seed is {_SEED.value}; expected 0 or more")
+    for name, flag in (("keep_first", _KEEP_FIRST), ("seed", _SEED)):
+        if flag.value < 0:
+            raise InputError(f"--{name} is {flag.value}; expected 0 or more")
     to_measure = _restore_all(workdirs)
+    # What cannot be told apart, or compared, should be said before long work.
+    _baselines(grouping.rows([run.known for run in to_measure]))
     output = storage.locate(_OUTPUT.value)
     # Before long work: there must be a place for it.
     with files.writing(output / _RUNS), storage.reaching(output):
         (output / _RUNS).mkdir(parents=True, exist_ok=True)
-    rows = grouping.rows([_result(run, output / _RUNS) for run in to_measure])
-    pictures = report.pictures(rows)
-    for name, picture in pictures.items():
-        plots.plot_curves(picture, output / name)
-    files.write_json(output / "report.json", report.to_json(rows))
-    with files.open_output(output / _MARKDOWN) as file:
-        file.write(report.markdown(rows, pictures))
-    print(report.text(rows))
-    print(f"report: {output / _MARKDOWN}")
+    rows = grouping.rows(_results(to_measure, output / _RUNS))
+    baselines = _baselines(rows)
+    pictures = report.pictures(rows, baselines)
+    notes = [plots.draw(picture, output / name) for name, picture in pictures.items()]
+    undrawn = {name: plots.undrawn(picture) for name, picture in pictures.items()}
+    drawn = {name: picture.title for name, picture in pictures.items() if not undrawn[name]}
+    untold = [f"{name} is not drawn: {reason}." for name, reason in undrawn.items() if reason]
+    if not _BOOTSTRAP.value:
+        untold.append("Coherence was left out by --bootstrap=0; --bootstrap=1000 fills it in.")
+    tables = report.tables(rows, baselines)
+    files.write_json(output / "report.json", report.to_json(rows, baselines))
+    for name, content in (
+        ("report.csv", report.comma_separated(rows, baselines)),
+        ("report.tex", report.latex(tables)),
+        (_MARKDOWN, report.markdown(tables, drawn, untold)),
+    ):
+        with files.open_output(output / name) as file:
+            file.write(content)
+    print("\n".join([report.text(tables), *notes, f"report: {output / _MARKDOWN}"]))
+
+
+def _baselines(rows: Sequence[grouping.Row]) -> Sequence[str]:
+    """What --baseline names: a row by the workdir of one of its runs, or a model."""
+    value = _BASELINE.value
+    if value is None:
+        return grouping.BASELINES
+    for row in rows:
+        if any(storage.resolve(one["workdir"]) == storage.resolve(value) for one in row.results):
+            return (row.label,)
+    models = sorted({row.model for row in rows})
+    if value not in models:
+        raise InputError(
+            f"--baseline is {value}; expected one of --workdirs, or of the models "
+            + ", ".join(models)
+        )
+    return (value,)
 
 
 def _show(workdirs: Sequence[str]) -> None:
-    for flag in (_DATA, _BOOTSTRAP, _POOL, _SEED):
+    for flag in (_DATA, _BOOTSTRAP, _POOL, _KEEP_FIRST, _SEED, _BASELINE):
         if flag.present:
             raise InputError(f"--{flag.name} says how to measure; --quick measures nothing")
     finished = runs.read_runs(workdirs)
     print(report.quick_text(finished))
     if _OUTPUT.value:
         path = storage.locate(_OUTPUT.value) / _CURVES
-        plots.plot_curves(report.learning_curves(finished), path)
-        print(f"Learning curves: {path}")
+        print(plots.draw(report.learning_curves(finished), path))
 
 
 class _Run(NamedTuple):
@@ -131,14 +181,17 @@ def _restore_all(workdirs: Sequence[str]) -> list[_Run]:
     measured_on = {
         "vocabulary": vocabulary.fingerprint,
         "documents": {name: measurement.fingerprint(split) for name, split in documents.items()},
-        "options": {"replicates": _BOOTSTRAP.value, "pool": _POOL.value, "seed": _SEED.value},
+        "options": {
+            "replicates": _BOOTSTRAP.value,
+            "pool": _POOL.value,
+            "keep_first": _KEEP_FIRST.value,
+            "seed": _SEED.value,
+        },
     }
     restored = []
     for workdir, lm in zip(workdirs, models, strict=True):
         of = {"version": measurement.VERSION, "model": measurement.model_fingerprint(lm)}
         restored.append(_Run(lm, documents, {**of, **measured_on}, _known(workdir, lm)))
-    # What cannot be told apart should be said before long work.
-    grouping.rows([run.known for run in restored])
     return restored
 
 
@@ -148,6 +201,7 @@ def _known(workdir: str, lm: LanguageModel) -> dict[str, Any]:
         "workdir": workdir,
         "parameters": lm.num_parameters,
         "objective": lm.scorer.objective,
+        "own_oov_rate": lm.text.unknown_rates.get("test"),
         "step": lm.step,
         "config": dict(flat(lm.config)),
         "training_text": None,
@@ -170,30 +224,49 @@ def _known(workdir: str, lm: LanguageModel) -> dict[str, Any]:
     return known
 
 
-def _result(run: _Run, folder: storage.Location) -> dict[str, Any]:
-    """What was measured of a run, now or by an earlier call."""
-    workdir, identity = run.known["workdir"], run.identity
+def _results(to_measure: Sequence[_Run], folder: storage.Location) -> list[dict[str, Any]]:
+    """What was measured of all runs; coherence with the first sentence kept as well where that
+    alone decides."""
+    results = []
+    for run in to_measure:
+        options = run.identity["options"]
+        measure = partial(measurement.measure, run.lm.scorer, **run.documents, **options)
+        results.append({**_kept(run, folder, run.identity, measure), **run.known})
+    if not report.first_decides(results) or max(map(len, to_measure[0].documents["test"])) < 3:
+        return results
+    print("the first sentence gives documents away: coherence is measured with it kept as well")
+    for run, result in zip(to_measure, results, strict=True):
+        options = {**run.identity["options"], "keep_first": 1}
+        identity = {**run.identity, "options": options, "coherence_alone": True}
+        test = run.documents["test"]
+        measure = partial(measurement.measure_coherence, run.lm.scorer, test, **options)
+        result["first_kept"] = _kept(run, folder, identity, measure)
+    return results
+
+
+def _kept(
+    run: _Run, folder: storage.Location, identity: dict[str, Any], measure: Callable[..., Any]
+) -> dict[str, Any]:
+    """What `measure` gives, now or in an earlier call."""
+    workdir = run.known["workdir"]
     place = storage.resolve(workdir)
     # On other documents or with other options it is kept beside this one: a quick look loses
     # nothing that took hours.
-    of = [str(place), identity["documents"], identity["options"]]
-    name = hashlib.sha256(json.dumps(of).encode()).hexdigest()[:8]
+    others = {key: value for key, value in identity.items() if key not in _OF_THE_RUN}
+    name = hashlib.sha256(json.dumps([str(place), others]).encode()).hexdigest()[:8]
     kept = folder / f"{place.name}-{name}.json"
     # One that is damaged is made again.
     with contextlib.suppress(InputError):
         result = files.read_json(kept, dict[str, Any])
-        if result.get("identity") == identity:
+        if result.pop("identity", None) == identity:
             print(f"{workdir}: measured before", flush=True)
-            return {**result, **run.known}
+            return result
     start = time.monotonic()
     with _evaluation.Progress(workdir) as progress:
-        measured = measurement.measure(
-            run.lm.scorer, **run.documents, **identity["options"], on_document=progress
-        )
-    result = {"identity": identity, **measured}
-    files.write_json(kept, result)
+        result = measure(on_document=progress)
+    files.write_json(kept, {"identity": identity, **result})
     print(f"{workdir}: measured in {time.monotonic() - start:.0f} s", flush=True)
-    return {**result, **run.known}
+    return result
 
 
 if __name__ == "__main__":

@@ -523,6 +523,7 @@ def test_results_to_compare(tmp_path_factory, name):
             report.quick_text(runs).encode()
             [run] = runs
             one = run.evaluation
+            assert one is not None and run.coherence is not None
             counts = [one.parameters, one.tokens, one.vocabulary_size]
             counts += [run.coherence.documents, *(point.tokens for point in run.curve)]
             assert all(type(count) is int and 0 <= count < 2**63 for count in counts)

@@ -535,7 +535,8 @@ def test_commands_take_addresses(bucket, sources, tmp_path, monkeypatch):
     table = support.launch("report", *flags, **variables).stdout
     assert table.count(RUN) >= 2 and f"{result['perplexity']:.2f}" in table
     assert bucket.read(f"{RUN}/learning_curves.png").startswith(b"\x89PNG")
-    assert read_runs([RUN])[0].evaluation.perplexity == result["perplexity"]
+    evaluation = read_runs([RUN])[0].evaluation
+    assert evaluation is not None and evaluation.perplexity == result["perplexity"]
 
 
 def test_arrays_do_not_need_their_files_any_longer(bucket, whole):

@@ -4,13 +4,17 @@ Ji et al. (2015), section 4.2, after Barzilay and Lapata (2008): no supervised t
 document with the higher likelihood counts as the coherent one. A permutation is never the document
 itself. Permutations are drawn with replacement, so that short documents repeat some: a document of
 two sentences has a single one. A document whose sentences are all the same can only tie.
+
+Some texts begin in a way that gives them away: with a headline, or an address to the reader. Then
+accuracy says how well a model knows beginnings. `first_sentence` measures that by itself, and
+`keep_first` leaves the first sentences where they are, so that only the others are permuted.
 """
 
 import collections
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
@@ -19,8 +23,13 @@ from dclm_jax import files
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.scoring import Document, Progress, SentenceScorer
 
+FIRST_DECIDES = 0.75
+"""From this accuracy of `first_sentence` on, `Coherence.warning` has something to say."""
+FIRST_PLACES = 5
+"""Places of each document that its first sentence is moved to."""
+
 # First words of the seeds of independent random streams.
-_ORDERS, _TEST_SETS = 0, 1
+_ORDERS, _TEST_SETS, _PLACES = 0, 1, 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,13 +42,18 @@ class Coherence:
       sd: sample standard deviation of accuracy over `replicates`; None where there is only one.
       replicates: rounds of one permutation a document (fixed) or resampled test sets (bootstrap).
       permutations: of each document (fixed), or of each of its draws into a test set (bootstrap).
-      documents: documents with two sentences or more, also those of a test set.
+      documents: documents with two sentences or more to permute, also those of a test set.
       words: of all these documents, which tells texts apart under any vocabulary.
       pairs: comparisons made in all.
       seed: of the permutations and test sets; the same seed gives every model the same ones.
       pool: permutations of a document that a bootstrap draws from; 0: each draw has its own.
       pool_error: standard error of the mean that is due to the pool and that more test sets do not
         lessen.
+      keep_first: sentences at the begin of each document that stay where they are.
+      left_out: documents with fewer than two sentences to permute; None in a result of before they
+        were counted.
+      first_sentence: accuracy where the first sentence alone moves, see `first_sentence`; None
+        where it was not measured.
     """
 
     kind: Literal["fixed", "bootstrap"]
@@ -53,6 +67,19 @@ class Coherence:
     seed: Annotated[int, files.Range(0, 2**128, "a whole number from 0 to 2^128")]
     pool: files.Count = 0
     pool_error: files.Share = 0.0
+    keep_first: files.Count = 0
+    left_out: files.Count | None = None
+    first_sentence: files.Share | None = None
+
+    @property
+    def warning(self) -> str:
+        """What must be known to read the accuracy; empty where there is nothing."""
+        if self.keep_first or self.first_sentence is None or self.first_sentence < FIRST_DECIDES:
+            return ""
+        return (
+            "warning: the first sentence gives documents away: with it alone moved, accuracy is "
+            f"{100 * self.first_sentence:.2f}%; --keep_first=1 measures the order of the others"
+        )
 
     def to_json(self) -> dict[str, Any]:
         """The attributes as a JSON object."""
@@ -60,11 +87,16 @@ class Coherence:
 
     def __str__(self) -> str:
         spread = "" if self.sd is None else f", standard deviation {100 * self.sd:.2f}%"
-        return (
+        told = (
             f"coherence ({self.kind}): accuracy {100 * self.mean:.2f}%{spread} over "
             f"{self.replicates:,} {'test sets' if self.kind == 'bootstrap' else 'permutations'} "
             f"of {self.documents:,} documents, ties count half"
         )
+        if self.keep_first:
+            told += f"; sentences kept at the begin of each: {self.keep_first:,}"
+        if self.left_out:
+            told += f"; left out for fewer than two sentences to permute: {self.left_out:,}"
+        return told
 
 
 class ZTest(NamedTuple):
@@ -79,6 +111,7 @@ def fixed(
     documents: Sequence[Document],
     *,
     permutations: int = 20,
+    keep_first: int = 0,
     seed: int = 0,
     on_document: Progress | None = None,
 ) -> Coherence:
@@ -86,18 +119,22 @@ def fixed(
 
     Args:
       scorer: of the model.
-      documents: a split; those with fewer than two sentences are left out.
+      documents: a split; those with fewer than two sentences to permute are left out.
       permutations: of each document.
+      keep_first: sentences at the begin of each document that stay where they are.
       seed: of the permutations, 0 or more.
 
     Raises:
-      InputError: an argument is too small, or no document has two sentences.
+      InputError: an argument is too small, or no document has two sentences to permute.
     """
     _require_at_least("permutations", permutations, 1)
-    chosen = _with_two_sentences(documents, seed)
+    chosen = _with_two_sentences(documents, seed, keep_first)
     counts = np.full(len(chosen), permutations)
-    outcomes_DxP = np.array(list(_outcomes(scorer, chosen, counts, seed, on_document)))
-    return _summary("fixed", outcomes_DxP.mean(axis=0), permutations, chosen, seed)
+    orders = _permutations(chosen, counts, seed, keep_first)
+    outcomes_DxP = np.array(list(_outcomes(scorer, chosen, orders, on_document)))
+    drawn = {"permutations": permutations, "seed": seed, "keep_first": keep_first}
+    left_out = len(documents) - len(chosen)
+    return _summary("fixed", outcomes_DxP.mean(axis=0), chosen, left_out=left_out, **drawn)
 
 
 def bootstrap(
@@ -106,6 +143,7 @@ def bootstrap(
     *,
     replicates: int = 1000,
     pool: int = 0,
+    keep_first: int = 0,
     seed: int = 0,
     on_document: Progress | None = None,
 ) -> Coherence:
@@ -116,37 +154,76 @@ def bootstrap(
 
     Args:
       scorer: of the model.
-      documents: a split; those with fewer than two sentences are left out.
+      documents: a split; those with fewer than two sentences to permute are left out.
       replicates: R, the number of test sets.
       pool: permutations of each document that its draws choose from; 0 for a fresh one each time,
         as in the paper. A pool costs R / pool times less, and adds its own sampling error to the
         mean, `pool_error`: at most 0.6% for 50 permutations of 155 documents.
+      keep_first: sentences at the begin of each document that stay where they are.
       seed: of test sets and permutations.
 
     Raises:
-      InputError: an argument is too small, or no document has two sentences.
+      InputError: an argument is too small, or no document has two sentences to permute.
     """
     _require_at_least("replicates", replicates, 1)
     if pool < 0 or pool == 1:
         raise InputError(f"pool is {pool}; expected 0, or 2 and more")
-    chosen = _with_two_sentences(documents, seed)
+    chosen = _with_two_sentences(documents, seed, keep_first)
     rng = np.random.default_rng([_TEST_SETS, seed])
     draws_RxD = rng.integers(len(chosen), size=(replicates, len(chosen)))
     pool_error = 0.0
     if pool:
-        counts = np.full(len(chosen), pool)
-        outcomes_DxP = np.array(list(_outcomes(scorer, chosen, counts, seed, on_document)))
+        orders = _permutations(chosen, np.full(len(chosen), pool), seed, keep_first)
+        outcomes_DxP = np.array(list(_outcomes(scorer, chosen, orders, on_document)))
         outcomes_RxD = outcomes_DxP[draws_RxD, rng.integers(pool, size=draws_RxD.shape)]
         pool_error = math.sqrt(np.sum(outcomes_DxP.var(axis=1, ddof=1)) / pool) / len(chosen)
     else:
         counts = np.bincount(draws_RxD.reshape(-1), minlength=len(chosen))
-        outcomes = list(_outcomes(scorer, chosen, counts, seed, on_document))
+        orders = _permutations(chosen, counts, seed, keep_first)
+        outcomes = list(_outcomes(scorer, chosen, orders, on_document))
         outcomes_RxD = np.empty(draws_RxD.shape)
         # Both sides are ordered by document, and by draw within a document.
         order = np.argsort(draws_RxD, axis=None, kind="stable")
         outcomes_RxD.reshape(-1)[order] = np.concatenate(outcomes)
-    result = _summary("bootstrap", outcomes_RxD.mean(axis=1), 1, chosen, seed)
-    return dataclasses.replace(result, pool=pool, pool_error=pool_error)
+    drawn = {"permutations": 1, "seed": seed, "keep_first": keep_first}
+    drawn |= {"pool": pool, "pool_error": pool_error}
+    left_out = len(documents) - len(chosen)
+    return _summary("bootstrap", outcomes_RxD.mean(axis=1), chosen, left_out=left_out, **drawn)
+
+
+def first_sentence(
+    scorer: SentenceScorer,
+    documents: Sequence[Document],
+    *,
+    places: int = FIRST_PLACES,
+    seed: int = 0,
+    on_document: Progress | None = None,
+) -> float:
+    """The accuracy when only the place of the first sentence is judged.
+
+    A document is compared with itself where its first sentence stands in a later place and all
+    others keep their order: the same sentences are scored on both sides, so that a short first
+    sentence is no likelier for that, and a model without context ties. The accuracy is the mean
+    over documents of the share of places at which the document is likelier, ties count half. It is
+    never far from the accuracy under all permutations where documents have two or three sentences.
+
+    Args:
+      scorer: of the model.
+      documents: a split; those with fewer than two sentences are left out.
+      places: other places of the first sentence, drawn without replacement from those that make
+        another text; all of them where there are no more.
+      seed: of the places, 0 or more.
+
+    Raises:
+      InputError: an argument is too small, or no document has two sentences.
+    """
+    _require_at_least("places", places, 1)
+    chosen = _with_two_sentences(documents, seed, 0)
+    orders = (
+        _first_moved(document, places, np.random.default_rng([_PLACES, seed, index]))
+        for index, document in enumerate(chosen)
+    )
+    return float(np.mean([one.mean() for one in _outcomes(scorer, chosen, orders, on_document)]))
 
 
 def z_test(
@@ -174,7 +251,7 @@ def z_test(
 
 
 def random_orders(
-    document: Document, count: int, rng: np.random.Generator
+    document: Document, count: int, rng: np.random.Generator, *, keep_first: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Orders of a document's sentences that are not the document.
 
@@ -182,20 +259,48 @@ def random_orders(
       document: of n sentences.
       count: orders to draw, with replacement.
       rng: the source of randomness.
+      keep_first: sentences at the begin that stay where they are.
 
     Returns:
       `original` int [n] and `orders` int [count, n]: indices of sentences, where equal sentences
       have the same index, so that equal texts are equal rows. No row is `original` unless all
-      sentences are the same.
+      sentences that are not kept are the same.
     """
+    original = _numbered(document)
+    orders = np.tile(original, (count, 1))
+    orders[:, keep_first:] = rng.permuted(orders[:, keep_first:], axis=1)
+    if len(set(original[keep_first:].tolist())) > 1:
+        while np.any(same := np.all(orders == original, axis=1)):
+            orders[same, keep_first:] = rng.permuted(orders[same, keep_first:], axis=1)
+    return original, orders
+
+
+def _numbered(document: Document) -> np.ndarray:
+    """For each sentence, the index of the first one that is equal to it, int [n]."""
     first_index: dict[bytes, int] = {}
     texts = [np.asarray(ids, np.int32).tobytes() for ids in document]
-    original = np.array([first_index.setdefault(text, at) for at, text in enumerate(texts)])
-    orders = rng.permuted(np.tile(original, (count, 1)), axis=1)
-    if len(first_index) > 1:
-        while np.any(same := np.all(orders == original, axis=1)):
-            orders[same] = rng.permuted(orders[same], axis=1)
-    return original, orders
+    return np.array([first_index.setdefault(text, at) for at, text in enumerate(texts)])
+
+
+def _permutations(
+    documents: Sequence[Document], counts: np.ndarray, seed: int, keep_first: int
+) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """`random_orders` of every document, counts[i] of them."""
+    for index, (document, count) in enumerate(zip(documents, counts, strict=True)):
+        rng = np.random.default_rng([_ORDERS, seed, index])
+        yield random_orders(document, int(count), rng, keep_first=keep_first)
+
+
+def _first_moved(
+    document: Document, places: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """As `random_orders`, the orders in which the first sentence alone has another place."""
+    original = _numbered(document)
+    # Among equal sentences at the begin it can move without making another text.
+    nearest = max(1, int(np.argmax(original != original[0])))
+    others = np.arange(nearest, len(original))
+    drawn = rng.choice(others, min(places, len(others)), replace=False)
+    return original, np.array([np.insert(original[1:], place, original[0]) for place in drawn])
 
 
 class _Piece(NamedTuple):
@@ -210,19 +315,18 @@ class _Piece(NamedTuple):
 def _outcomes(
     scorer: SentenceScorer,
     documents: Sequence[Document],
-    counts: np.ndarray,
-    seed: int,
+    orders_of_documents: Iterable[tuple[np.ndarray, np.ndarray]],
     on_document: Progress | None,
 ) -> Iterator[np.ndarray]:
-    """For each document, float [counts[i]]: 1 where it is likelier than the draw, 0.5 for a tie."""
+    """For each document and its orders, as of `random_orders`, a float an order: 1 where the
+    document is likelier, 0.5 for a tie."""
     # Of the documents whose scores are still to come: the pieces of every order, and where among
     # the orders the original is, then each draw.
     waiting: collections.deque[tuple[list[list[tuple[int, ...]]], np.ndarray]] = collections.deque()
 
     def requests() -> Iterator[_Piece]:
-        for index, (document, count) in enumerate(zip(documents, counts, strict=True)):
-            rng = np.random.default_rng([_ORDERS, seed, index])
-            original, drawn = random_orders(document, int(count), rng)
+        with_orders = zip(documents, orders_of_documents, strict=True)
+        for index, (document, (original, drawn)) in enumerate(with_orders):
             orders, rows = np.unique(
                 np.concatenate([original[None], drawn]), axis=0, return_inverse=True
             )
@@ -269,29 +373,34 @@ def _pieces(
 def _summary(
     kind: Literal["fixed", "bootstrap"],
     accuracies: np.ndarray,
-    permutations: int,
     documents: Sequence[Document],
-    seed: int,
+    **drawn: Any,
 ) -> Coherence:
+    """The result on `documents`; `drawn` are its attributes that say how orders were drawn."""
     replicates = len(accuracies)
     return Coherence(
         kind=kind,
         mean=float(accuracies.mean()),
         sd=float(accuracies.std(ddof=1)) if replicates > 1 else None,
         replicates=replicates,
-        permutations=permutations,
         documents=len(documents),
         words=sum(len(sentence) for document in documents for sentence in document),
         pairs=replicates * len(documents),
-        seed=seed,
+        **drawn,
     )
 
 
-def _with_two_sentences(documents: Sequence[Document], seed: int) -> list[Document]:
+def _with_two_sentences(
+    documents: Sequence[Document], seed: int, keep_first: int
+) -> list[Document]:
     _require_at_least("seed", seed, 0)
-    chosen = [document for document in documents if len(document) > 1]
+    _require_at_least("keep_first", keep_first, 0)
+    chosen = [document for document in documents if len(document) > keep_first + 1]
     if not chosen:
-        raise InputError("no document has two sentences; coherence needs an order to change")
+        after = f" after the first {keep_first:,} that are kept" if keep_first else ""
+        raise InputError(
+            f"no document has two sentences{after}; coherence needs an order to change"
+        )
     return chosen
 
 

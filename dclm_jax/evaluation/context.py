@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dclm_jax.evaluation import coherence, perplexity
+from dclm_jax.evaluation.intervals import Sums
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.scoring import Document, Progress, WordScorer
 
@@ -35,28 +36,14 @@ ARRANGEMENTS: dict[str, Callable[[Sequence[Document], np.random.Generator], list
 many documents of the same lengths; each by itself."""
 
 
-class Sums(NamedTuple):
-    """Nats [X] and numbers [X] of the targets at each position, counted from 0."""
-
-    nll: np.ndarray
-    count: np.ndarray
-
-    def perplexities(self, bounds: Sequence[int]) -> list[float]:
-        """The perplexity of positions bounds[i] to bounds[i + 1] - 1, and after the last bound;
-        nan where there is none."""
-        starts = [bound for bound in bounds if bound < len(self.nll)]
-        nll, count = (np.add.reduceat(array, starts) for array in self)
-        values = np.exp(nll / count).tolist()
-        return values + [float("nan")] * (len(bounds) - len(starts))
-
-    def to_json(self) -> dict[str, list[float]]:
-        """Lists by position; nats to three decimals."""
-        return {"nll": self.nll.round(3).tolist(), "count": self.count.tolist()}
+BOUNDS = (0, 1, 2, 5, 10, 20)
+"""First positions of the ranges that sums are taken over; 0 is the first. Range i is from bounds[i]
+to bounds[i + 1] - 1, the last one goes on to the end."""
 
 
 class Positions(NamedTuple):
-    """Sums over documents: in all, by place in the sentence (START w1 is 0, END counts as a word),
-    by place of the sentence in its document, and the nats of each document."""
+    """Sums over documents: in all, by range of places in the sentence (START w1 is 0, END counts as
+    a word), of places of the sentence in its document, and the nats of each document [D]."""
 
     perplexity: Perplexity
     by_token: Sums
@@ -65,27 +52,33 @@ class Positions(NamedTuple):
 
 
 def by_position(
-    scorer: WordScorer, documents: Sequence[Document], *, on_document: Progress | None = None
+    scorer: WordScorer,
+    documents: Sequence[Document],
+    *,
+    bounds: Sequence[int] = BOUNDS,
+    on_document: Progress | None = None,
 ) -> Positions:
     """Scores documents, each whole."""
     total = Perplexity(vocabulary_size=scorer.vocab_size, objective=scorer.objective)
-    longest = max(len(ids) + 1 for document in documents for ids in document)
-    most = max(map(len, documents))
-    tokens, sentences = (Sums(np.zeros(size), np.zeros(size, int)) for size in (longest, most))
-    nats = []
+    by_token: list[tuple[np.ndarray, np.ndarray]] = []
+    by_sentence: list[tuple[np.ndarray, np.ndarray]] = []
     for document, nll in scorer.score(documents):
         total = total.add(document, nll)
         if scorer.objective == "bags":
             nll = [words_and_end[:-1] for words_and_end in nll]
-        for index, one in enumerate(nll):
-            tokens.nll[: len(one)] += one
-            tokens.count[: len(one)] += 1
-            sentences.nll[index] += np.sum(one, dtype=np.float64)
-            sentences.count[index] += len(one)
-        nats.append(sum(float(np.sum(one, dtype=np.float64)) for one in nll))
+        lengths = list(map(len, nll))
+        tokens = np.concatenate(list(map(np.arange, lengths)))
+        sentences = np.repeat(np.arange(len(nll)), lengths)
+        for places, sums in ((tokens, by_token), (sentences, by_sentence)):
+            ranges = np.searchsorted(bounds, places, side="right") - 1
+            nats = np.bincount(ranges, np.concatenate(nll), len(bounds))
+            sums.append((nats, np.bincount(ranges, minlength=len(bounds))))
         if on_document is not None:
-            on_document(len(nats), len(documents))
-    return Positions(total, tokens, sentences, np.array(nats))
+            on_document(len(by_token), len(documents))
+    tokens, sentences = (
+        Sums(*map(np.stack, zip(*sums, strict=True))) for sums in (by_token, by_sentence)
+    )
+    return Positions(total, tokens, sentences, tokens.nll.sum(axis=1))
 
 
 def rearranged(

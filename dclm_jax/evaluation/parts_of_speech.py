@@ -20,6 +20,7 @@ import numpy as np
 
 from dclm_jax.data.readers import Document
 from dclm_jax.errors import InputError
+from dclm_jax.evaluation.intervals import Sums
 from dclm_jax.tables import aligned
 
 END_CLASS, OTHER_CLASS, PUNCTUATION_CLASS = "END", "other", "punctuation"
@@ -137,8 +138,10 @@ class TagSums:
     """Sums of nats by tag, to which documents are added one by one."""
 
     def __init__(self, num_models: int):
-        # Targets and the nats of each model, by tag; float64 counts to 2^53.
-        self._sums = collections.defaultdict(lambda: np.zeros(1 + num_models))
+        self._num_models = num_models
+        # Targets and the nats of each model [1 + models], by tag, of every document; float64 counts
+        # to 2^53.
+        self._of_documents: list[dict[str, np.ndarray]] = []
 
     def add(self, tags: list[list[str]], scores: Sequence[list[np.ndarray]]) -> None:
         """Adds a document.
@@ -154,8 +157,17 @@ class TagSums:
         indices = [number.setdefault(tag, len(number)) for tag in targets]
         of_models = [np.bincount(indices, np.concatenate(nll)) for nll in scores]
         sums = np.stack([np.bincount(indices), *of_models], axis=1)
-        for name, sum_of_tag in zip(number, sums, strict=True):
-            self._sums[name] += sum_of_tag
+        self._of_documents.append(dict(zip(number, sums, strict=True)))
+
+    def by_document(self, classes: Sequence[ClassSums]) -> list[Sums]:
+        """For each model, its sums over the targets of every document in each class."""
+        place = {tag: index for index, one in enumerate(classes) for tag in one.tags}
+        sums_DxCxM = np.zeros((len(self._of_documents), len(classes), 1 + self._num_models))
+        for sums_CxM, of_tags in zip(sums_DxCxM, self._of_documents, strict=True):
+            for tag, sums in of_tags.items():
+                sums_CxM[place[tag]] += sums
+        count, *nll = np.moveaxis(sums_DxCxM, -1, 0)
+        return [Sums(one, count) for one in nll]
 
     def classes(self, num_tags: int = 10) -> list[ClassSums]:
         """The classes of the `num_tags` most frequent tags, and all other targets.
@@ -170,7 +182,11 @@ class TagSums:
         if num_tags < 1:
             raise InputError(f"pos_tags is {num_tags}; expected at least 1")
         last = (OTHER_CLASS, PUNCTUATION_CLASS, END_CLASS)
-        by_frequency = sorted(self._sums, key=lambda tag: (-self._sums[tag][0], tag))
+        all_sums = collections.defaultdict(lambda: np.zeros(1 + self._num_models))
+        for of_tags in self._of_documents:
+            for tag, sums in of_tags.items():
+                all_sums[tag] += sums
+        by_frequency = sorted(all_sums, key=lambda tag: (-all_sums[tag][0], tag))
         ranked = [tag for tag in by_frequency if tag_class(tag) not in last]
         listed = {*map(tag_class, ranked[:num_tags]), *last}
         members = collections.defaultdict(list)
@@ -179,7 +195,7 @@ class TagSums:
             members[name if name in listed else OTHER_CLASS].append(tag)
         classes = []
         for name, tags in members.items():
-            tokens, *nll = np.sum([self._sums[tag] for tag in tags], axis=0).tolist()
+            tokens, *nll = np.sum([all_sums[tag] for tag in tags], axis=0).tolist()
             classes.append(ClassSums(name, tuple(tags), int(tokens), tuple(nll)))
         rank = {name: place for place, name in enumerate(last, start=1)}
         return sorted(classes, key=lambda one: (rank.get(one.name, 0), -one.tokens))
@@ -201,14 +217,21 @@ def table(classes: Sequence[ClassSums], labels: Sequence[str]) -> str:
         rows.append((one.name, f"{one.tokens:,}", share, *perplexities))
     lines = aligned(rows)
     lines.insert(-1, lines[1])
+    if told := explained(classes):
+        lines.append(told)
+    return "\n".join(lines)
+
+
+def explained(classes: Sequence[ClassSums]) -> str:
+    """What the names of classes mean that are not tags of the Penn Treebank; "" if all are."""
     merged = [
         f"{one.name} = {' + '.join(one.tags)}"
         for one in classes
         if one.name in _MERGED.values() and len(one.tags) > 1
     ]
-    if merged:
-        lines.append(", ".join(merged))
-    return "\n".join(lines)
+    if any(one.name == _UNCLASSIFIED for one in classes):
+        merged.append(f"{_UNCLASSIFIED} = unclassified: unknown words, and signs that are no words")
+    return ", ".join(merged)
 
 
 def to_json(classes: Sequence[ClassSums], model: int) -> dict[str, Any]:

@@ -86,14 +86,8 @@ class Perplexity:
 
     @property
     def warning(self) -> str:
-        """What is to be told where unknown words are many more than in the run's own text."""
-        own, rate = self.own_oov_rate, self.oov_rate
-        if own is None or rate <= max(own + _MANY_MORE, _TIMES_AS_MANY * own):
-            return ""
-        return (
-            f"warning: {100 * rate:.2f}% of the words are unknown, {100 * own:.2f}% of those of "
-            "the run's own test split: unknown words are easy, compare known targets"
-        )
+        """`warning` of its rates."""
+        return warning(self.oov_rate, self.own_oov_rate)
 
     def add(self, document: Document, nll: list[np.ndarray], characters: int = 0) -> "Perplexity":
         """These sums and those of one more document, scored by `Scorer.score`."""
@@ -150,6 +144,18 @@ class Perplexity:
             f"= exp({self.known_nll:.2f} nats / {self.known_tokens:,} targets); {bits}\n"
             f"{self.description}"
         )
+
+
+def warning(oov_rate: float, own_oov_rate: float | None) -> str:
+    """What is to be told where unknown words are many more than in the run's own text; empty
+    elsewhere, and where that is not known."""
+    own = own_oov_rate
+    if own is None or oov_rate <= max(own + _MANY_MORE, _TIMES_AS_MANY * own):
+        return ""
+    return (
+        f"warning: {100 * oov_rate:.2f}% of the words are unknown, {100 * own:.2f}% of those of "
+        "the run's own test split: unknown words are easy, compare known targets"
+    )
 
 
 def _sum(nll: list[np.ndarray]) -> float:

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, printable
+from dclm_jax.evaluation import intervals
 from dclm_jax.evaluation.coherence import ZTest, z_test
 from dclm_jax.models import MODELS
 from dclm_jax.training.config import default_config, flat
@@ -64,6 +65,19 @@ class Row:
         """The mean over runs of the number at `path`."""
         return float(self.values(*path).mean())
 
+    def resampled(self) -> np.ndarray:
+        """Test perplexities, means over runs, in resampled test sets [resamples]: of the same
+        documents for all rows."""
+        nats_DxR = self.values("by_document").T
+        targets_Dx1 = self.values("by_token", "count")[0].sum(axis=1, keepdims=True)
+        return np.exp(intervals.resample(nats_DxR, targets_Dx1)).mean(axis=1)
+
+    def sums(self, place: str) -> intervals.Sums:
+        """Nats, means over runs, and targets of every document by `place`."""
+        return intervals.Sums(
+            self.values(place, "nll").mean(axis=0), self.values(place, "count").mean(axis=0)
+        )
+
     def has(self, name: str) -> bool:
         """Whether all runs have that measurement."""
         return all(result.get(name) is not None for result in self.results)
@@ -103,13 +117,35 @@ def rows(results: Sequence[dict[str, Any]]) -> list[Row]:
 
 
 def _recipe(result: Mapping[str, Any]) -> dict[str, Any]:
-    name = result["config"]["model.name"]
-    # A run of before an option was there has its default.
-    defaults = dict(flat(default_config(name).to_dict())) if name in MODELS else {}
-    config = {**defaults, **result["config"], "training_text": result["training_text"]}
+    config = with_defaults(result["config"]) | {"training_text": result["training_text"]}
     if result["unfinished"]:
         config["unfinished"] = True
     return without(config, _NOT_THE_RECIPE)
+
+
+def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration, keys as "a.b", where a run of before an option was there has its default."""
+    name = config["model.name"]
+    defaults = dict(flat(default_config(name).to_dict())) if name in MODELS else {}
+    return {**defaults, **config}
+
+
+def differing(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The keys of hyper-parameters that several configurations have with different values."""
+
+    def differs(key: str) -> bool:
+        values = [config[key] for config in configs if key in config]
+        return any(value != values[0] for value in values)
+
+    keys = dict.fromkeys(key for config in configs for key in config)
+    ignored = {"model.name", *_NOT_THE_RECIPE} - {_SEED}
+    return [key for key in keys if key not in ignored and differs(key)]
+
+
+def symbol(key: str) -> str:
+    """What tables call a hyper-parameter."""
+    *_, last = key.split(".")
+    return _SYMBOLS.get(key, printable(key if last == "name" else last))
 
 
 def without(config: Mapping[str, Any], keys: Sequence[str]) -> dict[str, Any]:
@@ -122,16 +158,15 @@ def _label(recipe: Mapping[str, Any], recipes: Sequence[Mapping[str, Any]]) -> s
     name = recipe["model.name"]
     same = [other for other in recipes if other["model.name"] == name]
     keys = [key for key in recipe if any(other.get(key) != recipe[key] for other in same)]
-    values = [
-        f"{_SYMBOLS.get(key, key.split('.')[-1])} = {_shown(key, recipe[key])}" for key in keys
-    ]
+    values = [f"{symbol(key)} = {shown_value(key, recipe[key])}" for key in keys]
     return f"{name}, {', '.join(values)}" if values else name
 
 
-def _shown(key: str, value: Any) -> str:
+def shown_value(key: str, value: Any) -> str:
+    """What tables write for the value of a hyper-parameter."""
     if key == LENGTH and value == 0:
         return "whole documents"
-    return value[:8] if key.endswith("sha256") else str(value)
+    return printable(str(value)[:8] if key.endswith("sha256") else str(value))
 
 
 def test_perplexity(a: Row, b: Row) -> ZTest:
@@ -160,13 +195,18 @@ def test_coherence(a: Row, b: Row) -> ZTest:
     return z_test(means[0], sds[0], n, means[1], sds[1], other_n, error)
 
 
-def baseline(row: Row, all_rows: Sequence[Row], model: str) -> tuple[Row, bool] | None:
-    """The row of another `model` to compare a row with, and whether it has the same recipe.
+def baseline(row: Row, all_rows: Sequence[Row], name: str) -> tuple[Row, bool] | None:
+    """The row to compare a row with, and whether it has the same recipe.
 
-    That is: all keys that both have are equal but L, which should be. If there is none, it is the
-    only row of that model.
+    `name` is the label of a row, which serves all others, or a model, of which the row is taken
+    that is trained alike: all keys that both have are equal but L, which should be. If there is
+    none, it is the only row of that model.
     """
-    others = [other for other in all_rows if other.model == model != row.model]
+    others = [
+        other
+        for other in all_rows
+        if other.label == name != row.label or other.model == name != row.model
+    ]
 
     def is_alike(other: Row) -> bool:
         shared = (row.config.keys() & other.config.keys()) - {"model.name", LENGTH}
@@ -189,6 +229,8 @@ class Comparison(NamedTuple):
       seeds: of the runs compared, those that both rows have; None where they share none and all
         runs are compared.
       ratio: of test perplexities.
+      interval: the ends of its 95% interval over documents (`evaluation.intervals`); None where
+        there are fewer than two.
       perplexity: `test_perplexity`; None where it is not defined.
       coherence: `test_coherence`; None where it is not defined or not measured.
     """
@@ -197,29 +239,49 @@ class Comparison(NamedTuple):
     same_recipe: bool
     seeds: list[Any] | None
     ratio: float
+    interval: list[float] | None
     perplexity: ZTest | None
     coherence: ZTest | None
 
 
-def compare(row: Row, all_rows: Sequence[Row], model: str) -> Comparison | None:
-    """A row against the row of another model that `baseline` finds, if there is one."""
-    found = baseline(row, all_rows, model)
+def paired(row: Row, other: Row) -> tuple[Row, Row, list[Any] | None]:
+    """Two rows with the runs of the seeds that both have, and these; all runs if there are none."""
+    seeds = [seed for seed in row.seeds if seed in other.seeds]
+    return (row.only(seeds), other.only(seeds), seeds) if seeds else (row, other, None)
+
+
+def compare(row: Row, all_rows: Sequence[Row], name: str) -> Comparison | None:
+    """A row against the row that `baseline` finds, if there is one."""
+    found = baseline(row, all_rows, name)
     if found is None:
         return None
-    other, same_recipe = found
-    seeds = [seed for seed in row.seeds if seed in other.seeds]
-    if seeds:
-        row, other = row.only(seeds), other.only(seeds)
+    row, other, seeds = paired(row, found[0])
+    ratios = row.resampled() / other.resampled()
+    ends = intervals.interval(ratios[:, None])[:, 0].tolist()
     return Comparison(
         other.label,
-        same_recipe,
-        seeds or None,
+        found[1],
+        seeds,
         row.mean("test", "perplexity") / other.mean("test", "perplexity"),
+        None if math.isnan(ends[0]) else ends,
         _defined(test_perplexity, row, other),
         _defined(test_coherence, row, other)
         if row.has("coherence") and other.has("coherence")
         else None,
     )
+
+
+def ratios(
+    row: Row, all_rows: Sequence[Row], name: str, place: str
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Perplexities by `place` to those of the row that `baseline` finds: [ranges], and the ends of
+    95% intervals over documents [2, ranges]; nan where there is none."""
+    found = baseline(row, all_rows, name)
+    if found is None:
+        return None
+    row, other, _ = paired(row, found[0])
+    own, others = row.sums(place), other.sums(place)
+    return own.perplexities / others.perplexities, intervals.of_ratio(own, others)
 
 
 def _defined(test: Callable[[Row, Row], ZTest], row: Row, other: Row) -> ZTest | None:

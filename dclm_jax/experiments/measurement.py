@@ -1,5 +1,6 @@
 """All that a report says of one run, and what tells measurements from one another."""
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from dclm_jax.evaluation import coherence, context, perplexity
 from dclm_jax.evaluation.scoring import Document, WordScorer
 from dclm_jax.language_model import LanguageModel
 
-VERSION = 1
+VERSION = 2
 """Of what `measure` gives: measurements of another version are made again."""
 
 
@@ -23,6 +24,7 @@ def measure(
     *,
     replicates: int = 1000,
     pool: int = 0,
+    keep_first: int = 0,
     seed: int = 0,
     on_document: Callable[[int, int], None] | None = None,
 ) -> dict[str, Any]:
@@ -33,6 +35,8 @@ def measure(
       valid, test: documents of the development and the test set.
       replicates, pool: test sets and permutations of the bootstrap; no test set leaves coherence
         out.
+      keep_first: sentences at the begin of each document that coherence does not permute; without
+        any, accuracy is measured where the first sentence alone moves as well.
       seed: of all that is drawn.
       on_document: called with the documents of a part of the work done and in all.
     """
@@ -41,7 +45,6 @@ def measure(
     for name in context.ARRANGEMENTS:
         if name not in arrangements:
             arrangements[name] = context.rearranged(scorer, test, name, seed)
-    counts = {"replicates": replicates, "pool": pool, "seed": seed}
     return {
         "valid": perplexity.measure(scorer, valid).to_json(),
         "test": positions.perplexity.to_json(),
@@ -49,10 +52,31 @@ def measure(
         "by_token": positions.by_token.to_json(),
         "by_sentence": positions.by_sentence.to_json(),
         "by_document": positions.by_document.round(3).tolist(),
-        "coherence": coherence.bootstrap(scorer, test, **counts, on_document=on_document).to_json()
+        "coherence": measure_coherence(
+            scorer, test, replicates, pool, keep_first, seed, on_document=on_document
+        )
         if replicates
         else None,
     }
+
+
+def measure_coherence(
+    scorer: WordScorer,
+    test: Sequence[Document],
+    replicates: int,
+    pool: int,
+    keep_first: int,
+    seed: int,
+    *,
+    on_document: Callable[[int, int], None] | None = None,
+) -> dict[str, Any]:
+    """The bootstrap, as a JSON object; see `measure`."""
+    drawn = {"keep_first": keep_first, "seed": seed, "on_document": on_document}
+    result = coherence.bootstrap(scorer, test, replicates=replicates, pool=pool, **drawn)
+    if not keep_first:
+        first = coherence.first_sentence(scorer, test, seed=seed, on_document=on_document)
+        result = dataclasses.replace(result, first_sentence=first)
+    return result.to_json()
 
 
 def model_fingerprint(lm: LanguageModel) -> str:

@@ -22,13 +22,10 @@ if TYPE_CHECKING:
 # Okabe and Ito's.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
-_HATCHES = ("", "//", "..", "xx")
 # Where the largest value is more than this many times the smallest, an axis is logarithmic.
 _LINEAR_RATIO = 8
 # Decades alone would leave most axes, which span less than one, without a labelled tick.
 _LOG_TICKS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
-# Bars with their values written above them; more would be too narrow for the digits.
-_MAX_WRITTEN = 80
 
 
 class Curve(NamedTuple):
@@ -50,6 +47,27 @@ class Picture(NamedTuple):
     curves: Sequence[Curve]
     log_scale: bool = False
     ticks: Sequence[str] | None = None
+
+
+class Series(NamedTuple):
+    """A model's perplexities at several places, or their ratios to those of another one, and the
+    ends of their intervals; nan where there is none."""
+
+    label: str
+    values: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+class Intervals(NamedTuple):
+    """Points with their intervals: `x` says what the `ticks` are. With a `baseline` the values are
+    ratios to it."""
+
+    title: str
+    x: str
+    ticks: Sequence[str]
+    series: Sequence[Series]
+    baseline: str = ""
 
 
 class Result(NamedTuple):
@@ -108,6 +126,29 @@ def save(figure: "Figure", path: str | os.PathLike[str]) -> None:
     files.write_bytes(path, picture.getvalue())
 
 
+def undrawn(picture: Picture | Intervals) -> str:
+    """Why there is nothing to see in a picture; empty if there is."""
+    if isinstance(picture, Picture):
+        most = max((len(curve.x) for curve in picture.curves), default=0)
+    else:
+        if not picture.series:
+            return f"no row can be compared with {picture.baseline}; --baseline names another one"
+        most = max(int(np.isfinite(one.values).sum()) for one in picture.series)
+    return "" if most > 1 else "a single point is no plot" if most else "there is no point to draw"
+
+
+def draw(picture: Picture | Intervals, path: str | os.PathLike[str]) -> str:
+    """Draws a picture and says so, or why it is not drawn; for what it raises see `plot_curves` and
+    `plot_intervals`."""
+    if reason := undrawn(picture):
+        return f"{path}: not drawn: {reason}"
+    if isinstance(picture, Picture):
+        plot_curves(picture, path)
+    else:
+        plot_intervals(picture, path)
+    return f"{picture.title}: {path}"
+
+
 def plot_curves(picture: Picture, path: str | os.PathLike[str]) -> None:
     """Draws lines over one another.
 
@@ -134,54 +175,53 @@ def plot_curves(picture: Picture, path: str | os.PathLike[str]) -> None:
     save(figure, path)
 
 
-def plot_classes(
-    classes: Sequence[str],
-    perplexities: Mapping[str, Sequence[float]],
-    path: str | os.PathLike[str],
-) -> None:
-    """Draws bars in groups, one group a class (Wang and Cho 2015, Figure 3).
+def plot_intervals(picture: Intervals, path: str | os.PathLike[str]) -> None:
+    """Draws points with their intervals, side by side at every tick.
 
-    Args:
-      classes: names on the x axis.
-      perplexities: of each run, by its label, one a class.
-      path: picture to write.
+    The axis fits the values: a long interval is cut by the frame, so that it hides no difference.
 
     Raises:
-      InputError: a perplexity is not finite, matplotlib is not installed, or `path` cannot be
-        written.
+      InputError: a value is not finite, matplotlib is not installed, or `path` cannot be written.
     """
-    _require_finite(perplexities)
-    num_bars = len(classes) * len(perplexities)
-    written = num_bars <= _MAX_WRITTEN
-    figure, axes = new_figure((4 + 0.3 * len(classes) + (0.2 if written else 0.08) * num_bars, 5))
-    width = 0.84 / len(perplexities)
-    for index, (label, values) in enumerate(perplexities.items()):
-        offset = (index - (len(perplexities) - 1) / 2) * width
-        bars = axes.bar(
-            np.arange(len(classes)) + offset,
-            values,
-            0.94 * width,
-            color=_COLOURS[index % len(_COLOURS)],
-            hatch=_HATCHES[index // len(_COLOURS) % len(_HATCHES)],
-            edgecolor="white",
-            linewidth=0,
-            label=_plain(label),
-        )
-        if written:
-            texts = [f"{value:,.0f}" if value >= 1000 else f"{value:.3g}" for value in values]
-            axes.bar_label(bars, texts, padding=2, rotation=90, fontsize=7)
-    low, high = _set_scale(axes, [value for values in perplexities.values() for value in values])
-    if axes.get_yscale() == "log":
-        # The room above is for what is written there.
-        axes.set_ylim(low / 1.5, high * (high / low) ** 0.15)
+    shown = {one.label: [v for v in one.values if not np.isnan(v)] for one in picture.series}
+    _require_finite(shown)
+    num_points = len(picture.ticks) * len(picture.series)
+    figure, axes = new_figure((4 + 0.45 * len(picture.ticks) + 0.08 * num_points, 5))
+    for index, one in enumerate(picture.series):
+        offset = (index + 0.5) / len(picture.series) - 0.5
+        x = np.arange(len(picture.ticks)) + 0.8 * offset
+        colour = _COLOURS[index % len(_COLOURS)]
+        axes.vlines(x, one.low, one.high, color=colour, linewidth=1.5)
+        marker = _MARKERS[index % len(_MARKERS)]
+        label = _plain(one.label)
+        axes.plot(x, one.values, marker, color=colour, markersize=5, label=label)
+    values = [value for values in shown.values() for value in values]
+    if picture.baseline:
+        axes.axhline(1, color="black", linewidth=1, label=_plain(picture.baseline))
+        axes.set_ylabel(_plain(f"perplexity relative to {picture.baseline}"))
+        axes.yaxis.set_major_formatter(lambda value, _: _percent(value))
+        low, high = min(1.0, *values), max(1.0, *values)
+        room = max(high - low, 0.01)
+        ends = [end for one in picture.series for end in (*one.low, *one.high)]
+        ends = [end for end in ends if low - room < end < high + room]
+        low, high = min(low, *ends), max(high, *ends)
+        axes.set_ylim(low - 0.1 * room, high + 0.1 * room)
     else:
-        axes.set_ylim(0, high * 1.15)
-    axes.set(xlim=(-0.6, len(classes) - 0.4), title="Perplexity by part of speech")
-    axes.set_xticks(range(len(classes)), list(map(_plain, classes)))
+        _set_scale(axes, values)
+    axes.set(xlim=(-0.6, len(picture.ticks) - 0.4), xlabel=_plain(picture.x), title=picture.title)
+    axes.set_xticks(range(len(picture.ticks)), list(map(_plain, picture.ticks)))
     axes.tick_params(axis="x", length=0)
+    axes.vlines(
+        np.arange(1, len(picture.ticks)) - 0.5,
+        *(0, 1),
+        transform=axes.get_xaxis_transform(),
+        color="0.85",
+        linewidth=0.8,
+        zorder=0,
+    )
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
-    figure.legend(loc="outside right upper")
+    figure.legend(loc="outside right upper", title="lines: 95% intervals")
     save(figure, path)
 
 
@@ -280,7 +320,7 @@ def require_context(results: Sequence[Result]) -> dict[str, dict[int, Result]]:
     """The runs that have n, by model and n.
 
     Raises:
-      InputError: no run has n, or two runs of a model have the same.
+      InputError: no run has n, two runs of a model have the same, or there is one run alone.
     """
     lines: dict[str, dict[int, Result]] = {}
     for one in results:
@@ -296,6 +336,10 @@ def require_context(results: Sequence[Result]) -> dict[str, dict[int, Result]]:
         raise InputError(
             "there is nothing to plot perplexity against: no run has model.context_sentences; "
             "by part of speech it can be drawn for any model"
+        )
+    if len(results) == 1:
+        raise InputError(
+            f"{results[0].label} alone is a single point, which is no plot; expected several runs"
         )
     return lines
 
@@ -322,6 +366,12 @@ def _number_decades(axis: "Axis") -> None:
     axis.set_major_locator(LogLocator(subs=_LOG_TICKS))
     axis.set_major_formatter(lambda value, _: f"{value:,.0f}" if value >= 10 else f"{value:g}")
     axis.set_minor_formatter("")
+
+
+def _percent(ratio: float) -> str:
+    """How far a ratio is from 1."""
+    percent = round(100 * (ratio - 1), 6)
+    return f"{percent:+.4g}%" if percent else "0%"
 
 
 def _require_finite(perplexities: Mapping[str, Sequence[float]]) -> None:

@@ -1,33 +1,56 @@
 """Tables, figures and JSON of the DCLM paper (Ji et al. 2015) from rows of measured runs."""
 
+import csv
+import io
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from dclm_jax.evaluation import coherence, context
-from dclm_jax.evaluation.perplexity import COUNTING_RULES
-from dclm_jax.experiments.grouping import BASELINES, LENGTH, Comparison, Row, compare, without
-from dclm_jax.experiments.plots import Curve, Picture
-from dclm_jax.experiments.runs import FinishedRun
-from dclm_jax.tables import aligned
+import numpy as np
 
-BOUNDS = (0, 1, 2, 5, 10, 20)
-"""First positions of the ranges that tables and pictures show; 0 is the first."""
+from dclm_jax import tables as layout
+from dclm_jax.evaluation import coherence, context, intervals
+from dclm_jax.evaluation.perplexity import COUNTING_RULES, warning
+from dclm_jax.experiments.grouping import (
+    BASELINES,
+    LENGTH,
+    Comparison,
+    Row,
+    compare,
+    differing,
+    ratios,
+    shown_value,
+    symbol,
+    with_defaults,
+    without,
+)
+from dclm_jax.experiments.plots import Curve, Intervals, Picture, Series
+from dclm_jax.experiments.runs import Evaluation, FinishedRun
 
 PLACES = {
     "by_token": "Perplexity by position in the sentence",
     "by_sentence": "Perplexity by position of the sentence in the document",
 }
 _OTHER = "*"
+_NORMAL = 1.96
 # Of longer segments fewer make a step as long as it was.
 _OF_LENGTH = (LENGTH, "data.batch_size")
 
 
-def tables(all_rows: Sequence[Row]) -> list[tuple[str, str, list[list[str]]]]:
-    """Title, explanation and cells (header first) of every table that the rows have numbers for."""
-    made = [_perplexity_table(all_rows)]
-    if all(row.has("coherence") for row in all_rows):
-        made.append(_coherence_table(all_rows))
+class Table(NamedTuple):
+    """A table: its title, what its numbers are, and its cells, a header first."""
+
+    title: str
+    about: str
+    cells: list[list[str]]
+
+
+def tables(all_rows: Sequence[Row], baselines: Sequence[str] = BASELINES) -> list[Table]:
+    """All that the rows have numbers for. `baselines` are what they are compared with, see
+    `grouping.baseline`: perplexity with the first of them, coherence with all."""
+    made = [_perplexity_table(all_rows, baselines[0])]
+    if any(row.has("coherence") for row in all_rows):
+        made.append(_coherence_table(all_rows, baselines))
     cells = [["model", *context.ARRANGEMENTS]]
     for row in all_rows:
         values = [row.mean("arrangements", name) for name in context.ARRANGEMENTS]
@@ -36,72 +59,190 @@ def tables(all_rows: Sequence[Row]) -> list[tuple[str, str, list[list[str]]]]:
         "Test perplexity of the same sentences: in their own documents; in another order; mixed "
         "with those of all documents; each by itself."
     )
-    made.append(("What the context is worth", about, cells))
+    made.append(Table("What the context is worth", about, cells))
     for place, title in PLACES.items():
         cells = [["model", *ranges()]]
         for row in all_rows:
-            values = by_range(row, place)
+            values = row.sums(place).perplexities
             cells.append([row.label, *("" if math.isnan(v) else f"{v:.1f}" for v in values)])
-        made.append((title, "Test perplexity of the targets there; 1 is the first.", cells))
+        about = "Test perplexity of the targets there; 1 is the first."
+        made.append(Table(title, about, cells))
     return made
 
 
-def _perplexity_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]]]:
+def _perplexity_table(all_rows: Sequence[Row], baseline: str) -> Table:
     test = all_rows[0].results[0]["test"]
     objective = all_rows[0].results[0].get("objective", "words")
-    header = ["model", "K", "H", "parameters", "seeds", "development", "test", "to rnnlm", "p"]
-    cells = [header]
-    for row in all_rows:
-        to_rnnlm = compare(row, all_rows, "rnnlm")
-        relative = ""
-        if to_rnnlm is not None:
-            relative = f"{100 * (to_rnnlm.ratio - 1):+.1f}%{'' if to_rnnlm.same_recipe else _OTHER}"
+    always = ["model.embedding_dim", "model.hidden_dim"]
+    configs = [row.config for row in all_rows]
+    options = [*always, *(key for key in differing(configs) if key not in always)]
+    measured = ["parameters", "seeds", "development", "test", "test, 95%", "test, known"]
+    to_baseline = f"to {baseline}"
+    header = ["model", *map(symbol, options), *measured]
+    cells = [[*header, to_baseline, f"{to_baseline}, 95%", "p"]]
+    comparisons = [compare(row, all_rows, baseline) for row in all_rows]
+    for row, comparison in zip(all_rows, comparisons, strict=True):
         cells.append(
             [
                 row.label,
-                str(row.config.get("model.embedding_dim", "")),
-                str(row.config.get("model.hidden_dim", "")),
+                *(_option(row.config, key) for key in options),
                 f"{row.results[0]['parameters']:,}",
                 str(len(row.results)),
                 _number(row, "valid", "perplexity"),
                 _number(row, "test", "perplexity"),
-                relative,
-                _p(to_rnnlm and to_rnnlm.perplexity),
+                _ends(perplexity_interval(row), "{:.2f}"),
+                _number(row, "test", "known_perplexity"),
+                *_relative(comparison),
+                _p(comparison and comparison.perplexity),
             ]
         )
     about = (
         f"exp(sum NLL / targets), {COUNTING_RULES[objective]}; "
         f"{all_rows[0].results[0]['valid']['tokens']:,} "
         f"development and {test['tokens']:,} test targets, vocabulary "
-        f"{test['vocabulary_size']:,}, {100 * test['oov_rate']:.2f}% of the test words unknown. "
-        "Means and standard deviations over seeds; p: one-sided z-test over documents that the "
-        "likelihood is above that of rnnlm. Rows are compared over the seeds that both have, or "
-        f"all if there are none. {_OTHER} rnnlm has another recipe."
+        f"{test['vocabulary_size']:,}, {100 * test['oov_rate']:.2f}% of the test words unknown; "
+        "known: of the other targets. "
+        "Means and standard deviations over seeds. 95%: intervals by bootstrap over the test "
+        "documents, the same ones for all rows; they say nothing of other seeds. p: one-sided "
+        f"z-test over documents that the likelihood is above that of {baseline}. Rows are compared "
+        f"over the seeds that both have, or all if there are none. {_OTHER} {baseline} has another "
+        "recipe."
     )
-    return "Perplexity (Table 2)", about, cells
+    if told := warning(test["oov_rate"], all_rows[0].results[0].get("own_oov_rate")):
+        about = f"{told}. {about}"
+    alone = [
+        row.label
+        for row, comparison in zip(all_rows, comparisons, strict=True)
+        if comparison is None and baseline not in (row.label, row.model)
+    ]
+    if alone:
+        about += (
+            f" Blank for want of a comparison: {'; '.join(alone)}. A run of {baseline} that is "
+            "trained alike fills that in, or --baseline with one of the runs or models here."
+        )
+    return Table("Perplexity (Table 2)", about, cells)
 
 
-def _coherence_table(all_rows: Sequence[Row]) -> tuple[str, str, list[list[str]]]:
-    first = all_rows[0].results[0]["coherence"]
-    cells = [["model", "accuracy %", "standard deviation %", *(f"p, {m}" for m in BASELINES)]]
+def _relative(comparison: Comparison | None) -> tuple[str, str]:
+    if comparison is None:
+        return "", ""
+    other = "" if comparison.same_recipe else _OTHER
+    ends = comparison.interval and [100 * (end - 1) for end in comparison.interval]
+    return f"{100 * (comparison.ratio - 1):+.1f}%{other}", _ends(ends, "{:+.1f}%")
+
+
+def _coherence_table(all_rows: Sequence[Row], baselines: Sequence[str]) -> Table:
+    first = next(row for row in all_rows if row.has("coherence")).results[0]["coherence"]
+    kept = first["keep_first"]
+    has_both = any(row.has("first_kept") for row in all_rows)
+    cells = [["model", "accuracy %", "standard deviation %", "95%"]]
+    cells[0] += [f"p, {model}" for model in baselines]
+    if not kept:
+        cells[0].append("first sentence alone %")
+    if has_both:
+        cells[0] += ["first kept %", "first kept, 95%"]
     for row in all_rows:
-        comparisons = [compare(row, all_rows, model) for model in BASELINES]
+        comparisons = [compare(row, all_rows, model) for model in baselines]
         cells.append(
             [
                 row.label,
-                f"{100 * row.mean('coherence', 'mean'):.2f}",
-                f"{100 * row.mean('coherence', 'sd'):.2f}",
+                _percent(row, "coherence", "mean"),
+                _percent(row, "coherence", "sd"),
+                _ends(coherence_interval(row, "coherence"), "{:.1%}"),
                 *(_p(one and one.coherence) for one in comparisons),
+                *([] if kept else [_percent(row, "coherence", "first_sentence")]),
             ]
         )
+        if has_both:
+            ends = _ends(coherence_interval(row, "first_kept"), "{:.1%}")
+            cells[-1] += [_percent(row, "first_kept", "mean"), ends]
     afresh = f"drawn from {first['pool']} of each document" if first["pool"] else "made afresh"
     about = (
         f"A document against a permutation of its sentences: {first['replicates']:,} test sets of "
         f"{first['documents']:,} documents, resampled with replacement, permutations {afresh}, "
-        "ties count half. p: one-sided z-test over test sets of accuracy against each baseline, "
-        "with the error of the pool of permutations, if there is one."
+        "ties count half. 95%: 1.96 standard deviations over test sets to each side, with the "
+        "error of the pool of permutations, if there is one. p: one-sided z-test over test sets of "
+        "accuracy against each baseline, with the same error."
     )
-    return "Coherence (Table 3)", about, cells
+    if kept:
+        about += f" Sentences kept at the begin of each document: {kept:,}"
+        about += f" ({first['left_out']:,} documents left out for fewer than two others)."
+    else:
+        about += (
+            " First sentence alone: it alone moves, the others keep their order; high values say "
+            "that the beginnings give documents away."
+        )
+    if has_both:
+        about += (
+            " WARNING: they do here. First kept: the first sentence stays where it is and only the "
+            "others are permuted (--keep_first=1)."
+        )
+    return Table("Coherence (Table 3)", about, cells)
+
+
+def first_decides(results: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether the first sentence alone gives documents away to some model."""
+    found = [one["coherence"]["first_sentence"] for one in results if one["coherence"] is not None]
+    return any(share is not None and share >= coherence.FIRST_DECIDES for share in found)
+
+
+def perplexity_interval(row: Row) -> list[float] | None:
+    """The ends of the 95% interval of a row's test perplexity over documents."""
+    ends = intervals.interval(row.resampled()[:, None])[:, 0]
+    return None if np.isnan(ends).any() else ends.tolist()
+
+
+def coherence_interval(row: Row, name: str) -> list[float] | None:
+    """The ends of the 95% interval of a row's accuracy over documents, as a normal distribution has
+    them: the standard deviation over resampled test sets is the standard error."""
+    if not row.has(name):
+        return None
+    squares = [np.square(row.values(name, key)).mean() for key in ("sd", "pool_error")]
+    half, mean = _NORMAL * math.sqrt(sum(squares)), row.mean(name, "mean")
+    return [max(0.0, mean - half), min(1.0, mean + half)]
+
+
+def records(
+    all_rows: Sequence[Row], baselines: Sequence[str] = BASELINES
+) -> list[dict[str, str | float | int]]:
+    """A flat record a row with all its numbers; what it has not is missing."""
+    options = differing([row.config for row in all_rows])
+    made = []
+    for row in all_rows:
+        one: dict[str, Any] = {"label": row.label, "model": row.model}
+        one |= {key: row.config[key] for key in options if key in row.config}
+        one |= {"parameters": row.results[0]["parameters"], "seeds": len(row.results)}
+        for name, split in (("development", "valid"), ("test", "test")):
+            one |= _spread(f"{name}_perplexity", row.values(split, "perplexity"))
+        one |= _pair("test_perplexity", perplexity_interval(row))
+        one["test_known_perplexity"] = row.mean("test", "known_perplexity")
+        for name in baselines:
+            if (found := compare(row, all_rows, name)) is not None:
+                one[f"ratio_to_{name}"] = found.ratio
+                one |= _pair(f"ratio_to_{name}", found.interval)
+                tests = {"perplexity": found.perplexity, "coherence": found.coherence}
+                one |= {f"p_{what}_{name}": test.p for what, test in tests.items() if test}
+        for name in ("coherence", "first_kept"):
+            if row.has(name):
+                one[name] = row.mean(name, "mean")
+                one |= _pair(name, coherence_interval(row, name))
+        if row.has("coherence") and not row.results[0]["coherence"]["keep_first"]:
+            one["first_sentence"] = row.mean("coherence", "first_sentence")
+        one |= {name: row.mean("arrangements", name) for name in context.ARRANGEMENTS}
+        for place in PLACES:
+            values = zip(ranges(), row.sums(place).perplexities.tolist(), strict=True)
+            one |= {f"{place}_{name}": value for name, value in values if not math.isnan(value)}
+        made.append(one)
+    return made
+
+
+def _spread(name: str, values: np.ndarray) -> dict[str, float]:
+    several = {f"{name}_sd": float(values.std(ddof=1))} if len(values) > 1 else {}
+    return {name: float(values.mean()), **several}
+
+
+def _pair(name: str, ends: list[float] | None) -> dict[str, float]:
+    return {} if ends is None else {f"{name}_low": ends[0], f"{name}_high": ends[1]}
 
 
 def length_curves(all_rows: Sequence[Row]) -> list[Curve]:
@@ -120,48 +261,77 @@ def length_curves(all_rows: Sequence[Row]) -> list[Curve]:
 
 
 def ranges() -> list[str]:
-    """The ranges of `BOUNDS` as text, counted from 1."""
-    ends = [*BOUNDS[1:], None]
+    """The ranges of `context.BOUNDS` as text, counted from 1."""
+    ends = [*context.BOUNDS[1:], None]
     return [
         f"{first + 1}+" if end is None else str(end) if end == first + 1 else f"{first + 1}-{end}"
-        for first, end in zip(BOUNDS, ends, strict=True)
+        for first, end in zip(context.BOUNDS, ends, strict=True)
     ]
 
 
-def by_range(row: Row, place: str) -> list[float]:
-    """The perplexity of every range of positions, of all runs of the row together."""
-    nll, count = (row.values(place, name).mean(axis=0) for name in ("nll", "count"))
-    return context.Sums(nll, count).perplexities(BOUNDS)
-
-
-def quick_text(runs: Sequence[FinishedRun]) -> str:
-    """A table of what runs left, and the rules its numbers were counted by."""
-    cells = [["model", "parameters", "test perplexity", "coherence %", "training minutes"]]
-    for run in runs:
+def quick_table(runs: Sequence[FinishedRun]) -> Table:
+    """What runs left, blank where something is missing, and the rules that numbers were counted
+    by."""
+    configs = [with_defaults(run.config) for run in runs]
+    options = differing(configs)
+    measured = ["parameters", "development perplexity", "test perplexity", "of known"]
+    measured.append("coherence %")
+    cells = [["model", *map(symbol, options), *measured, "training minutes"]]
+    for run, config in zip(runs, configs, strict=True):
         cells.append(
             [
                 run.label,
-                f"{run.evaluation.parameters:,}",
-                f"{run.evaluation.perplexity:.2f}",
-                f"{100 * run.coherence.mean:.2f}",
-                f"{run.seconds / 60:.1f}",
+                *(_option(config, key) for key in options),
+                "" if run.evaluation is None else f"{run.evaluation.parameters:,}",
+                "" if run.development is None else f"{run.development:.2f}",
+                "" if run.evaluation is None else f"{run.evaluation.perplexity:.2f}",
+                _known(run.evaluation),
+                "" if run.coherence is None else _quick_coherence(run.coherence),
+                "" if run.seconds is None else f"{run.seconds / 60:.1f}",
             ]
         )
-    first = runs[0].evaluation
-    return "\n".join(
-        [
-            *aligned(cells),
+    about = []
+    if first := next((run.evaluation for run in runs if run.evaluation is not None), None):
+        about.append(
             f"Perplexity = exp(sum NLL / targets) over {first.tokens:,} targets "
             f"(END counted, START not), vocabulary {first.vocabulary_size:,}, OOV rate "
-            f"{100 * first.oov_rate:.2f}%.",
+            f"{100 * first.oov_rate:.2f}%."
+        )
+    if one := next((run.coherence for run in runs if run.coherence is not None), None):
+        about.append(
             "Coherence: log P(document) > log P(permutation), ties count half, "
-            f"{runs[0].coherence.documents:,} documents.",
-        ]
-    )
+            f"{one.documents:,} documents."
+        )
+    for run in runs:
+        if run.evaluation is not None and (
+            told := warning(run.evaluation.oov_rate, run.evaluation.own_oov_rate)
+        ):
+            about.append(f"{run.label}: {told}")
+        if run.coherence is not None and run.coherence.warning:
+            about.append(f"{run.label}: {run.coherence.warning}")
+        about += [f"{run.label}: {missing}" for missing in run.missing]
+    return Table("Results", "\n".join(about), cells)
+
+
+def _known(evaluation: Evaluation | None) -> str:
+    known = evaluation and evaluation.known_perplexity
+    return "" if known is None else f"{known:.2f}"
+
+
+def _quick_coherence(result: coherence.Coherence) -> str:
+    kept = f" (first {result.keep_first} kept)" if result.keep_first else ""
+    return f"{100 * result.mean:.2f}{kept}"
+
+
+def quick_text(runs: Sequence[FinishedRun]) -> str:
+    """`quick_table` for a terminal."""
+    _, about, cells = quick_table(runs)
+    return "\n".join([*layout.aligned(cells), about])
 
 
 def learning_curves(runs: Sequence[FinishedRun]) -> Picture:
-    """Development perplexity by training tokens, and beside it the perplexity in training."""
+    """Development perplexity by training tokens, of the runs that were evaluated in training, and
+    beside it the perplexity in training."""
     curves = [
         Curve(
             f"{run.label} (best {min(one.perplexity for one in run.curve):.1f})",
@@ -174,58 +344,77 @@ def learning_curves(runs: Sequence[FinishedRun]) -> Picture:
             ),
         )
         for run in runs
+        if run.curve
     ]
     x = "training tokens (millions)"
     y = "perplexity (log scale): development, dashed in training"
     return Picture("Learning curves", x, y, curves, log_scale=True)
 
 
-def pictures(all_rows: Sequence[Row]) -> dict[str, Picture]:
-    """What there is to draw of the rows, by the names of files."""
-    drawn = {}
+def pictures(
+    all_rows: Sequence[Row], baselines: Sequence[str] = BASELINES
+) -> dict[str, Picture | Intervals]:
+    """What there may be to draw of the rows, by the names of files; see `plots.undrawn`."""
+    drawn: dict[str, Picture | Intervals] = {}
     for place, title in PLACES.items():
-        curves = [Curve(row.label, range(len(BOUNDS)), by_range(row, place)) for row in all_rows]
-        drawn[f"{place}.png"] = Picture(
-            title, "position", "test perplexity", curves, ticks=ranges()
-        )
+        series = []
+        for row in all_rows:
+            if (found := ratios(row, all_rows, baselines[0], place)) is not None:
+                values, (low, high) = found
+                series.append(Series(row.label, values, low, high))
+        at = "position, 1 is the first"
+        drawn[f"{place}.png"] = Intervals(title, at, ranges(), series, baseline=baselines[0])
     if curves := length_curves(all_rows):
         title = "Development log-likelihood by updates (Figure 3)"
         drawn["segment_length.png"] = Picture(title, "updates", "nats a token", curves)
     return drawn
 
 
-def markdown(all_rows: Sequence[Row], drawn: Mapping[str, Picture]) -> str:
-    """The report as text, with links to its `pictures`."""
-    parts = []
-    for title, about, cells in tables(all_rows):
-        header, *body = (f"| {' | '.join(line)} |" for line in cells)
-        rule = "|" + "|".join(["---", *["---:"] * (len(cells[0]) - 1)]) + "|"
-        parts.append("\n".join([f"## {title}", "", about, "", header, rule, *body]))
-    parts += [f"![{picture.title}]({file})" for file, picture in drawn.items()]
-    return "\n\n".join(parts) + "\n"
+def markdown(made: Sequence[Table], pictures: Mapping[str, str], notes: Sequence[str]) -> str:
+    """The report as text, with links to pictures: their titles by the names of files."""
+    parts = ["\n".join([f"## {t.title}", "", t.about, "", *layout.markdown(t.cells)]) for t in made]
+    parts += [f"![{title}]({file})" for file, title in pictures.items()]
+    return "\n\n".join([*parts, *notes]) + "\n"
 
 
-def text(all_rows: Sequence[Row]) -> str:
+def latex(made: Sequence[Table]) -> str:
+    """The tables for LaTeX."""
+    parts = ["\n".join(layout.latex(t.cells, f"{t.title}. {t.about}")) for t in made]
+    return "\n\n".join(["% \\usepackage{booktabs}", *parts]) + "\n"
+
+
+def comma_separated(all_rows: Sequence[Row], baselines: Sequence[str] = BASELINES) -> str:
+    """The `records` as comma-separated values, a line a row."""
+    made = records(all_rows, baselines)
+    file = io.StringIO()
+    writer = csv.DictWriter(file, list(dict.fromkeys(key for one in made for key in one)))
+    writer.writeheader()
+    writer.writerows(made)
+    return file.getvalue()
+
+
+def text(made: Sequence[Table]) -> str:
     """The tables for a terminal."""
-    return "\n\n".join("\n".join([title, *aligned(cells)]) for title, _, cells in tables(all_rows))
+    return "\n\n".join("\n".join([title, *layout.aligned(cells)]) for title, _, cells in made)
 
 
-def to_json(all_rows: Sequence[Row]) -> dict[str, Any]:
+def to_json(all_rows: Sequence[Row], baselines: Sequence[str] = BASELINES) -> dict[str, Any]:
     """All numbers of all rows, without those of single documents; positions by `ranges`."""
     return {
         "rows": [
             {
                 "label": row.label,
                 "config": row.config,
+                "test_interval": perplexity_interval(row),
                 "compared": {
-                    model: _compared(comparison)
-                    for model in BASELINES
-                    if (comparison := compare(row, all_rows, model)) is not None
+                    name: _compared(comparison)
+                    for name in baselines
+                    if (comparison := compare(row, all_rows, name)) is not None
                 },
                 "runs": [
                     {
                         "seed": seed,
-                        **without(result, ("identity", "config", "by_document")),
+                        **without(result, ("config", "by_document")),
                         **{place: _positions(row.only([seed]), place) for place in PLACES},
                     }
                     for seed, result in zip(row.seeds, row.results, strict=True)
@@ -237,7 +426,7 @@ def to_json(all_rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _positions(row: Row, place: str) -> dict[str, float | None]:
-    values = zip(ranges(), by_range(row, place), strict=True)
+    values = zip(ranges(), row.sums(place).perplexities.tolist(), strict=True)
     return {name: None if math.isnan(value) else value for name, value in values}
 
 
@@ -248,10 +437,22 @@ def _compared(comparison: Comparison) -> dict[str, Any]:
     }
 
 
+def _option(config: Mapping[str, Any], key: str) -> str:
+    return shown_value(key, config[key]) if key in config else ""
+
+
 def _number(row: Row, *path: str) -> str:
     values = row.values(*path)
     spread = f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else ""
     return f"{values.mean():.2f}{spread}"
+
+
+def _percent(row: Row, *path: str) -> str:
+    return f"{100 * row.mean(*path):.2f}" if row.has(path[0]) else ""
+
+
+def _ends(ends: Sequence[float] | None, form: str) -> str:
+    return "" if ends is None else f"[{', '.join(map(form.format, ends))}]"
 
 
 def _p(test: coherence.ZTest | None) -> str:

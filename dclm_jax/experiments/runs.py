@@ -11,6 +11,8 @@ from dclm_jax import files, storage
 from dclm_jax.errors import InputError, printable
 from dclm_jax.evaluation.coherence import Coherence
 from dclm_jax.evaluation.perplexity import Perplexity
+from dclm_jax.models import MODELS
+from dclm_jax.training.config import flat
 from dclm_jax.training.metrics import FILE as METRICS_FILE
 from dclm_jax.training.metrics import Line, TrainLine, ValidLine, read_lines
 from dclm_jax.training.workdir import CONFIG_FILE, read_config
@@ -30,6 +32,8 @@ class Evaluation:
       tokens: targets that perplexity counts; END is one of them, START is not.
       vocabulary_size: words and the three special tokens.
       oov_rate: share of the split's words outside the vocabulary.
+      known_perplexity: that over the other targets; None in a result of before.
+      own_oov_rate: `oov_rate` of the test split of the run's own corpus, where it is known.
     """
 
     parameters: files.Count
@@ -37,6 +41,8 @@ class Evaluation:
     tokens: files.Count
     vocabulary_size: files.Count
     oov_rate: files.Share
+    known_perplexity: files.Nonnegative | None = None
+    own_oov_rate: files.Share | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,43 +57,55 @@ class FinishedRun(NamedTuple):
 
     Attributes:
       label: the model's name, or the folder's where the names are not distinct.
-      evaluation: of its test split.
-      coherence: of the same.
-      curve: the evaluations during training, by step.
+      config: of the run, keys as "a.b".
+      evaluation: of its test split; None if it was not evaluated.
+      coherence: of the same; None if it was not measured.
+      curve: the evaluations during training, by step; empty if there was none.
       training: of those that training was measured before, the targets trained on and the training
         perplexity since the evaluation before.
-      seconds: spent in training on the way to the final parameters.
+      seconds: spent in training on the way to the final parameters; None if that is not known.
+      missing: what is not there, and what would fill it.
     """
 
     label: str
-    evaluation: Evaluation
-    coherence: Coherence
+    config: dict[str, Any]
+    evaluation: Evaluation | None
+    coherence: Coherence | None
     curve: list[ValidLine]
     training: list[tuple[int, float]]
-    seconds: float
+    seconds: float | None
+    missing: list[str]
+
+    @property
+    def development(self) -> float | None:
+        """The best development perplexity, that of the parameters that were kept."""
+        return min((line.perplexity for line in self.curve), default=None)
 
 
 def read_runs(workdirs: Sequence[storage.PathLike]) -> list[FinishedRun]:
     """Reads the results that training, evaluation and coherence left in each work directory.
 
     Raises:
-      InputError: a directory, file or field is missing or broken, a run has no evaluation, or the
-        runs were evaluated on different tokens or vocabularies, or one was trained on since.
+      InputError: a directory holds no run, a file or field is broken, the runs were evaluated on
+        different tokens or vocabularies, or one was trained on since.
     """
     with contextlib.ExitStack() as stack:
         folders = [
             stack.enter_context(storage.fetched(one, _READ.intersection)) for one in workdirs
         ]
-        names = [printable(read_config(folder)["model"]["name"]) for folder in folders]
-        labels = distinct_labels(names, [str(storage.locate(one)) for one in workdirs])
-        runs = [_read_run(*one) for one in zip(folders, labels, strict=True)]
+        configs = [dict(flat(read_config(folder))) for folder in folders]
+        names = [printable(config["model.name"]) for config in configs]
+        places = [str(storage.locate(one)) for one in workdirs]
+        labels = distinct_labels(names, places)
+        runs = list(map(_read_run, folders, places, labels, configs))
     for field, what in (("tokens", "targets"), ("vocabulary_size", "vocabulary entries")):
-        expected, *others = (getattr(run.evaluation, field) for run in runs)
-        for run, found in zip(runs[1:], others, strict=True):
-            if found != expected:
+        found = [(run, getattr(run.evaluation, field)) for run in runs if run.evaluation]
+        for run, value in found[1:]:
+            first, expected = found[0]
+            if value != expected:
                 raise InputError(
-                    f"perplexities are not comparable: {runs[0].label} was scored with "
-                    f"{expected:,} {what}, {run.label} with {found:,}"
+                    f"perplexities are not comparable: {first.label} was scored with "
+                    f"{expected:,} {what}, {run.label} with {value:,}"
                 )
     return runs
 
@@ -145,23 +163,34 @@ def distinct_labels(*candidates: Sequence[str]) -> list[str]:
     return list(next(distinct, candidates[-1]))
 
 
-def _read_run(folder: Path, label: str) -> FinishedRun:
-    curve, seconds = read_curve(folder)
-    training = training_curve(read_lines(folder))
-    best = min(curve, key=lambda line: line.perplexity).step
+def _read_run(folder: Path, place: str, label: str, config: dict[str, Any]) -> FinishedRun:
+    curve: list[ValidLine] = []
+    training: list[tuple[int, float]] = []
+    seconds, best, missing = None, None, []
+    if (folder / METRICS_FILE).exists():
+        curve, seconds = read_curve(folder)
+        training = training_curve(read_lines(folder))
+        best = min(curve, key=lambda line: line.perplexity).step
+    elif config["model.name"] in MODELS:
+        told = f"no {METRICS_FILE}, which `python -m launch.train --workdir={place}` writes"
+        missing.append(told)
     results: list[Any] = []
     for name, kind, command in (
         (PERPLEXITY_FILE, Evaluation, "evaluate"),
         (COHERENCE_FILE, Coherence, "coherence"),
     ):
-        writer = f"python -m launch.{command} --output"
-        results.append(files.read_json(folder / name, kind, made_by=writer))
+        writer = f"python -m launch.{command} --workdir={place} --output={place}/{name}"
+        if not (folder / name).exists():
+            results.append(None)
+            missing.append(f"no {name}; `{writer}` fills that in")
+            continue
+        results.append(files.read_json(folder / name, kind))
         step = files.read_json(folder / name, _Measured).step
         # A run that went on in its workdir leaves results of its model of before.
-        if step is not None and step != best:
+        if None not in (step, best) and step != best:
             raise InputError(
                 f"{folder / name}: is of step {step:,}, and the best model of step {best:,}; "
                 f"expected a new one by `{writer}`"
             )
     evaluation, coherence = results
-    return FinishedRun(label, evaluation, coherence, curve, training, seconds)
+    return FinishedRun(label, config, evaluation, coherence, curve, training, seconds, missing)

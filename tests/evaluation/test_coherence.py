@@ -1,5 +1,6 @@
 """Coherence with a scorer whose scores are known, and the z-test by hand."""
 
+import dataclasses
 import itertools
 import json
 import math
@@ -323,6 +324,12 @@ def test_short_documents_are_left_out():
 def test_wrong_arguments():
     with pytest.raises(InputError, match="no document has two sentences"):
         coherence.fixed(FakeScorer(ascending), [sentences(3)])
+    with pytest.raises(InputError, match="no document has two sentences after the first 4"):
+        coherence.bootstrap(FakeScorer(ascending), [sentences(*range(5))], keep_first=4)
+    with pytest.raises(InputError, match="keep_first is -1; expected at least 0"):
+        coherence.fixed(FakeScorer(ascending), SORTED, keep_first=-1)
+    with pytest.raises(InputError, match="places is 0; expected at least 1"):
+        coherence.first_sentence(FakeScorer(ascending), SORTED, places=0)
     with pytest.raises(InputError, match="permutations is 0; expected at least 1"):
         coherence.fixed(FakeScorer(ascending), SORTED, permutations=0)
     with pytest.raises(InputError, match="replicates is 0; expected at least 1"):
@@ -332,6 +339,141 @@ def test_wrong_arguments():
     for pool in (-1, 1):
         with pytest.raises(InputError, match=f"pool is {pool}; expected 0, or 2 and more"):
             coherence.bootstrap(FakeScorer(ascending), SORTED, pool=pool)
+
+
+def log_prob(nll, words):
+    return -math.fsum(nll(a, b) for a, b in itertools.pairwise([None, *words]))
+
+
+def preference(nll, words, other):
+    """1 if a text is likelier than another one, 0.5 for a tie."""
+    return float(np.sign(log_prob(nll, words) - log_prob(nll, other))) / 2 + 0.5
+
+
+def of_neighbours(seed=0):
+    table = np.random.default_rng(seed).normal(size=(31, 31))
+    return lambda before, word: table[30 if before is None else before, word]
+
+
+@pytest.mark.parametrize("words", [(3, 4, 5, 6), (3, 4, 4, 6), (4, 5, 4, 4), (5, 4, 3)])
+@pytest.mark.parametrize("keep_first", [1, 2])
+def test_kept_sentences_stay_and_every_other_order_of_the_rest_occurs(words, keep_first):
+    document = sentences(*words)
+    original, orders = coherence.random_orders(
+        document, 600, np.random.default_rng(0), keep_first=keep_first
+    )
+    texts = [tuple(int(document[i][0]) for i in order) for order in orders]
+    head, tail = words[:keep_first], words[keep_first:]
+    expected = {head + rest for rest in itertools.permutations(tail)} - {words}
+    assert set(texts) == (expected or {words})
+    counts = [texts.count(text) for text in expected]
+    assert not counts or min(counts) > 0.6 * 600 / len(expected)
+    assert [int(document[i][0]) for i in original] == list(words)
+
+
+@pytest.mark.parametrize("context_order", [None, 1])
+@pytest.mark.parametrize("keep_first", [0, 1, 2])
+def test_accuracy_with_first_sentences_kept_against_all_permutations(context_order, keep_first):
+    """Each of many permutations is as likely as any other: accuracy is their plain mean."""
+    nll = of_neighbours()
+    words = [(5, 9, 3, 7), (8, 4, 11, 6, 10), (12, 3, 3, 12), (13, 14, 15)]
+    movable = [text for text in words if len(text) - keep_first >= 2]
+    expected = []
+    for text in movable:
+        head, tail = text[:keep_first], text[keep_first:]
+        others = [head + rest for rest in itertools.permutations(tail) if rest != tail]
+        expected.append(np.mean([preference(nll, text, other) for other in others] or [0.5]))
+    scorer = FakeScorer(nll, context_order)
+    documents = [sentences(*text) for text in words]
+    options = {"keep_first": keep_first, "seed": 3}
+    fixed = coherence.fixed(scorer, documents, permutations=3000, **options)
+    assert fixed.mean == pytest.approx(np.mean(expected), abs=0.01)
+    assert (fixed.documents, fixed.left_out) == (len(movable), len(words) - len(movable))
+    assert fixed.keep_first == keep_first
+    for pool in (0, 400):
+        bootstrap = coherence.bootstrap(scorer, documents, replicates=2000, pool=pool, **options)
+        assert bootstrap.mean == pytest.approx(np.mean(expected), abs=0.04)
+        assert (bootstrap.documents, bootstrap.left_out) == (fixed.documents, fixed.left_out)
+
+
+def test_pairs_of_sentences_give_what_whole_permutations_give_after_kept_ones():
+    nll = of_neighbours()
+    rng = np.random.default_rng(0)
+    documents = [sentences(*rng.permutation(17)[:n] + 3) for n in (2, 4, 7)]
+    whole, pairs = FakeScorer(nll), FakeScorer(nll, context_order=1)
+    expected = coherence.bootstrap(whole, documents, replicates=200, keep_first=2)
+    assert coherence.bootstrap(pairs, documents, replicates=200, keep_first=2) == expected
+    # The document of two sentences is left out, that of four has two orders. In the one of seven
+    # two sentences are scored once, and each of five after the second and after each of four.
+    assert pairs.num_scored == 2 + (2 + 5 * 5) < whole.num_scored
+    assert (expected.documents, expected.left_out) == (2, 1)
+
+
+@pytest.mark.parametrize("context_order", [None, 1])
+def test_the_first_sentence_in_all_other_places_by_brute_force(context_order):
+    nll = of_neighbours(1)
+    words = [(5, 9, 3, 7, 4, 6), (8, 4), (3, 3, 4, 3), (13, 14, 15), (6, 6)]
+    expected = []
+    for text in words:
+        others = [(*text[1 : j + 1], text[0], *text[j + 1 :]) for j in range(1, len(text))]
+        others = [other for other in others if other != text]
+        expected.append(np.mean([preference(nll, text, other) for other in others] or [0.5]))
+    documents = [sentences(*text) for text in words]
+    scorer = FakeScorer(nll, context_order)
+    result = coherence.first_sentence(scorer, [*documents, sentences(9)], places=5)
+    assert result == pytest.approx(np.mean(expected)) and 0 < result < 1
+    # Fewer places are some of them.
+    some = [
+        coherence.first_sentence(scorer, documents[:1], places=2, seed=seed) for seed in range(30)
+    ]
+    assert np.mean(some) == pytest.approx(expected[0], abs=0.15)
+    assert {2 * value for value in some} <= {0.0, 1.0, 2.0}
+
+
+def test_a_headline_gives_documents_away():
+    """Text without any order but that 3 is always first: nothing is left where it is kept."""
+
+    def headline(before, word):
+        return float((word == 3) != (before is None))
+
+    rng = np.random.default_rng(0)
+    documents = [sentences(3, *rng.permutation(20)[:6] + 4) for _ in range(8)]
+    scorer = FakeScorer(headline)
+    free, kept = (
+        coherence.fixed(scorer, documents, permutations=400, keep_first=n) for n in (0, 1)
+    )
+    first = coherence.first_sentence(scorer, documents)
+    assert first == 1.0
+    # Of seven places one is the first again, but for which accuracy is 1.
+    assert free.mean == pytest.approx(1 - 0.5 / 7, abs=0.02) and kept.mean == 0.5
+    assert free.warning == ""
+    told = dataclasses.replace(free, first_sentence=first).warning
+    assert told.startswith("warning: the first sentence gives documents away") and (
+        "accuracy is 100.00%; --keep_first=1 measures the order of the others" in told
+    )
+    assert dataclasses.replace(free, first_sentence=0.7499).warning == ""
+    assert dataclasses.replace(kept, first_sentence=1.0).warning == ""
+
+
+def test_without_context_the_place_of_the_first_sentence_is_a_tie():
+    documents = [sentences(*range(3, 3 + n)) for n in (4, 9, 23)]
+    for scorer in (FakeScorer(order_blind, 0), FakeScorer(order_blind)):
+        assert coherence.first_sentence(scorer, documents) == 0.5
+
+
+def test_the_first_sentence_under_a_real_model_by_whole_documents():
+    scorer, documents = codclm_scorer(), documents_of_random_words(2, 3, 6, 5)
+    expected = []
+    for document in documents:
+        moved = [
+            [*document[1 : j + 1], document[0], *document[j + 1 :]] for j in range(1, len(document))
+        ]
+        totals = [
+            -sum(float(one.sum(dtype=np.float64)) for one in nll)
+            for _, nll in WholeOrders(scorer).score([document, *moved])
+        ]
+        expected.append(np.mean([np.sign(totals[0] - total) / 2 + 0.5 for total in totals[1:]]))
+    assert coherence.first_sentence(scorer, documents) == pytest.approx(np.mean(expected))
 
 
 def test_progress_counts_documents():
@@ -354,6 +496,9 @@ def test_results_as_text_and_json():
         "seed": 5,
         "pool": 0,
         "pool_error": 0.0,
+        "keep_first": 0,
+        "left_out": 0,
+        "first_sentence": None,
     }
     assert str(result) == (
         "coherence (bootstrap): accuracy 100.00%, standard deviation 0.00% over 3 test sets of 4 "

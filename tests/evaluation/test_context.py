@@ -39,32 +39,21 @@ DOCUMENTS = [
 ]
 
 
-def test_sums_by_position_against_a_loop():
-    result = context.by_position(Neighbours(), DOCUMENTS)
-    tokens, sentences = collections.defaultdict(list), collections.defaultdict(list)
-    documents = []
-    for _, nll in Neighbours().score(DOCUMENTS):
-        documents.append(sum(float(value) for one in nll for value in one))
+@pytest.mark.parametrize("bounds", [range(6), (0, 1, 3), (0, 2, 40)])
+def test_sums_by_position_against_a_loop(bounds):
+    result = context.by_position(Neighbours(), DOCUMENTS, bounds=bounds)
+    for d, (_, nll) in enumerate(Neighbours().score(DOCUMENTS)):
+        tokens, sentences = collections.defaultdict(list), collections.defaultdict(list)
         for t, one in enumerate(nll):
             for n, value in enumerate(one):
-                tokens[n].append(value)
-                sentences[t].append(value)
-    for sums, expected in ((result.by_token, tokens), (result.by_sentence, sentences)):
-        assert sums.count.tolist() == [len(expected[place]) for place in range(len(expected))]
-        np.testing.assert_allclose(sums.nll, [sum(expected[i]) for i in range(len(expected))])
-    np.testing.assert_allclose(result.by_document, documents)
+                tokens[max(bound for bound in bounds if bound <= n)].append(float(value))
+                sentences[max(bound for bound in bounds if bound <= t)].append(float(value))
+        for sums, expected in ((result.by_token, tokens), (result.by_sentence, sentences)):
+            assert sums.count[d].tolist() == [len(expected[place]) for place in bounds]
+            np.testing.assert_allclose(sums.nll[d], [sum(expected[place]) for place in bounds])
+        assert result.by_document[d] == pytest.approx(sum(float(x) for one in nll for x in one))
     assert result.perplexity.tokens == 17
-    assert result.perplexity.nll == pytest.approx(sum(documents))
-
-
-def test_perplexities_of_ranges_by_hand():
-    sums = context.Sums(np.array([2.0, 3.0, 1.0, 4.0]), np.array([1, 2, 1, 3]))
-    np.testing.assert_allclose(
-        sums.perplexities([0, 1, 3]), np.exp([2.0, 4.0 / 3, 4.0 / 3]), rtol=1e-12
-    )
-    beyond = sums.perplexities([0, 3, 7])
-    np.testing.assert_allclose(beyond[:2], np.exp([6.0 / 4, 4.0 / 3]), rtol=1e-12)
-    assert np.isnan(beyond[2])
+    assert result.perplexity.nll == pytest.approx(sum(result.by_document))
 
 
 @pytest.mark.parametrize("name", context.ARRANGEMENTS)

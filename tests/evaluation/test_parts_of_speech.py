@@ -119,6 +119,36 @@ def test_classes_by_hand():
         by_hand().classes(0)
 
 
+def test_sums_of_every_document_by_hand():
+    sums = by_hand()
+    (found,) = sums.by_document(sums.classes(2))
+    np.testing.assert_array_equal(found.count, [[3, 1, 2, 1, 1], [1, 1, 0, 0, 1]])
+    np.testing.assert_array_equal(found.nll, [[8, 2, 12, 0.5, 0.25], [6, 2.5, 0, 0, 0.75]])
+
+
+def test_sums_of_documents_add_up_to_classes():
+    sums = TagSums(2)
+    for tags, scores in random_documents():
+        sums.add(tags, scores)
+    classes = sums.classes(4)
+    for model, found in enumerate(sums.by_document(classes)):
+        assert found.count.sum(axis=0).tolist() == [one.tokens for one in classes]
+        np.testing.assert_allclose(found.nll.sum(axis=0), [one.nll[model] for one in classes])
+        np.testing.assert_allclose(found.perplexities, [one.perplexities[model] for one in classes])
+
+
+def test_names_that_are_no_tags_are_explained():
+    classes = [
+        ClassSums("Noun", ("NN", "NNS"), 4, (14.0,)),
+        ClassSums("UNC", ("UNC",), 2, (4.5,)),
+        ClassSums("Verb", ("VB",), 2, (4.5,)),
+    ]
+    assert parts_of_speech.explained(classes) == (
+        "Noun = NN + NNS, UNC = unclassified: unknown words, and signs that are no words"
+    )
+    assert parts_of_speech.explained(classes[2:]) == ""
+
+
 def test_perplexity_is_not_a_mean_of_perplexities_and_never_clipped():
     noun = by_hand().classes(1)[0]
     assert noun.perplexities == (pytest.approx(math.exp(14 / 4)),)

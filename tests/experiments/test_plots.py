@@ -4,12 +4,13 @@ import itertools
 import math
 import sys
 
+import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 
 from dclm_jax.errors import InputError
 from dclm_jax.experiments import plots
-from dclm_jax.experiments.plots import Result
+from dclm_jax.experiments.plots import Curve, Intervals, Picture, Result, Series
 
 CLASSES = ["Noun", "IN", "DT", "JJ", "RB", "Verb", "PRP", "CC", "other", "punctuation", "END"]
 VALUES = [452.0, 60.2, 20.0, 1731.0, 300.0, 500.0, 90.0, 30.0, 150.0, 15.0, 2.5]
@@ -57,45 +58,115 @@ def require_readable(figure):
         assert figure.bbox.y0 <= box.y0 <= box.y1 <= figure.bbox.y1, text
 
 
+def series(label, values, half=0.05):
+    values = np.array(values)
+    return Series(label, values, values - half, values + half)
+
+
+def drawn_points(figure):
+    """What is drawn of each series: its values by tick, and the ends of its intervals."""
+    (axes,) = figure.axes
+    lines = [line for line in axes.lines if line.get_marker() not in ("None", None, "")]
+    whiskers = [one.get_segments() for one in axes.collections][: len(lines)]
+    return list(zip(lines, whiskers, strict=True))
+
+
 @pytest.mark.parametrize("num_runs", [1, 3, 6, 9])
-def test_bars_are_the_perplexities(figures, tmp_path, num_runs):
-    runs = {f"run{i}": [value * (1 + 0.1 * i) for value in VALUES] for i in range(num_runs)}
-    plots.plot_classes(CLASSES, runs, tmp_path / "bars.png")
-    assert (tmp_path / "bars.png").read_bytes().startswith(b"\x89PNG")
+def test_points_are_ratios_with_their_intervals(figures, tmp_path, num_runs):
+    ratios = [0.9, 1.05, 1.0, 0.8, 0.95, 1.02, 0.99, 0.7, 0.88, 1.01, 0.93]
+    runs = [series(f"run{i}", [v - 0.01 * i for v in ratios]) for i in range(num_runs)]
+    picture = Intervals("By class", "what classes are", CLASSES, runs, baseline="rnnlm")
+    plots.plot_intervals(picture, tmp_path / "points.png")
+    assert (tmp_path / "points.png").read_bytes().startswith(b"\x89PNG")
     (axes,) = figures[0].axes
     assert [label.get_text() for label in axes.get_xticklabels()] == CLASSES
     looks = set()
-    for bars, values in zip(axes.containers, runs.values(), strict=True):
-        assert [bar.get_height() for bar in bars] == values
-        places = [bar.get_x() + bar.get_width() / 2 for bar in bars]
-        assert [round(place) for place in places] == list(range(len(CLASSES)))
-        looks.add((to_hex(bars[0].get_facecolor()), bars[0].get_hatch()))
+    for one, (line, whiskers) in zip(runs, drawn_points(figures[0]), strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), one.values)
+        assert [round(x) for x in line.get_xdata()] == list(range(len(CLASSES)))
+        for x, low, high, whisker in zip(
+            line.get_xdata(), one.low, one.high, whiskers, strict=True
+        ):
+            np.testing.assert_allclose(whisker, [[x, low], [x, high]])
+        looks.add((to_hex(line.get_color()), line.get_marker()))
     assert len(looks) == num_runs
-    edges = sorted(bar.get_x() for bars in axes.containers for bar in bars)
-    width = axes.containers[0][0].get_width()
-    assert all(b - a > width for a, b in itertools.pairwise(edges))
+    places = sorted(x for line, _ in drawn_points(figures[0]) for x in line.get_xdata())
+    assert len(set(places)) == num_runs * len(CLASSES)
     (legend,) = figures[0].legends
-    assert [text.get_text() for text in legend.get_texts()] == list(runs)
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == [*(one.label for one in runs), "rnnlm"]
+    assert axes.get_ylabel() == "perplexity relative to rnnlm"
+    assert axes.get_xlabel() == "what classes are"
+    percents = {label.get_text() for label in axes.get_yticklabels()}
+    assert "0%" in percents and "-10%" in percents
     require_readable(figures[0])
-    if num_runs == 3:
-        written = [text.get_text() for text in axes.texts]
-        assert written[:4] == ["452", "60.2", "20", "1,731"]
 
 
-def test_the_axis_of_bars_fits_their_values(figures, tmp_path):
-    plots.plot_classes(["a", "b"], {"run": [10.0, 70.0]}, tmp_path / "linear.png")
-    plots.plot_classes(["a", "b"], {"run": [10.0, 90.0]}, tmp_path / "log.png")
+def test_differences_fill_the_axis_and_long_intervals_do_not_hide_them(figures, tmp_path):
+    wide = Series("run", np.array([0.9, 0.92]), np.array([0.1, 0.91]), np.array([8.0, 0.93]))
+    plots.plot_intervals(Intervals("", "", ["a", "b"], [wide], "rnnlm"), tmp_path / "a.png")
+    low, high = figures[0].axes[0].get_ylim()
+    assert 0.8 < low < 0.9 and 1.0 < high < 1.1
+    # Values that differ by a thousandth are not blown up to fill the axis.
+    close = series("run", [0.9999, 1.0], half=0.0)
+    plots.plot_intervals(Intervals("", "", ["a", "b"], [close], "rnnlm"), tmp_path / "b.png")
+    low, high = figures[1].axes[0].get_ylim()
+    assert high - low == pytest.approx(0.0021, abs=1e-4)
+
+
+def test_perplexities_of_one_run_have_an_axis_that_fits_them(figures, tmp_path):
+    for values in ([10.0, 70.0], [10.0, 90.0]):
+        alone = Intervals("", "", ["a", "b"], [series("run", values)])
+        plots.plot_intervals(alone, tmp_path / "alone.png")
     linear, log = (figure.axes[0] for figure in figures)
     assert (linear.get_yscale(), linear.get_ylabel()) == ("linear", "perplexity")
-    assert linear.get_ylim()[0] == 0 and linear.get_ylim()[1] > 70
     assert (log.get_yscale(), log.get_ylabel()) == ("log", "perplexity (log scale)")
-    assert 5 < log.get_ylim()[0] < 10 and log.get_ylim()[1] > 90
+    assert log.get_ylim()[0] < 10 and log.get_ylim()[1] > 90
+    assert len(linear.lines) == 1
+    plots.plot_intervals(Intervals("", "", CLASSES, [series("run", VALUES)]), tmp_path / "c.png")
+    require_readable(figures[2])
+
+
+def test_what_is_not_there_is_left_out(figures, tmp_path):
+    values = np.array([0.9, math.nan, 1.1])
+    one = Series("run", values, np.array([0.8, math.nan, math.nan]), values + [0.1, 0.1, math.nan])
+    plots.plot_intervals(Intervals("", "", list("abc"), [one], "rnnlm"), tmp_path / "a.png")
+    ((line, whiskers),) = drawn_points(figures[0])
+    np.testing.assert_array_equal(np.isnan(line.get_ydata()), [False, True, False])
+    assert np.isfinite(figures[0].axes[0].get_ylim()).all()
+    np.testing.assert_allclose(whiskers[0][:, 1], [0.8, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ([0.9, math.nan], "a single point is no plot"),
+        ([math.nan, math.nan], "there is no point to draw"),
+        (None, "no row can be compared with rnnlm; --baseline names another one"),
+    ],
+)
+def test_a_single_point_is_no_plot_of_intervals(tmp_path, values, reason):
+    of_runs = [] if values is None else [series("run", values), series("other", values)]
+    picture = Intervals("", "", ["a", "b"], of_runs, "rnnlm")
+    assert plots.draw(picture, tmp_path / "a.png") == f"{tmp_path / 'a.png'}: not drawn: {reason}"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_single_point_is_no_plot_of_curves(tmp_path):
+    path = tmp_path / "a.png"
+    one, two = Curve("one", [1], [2.0]), Curve("two", [1, 2], [2.0, 3.0])
+    told = plots.draw(Picture("Title", "x", "y", [one, one]), path)
+    assert told == f"{path}: not drawn: a single point is no plot" and not path.exists()
+    assert "no point to draw" in plots.draw(Picture("Title", "x", "y", []), path)
+    assert plots.draw(Picture("Title", "x", "y", [one, two]), path) == f"Title: {path}"
+    assert path.exists()
 
 
 def test_dollar_signs_are_no_formulas(figures, tmp_path):
-    plots.plot_classes(["PP$$", "NP$"], {"$a$": [1.0, 2.0]}, tmp_path / "bars.svg")
-    svg = (tmp_path / "bars.svg").read_text()
-    for text in ("PP$$", "NP$", "$a$"):
+    picture = Intervals("", "x$y$", ["PP$$", "NP$"], [series("$a$", [1.0, 2.0])], "$b$")
+    plots.plot_intervals(picture, tmp_path / "points.svg")
+    svg = (tmp_path / "points.svg").read_text()
+    for text in ("PP$$", "NP$", "$a$", "$b$", "x$y$"):
         assert f"<!-- {text} -->" in svg
 
 
@@ -126,8 +197,12 @@ def test_lines_are_models_over_n_and_others_are_level(figures, tmp_path):
     require_readable(figures[0])
 
 
-def test_a_single_point_is_a_picture(figures, tmp_path):
-    plots.plot_context([Result("a", "rlm_bow_lf", 4, 20.0)], tmp_path / "context.png")
+def test_a_single_run_over_n_is_no_plot(figures, tmp_path):
+    one, level = Result("a", "rlm_bow_lf", 4, 20.0), Result("rlm", "rlm", None, 21.0)
+    with pytest.raises(InputError, match="^a alone is a single point, which is no plot"):
+        plots.plot_context([one], tmp_path / "context.png")
+    assert not list(tmp_path.iterdir())
+    plots.plot_context([one, level], tmp_path / "context.png")
     assert figures[0].axes[0].lines[0].get_xdata().tolist() == [4]
     require_readable(figures[0])
 
@@ -147,8 +222,9 @@ def test_what_cannot_be_drawn(tmp_path, results, message):
     with pytest.raises(InputError, match=message):
         plots.plot_context(results, tmp_path / "context.png")
     assert not list(tmp_path.iterdir())
+    infinite = Intervals("", "", ["a", "b"], [series("run", [1.0, math.inf])])
     with pytest.raises(InputError, match="a perplexity of run is not finite"):
-        plots.plot_classes(["a", "b"], {"run": [1.0, math.nan]}, tmp_path / "bars.png")
+        plots.plot_intervals(infinite, tmp_path / "points.png")
 
 
 WIDTHS = ["32", "48", "64"]

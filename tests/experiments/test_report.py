@@ -1,5 +1,7 @@
 """Rows and tables of measurements that are made up, and one real measurement."""
 
+import csv
+import io
 import math
 from typing import Any
 
@@ -8,8 +10,7 @@ import pytest
 
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import coherence, context, perplexity
-from dclm_jax.experiments import grouping, measurement, report
-from dclm_jax.experiments.plots import Picture
+from dclm_jax.experiments import grouping, measurement, plots, report
 from tests.evaluation.test_context import DOCUMENTS, Neighbours
 
 
@@ -20,6 +21,7 @@ def result(
     accuracy: Any = 0.5,
     documents: Any = (5.0, 7.0, 6.0),
     text: Any = "a",
+    first: Any = 0.5,
     **config: Any,
 ) -> dict[str, Any]:
     """A measurement as `measurement.measure` and launch.report make it."""
@@ -41,10 +43,10 @@ def result(
             **config,
         },
         "valid": {"perplexity": test + 5, **counted},
-        "test": {"perplexity": test, **counted},
+        "test": {"perplexity": test, "known_perplexity": test + 0.5, **counted},
         "arrangements": {"own": test, "shuffled": test + 1, "mixed": test + 2, "none": test + 3},
-        "by_token": {"nll": [2.0, 6.0, 1.0], "count": [1, 2, 1]},
-        "by_sentence": {"nll": [9.0], "count": [4]},
+        "by_token": by_range([2.0, 3.0, 0.0], [0.0, 3.0, 0.0], [0.0, 0.0, 1.0]),
+        "by_sentence": by_range([5.0], [3.0], [1.0]),
         "by_document": list(documents),
         "coherence": {
             "mean": accuracy,
@@ -53,8 +55,17 @@ def result(
             "documents": 3,
             "pool": 50,
             "pool_error": 0.003 if accuracy != 0.5 else 0.0,
+            "keep_first": 0,
+            "left_out": 0,
+            "first_sentence": first,
         },
     }
+
+
+def by_range(*documents: list[float]) -> dict[str, list[list[float]]]:
+    """Nats of documents in the first ranges; one target wherever there are any."""
+    nll = [[*one, *[0.0] * (len(context.BOUNDS) - len(one))] for one in documents]
+    return {"nll": nll, "count": [[int(value > 0) for value in one] for one in nll]}
 
 
 def table(rows, title):
@@ -62,24 +73,24 @@ def table(rows, title):
     return cells
 
 
+def by_column(rows, title):
+    header, *cells = table(rows, title)
+    return [dict(zip(header, line, strict=True)) for line in cells]
+
+
 def test_runs_that_differ_in_the_seed_are_one_row_in_the_papers_order():
     rows = grouping.rows(
         [result("ccdclm", 0, 80.0), result("rnnlm", 0, 100.0), result("ccdclm", 1, 84.0)]
     )
     assert [(row.label, len(row.results)) for row in rows] == [("rnnlm", 1), ("ccdclm", 2)]
-    header, first, second = table(rows, "Perplexity (Table 2)")
-    assert header[:7] == ["model", "K", "H", "parameters", "seeds", "development", "test"]
-    assert first == ["rnnlm", "8", "4", "1,234", "1", "105.00", "100.00", "", ""]
-    assert second[:8] == [
-        "ccdclm",
-        "8",
-        "4",
-        "1,234",
-        "2",
-        "87.00 ± 2.83",
-        "82.00 ± 2.83",
-        "-20.0%",  # of the one seed that both have
-    ]
+    first, second = by_column(rows, "Perplexity (Table 2)")
+    columns = ["model", "K", "H", "parameters", "seeds", "development", "test"]
+    assert list(first)[:7] == columns
+    assert [first[name] for name in columns] == "rnnlm 8 4 1,234 1 105.00 100.00".split()
+    assert [first[name] for name in ("to rnnlm", "to rnnlm, 95%", "p")] == ["", "", ""]
+    assert [second[name] for name in columns[:5]] == ["ccdclm", "8", "4", "1,234", "2"]
+    assert [second[name] for name in columns[5:]] == ["87.00 ± 2.83", "82.00 ± 2.83"]
+    assert second["to rnnlm"] == "-20.0%"  # of the one seed that both have
 
 
 def test_rows_of_one_model_are_told_apart_by_what_differs():
@@ -134,7 +145,7 @@ def test_a_baseline_is_trained_like_the_row():
     assert grouping.baseline(by_label["rnnlm, H = 64"], rows, "rnnlm") is None
     other = grouping.rows([result("rnnlm"), result("ccdclm", **{"model.hidden_dim": 64})])
     assert grouping.baseline(other[1], other, "rnnlm") == (other[0], False)
-    assert table(other, "Perplexity (Table 2)")[2][7] == "+0.0%*"
+    assert by_column(other, "Perplexity (Table 2)")[1]["to rnnlm"] == "+0.0%*"
     lengths = [
         result(model, **{"data.segment_length": length})
         for model in ("rnnlm", "ccdclm")
@@ -187,11 +198,15 @@ def test_labels_of_what_differs():
 
 def test_a_row_is_no_better_than_itself_at_chance():
     rows = grouping.rows([result("rnnlm"), result("rlm"), result("ccdclm", accuracy=0.8)])
-    cells = table(rows, "Coherence (Table 3)")
-    assert cells[1:] == [
-        ["rnnlm", "50.00", "0.00", "", "", ""],
-        ["ccdclm", "80.00", "4.00", "< 0.0001", "", ""],
-        ["rlm", "50.00", "0.00", "", "", ""],
+    header, *cells = table(rows, "Coherence (Table 3)")
+    compared = ["p, rnnlm", "p, drnnlm", "p, hrnnlm"]
+    assert header[:4] == ["model", "accuracy %", "standard deviation %", "95%"]
+    assert header[4:] == [*compared, "first sentence alone %"]
+    # 1.96 times the root of 0.04^2 + 0.003^2 is 0.0786.
+    assert cells == [
+        ["rnnlm", "50.00", "0.00", "[50.0%, 50.0%]", "", "", "", "50.00"],
+        ["ccdclm", "80.00", "4.00", "[72.1%, 87.9%]", "< 0.0001", "", "", "50.00"],
+        ["rlm", "50.00", "0.00", "[50.0%, 50.0%]", "", "", "", "50.00"],
     ]
 
 
@@ -220,11 +235,198 @@ def test_an_option_that_an_older_run_lacks_has_its_default():
     ]
 
 
+def loop_of_intervals(*nats: tuple[float, ...], targets=(2, 1, 1)) -> np.ndarray:
+    """Perplexities in resampled test sets, one document drawn at a time: [resamples, runs]."""
+    draws = np.random.default_rng(0).integers(3, size=(1000, 3))
+    return np.array(
+        [
+            [math.exp(sum(one[d] for d in drawn) / sum(targets[d] for d in drawn)) for one in nats]
+            for drawn in draws
+        ]
+    )
+
+
+def test_intervals_over_documents_against_a_loop():
+    """Two seeds of ccdclm against one of rnnlm; its seed 1 is left out of the comparison."""
+    base, one, other = (5.0, 7.0, 6.0), (4.0, 7.5, 5.0), (3.0, 8.0, 5.5)
+    rows = grouping.rows(
+        [
+            result("rnnlm", documents=base),
+            result("ccdclm", 0, documents=one),
+            result("ccdclm", 1, documents=other),
+        ]
+    )
+    values = loop_of_intervals(base, one, other)
+    expected = np.percentile(values[:, 1:].mean(axis=1), [2.5, 97.5])
+    found = report.perplexity_interval(rows[1])
+    assert found == pytest.approx(expected.tolist())
+    cells = by_column(rows, "Perplexity (Table 2)")[1]
+    assert cells["test, 95%"] == f"[{expected[0]:.2f}, {expected[1]:.2f}]"
+    ratios = np.percentile(values[:, 1] / values[:, 0], [2.5, 97.5])
+    comparison = grouping.compare(rows[1], rows, "rnnlm")
+    assert comparison is not None
+    assert comparison.interval == pytest.approx(ratios.tolist())
+    low, high = (100 * (value - 1) for value in ratios)
+    assert cells["to rnnlm, 95%"] == f"[{low:+.1f}%, {high:+.1f}%]"
+    saved = report.to_json(rows)["rows"][1]
+    assert saved["test_interval"] == found
+    assert saved["compared"]["rnnlm"]["interval"] == comparison.interval
+
+
+def test_ratios_by_range_and_their_pictures():
+    """Document 0 has a target in the first range, 0 and 1 in the second, 2 in the third."""
+    better = result("ccdclm", documents=(4.0, 2.5, 1.0))
+    better["by_token"]["nll"] = by_range([1.5, 2.5, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 1.25])["nll"]
+    rows = grouping.rows([result("rnnlm"), better])
+    found = grouping.ratios(rows[1], rows, "rnnlm", "by_token")
+    assert found is not None
+    values, ends = found
+    np.testing.assert_allclose(values[:3], np.exp([1.5 - 2, (4.5 - 6) / 2, 0.25]))
+    assert np.isnan(values[3:]).all() and np.isnan(ends[:, [0, 2, 3, 4, 5]]).all()
+    np.testing.assert_allclose(ends[:, 1], np.exp([-1.0, -0.5]))
+    pictures = report.pictures(rows)
+    tokens, sentences = pictures["by_token.png"], pictures["by_sentence.png"]
+    assert isinstance(tokens, plots.Intervals) and tokens.baseline == "rnnlm"
+    (series,) = tokens.series
+    assert series.label == "ccdclm" and tokens.ticks == report.ranges()
+    np.testing.assert_array_equal(series.values, values)
+    np.testing.assert_array_equal([series.low, series.high], ends)
+    assert plots.undrawn(tokens) == ""
+    # All sentences are in the first range.
+    assert plots.undrawn(sentences) == "a single point is no plot"
+    alone = report.pictures(grouping.rows([result("rnnlm")]))["by_token.png"]
+    expected = "no row can be compared with rnnlm; --baseline names another one"
+    assert plots.undrawn(alone) == expected
+
+
+def test_any_row_or_model_is_a_baseline():
+    rows = grouping.rows(
+        [
+            result("rnnlm", test=100.0),
+            result("ccdclm", test=80.0),
+            result("ccdclm", test=90.0, accuracy=0.7, **{"data.segment_length": 10}),
+            result("adclm", test=60.0, accuracy=0.8, **{"model.hidden_dim": 64}),
+        ]
+    )
+    assert [row.label for row in rows] == ["rnnlm", "adclm", "ccdclm, L = 5", "ccdclm, L = 10"]
+    made = report.tables(rows, ["ccdclm, L = 10"])
+    header, *cells = made[0].cells
+    at = header.index("to ccdclm, L = 10")
+    # 100, 60 and 80 to 90; what has another H has another recipe.
+    assert [line[at] for line in cells] == ["+11.1%", "-33.3%*", "-11.1%", ""]
+    header, *cells = made[1].cells
+    assert header[4:-1] == ["p, ccdclm, L = 10"]
+    assert [bool(line[4]) for line in cells] == [True, True, True, False]
+    # Of a model the row of the same L.
+    cells = report.tables(rows, ["ccdclm"])[0].cells
+    at = cells[0].index("to ccdclm")
+    assert [line[at] for line in cells[1:]] == ["+25.0%", "", "", ""]
+
+
+def test_what_cannot_be_compared_is_blank_and_told():
+    rows = grouping.rows([result("adclm"), result("ccdclm")])
+    (_, about, (header, *cells)), *_ = report.tables(rows)
+    for column in ("to rnnlm", "to rnnlm, 95%", "p"):
+        assert [line[header.index(column)] for line in cells] == ["", ""]
+    assert "Blank for want of a comparison: adclm; ccdclm. A run of rnnlm that is" in about
+    assert "or --baseline with one of the runs" in about
+    (_, about, _), *_ = report.tables(grouping.rows([result("rnnlm"), result("ccdclm")]))
+    assert "Blank" not in about
+
+
+def test_hyper_parameters_that_differ_are_columns():
+    rates = {"optimizer.learning_rate": 0.5}
+    rows = grouping.rows(
+        [result("rnnlm"), result("ccdclm", **rates), result("ngram", **{"ngram.order": 5})]
+    )
+    first, *others = by_column(rows, "Perplexity (Table 2)")
+    assert list(first)[:5] == ["model", "K", "H", "learning_rate", "parameters"]
+    rate = str(0.1)
+    assert [line["learning_rate"] for line in (first, *others)] == ["", rate, "0.5"]
+
+
+def test_both_accuracies_where_the_first_sentence_decides():
+    given_away, plain = result("adclm", accuracy=0.95, first=0.9), result("rnnlm")
+    assert report.first_decides([plain, given_away])
+    assert not report.first_decides([plain, {**plain, "coherence": None}])
+    header, *_ = table(grouping.rows([plain, given_away]), "Coherence")
+    assert header[-1] == "first sentence alone %"
+    for one, mean in ((given_away, 0.64), (plain, 0.5)):
+        one["first_kept"] = {"mean": mean, "sd": 0.1 if mean > 0.5 else 0.0, "pool_error": 0.0}
+    rows = grouping.rows([plain, given_away])
+    first, second = by_column(rows, "Coherence")
+    assert [first["first kept %"], first["first sentence alone %"]] == ["50.00", "50.00"]
+    assert [second["first kept %"], second["first kept, 95%"]] == ["64.00", "[44.4%, 83.6%]"]
+    assert (second["accuracy %"], second["first sentence alone %"]) == ("95.00", "90.00")
+    (_, about, _) = report.tables(rows)[1]
+    assert "WARNING" in about
+    kept = [result("rnnlm"), result("adclm", accuracy=0.6)]
+    for one in kept:
+        one["coherence"] |= {"keep_first": 2, "left_out": 7, "first_sentence": None}
+    assert not report.first_decides(kept)
+    (_, about, (header, *_)) = report.tables(grouping.rows(kept))[1]
+    assert "first sentence alone %" not in header
+    told = "kept at the begin of each document: 2 (7 documents left out for fewer than two others)"
+    assert told in about
+
+
+def test_comma_separated_values_are_all_numbers():
+    rows = grouping.rows(
+        [result("rnnlm"), result("ccdclm", 0, 80.0, 0.8), result("ccdclm", 1, 84.0, 0.9)]
+    )
+    text = report.comma_separated(rows)
+    first, second = csv.DictReader(io.StringIO(text))
+    assert text.startswith("label,model,parameters,seeds,development_perplexity")
+    assert (first["label"], first["test_perplexity"], first["test_perplexity_sd"]) == (
+        *("rnnlm", "100.0"),
+        "",
+    )
+    assert float(second["test_perplexity_sd"]) == pytest.approx(math.sqrt(8))
+    assert float(second["ratio_to_rnnlm"]) == pytest.approx(0.8)
+    found = [float(second[f"test_perplexity_{end}"]) for end in ("low", "high")]
+    assert found == report.perplexity_interval(rows[1])
+    assert float(second["coherence"]) == pytest.approx(0.85)
+    assert (second["shuffled"], second["first_sentence"]) == ("83.0", "0.5")
+    assert float(second["by_token_2"]) == pytest.approx(math.exp(3))
+    assert (first["ratio_to_rnnlm"], second["by_token_1"]) == ("", repr(math.exp(2)))
+    assert "by_token_21+" not in second and None not in second
+
+
+def test_known_targets_stand_beside_all_and_many_unknown_words_are_told():
+    first = result("rnnlm")
+    rows = grouping.rows([first])
+    table = report.tables(rows)[0]
+    assert table.cells[1][table.cells[0].index("test, known")] == "100.50"
+    assert "warning" not in table.about
+    many = first | {"own_oov_rate": 0.001, "test": first["test"] | {"oov_rate": 0.05}}
+    told = report.tables(grouping.rows([many]))[0].about
+    assert told.startswith("warning: 5.00% of the words are unknown, 0.10% of those of the run's")
+    (record,) = report.records(rows)
+    assert record["test_known_perplexity"] == 100.5
+
+
+def test_latex_is_escaped():
+    rows = grouping.rows([result("rnnlm"), result("rnnlm", 1), result("a_b&c", test=90.0)])
+    text = report.latex(report.tables(rows))
+    assert text.startswith("% \\usepackage{booktabs}\n\n\\begin{table}\n")
+    assert "    rnnlm & 8 & 4 & 1,234 & 2 & 105.00 $\\pm$ 0.00 & 100.00 $\\pm$ 0.00 & " in text
+    assert "    a\\_b\\&c & 8 & 4 & " in text and "-10.0\\%" in text
+    assert text.count("\\toprule") == text.count("\\bottomrule") == text.count("\\end{table}") == 5
+    lines = text.splitlines()
+    columns = [line.replace("\\&", "").count("&") + 1 for line in lines if line.endswith("\\\\")]
+    # Header, two rows, and as many columns as are declared.
+    assert columns == [12] * 3 + [8] * 3 + [5] * 3 + [7] * 6
+    assert [line.partition("{l")[2].count("r") for line in lines if "tabular}{l" in line] == [
+        *(11, 7, 4, 6),
+        6,
+    ]
+
+
 def test_markdown_and_json():
     rows = grouping.rows([result("rnnlm"), result("ccdclm", test=90.0, accuracy=0.8)])
-    text = report.markdown(rows, {"a.png": Picture("A picture", "x", "y", [])})
+    text = report.markdown(report.tables(rows), {"a.png": "A picture"}, ["b.png is not drawn."])
     assert "| rnnlm | 100.00 | 101.00 | 102.00 | 103.00 |" in text
-    assert text.endswith("![A picture](a.png)\n")
+    assert text.endswith("![A picture](a.png)\n\nb.png is not drawn.\n")
     assert "10 development and 10 test targets, vocabulary 12, 5.00% of the test words" in text
     saved = report.to_json(rows)["rows"]
     assert [row["label"] for row in saved] == ["rnnlm", "ccdclm"]
@@ -250,7 +452,11 @@ def test_a_measurement_holds_what_its_parts_measure():
     }
     assert sum(measured["by_document"]) == pytest.approx(expected.nll, abs=0.01)
     bootstrap = coherence.bootstrap(Neighbours(), DOCUMENTS, **counts)
-    assert measured["coherence"] == bootstrap.to_json()
+    first = coherence.first_sentence(Neighbours(), DOCUMENTS, seed=5)
+    assert measured["coherence"] == bootstrap.to_json() | {"first_sentence": first}
+    kept = measurement.measure(Neighbours(), DOCUMENTS, DOCUMENTS, keep_first=1, **counts)
+    bootstrap = coherence.bootstrap(Neighbours(), DOCUMENTS, keep_first=1, **counts)
+    assert kept["coherence"] == bootstrap.to_json()
     without = measurement.measure(Neighbours(), DOCUMENTS, DOCUMENTS, replicates=0)
     assert without["coherence"] is None
 

@@ -65,6 +65,7 @@ def write_run(folder, name="rnnlm", perplexity=200.0, mean=0.5, metrics=None, to
                 "tokens": tokens,
                 "vocabulary_size": 10003,
                 "oov_rate": 0.0321,
+                "known_perplexity": 212.5,
                 "parameters": 1234567,
             }
         )
@@ -79,14 +80,45 @@ def test_the_table_shows_every_run_by_value(tmp_path):
     first = write_run(tmp_path / "a")
     second = write_run(tmp_path / "b", "ccdclm", perplexity=180.456, mean=0.83256)
     assert report.quick_text(read_runs([first, second])).splitlines() == [
-        "model   parameters  test perplexity  coherence %  training minutes",
-        "------  ----------  ---------------  -----------  ----------------",
-        "rnnlm    1,234,567           200.00        50.00               4.0",
-        "ccdclm   1,234,567           180.46        83.26               4.0",
+        "model   parameters  development perplexity  test perplexity  of known  coherence %  "
+        "training minutes",
+        "------  ----------  ----------------------  ---------------  --------  -----------  "
+        "----------------",
+        "rnnlm    1,234,567                  210.00 "
+        "          200.00    212.50        50.00               4.0",
+        "ccdclm   1,234,567                  210.00 "
+        "          180.46    212.50        83.26               4.0",
         "Perplexity = exp(sum NLL / targets) over 1,234 targets (END counted, START not), "
         "vocabulary 10,003, OOV rate 3.21%.",
         "Coherence: log P(document) > log P(permutation), ties count half, 24 documents.",
     ]
+
+
+def test_hyper_parameters_that_differ_are_columns(tmp_path):
+    folders = [write_run(tmp_path / name) for name in ("a", "b", "c")]
+    for folder, rate, seed in zip(folders, (0.1, 0.2, None), (0, 0, 7), strict=True):
+        config = json.loads((folder / "config.json").read_text())
+        config["model"]["hidden_dim"] = 64
+        config["optimizer"] = {} if rate is None else {"learning_rate": rate}
+        config["training"] = {"seed": seed, "log_every": seed}
+        config["data"]["directory"] = str(folder)
+        (folder / "config.json").write_text(json.dumps(config))
+    header, *cells = report.quick_table(read_runs(folders)).cells
+    assert header[:4] == ["model", "learning_rate", "seed", "parameters"]
+    # The third has the rate that is the default.
+    assert [line[1:3] for line in cells] == [["0.1", "0"], ["0.2", "0"], ["0.1", "7"]]
+
+
+def test_a_coherence_that_beginnings_give_away_is_warned_of(tmp_path):
+    folder, kept = write_run(tmp_path / "run"), write_run(tmp_path / "kept", "ccdclm")
+    for one, more in ((folder, {"first_sentence": 0.9}), (kept, {"keep_first": 1})):
+        path = one / "coherence.json"
+        path.write_text(json.dumps(json.loads(path.read_text()) | more))
+    _, about, (header, *cells) = report.quick_table(read_runs([folder, kept]))
+    at = header.index("coherence %")
+    assert [line[at] for line in cells] == ["50.00", "50.00 (first 1 kept)"]
+    assert about.count("warning") == 1
+    assert "rnnlm: warning: the first sentence gives documents away" in about
 
 
 def test_runs_of_one_model_are_told_apart_by_their_folders(tmp_path):
@@ -141,18 +173,66 @@ def test_a_picture_format_that_does_not_exist_is_an_input_error(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "writer"),
+    ("name", "columns", "writer"),
     [
-        ("metrics.jsonl", "launch.train"),
-        ("perplexity.json", "launch.evaluate"),
-        ("coherence.json", "launch.coherence"),
+        ("metrics.jsonl", ["development perplexity", "training minutes"], "launch.train"),
+        ("perplexity.json", ["parameters", "test perplexity", "of known"], "launch.evaluate"),
+        ("coherence.json", ["coherence %"], "launch.coherence"),
     ],
 )
-def test_a_missing_file_is_named_with_the_command_that_writes_it(tmp_path, name, writer):
-    folder = write_run(tmp_path / "run")
+def test_a_missing_file_is_a_blank_and_named_with_what_fills_it(tmp_path, name, columns, writer):
+    whole, folder = write_run(tmp_path / "whole", "ccdclm"), write_run(tmp_path / "run")
     (folder / name).unlink()
-    with pytest.raises(InputError, match=f"{name}: no such file.*{writer}"):
-        read_runs([folder])
+    _, about, (header, *cells) = report.quick_table(read_runs([folder, whole]))
+    blank = [column for column, cell in zip(header, cells[0], strict=True) if not cell]
+    assert blank == columns and "" not in cells[1]
+    (told,) = [line for line in about.splitlines() if line.startswith("rnnlm: ")]
+    assert told.startswith(f"rnnlm: no {name}")
+    assert f"python -m {writer} --workdir={folder}" in told
+    if name != "metrics.jsonl":
+        assert f"--output={folder}/{name}`" in told
+
+
+def test_a_result_of_many_unknown_words_is_told_and_one_of_before_is_blank(tmp_path):
+    folder, before = write_run(tmp_path / "run"), write_run(tmp_path / "before", "ccdclm")
+    evaluation = json.loads((folder / "perplexity.json").read_text())
+    many = evaluation | {"oov_rate": 0.2065, "own_oov_rate": 0.051}
+    (folder / "perplexity.json").write_text(json.dumps(many))
+    del evaluation["known_perplexity"]
+    (before / "perplexity.json").write_text(json.dumps(evaluation))
+    _, about, (header, first, second) = report.quick_table(read_runs([folder, before]))
+    assert (first[header.index("of known")], second[header.index("of known")]) == ("212.50", "")
+    (told,) = [line for line in about.splitlines() if "warning" in line]
+    assert told.startswith("rnnlm: warning: 20.65% of the words are unknown, 5.10% of those of")
+
+
+def test_an_n_gram_model_is_not_trained_in_steps(tmp_path):
+    folder = write_run(tmp_path / "kn5", "ngram")
+    (folder / "metrics.jsonl").unlink()
+    (run,) = read_runs([folder])
+    assert (run.missing, run.curve, run.development, run.seconds) == ([], [], None, None)
+
+
+def test_runs_without_any_result_are_a_table(tmp_path):
+    folder = write_run(tmp_path / "run")
+    for name in ("perplexity", "coherence"):
+        (folder / f"{name}.json").unlink()
+    header, cells = report.quick_table(read_runs([folder])).cells
+    assert dict(zip(header, cells, strict=True)) == {
+        **{"model": "rnnlm", "parameters": "", "development perplexity": "210.00"},
+        **{"test perplexity": "", "of known": "", "coherence %": "", "training minutes": "4.0"},
+    }
+
+
+def test_one_evaluation_is_no_learning_curve(tmp_path):
+    one = read_runs([write_run(tmp_path / "a", metrics=[valid(10, 1000, 60.0, 400.0)])])
+    told = plots.draw(report.learning_curves(one), tmp_path / "curves.png")
+    assert told == f"{tmp_path / 'curves.png'}: not drawn: a single point is no plot"
+    assert not (tmp_path / "curves.png").exists()
+    two = read_runs([tmp_path / "a", write_run(tmp_path / "b", "ccdclm")])
+    told = plots.draw(report.learning_curves(two), tmp_path / "curves.png")
+    assert told == f"Learning curves: {tmp_path / 'curves.png'}"
+    assert (tmp_path / "curves.png").exists()
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import re
 import shutil
 import signal
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,6 +17,8 @@ import pytest
 import dclm_jax
 from dclm_jax.data.readers import read_documents
 from dclm_jax.decoding.choices import GREEDY, Decoding
+from dclm_jax.evaluation import coherence
+from dclm_jax.evaluation.inputs import open_split
 from dclm_jax.training.checkpoints import restore_run
 from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also
@@ -162,6 +165,34 @@ def test_coherence_fixed_and_bootstrap(space, tmp_path):
             round(2 * result["mean"] * result["pairs"]), abs=1e-6
         )
     assert (results["b"]["mean"], results["b"]["sd"]) == (bootstrap["mean"], bootstrap["sd"])
+
+
+def test_coherence_with_the_first_sentence_moved_alone_or_kept(space, tmp_path):
+    lm = dclm_jax.restore(space.run)
+    opened = open_split(lm.vocabulary, space.corpus, "test").documents
+    documents = [document.sentences for document in opened]
+    path = tmp_path / "free.json"
+    run = f"--workdir={space.run}"
+    printed = launch("coherence", run, "--permutations=9", f"--output={path}").stdout
+    first = coherence.first_sentence(lm.scorer, documents)
+    assert json.loads(path.read_text())["first_sentence"] == first
+    assert f"with the first sentence alone moved: accuracy {100 * first:.2f}%\n" in printed
+    assert ("warning" in printed) == (first >= coherence.FIRST_DECIDES)
+
+    options = ["--permutations=9", "--bootstrap=7", "--pool=3", "--keep_first=2", "--seed=4"]
+    value = json.loads(launch("coherence", run, *options, "--output=-").stdout)
+    kept: Any = {"keep_first": 2, "seed": 4}
+    fixed = coherence.fixed(lm.scorer, documents, permutations=9, **kept)
+    assert value["fixed"] == fixed.to_json() and value["first_sentence"] is None
+    bootstrap = coherence.bootstrap(lm.scorer, documents, replicates=7, pool=3, **kept)
+    assert value["mean"] == bootstrap.mean
+    short = sum(len(document) < 4 for document in documents)
+    assert (value["left_out"], value["documents"]) == (short, len(documents) - short)
+    printed = launch("coherence", run, *options).stdout
+    assert "sentences kept at the begin of each: 2" in printed
+    assert f"left out for fewer than two sentences to permute: {short}" in printed
+    assert "--keep_first is -1" in refuse("coherence", run, "--keep_first=-1")
+    assert "after the first 99" in refuse("coherence", run, "--keep_first=99")
 
 
 def test_score_agrees_in_every_form_with_evaluate_and_python(space, tmp_path):
@@ -639,8 +670,13 @@ def test_evaluation_refuses_bad_input_and_writes_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["latin1.txt"]
 
 
-def test_a_quick_report_refuses_a_run_without_results(space):
-    assert str(space.run) in refuse("report", "--quick", f"--workdirs={space.run}")
+def test_a_quick_report_says_what_fills_the_blanks_of_a_run_without_results(space):
+    printed = launch("report", "--quick", f"--workdirs={space.run}").stdout
+    best = json.loads((space.run / "result.json").read_text())["best_perplexity"]
+    assert printed.splitlines()[2].split()[:2] == ["ccdclm", f"{best:.2f}"]
+    for name, command in (("perplexity", "evaluate"), ("coherence", "coherence")):
+        writer = f"`python -m launch.{command} --workdir={space.run} --output={space.run}/{name}"
+        assert f"ccdclm: no {name}.json; {writer}.json` fills that in" in printed
     assert "--workdirs" in refuse("report", "--quick", process=True)
 
 

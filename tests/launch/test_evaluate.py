@@ -11,6 +11,7 @@ import pytest
 
 import dclm_jax
 from dclm_jax.data.readers import read_documents
+from dclm_jax.experiments import plots
 from tests.launch.support import TOLERANCE, copy_run, launch, refuse
 
 TAGS = ("nn-tl", "nns", "vb", "vbz", "in", "at", "fw-nn", ",")
@@ -185,6 +186,30 @@ def test_gold_parts_of_speech_against_a_loop(space, runs):
         assert sum(one["tokens"] for one in classes.values()) == result["tokens"]
         summed = math.fsum(one["nll"] for one in classes.values())
         assert summed == pytest.approx(result["nll"], rel=1e-12)
+
+
+def test_the_picture_by_part_of_speech_is_relative_to_the_first_run(space, tmp_path, monkeypatch):
+    pictures = []
+    monkeypatch.setattr(plots, "plot_intervals", lambda picture, path: pictures.append(picture))
+    workdirs, output = f"--workdirs={space.run},{space.rnnlm}", tmp_path / "a.json"
+    plot = f"--plot={tmp_path / 'a.png'}"
+    launch("evaluate", workdirs, "--by_pos", plot, f"--output={output}")
+    launch("evaluate", f"--workdir={space.run}", "--by_pos", plot)
+    runs = json.loads(output.read_text())["runs"]
+    own, other = (
+        np.array([one["perplexity"] for one in run["by_pos"]["classes"].values()]) for run in runs
+    )
+    both, alone = pictures
+    assert (both.baseline, alone.baseline) == ("ccdclm", "")
+    assert both.ticks == alone.ticks == list(runs[0]["by_pos"]["classes"])
+    (series,), (single,) = both.series, alone.series
+    assert (series.label, single.label) == ("rnnlm", "ccdclm")
+    np.testing.assert_allclose(series.values, other / own)
+    np.testing.assert_allclose(single.values, own)
+    for one in (series, single):
+        known = ~np.isnan(one.low)
+        assert known.any()
+        assert (one.low <= one.values)[known].all() and (one.values <= one.high)[known].all()
 
 
 def test_hanta_tags_a_split_and_text_without_tags(space, runs, tmp_path):

@@ -40,6 +40,23 @@ def test_overlap_is_measured_like_a_model(corpus, tmp_path):
     assert 0.8 < value["fixed"]["mean"] < 0.97
 
 
+def test_a_baseline_meets_permutations_that_keep_the_first_sentence(corpus):
+    """Of three sentences one order is left: its neighbours share one word, those of the document
+    two. The first one moved alone shares none in the middle and one at the end."""
+    done = support.launch(
+        *("coherence", "--baseline=overlap", f"--data={corpus / 'corpus'}", "--keep_first=1"),
+        *("--permutations=2", "--bootstrap=3", "--pool=2", "--output=-"),
+    )
+    value = json.loads(done.stdout)
+    assert (value["mean"], value["sd"], value["fixed"]["mean"]) == (1.0, 0.0, 1.0)
+    assert (value["keep_first"], value["left_out"], value["first_sentence"]) == (1, 0, None)
+    printed = support.launch(
+        "coherence", "--baseline=overlap", f"--data={corpus / 'corpus'}", "--permutations=2"
+    ).stdout
+    assert "with the first sentence alone moved: accuracy 100.00%" in printed
+    assert "\nwarning: the first sentence gives documents away" in printed
+
+
 def test_a_trained_baseline_says_how_training_goes(corpus):
     done = support.launch(
         *("coherence", "--baseline=maximum_entropy", f"--data={corpus / 'corpus'}"),

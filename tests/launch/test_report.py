@@ -1,10 +1,12 @@
 """launch.report on small trained runs: files, what is measured again and what is not, bad input."""
 
+import csv
 import json
 import shutil
 
 import pytest
 
+from dclm_jax.evaluation import coherence
 from tests.launch.support import copy_run, launch, refuse
 
 FAST = ("--bootstrap=20", "--pool=2")
@@ -46,10 +48,10 @@ def test_tables_and_pictures(workdirs, tmp_path):
     evaluated = launch("evaluate", f"--workdir={workdirs[1]}", "--output=-").stdout
     perplexity = rows[0]["runs"][0]["test"]["perplexity"]
     assert perplexity == pytest.approx(json.loads(evaluated)["perplexity"], rel=1e-6)
-    coherence = launch(
+    alone = launch(
         "coherence", f"--workdir={workdirs[0]}", "--permutations=0", *FAST, "--output=-"
     ).stdout
-    assert rows[1]["runs"][0]["coherence"]["mean"] == json.loads(coherence)["mean"]
+    assert rows[1]["runs"][0]["coherence"]["mean"] == json.loads(alone)["mean"]
 
     assert report(workdirs, output, process=True).count("measured before") == 4
     assert (output / "report.md").read_text() == text
@@ -57,6 +59,69 @@ def test_tables_and_pictures(workdirs, tmp_path):
         assert report(workdirs[:1], output, other).count("measured in") == 1
     assert report(workdirs, output).count("measured before") == 4
     assert (output / "report.md").read_text() == text
+
+
+def test_any_run_or_model_is_a_baseline(workdirs, tmp_path):
+    output = tmp_path / "report"
+    run = workdirs[3]
+    printed = report(workdirs, output, f"--baseline={run}", "--bootstrap=0")
+    assert "to ccdclm, L = 10" in printed and "to rnnlm" not in printed
+    rows = json.loads((output / "report.json").read_text())["rows"]
+    of = {row["label"]: row for row in rows}
+    base = of["ccdclm, L = 10"]["runs"][0]["test"]["perplexity"]
+    compared = of["rnnlm"]["compared"]["ccdclm, L = 10"]
+    own = of["rnnlm"]["runs"][0]["test"]["perplexity"]
+    assert compared["ratio"] == pytest.approx(own / base)
+    assert compared["interval"][0] < own / base < compared["interval"][1]
+    with (output / "report.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert [line["label"] for line in lines] == ["rnnlm", "ccdclm, L = 5", "ccdclm, L = 10"]
+    assert float(lines[0]["test_perplexity"]) == pytest.approx(own, rel=1e-9)
+    assert [line["data.segment_length"] for line in lines] == ["5", "5", "10"]
+    assert "\\begin{tabular}" in (output / "report.tex").read_text()
+    assert "--bootstrap=1000 fills it in." in (output / "report.md").read_text()
+
+    printed = report(workdirs, output, "--baseline=ccdclm", "--bootstrap=0")
+    assert printed.count("measured before") == 4
+    told = json.loads((output / "report.json").read_text())["rows"][0]["compared"]
+    assert told == {} or list(told) == ["ccdclm"]
+    paths = f"--workdirs={workdirs[0]},{workdirs[1]}"
+    error = refuse("report", paths, f"--output={output}", "--baseline=hrnnlm")
+    assert "--baseline is hrnnlm; expected one of --workdirs, or of the models ccdclm, r" in error
+
+
+def test_both_coherences_where_the_first_sentence_decides(workdirs, tmp_path, monkeypatch):
+    monkeypatch.setattr(coherence, "FIRST_DECIDES", 0.0)
+    output = tmp_path / "report"
+    printed = report(workdirs[:2], output)
+    assert printed.count("measured in") == 4 and "first kept %" in printed
+    assert "WARNING" in (output / "report.md").read_text()
+    rows = json.loads((output / "report.json").read_text())["rows"]
+    run = f"--workdir={workdirs[0]}"
+    alone = launch("coherence", run, "--permutations=0", *FAST, "--keep_first=1", "--output=-")
+    found = rows[1]["runs"][0]
+    assert found["first_kept"]["mean"] == json.loads(alone.stdout)["mean"]
+    assert (found["coherence"]["keep_first"], found["first_kept"]["keep_first"]) == (0, 1)
+    assert report(workdirs[:2], output).count("measured before") == 4
+    # Where it is kept anyway there is one number, the same one.
+    printed = report(workdirs[:2], output, "--keep_first=1")
+    assert "first kept %" not in printed and printed.count("measured in") == 2
+    kept = json.loads((output / "report.json").read_text())["rows"][1]["runs"][0]["coherence"]
+    assert kept == found["first_kept"]
+
+
+def test_runs_are_found_by_a_pattern(workdirs, tmp_path):
+    for name, run in (("b", workdirs[0]), ("a", workdirs[1])):
+        shutil.copytree(run, tmp_path / "runs" / name)
+    (tmp_path / "runs" / "notes").mkdir()
+    (tmp_path / "runs" / "c.txt").write_text("")
+    printed = launch("report", "--quick", f"--workdirs={tmp_path}/runs/*").stdout
+    assert [line.split()[0] for line in printed.splitlines()[2:4]] == ["rnnlm", "ccdclm"]
+    for name, command in (("perplexity", "evaluate"), ("coherence", "coherence")):
+        writer = f"launch.{command} --workdir={tmp_path}/runs/a --output={tmp_path}/runs/a"
+        assert f"rnnlm: no {name}.json; `python -m {writer}/{name}.json` fills that in" in printed
+    error = refuse("report", "--quick", f"--workdirs={tmp_path}/runs/*.txt")
+    assert "runs/*.txt stands for no run" in error
 
 
 def test_what_was_trained_anew_is_measured_anew(workdirs, tmp_path):
@@ -127,6 +192,8 @@ def test_damaged_measurements_are_made_again(workdirs, tmp_path):
         (["--bootstrap=1"], "--bootstrap is 1; expected 0, or 2 and more"),
         (["--pool=-1"], "--pool is -1; expected 0, or 2 and more"),
         (["--seed=-1"], "--seed is -1; expected 0 or more"),
+        (["--keep_first=-1"], "--keep_first is -1; expected 0 or more"),
+        (["--baseline=RUN/.."], "expected one of --workdirs, or of the models ccdclm"),
         (["--workdirs="], "--workdirs holds an empty name"),
         (["--workdirs=RUN,nowhere"], "nowhere"),
         (["--output=RUN/config.json"], "config.json/runs: cannot be written: Not a directory"),
@@ -135,6 +202,7 @@ def test_damaged_measurements_are_made_again(workdirs, tmp_path):
         (["--output="], "--output is missing; expected a directory to write, or --quick"),
         (["--quick", "--workdirs="], "--workdirs holds an empty name"),
         (["--quick", "--workdirs=nowhere"], "nowhere holds no run: config.json is missing"),
+        (["--quick", "--baseline=rnnlm"], "--baseline says how to measure; --quick measures"),
         (["--quick", "--seed=1"], "--seed says how to measure; --quick measures nothing"),
     ],
 )

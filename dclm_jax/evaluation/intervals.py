@@ -1,0 +1,89 @@
+"""Confidence intervals over documents, by bootstrap (Efron 1979).
+
+Documents are drawn with replacement, as many as there are, and what is measured is computed from
+each draw: its 2.5th and 97.5th percentile bound 95%. Sentences of a document depend on one another,
+so that whole documents are drawn. An interval speaks of other documents of the same kind, and says
+nothing of other training runs.
+
+Shapes: D documents, X places or runs that have numbers of their own, R resamples.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+RESAMPLES = 1000
+_PERCENTILES = (2.5, 97.5)
+_CHUNK = 100
+
+
+def resample(
+    nats_DxX: np.ndarray, targets_DxX: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0
+) -> np.ndarray:
+    """Nats a target in resampled test sets.
+
+    The same documents are drawn for the same D, `resamples` and `seed`: results of several models
+    on the same documents are paired.
+
+    Args:
+      nats_DxX: sums over the targets of each document.
+      targets_DxX: their numbers; [D, 1] serves all X.
+      resamples: R.
+      seed: of what is drawn.
+
+    Returns:
+      float64 [R, X]: nan where nothing was drawn that has a target, and in all of a column where
+      fewer than two documents have one.
+    """
+    num_documents = len(nats_DxX)
+    rng = np.random.default_rng(seed)
+    means = np.empty((resamples, nats_DxX.shape[1]))
+    for first in range(0, resamples, _CHUNK):
+        chunk = means[first : first + _CHUNK]
+        draws = rng.integers(num_documents, size=(len(chunk), num_documents))
+        weights_RxD = np.stack([np.bincount(one, minlength=num_documents) for one in draws])
+        with np.errstate(invalid="ignore"):
+            chunk[:] = (weights_RxD @ nats_DxX) / (weights_RxD @ targets_DxX)
+    has_two_X = np.count_nonzero(targets_DxX, axis=0) > 1
+    return np.where(has_two_X, means, np.nan)
+
+
+def interval(values_RxX: np.ndarray) -> np.ndarray:
+    """The two ends of the 95% interval of every column, float64 [2, X]; nan where it is all nan."""
+    ends = np.full((2, values_RxX.shape[1]), np.nan)
+    for column, values in enumerate(values_RxX.T):
+        values = values[~np.isnan(values)]
+        if len(values):
+            ends[:, column] = np.percentile(values, _PERCENTILES)
+    return ends
+
+
+class Sums(NamedTuple):
+    """Nats [D, X] and numbers [D, X] of the targets of every document, at each of several places:
+    positions, or parts of speech."""
+
+    nll: np.ndarray
+    count: np.ndarray
+
+    @property
+    def perplexities(self) -> np.ndarray:
+        """Those of every place over all documents, float64 [X]; nan where there is no target."""
+        with np.errstate(invalid="ignore", over="ignore"):
+            return np.exp(self.nll.sum(axis=0) / self.count.sum(axis=0))
+
+    def resampled(self) -> np.ndarray:
+        """Those of every place in resampled test sets [R, X], see `resample`."""
+        with np.errstate(over="ignore"):
+            return np.exp(resample(self.nll, self.count))
+
+    def to_json(self) -> dict[str, list[list[float]]]:
+        """Lists by document; nats to three decimals."""
+        return {"nll": self.nll.round(3).tolist(), "count": self.count.tolist()}
+
+
+def of_ratio(sums: Sums, others: Sums) -> np.ndarray:
+    """The ends of the intervals of ratios of perplexities, [2, X]; `others` are sums over the same
+    targets."""
+    differences = resample(sums.nll - others.nll, sums.count)
+    with np.errstate(over="ignore"):
+        return interval(np.exp(differences))

@@ -1,0 +1,74 @@
+"""Intervals over documents: against a plain loop, and by how often they hold the truth."""
+
+import numpy as np
+import pytest
+
+from dclm_jax.evaluation.intervals import Sums, interval, of_ratio, resample
+
+
+def test_resampled_means_against_a_loop():
+    """Documents drawn one by one; 150 resamples are more than one chunk."""
+    rng = np.random.default_rng(5)
+    nats, targets = rng.random((7, 3)), rng.integers(1, 9, size=(7, 3))
+    found = resample(nats, targets, resamples=150, seed=2)
+    draws = np.random.default_rng(2)
+    # The same stream, as many numbers at once as it likes.
+    chunks = [draws.integers(7, size=(size, 7)) for size in (100, 50)]
+    for row, drawn in zip(found, np.concatenate(chunks), strict=True):
+        for column in range(3):
+            total = sum(nats[d, column] for d in drawn) / sum(targets[d, column] for d in drawn)
+            assert row[column] == pytest.approx(total)
+    shared = resample(nats, targets[:, :1], resamples=150, seed=2)
+    np.testing.assert_allclose(shared[:, 0], found[:, 0])
+
+
+def test_results_on_the_same_documents_are_paired():
+    """A difference that is the same in all documents has no spread, however they vary."""
+    nats = np.random.default_rng(0).random((20, 1)) * 100
+    targets = np.full((20, 1), 10)
+    difference = resample(nats + 3.0, targets) - resample(nats, targets)
+    np.testing.assert_allclose(interval(difference), [[0.3], [0.3]])
+
+
+def test_ends_are_percentiles():
+    values = np.arange(1001.0)[:, None]
+    np.testing.assert_allclose(interval(values), [[25.0], [975.0]])
+    np.testing.assert_allclose(interval(np.append(values, [[np.nan]], axis=0)), [[25.0], [975.0]])
+
+
+def test_what_one_document_has_has_no_interval():
+    targets = np.array([[1, 0, 0], [2, 3, 0], [1, 0, 0]])
+    ends = interval(resample(targets * 1.5, targets))
+    np.testing.assert_allclose(ends[:, 0], 1.5)
+    assert np.isnan(ends[:, 1:]).all()
+
+
+def test_perplexities_of_places_by_hand():
+    """Two documents; the last place is empty."""
+    sums = Sums(np.array([[1.0, 3.0, 0.0], [1.0, 5.0, 0.0]]), np.array([[1, 2, 0], [0, 4, 0]]))
+    np.testing.assert_allclose(sums.perplexities[:2], np.exp([2.0, 8.0 / 6]), rtol=1e-12)
+    assert np.isnan(sums.perplexities[2])
+
+
+def test_ratios_are_of_paired_documents():
+    rng = np.random.default_rng(3)
+    count = rng.integers(5, 20, size=(12, 2))
+    one = Sums(rng.random((12, 2)) * count * 5, count)
+    tenth_less = Sums(one.nll + count * np.log(0.9), count)
+    np.testing.assert_allclose(of_ratio(tenth_less, one), np.full((2, 2), 0.9))
+    other = Sums(rng.random((12, 2)) * count * 5, count)
+    expected = interval(one.resampled() / other.resampled())
+    np.testing.assert_allclose(of_ratio(one, other), expected)
+    ratios = one.perplexities / other.perplexities
+    assert (expected[0] < ratios).all() and (ratios < expected[1]).all()
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say():
+    rng = np.random.default_rng(1)
+    held = 0
+    for trial in range(300):
+        targets = rng.integers(50, 150, size=(60, 1))
+        nats = targets * 5.0 + np.sqrt(targets) * rng.normal(0, 2, size=(60, 1))
+        low, high = interval(resample(nats, targets, seed=trial, resamples=300))[:, 0]
+        held += low < 5.0 < high
+    assert held / 300 == pytest.approx(0.94, abs=0.03)
