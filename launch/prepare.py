@@ -73,6 +73,7 @@ from absl import flags
 from dclm_jax import data
 from dclm_jax.data import readers
 from dclm_jax.data.corpus import SPLITS, source_split
+from dclm_jax.data.documents import UTF8
 from dclm_jax.data.known_corpora import COLLECTIONS
 from dclm_jax.errors import InputError
 from launch import _app
@@ -119,11 +120,21 @@ _FORMAT = flags.DEFINE_enum(
     "auto",
     readers.TEXT_FORMATS,
     "lines: a sentence a line. tagged: the same, of WORD/TAG tokens. jsonl: {'id': ..., "
-    "'sentences': [...]} a line. treebank: bracketed trees, a document a file. prose: raw text. "
-    "paragraphs: raw text, a document a line. auto: jsonl for .json and .jsonl files, otherwise "
-    "lines.",
+    "'sentences': [...]} or {'id': ..., 'text': ...} a line. treebank: bracketed trees, a document "
+    "a file. prose: raw text. paragraphs: raw text, a document a line. csv, tsv: raw text in a "
+    "column of a table. auto: tagged where words are WORD/TAG, otherwise lines. Files named "
+    ".json, .jsonl, .csv and .tsv are what they are called, .gz and .bz2 are unpacked.",
 )
 _LOWERCASE = flags.DEFINE_bool("lowercase", False, "Turn all words to lower case.")
+_NORMALIZE = flags.DEFINE_bool(
+    "normalize", False, "Write quotes and dashes of raw text plainly, as Moses does."
+)
+_TEXT_KEY = flags.DEFINE_string(
+    "text_key",
+    None,
+    "Column of CSV and TSV, or key of JSON lines, that holds raw text; default: 'text'.",
+)
+_ENCODING = flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16.")
 _DOCUMENT_WORDS = flags.DEFINE_integer(
     "document_words",
     None,
@@ -139,9 +150,10 @@ _OVERWRITE = flags.DEFINE_bool(
     "overwrite", False, "Replace a corpus in --output that came from other text or options."
 )
 _FLAG_OF = {"source": "input", "fractions": "split"}
-_DIVIDED = {"split", "seed", "format", "lowercase", "unknown_token"}
+_OF_TEXT = {"format", "lowercase", "normalize", "text_key", "encoding", "unknown_token"}
+_DIVIDED = {"split", "seed", *_OF_TEXT}
 _TAKES = {
-    "--train/--valid/--test": {"format", "lowercase", "unknown_token"},
+    "--train/--valid/--test": _OF_TEXT,
     "--input": {"input", *_DIVIDED},
     "--source/--target": _DIVIDED,
     **{
@@ -170,6 +182,9 @@ def main(argv: Sequence[str]) -> None:
         vocabulary=_VOCABULARY.value,
         unknown_token=_UNKNOWN_TOKEN.value,
         lowercase=_LOWERCASE.value,
+        normalize=_NORMALIZE.value,
+        text_key=_TEXT_KEY.value,
+        encoding=_ENCODING.value,
         document_words=_DOCUMENT_WORDS.value,
         min_words=_MIN_WORDS.value,
         max_words=_MAX_WORDS.value,
@@ -201,7 +216,7 @@ def _check_flags(of_splits: dict[str, str], paired: dict[str, str]) -> None:
             "prepare; got " + (" and ".join(given) or "none")
         )
     way = given[0]
-    for flag in ("input", "split", "seed", "format", "lowercase", "unknown_token"):
+    for flag in sorted({"input", *_DIVIDED}):
         if flags.FLAGS[flag].present and flag not in _TAKES[way]:
             raise InputError(f"{way} takes no --{flag}")
     if "input" in _TAKES[way] and _INPUT.value is None:

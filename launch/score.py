@@ -15,6 +15,7 @@ jsonl, a line for each document:
     {"id": "docs.txt:1", "unit": "nats", "log_prob": -31.4, "sentences": [
         {"log_prob": -20.9, "tokens": ["the", ...], "surprisals": [4.1, ...], "known": [true, ...]},
         ...]}
+A document without words has a line, too, with no sentences, so that results join with the text.
 tsv, a line for each token, under a header: document, sentence and position (both from 1), token,
 surprisal, known (1 or 0), log-probabilities of its sentence and document.
 
@@ -55,7 +56,10 @@ def main(argv: Sequence[str]) -> None:
     if not _INPUT.value:
         raise InputError("--input is missing; expected a file, a folder or '-'")
     lm = _evaluation.restore()
-    text = _evaluation.read_text(lm, _INPUT.value)
+    # A document without words has a line, too, so that results join with the text. An autoencoder
+    # makes nothing of nothing.
+    keep_empty = lm.model is None or not lm.model.reads_source
+    text = _evaluation.read_text(lm, _INPUT.value, keep_empty=keep_empty)
     scores = _continuations(lm) if _CONTEXT.value else lm.score(text)
     lines = _tsv_lines if _OUTPUT_FORMAT.value == "tsv" else _json_lines
     with open_output(_OUTPUT.value) as file, _evaluation.Progress("scoring") as progress:
@@ -75,7 +79,7 @@ def _continuations(lm: LanguageModel) -> Iterator[DocumentScore]:
     if len(texts) != 1:
         raise InputError(f"{context}: holds several documents; expected one")
     _evaluation.require_language_models([lm], "launch.score --context")
-    read, lines = lm.read(texts[0]), readers.read_candidates(path)
+    read, lines = lm.read(texts[0]), readers.read_candidates(path, _evaluation.ENCODING.value)
     if _evaluation.text_options(lm.text.options).lowercase:
         lines = map(str.lower, lines)
     numbers = itertools.count(1)

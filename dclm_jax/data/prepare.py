@@ -24,7 +24,7 @@ import numpy as np
 
 from dclm_jax import files, storage
 from dclm_jax.data import corpus, readers
-from dclm_jax.data.documents import Document, input_files
+from dclm_jax.data.documents import UTF8, Document, TextOptions, check_encoding, input_files
 from dclm_jax.data.filters import KEPT, Filters, count_dropped, first_reason, require_some
 from dclm_jax.data.known_corpora import COLLECTIONS, DRAWN, OPTIONS, Collection
 from dclm_jax.data.raw_text import RawText
@@ -46,6 +46,9 @@ def prepare(
     vocabulary: PathLike | None = None,
     unknown_token: str | None = None,
     lowercase: bool = False,
+    normalize: bool = False,
+    text_key: str | None = None,
+    encoding: str = UTF8,
     document_words: int | None = None,
     min_words: int | None = None,
     max_words: int | None = None,
@@ -71,14 +74,14 @@ def prepare(
       vocab_size: how many of the most frequent training words to keep.
       vocabulary: a vocabulary file to use instead of the training words.
       unknown_token: how the text spells an unknown word, if it does.
-      lowercase: turn all words to lower case.
+      lowercase, normalize, text_key, encoding: see `readers.read_documents`.
       document_words: cut longer documents into documents of at most so many words, see
         `RawText.cut`.
       min_words, max_words, max_unknown: leave out documents of fewer or more words, and those of a
         larger share of unknown words, see `filters`. A pair is left out if either of it is.
       overwrite: replace a prepared corpus that came from other sources or options.
-      report: called with a line when an existing corpus is reused, and before one that has a name
-        is read.
+      report: called with a line when an existing corpus is reused, before one that has a name is
+        read, and for what `readers.read_documents` reports.
 
     Returns:
       The manifest.
@@ -104,6 +107,11 @@ def prepare(
     if any(given[option] for option in refused):
         what = format if collection else "a source for each split"
         raise InputError(f"{what} takes no {', '.join(refused[:-1])} or {refused[-1]}")
+    of_text = {"normalize": normalize, "text_key": text_key, "encoding": encoding != UTF8}
+    if collection and any(of_text.values()):
+        refused = ", ".join(option for option, is_given in of_text.items() if is_given)
+        raise InputError(f"{format} takes no {refused}")
+    check_encoding(encoding)
     if collection and source is None and "source" in takes:
         raise InputError(f"{format} needs a source: the folder of {collection.title}")
     if fractions is not None:
@@ -140,13 +148,16 @@ def prepare(
         "format": format,
         **division,
         "lowercase": lowercase,
+        # As those of a corpus of before, which has none of them.
+        **{"normalize": normalize or None, "text_key": text_key},
+        "encoding": None if encoding == UTF8 else encoding,
         "unknown_token": known.unknown_token if known else spelling,
         "vocab_size": None if known else vocab_size,
         "vocabulary": known.fingerprint if known else None,
         "document_words": document_words,
         **dataclasses.asdict(filters),
     }
-    text = readers.remembered(format, lowercase)
+    text = TextOptions(format, lowercase, normalize, text_key)
     width = 1
     if paired_inputs:
         # Each document is followed by its source.
@@ -183,9 +194,12 @@ def prepare(
         if collection:
             report(collection.announce(sources[format]))
         with files.replacing(target, last=corpus.MANIFEST_FILE) as directory:
-            documents = _documents(inputs, texts, paths, format, lowercase)
+            reading = _Reading(text, encoding, report, texts, paths)
+            if not collection:
+                reading.check_characters()
+            documents = reading.documents(inputs)
             entry, entries = _write(directory, documents, arrange, splits, filters, build, width)
-            manifest = corpus.Manifest(1, entry, options, sources, entries, text)
+            manifest = corpus.Manifest(1, entry, options, sources, entries, reading.remembered)
             files.write_json(directory / corpus.MANIFEST_FILE, dataclasses.asdict(manifest))
     return manifest
 
@@ -348,39 +362,71 @@ def _describe(source: PathLike, path: PathLike) -> dict[str, str]:
     return {"name": str(source), "sha256": checksum}
 
 
-def _documents(
-    inputs: Iterable[str],
-    texts: Mapping[str, PathLike],
-    paths: Mapping[str, PathLike],
-    format: str,
-    lowercase: bool,
-) -> Iterator[tuple[int, int, Document]]:
-    """The index of a document's split or DRAWN, empty sentences dropped before it, and itself; of
-    paired documents each source after its document."""
+@dataclasses.dataclass(frozen=True)
+class _Reading:
+    """How the texts of a corpus are read.
 
-    def read(name: str, keep_empty: bool) -> Iterator[tuple[int, Document]]:
-        called = None if paths[name] == texts[name] else str(texts[name])
-        statistics, before = readers.ReadStatistics(), 0
+    Attributes:
+      options, encoding, report: as `readers.read_documents` takes them.
+      texts, paths: by its name what a text is called, and where it lies.
+      formats: how they were read, when they were.
+    """
+
+    options: TextOptions
+    encoding: str
+    report: Callable[[str], None]
+    texts: Mapping[str, PathLike]
+    paths: Mapping[str, PathLike]
+    formats: set[str] = dataclasses.field(default_factory=set)
+
+    def _called(self, name: str) -> str | None:
+        return None if self.paths[name] == self.texts[name] else str(self.texts[name])
+
+    def check_characters(self) -> None:
+        """Looks through all texts before the first is read."""
+        for name, path in self.paths.items():
+            readers.check_characters(path, self.encoding, self._called(name))
+
+    def documents(self, inputs: Iterable[str]) -> Iterator[tuple[int, int, Document]]:
+        """The index of a document's split or DRAWN, empty sentences dropped before it, and itself;
+        of paired documents each source after its document."""
+        for name in inputs:
+            part = corpus.SPLITS.index(name) if name in corpus.SPLITS else DRAWN
+            if (source := corpus.source_split(name)) in self.texts:
+                pair = (self._read(name, keep_empty=True), self._read(source, keep_empty=True))
+                stream = _alternating(pair, (self.texts[name], self.texts[source]))
+            else:
+                stream = self._read(name)
+            for empty_sentences, document in stream:
+                yield part, empty_sentences, document
+
+    def _read(self, name: str, *, keep_empty: bool = False) -> Iterator[tuple[int, Document]]:
+        statistics, before = readers.ReadStatistics(formats=self.formats), 0
         for document in readers.read_documents(
-            paths[name],
-            format,
-            lowercase=lowercase,
+            self.paths[name],
+            **vars(self.options),
+            encoding=self.encoding,
             statistics=statistics,
-            name=called,
+            name=self._called(name),
             keep_empty=keep_empty,
+            report=self.report,
         ):
             yield statistics.empty_sentences - before, document
             before = statistics.empty_sentences
 
-    for name in inputs:
-        part = corpus.SPLITS.index(name) if name in corpus.SPLITS else DRAWN
-        if (source := corpus.source_split(name)) in texts:
-            pair = (read(name, True), read(source, True))
-            stream = _alternating(pair, (texts[name], texts[source]))
-        else:
-            stream = read(name, False)
-        for empty_sentences, document in stream:
-            yield part, empty_sentences, document
+    @property
+    def remembered(self) -> TextOptions:
+        """How text is read like what has been read.
+
+        Raises:
+          InputError: an option had no effect.
+        """
+        found = readers.remembered(self.options, self.formats)
+        if self.options.normalize and not found.normalize:
+            raise InputError("normalize is for raw text; here all text is words already")
+        if self.options.text_key and self.formats.isdisjoint(readers.KEYED):
+            raise InputError("text_key is for CSV, TSV and JSON lines of raw text; here is none")
+        return found
 
 
 def _alternating(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dclm_jax.data import corpus, readers
-from dclm_jax.data.documents import PLAIN, TextOptions
+from dclm_jax.data.documents import PLAIN, UTF8, TextOptions
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 
@@ -80,9 +80,11 @@ def open_text(
     path: str,
     options: TextOptions = PLAIN,
     *,
+    encoding: str = UTF8,
     tagger: Tagger | None = None,
+    report: readers.Report = lambda line: None,
 ) -> Input:
-    """Text, streamed; "-" is standard input.
+    """Text, streamed; "-" is standard input. Encoding and report as in `readers.read_documents`.
 
     A tagger reads the words of the text, whether the vocabulary holds them or not.
 
@@ -91,7 +93,9 @@ def open_text(
     """
 
     def documents() -> Iterator[Encoded]:
-        for document in readers.read_documents(path, **vars(options)):
+        for document in readers.read_documents(
+            path, **vars(options), encoding=encoding, report=report
+        ):
             sentences = [vocabulary.encode(words) for words in document.sentences]
             yield Encoded(sentences, None if tagger is None else tagger(document))
 
