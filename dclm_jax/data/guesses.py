@@ -35,14 +35,14 @@ def is_tagged(lines: Iterable[Line]) -> bool:
     """Whether nearly all tokens are WORD/TAG.
 
     Tags are those of a tag set: they are in capital letters, or come again and again. So addresses
-    of web pages, paths and dates are none. A sentence has two words or more on average.
+    of web pages, paths and dates are none. Not every line is one word.
     """
-    lines = [line for line in lines if line.text.strip()]
-    tokens = [token for _, text in lines for token in text.split() if not text.startswith("=")]
+    texts = [text for _, text in lines if text.strip() and not text.startswith("=")]
+    tokens = [token for text in texts for token in text.split()]
     pairs = [token.rpartition("/") for token in tokens if _ADDRESS not in token]
     tags = [tag for word, _, tag in pairs if word and _TAG.fullmatch(tag)]
     is_set = all(tag == tag.upper() for tag in tags) or 2 * len(set(tags)) <= len(tags)
-    return len(tags) >= max(2 * len(lines), _TAGGED_SHARE * len(tokens), 1) and is_set
+    return len(texts) < len(tags) >= _TAGGED_SHARE * len(tokens) and is_set
 
 
 def warnings(lines: Sequence[Line], format: str) -> Iterator[str]:

@@ -198,8 +198,11 @@ def prepare(
             if not collection:
                 reading.check_characters()
             documents = reading.documents(inputs)
-            entry, entries = _write(directory, documents, arrange, splits, filters, build, width)
-            manifest = corpus.Manifest(1, entry, options, sources, entries, reading.remembered)
+            entry, entries, tags = _write(
+                directory, documents, arrange, splits, filters, build, width
+            )
+            text = reading.remembered
+            manifest = corpus.Manifest(1, entry, options, sources, entries, text, tags)
             files.write_json(directory / corpus.MANIFEST_FILE, dataclasses.asdict(manifest))
     return manifest
 
@@ -263,7 +266,7 @@ def _write(
     filters: Filters,
     build: Callable[[Mapping[str, int], int], Vocabulary],
     width: int,
-) -> tuple[corpus.VocabularyEntry, dict[str, corpus.SplitEntry]]:
+) -> tuple[corpus.VocabularyEntry, dict[str, corpus.SplitEntry], dict[str, corpus.FileEntry]]:
     """Writes all files but the manifest, which is to have what is returned.
 
     Args:
@@ -299,14 +302,14 @@ def _write(
         )
         unknown_D = filters.by_unknown(raw.count_unknown(vocabulary), raw.tokens)
         reason_D = dropping(reason_D, unknown_D)
-        entries = {}
+        entries, chosen = {}, {}
         for split in splits:
             is_here_D = raw.parts == corpus.ALL_SPLITS.index(split)
-            chosen = np.flatnonzero(is_here_D & (reason_D == KEPT))
+            chosen[split] = np.flatnonzero(is_here_D & (reason_D == KEPT))
             entries[split] = raw.write_split(
-                directory, split, chosen, vocabulary, count_dropped(reason_D[is_here_D])
+                directory, split, chosen[split], vocabulary, count_dropped(reason_D[is_here_D])
             )
-        return entry, entries
+        return entry, entries, raw.write_tags(directory, chosen)
 
 
 def divide(
@@ -474,4 +477,5 @@ def _existing(
             )
         for entry in (manifest.vocabulary, *manifest.splits.values()):
             corpus.check_files(output, entry.files)
+        corpus.check_files(output, manifest.tags)
     return manifest

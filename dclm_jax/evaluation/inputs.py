@@ -42,8 +42,8 @@ def open_split(
 ) -> Input:
     """The split "train", "valid" or "test" of a prepared corpus.
 
-    A tagger reads the words that the ids stand for, and `<UNKNOWN>` for those that the model does
-    not know.
+    A tagger gets the parts of speech that were in the text, where they were kept, and reads the
+    words that the ids stand for, `<UNKNOWN>` for those that the model does not know.
 
     Raises:
       InputError: it is not there, or its vocabulary is not the model's.
@@ -61,7 +61,8 @@ def open_split(
         if tagger is None:
             return document
         words = [[spelling[word] for word in sentence] for sentence in document.sentences]
-        return document._replace(tags=tagger(readers.Document(str(index), words)))
+        tags = data.document_tags(index)
+        return document._replace(tags=tagger(readers.Document(str(index), words, tags)))
 
     encoded = enumerate(documents_of(data, corpus.open_source(data, directory)))
     documents = itertools.starmap(tagged, encoded)

@@ -223,6 +223,7 @@ TAGGED = "The/at cat/nn sat/vbd ./.\nThe/at dog/nn saw/vbd the/at cat/nn ./.\n"
         (TAGGED, "tagged"),
         ("= a heading =\n\n" + TAGGED, "tagged"),
         ("The/DT cat/NN\n", "tagged"),
+        ("=/SYM a/DT\n\n= it =\nHe/PRP ran/VBD\n= it =\n", "tagged"),
         ("``/`` No/UH ''/'' -LRB-/-LRB- he/PRP 's/VBZ 1/2/CD $/$ 3/CD ./.\n", "tagged"),
         (
             "Austin/np-hl ,/,-hl said/vbd+to ber*/ber* its/pp$ a/at a/at a/at b/nn c/nn\n" * 2,
