@@ -28,10 +28,13 @@ from dclm_jax.data.documents import UTF8, Document, TextOptions, check_encoding,
 from dclm_jax.data.filters import KEPT, Filters, count_dropped, first_reason, require_some
 from dclm_jax.data.known_corpora import COLLECTIONS, DRAWN, OPTIONS, Collection
 from dclm_jax.data.raw_text import RawText
-from dclm_jax.data.vocabulary import Vocabulary
-from dclm_jax.errors import InputError
+from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
+from dclm_jax.errors import InputError, printable
 
 PathLike = str | pathlib.Path
+
+DEFAULT_VOCAB_SIZE = 10_000
+_SHOWN_SENTENCES, _SHOWN_WORDS, _SHOWN_UNKNOWN = 3, 40, 10
 
 
 def prepare(
@@ -42,7 +45,8 @@ def prepare(
     format: str = "auto",
     fractions: Sequence[float] | None = None,
     seed: int = 0,
-    vocab_size: int = 10_000,
+    vocab_size: int | None = None,
+    min_count: int | None = None,
     vocabulary: PathLike | None = None,
     unknown_token: str | None = None,
     lowercase: bool = False,
@@ -71,7 +75,9 @@ def prepare(
       fractions: the shares of train, valid and test (imdb, ted: of train and valid), by default
         0.8, 0.1 and 0.1 or those of the corpus; a share of 0 leaves the split out.
       seed: which documents go where.
-      vocab_size: how many of the most frequent training words to keep.
+      vocab_size: how many of the most frequent training words to keep; by default
+        `DEFAULT_VOCAB_SIZE`, or with `min_count` all that occur so often.
+      min_count: how often a training word occurs that is kept, at least.
       vocabulary: a vocabulary file to use instead of the training words.
       unknown_token: how the text spells an unknown word, if it does.
       lowercase, normalize, text_key, encoding: see `readers.read_documents`.
@@ -81,7 +87,8 @@ def prepare(
         larger share of unknown words, see `filters`. A pair is left out if either of it is.
       overwrite: replace a prepared corpus that came from other sources or options.
       report: called with a line when an existing corpus is reused, before one that has a name is
-        read, and for what `readers.read_documents` reports.
+        read, for what `readers.read_documents` reports, and in the end for some sentences as they
+        are encoded, the most frequent unknown words and what was guessed.
 
     Returns:
       The manifest.
@@ -118,8 +125,13 @@ def prepare(
         shares = _check_fractions(fractions, corpus.SPLITS[: len(shares)])
     if seed < 0:
         raise InputError(f"seed is {seed}; expected 0 or more")
-    if vocab_size < 1:
-        raise InputError(f"vocab_size is {vocab_size}; expected at least 1")
+    if vocab_size is None and min_count is None:
+        vocab_size = DEFAULT_VOCAB_SIZE
+    for name, value in (("vocab_size", vocab_size), ("min_count", min_count)):
+        if value is not None and value < 1:
+            raise InputError(f"{name} is {value}; expected at least 1")
+    if min_count is not None and vocabulary is not None:
+        raise InputError("min_count belongs to a vocabulary of training words; one is given")
     if unknown_token is not None and unknown_token.split() != [unknown_token]:
         raise InputError(f"unknown_token is {unknown_token!r}; expected one word")
     if document_words is not None and document_words < 1:
@@ -153,6 +165,7 @@ def prepare(
         "encoding": None if encoding == UTF8 else encoding,
         "unknown_token": known.unknown_token if known else spelling,
         "vocab_size": None if known else vocab_size,
+        "min_count": min_count,
         "vocabulary": known.fingerprint if known else None,
         "document_words": document_words,
         **dataclasses.asdict(filters),
@@ -178,7 +191,9 @@ def prepare(
         return raw if document_words is None else raw.cut(document_words)
 
     def build(counts: Mapping[str, int], num_sentences: int) -> Vocabulary:
-        return known or Vocabulary.build(counts, vocab_size, spelling, num_sentences)
+        return known or Vocabulary.build(
+            counts, vocab_size, spelling, num_sentences, min_count or 1
+        )
 
     with contextlib.ExitStack() as stack:
         paths = texts
@@ -199,9 +214,11 @@ def prepare(
                 reading.check_characters()
             documents = reading.documents(inputs)
             entry, entries, tags = _write(
-                directory, documents, arrange, splits, filters, build, width
+                directory, documents, arrange, splits, filters, build, width, report
             )
             text = reading.remembered
+            if format == TextOptions.format:
+                report(f"--format={format}: read as {', '.join(sorted(reading.formats))}")
             manifest = corpus.Manifest(1, entry, options, sources, entries, text, tags)
             files.write_json(directory / corpus.MANIFEST_FILE, dataclasses.asdict(manifest))
     return manifest
@@ -266,6 +283,7 @@ def _write(
     filters: Filters,
     build: Callable[[Mapping[str, int], int], Vocabulary],
     width: int,
+    report: Callable[[str], None],
 ) -> tuple[corpus.VocabularyEntry, dict[str, corpus.SplitEntry], dict[str, corpus.FileEntry]]:
     """Writes all files but the manifest, which is to have what is returned.
 
@@ -277,6 +295,7 @@ def _write(
       filters: which documents to leave out.
       build: how often each word is in train, how many sentences are there -> the vocabulary.
       width: 2 where documents are paired, each followed by its source, otherwise 1.
+      report: called with lines that show what was written.
     """
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
         raw = arrange(RawText.read(documents, pathlib.Path(scratch)))
@@ -309,7 +328,35 @@ def _write(
             entries[split] = raw.write_split(
                 directory, split, chosen[split], vocabulary, count_dropped(reason_D[is_here_D])
             )
+        for line in _shown(raw, vocabulary, chosen):
+            report(line)
         return entry, entries, raw.write_tags(directory, chosen)
+
+
+def _shown(raw: RawText, vocabulary: Vocabulary, chosen: Mapping[str, np.ndarray]) -> Iterator[str]:
+    """Lines that show sentences of the first split and the unknown words of all."""
+
+    def encoded(words: list[str]) -> str:
+        ids = vocabulary.encode(words[:_SHOWN_WORDS])
+        spelled = (
+            f"[{word}]" if id == UNKNOWN else word for word, id in zip(words, ids, strict=False)
+        )
+        return " ".join(spelled) + " ..." * (len(words) > _SHOWN_WORDS)
+
+    split = next(iter(chosen))
+    yield f"sentences of {split} as they are encoded, [unknown] words in brackets:"
+    for words in raw.first_sentences(chosen[split], _SHOWN_SENTENCES):
+        yield "  " + printable(encoded(words))
+    counts = raw.count_words(np.sort(np.concatenate(list(chosen.values()))))
+    named = {*SPECIAL_TOKENS, vocabulary.unknown_token}
+    words = [word for word in counts if word not in named]
+    unknown = [
+        word for word, id in zip(words, vocabulary.encode(words), strict=True) if id == UNKNOWN
+    ]
+    most = sorted(unknown, key=lambda word: (-counts[word], word))[:_SHOWN_UNKNOWN]
+    if most:
+        listed = ", ".join(f"{word} {counts[word]:,}" for word in most)
+        yield printable(f"most frequent of {len(unknown):,} unknown words: {listed}")
 
 
 def divide(

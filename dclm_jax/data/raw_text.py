@@ -89,6 +89,12 @@ class RawText:
         columns = np.asarray(columns, np.int64).T
         return RawText(self.directory, self.words, self.tags, names, *columns)
 
+    def first_sentences(self, chosen: np.ndarray, count: int) -> list[list[str]]:
+        """The words of so many sentences, the first ones of the documents of these numbers."""
+        lengths = next(self._read(_LENGTHS, corpus.OFFSET_DTYPE, self.sentences, chosen))[:count]
+        ids = next(self._read(_IDS, corpus.TOKEN_DTYPE, self.tokens, chosen))[: lengths.sum()]
+        return [[self.words[id] for id in own] for own in np.split(ids, lengths.cumsum()[:-1])]
+
     def count_words(self, chosen: np.ndarray) -> dict[str, int]:
         """Words of the documents of these numbers -> occurrences in them."""
         counts = np.zeros(len(self.words), np.int64)
