@@ -111,7 +111,8 @@ def test_imdb_division(tmp_path):
         "test/pos": 2,
         "test/neg": 2,
     }
-    assert len(said) == 1 and "train/unsup: 6; test/pos: 2" in said[0]
+    assert "train/unsup: 6; test/pos: 2" in said[0]
+    assert said[1].startswith("sentences of train as they are encoded")
 
 
 def test_imdb_without_unsupervised_reviews(tmp_path):

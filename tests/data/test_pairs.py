@@ -90,7 +90,8 @@ def test_the_command_takes_both_ways(tmp_path):
     targets, sources = write_pairs(tmp_path, range(20))
     out = tmp_path / "out"
     done = launch("prepare", f"--source={sources}", f"--target={targets}", f"--output={out}")
-    assert [line.split()[0] for line in done.stdout.splitlines()[1:7]] == [
+    table = done.stdout[done.stdout.index("split ") :]
+    assert [line.split()[0] for line in table.splitlines()[1:7]] == [
         *SPLITS,
         *map(source_split, SPLITS),
     ]

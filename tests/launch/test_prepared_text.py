@@ -89,7 +89,8 @@ def test_what_was_written_is_shown(tmp_path):
         "  the [cat] [sat] [.]",
         "  the [dog]",
         "  [a] [b] =",
-        "most frequent of 14 unknown words: Odd 2, a 2, b 2, cat 2, odd 2, . 1, c 1, d 1, dog 1, e 1",
+        "most frequent of 14 unknown words: Odd 2, a 2, b 2, cat 2, odd 2, . 1, c 1, d 1, dog 1, "
+        "e 1",
         "--format=auto: read as lines",
     ]
     corpus = open_corpus(tmp_path / "out", "train")
