@@ -5,6 +5,7 @@ one.
 """
 
 import csv
+import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -74,7 +75,7 @@ def warnings(lines: Sequence[Line], format: str) -> Iterator[str]:
 def _columns(texts: Sequence[str]) -> list[str]:
     """The names of the columns of what looks like a table."""
     for delimiter in "\t,":
-        rows = [row for row in _rows(texts, delimiter) if row][:_RECORDS]
+        rows = _rows(texts, delimiter)
         sizes = {len(row) for row in rows}
         if len(rows) < 2 or len(sizes) > 1 or sizes <= {0, 1}:
             continue
@@ -85,7 +86,8 @@ def _columns(texts: Sequence[str]) -> list[str]:
 
 def _rows(texts: Sequence[str], delimiter: str) -> list[list[str]]:
     try:
-        return list(csv.reader((f"{text}\n" for text in texts), delimiter=delimiter))
+        rows = csv.reader((f"{text}\n" for text in texts), delimiter=delimiter)
+        return list(itertools.islice(rows, _RECORDS))
     except csv.Error:
         return []
 

@@ -6,6 +6,7 @@ import functools
 import io
 import itertools
 import pathlib
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -37,6 +38,7 @@ RAW_JSONL = "raw jsonl"
 KEYED = ("csv", "tsv", RAW_JSONL)
 """Formats of records that hold raw text under a key."""
 _BY_NAME = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv"}
+_DETAILS = re.compile(r"[(:;,]| with ")
 _BOUNDARY = "="
 _TAG = "/"
 
@@ -124,7 +126,8 @@ def read_documents(
         blocks = COLLECTIONS[format].read(path)
     else:
         texts = _texts(path, format, name, encoding, text_key)
-        parsed = (_parse(*one, normalize, statistics.formats, report) for one in texts)
+        tell = _telling_once(report)
+        parsed = (_parse(*one, normalize, statistics.formats, tell) for one in texts)
         blocks = itertools.chain.from_iterable(parsed)
     for document in _kept(blocks, lowercase, statistics, keep_empty):
         found = True
@@ -142,7 +145,8 @@ def parse_documents(text: str, options: TextOptions) -> Iterator[Document]:
     lines = decode(io.BytesIO(text.encode("utf-8")), "text")
     statistics = ReadStatistics()
     whole = Text(lines, "text", "text", options.text_key, {})
-    blocks = _parse(options.format, whole, options.normalize, statistics.formats, lambda line: None)
+    tell = _telling_once(lambda line: None)
+    blocks = _parse(options.format, whole, options.normalize, statistics.formats, tell)
     return _kept(blocks, options.lowercase, statistics, keep_empty=False)
 
 
@@ -254,7 +258,11 @@ def _texts(
 
 
 def _parse(
-    format: str, text: Text, normalize: bool, formats: set[str], report: Report
+    format: str,
+    text: Text,
+    normalize: bool,
+    formats: set[str],
+    tell: Callable[[str, str, str], None],
 ) -> Iterator[Document]:
     """The documents of a text; its format, when it is known, goes into `formats`."""
     head, lines = ahead(text.lines, guesses.FIRST_LINES)
@@ -263,7 +271,7 @@ def _parse(
         format = "lines"
         if guesses.is_tagged(head):
             format = "tagged"
-            report(f"note: {text.source}: read as tagged text: its words are WORD/TAG")
+            tell("note", text.source, "read as tagged text: its words are WORD/TAG")
     is_raw = format in _RAW
     if format in _WORDS and is_raw:
         is_raw = records.holds_raw_text(head, text.text_key)
@@ -271,10 +279,24 @@ def _parse(
     formats.add(own)
     if own in KEYED:
         key = text.text_key or records.DEFAULT_TEXT_KEY
-        report(f"note: {text.source}: read as {format.upper()}, the raw text of its {shown(key)}")
+        tell("note", text.source, f"read as {format.upper()}, the raw text of its {shown(key)}")
     for warning in guesses.warnings(head, format):
-        report(f"warning: {text.source}: {warning}")
+        tell("warning", text.source, warning)
     return _split(_RAW[format](text), normalize) if is_raw else _WORDS[format](text)
+
+
+def _telling_once(report: Report) -> Callable[[str, str, str], None]:
+    """Reports a kind of line, the name of a text and what there is to say of it; of several texts
+    of which the same is said only the first."""
+    told: set[str] = set()
+
+    def tell(kind: str, source: str, message: str) -> None:
+        said = _DETAILS.split(message)[0]
+        if said not in told:
+            told.add(said)
+            report(f"{kind}: {source}: {message}")
+
+    return tell
 
 
 def _blocks(lines: Iterable[Line], is_boundary: Callable[[Line], bool]) -> Iterator[list[Line]]:

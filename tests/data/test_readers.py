@@ -296,6 +296,19 @@ def test_what_seems_to_be_no_text_is_told(tmp_path, format, text, message):
         assert re.search(message, told[0])
 
 
+def test_of_many_files_the_first_one_is_told(tmp_path):
+    for name in "abc":
+        write(tmp_path / f"{name}.txt", f"<{name}> <br> <p> .\n" * 10 if name != "a" else "x\n")
+    write(tmp_path / "d.txt", TAGGED)
+    write(tmp_path / "e.txt", TAGGED)
+    told = []
+    assert len(list(read_documents(tmp_path, report=told.append))) == 5
+    assert [line.split(":")[:2] for line in told] == [
+        ["warning", f" {tmp_path / 'b.txt'}"],
+        ["note", f" {tmp_path / 'd.txt'}"],
+    ]
+
+
 def test_prose_is_split_into_sentences_and_words(tmp_path):
     text = (
         'Dr. Smith didn\'t\nlaugh. He left!\n\nA new "paragraph" & more\n'
