@@ -287,7 +287,7 @@ def _record(value: dict[str, Any], kind: Any, place: str, key: str) -> Any:
         expected, inner = _hints(kind)[field.name], _inner(key, field.name)
         if field.name in value:
             given[field.name] = _converted(value[field.name], expected, place, inner)
-        elif field.default is dataclasses.MISSING:
+        elif field.default is field.default_factory is dataclasses.MISSING:
             raise InputError(f"{place}: {inner} is missing; expected {_expected(expected)}")
     return kind(**given)
 

@@ -103,7 +103,7 @@ def _output_fault(error: OSError) -> str:
     if not sys.stdout.writable():
         return "it is closed"
     is_of_writing = error.filename is None and error.errno in _WRITE_FAULTS
-    return error.strerror if is_of_writing else ""
+    return os.strerror(error.errno) if is_of_writing and error.errno else ""
 
 
 def _mute() -> None:

@@ -15,7 +15,7 @@ from absl import flags
 import dclm_jax
 from dclm_jax import processes
 from dclm_jax.data.corpus import SPLITS, open_corpus, source_split
-from dclm_jax.data.documents import PLAIN, Document, TextOptions
+from dclm_jax.data.documents import PLAIN, UTF8, Document, TextOptions
 from dclm_jax.data.readers import TEXT_FORMATS, read_documents, remembered
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import inputs
@@ -40,6 +40,19 @@ _FORMAT = flags.DEFINE_enum(
 _LOWERCASE = flags.DEFINE_bool(
     "lowercase", None, "Turn the words of text to lower case; default: as in training."
 )
+_NORMALIZE = flags.DEFINE_bool(
+    "normalize",
+    None,
+    "Write quotes and dashes of raw text plainly, as Moses does; default: as in training.",
+)
+_TEXT_KEY = flags.DEFINE_string(
+    "text_key",
+    None,
+    "Column of CSV and TSV, or key of JSON lines, that holds raw text; default: as in training, or "
+    "else 'text'.",
+)
+ENCODING = flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16.")
+_OF_TEXT = (_FORMAT, _LOWERCASE, _NORMALIZE, _TEXT_KEY, ENCODING)
 _PROGRESS_SECONDS = 0.5
 
 
@@ -148,8 +161,9 @@ def open_documents(
 ) -> tuple[Iterable[list[np.ndarray]], int | None, dict[str, Any]]:
     """The documents that --data, --input and --split name, how many, and where they are from."""
     check_data_flags()
-    documents, num_documents, source = open_input([Run(lm.name, "", lm)])
-    return (document.sentences for document in documents), num_documents, source
+    opened = open_input([Run(lm.name, "", lm)])
+    sentences = (document.sentences for document in opened.documents)
+    return sentences, opened.num_documents, opened.source
 
 
 def check_data_flags(*, other_split: bool = False, other_text: bool = False) -> None:
@@ -164,8 +178,9 @@ def check_data_flags(*, other_split: bool = False, other_text: bool = False) -> 
         values["split"].present or (values.data is not None and not other_split)
     ):
         raise InputError("--input replaces --data and --split; expected one of the two")
-    if (_FORMAT.present or _LOWERCASE.present) and values.input is None and not other_text:
-        raise InputError("--format and --lowercase belong to --input, which is missing")
+    given = [flag.name for flag in _OF_TEXT if flag.present]
+    if given and values.input is None and not other_text:
+        raise InputError(f"--{given[0]} belongs to --input, which is missing")
 
 
 def open_input(runs: Sequence[Run], tagger: inputs.Tagger | None = None) -> inputs.Input:
@@ -179,12 +194,21 @@ def open_input(runs: Sequence[Run], tagger: inputs.Tagger | None = None) -> inpu
 def open_text(lm: LanguageModel, path: str, tagger: inputs.Tagger | None = None) -> inputs.Input:
     """Text as `text_options` says."""
     options = text_options(lm.text.options)
-    return inputs.open_text(lm.vocabulary, path, options, tagger=tagger)
+    return inputs.open_text(
+        lm.vocabulary, path, options, encoding=ENCODING.value, tagger=tagger, report=tell
+    )
 
 
 def read_text(lm: LanguageModel, path: str, **more: Any) -> Iterator[Document]:
     """The documents of text as `text_options` says; `more` is for `readers.read_documents`."""
-    return read_documents(path, **vars(text_options(lm.text.options)), **more)
+    options = text_options(lm.text.options)
+    return read_documents(path, **vars(options), encoding=ENCODING.value, report=tell, **more)
+
+
+def tell(line: str) -> None:
+    """Prints a note or a warning."""
+    if processes.is_first():
+        print(line, file=sys.stderr, flush=True)
 
 
 @functools.cache
@@ -193,25 +217,28 @@ def text_options(trained: TextOptions | None = None) -> TextOptions:
 
     Tells it, once, where it is not as it stands, and warns where it is otherwise than in training.
     """
-    chosen = trained or PLAIN
-    if _FORMAT.value is not None:
-        chosen = dataclasses.replace(chosen, format=_FORMAT.value)
-    if _LOWERCASE.value is not None:
-        chosen = dataclasses.replace(chosen, lowercase=_LOWERCASE.value)
-    told = ""
-    if trained is not None and remembered(**vars(chosen)) != trained:
-        told = f"warning: text is read as {chosen}; the training text was {trained}"
+    given = {
+        flag.name: flag.value
+        for flag in (_FORMAT, _LOWERCASE, _NORMALIZE, _TEXT_KEY)
+        if flag.value is not None
+    }
+    chosen = dataclasses.replace(trained or PLAIN, **given)
+    # JSON lines say themselves what they hold, and where text lies is not what becomes of it.
+    format = trained.format if trained and chosen.format == "jsonl" else chosen.format
+    read = remembered(dataclasses.replace(chosen, format=format))
+    if trained is not None and dataclasses.replace(read, text_key=trained.text_key) != trained:
+        tell(f"warning: text is read as {chosen}; the training text was {trained}")
     elif chosen == trained != PLAIN:
-        told = f"note: text is read as {chosen}, like the training text"
-    if told and processes.is_first():
-        print(told, file=sys.stderr, flush=True)
+        tell(f"note: text is read as {chosen}, like the training text")
     return chosen
 
 
-def read_words(runs: Sequence[Run], command: str) -> Iterator[Document]:
+def read_words(
+    runs: Sequence[Run], command: str, *, keep_empty: bool = False
+) -> Iterator[Document]:
     """The documents of --input, or of --data and --split with <UNKNOWN> for unknown words."""
     if flags.FLAGS.input is not None:
-        yield from read_text(runs[0].lm, flags.FLAGS.input)
+        yield from read_text(runs[0].lm, flags.FLAGS.input, keep_empty=keep_empty)
         return
     directory = directory_of(runs)
     data = open_corpus(directory, flags.FLAGS.split)

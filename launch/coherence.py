@@ -162,7 +162,11 @@ def _baseline(kind: type[OrderingBaseline]) -> _Subject:
     train, valid = (open_corpus(values.data, split) for split in ("train", "valid"))
     found = (
         inputs.open_text(
-            train.vocabulary, values.input, _evaluation.text_options(train.manifest.text)
+            train.vocabulary,
+            values.input,
+            _evaluation.text_options(train.manifest.text),
+            encoding=_evaluation.ENCODING.value,
+            report=_evaluation.tell,
         )
         if values.input is not None
         else inputs.open_split(train.vocabulary, values.data, values.split)

@@ -45,6 +45,7 @@ The JSON of a single run is one object, with --by_pos the classes under "by_pos"
 {"runs": [...]} with such an object for each; --interpolate adds "mixture" and "tuning".
 """
 
+import dataclasses
 import math
 import sys
 from collections.abc import Sequence
@@ -170,33 +171,39 @@ def _require_other_text(evaluated: str | None, split: str) -> None:
 
 def _measure(runs: list[_evaluation.Run]) -> _Measured:
     tagger = parts_of_speech.Tagger() if _BY_POS.value else None
-    documents, num_documents, source = _evaluation.open_input(runs, tagger)
+    opened = _evaluation.open_input(runs, tagger)
     scorers = [run.lm.scorer for run in runs]
     mixture, tuned_on = None, {}
     if _INTERPOLATE.value:
-        tuning, num_tuning, tuned_on = (
+        tuning = (
             _evaluation.open_split(runs, _TUNE_ON.value)
             if _TUNE_INPUT.value is None
             else _evaluation.open_text(runs[0].lm, _TUNE_INPUT.value)
         )
+        tuned_on = tuning.source
         with _evaluation.Progress("tuning") as shown:
             mixture = interpolation.tune(
-                scorers, tuning, on_document=lambda sums: shown(sums.documents, num_tuning)
+                scorers,
+                tuning.documents,
+                on_document=lambda sums: shown(sums.documents, tuning.num_documents),
             )
     by_tag = parts_of_speech.TagSums(len(runs) + (mixture is not None)) if tagger else None
     with _evaluation.Progress("perplexity") as progress:
         perplexities = interpolation.measure(
             scorers,
-            documents,
+            opened.documents,
             weight=None if mixture is None else mixture.weight,
             by_tag=by_tag,
-            on_document=lambda sums: progress(sums.documents, num_documents),
+            on_document=lambda sums: progress(sums.documents, opened.num_documents),
         )
+    if opened.characters:
+        counted = {"characters": opened.characters}
+        perplexities = [dataclasses.replace(one, **counted) for one in perplexities]
     perplexities = [runs[0].lm.beside_own(one) for one in perplexities]
     classes = by_tag.classes(_POS_TAGS.value) if by_tag else []
     by_document = by_tag.by_document(classes) if by_tag else []
     by = tagger.source if tagger else ""
-    return _Measured(runs, source, perplexities, mixture, tuned_on, classes, by_document, by)
+    return _Measured(runs, opened.source, perplexities, mixture, tuned_on, classes, by_document, by)
 
 
 def _text(measured: _Measured) -> str:

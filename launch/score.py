@@ -17,14 +17,15 @@ jsonl, a line for each document:
     {"id": "docs.txt:1", "unit": "nats", "log_prob": -31.4, "sentences": [
         {"log_prob": -20.9, "tokens": ["the", ...], "surprisals": [4.1, ...], "known": [true, ...]},
         ...]}
+A document without words has a line, too, with no sentences, so that results join with the text.
 tsv, a line for each token, under a header: document, sentence and position (both from 1), token,
 surprisal, known (1 or 0), log-probabilities of its sentence and document.
 
 Of several runs, which have one vocabulary, jsonl has {"RUN": number, ...} or {"RUN": [...], ...}
 where it has a number or a list, and tsv has columns such as surprisal_nats:RUN.
 
-With --context every line of the input is one candidate for the sentence after that text, its words
-separated by spaces, and a record of its own, named by its number from 1; --format is the context's.
+With --context every line of the input is one candidate for the sentence after that text, and a
+record of its own, named by its number from 1. Its words are found as in the text.
 
 The input is streamed and may be larger than memory. The output file appears once it is complete.
 """
@@ -83,7 +84,10 @@ def main(argv: Sequence[str]) -> None:
 
 def _documents(runs: Sequence[_evaluation.Run]) -> Iterator[list[DocumentScore]]:
     """The scores of each document by every run."""
-    documents = _evaluation.read_words(runs, "launch.score")
+    # A document without words has a line, too, so that results join with the text. An autoencoder
+    # makes nothing of nothing.
+    keep_empty = all(run.lm.model is None or not run.lm.model.reads_source for run in runs)
+    documents = _evaluation.read_words(runs, "launch.score", keep_empty=keep_empty)
     # What one run reads ahead waits for the others.
     ahead = itertools.tee(documents, len(runs))
     scores = (run.lm.score(one) for run, one in zip(runs, ahead, strict=True))
@@ -99,11 +103,11 @@ def _continuations(runs: Sequence[_evaluation.Run]) -> Iterator[list[DocumentSco
     if len(texts) != 1:
         raise InputError(f"{context}: holds several documents; expected one")
     _evaluation.require_language_models((run.lm for run in runs), "launch.score --context")
-    read, lines = [run.lm.read(texts[0]) for run in runs], readers.read_candidates(path)
-    if _evaluation.text_options(lm.text.options).lowercase:
-        lines = map(str.lower, lines)
+    options = _evaluation.text_options(lm.text.options)
+    candidates = readers.read_candidates(path, options, _evaluation.ENCODING.value)
+    read = [run.lm.read(texts[0]) for run in runs]
     numbers = itertools.count(1)
-    while some := list(itertools.islice(lines, _CANDIDATES)):
+    while some := list(itertools.islice(candidates, _CANDIDATES)):
         for of_runs in zip(*(one.score(some) for one in read), strict=True):
             number = str(next(numbers))
             yield [DocumentScore(number, one.log_prob, [one]) for one in of_runs]

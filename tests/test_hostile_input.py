@@ -48,8 +48,12 @@ TEXTS = {
     "treebank": "( (S\n(NP-1 (-NONE- *) (DT The) (NN cat))\n(VP (VBD sat)) (. .)))\n"
     "((X (SYM \\\\*)))\n",
     "nbest": "2 a_0\n-1.5 -2\n(S1 (NN x) (. .))\n-2 -3\n(S1 (NN x))\n1 b_1\n-1\n(NN y)\n",
+    "auto": "The/AT cat/NN sat/VBD\nIt/PPS was/BEDZ\n\n= 2 =\nA/AT dog/NN\n",
+    "csv": 'id,text\n1,"He said ""No"". A dog, or\n\ntwo."\nx,It was.\n,\n',
+    "raw": '{"id": 1, "text": "He said. A dog.\\n\\nTwo."}\n{"text": "It was."}\n{"text": ""}\n',
     "prose": 'Dr. Smith did not laugh. He left (at 5 p.m.)!\n\n1. "One" 2. two\n= 2 =\nA dog.\n',
 }
+ENCODINGS = ("cp1252", "latin-1", "utf-16", "utf-16-le", "utf-32", "utf-7", "ascii", "shift_jis")
 VOCABULARY = b"<START>\t3\n<END>\t3\n<UNKNOWN>\t1\t<unk>\na\t3\nb\t2\n"
 ARRAYS = ("tokens", "sentence_offsets", "document_offsets")
 TAGGER = parts_of_speech.Tagger()
@@ -70,11 +74,19 @@ def prepared(tmp_path_factory) -> Path:
     return root / "corpus"
 
 
+@pytest.fixture(scope="module")
+def with_tags(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("with_tags")
+    (root / "text").write_text("a/X b/Y\na/X\n\nb/Y a/X c/Z\n\na/X b/Y c/Z d/Y\n")
+    prepare({"train": root / "text"}, root / "corpus", vocab_size=3, format="tagged")
+    return root / "corpus"
+
+
 # Text.
 
 
-def read_whole(path: Path, format: str) -> None:
-    for document in read_documents(path, format):
+def read_whole(path: Path, format: str, encoding: str = "utf-8") -> None:
+    for document in read_documents(path, format, encoding=encoding):
         assert document.id.splitlines() == [document.id] and document.id.encode()
         assert document.sentences and all(document.sentences)
         words = [word for sentence in document.sentences for word in sentence]
@@ -83,7 +95,7 @@ def read_whole(path: Path, format: str) -> None:
             assert list(map(len, document.tags)) == list(map(len, document.sentences))
 
 
-@pytest.mark.parametrize("format", ["lines", "tagged", "jsonl", "treebank"])
+@pytest.mark.parametrize("format", ["lines", "tagged", "jsonl", "treebank", "auto"])
 def test_text(place, format):
     path = place / f"text.{format}"
 
@@ -94,6 +106,28 @@ def test_text(place, format):
     attack(check, TEXTS[format].encode(), 100)
     if format == "jsonl":
         attack_json(check, json.loads(TEXTS[format].splitlines()[0]), 100)
+
+
+@pytest.mark.parametrize("format", ["csv", "tsv", "jsonl"])
+def test_raw_text_of_records(place, format):
+    path, text = place / f"raw.{format}", TEXTS[format if format == "csv" else "raw"]
+
+    @fuzz(60)
+    @given(anything() | damaged(text.replace(",", "\t" if format == "tsv" else ",").encode()))
+    def check(content: bytes) -> None:
+        # The time that a long word takes grows with the square of its length.
+        path.write_bytes(content[:3000])
+        value_or_input_error(path, lambda: read_whole(path, format))
+
+    check()
+
+
+@fuzz(60)
+@given(anything() | damaged(TEXTS["lines"].encode()), st.sampled_from(ENCODINGS))
+def test_encodings(place, content, encoding):
+    path = place / "encoded.txt"
+    path.write_bytes(content)
+    value_or_input_error(path, lambda: read_whole(path, "lines", encoding))
 
 
 BRACKETS = st.lists(
@@ -218,7 +252,7 @@ def test_names_of_files_may_be_no_utf8(place):
     path.write_text("a b\n")
     manifest = prepare({"train": path}, place / "strange")
     assert manifest.sources["train"]["name"] == str(path)
-    corpus = open_corpus(place / "strange", "train", verify=True)
+    corpus = open_corpus(place / "strange", "train")
     assert (corpus.manifest, corpus.document_ids) == (manifest, ["caf\\udce9:1"])
 
 
@@ -229,7 +263,7 @@ def test_what_is_read_is_what_a_prepared_corpus_holds(place, content):
         path, output = place / name, place / "round trip"
         path.write_bytes(content)
         if value_or_input_error(path, lambda: prepare({"train": path}, output, overwrite=True)):  # noqa: B023
-            corpus = open_corpus(output, "train", verify=True)
+            corpus = open_corpus(output, "train")
             documents = list(read_documents(path))
             assert corpus.document_ids == [document.id for document in documents]
             for index, document in enumerate(documents):
@@ -302,6 +336,10 @@ def use(directory: Path, verify: bool = False) -> Corpus:
         targets = batches(step).targets_BxSxN
         assert 0 <= targets.min() and targets.max() < size
     assert len(corpus.document_ids) == corpus.num_documents
+    for index, document in enumerate(documents):
+        if (tags := corpus.document_tags(index)) is not None:
+            assert list(map(len, tags)) == list(map(len, document))
+            assert all(tag.split() == [tag] for own in tags for tag in own)
     return corpus
 
 
@@ -327,6 +365,68 @@ def test_damaged_files_of_a_corpus(prepared, place, name):
             value_or_input_error(directory, lambda: use(directory, verify))  # noqa: B023
 
     attack(check, (directory / name).read_bytes(), 60)
+
+
+@pytest.mark.parametrize("name", ["train.tags.bin", "tags.tsv", "manifest.json"])
+def test_damaged_tags_of_a_corpus(with_tags, place, name):
+    directory = copied(with_tags, place)
+    assert use(directory, verify=True).document_tags(1) == [["Y", "X", "Z"]]
+    manifest = json.loads((directory / "manifest.json").read_text())
+
+    def check(content: bytes) -> None:
+        (directory / name).write_bytes(content)
+        if name != "manifest.json":
+            digest = hashlib.sha256(content).hexdigest()
+            manifest["tags"][name] = {"bytes": len(content), "sha256": digest}
+            (directory / "manifest.json").write_text(json.dumps(manifest))
+        for verify in (False, True):
+            value_or_input_error(directory, lambda: use(directory, verify))  # noqa: B023
+
+    attack(check, (directory / name).read_bytes(), 60)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("train.tags.bin", [0, 1, 0, 1, 0, 2, 0, 1, 2, 3], "holds the tag 3; expected .* 0 to 2"),
+        ("train.tags.bin", [0, 1, 0, 1, 0, 2, 0, 1, 2, -1], "holds the tag -1; expected .* 0 to 2"),
+        ("train.tags.bin", [0, 1, 0], "has 3 values; the manifest says 10"),
+        ("tags.tsv", b"X\t4\nY\t4\n", "train.tags.bin: holds the tag 2; expected .* 0 to 1"),
+        ("tags.tsv", b"X\t4\nY Z\t4\nZ\t2\n", "tags.tsv:2: expected tag<TAB>count, got 'Y Z"),
+        ("tags.tsv", b"X\t4\nY\nZ\t2\n", "tags.tsv:2: expected tag<TAB>count, got 'Y"),
+        ("tags.tsv", b"X\t4\nY\t4\n\xff\n", "tags.tsv:3: not valid UTF-8"),
+        ("tags.tsv", b"", "tags.tsv: is empty"),
+        ("tags.tsv", None, "manifest.json: names the files of tags .*; expected tags.tsv and"),
+        (
+            "train.tags.bin",
+            None,
+            "manifest.json: names the files of tags .*; expected tags.tsv and",
+        ),
+        (
+            "../secret",
+            b"secret",
+            "manifest.json: names the files of tags .*; expected tags.tsv and",
+        ),
+        ("test.tags.bin", b"", "manifest.json: names the files of tags .*; expected tags.tsv and"),
+    ],
+)
+def test_tags_that_do_not_fit(with_tags, place, name, content, message):
+    directory = copied(with_tags, place)
+    manifest = json.loads((directory / "manifest.json").read_text())
+    if content is None:
+        del manifest["tags"][name]
+    else:
+        content = content if isinstance(content, bytes) else np.array(content, "<i4").tobytes()
+        (directory / name).write_bytes(content)
+        digest = hashlib.sha256(content).hexdigest()
+        manifest["tags"][name] = {"bytes": len(content), "sha256": digest}
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match=message):
+        open_corpus(directory, "train")
+    if "manifest.json" not in message:
+        # Opening reads no tags, so that they are checked where they are read.
+        with pytest.raises(InputError, match=message):
+            open_corpus(directory, "train").document_tags(2)
 
 
 def test_forged_arrays_of_a_corpus(prepared, place):
@@ -372,13 +472,13 @@ def test_arrays_that_do_not_fit(prepared, place, kind, values, message):
     directory = copied(prepared, place)
     forge(directory, **{kind: np.array(values, "<i4" if kind == "tokens" else "<i8").tobytes()})
     with pytest.raises(InputError, match=rf"train.{kind}.bin: .*{message}"):
-        open_corpus(directory, "train", verify=True)
+        open_corpus(directory, "train")
     if kind != "tokens":
         with pytest.raises(InputError, match=message):
-            open_corpus(directory, "train")
+            open_corpus(directory, "train", verify=False)
         return
-    # Opening reads no words, so that they are checked where they are read.
-    corpus = open_corpus(directory, "train")
+    # They are checked where they are read as well.
+    corpus = open_corpus(directory, "train", verify=False)
     with pytest.raises(InputError, match=message):
         corpus.document(2)
     batches = TrainingBatches(corpus, segment_length=9, batch_size=9, seed=0)
@@ -442,9 +542,15 @@ def test_a_manifest_names_no_other_splits(prepared, place, name):
         open_corpus(directory, name)
 
 
-@pytest.mark.parametrize("name", ["train.tokens.bin", "train.document_ids.txt", "vocabulary.tsv"])
-def test_links_out_of_a_corpus_are_refused(prepared, place, name):
-    directory = copied(prepared, place)
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("train.tokens.bin", "train.document_ids.txt", "vocabulary.tsv"),
+        *("tags.tsv", "train.tags.bin"),
+    ],
+)
+def test_links_out_of_a_corpus_are_refused(with_tags, place, name):
+    directory = copied(with_tags, place)
     (directory / name).rename(place / "outside")
     (directory / name).symlink_to(place / "outside")
     with pytest.raises(InputError, match=rf"{name}: leads out of the corpus, to .*outside"):

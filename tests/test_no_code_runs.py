@@ -305,24 +305,25 @@ def test_a_workdir_of_pickles_is_refused(finished, tmp_path, kind):
 def test_data_of_pickles_is_refused(tmp_path, kind):
     marker, text = tmp_path / "marker", tmp_path / "text"
     content = payloads(marker)[kind]
-    text.write_text("a b\n\nb a c\n")
-    prepare({"train": text}, tmp_path / "corpus", vocab_size=3)
+    text.write_text("a/X b/Y\n\nb/Y a/X c/Z\n")
+    prepare({"train": text}, tmp_path / "corpus", vocab_size=3, format="tagged")
     for file in files_of(tmp_path / "corpus"):
         kept, manifest = file.read_bytes(), (tmp_path / "corpus" / "manifest.json").read_text()
         file.write_bytes(content)
         if file.name != "manifest.json":
             # Right in every other respect.
             forged = json.loads(manifest)
-            entries = forged["vocabulary"]["files"] | forged["splits"]["train"]["files"]
+            parts = (forged["vocabulary"]["files"], forged["splits"]["train"]["files"])
+            entries = parts[0] | parts[1] | forged["tags"]
             digest = hashlib.sha256(content).hexdigest()
             entries[file.name].update({"bytes": len(content), "sha256": digest})
             (tmp_path / "corpus" / "manifest.json").write_text(json.dumps(forged))
-        with pytest.raises(InputError, match=r"train\.|vocabulary.tsv|manifest.json"):
-            _ = open_corpus(tmp_path / "corpus", "train", verify=True).document_ids
+        with pytest.raises(InputError, match=r"train\.|vocabulary.tsv|tags.tsv|manifest.json"):
+            _ = open_corpus(tmp_path / "corpus", "train").document_ids
         file.write_bytes(kept)
         (tmp_path / "corpus" / "manifest.json").write_text(manifest)
     text.write_bytes(content)
-    for format in ("lines", "tagged", "jsonl"):
+    for format in ("lines", "tagged", "jsonl", "csv", "tsv"):
         try:
             assert list(read_documents(text, format))
         except InputError as error:
@@ -352,7 +353,7 @@ import dclm_jax.data, dclm_jax.language_model
 workdir, corpus, control = sys.argv[1:]
 pickle.loads(pickle.dumps(numpy.arange(3)))
 print("control", flush=True)
-opened = dclm_jax.data.open_corpus(corpus, "train", verify=True)
+opened = dclm_jax.data.open_corpus(corpus, "train")
 run = dclm_jax.restore(workdir)
 assert len(list(run.score([["a b", "b"]]))) == 1 and opened.document(0)
 if control == "unpickle":

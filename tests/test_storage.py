@@ -200,7 +200,7 @@ def test_a_corpus_is_prepared_there_and_read_back(bucket, sources, whole, tmp_pa
     assert manifest == prepare(sources, local, vocab_size=20, report=quiet)
     assert support.fingerprint(local) == support.fingerprint(bucket.copy(DATA, tmp_path / "copy"))
     assert bucket.names("gs://bucket") == [f"data/small/{name}" for name in bucket.names(DATA)]
-    here, there = (open_corpus(place, "train", verify=True) for place in (local, DATA))
+    here, there = (open_corpus(place, "train") for place in (local, DATA))
     assert np.array_equal(here.tokens, there.tokens)
     assert here.document_ids == there.document_ids
     assert (here.checksums, here.vocabulary) == (there.checksums, there.vocabulary)
@@ -218,7 +218,7 @@ def test_another_corpus_is_refused_or_replaces_the_old_one(bucket, sources):
     fewer = {split: sources[split] for split in ("train", "valid")}
     prepare(fewer, DATA, vocab_size=5, report=quiet, overwrite=True)
     assert not [name for name in bucket.names(DATA) if name.startswith("test")]
-    assert len(open_corpus(DATA, "train", verify=True).vocabulary) == 8
+    assert len(open_corpus(DATA, "train").vocabulary) == 8
     bucket.write("gs://bucket/other/text", b"mine")
     with pytest.raises(InputError, match="gs://bucket/other: exists and is no prepared corpus"):
         prepare(sources, "gs://bucket/other", vocab_size=20, report=quiet)
@@ -272,7 +272,7 @@ def test_an_object_that_stands_for_a_folder_is_no_file(bucket, sources):
     assert storage.list_files(location) == ["run", "sub/x"]
     (bucket.folder / quote(f"{DATA[5:]}/", safe="")).write_bytes(b"")
     prepare(sources, DATA, vocab_size=20, report=quiet)
-    assert open_corpus(DATA, "train", verify=True).num_documents == 30
+    assert open_corpus(DATA, "train").num_documents == 30
 
 
 def test_names_that_lead_out_are_not_followed(bucket, tmp_path):

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from dclm_jax import storage
-from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.documents import TextOptions, read_lines
 from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, shown
 from dclm_jax.files import Count, Finite, Share, read_json, reading
@@ -28,6 +28,7 @@ def source_split(split: str) -> str:
 ALL_SPLITS = (*SPLITS, *map(source_split, SPLITS))
 MANIFEST_FILE = "manifest.json"
 VOCABULARY_FILE = "vocabulary.tsv"
+TAGS_FILE = "tags.tsv"
 # The byte order is fixed so that a corpus can be copied between machines.
 TOKEN_DTYPE = np.dtype("<i4")
 OFFSET_DTYPE = np.dtype("<i8")
@@ -67,7 +68,8 @@ class Dropped:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitEntry:
     """What the manifest says of a split: counts of what lies there and, of what the text had,
-    tokens outside the vocabulary, sentences that were empty and documents that were dropped."""
+    characters (of each word, and one after it; 0 of a corpus of before), tokens outside the
+    vocabulary, sentences that were empty and documents that were dropped."""
 
     documents: Count
     sentences: Count
@@ -78,6 +80,7 @@ class SplitEntry:
     sentences_per_document: Finite
     longest_sentence: Count = 0
     longest_document: Count = 0
+    characters: Count = 0
     empty_sentences: Count
     dropped_documents: Dropped = Dropped()
     files: dict[str, FileEntry]
@@ -107,6 +110,8 @@ class Manifest:
       sources: by name, what it was made of: each has a "name" and a "sha256".
       splits: by name.
       text: how other text is read like that of the corpus; None of a corpus of before.
+      tags: the files of parts of speech, TAGS_FILE and the `tags_file` of every split whose
+        documents all have them.
     """
 
     format_version: Literal[1]
@@ -115,6 +120,13 @@ class Manifest:
     sources: dict[str, dict[str, Any]]
     splits: dict[str, SplitEntry]
     text: TextOptions | None = None
+    tags: dict[str, FileEntry] = dataclasses.field(default_factory=dict)
+
+    def files_of(self, split: str) -> dict[str, FileEntry]:
+        """The files that are needed to read a split."""
+        names = (TAGS_FILE, tags_file(split)) if tags_file(split) in self.tags else ()
+        files = self.splits[split].files | self.vocabulary.files
+        return files | {name: self.tags[name] for name in names}
 
     @property
     def training_text(self) -> TrainingText:
@@ -125,6 +137,11 @@ class Manifest:
 def split_files(split: str) -> list[str]:
     """File names of a split: tokens, sentence offsets, document offsets, document ids."""
     return [f"{split}.{kind}" for kind in _KINDS]
+
+
+def tags_file(split: str) -> str:
+    """The name of the file with the part of speech of each word: its line in TAGS_FILE, from 0."""
+    return f"{split}.tags.bin"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,7 +180,7 @@ class Corpus:
 
     @property
     def checksums(self) -> dict[str, str]:
-        """SHA-256 of every file of the directory, by its name."""
+        """SHA-256 of every file of the directory that training reads, by its name."""
         parts = [self.manifest.vocabulary, *self.manifest.splits.values()]
         return {name: file.sha256 for part in parts for name, file in part.files.items()}
 
@@ -200,6 +217,65 @@ class Corpus:
         offsets = self.sentence_offsets[first : last + 1]
         self.check_ids(self.tokens[offsets[0] : offsets[-1]])
         return [self.tokens[begin:end] for begin, end in zip(offsets, offsets[1:], strict=False)]
+
+    @functools.cached_property
+    def tags(self) -> np.ndarray | None:
+        """int32 [num_tokens], the parts of speech of the words as numbers of `tag_names`; None if
+        not all documents of the split had them.
+
+        Raises:
+          InputError: they are not as many as words.
+        """
+        name = tags_file(self.split)
+        if name not in self.manifest.tags:
+            return None
+        return _open_array(self.directory / name, TOKEN_DTYPE, self.num_tokens)
+
+    @functools.cached_property
+    def tag_names(self) -> list[str]:
+        """How the text spells parts of speech.
+
+        Raises:
+          InputError: a line of the file is no tag<TAB>count.
+        """
+        path, names = self.directory / TAGS_FILE, []
+        for number, line in read_lines(path):
+            name, _, count = line.removesuffix("\n").partition("\t")
+            if name.split() != [name] or not (count.isascii() and count.isdigit()):
+                raise InputError(f"{path}:{number}: expected tag<TAB>count, got {shown(line)}")
+            names.append(name)
+        return names
+
+    def document_tags(self, index: int) -> list[list[str]] | None:
+        """The part of speech of each word of `document(index)`, as the text had it; None if not all
+        documents of the split had them.
+
+        Raises:
+          IndexError: there is no document `index`.
+          InputError: the files of tags do not fit the split, or each other.
+        """
+        sentences = self.document(index)
+        if self.tags is None:
+            return None
+        ends = np.cumsum([len(words) for words in sentences])
+        begin = self.sentence_offsets[self.document_offsets[index]]
+        tags = self.tags[begin : begin + ends[-1]]
+        self.check_tags(tags)
+        return [[self.tag_names[tag] for tag in own] for own in np.split(tags, ends[:-1])]
+
+    def check_tags(self, tags: np.ndarray) -> None:
+        """Checks tags where they are read, as `check_ids`.
+
+        Raises:
+          InputError: one is no number of `tag_names`.
+        """
+        size = len(self.tag_names)
+        if len(tags) and not (tags.min() >= 0 and tags.max() < size):
+            wrong = tags[(tags < 0) | (tags >= size)][0]
+            raise InputError(
+                f"{self.directory / tags_file(self.split)}: holds the tag {wrong}; expected those "
+                f"of {TAGS_FILE}, 0 to {size - 1}"
+            )
 
     def check_ids(self, ids: np.ndarray) -> None:
         """Checks ids where they are read, since opening a split reads none of them.
@@ -240,16 +316,22 @@ def read_manifest(directory: storage.PathLike) -> Manifest:
         if entry.files.keys() != set(names):
             found = shown(list(entry.files))
             raise InputError(f"{path}: names the files {found}; expected {', '.join(names)}")
+    of_tags = {TAGS_FILE, *map(tags_file, manifest.splits)}
+    if manifest.tags and not {TAGS_FILE} < manifest.tags.keys() <= of_tags:
+        found = shown(list(manifest.tags))
+        raise InputError(
+            f"{path}: names the files of tags {found}; expected {TAGS_FILE} and SPLIT.tags.bin"
+        )
     return manifest
 
 
-def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = False) -> Corpus:
-    """Opens a split without reading its words; ids are checked where they are read.
+def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = True) -> Corpus:
+    """Opens a split; its words are mapped into memory, and ids are checked where they are read.
 
     Args:
       directory: made by `dclm_jax.data.prepare`.
       split: "train", "valid" or "test", or of paired documents its `source_split`.
-      verify: also compare every file's checksum and check all ids, which reads them all.
+      verify: compare every file's checksum and check all ids, which reads them once.
 
     Raises:
       InputError: the directory, its manifest, the split or a file is absent, or a file differs
@@ -261,7 +343,7 @@ def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = False
         present = ", ".join(manifest.splits) or "none"
         raise InputError(f"split {split!r} has no data in {location}; it has: {present}")
     entry = manifest.splits[split]
-    described = entry.files | manifest.vocabulary.files
+    described = manifest.files_of(split)
     directory = storage.cached(location, {name: file.sha256 for name, file in described.items()})
     check_files(directory, described, verify=verify)
     vocabulary = Vocabulary.load(directory / VOCABULARY_FILE)
@@ -282,10 +364,12 @@ def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = False
     if verify:
         for begin in range(0, corpus.num_tokens, _CHUNK):
             corpus.check_ids(corpus.tokens[begin : begin + _CHUNK])
+            if corpus.tags is not None:
+                corpus.check_tags(corpus.tags[begin : begin + _CHUNK])
     return corpus
 
 
-def open_source(corpus: Corpus, directory: storage.PathLike, *, verify: bool = False) -> Corpus:
+def open_source(corpus: Corpus, directory: storage.PathLike, *, verify: bool = True) -> Corpus:
     """What the documents of a split of that directory are made of: its `source_split`, or, where
     there is none, themselves.
 

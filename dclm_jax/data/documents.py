@@ -1,14 +1,23 @@
 """What all readers share: documents, and files as lines of text."""
 
+import bz2
 import codecs
+import contextlib
 import dataclasses
+import gzip
+import io
+import itertools
 import pathlib
 import zlib
-from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO, NamedTuple
 
-from dclm_jax.errors import InputError, printable
+from dclm_jax.errors import InputError, printable, shown
 from dclm_jax.files import reading
+
+UTF8 = "utf-8"
+_UNPACK = {".bz2": bz2.open, ".gz": gzip.open}
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class Document(NamedTuple):
@@ -29,10 +38,13 @@ class TextOptions:
 
     format: str = "auto"
     lowercase: bool = False
+    normalize: bool = False
+    text_key: str | None = None
 
     def __str__(self) -> str:
         format = "lines of words" if self.format == "auto" else self.format
-        return format + ", in lower case" * self.lowercase
+        normalized = ", its punctuation normalised" * self.normalize
+        return format + normalized + ", in lower case" * self.lowercase
 
 
 PLAIN = TextOptions()
@@ -84,49 +96,106 @@ def file_label(file: pathlib.Path, root: str | pathlib.Path) -> str:
     return printable(file.name if file == pathlib.Path(root) else file.relative_to(root).as_posix())
 
 
+def name_suffix(file: pathlib.Path) -> str:
+    """How the name of a file ends, in small letters, without what says that it is compressed."""
+    is_packed = file.suffix.lower() in _UNPACK
+    return pathlib.Path(file.stem if is_packed else file.name).suffix.lower()
+
+
+def is_compressed(file: pathlib.Path) -> bool:
+    """Whether a file is compressed, by its name: .gz or .bz2."""
+    return file.suffix.lower() in _UNPACK
+
+
 def read_lines(
     file: pathlib.Path,
     source: str | None = None,
     *,
+    encoding: str = UTF8,
     fallbacks: tuple[str, ...] = (),
-    unpack: Callable[..., Any] = open,
 ) -> Iterator[Line]:
-    """The lines of a UTF-8 file.
+    """The lines of a text file; one named .gz or .bz2 is unpacked.
 
     Args:
       file: the file.
       source: what to call it in messages instead of its name.
-      fallbacks: encodings to try in turn for a line that is no UTF-8, as in corpora of before it.
-      unpack: opens the file, as `gzip.open` does.
+      encoding: of its text.
+      fallbacks: encodings to try in turn for a line that is not in it, as in corpora of before
+        UTF-8.
 
     Raises:
-      InputError: (as the stream is read) it cannot be read, is empty, damaged or no UTF-8.
+      InputError: (as the stream is read) it cannot be read, is empty, damaged or not in this
+        encoding, or there is no such encoding.
     """
     source = source or str(file)
+    unpack = _UNPACK.get(file.suffix.lower(), open)
     try:
         with unpack(file, "rb") as stream:
-            yield from decode(stream, source, fallbacks)
+            yield from decode(stream, source, encoding, fallbacks)
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{source}: cannot be read: {reason}") from error
 
 
-def decode(stream: BinaryIO, source: str, fallbacks: tuple[str, ...] = ()) -> Iterator[Line]:
-    """The lines of a stream of UTF-8; see `read_lines`.
+def decode(
+    stream: BinaryIO, source: str, encoding: str = UTF8, fallbacks: tuple[str, ...] = ()
+) -> Iterator[Line]:
+    """The lines of a stream of text; see `read_lines`.
 
     Raises:
-      InputError: (as the stream is read) it is empty or no UTF-8.
+      InputError: (as the stream is read) it is empty or not in this encoding, or there is no such
+        encoding.
     """
-    line = b""
+    check_encoding(encoding)
+    is_of_bytes = "\n".encode(encoding) == b"\n"
+    lines = _decoded_lines if is_of_bytes else _decoded_stream
+    number = 0
+    for number, text in enumerate(lines(stream, source, encoding, *fallbacks), start=1):
+        yield Line(number, text)
+    if not number:
+        raise InputError(f"{source}: is empty")
+
+
+def check_encoding(encoding: str) -> None:
+    """Raises an InputError unless there is an encoding of text of this name."""
+    try:
+        b"\n\n".decode(encoding)
+    # Of an odd number of bytes, or of names that are none at all.
+    except UnicodeDecodeError:
+        return
+    except (LookupError, ValueError) as error:
+        raise InputError(
+            f"there is no encoding {shown(encoding)}; expected one such as utf-8, cp1252, latin-1 "
+            "or utf-16"
+        ) from error
+
+
+def _decoded_lines(stream: BinaryIO, source: str, encoding: str, *fallbacks: str) -> Iterator[str]:
     for number, line in enumerate(stream, start=1):
-        if number == 1:
+        if number == 1 and encoding == UTF8:
             line = line.removeprefix(codecs.BOM_UTF8)
         try:
-            yield Line(number, _decoded(line, "utf-8", *fallbacks))
-        except UnicodeDecodeError as error:
-            raise InputError(f"{source}:{number}: not valid UTF-8: {error.reason}") from error
-    if not line:
-        raise InputError(f"{source}: is empty")
+            text = _decoded(line, encoding, *fallbacks)
+            # Some encodings have signs for half a character, which no file of ours can hold.
+            yield text if encoding == UTF8 else text.encode(UTF8).decode(UTF8)
+        except UnicodeError as error:
+            where = f"{source}:{number}"
+            raise InputError(f"{where}: {_reason(line, encoding, number, error)}") from error
+
+
+def _decoded_stream(stream: BinaryIO, source: str, encoding: str, *fallbacks: str) -> Iterator[str]:
+    """The same where a line feed is not one byte, as in UTF-16."""
+    del fallbacks
+    text, done = io.TextIOWrapper(stream, encoding, newline="\n"), 0
+    try:
+        for line in text:
+            line.encode(UTF8)
+            yield line
+            done += 1
+    except UnicodeError as error:
+        raise InputError(f"{source}: not valid {encoding} after line {done}: {error}") from error
+    finally:
+        text.detach()
 
 
 def _decoded(line: bytes, encoding: str, *fallbacks: str) -> str:
@@ -136,3 +205,36 @@ def _decoded(line: bytes, encoding: str, *fallbacks: str) -> str:
         if not fallbacks:
             raise
         return _decoded(line, *fallbacks)
+
+
+def _reason(line: bytes, encoding: str, number: int, error: UnicodeError) -> str:
+    """What is wrong with a line, and which encoding would read it."""
+    called = encoding.upper() if encoding == UTF8 else encoding
+    if not isinstance(error, UnicodeDecodeError):
+        return f"not valid {called}: {error}"
+    byte = f"the byte 0x{line[error.start]:02x} at {error.start + 1}"
+    if number == 1 and line.startswith(_UTF16_MARKS):
+        return f"not valid {called}: {byte}; utf-16 would read it (--encoding=utf-16)"
+    for other in (UTF8, "cp1252", "latin-1"):
+        with contextlib.suppress(UnicodeDecodeError):
+            read = shown(line[error.start :].decode(other)[:1])
+            line.decode(other)
+            return f"not valid {called}: {byte}, {read} in {other} (--encoding={other})"
+    raise AssertionError("latin-1 reads every byte")
+
+
+def ahead(lines: Iterable[Line], count: int) -> tuple[list[Line], Iterator[Line]]:
+    """So many of the first lines, and all lines; an error among the first is raised when it is
+    met."""
+    lines, head = iter(lines), []
+
+    def failing(error: InputError) -> Iterator[Line]:
+        raise error
+        yield
+
+    try:
+        for line in itertools.islice(lines, count):
+            head.append(line)
+    except InputError as error:
+        lines = failing(error)
+    return head, itertools.chain(head, lines)

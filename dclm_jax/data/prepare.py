@@ -24,14 +24,17 @@ import numpy as np
 
 from dclm_jax import files, storage
 from dclm_jax.data import corpus, readers
-from dclm_jax.data.documents import Document, input_files
+from dclm_jax.data.documents import UTF8, Document, TextOptions, check_encoding, input_files
 from dclm_jax.data.filters import KEPT, Filters, count_dropped, first_reason, require_some
 from dclm_jax.data.known_corpora import COLLECTIONS, DRAWN, OPTIONS, Collection
 from dclm_jax.data.raw_text import RawText
-from dclm_jax.data.vocabulary import Vocabulary
-from dclm_jax.errors import InputError
+from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
+from dclm_jax.errors import InputError, printable
 
 PathLike = str | pathlib.Path
+
+DEFAULT_VOCAB_SIZE = 10_000
+_SHOWN_SENTENCES, _SHOWN_WORDS, _SHOWN_UNKNOWN = 3, 40, 10
 
 
 def prepare(
@@ -42,10 +45,14 @@ def prepare(
     format: str = "auto",
     fractions: Sequence[float] | None = None,
     seed: int = 0,
-    vocab_size: int = 10_000,
+    vocab_size: int | None = None,
+    min_count: int | None = None,
     vocabulary: PathLike | None = None,
     unknown_token: str | None = None,
     lowercase: bool = False,
+    normalize: bool = False,
+    text_key: str | None = None,
+    encoding: str = UTF8,
     document_words: int | None = None,
     min_words: int | None = None,
     max_words: int | None = None,
@@ -68,17 +75,20 @@ def prepare(
       fractions: the shares of train, valid and test (imdb, ted: of train and valid), by default
         0.8, 0.1 and 0.1 or those of the corpus; a share of 0 leaves the split out.
       seed: which documents go where.
-      vocab_size: how many of the most frequent training words to keep.
+      vocab_size: how many of the most frequent training words to keep; by default
+        `DEFAULT_VOCAB_SIZE`, or with `min_count` all that occur so often.
+      min_count: how often a training word occurs that is kept, at least.
       vocabulary: a vocabulary file to use instead of the training words.
       unknown_token: how the text spells an unknown word, if it does.
-      lowercase: turn all words to lower case.
+      lowercase, normalize, text_key, encoding: see `readers.read_documents`.
       document_words: cut longer documents into documents of at most so many words, see
         `RawText.cut`.
       min_words, max_words, max_unknown: leave out documents of fewer or more words, and those of a
         larger share of unknown words, see `filters`. A pair is left out if either of it is.
       overwrite: replace a prepared corpus that came from other sources or options.
-      report: called with a line when an existing corpus is reused, and before one that has a name
-        is read.
+      report: called with a line when an existing corpus is reused, before one that has a name is
+        read, for what `readers.read_documents` reports, and in the end for some sentences as they
+        are encoded, the most frequent unknown words and what was guessed.
 
     Returns:
       The manifest.
@@ -104,14 +114,24 @@ def prepare(
     if any(given[option] for option in refused):
         what = format if collection else "a source for each split"
         raise InputError(f"{what} takes no {', '.join(refused[:-1])} or {refused[-1]}")
+    of_text = {"normalize": normalize, "text_key": text_key, "encoding": encoding != UTF8}
+    if collection and any(of_text.values()):
+        refused = ", ".join(option for option, is_given in of_text.items() if is_given)
+        raise InputError(f"{format} takes no {refused}")
+    check_encoding(encoding)
     if collection and source is None and "source" in takes:
         raise InputError(f"{format} needs a source: the folder of {collection.title}")
     if fractions is not None:
         shares = _check_fractions(fractions, corpus.SPLITS[: len(shares)])
     if seed < 0:
         raise InputError(f"seed is {seed}; expected 0 or more")
-    if vocab_size < 1:
-        raise InputError(f"vocab_size is {vocab_size}; expected at least 1")
+    if vocab_size is None and min_count is None:
+        vocab_size = DEFAULT_VOCAB_SIZE
+    for name, value in (("vocab_size", vocab_size), ("min_count", min_count)):
+        if value is not None and value < 1:
+            raise InputError(f"{name} is {value}; expected at least 1")
+    if min_count is not None and vocabulary is not None:
+        raise InputError("min_count belongs to a vocabulary of training words; one is given")
     if unknown_token is not None and unknown_token.split() != [unknown_token]:
         raise InputError(f"unknown_token is {unknown_token!r}; expected one word")
     if document_words is not None and document_words < 1:
@@ -140,13 +160,17 @@ def prepare(
         "format": format,
         **division,
         "lowercase": lowercase,
+        # As those of a corpus of before, which has none of them.
+        **{"normalize": normalize or None, "text_key": text_key},
+        "encoding": None if encoding == UTF8 else encoding,
         "unknown_token": known.unknown_token if known else spelling,
         "vocab_size": None if known else vocab_size,
+        "min_count": min_count,
         "vocabulary": known.fingerprint if known else None,
         "document_words": document_words,
         **dataclasses.asdict(filters),
     }
-    text = readers.remembered(format, lowercase)
+    text = TextOptions(format, lowercase, normalize, text_key)
     width = 1
     if paired_inputs:
         # Each document is followed by its source.
@@ -167,7 +191,9 @@ def prepare(
         return raw if document_words is None else raw.cut(document_words)
 
     def build(counts: Mapping[str, int], num_sentences: int) -> Vocabulary:
-        return known or Vocabulary.build(counts, vocab_size, spelling, num_sentences)
+        return known or Vocabulary.build(
+            counts, vocab_size, spelling, num_sentences, min_count or 1
+        )
 
     with contextlib.ExitStack() as stack:
         paths = texts
@@ -183,9 +209,17 @@ def prepare(
         if collection:
             report(collection.announce(sources[format]))
         with files.replacing(target, last=corpus.MANIFEST_FILE) as directory:
-            documents = _documents(inputs, texts, paths, format, lowercase)
-            entry, entries = _write(directory, documents, arrange, splits, filters, build, width)
-            manifest = corpus.Manifest(1, entry, options, sources, entries, text)
+            reading = _Reading(text, encoding, report, texts, paths)
+            if not collection:
+                reading.check_characters()
+            documents = reading.documents(inputs)
+            entry, entries, tags = _write(
+                directory, documents, arrange, splits, filters, build, width, report
+            )
+            text = reading.remembered
+            if format == TextOptions.format:
+                report(f"--format={format}: read as {', '.join(sorted(reading.formats))}")
+            manifest = corpus.Manifest(1, entry, options, sources, entries, text, tags)
             files.write_json(directory / corpus.MANIFEST_FILE, dataclasses.asdict(manifest))
     return manifest
 
@@ -249,7 +283,8 @@ def _write(
     filters: Filters,
     build: Callable[[Mapping[str, int], int], Vocabulary],
     width: int,
-) -> tuple[corpus.VocabularyEntry, dict[str, corpus.SplitEntry]]:
+    report: Callable[[str], None],
+) -> tuple[corpus.VocabularyEntry, dict[str, corpus.SplitEntry], dict[str, corpus.FileEntry]]:
     """Writes all files but the manifest, which is to have what is returned.
 
     Args:
@@ -260,6 +295,7 @@ def _write(
       filters: which documents to leave out.
       build: how often each word is in train, how many sentences are there -> the vocabulary.
       width: 2 where documents are paired, each followed by its source, otherwise 1.
+      report: called with lines that show what was written.
     """
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
         raw = arrange(RawText.read(documents, pathlib.Path(scratch)))
@@ -285,14 +321,42 @@ def _write(
         )
         unknown_D = filters.by_unknown(raw.count_unknown(vocabulary), raw.tokens)
         reason_D = dropping(reason_D, unknown_D)
-        entries = {}
+        entries, chosen = {}, {}
         for split in splits:
             is_here_D = raw.parts == corpus.ALL_SPLITS.index(split)
-            chosen = np.flatnonzero(is_here_D & (reason_D == KEPT))
+            chosen[split] = np.flatnonzero(is_here_D & (reason_D == KEPT))
             entries[split] = raw.write_split(
-                directory, split, chosen, vocabulary, count_dropped(reason_D[is_here_D])
+                directory, split, chosen[split], vocabulary, count_dropped(reason_D[is_here_D])
             )
-        return entry, entries
+        for line in _shown(raw, vocabulary, chosen):
+            report(line)
+        return entry, entries, raw.write_tags(directory, chosen)
+
+
+def _shown(raw: RawText, vocabulary: Vocabulary, chosen: Mapping[str, np.ndarray]) -> Iterator[str]:
+    """Lines that show sentences of the first split and the unknown words of all."""
+
+    def encoded(words: list[str]) -> str:
+        ids = vocabulary.encode(words[:_SHOWN_WORDS])
+        spelled = (
+            f"[{word}]" if id == UNKNOWN else word for word, id in zip(words, ids, strict=False)
+        )
+        return " ".join(spelled) + " ..." * (len(words) > _SHOWN_WORDS)
+
+    split = next(iter(chosen))
+    yield f"sentences of {split} as they are encoded, [unknown] words in brackets:"
+    for words in raw.first_sentences(chosen[split], _SHOWN_SENTENCES):
+        yield "  " + printable(encoded(words))
+    counts = raw.count_words(np.sort(np.concatenate(list(chosen.values()))))
+    named = {*SPECIAL_TOKENS, vocabulary.unknown_token}
+    words = [word for word in counts if word not in named]
+    unknown = [
+        word for word, id in zip(words, vocabulary.encode(words), strict=True) if id == UNKNOWN
+    ]
+    most = sorted(unknown, key=lambda word: (-counts[word], word))[:_SHOWN_UNKNOWN]
+    if most:
+        listed = ", ".join(f"{word} {counts[word]:,}" for word in most)
+        yield printable(f"most frequent of {len(unknown):,} unknown words: {listed}")
 
 
 def divide(
@@ -348,39 +412,71 @@ def _describe(source: PathLike, path: PathLike) -> dict[str, str]:
     return {"name": str(source), "sha256": checksum}
 
 
-def _documents(
-    inputs: Iterable[str],
-    texts: Mapping[str, PathLike],
-    paths: Mapping[str, PathLike],
-    format: str,
-    lowercase: bool,
-) -> Iterator[tuple[int, int, Document]]:
-    """The index of a document's split or DRAWN, empty sentences dropped before it, and itself; of
-    paired documents each source after its document."""
+@dataclasses.dataclass(frozen=True)
+class _Reading:
+    """How the texts of a corpus are read.
 
-    def read(name: str, keep_empty: bool) -> Iterator[tuple[int, Document]]:
-        called = None if paths[name] == texts[name] else str(texts[name])
-        statistics, before = readers.ReadStatistics(), 0
+    Attributes:
+      options, encoding, report: as `readers.read_documents` takes them.
+      texts, paths: by its name what a text is called, and where it lies.
+      formats: how they were read, when they were.
+    """
+
+    options: TextOptions
+    encoding: str
+    report: Callable[[str], None]
+    texts: Mapping[str, PathLike]
+    paths: Mapping[str, PathLike]
+    formats: set[str] = dataclasses.field(default_factory=set)
+
+    def _called(self, name: str) -> str | None:
+        return None if self.paths[name] == self.texts[name] else str(self.texts[name])
+
+    def check_characters(self) -> None:
+        """Looks through all texts before the first is read."""
+        for name, path in self.paths.items():
+            readers.check_characters(path, self.encoding, self._called(name))
+
+    def documents(self, inputs: Iterable[str]) -> Iterator[tuple[int, int, Document]]:
+        """The index of a document's split or DRAWN, empty sentences dropped before it, and itself;
+        of paired documents each source after its document."""
+        for name in inputs:
+            part = corpus.SPLITS.index(name) if name in corpus.SPLITS else DRAWN
+            if (source := corpus.source_split(name)) in self.texts:
+                pair = (self._read(name, keep_empty=True), self._read(source, keep_empty=True))
+                stream = _alternating(pair, (self.texts[name], self.texts[source]))
+            else:
+                stream = self._read(name)
+            for empty_sentences, document in stream:
+                yield part, empty_sentences, document
+
+    def _read(self, name: str, *, keep_empty: bool = False) -> Iterator[tuple[int, Document]]:
+        statistics, before = readers.ReadStatistics(formats=self.formats), 0
         for document in readers.read_documents(
-            paths[name],
-            format,
-            lowercase=lowercase,
+            self.paths[name],
+            **vars(self.options),
+            encoding=self.encoding,
             statistics=statistics,
-            name=called,
+            name=self._called(name),
             keep_empty=keep_empty,
+            report=self.report,
         ):
             yield statistics.empty_sentences - before, document
             before = statistics.empty_sentences
 
-    for name in inputs:
-        part = corpus.SPLITS.index(name) if name in corpus.SPLITS else DRAWN
-        if (source := corpus.source_split(name)) in texts:
-            pair = (read(name, True), read(source, True))
-            stream = _alternating(pair, (texts[name], texts[source]))
-        else:
-            stream = read(name, False)
-        for empty_sentences, document in stream:
-            yield part, empty_sentences, document
+    @property
+    def remembered(self) -> TextOptions:
+        """How text is read like what has been read.
+
+        Raises:
+          InputError: an option had no effect.
+        """
+        found = readers.remembered(self.options, self.formats)
+        if self.options.normalize and not found.normalize:
+            raise InputError("normalize is for raw text; here all text is words already")
+        if self.options.text_key and self.formats.isdisjoint(readers.KEYED):
+            raise InputError("text_key is for CSV, TSV and JSON lines of raw text; here is none")
+        return found
 
 
 def _alternating(
@@ -428,4 +524,5 @@ def _existing(
             )
         for entry in (manifest.vocabulary, *manifest.splits.values()):
             corpus.check_files(output, entry.files)
+        corpus.check_files(output, manifest.tags)
     return manifest

@@ -1,5 +1,8 @@
 """Raw prose into tokenised sentences: pysbd finds the sentences, sacremoses the words.
 
+Before that sacremoses may write curly quotes, long dashes and other punctuation in one way, as the
+script normalize-punctuation.perl of Moses does.
+
 Sentence splitting is slow (about 2,000 sentences a second), so longer input is spread over worker
 processes. A worker is this file run as a script: unlike `multiprocessing` that works from any
 program, guarded by `if __name__ == "__main__"` or not, notebooks and threads included.
@@ -29,10 +32,14 @@ _BATCH_CHARACTERS = 500_000
 _KEPT_PATTERNS = 8_192
 # pysbd takes a number that follows one of these to begin with it, and fails.
 _SEPARATORS = dict.fromkeys(range(0x1C, 0x20), " ")
+# What a worker is told.
+_NORMALIZE = "normalize"
 _SENTENCE_BREAK = re.compile(r"(?<=[.!?])\s+")
 
 
-def split_documents(documents: Iterable[Paragraphs]) -> Iterator[Sentences]:
+def split_documents(
+    documents: Iterable[Paragraphs], *, normalize: bool = False
+) -> Iterator[Sentences]:
     """Tokenised sentences of each document, in order.
 
     No sentence crosses a paragraph. Text beyond half a million characters is split by as many
@@ -40,6 +47,7 @@ def split_documents(documents: Iterable[Paragraphs]) -> Iterator[Sentences]:
 
     Args:
       documents: each a list of paragraphs of running text.
+      normalize: first write punctuation as Moses does.
 
     Raises:
       InputError: pysbd or sacremoses is not installed.
@@ -49,14 +57,14 @@ def split_documents(documents: Iterable[Paragraphs]) -> Iterator[Sentences]:
     head = list(itertools.islice(batches, 2))
     if len(head) < 2:
         for batch in head:
-            yield from map(_Splitter(), batch)
+            yield from map(_Splitter(normalize), batch)
         return
     num_workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
     of_thread = threading.local()
 
     def split(batch: list[Paragraphs]) -> list[Sentences]:
         if not hasattr(of_thread, "split"):
-            of_thread.split = workers.enter_context(_worker())
+            of_thread.split = workers.enter_context(_worker(normalize))
         return list(map(of_thread.split, batch))
 
     with (
@@ -100,10 +108,10 @@ def _batches(documents: Iterable[Paragraphs]) -> Iterator[list[Paragraphs]]:
 
 
 @contextlib.contextmanager
-def _worker() -> Iterator[Callable[[Paragraphs], Sentences]]:
+def _worker(normalize: bool) -> Iterator[Callable[[Paragraphs], Sentences]]:
     """A process that reads a document a line and answers each before it reads the next."""
     # -P: modules beside this file must not shadow others of the same name.
-    command = [sys.executable, "-P", __file__]
+    command = [sys.executable, "-P", __file__, *([_NORMALIZE] if normalize else [])]
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8") as errors,
         subprocess.Popen(
@@ -127,8 +135,8 @@ def _worker() -> Iterator[Callable[[Paragraphs], Sentences]]:
         yield split
 
 
-def word_tokenizer() -> Callable[[str], list[str]]:
-    """What finds the words of sentences that are known to be such.
+def word_tokenizer(*, normalize: bool = False) -> Callable[[str], list[str]]:
+    """What finds the words of sentences that are known to be such, see `split_documents`.
 
     Raises:
       InputError: pysbd or sacremoses is not installed.
@@ -137,21 +145,29 @@ def word_tokenizer() -> Callable[[str], list[str]]:
     import sacremoses
 
     tokenizer = sacremoses.MosesTokenizer("en")
-    return lambda sentence: [str(word) for word in tokenizer.tokenize(sentence, escape=False)]
+    written = _written(normalize)
+    return lambda text: [str(word) for word in tokenizer.tokenize(written(text), escape=False)]
+
+
+def _written(normalize: bool) -> Callable[[str], str]:
+    import sacremoses
+
+    return sacremoses.MosesPunctNormalizer("en").normalize if normalize else str
 
 
 class _Splitter:
-    def __init__(self):
+    def __init__(self, normalize: bool):
         import pysbd
 
         self._segmenter = pysbd.Segmenter(language="en", clean=False)
         self._words = word_tokenizer()
+        self._written = _written(normalize)
 
     def __call__(self, paragraphs: Paragraphs) -> Sentences:
         sentences = (
             self._words(sentence)
             for paragraph in paragraphs
-            for piece in _pieces(paragraph.translate(_SEPARATORS))
+            for piece in _pieces(self._written(paragraph.translate(_SEPARATORS)))
             for sentence in self._segmenter.segment(piece)
         )
         return [sentence for sentence in sentences if sentence]
@@ -171,7 +187,7 @@ def _pieces(paragraph: str) -> Iterator[str]:
 
 def _serve() -> None:
     re.__dict__["_MAXCACHE"] = _KEPT_PATTERNS
-    split = _Splitter()
+    split = _Splitter(_NORMALIZE in sys.argv)
     for line in sys.stdin.buffer:
         print(json.dumps(split(json.loads(line))), flush=True)
 

@@ -13,7 +13,7 @@ from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError
 
 _CHUNK = 1 << 20
-_IDS, _LENGTHS = "ids.bin", "lengths.bin"
+_IDS, _LENGTHS, _TAGS = "ids.bin", "lengths.bin", "tags.bin"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -21,43 +21,51 @@ class RawText:
     """Text as provisional word ids on disk, with what is known of each document in memory.
 
     Attributes:
-      directory: where the ids of all words are, and the numbers of words of all sentences.
+      directory: where the ids of all words are, the numbers of words of all sentences, and of
+        documents with tags those of their words.
       words: in the order of their provisional ids.
+      tags: in the order of their ids, which stay as they are.
       names: of the documents.
       parts: int64 [num_documents], what `read` was given of each, as is `dropped`.
       dropped: int64 [num_documents], empty sentences that were left out.
       sentences: int64 [num_documents], their numbers of sentences.
       tokens: int64 [num_documents], their numbers of words.
+      tagged: int64 [num_documents], their numbers of words with tags: all or none.
     """
 
     directory: pathlib.Path
     words: list[str]
+    tags: list[str]
     names: list[str]
     parts: np.ndarray
     dropped: np.ndarray
     sentences: np.ndarray
     tokens: np.ndarray
+    tagged: np.ndarray
 
     @classmethod
     def read(
         cls, documents: Iterable[tuple[int, int, Document]], directory: pathlib.Path
     ) -> "RawText":
         """Writes (part, dropped, document), one or more of them, into a directory."""
-        ids: collections.defaultdict[str, int] = collections.defaultdict()
-        ids.default_factory = ids.__len__
+        ids, tag_ids = _numbering(), _numbering()
         names, columns = [], []
         with (
             open(directory / _IDS, "wb") as ids_file,
             open(directory / _LENGTHS, "wb") as lengths_file,
+            open(directory / _TAGS, "wb") as tags_file,
         ):
-            for part, dropped, (name, sentences, _) in documents:
+            for part, dropped, (name, sentences, tags) in documents:
                 words = [ids[word] for sentence in sentences for word in sentence]
                 ids_file.write(np.asarray(words, corpus.TOKEN_DTYPE).tobytes())
                 lengths = np.asarray(list(map(len, sentences)), corpus.OFFSET_DTYPE)
                 lengths_file.write(lengths.tobytes())
+                of_words = [tag_ids[tag] for sentence in tags or () for tag in sentence]
+                tags_file.write(np.asarray(of_words, corpus.TOKEN_DTYPE).tobytes())
                 names.append(name)
-                columns.append((part, dropped, len(sentences), len(words)))
-        return cls(directory, list(ids), names, *np.asarray(columns, np.int64).T)
+                columns.append((part, dropped, len(sentences), len(words), len(of_words)))
+        columns = np.asarray(columns, np.int64).T
+        return cls(directory, list(ids), list(tag_ids), names, *columns)
 
     def cut(self, max_words: int) -> "RawText":
         """The same text, its longer documents cut into documents of at most so many words.
@@ -69,13 +77,23 @@ class RawText:
         lengths = np.fromfile(self.directory / _LENGTHS, corpus.OFFSET_DTYPE)
         names, columns = [], []
         of_documents = np.split(lengths, np.cumsum(self.sentences)[:-1])
-        for name, part, dropped, own in zip(
-            self.names, self.parts, self.dropped, of_documents, strict=True
+        for name, part, dropped, own, tagged in zip(
+            self.names, self.parts, self.dropped, of_documents, self.tagged, strict=True
         ):
             pieces = _gathered(own.tolist(), max_words)
             names += [name] if len(pieces) == 1 else [f"{name}#{n + 1}" for n in range(len(pieces))]
-            columns += [(part, 0 if n else dropped, *piece) for n, piece in enumerate(pieces)]
-        return RawText(self.directory, self.words, names, *np.asarray(columns, np.int64).T)
+            columns += [
+                (part, 0 if n else dropped, sentences, words, words if tagged else 0)
+                for n, (sentences, words) in enumerate(pieces)
+            ]
+        columns = np.asarray(columns, np.int64).T
+        return RawText(self.directory, self.words, self.tags, names, *columns)
+
+    def first_sentences(self, chosen: np.ndarray, count: int) -> list[list[str]]:
+        """The words of so many sentences, the first ones of the documents of these numbers."""
+        lengths = next(self._read(_LENGTHS, corpus.OFFSET_DTYPE, self.sentences, chosen))[:count]
+        ids = next(self._read(_IDS, corpus.TOKEN_DTYPE, self.tokens, chosen))[: lengths.sum()]
+        return [[self.words[id] for id in own] for own in np.split(ids, lengths.cumsum()[:-1])]
 
     def count_words(self, chosen: np.ndarray) -> dict[str, int]:
         """Words of the documents of these numbers -> occurrences in them."""
@@ -134,11 +152,14 @@ class RawText:
             raise InputError(f"split {split!r} would hold no documents")
         files = corpus.split_files(split)
         paths = [directory / name for name in files]
-        final, oov_tokens = vocabulary.encode(self.words).astype(corpus.TOKEN_DTYPE), 0
+        final = vocabulary.encode(self.words).astype(corpus.TOKEN_DTYPE)
+        sizes = np.fromiter((len(word) + 1 for word in self.words), np.int64, len(self.words))
+        oov_tokens = characters = 0
         with open(paths[0], "wb") as file:
             for provisional in self._read(_IDS, corpus.TOKEN_DTYPE, self.tokens, chosen):
                 ids = final[provisional]
                 oov_tokens += int((ids == UNKNOWN).sum())
+                characters += int(sizes[provisional].sum())
                 file.write(ids.tobytes())
         lengths = np.concatenate(
             [*self._read(_LENGTHS, corpus.OFFSET_DTYPE, self.sentences, chosen)]
@@ -159,10 +180,41 @@ class RawText:
             sentences_per_document=len(lengths) / num_documents,
             longest_sentence=int(lengths.max()),
             longest_document=int(sentences.max()),
+            characters=characters,
             empty_sentences=int(self.dropped[chosen].sum()),
             dropped_documents=dropped,
             files=corpus.describe_files(directory, files),
         )
+
+    def write_tags(
+        self, directory: pathlib.Path, chosen: dict[str, np.ndarray]
+    ) -> dict[str, corpus.FileEntry]:
+        """Writes the tags of the splits that are made of documents of these numbers, of each whose
+        documents all have some, and returns what the manifest is to say of the files."""
+        chosen = {
+            split: own
+            for split, own in chosen.items()
+            if np.array_equal(self.tagged[own], self.tokens[own])
+        }
+        counts = np.zeros(len(self.tags), np.int64)
+        for split, own in chosen.items():
+            with open(directory / corpus.tags_file(split), "wb") as file:
+                for tags in self._read(_TAGS, corpus.TOKEN_DTYPE, self.tagged, own):
+                    counts += np.bincount(tags, minlength=len(counts))
+                    file.write(tags.tobytes())
+        names = [*map(corpus.tags_file, chosen), *([corpus.TAGS_FILE] if chosen else [])]
+        if chosen:
+            lines = zip(self.tags, counts.tolist(), strict=True)
+            text = "".join(f"{tag}\t{count}\n" for tag, count in lines)
+            (directory / corpus.TAGS_FILE).write_text(text, "utf-8", newline="\n")
+        return corpus.describe_files(directory, names)
+
+
+def _numbering() -> collections.defaultdict[str, int]:
+    """Numbers words in the order they are first asked for."""
+    numbers: collections.defaultdict[str, int] = collections.defaultdict()
+    numbers.default_factory = numbers.__len__
+    return numbers
 
 
 def _gathered(lengths: list[int], max_words: int) -> list[tuple[int, int]]:

@@ -2,36 +2,44 @@
 
 import collections
 import dataclasses
+import functools
 import io
 import itertools
-import json
 import pathlib
+import re
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TypeVar
 
-from dclm_jax.data import prose, treebank
+from dclm_jax.data import guesses, prose, records, treebank
 from dclm_jax.data.documents import (
+    PLAIN,
+    UTF8,
     Document,
     Line,
     TextOptions,
+    ahead,
     decode,
     file_label,
     input_files,
+    name_suffix,
     read_lines,
 )
 from dclm_jax.data.known_corpora import COLLECTIONS
+from dclm_jax.data.records import Text
 from dclm_jax.errors import InputError, printable, shown
-from dclm_jax.files import parse_json
 
-TEXT_FORMATS = ("auto", "lines", "tagged", "jsonl", "treebank", "prose", "paragraphs")
-FORMATS = (*TEXT_FORMATS, *COLLECTIONS)
 STDIN = "-"
 
 Read = TypeVar("Read")
 
-_JSON = (".jsonl", ".json")
-_RAW = ("prose", "paragraphs")
+Report = Callable[[str], None]
+
+RAW_JSONL = "raw jsonl"
+KEYED = ("csv", "tsv", RAW_JSONL)
+"""Formats of records that hold raw text under a key."""
+_BY_NAME = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv"}
+_DETAILS = re.compile(r"[(:;,]| with ")
 _BOUNDARY = "="
 _TAG = "/"
 
@@ -45,6 +53,8 @@ class ReadStatistics:
     tokens: int = 0
     empty_sentences: int = 0
     empty_documents: int = 0
+    formats: set[str] = dataclasses.field(default_factory=set, compare=False)
+    """How texts were read; RAW_JSONL is one of them."""
 
 
 def read_documents(
@@ -52,9 +62,13 @@ def read_documents(
     format: str = "auto",
     *,
     lowercase: bool = False,
+    normalize: bool = False,
+    text_key: str | None = None,
+    encoding: str = UTF8,
     statistics: ReadStatistics | None = None,
     name: str | None = None,
     keep_empty: bool = False,
+    report: Report = lambda line: None,
 ) -> Iterator[Document]:
     """Reads documents as a stream.
 
@@ -65,40 +79,57 @@ def read_documents(
         begins with "=" ends a document only if its first token holds no slash.
       jsonl: an object a line, {"id": ..., "sentences": [...]}; a sentence is a string of words
         separated by spaces or a list of words; the id is optional, and so are "tags", written as
-        the sentences are and with one tag a word.
+        the sentences are and with one tag a word. Or an object with raw text, {"id": ..., "text":
+        "..."}, split as prose; the first one says which they are.
       treebank: bracketed trees of the Penn Treebank, ( (S (NP (PRP It)) (VP (VBD slept))) ); a file
         is a document and is called as such. Words and tags as `treebank` finds them.
       prose: raw text, split into sentences by pysbd and words by sacremoses; a blank line ends a
         paragraph, a line that begins with "=" a document.
       paragraphs: raw text of which every line is a document, split as prose; a line that begins
         with "=" is a heading, and left out.
+      csv, tsv: a table with a header, its cells separated by commas or tabulators and quoted where
+        they hold such or line breaks. One column is raw text, split as prose; a blank line ends a
+        paragraph. Names are in the column "id", if there is one.
       sotu, imdb, bbc, ptb, nant: `known_corpora`, of which `path` is the folder.
-      auto: lines.
+      auto: tagged, if nearly all tokens of the first lines are WORD/TAG, otherwise lines.
 
-    Files named .jsonl or .json are of the format jsonl, whatever is said.
+    Files named .jsonl or .json, .csv and .tsv are of these formats, whatever is said. Any of them
+    may be compressed, NAME.gz or NAME.bz2.
 
-    Documents without a name of their own are called FILE:LINE, after the line they begin on.
-    Empty sentences, and documents with no others, are left out and counted. The latter are an
-    object of `jsonl` without words, and a blank line of `paragraphs`.
+    Documents without a name of their own are called FILE:LINE, after the line they begin on; two of
+    the same name are refused. Empty sentences, and documents with no others, are left out and
+    counted. The latter are records without words, and a blank line of `paragraphs`.
 
     Args:
       path: a file, a folder (its files are read recursively in the order of their names, hidden
         ones left out), or "-" for standard input.
       format: one of `FORMATS`.
       lowercase: turn all words to lower case.
+      normalize: of raw text, first write quotes, dashes and other punctuation as Moses does; words
+        that are given as such stay as they are, since their spaces are those of the text.
+      text_key: the key or column that holds raw text, by default "text".
+      encoding: of text, but for `known_corpora`.
       statistics: counts are added to it while documents are read.
       name: what to call a single file in ids and messages, instead of its own name.
       keep_empty: yield documents without words as well.
+      report: called with a line for what is guessed, and for what text seems to be instead.
 
     Raises:
-      InputError: (as the stream is read) the input is missing, empty, not UTF-8, of another format
-        than said or without a document; the message names file and line.
+      InputError: (as the stream is read) the input is missing, empty, not in this encoding (raw
+        text is looked through before its sentences are split), of another format than said or
+        without a document; the message names file and line.
     """
     if format not in FORMATS:
         raise InputError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
     statistics = statistics or ReadStatistics()
-    blocks = _read_blocks(path, format, name)
     found = False
+    if format in COLLECTIONS:
+        blocks = COLLECTIONS[format].read(path)
+    else:
+        texts = _texts(path, format, name, encoding, text_key)
+        tell = _telling_once(report)
+        parsed = (_parse(*one, normalize, statistics.formats, tell) for one in texts)
+        blocks = itertools.chain.from_iterable(parsed)
     for document in _kept(blocks, lowercase, statistics, keep_empty):
         found = True
         yield document
@@ -113,16 +144,35 @@ def parse_documents(text: str, options: TextOptions) -> Iterator[Document]:
       InputError: (as they are read) it is not of that format.
     """
     lines = decode(io.BytesIO(text.encode("utf-8")), "text")
-    blocks = _PARSERS[_of_text(options.format)](lines, "text", "text")
-    return _kept(blocks, options.lowercase, ReadStatistics(), keep_empty=False)
+    statistics = ReadStatistics()
+    whole = Text(lines, "text", "text", options.text_key, {})
+    tell = _telling_once(lambda line: None)
+    blocks = _parse(options.format, whole, options.normalize, statistics.formats, tell)
+    return _kept(blocks, options.lowercase, statistics, keep_empty=False)
 
 
-def remembered(format: str, lowercase: bool) -> TextOptions:
+def remembered(options: TextOptions, formats: Collection[str] = ()) -> TextOptions:
     """How text is read like that which was read so: files of words and sentences as lines of them,
-    raw text as that."""
-    if format in COLLECTIONS:
-        format = COLLECTIONS[format].text_format
-    return TextOptions(format if format in _RAW else TextOptions.format, lowercase)
+    raw text as that.
+
+    Args:
+      options: what was asked for.
+      formats: how the text was read, `ReadStatistics.formats`.
+    """
+    if options.format in COLLECTIONS:
+        formats = {COLLECTIONS[options.format].text_format}
+    found = {options.format, *formats}
+    is_keyed = not found.isdisjoint(KEYED)
+    format = next((one for one in ("paragraphs", "prose") if one in found), TextOptions.format)
+    if is_keyed:
+        format = "prose"
+    is_raw = format != TextOptions.format
+    return dataclasses.replace(
+        options,
+        format=format,
+        normalize=options.normalize and is_raw,
+        text_key=options.text_key if is_keyed or is_raw else None,
+    )
 
 
 def _kept(
@@ -162,38 +212,101 @@ def corresponding(
         raise InputError(f"{of_texts}; expected as many, in the same order")
 
 
-def read_candidates(path: str) -> Iterator[str]:
-    """The lines of a file, or of standard input ("-"), each of which has words.
+def read_candidates(
+    path: str, options: TextOptions = PLAIN, encoding: str = UTF8
+) -> Iterator[list[str]]:
+    """The words of each line of a file, or of standard input ("-"), a sentence each.
+
+    They are found as in text that is read with these options: in raw text as Moses does, in lines
+    of words between white space.
 
     Raises:
-      InputError: (as the stream is read) the input is missing, empty, not UTF-8, or a line has no
-        words; the message names file and line.
+      InputError: (as the stream is read) the input is missing, empty, not in this encoding, or a
+        line has no words; the message names file and line.
     """
-    lines = decode(sys.stdin.buffer, STDIN) if path == STDIN else read_lines(pathlib.Path(path))
+    if path == STDIN:
+        lines = decode(sys.stdin.buffer, STDIN, encoding)
+    else:
+        lines = read_lines(pathlib.Path(path), encoding=encoding)
+    words = str.split
+    if remembered(options).format != TextOptions.format:
+        words = prose.word_tokenizer(normalize=options.normalize)
     for number, text in lines:
         if not text.strip():
             raise InputError(f"{path}:{number}: holds no words; expected a sentence a line")
-        yield text
+        # As documents are: words are found before they lose their capitals.
+        yield [word.lower() if options.lowercase else word for word in words(text)]
 
 
-def _read_blocks(path: str | pathlib.Path, format: str, name: str | None) -> Iterator[Document]:
-    if format in COLLECTIONS:
-        yield from COLLECTIONS[format].read(path)
-        return
+def check_characters(path: str | pathlib.Path, encoding: str, name: str | None = None) -> None:
+    """Looks through a text before what takes long; pipes, which are read once, are left out.
+
+    Raises:
+      InputError: as `read_documents`, for what is not in the encoding.
+    """
+    for file in [] if str(path) == STDIN else input_files(path):
+        if file.is_file():
+            collections.deque(read_lines(file, name, encoding=encoding), maxlen=0)
+
+
+def _texts(
+    path: str | pathlib.Path, format: str, name: str | None, encoding: str, text_key: str | None
+) -> Iterator[tuple[str, Text]]:
+    """Each text of an input and its format."""
+    make = functools.partial(Text, text_key=text_key, ids={})
     if str(path) == STDIN:
-        parse = _PARSERS[_of_text(format)]
-        yield from parse(decode(sys.stdin.buffer, STDIN), name or STDIN, STDIN)
+        lines = decode(sys.stdin.buffer, STDIN, encoding)
+        yield format, make(lines, label=name or STDIN, source=STDIN)
         return
-    for file in input_files(path):
-        is_json = file.suffix.lower() in _JSON
-        source, parse = name or str(file), _PARSERS["jsonl" if is_json else _of_text(format)]
-        called = printable(name) if name else file_label(file, path)
-        yield from parse(read_lines(file, source), called, source)
+    files = input_files(path)
+    formats = [_BY_NAME.get(name_suffix(file), format) for file in files]
+    if not _RAW.keys().isdisjoint(formats):
+        check_characters(path, encoding, name)
+    for file, own in zip(files, formats, strict=True):
+        source, label = name or str(file), printable(name) if name else file_label(file, path)
+        yield own, make(read_lines(file, source, encoding=encoding), label=label, source=source)
 
 
-def _of_text(format: str) -> str:
-    """The format of text whose name does not say it."""
-    return "lines" if format == "auto" else format
+def _parse(
+    format: str,
+    text: Text,
+    normalize: bool,
+    formats: set[str],
+    tell: Callable[[str, str, str], None],
+) -> Iterator[Document]:
+    """The documents of a text; its format, when it is known, goes into `formats`."""
+    head, lines = ahead(text.lines, guesses.FIRST_LINES)
+    text = text._replace(lines=lines)
+    if format == "auto":
+        format = "lines"
+        if guesses.is_tagged(head):
+            format = "tagged"
+            tell("note", text.source, "read as tagged text: its words are WORD/TAG")
+    is_raw = format in _RAW
+    if format in _WORDS and is_raw:
+        is_raw = records.holds_raw_text(head, text.text_key)
+    own = RAW_JSONL if is_raw and format == "jsonl" else format
+    formats.add(own)
+    if own in KEYED:
+        key = text.text_key or records.DEFAULT_TEXT_KEY
+        tell("note", text.source, f"read as {format.upper()}, the raw text of its {shown(key)}")
+    for warning in guesses.warnings(head, format):
+        tell("warning", text.source, warning)
+    return _split(_RAW[format](text), normalize) if is_raw else _WORDS[format](text)
+
+
+def _telling_once(report: Report) -> Callable[[str, str, str], None]:
+    """Reports a kind of line, the name of a text and what there is to say of it; of several texts
+    of which the same is said only the first."""
+    told: set[str] = set()
+
+    def tell(kind: str, source: str, message: str) -> None:
+        said = _DETAILS.split(message)[0]
+        if said not in told:
+            told.add(said)
+            report(f"{kind}: {source}: {message}")
+
+    return tell
 
 
 def _blocks(lines: Iterable[Line], is_boundary: Callable[[Line], bool]) -> Iterator[list[Line]]:
@@ -207,112 +320,49 @@ def _is_blank(line: Line) -> bool:
     return not line.text.strip()
 
 
-def _parse_lines(lines: Iterable[Line], label: str, source: str) -> Iterator[Document]:
-    del source
-    for block in _blocks(lines, lambda one: _is_blank(one) or one.text.startswith(_BOUNDARY)):
-        yield Document(f"{label}:{block[0].number}", [text.split() for _, text in block])
+def _parse_lines(text: Text) -> Iterator[Document]:
+    for block in _blocks(text.lines, lambda one: _is_blank(one) or one.text.startswith(_BOUNDARY)):
+        yield Document(f"{text.label}:{block[0].number}", [line.split() for _, line in block])
 
 
-def _parse_tagged(lines: Iterable[Line], label: str, source: str) -> Iterator[Document]:
+def _parse_tagged(text: Text) -> Iterator[Document]:
     def is_boundary(line: Line) -> bool:
         is_heading = line.text.startswith(_BOUNDARY) and _TAG not in line.text.split()[0]
         return is_heading or _is_blank(line)
 
-    for block in _blocks(lines, is_boundary):
+    for block in _blocks(text.lines, is_boundary):
         sentences, tags = [], []
-        for number, text in block:
-            pairs = [token.rpartition(_TAG)[::2] for token in text.split()]
-            for (word, tag), token in zip(pairs, text.split(), strict=True):
+        for number, line in block:
+            pairs = [token.rpartition(_TAG)[::2] for token in line.split()]
+            for (word, tag), token in zip(pairs, line.split(), strict=True):
                 if not word or not tag:
                     raise InputError(
-                        f"{source}:{number}: expected a word and its tag as WORD/TAG, got "
+                        f"{text.source}:{number}: expected a word and its tag as WORD/TAG, got "
                         f"{shown(token)}"
                     )
             sentences.append([word for word, _ in pairs])
             tags.append([tag for _, tag in pairs])
-        yield Document(f"{label}:{block[0].number}", sentences, tags)
+        yield Document(f"{text.label}:{block[0].number}", sentences, tags)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Record:
-    sentences: list[Any]
-    tags: list[Any] | None = None
-    id: Any = None
+def _parse_treebank(text: Text) -> Iterator[Document]:
+    yield treebank.document(text.label, treebank.read_trees(text.lines, text.source))
 
 
-def _parse_jsonl(lines: Iterable[Line], label: str, source: str) -> Iterator[Document]:
-    for number, text in itertools.filterfalse(_is_blank, lines):
-        where = f"{source}:{number}"
-        record = parse_json(text, where, _Record)
-        sentences = [_json_words(sentence, "word", where) for sentence in record.sentences]
-        tags = None
-        if record.tags is not None:
-            tags = [_json_words(sentence, "tag", where) for sentence in record.tags]
-            _check_tags(sentences, tags, where)
-        name = f"{label}:{number}" if record.id is None else record.id
-        if isinstance(name, bool) or not isinstance(name, str | int):
-            raise InputError(f"{where}: expected 'id' to be a string or a whole number")
-        if str(name).splitlines() != [str(name)]:
-            raise InputError(f"{where}: expected 'id' to be one line of text")
-        document = Document(str(name), sentences, tags)
-        if "\\u" in text:
-            try:
-                json.dumps(document, ensure_ascii=False).encode("utf-8")
-            except UnicodeEncodeError as error:
-                raise InputError(
-                    f"{where}: holds half of a surrogate pair, which is no text"
-                ) from error
-        yield document
+def _parse_prose(text: Text) -> Iterator[records.RawDocument]:
+    for block in _blocks(text.lines, lambda line: line.text.lstrip().startswith(_BOUNDARY)):
+        if paragraphs := list(_blocks(block, _is_blank)):
+            texts = [" ".join(line.strip() for _, line in lines) for lines in paragraphs]
+            yield f"{text.label}:{paragraphs[0][0].number}", texts
 
 
-def _json_words(sentence: Any, kind: str, where: str) -> list[str]:
-    if isinstance(sentence, str):
-        return sentence.split()
-    if isinstance(sentence, list) and all(isinstance(word, str) for word in sentence):
-        for word in sentence:
-            if word.split() != [word]:
-                raise InputError(f"{where}: a {kind} is empty or holds white space: {shown(word)}")
-        return sentence
-    of = "" if kind == "word" else f"the {kind}s of "
-    raise InputError(f"{where}: expected {of}each sentence to be a string or a list of {kind}s")
+def _parse_paragraphs(text: Text) -> Iterator[records.RawDocument]:
+    for number, line in text.lines:
+        if not line.lstrip().startswith(_BOUNDARY):
+            yield f"{text.label}:{number}", [line.strip()]
 
 
-def _check_tags(sentences: list[list[str]], tags: list[list[str]], where: str) -> None:
-    if len(tags) != len(sentences):
-        raise InputError(f"{where}: has {len(sentences)} sentences but tags for {len(tags)}")
-    for number, (words, own) in enumerate(zip(sentences, tags, strict=True), start=1):
-        if len(words) != len(own):
-            raise InputError(
-                f"{where}: sentence {number} has {len(words)} words but {len(own)} tags"
-            )
-
-
-def _parse_treebank(lines: Iterable[Line], label: str, source: str) -> Iterator[Document]:
-    yield treebank.document(label, treebank.read_trees(lines, source))
-
-
-def _parse_prose(lines: Iterable[Line], label: str, source: str) -> Iterator[Document]:
-    del source
-
-    def documents() -> Iterator[tuple[str, prose.Paragraphs]]:
-        for block in _blocks(lines, lambda line: line.text.lstrip().startswith(_BOUNDARY)):
-            if paragraphs := list(_blocks(block, _is_blank)):
-                texts = [" ".join(text.strip() for _, text in lines) for lines in paragraphs]
-                yield f"{label}:{paragraphs[0][0].number}", texts
-
-    return _split(documents())
-
-
-def _parse_paragraphs(lines: Iterable[Line], label: str, source: str) -> Iterator[Document]:
-    del source
-    return _split(
-        (f"{label}:{number}", [text.strip()])
-        for number, text in lines
-        if not text.lstrip().startswith(_BOUNDARY)
-    )
-
-
-def _split(documents: Iterable[tuple[str, prose.Paragraphs]]) -> Iterator[Document]:
+def _split(documents: Iterable[records.RawDocument], normalize: bool) -> Iterator[Document]:
     """Named documents of raw text, split into sentences and words."""
     # The splitter takes documents in before it hands the first one out.
     names: collections.deque[str] = collections.deque()
@@ -322,15 +372,22 @@ def _split(documents: Iterable[tuple[str, prose.Paragraphs]]) -> Iterator[Docume
             names.append(name)
             yield paragraphs
 
-    for sentences in prose.split_documents(texts()):
+    for sentences in prose.split_documents(texts(), normalize=normalize):
         yield Document(names.popleft(), sentences)
 
 
-_PARSERS: dict[str, Callable[[Iterable[Line], str, str], Iterator[Document]]] = {
+_WORDS: dict[str, Callable[[Text], Iterator[Document]]] = {
     "lines": _parse_lines,
     "tagged": _parse_tagged,
-    "jsonl": _parse_jsonl,
+    "jsonl": records.read_sentences,
     "treebank": _parse_treebank,
+}
+_RAW: dict[str, Callable[[Text], Iterator[records.RawDocument]]] = {
     "prose": _parse_prose,
     "paragraphs": _parse_paragraphs,
+    "jsonl": records.read_objects,
+    "csv": functools.partial(records.read_rows, kind="csv"),
+    "tsv": functools.partial(records.read_rows, kind="tsv"),
 }
+TEXT_FORMATS = ("auto", *dict.fromkeys([*_WORDS, *_RAW]))
+FORMATS = (*TEXT_FORMATS, *COLLECTIONS)

@@ -16,8 +16,6 @@ files, and have been tried on small files written by hand, never on the corpora:
   and a line of brackets.
 """
 
-import bz2
-import gzip
 import itertools
 import pathlib
 import re
@@ -31,6 +29,7 @@ from dclm_jax.data.documents import (
     file_label,
     files_in,
     input_files,
+    is_compressed,
     read_lines,
 )
 from dclm_jax.errors import InputError, shown
@@ -47,7 +46,6 @@ _EMPTY_ELEMENT = "-NONE-"
 _BRACKET = "("
 
 _HEADER = re.compile(r"([0-9]{1,9})\s(?:.*\s)?(\S+)")
-_UNPACK = {".bz2": bz2.open, ".gz": gzip.open}
 
 
 class Tree(NamedTuple):
@@ -143,7 +141,7 @@ def nant_files(root: str | pathlib.Path) -> list[pathlib.Path]:
       InputError: there is no such folder, or it holds no files.
     """
     files = input_files(root)
-    return [file for file in files if file.suffix in _UNPACK] or files
+    return [file for file in files if is_compressed(file)] or files
 
 
 def document(name: str, trees: Iterable[Tree]) -> Document:
@@ -213,8 +211,7 @@ def _named_sentences(file: pathlib.Path, root: str | pathlib.Path) -> Iterator[t
     def unexpected(line: Line, expected: str) -> InputError:
         return InputError(f"{file}:{line.number}: expected {expected}, got {shown(line.text)}")
 
-    label, unpack = file_label(file, root), _UNPACK.get(file.suffix, open)
-    lines = read_lines(file, fallbacks=("latin-1",), unpack=unpack)
+    label, lines = file_label(file, root), read_lines(file, fallbacks=("latin-1",))
     lines = (Line(number, text.strip()) for number, text in lines if text.strip())
     first = list(itertools.islice(lines, 1))
     lines = itertools.chain(first, lines)

@@ -4,12 +4,12 @@ import dataclasses
 import functools
 import hashlib
 import pathlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from dclm_jax import files, storage
-from dclm_jax.data.documents import read_lines
+from dclm_jax.data.documents import Line, decode
 from dclm_jax.errors import InputError, shown
 
 START, END, UNKNOWN = 0, 1, 2
@@ -48,27 +48,35 @@ class Vocabulary:
     def build(
         cls,
         counter: Mapping[str, int],
-        size: int,
+        size: int | None,
         unknown_token: str | None = None,
         num_sentences: int = 0,
+        min_count: int = 1,
     ) -> "Vocabulary":
         """The `size` most frequent words (ties in alphabetical order) and the special tokens.
 
         Args:
           counter: word -> occurrences in the training text.
-          size: how many words to keep; the result holds at most `size + 3` entries.
+          size: how many words to keep; the result holds at most `size + 3` entries. None: all.
           unknown_token: the text's own spelling of an unknown word. Neither it nor a special
             token's spelling met in the text takes one of the places.
           num_sentences: the count to give START and END.
+          min_count: words that occur less often are left out.
 
         Raises:
-          InputError: `size` is below 1.
+          InputError: `size` or `min_count` is below 1, or no word occurs so often.
         """
-        if size < 1:
-            raise InputError(f"vocab_size is {size}; expected at least 1")
-        reserved = {*SPECIAL_TOKENS, unknown_token}
-        ranked = sorted(counter.keys() - reserved, key=lambda word: (-counter[word], word))
-        kept = ranked[:size]
+        for name, value in (("vocab_size", size), ("min_count", min_count)):
+            if value is not None and value < 1:
+                raise InputError(f"{name} is {value}; expected at least 1")
+        words = counter.keys() - {*SPECIAL_TOKENS, unknown_token}
+        frequent = [word for word in words if counter[word] >= min_count]
+        if words and not frequent:
+            most = max(counter[word] for word in words)
+            raise InputError(
+                f"min_count is {min_count}; the most frequent word occurs {most} times"
+            )
+        kept = sorted(frequent, key=lambda word: (-counter[word], word))[:size]
         counts = [counter[word] for word in kept]
         num_unknown = sum(counter.values()) - sum(counts)
         return cls(
@@ -123,7 +131,7 @@ class Vocabulary:
         counts: dict[str, int] = {}
         places: dict[str, int] = {}
         unknown_token = None
-        for number, text in read_lines(pathlib.Path(path), unpack=storage.open_regular):
+        for number, text in _lines(path):
             line = text.removesuffix("\n").removesuffix("\r")
             if not line.strip():
                 continue
@@ -150,3 +158,8 @@ class Vocabulary:
             )
         words = tuple(dict.fromkeys([*SPECIAL_TOKENS, *counts]))
         return cls(words, tuple(counts[word] for word in words), unknown_token)
+
+
+def _lines(path: str | pathlib.Path) -> Iterator[Line]:
+    with files.reading(path), storage.open_regular(pathlib.Path(path)) as stream:
+        yield from decode(stream, str(path))

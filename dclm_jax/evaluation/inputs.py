@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dclm_jax.data import corpus, readers
-from dclm_jax.data.documents import PLAIN, TextOptions
+from dclm_jax.data.documents import PLAIN, UTF8, TextOptions
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 
@@ -28,11 +28,13 @@ class Encoded(NamedTuple):
 
 
 class Input(NamedTuple):
-    """Documents, how many there are (None: not known yet), and where they are from."""
+    """Documents, how many there are (None: not known yet), where they are from, and the characters
+    of all where the documents do not say theirs (`Encoded.characters`), 0 elsewhere."""
 
     documents: Iterable[Encoded]
     num_documents: int | None
     source: dict[str, Any]
+    characters: int = 0
 
 
 def open_split(
@@ -44,8 +46,8 @@ def open_split(
 ) -> Input:
     """The split "train", "valid" or "test" of a prepared corpus.
 
-    A tagger reads the words that the ids stand for, and `<UNKNOWN>` for those that the model does
-    not know.
+    A tagger gets the parts of speech that were in the text, where they were kept, and reads the
+    words that the ids stand for, `<UNKNOWN>` for those that the model does not know.
 
     Raises:
       InputError: it is not there, or its vocabulary is not the model's.
@@ -58,11 +60,14 @@ def open_split(
         if tagger is None:
             return document
         words = [[spelling[word] for word in sentence] for sentence in document.sentences]
-        return document._replace(tags=tagger(readers.Document(str(index), words)))
+        tags = data.document_tags(index)
+        return document._replace(tags=tagger(readers.Document(str(index), words, tags)))
 
     encoded = enumerate(documents_of(data, corpus.open_source(data, directory)))
     documents = itertools.starmap(tagged, encoded)
-    return Input(documents, data.num_documents, {"data": str(directory), "split": split})
+    source = {"data": str(directory), "split": split}
+    characters = data.manifest.splits[split].characters
+    return Input(documents, data.num_documents, source, characters)
 
 
 def require_vocabulary(
@@ -93,9 +98,11 @@ def open_text(
     path: str,
     options: TextOptions = PLAIN,
     *,
+    encoding: str = UTF8,
     tagger: Tagger | None = None,
+    report: readers.Report = lambda line: None,
 ) -> Input:
-    """Text, streamed; "-" is standard input.
+    """Text, streamed; "-" is standard input. Encoding and report as in `readers.read_documents`.
 
     A tagger reads the words of the text, whether the vocabulary holds them or not.
 
@@ -104,7 +111,9 @@ def open_text(
     """
 
     def documents() -> Iterator[Encoded]:
-        for document in readers.read_documents(path, **vars(options)):
+        for document in readers.read_documents(
+            path, **vars(options), encoding=encoding, report=report
+        ):
             encoded = encode(vocabulary, document.sentences)
             yield encoded if tagger is None else encoded._replace(tags=tagger(document))
 

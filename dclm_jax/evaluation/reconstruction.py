@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.data.documents import PLAIN, Document, TextOptions
+from dclm_jax.data.documents import PLAIN, UTF8, Document, TextOptions
 from dclm_jax.data.readers import corresponding, read_documents
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import parts_of_speech, translation
@@ -164,6 +164,7 @@ def evaluate_files(
     inputs: str | pathlib.Path,
     options: TextOptions = PLAIN,
     *,
+    encoding: str = UTF8,
     on_document: Callable[[int], None] = lambda done: None,
 ) -> list[Measures]:
     """Measures the documents of one text against those of another, in their order.
@@ -172,6 +173,7 @@ def evaluate_files(
       outputs, inputs: files or folders of as many documents, or one of them "-" for standard
         input.
       options: how both become words.
+      encoding: of both.
       on_document: called after each with the number done.
 
     Raises:
@@ -179,7 +181,9 @@ def evaluate_files(
         a package is missing. An output may be empty.
     """
     paths, tagger = (outputs, inputs), require_packages()
-    texts = [read_documents(path, **vars(options), keep_empty=True) for path in paths]
+    texts = [
+        read_documents(path, **vars(options), encoding=encoding, keep_empty=True) for path in paths
+    ]
     measures = []
     for output, reference in corresponding(texts, paths):
         if not reference.sentences:

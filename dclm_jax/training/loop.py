@@ -165,11 +165,10 @@ class _Work:
 def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
     settings = validated(config)
     directory = settings.data.directory
-    training, valid = (open_corpus(directory, split, verify=True) for split in ("train", "valid"))
+    training, valid = (open_corpus(directory, split) for split in ("train", "valid"))
     model = models.create(vocab_size=len(training.vocabulary), **settings.model)
     source, valid_source = (
-        open_source(one, directory, verify=True) if model.reads_source else one
-        for one in (training, valid)
+        open_source(one, directory) if model.reads_source else one for one in (training, valid)
     )
     if model.reads_source and settings.data.segment_length:
         raise InputError(

@@ -23,7 +23,7 @@ def text(tmp_path):
 
 
 def words_of(directory, split):
-    corpus = open_corpus(directory, split, verify=True)
+    corpus = open_corpus(directory, split)
     return [
         [corpus.vocabulary.decode(sentence) for sentence in corpus.document(i)]
         for i in range(corpus.num_documents)
@@ -69,7 +69,7 @@ def test_without_train_a_vocabulary_is_required(tmp_path, text):
 
 def test_same_sources_and_options_are_reused(tmp_path, text):
     said = []
-    first = prepare({"train": text}, tmp_path / "out", report=said.append)
+    first = prepare({"train": text}, tmp_path / "out")
     before = snapshot(tmp_path / "out")
     assert prepare({"train": text}, tmp_path / "out", report=said.append) == first
     assert snapshot(tmp_path / "out") == before

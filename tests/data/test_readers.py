@@ -1,5 +1,8 @@
+import bz2
+import gzip
 import io
 import json
+import re
 import types
 from collections.abc import Generator
 
@@ -122,6 +125,190 @@ def test_standard_input(monkeypatch):
     assert [d.id for d in read_documents("-")] == ["-:1", "-:3"]
 
 
+CURLY = "“Don’t (ever) go…” he said — twice – and «left»\u00a0; ‘it’ was the dog’s"
+
+
+@pytest.mark.parametrize("module", [bz2, gzip])
+@pytest.mark.parametrize("name", ["t.jsonl", "t.txt", "t.csv"])
+def test_compressed_text_is_read_as_what_is_in_it(tmp_path, module, name):
+    content = {"t.jsonl": '{"sentences": ["a b"]}\n', "t.txt": "a b\n", "t.csv": "text\na b\n"}[
+        name
+    ]
+    path = tmp_path / f"{name}.{'gz' if module is gzip else 'bz2'}"
+    path.write_bytes(module.compress(content.encode()))
+    line = 2 if name == "t.csv" else 1
+    assert list(read_documents(path)) == [Document(f"{path.name}:{line}", [["a", "b"]])]
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(InputError, match=rf"{path.name}: cannot be read: "):
+        list(read_documents(path))
+    path.write_bytes(content.encode())
+    with pytest.raises(InputError, match=rf"{path.name}: cannot be read: "):
+        list(read_documents(path))
+
+
+@pytest.mark.parametrize(
+    "encoding", ["cp1252", "latin-1", "utf-8", "utf-16", "utf-16-le", "utf-32"]
+)
+def test_encodings(tmp_path, encoding, monkeypatch):
+    text = "\u00e9t\u00e9 a\u2028b\n\nc\n".replace(
+        "\u2028", "\u00a0" if encoding[0] in "cl" else "\u2028"
+    )
+    path = write(tmp_path / "t.txt", text.encode(encoding))
+    expected = [Document("t.txt:1", [["été", "a", "b"]]), Document("t.txt:3", [["c"]])]
+    assert list(read_documents(path, encoding=encoding)) == expected
+    monkeypatch.setattr(
+        "sys.stdin", types.SimpleNamespace(buffer=io.BytesIO(text.encode(encoding)))
+    )
+    piped = [Document("-:1", expected[0].sentences), Document("-:3", expected[1].sentences)]
+    assert list(read_documents("-", encoding=encoding)) == piped
+
+
+@pytest.mark.parametrize(
+    ("content", "encoding", "message"),
+    [
+        (b"a\nit\x92s\n", "utf-8", r":2: not valid UTF-8: the byte 0x92 at 3, '\u2019' in cp1252"),
+        (b"a\nit\x92s\n", "utf-8", r"\(--encoding=cp1252\)$"),
+        (b"\xe9\x81\n", "utf-8", r":1: not valid UTF-8: the byte 0xe9 at 1, '\u00e9' in latin-1"),
+        ("a\n".encode("utf-16"), "utf-8", r"byte 0xff at 1; utf-16 would .*--encoding=utf-16\)$"),
+        ("a\né\n".encode(), "ascii", r":2: not valid ascii: the byte 0xc3 at 1, '\u00e9' in utf-8"),
+        (b"a\x81\n", "cp1252", r":1: not valid cp1252: the byte 0x81 at 2, .* in latin-1"),
+        (b"\xff\xfea\x00\n\x00b", "utf-16", r"t: not valid utf-16 after line 1: "),
+        (b"a\x00\n\x00\x00\xd8", "utf-16-le", r"t: not valid utf-16-le after line "),
+        (b"+2AA-\n", "utf-7", r":1: not valid utf-7"),
+        (b"a", "utf-9", r"there is no encoding 'utf-9'; expected one such as utf-8, cp1252"),
+        (b"a", "base64", r"there is no encoding 'base64'"),
+        (b"a", "rot13", r"there is no encoding 'rot13'"),
+        (b"a", "a\0b", r"there is no encoding"),
+    ],
+)
+def test_what_is_not_in_the_encoding_is_named(tmp_path, content, encoding, message):
+    with pytest.raises(InputError, match=message):
+        list(read_documents(write(tmp_path / "t", content), encoding=encoding))
+
+
+def test_wrong_characters_are_found_before_sentences_are_split(tmp_path, monkeypatch):
+    write(tmp_path / "a.txt", "Good text.\n")
+    write(tmp_path / "b.txt", b"Good.\n\x93Bad\x94.\n")
+    monkeypatch.setattr(prose, "split_documents", None)
+    with pytest.raises(InputError, match=r"b\.txt:2: not valid UTF-8: the byte 0x93 .*=cp1252\)$"):
+        list(read_documents(tmp_path, "prose"))
+
+
+def test_punctuation_is_written_as_moses_does(tmp_path, monkeypatch):
+    path = write(tmp_path / "t.txt", CURLY)
+    sacremoses = pytest.importorskip("sacremoses")
+    plain = sacremoses.MosesPunctNormalizer("en").normalize(CURLY)
+    assert plain == "\"Don't (ever) go...\" he said - twice - and \"left\"; 'it' was the dog's"
+    expected = list(read_documents(write(tmp_path / "u.txt", plain), "prose"))
+    words = expected[0].sentences
+    found = list(read_documents(path, "prose", normalize=True))
+    assert found == [Document("t.txt:1", words)]
+    assert list(read_documents(path, "prose"))[0].sentences != words
+    # By worker processes as well.
+    monkeypatch.setattr(prose, "_BATCH_CHARACTERS", 10)
+    write(path, f"{CURLY}\n{CURLY}\n")
+    found = list(read_documents(path, "paragraphs", normalize=True))
+    assert [one.sentences for one in found] == [words, words]
+    # Words that are given as such stay as they are.
+    [document] = read_documents(path, "lines", normalize=True)
+    assert document.sentences == [CURLY.split()] * 2
+
+
+TAGGED = "The/at cat/nn sat/vbd ./.\nThe/at dog/nn saw/vbd the/at cat/nn ./.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "format"),
+    [
+        (TAGGED, "tagged"),
+        ("= a heading =\n\n" + TAGGED, "tagged"),
+        ("The/DT cat/NN\n", "tagged"),
+        ("=/SYM a/DT\n\n= it =\nHe/PRP ran/VBD\n= it =\n", "tagged"),
+        ("``/`` No/UH ''/'' -LRB-/-LRB- he/PRP 's/VBZ 1/2/CD $/$ 3/CD ./.\n", "tagged"),
+        (
+            "Austin/np-hl ,/,-hl said/vbd+to ber*/ber* its/pp$ a/at a/at a/at b/nn c/nn\n" * 2,
+            "tagged",
+        ),
+        ("it was 1/2 of w/o and/or\n", "lines"),
+        ("http://a.org/B http://a.org/C\nhttp://a.org/D http://b.org/B\n", "lines"),
+        ("usr/bin usr/lib\netc/ssh var/log\n", "lines"),
+        ("usr/bin\nopt/bin\nown/bin\n", "lines"),
+        ("1/2/2020 3/4/2021\n", "lines"),
+        ("and/or he/she\n", "lines"),
+        ("/ /\n", "lines"),
+        ("a b c\n", "lines"),
+    ],
+)
+def test_tagged_text_is_recognised(tmp_path, text, format):
+    path, told, statistics = write(tmp_path / "t", text), [], ReadStatistics()
+    found = list(read_documents(path, report=told.append, statistics=statistics))
+    assert found == list(read_documents(path, format))
+    assert statistics.formats == {format}
+    tagged = [f"note: {path}: read as tagged text: its words are WORD/TAG"]
+    assert told == (tagged if format == "tagged" else [])
+    # What is said is done.
+    assert list(read_documents(path, "lines"))[0].tags is None
+
+
+@pytest.mark.parametrize(
+    ("format", "text", "message"),
+    [
+        (
+            "lines",
+            'id,text\n1,"a, b"\n2,c\n',
+            r"looks like CSV with the columns id, text; --format=csv",
+        ),
+        (
+            "prose",
+            "id\ttext body\n1\ta, b\n",
+            r"like TSV with the columns id, text body; --format=tsv",
+        ),
+        ("prose", '{"text": "It rained."}\n', r"looks like JSON lines; --format=jsonl reads them"),
+        (
+            "prose",
+            "A {{tag}}.\n" * 5,
+            r"holds braces \('\{\{', 10 in its first 5 lines\): --format=prose",
+        ),
+        (
+            "prose",
+            "It <br /> rained.<BR>\n" * 5,
+            r"holds HTML \('<br />', 10 in .*: --format=prose",
+        ),
+        (
+            "csv",
+            "text\n" + "It <br /> rained.<BR>\n" * 5,
+            r"holds HTML \('<br />', 10 in .*=csv reads",
+        ),
+        ("lines", "a , b , c\nd , e , f\n", None),
+        ("lines", "the <unk> rose <s> N </s> to $ N million\n" * 20, None),
+        ("lines", "a { b\n" * 9, None),
+        ("prose", "Well, he said.\nYes, he did.\n", None),
+        ("jsonl", '{"sentences": ["{ { {", "} } }", "{ {", "} } }"]}\n', None),
+    ],
+)
+def test_what_seems_to_be_no_text_is_told(tmp_path, format, text, message):
+    path, told = write(tmp_path / "t", text), []
+    list(read_documents(path, format, report=told.append))
+    told = [line for line in told if line.startswith("warning: ")]
+    assert len(told) == (message is not None)
+    if message:
+        assert told[0].startswith(f"warning: {path}: ")
+        assert re.search(message, told[0])
+
+
+def test_of_many_files_the_first_one_is_told(tmp_path):
+    for name in "abc":
+        write(tmp_path / f"{name}.txt", f"<{name}> <br> <p> .\n" * 10 if name != "a" else "x\n")
+    write(tmp_path / "d.txt", TAGGED)
+    write(tmp_path / "e.txt", TAGGED)
+    told = []
+    assert len(list(read_documents(tmp_path, report=told.append))) == 5
+    assert [line.split(":")[:2] for line in told] == [
+        ["warning", f" {tmp_path / 'b.txt'}"],
+        ["note", f" {tmp_path / 'd.txt'}"],
+    ]
+
+
 def test_prose_is_split_into_sentences_and_words(tmp_path):
     text = (
         'Dr. Smith didn\'t\nlaugh. He left!\n\nA new "paragraph" & more\n'
@@ -230,7 +417,12 @@ def test_reading_streams(tmp_path):
         ("t.txt", b"good\nb\xc3\x28d\n", r"t\.txt:2: not valid UTF-8"),
         ("t.jsonl", b'{"sentences": ["a"]}\n{"sentences": [\n', r"t\.jsonl:2: not JSON"),
         ("t.jsonl", b'["a"]\n', r"t\.jsonl:1: it is .*; expected a JSON object of sentences"),
-        ("t.jsonl", b'{"text": "a"}\n', r"t\.jsonl:1: sentences is missing; expected a list"),
+        ("t.jsonl", b'{"body": "a"}\n', r"t\.jsonl:1: has no 'text', nor 'sentences' .*: 'body'$"),
+        (
+            "t.jsonl",
+            b'{"sentences": ["a"]}\n{"text": "a"}\n',
+            r"t\.jsonl:2: sentences is missing; expected a list",
+        ),
         ("t.jsonl", b'{"sentences": [3]}\n', r"t\.jsonl:1: expected each sentence"),
         ("t.jsonl", b'{"sentences": [["a b"]]}\n', r"t\.jsonl:1: a word is empty or holds"),
         ("t.jsonl", b'{"id": [], "sentences": ["a"]}\n', r"t\.jsonl:1: expected 'id'"),

@@ -89,7 +89,7 @@ def nbest(name, words, scores=("-8.5 -90.125", "-9.25 -91")):
 
 def ids_of(directory):
     splits = json.loads((directory / "manifest.json").read_text("utf-8"))["splits"]
-    return {split: open_corpus(directory, split, verify=True).document_ids for split in splits}
+    return {split: open_corpus(directory, split).document_ids for split in splits}
 
 
 # Trees.
@@ -144,7 +144,10 @@ INSIDE = "expected (TAG WORD) or (LABEL (...) (...)), got"
         ("()", f":1: {INSIDE} '()'"),
         # The first tree lacks a bracket, so that the second one is inside of it.
         ("( (S (NN a))\n( (S (NN b))))\n", f":2: {INSIDE} '((...))'"),
-        (b"(NN a)\n(NN \xe9)", ":2: not valid UTF-8: invalid continuation byte"),
+        (
+            b"(NN a)\n(NN \xe9)",
+            ":2: not valid UTF-8: the byte 0xe9 at 5, 'é' in cp1252 (--encoding=cp1252)",
+        ),
     ],
 )
 def test_bad_trees_are_named(tmp_path, content, message):
@@ -245,7 +248,8 @@ def test_split_and_vocabulary_of_the_treebank(tmp_path):
     assert (vocabulary.counts[3:], manifest.options["vocab_size"]) == ((21, 1), 10_000)
     assert manifest.sources["ptb"]["files"] == {"train": 21, "valid": 2, "test": 2}
     assert manifest.options["format"] == "ptb" and "seed" not in manifest.options
-    assert said == ["reading the Penn Treebank (under a minute); train: 21; valid: 2; test: 2"]
+    assert said[0] == "reading the Penn Treebank (under a minute); train: 21; valid: 2; test: 2"
+    assert said[2:5] == 3 * ["  A"]
     # Other files beside the documents make no difference, other documents do.
     write(root / "00" / "readme", "x")
     assert prepare(root, tmp_path / "out", format="ptb") == manifest
@@ -422,7 +426,7 @@ def test_news_divided_in_the_proportions_of_the_paper(tmp_path):
     assert [len(ids[split]) for split in ("train", "valid", "test")] == [180, 1, 19]
     assert sorted(sum(ids.values(), [])) == sorted(f"d{i}" for i in range(200))
     assert manifest.splits["test"].sentences == 38
-    assert len(said) == 1 and said[0].startswith("reading BLLIP North American News Text (")
+    assert said[0].startswith("reading BLLIP North American News Text (")
     assert said[0].endswith("; files: 1")
     prepare(
         root, tmp_path / "half", format="nant", fractions=(0.5, 0.25, 0.25), seed=1, lowercase=True

@@ -280,12 +280,12 @@ def test_a_tagger_reads_the_words_of_a_split_and_of_text(tmp_path, unknown_token
     assert vocabulary.decode([3, 4, 5]) == ["cat", "the", "sat"]
     ids = [[[4, 3, 5], [4, 2, 3]], [[4, 3, 5]]]
     of_split, of_text = Recorder(), Recorder()
-    for tagger, (documents, number, _) in (
+    for tagger, opened in (
         (of_split, open_split(vocabulary, corpus, "test", tagger=of_split)),
         (of_text, open_text(vocabulary, str(text), tagger=of_text)),
     ):
-        encoded = list(documents)
-        assert number in (2, None)
+        encoded = list(opened.documents)
+        assert opened.num_documents in (2, None)
         assert [[one.tolist() for one in each.sentences] for each in encoded] == ids
         assert encoded[0].tags == [[str(len(word)) for word in one] for one in tagger.words[0]]
     assert of_split.words == [

@@ -232,6 +232,18 @@ def test_score_agrees_in_every_form_with_evaluate_and_python(space, tmp_path):
         assert score.log_prob == pytest.approx(document["log_prob"], rel=TOLERANCE)
 
 
+@pytest.mark.parametrize("name", ["evaluate", "coherence", "score", "order"])
+def test_a_flipped_bit_in_a_split_is_found(space, tmp_path, name):
+    corpus = tmp_path / "corpus"
+    shutil.copytree(space.corpus, corpus)
+    tokens = bytearray((corpus / "test.tokens.bin").read_bytes())
+    # Another word of the vocabulary, so that nothing but the checksum tells.
+    tokens[0] ^= 1
+    (corpus / "test.tokens.bin").write_bytes(tokens)
+    error = refuse(name, f"--workdir={space.run}", f"--data={corpus}")
+    assert error == f"error: {corpus}/test.tokens.bin: its checksum differs from the manifest's"
+
+
 def test_a_split_is_scored_as_its_text(space):
     records, of_text = (
         [json.loads(line) for line in launch("score", *flags).stdout.splitlines()]

@@ -337,7 +337,7 @@ def test_perplexity_against_context_in_a_picture(runs, tmp_path):
         ),
         ("A,B", ["--tune_on=train"], "belong to --interpolate"),
         ("A,B", ["--input=TEXT", "--split=test"], "--input replaces --data and --split"),
-        ("A,B", ["--format=lines"], "--format and --lowercase belong to --input"),
+        ("A,B", ["--format=lines"], "--format belongs to --input, which is missing"),
         ("A,B", ["--by_pos", "--input=TEXT", "--format=tagged"], "as WORD/TAG"),
     ],
 )

@@ -83,7 +83,10 @@ def test_a_trained_baseline_says_how_training_goes(corpus):
         (["--baseline=neural", "--data=C/train alone"], "split 'valid' has no data in"),
         (["--baseline=neural", "--data=C/none"], "none: no such directory"),
         (["--baseline=overlap", "--data=C/corpus", "--input=C/none"], "none: no such file"),
-        (["--baseline=overlap", "--data=C/corpus", "--lowercase"], "belong to --input"),
+        (
+            ["--baseline=overlap", "--data=C/corpus", "--lowercase"],
+            "--lowercase belongs to --input",
+        ),
     ],
 )
 def test_refused_combinations_of_flags(corpus, arguments, expected):

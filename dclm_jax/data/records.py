@@ -1,0 +1,208 @@
+"""Records with a text or its sentences, and with a name: JSON lines, CSV and TSV."""
+
+import csv
+import dataclasses
+import itertools
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from dclm_jax.data.documents import Document, Line
+from dclm_jax.data.prose import Paragraphs
+from dclm_jax.errors import InputError, shown
+from dclm_jax.files import parse_json
+
+RawDocument = tuple[str, Paragraphs]
+"""A name and paragraphs of running text."""
+
+DEFAULT_TEXT_KEY = "text"
+_SENTENCES, _ID = "sentences", "id"
+_DELIMITERS = {"csv": ",", "tsv": "\t"}
+_PARAGRAPH_BREAK = re.compile(r"\n\s*\n")
+
+
+class Text(NamedTuple):
+    """A text to parse.
+
+    Attributes:
+      lines: of the text.
+      label: what its documents are called after.
+      source: what to call it in messages.
+      text_key: the key or column of its records that holds raw text, if one was given.
+      ids: the ids that documents have given themselves so far, and where.
+    """
+
+    lines: Iterator[Line]
+    label: str
+    source: str
+    text_key: str | None
+    ids: dict[str, str]
+
+    def named(self, value: Any, number: int) -> str:
+        """The name of the document of a record: its id, or LABEL:LINE where it has none.
+
+        Raises:
+          InputError: the id is not one line of text or a whole number, or was given before.
+        """
+        where = f"{self.source}:{number}"
+        if value is None or value == "":
+            return f"{self.label}:{number}"
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise InputError(f"{where}: expected 'id' to be a string or a whole number")
+        name = str(value)
+        if name.splitlines() != [name]:
+            raise InputError(f"{where}: expected 'id' to be one line of text")
+        if name in self.ids:
+            raise InputError(
+                f"{where}: the id {shown(name)} is that of {self.ids[name]} already; expected "
+                "different ids, or none"
+            )
+        self.ids[name] = where
+        return name
+
+
+@dataclasses.dataclass(frozen=True)
+class _Record:
+    sentences: list[Any]
+    tags: list[Any] | None = None
+    id: Any = None
+
+
+def holds_raw_text(head: Sequence[Line], text_key: str | None) -> bool:
+    """Whether JSON lines that begin so hold raw text, not sentences of words."""
+    first = next((text for _, text in head if text.strip()), "")
+    try:
+        record = json.loads(first)
+    except (ValueError, RecursionError):
+        return False
+    if not isinstance(record, dict):
+        return False
+    # Where a key was given, a file of words may be read beside those of text.
+    return _SENTENCES not in record or (text_key is not None and text_key in record)
+
+
+def read_sentences(text: Text) -> Iterator[Document]:
+    """Documents of JSON lines {"id": ..., "sentences": [...], "tags": [...]}."""
+    for number, line in text.lines:
+        if not line.strip():
+            continue
+        where = f"{text.source}:{number}"
+        record = parse_json(line, where, _Record)
+        sentences = [_words(sentence, "word", where) for sentence in record.sentences]
+        tags = None
+        if record.tags is not None:
+            tags = [_words(sentence, "tag", where) for sentence in record.tags]
+            _check_tags(sentences, tags, where)
+        document = Document(text.named(record.id, number), sentences, tags)
+        _check_characters(document, line, where)
+        yield document
+
+
+def read_objects(text: Text) -> Iterator[RawDocument]:
+    """Names and paragraphs of JSON lines {"id": ..., "text": "..."}."""
+    key = text.text_key or DEFAULT_TEXT_KEY
+    for number, line in text.lines:
+        if not line.strip():
+            continue
+        where = f"{text.source}:{number}"
+        record = parse_json(line, where, dict[str, Any])
+        if key not in record:
+            raise InputError(
+                f"{where}: has no {shown(key)}, nor 'sentences' of words; --text_key names the key "
+                f"of its text, of: {_listed(record)}"
+            )
+        if not isinstance(record[key], str):
+            raise InputError(f"{where}: {shown(key)} is {shown(record[key])}; expected text")
+        name = text.named(record.get(_ID), number)
+        _check_characters((name, record[key]), line, where)
+        yield name, _paragraphs(record[key])
+
+
+def read_rows(text: Text, kind: str) -> Iterator[RawDocument]:
+    """Names and paragraphs of a table with a header; of its columns one is text, and "id", if it is
+    there, has names. A cell may be quoted, and go over several lines.
+
+    Args:
+      text: the table.
+      kind: "csv" or "tsv".
+
+    Raises:
+      InputError: (as it is read) it has no such column, a row of another length or wrong quotes.
+    """
+    key = text.text_key or DEFAULT_TEXT_KEY
+    # A text may be longer than the module expects of a cell.
+    csv.field_size_limit(sys.maxsize)
+    rows = csv.reader((line.text for line in text.lines), delimiter=_DELIMITERS[kind], strict=True)
+    header: list[str] = []
+    while True:
+        number = rows.line_num + 1
+        try:
+            row = next(rows, None)
+        except csv.Error as error:
+            raise InputError(
+                f"{text.source}:{number}: the row that begins here is no {kind.upper()}: {error}"
+            ) from error
+        if row is None:
+            return
+        where = f"{text.source}:{number}"
+        if not row:
+            continue
+        if not header:
+            header = row
+            if header.count(key) != 1:
+                found = "several columns" if key in header else "no column"
+                raise InputError(
+                    f"{where}: has {found} {shown(key)}; --text_key names that of its text, of: "
+                    f"{_listed(header)}"
+                )
+            continue
+        if len(row) != len(header):
+            raise InputError(
+                f"{where}: has {len(row)} cells; expected {len(header)}, as many as the header"
+            )
+        cells = dict(zip(header, row, strict=True))
+        yield text.named(None if key == _ID else cells.get(_ID), number), _paragraphs(cells[key])
+
+
+def _paragraphs(text: str) -> Paragraphs:
+    return [
+        part for part in (" ".join(one.split()) for one in _PARAGRAPH_BREAK.split(text)) if part
+    ]
+
+
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(shown(name)[:40] for name in itertools.islice(names, 30)) or "none"
+
+
+def _check_characters(value: Any, line: str, where: str) -> None:
+    if "\\u" in line:
+        try:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise InputError(
+                f"{where}: holds half of a surrogate pair, which is no text"
+            ) from error
+
+
+def _words(sentence: Any, kind: str, where: str) -> list[str]:
+    if isinstance(sentence, str):
+        return sentence.split()
+    if isinstance(sentence, list) and all(isinstance(word, str) for word in sentence):
+        for word in sentence:
+            if word.split() != [word]:
+                raise InputError(f"{where}: a {kind} is empty or holds white space: {shown(word)}")
+        return sentence
+    of = "" if kind == "word" else f"the {kind}s of "
+    raise InputError(f"{where}: expected {of}each sentence to be a string or a list of {kind}s")
+
+
+def _check_tags(sentences: list[list[str]], tags: list[list[str]], where: str) -> None:
+    if len(tags) != len(sentences):
+        raise InputError(f"{where}: has {len(sentences)} sentences but tags for {len(tags)}")
+    for number, (words, own) in enumerate(zip(sentences, tags, strict=True), start=1):
+        if len(words) != len(own):
+            raise InputError(
+                f"{where}: sentence {number} has {len(words)} words but {len(own)} tags"
+            )
