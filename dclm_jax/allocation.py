@@ -1,7 +1,43 @@
-"""A setting of the C library's allocator that XLA on CPUs profits from."""
+"""Memory: how much there is, and a setting of the C library's allocator that XLA on CPUs profits
+from."""
 
 import ctypes
+import os
+import resource
 import sys
+
+from dclm_jax.errors import InputError
+
+_CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def machine_memory() -> int:
+    """Bytes that this process can have at most: by the machine, its control group, its limits."""
+    limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    limits += [one for one in resource.getrlimit(resource.RLIMIT_AS) if one > 0]
+    for path in _CGROUP_LIMITS:
+        try:
+            with open(path, encoding="ascii") as file:
+                limits.append(int(file.read()))
+        # There is no such file, or "max" in it.
+        except (OSError, ValueError):
+            continue
+    return min(limits)
+
+
+def require_memory(needed: int, what: str) -> None:
+    """Refuses work before memory is taken that is not there.
+
+    Args:
+      needed: bytes, at least.
+      what: needs them, for the message.
+
+    Raises:
+      InputError: the machine has fewer.
+    """
+    if needed > (most := machine_memory()):
+        needs, has = (f"{size / 2**30:,.1f} GiB" for size in (needed, most))
+        raise InputError(f"{what} would take {needs} of memory at least; this machine has {has}")
 
 
 def keep_freed_memory() -> None:

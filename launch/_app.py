@@ -15,7 +15,7 @@ from absl import app, flags, logging
 
 from dclm_jax import processes
 from dclm_jax.allocation import keep_freed_memory
-from dclm_jax.errors import DivergenceError, InputError
+from dclm_jax.errors import DivergenceError, InputError, printable
 
 EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 75
@@ -64,6 +64,10 @@ def run(
             if isinstance(error, OSError) and (reason := _output_fault(error)):
                 _mute()
                 _end(EXIT_BAD_INPUT, f"standard output cannot be written: {reason}")
+            if isinstance(error, OSError) and error.filename is not None:
+                _end(EXIT_BAD_INPUT, f"{printable(str(error.filename))[:200]}: {error.strerror}")
+            if isinstance(error, MemoryError) or str(error).startswith("RESOURCE_EXHAUSTED"):
+                _end(EXIT_BAD_INPUT, f"there is not enough memory: {_one_line(error)[:200]}")
             if processes.count() == 1:
                 raise
             is_of_device = isinstance(error, jax.errors.JaxRuntimeError)

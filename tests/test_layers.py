@@ -9,8 +9,8 @@ import pytest
 REPOSITORY = Path(__file__).parents[1]
 # From the ground up; of parts in one line none imports another.
 LAYERS = [
-    ("errors", "allocation", "tables"),
-    ("processes", "storage"),
+    ("errors", "tables"),
+    ("allocation", "processes", "storage"),
     ("files",),
     ("data",),
     ("nn",),

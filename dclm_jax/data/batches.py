@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from dclm_jax.allocation import require_memory
 from dclm_jax.data.corpus import Corpus
 from dclm_jax.data.vocabulary import END, START
 from dclm_jax.errors import InputError
@@ -139,6 +140,9 @@ class TrainingBatches:
         self._text = text = _Sentences.of(corpus, max_sentence_length)
         counts = np.diff(text.document_offsets)
         most = segment_length or int(counts.max())
+        # Ids, targets and mask of the shortest sentences.
+        positions = batch_size * min(most, SHORT_SEGMENT) * length_bucket(1)
+        require_memory(positions * (4 + 4 + 1), f"a batch of {batch_size:,} segments")
         # Of each segment: its document, where that one begins, and its own sentences.
         num_segments = -(-counts // most)
         document = np.repeat(np.arange(len(counts)), num_segments)

@@ -7,10 +7,11 @@ import dataclasses
 import gzip
 import io
 import itertools
+import os
 import pathlib
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, NoReturn
 
 from dclm_jax.errors import InputError, printable, shown
 from dclm_jax.files import reading
@@ -62,23 +63,32 @@ def input_files(path: str | pathlib.Path) -> list[pathlib.Path]:
     """The file itself, or the files of a folder in the order they are read.
 
     Raises:
-      InputError: there is no such file or folder, or the folder holds no files.
+      InputError: there is no such file or folder, it or a folder below it cannot be read, or it
+        holds no files.
     """
     if not str(path):
         raise InputError("the name of an input is empty; expected a file, a folder or -")
     path = pathlib.Path(path)
-    if not path.exists():
-        raise InputError(f"{path}: no such file or folder")
-    if not path.is_dir():
-        return [path]
-    files = sorted(
-        file
-        for file in path.rglob("*")
-        if file.is_file() and not any(p.startswith(".") for p in file.relative_to(path).parts)
-    )
+    with reading(path):
+        if not path.exists():
+            raise InputError(f"{path}: no such file or folder")
+        if not path.is_dir():
+            return [path]
+    files = []
+    # It is told of a folder that cannot be listed, which others leave out.
+    for folder, folders, names in os.walk(path, onerror=_refuse):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        found = [pathlib.Path(folder, name) for name in names if not name.startswith(".")]
+        with reading(folder):
+            files += [file for file in found if file.is_file()]
+    files.sort()
     if not files:
         raise InputError(f"{path}: the folder holds no files")
     return files
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise InputError(f"{error.filename}: cannot be read: {error.strerror}") from error
 
 
 def files_in(folder: pathlib.Path) -> list[pathlib.Path]:

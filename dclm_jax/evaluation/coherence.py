@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 import numpy as np
 
 from dclm_jax import files
+from dclm_jax.allocation import require_memory
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.scoring import Document, Progress, SentenceScorer
 
@@ -169,6 +170,7 @@ def bootstrap(
     if pool < 0 or pool == 1:
         raise InputError(f"pool is {pool}; expected 0, or 2 and more")
     chosen = _with_two_sentences(documents, seed, keep_first)
+    require_memory(8 * replicates * len(chosen), f"{replicates:,} test sets")
     rng = np.random.default_rng([_TEST_SETS, seed])
     draws_RxD = rng.integers(len(chosen), size=(replicates, len(chosen)))
     pool_error = 0.0
@@ -286,6 +288,8 @@ def _permutations(
     documents: Sequence[Document], counts: np.ndarray, seed: int, keep_first: int
 ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     """`random_orders` of every document, counts[i] of them."""
+    most = max(count * len(one) for one, count in zip(documents, counts.tolist(), strict=True))
+    require_memory(8 * most, f"{counts.max():,} permutations of a document")
     for index, (document, count) in enumerate(zip(documents, counts, strict=True)):
         rng = np.random.default_rng([_ORDERS, seed, index])
         yield random_orders(document, int(count), rng, keep_first=keep_first)

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import math
+import warnings
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,6 +14,7 @@ import optax
 from ml_collections import ConfigDict
 
 from dclm_jax import models, processes, storage
+from dclm_jax.allocation import require_memory
 from dclm_jax.data.batches import Batch, TrainingBatches
 from dclm_jax.data.corpus import (
     Corpus,
@@ -38,7 +40,13 @@ from dclm_jax.training.optimizer import (
     model_params,
     require_sparse,
 )
-from dclm_jax.training.progress import Clock, ProgressLine, agreed_interruption, parameter_table
+from dclm_jax.training.progress import (
+    Clock,
+    ProgressLine,
+    agreed_interruption,
+    count_parameters,
+    parameter_table,
+)
 from dclm_jax.training.records import Progress, Records
 from dclm_jax.training.start import Start, start_from
 from dclm_jax.training.step import (
@@ -175,7 +183,10 @@ def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
             f"data.segment_length is {settings.data.segment_length}; {model.name} reads whole "
             "documents: expected 0"
         )
-    shapes = jax.eval_shape(model.init, jax.random.key(0))
+    with warnings.catch_warnings():
+        # Of sizes that no memory holds, which is said below.
+        warnings.simplefilter("ignore")
+        shapes = jax.eval_shape(model.init, jax.random.key(0))
     frozen = choose(settings.training.frozen, by_path(shapes))
     batches = TrainingBatches(
         training,
@@ -186,13 +197,24 @@ def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
         earlier_sentences=earlier_sentences(model),
         source=source if model.reads_source else None,
     )
-    if trained_hashed(model, split(shapes, frozen)[0]):
+    trained, _ = split(shapes, frozen)
+    if trained_hashed(model, trained):
         require_sparse(settings.optimizer)
     total_steps = settings.training.epochs * batches.steps_per_epoch
     if settings.training.max_steps:
         total_steps = min(total_steps, settings.training.max_steps)
     optimizer = create_optimizer(settings.optimizer, total_steps, batches.steps_per_epoch)
+    state = jax.eval_shape(lambda params: first_state(params, optimizer, frozen), shapes)
+    # And the gradient.
+    require_memory(
+        _num_bytes(state) + _num_bytes(trained),
+        f"training {model.name} with its {count_parameters(shapes):,} parameters",
+    )
     return _Work(settings, model, optimizer, batches, frozen, valid, valid_source, total_steps)
+
+
+def _num_bytes(shapes: Any) -> int:
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
 
 
 def _kept(config: RunConfig) -> dict[str, Any]:

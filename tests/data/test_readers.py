@@ -2,6 +2,7 @@ import bz2
 import gzip
 import io
 import json
+import os
 import re
 import types
 from collections.abc import Generator
@@ -491,3 +492,32 @@ def test_embedded_addresses_are_in_order():
     assert years == sorted(years)
     assert years[0] == 1790
     assert len(years) > 230
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="who is not root takes nobody's rights")
+def test_what_may_not_be_read_is_told(tmp_path):
+    """A folder that cannot be listed, or not be entered, and a file; none is left out."""
+    root = tmp_path / "texts"
+    closed = root / "closed"
+    closed.mkdir(parents=True)
+    for path in (root / "a.txt", closed / "b.txt", root / "c.txt"):
+        write(path, "a\n")
+    for folder in (tmp_path, *tmp_path.parents):
+        folder.chmod(folder.stat().st_mode | 0o055)
+    for mode, named in ((0o000, "closed"), (0o744, "closed")):
+        closed.chmod(mode)
+        assert_refused(root, f"{root / named}.*: cannot be read: Permission denied")
+    closed.chmod(0o755)
+    (root / "c.txt").chmod(0o000)
+    assert_refused(root, f"{root / 'c.txt'}: cannot be read: Permission denied")
+    root.chmod(0o000)
+    assert_refused(root / "a.txt", f"{root / 'a.txt'}: cannot be read: Permission denied")
+
+
+def assert_refused(path, message):
+    os.seteuid(65534)
+    try:
+        with pytest.raises(InputError, match=message):
+            list(read_documents(path))
+    finally:
+        os.seteuid(0)
