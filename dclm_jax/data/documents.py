@@ -18,6 +18,8 @@ from dclm_jax.files import reading
 
 UTF8 = "utf-8"
 _UNPACK = {".bz2": bz2.open, ".gz": gzip.open}
+# A line of UTF-16 has a NUL in every other place or so, a word with one has few.
+_NULS_OF_TEXT = 3
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -186,6 +188,11 @@ def _decoded_lines(stream: BinaryIO, source: str, encoding: str, *fallbacks: str
             line = line.removeprefix(codecs.BOM_UTF8)
         try:
             text = _decoded(line, encoding, *fallbacks)
+            if text.count("\0") * _NULS_OF_TEXT > len(text):
+                raise InputError(
+                    f"{source}:{number}: is no text in {encoding}: most of it is NUL bytes, as in "
+                    "UTF-16 without a mark (--encoding=utf-16-le or utf-16-be)"
+                )
             # Some encodings have signs for half a character, which no file of ours can hold.
             yield text if encoding == UTF8 else text.encode(UTF8).decode(UTF8)
         except UnicodeError as error:

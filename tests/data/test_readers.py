@@ -521,3 +521,15 @@ def assert_refused(path, message):
             list(read_documents(path))
     finally:
         os.seteuid(0)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf16_without_a_mark_is_no_text_but_a_word_may_hold_a_nul(tmp_path, encoding):
+    path = tmp_path / "t.txt"
+    path.write_bytes("the cat sat\n\nit slept\n".encode(encoding))
+    with pytest.raises(InputError, match=r"t.txt:1: is no text in utf-8: .*--encoding=utf-16-le"):
+        list(read_documents(path))
+    sentences = [one.sentences for one in read_documents(path, encoding=encoding)]
+    assert sentences == [[["the", "cat", "sat"]], [["it", "slept"]]]
+    path.write_text("the c\0t sat\n")
+    assert [one.sentences for one in read_documents(path)] == [[["the", "c\0t", "sat"]]]
