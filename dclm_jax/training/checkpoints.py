@@ -112,6 +112,10 @@ class Checkpoints:
                 # What a killed process was writing; the workdir's lock keeps living ones out.
                 for unnamed in ocp.utils.tmp_checkpoints(self._directory):
                     shutil.rmtree(unnamed.get())
+        # Orbax would wait for a pipe, and follow a link.
+        for path in self._directory.rglob("*"):
+            if not (path.is_file() or path.is_dir()) or path.is_symlink():
+                raise InputError(f"{path}: is no regular file")
         try:
             self._manager = ocp.CheckpointManager(self._directory, options=options)
         # It reads orbax's notes, which no checksum covers, and raises whatever they lead to.

@@ -76,7 +76,12 @@ def test_links_in_a_run_are_not_written_through(finished, tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["vocabulary.tsv", "config.json", "corpus.json", "checkpoints/best/3/checksums.json"]
+    "name",
+    [
+        *("vocabulary.tsv", "config.json", "corpus.json"),
+        "checkpoints/best/3/checksums.json",
+        "checkpoints/best/3/_CHECKPOINT_METADATA",
+    ],
 )
 @pytest.mark.parametrize("kind", ["pipe", "endless"])
 def test_pipes_and_devices_in_a_run_are_refused_at_once(finished, tmp_path, name, kind):
