@@ -134,18 +134,18 @@ class ReadDocument:
         scores = score_after(self.lm.reader, self.place, [0] * len(ids), ids)
         return [_sentence_score(*one) for one in zip(words, ids, scores, strict=True)]
 
-    def next_words(self, k: int = 10, prefix: Sentence = "") -> list[tuple[str, float]]:
+    def next_words(self, prefix: Sentence = "", k: int = 10) -> list[tuple[str, float]]:
         """The k likeliest next words with their log-probabilities in nats, likeliest first.
 
         Args:
-          k: how many; END, which closes the sentence, is one of them.
           prefix: the words of the sentence so far.
+          k: how many; END, which closes the sentence, is one of them.
 
         Raises:
-          InputError: `k` is below 1.
+          InputError: `k` is no number from 1, or the prefix is no sentence.
         """
-        if k < 1:
-            raise InputError(f"k is {k}; expected at least 1")
+        if not isinstance(k, int) or k < 1:
+            raise InputError(f"k is {shown(k)}; expected at least 1")
         (ids,) = self.lm.encode([prefix])
         reader: Any = self.lm.reader
         place, log_probs_1xV = reader.start(self.place)
@@ -430,9 +430,9 @@ class LanguageModel:
         """
         if batch_size < 1:
             raise InputError(f"batch_size is {batch_size}; expected at least 1")
+        reader: Any = self.reader
         if self.model is None or self.model.context_order == 0:
             raise _without_context(self.name)
-        reader: Any = self.reader
         # Where a model that reads a source keeps the whole document.
         whole = 0 if self.model.reads_source else -1
         named = _named(documents)
@@ -642,6 +642,9 @@ def mix(
       InputError: the vocabularies differ, or what the models predict does; the weight is out of its
         range, or there are a weight and documents, or neither.
     """
+    for one in (first, second):
+        if not isinstance(one, LanguageModel):
+            raise InputError(f"a model is {shown(one)}; expected what dclm_jax.restore gives")
     own, other = (inputs.describe_vocabulary(one.vocabulary) for one in (first, second))
     if own != other:
         raise InputError(f"the models have two vocabularies ({own}; {other}); expected one")
@@ -690,6 +693,8 @@ def _named(
     documents: Iterable[Document | Sequence[Sentence]],
 ) -> Iterator[tuple[str, list[list[str]]]]:
     """The name of each document, by default its position from 0, and the words of its sentences."""
+    if not isinstance(documents, Iterable):
+        raise InputError(f"documents are {shown(documents)}; expected a list of them")
     if isinstance(documents, str):
         raise InputError(
             f"documents are a list of them, not a string: {documents[:40]!r}; raw text is for "

@@ -136,6 +136,9 @@ def _keep_compiled_programs() -> None:
 def _parse(parse: Callable[[Sequence[str]], list[str]], argv: Sequence[str]) -> list[str]:
     try:
         return parse(list(argv))
+    except BrokenPipeError:
+        _mute()
+        _end(0)
     # A configuration file is a program: loading it may raise anything.
     except Exception as error:
         _end(EXIT_BAD_INPUT, _flag_error(error))

@@ -141,7 +141,7 @@ def _restore(workdir: str | None) -> LanguageModel:
     if not workdir:
         raise InputError("--workdir is missing; expected the work directory of a trained run")
     # A folder's name may hold a comma.
-    if "," in workdir and not Path(workdir).is_dir():
+    if ("," in workdir or glob.has_magic(workdir)) and not Path(workdir).is_dir():
         raise InputError(f"--workdir is {workdir}; expected one run, or several as --workdirs")
     return dclm_jax.restore(workdir, batch_size=_BATCH_SIZE.value)
 
@@ -187,21 +187,23 @@ def open_input(runs: Sequence[Run], tagger: inputs.Tagger | None = None) -> inpu
     """What --input names, or else --data and --split; with parts of speech if there is a tagger."""
     values = flags.FLAGS
     if values.input is not None:
-        return open_text(runs[0].lm, values.input, tagger)
+        return open_text([run.lm for run in runs], values.input, tagger)
     return open_split(runs, values.split, tagger)
 
 
-def open_text(lm: LanguageModel, path: str, tagger: inputs.Tagger | None = None) -> inputs.Input:
-    """Text as `text_options` says."""
-    options = text_options(lm.text.options)
+def open_text(
+    models: Sequence[LanguageModel], path: str, tagger: inputs.Tagger | None = None
+) -> inputs.Input:
+    """Text as `text_options` says, for models of one vocabulary."""
+    options = text_options(*(lm.text.options for lm in models))
     return inputs.open_text(
-        lm.vocabulary, path, options, encoding=ENCODING.value, tagger=tagger, report=tell
+        models[0].vocabulary, path, options, encoding=ENCODING.value, tagger=tagger, report=tell
     )
 
 
-def read_text(lm: LanguageModel, path: str, **more: Any) -> Iterator[Document]:
+def read_text(models: Sequence[LanguageModel], path: str, **more: Any) -> Iterator[Document]:
     """The documents of text as `text_options` says; `more` is for `readers.read_documents`."""
-    options = text_options(lm.text.options)
+    options = text_options(*(lm.text.options for lm in models))
     return read_documents(path, **vars(options), encoding=ENCODING.value, report=tell, **more)
 
 
@@ -212,25 +214,55 @@ def tell(line: str) -> None:
 
 
 @functools.cache
-def text_options(trained: TextOptions | None = None) -> TextOptions:
+def text_options(*of_runs: TextOptions | None) -> TextOptions:
     """How text is read: as a training text was, where that is known, but for what flags say.
 
     Tells it, once, where it is not as it stands, and warns where it is otherwise than in training.
+
+    Raises:
+      InputError: the training texts of several runs were read differently, and flags do not say
+        what counts.
     """
+    different = list(dict.fromkeys(of_runs))
+    if len(different) > 1 and (_FORMAT.value is None or _LOWERCASE.value is None):
+        texts = " and ".join(str(one or "not known") for one in different)
+        raise InputError(
+            f"the training texts of the runs were read differently ({texts}); expected --format "
+            "and --lowercase, or --nolowercase, to say how this text is read"
+        )
+    trained = different[0] if len(different) == 1 else None
     given = {
         flag.name: flag.value
         for flag in (_FORMAT, _LOWERCASE, _NORMALIZE, _TEXT_KEY)
         if flag.value is not None
     }
     chosen = dataclasses.replace(trained or PLAIN, **given)
-    # JSON lines say themselves what they hold, and where text lies is not what becomes of it.
-    format = trained.format if trained and chosen.format == "jsonl" else chosen.format
-    read = remembered(dataclasses.replace(chosen, format=format))
-    if trained is not None and dataclasses.replace(read, text_key=trained.text_key) != trained:
+    # Words are words, whatever is beside them, and JSON lines say themselves what they hold.
+    if trained is not None and not _read_alike(chosen, trained):
         tell(f"warning: text is read as {chosen}; the training text was {trained}")
     elif chosen == trained != PLAIN:
         tell(f"note: text is read as {chosen}, like the training text")
     return chosen
+
+
+def lowercase(models: Sequence[LanguageModel]) -> bool:
+    """Whether words that are given as such lose their capitals: as --lowercase says, else as those
+    of the training text did."""
+    if _LOWERCASE.value is not None:
+        return _LOWERCASE.value
+    return any(lm.text.options is not None and lm.text.options.lowercase for lm in models)
+
+
+def _read_alike(chosen: TextOptions, trained: TextOptions) -> bool:
+    """Whether the same words come of both; where they lie in a record does not matter."""
+    raw = ("prose", "paragraphs")
+    format = remembered(chosen).format
+    if format not in raw and trained.format not in raw:
+        format = trained.format
+    elif chosen.format == "jsonl":
+        format = trained.format
+    read = dataclasses.replace(chosen, format=format, text_key=trained.text_key)
+    return read == trained
 
 
 def read_words(
@@ -238,7 +270,8 @@ def read_words(
 ) -> Iterator[Document]:
     """The documents of --input, or of --data and --split with <UNKNOWN> for unknown words."""
     if flags.FLAGS.input is not None:
-        yield from read_text(runs[0].lm, flags.FLAGS.input, keep_empty=keep_empty)
+        models = [run.lm for run in runs]
+        yield from read_text(models, flags.FLAGS.input, keep_empty=keep_empty)
         return
     directory = directory_of(runs)
     data = open_corpus(directory, flags.FLAGS.split)

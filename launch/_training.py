@@ -94,9 +94,7 @@ def default_name(config_file: str | None = None) -> str:
     choices = "" if parameter is None else _choices()
     if not choices or parameter is None:
         return ""
-    return (
-        f"--config={config_file or source()} lacks :NAME, {parameter.default} is taken: {choices}"
-    )
+    return f"--config={config_file or source()} says no :NAME; it is {parameter.default}: {choices}"
 
 
 def _peek(argv: Sequence[str]) -> tuple[str | None, str | None]:

@@ -42,6 +42,7 @@ from absl import flags
 
 from dclm_jax import files
 from dclm_jax.data.corpus import open_corpus
+from dclm_jax.data.readers import training_text
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import coherence, inputs
 from dclm_jax.evaluation.ordering_baselines import MaximumEntropy, OrderingBaseline, Overlap
@@ -164,7 +165,7 @@ def _baseline(kind: type[OrderingBaseline]) -> _Subject:
         inputs.open_text(
             train.vocabulary,
             values.input,
-            _evaluation.text_options(train.manifest.text),
+            _evaluation.text_options(training_text(train.manifest).options),
             encoding=_evaluation.ENCODING.value,
             report=_evaluation.tell,
         )

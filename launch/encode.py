@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> None:
     if not output.endswith(_SUFFIX):
         raise InputError(f"--output is {output!r}; expected the name of a file, NAME{_SUFFIX}")
     lm = _evaluation.restore()
-    documents = _evaluation.read_text(lm, source)
+    documents = _evaluation.read_text([lm], source)
     found = lm.vectors(documents, batch_size=flags.FLAGS.batch_size)
     with (
         files.open_binary(output) as file,

@@ -47,7 +47,6 @@ The JSON of a single run is one object, with --by_pos the classes under "by_pos"
 
 import dataclasses
 import math
-import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -121,7 +120,7 @@ def main(argv: Sequence[str]) -> None:
     if _OUTPUT.value != files.STDOUT:
         print(_text(measured))
     elif warning := measured.perplexities[0].warning:
-        print(warning, file=sys.stderr)
+        _evaluation.tell(warning)
     if _OUTPUT.value:
         files.write_json(_OUTPUT.value, _json(measured))
     if _PLOT.value:
@@ -178,7 +177,7 @@ def _measure(runs: list[_evaluation.Run]) -> _Measured:
         tuning = (
             _evaluation.open_split(runs, _TUNE_ON.value)
             if _TUNE_INPUT.value is None
-            else _evaluation.open_text(runs[0].lm, _TUNE_INPUT.value)
+            else _evaluation.open_text([run.lm for run in runs], _TUNE_INPUT.value)
         )
         tuned_on = tuning.source
         with _evaluation.Progress("tuning") as shown:
@@ -199,7 +198,9 @@ def _measure(runs: list[_evaluation.Run]) -> _Measured:
     if opened.characters:
         counted = {"characters": opened.characters}
         perplexities = [dataclasses.replace(one, **counted) for one in perplexities]
-    perplexities = [runs[0].lm.beside_own(one) for one in perplexities]
+    # The mixture's is the first run's.
+    models = [*(run.lm for run in runs), runs[0].lm]
+    perplexities = [lm.beside_own(one) for lm, one in zip(models, perplexities, strict=False)]
     classes = by_tag.classes(_POS_TAGS.value) if by_tag else []
     by_document = by_tag.by_document(classes) if by_tag else []
     by = tagger.source if tagger else ""

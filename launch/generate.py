@@ -96,7 +96,7 @@ def _documents(lm: LanguageModel) -> Iterator[readers.Document]:
     path = _CONTEXT.value
     if not path or (os.path.isfile(path) and not os.path.getsize(path)):
         return iter([readers.Document("new", [])])
-    return _evaluation.read_text(lm, path)
+    return _evaluation.read_text([lm], path)
 
 
 def _generated(

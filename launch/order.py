@@ -38,9 +38,8 @@ from dclm_jax.tables import aligned
 from launch import _app, _evaluation
 
 _evaluation.define_data_flags()
-flags.declare_key_flag("workdir")
-flags.declare_key_flag("format")
-flags.declare_key_flag("lowercase")
+for _name in ("workdir", "format", "lowercase", "normalize", "text_key", "encoding"):
+    flags.declare_key_flag(_name)
 _BEAM = flags.DEFINE_integer("beam", ordering.DEFAULT_BEAM, "Beginnings that are followed.")
 _SHUFFLE = flags.DEFINE_bool("shuffle", True, "Shuffle the sentences before, and measure.")
 _SEED = flags.DEFINE_integer("seed", 0, "Of the shuffling, and of what chance gives.")

@@ -137,7 +137,7 @@ def _pairs(lm: LanguageModel) -> Iterator[tuple[readers.Document, readers.Docume
     """What is to be read, each with what ought to become of it."""
     paths = [path for path in (flags.FLAGS.input, _TARGET.value) if path is not None]
     if flags.FLAGS.input is not None:
-        texts = [_evaluation.read_text(lm, path, keep_empty=True) for path in paths]
+        texts = [_evaluation.read_text([lm], path, keep_empty=True) for path in paths]
         for found in readers.corresponding(texts, paths):
             yield found[0], found[-1]
         return

@@ -56,7 +56,6 @@ from dclm_jax.training.workdir import CORPUS_FILE, RESULT_FILE
 from launch import _app, _evaluation
 
 _evaluation.define_workdirs()
-flags.mark_flag_as_required("workdirs")
 _OUTPUT = flags.DEFINE_string("output", None, "Directory to write.")
 _QUICK = flags.DEFINE_bool("quick", False, "Show what is there, and measure nothing.")
 _DATA = flags.DEFINE_string(
@@ -87,6 +86,8 @@ _CURVES = "learning_curves.png"
 
 def main(argv: Sequence[str]) -> None:
     del argv
+    if flags.FLAGS.workdirs is None:
+        raise InputError("--workdirs is missing; expected runs, separated by commas, or 'runs/*'")
     workdirs = _evaluation.expand_workdirs(flags.FLAGS.workdirs)
     if _OUTPUT.value:
         plots.check_target(_CURVES)
@@ -231,7 +232,9 @@ def _results(to_measure: Sequence[_Run], folder: storage.Location) -> list[dict[
     for run in to_measure:
         options = run.identity["options"]
         measure = partial(measurement.measure, run.lm.scorer, **run.documents, **options)
-        results.append({**_kept(run, folder, run.identity, measure), **run.known})
+        result = {**_kept(run, folder, run.identity, measure), **run.known}
+        result["test"] = {**result["test"], "own_oov_rate": run.known["own_oov_rate"]}
+        results.append(result)
     if not report.first_decides(results) or max(map(len, to_measure[0].documents["test"])) < 3:
         return results
     print("the first sentence gives documents away: coherence is measured with it kept as well")

@@ -163,7 +163,7 @@ def _check_flags() -> None:
             raise InputError(f"--{flag.name} belongs to --tune, which is missing")
     if _VITERBI.value and _BEAM.present:
         raise InputError("--viterbi replaces --beam; expected one of the two")
-    for name in ("format", "batch_size"):
+    for name in ("format", "normalize", "text_key", "encoding", "batch_size"):
         if flags.FLAGS[name].present:
             raise InputError(f"--{name} has no meaning for n-best lists")
     for flag, least in ((_BEAM, 1), (_RESTARTS, 0), (_BOOTSTRAP, 1), (_SEED, 0)):
@@ -187,7 +187,7 @@ def _task(lists: nbest.NBestList, division: Sequence[range]) -> _Task:
         if name in names[:index]:
             raise InputError(f"{lists.path}: two features are called {shown(name)}")
     encode = runs[0].lm.vocabulary.encode
-    read = str.lower if _evaluation.text_options(runs[0].lm.text.options).lowercase else str
+    read = str.lower if _evaluation.lowercase([run.lm for run in runs]) else str
     segments = [
         rescoring.Segment(
             [encode([read(word) for word in words]) for words in one.hypotheses],

@@ -96,16 +96,16 @@ def _documents(runs: Sequence[_evaluation.Run]) -> Iterator[list[DocumentScore]]
 
 def _continuations(runs: Sequence[_evaluation.Run]) -> Iterator[list[DocumentScore]]:
     """Each line of --input after the text of --context."""
-    context, path, lm = _CONTEXT.value or "", flags.FLAGS.input, runs[0].lm
+    context, path, models = _CONTEXT.value or "", flags.FLAGS.input, [run.lm for run in runs]
     if context == path == readers.STDIN:
         raise InputError("--context and --input are both standard input; expected one of them")
-    texts = list(itertools.islice(_evaluation.read_text(lm, context), 2))
+    texts = list(itertools.islice(_evaluation.read_text(models, context), 2))
     if len(texts) != 1:
         raise InputError(f"{context}: holds several documents; expected one")
-    _evaluation.require_language_models((run.lm for run in runs), "launch.score --context")
-    options = _evaluation.text_options(lm.text.options)
+    _evaluation.require_language_models(models, "launch.score --context")
+    options = _evaluation.text_options(*(one.text.options for one in models))
     candidates = readers.read_candidates(path, options, _evaluation.ENCODING.value)
-    read = [run.lm.read(texts[0]) for run in runs]
+    read = [lm.read(texts[0]) for lm in models]
     numbers = itertools.count(1)
     while some := list(itertools.islice(candidates, _CANDIDATES)):
         for of_runs in zip(*(one.score(some) for one in read), strict=True):

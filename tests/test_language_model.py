@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,6 +15,11 @@ from dclm_jax.errors import InputError
 from tests.test_read_document import TEXT, language_model
 
 DOCUMENTS = [TEXT, ["dogs bark .", "", "the unheard dogs ."]]
+
+
+def test_a_short_string_is_not_taken_for_tagged_text():
+    (document,) = language_model("rnnlm").documents("TCP/IP HTTP/TLS A/B C/D")
+    assert document.sentences == [["TCP/IP", "HTTP/TLS", "A/B", "C/D"]]
 
 
 def test_it_shows_itself_in_a_line():
@@ -97,6 +102,24 @@ def test_raw_text_is_scored_and_read_on_from():
         (lambda lm: dclm_jax.mix(lm, lm, 0.5, tune_on=[]), "expected a weight, or tune_on"),
         (lambda lm: dclm_jax.mix(lm, lm, 1.5), "the weight is 1.5; expected a number from 0 to 1"),
         (lambda lm: dclm_jax.mix(lm, lm, float("nan")), "the weight is nan"),
+        (
+            lambda lm: dclm_jax.mix(lm, cast(Any, "x"), 0.5),
+            "a model is 'x'; expected",
+        ),
+        (
+            lambda lm: dclm_jax.mix(lm, lm, cast(Any, "0.5")),
+            "the weight is '0.5'; expected",
+        ),
+        (lambda lm: lm.read_text(" \n"), "text: holds no documents"),
+        (lambda lm: lm.score_text("\ud800"), "text holds half of a surrogate pair"),
+        (lambda lm: lm.documents("a", TextOptions("sotu")), "unknown format 'sotu'; expected one"),
+        (lambda lm: [*lm.score(5)], "documents are 5; expected a list of them"),
+        (lambda lm: lm.surprisals(None), "documents are None; expected a list of them"),
+        (lambda lm: lm.read().next_words("the", "cat"), "k is 'cat'; expected at least 1"),
+        (
+            lambda lm: [*dclm_jax.mix(lm, lm, 0.5).vectors([TEXT])],
+            "a mixture scores documents, and is not read on",
+        ),
     ],
 )
 def test_what_is_of_another_kind_is_told_the_right_call(wrong: Any, message):

@@ -111,7 +111,7 @@ def test_next_words_are_the_likeliest():
     lm = language_model("ccdclm")
     read = lm.read(TEXT)
     for prefix, place in (("", 0), ("it", 1)):
-        words = read.next_words(VOCAB, prefix=prefix)
+        words = read.next_words(prefix, VOCAB)
         assert len(words) == VOCAB
         assert [p for _, p in words] == sorted((p for _, p in words), reverse=True)
         assert np.exp([p for _, p in words]).sum() == pytest.approx(1, rel=1e-4)
@@ -120,7 +120,7 @@ def test_next_words_are_the_likeliest():
             ending = "" if word == "<END>" else word
             score = last_sentence(lm, [*TEXT, f"{prefix} {ending}"])
             assert of_word[word] == pytest.approx(score.log_probs[place], rel=1e-4)
-    assert read.next_words(2) == words[:0] + read.next_words(3)[:2]
+    assert read.next_words(k=2) == read.next_words(k=3)[:2]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_next_words_are_the_likeliest():
         ),
         (lambda read: read.score([None]), "a word is None; expected a string without white space"),
         (lambda read: read.read(["the .", "it ."]), "a word is 'the .'; expected a string without"),
-        (lambda read: read.next_words(0), "k is 0; expected at least 1"),
+        (lambda read: read.next_words(k=0), "k is 0; expected at least 1"),
         (lambda read: read.generate(0), "the limit of sentences is 0; expected at least 1"),
         (lambda read: read.generate(seed=-1), "seed is -1; expected a whole number from 0"),
         (lambda read: list(read.lm.generate([], samples=0)), "samples is 0; expected at least 1"),

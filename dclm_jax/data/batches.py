@@ -177,6 +177,25 @@ class TrainingBatches:
     def steps_per_epoch(self) -> int:
         return -(-self.num_segments // self.batch_size)
 
+    def shapes(self, steps: range) -> set[tuple[int, ...]]:
+        """The sizes S and N of the batches of these steps, and those of their sources; no word is
+        read. Batches of more than an epoch have about the shapes of its first steps."""
+        steps = steps[: self.steps_per_epoch]
+        kinds = [self._segments, *([] if self._sources is None else [self._sources])]
+        begins = np.arange(0, self.num_segments, self.batch_size)
+        found: set[tuple[int, ...]] = set()
+        epochs, positions = np.divmod(np.asarray(steps), self.steps_per_epoch)
+        for epoch in np.unique(epochs):
+            order, batches = self._epoch_order(int(epoch))
+            chosen = batches[positions[epochs == epoch]]
+            sizes = [
+                np.maximum.reduceat(one[order], begins)[chosen]
+                for kind in kinds
+                for one in (kind.sentences, kind.length)
+            ]
+            found |= set(zip(*(one.tolist() for one in sizes), strict=True))
+        return found
+
     def __call__(self, step: int) -> Batch:
         """The batch of a step, B x S x N with S and N of the largest buckets in it.
 

@@ -128,11 +128,6 @@ class Manifest:
         files = self.splits[split].files | self.vocabulary.files
         return files | {name: self.tags[name] for name in names}
 
-    @property
-    def training_text(self) -> TrainingText:
-        """What a run that is trained on the corpus is to remember of it."""
-        return TrainingText(self.text, {name: one.oov_rate for name, one in self.splits.items()})
-
 
 def split_files(split: str) -> list[str]:
     """File names of a split: tokens, sentence offsets, document offsets, document ids."""

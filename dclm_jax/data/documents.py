@@ -9,6 +9,7 @@ import io
 import itertools
 import os
 import pathlib
+import unicodedata
 import zlib
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO, NamedTuple, NoReturn
@@ -158,23 +159,25 @@ def decode(
       InputError: (as the stream is read) it is empty or not in this encoding, or there is no such
         encoding.
     """
-    check_encoding(encoding)
+    encoding = checked_encoding(encoding)
     is_of_bytes = "\n".encode(encoding) == b"\n"
     lines = _decoded_lines if is_of_bytes else _decoded_stream
     number = 0
     for number, text in enumerate(lines(stream, source, encoding, *fallbacks), start=1):
-        yield Line(number, text)
+        # A mark of the order of bytes.
+        yield Line(number, text.removeprefix("\ufeff") if number == 1 else text)
     if not number:
         raise InputError(f"{source}: is empty")
 
 
-def check_encoding(encoding: str) -> None:
-    """Raises an InputError unless there is an encoding of text of this name."""
+def checked_encoding(encoding: str) -> str:
+    """The encoding, UTF-8 by one name. Raises an InputError unless there is one of text."""
     try:
-        b"\n\n".decode(encoding)
-    # Of an odd number of bytes, or of names that are none at all.
-    except UnicodeDecodeError:
-        return
+        with contextlib.suppress(UnicodeDecodeError):
+            # Of an odd number of bytes.
+            b"\n\n".decode(encoding)
+        return UTF8 if codecs.lookup(encoding).name == UTF8 else encoding
+    # Also for names that are none at all.
     except (LookupError, ValueError) as error:
         raise InputError(
             f"there is no encoding {shown(encoding)}; expected one such as utf-8, cp1252, latin-1 "
@@ -184,8 +187,6 @@ def check_encoding(encoding: str) -> None:
 
 def _decoded_lines(stream: BinaryIO, source: str, encoding: str, *fallbacks: str) -> Iterator[str]:
     for number, line in enumerate(stream, start=1):
-        if number == 1 and encoding == UTF8:
-            line = line.removeprefix(codecs.BOM_UTF8)
         try:
             text = _decoded(line, encoding, *fallbacks)
             if text.count("\0") * _NULS_OF_TEXT > len(text):
@@ -234,10 +235,12 @@ def _reason(line: bytes, encoding: str, number: int, error: UnicodeError) -> str
         return f"not valid {called}: {byte}; utf-16 would read it (--encoding=utf-16)"
     for other in (UTF8, "cp1252", "latin-1"):
         with contextlib.suppress(UnicodeDecodeError):
-            read = shown(line[error.start :].decode(other)[:1])
+            sign = line[error.start :].decode(other)[0]
             line.decode(other)
-            return f"not valid {called}: {byte}, {read} in {other} (--encoding={other})"
-    raise AssertionError("latin-1 reads every byte")
+            if unicodedata.category(sign) != "Cc":
+                read = f"{shown(sign)} in {other}"
+                return f"not valid {called}: {byte}, {read} (--encoding={other})"
+    return f"not valid {called}: {byte}"
 
 
 def ahead(lines: Iterable[Line], count: int) -> tuple[list[Line], Iterator[Line]]:

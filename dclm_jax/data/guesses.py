@@ -27,6 +27,7 @@ _HTML = re.compile(
     re.IGNORECASE,
 )
 _BRACES = re.compile(r"[{}]+")
+_ATTACHED = re.compile(r"\w{2,}[,;!?]")
 _MANY = 10
 _NAME = re.compile(r"[^\s,\"]([^,\t\"]{0,38}[^\s,\"])?")
 _RECORDS = 5
@@ -65,6 +66,11 @@ def warnings(lines: Sequence[Line], format: str) -> Iterator[str]:
         yield "looks like JSON lines; --format=jsonl reads them"
     elif is_running and (found := _in_quantity(_BRACES, texts)):
         yield f"holds braces ({found}): --format={format} reads markup and programs as words"
+    if format == "lines" and (found := _attached(texts)):
+        yield (
+            f"looks like raw text, whose marks stand at words ({found}); --format=prose splits it, "
+            "and --format=paragraphs where every line is a document"
+        )
     if format != "treebank" and (found := _in_quantity(_HTML, texts)):
         yield (
             f"holds HTML ({found}): --format={format} reads it as words; remove it from the text "
@@ -97,6 +103,16 @@ def _is_record(text: str) -> bool:
         return isinstance(json.loads(text), dict)
     except (ValueError, RecursionError):
         return False
+
+
+def _attached(texts: Sequence[str]) -> str:
+    """The first word with a comma or another mark at it and the number of all, where these are
+    many and marks hardly ever stand alone, as they do between words."""
+    tokens = [token for text in texts for token in text.split()]
+    found = list(filter(_ATTACHED.fullmatch, tokens))
+    if len(found) < max(_MANY // 2, len(tokens) // 100) or 4 * tokens.count(",") > len(found):
+        return ""
+    return f"{shown(found[0])}, {len(found):,} in its first {len(texts):,} lines"
 
 
 def _in_quantity(pattern: re.Pattern[str], texts: Sequence[str]) -> str:

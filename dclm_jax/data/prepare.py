@@ -24,7 +24,7 @@ import numpy as np
 
 from dclm_jax import files, storage
 from dclm_jax.data import corpus, readers
-from dclm_jax.data.documents import UTF8, Document, TextOptions, check_encoding, input_files
+from dclm_jax.data.documents import UTF8, Document, TextOptions, checked_encoding, input_files
 from dclm_jax.data.filters import KEPT, Filters, count_dropped, first_reason, require_some
 from dclm_jax.data.known_corpora import COLLECTIONS, DRAWN, OPTIONS, Collection
 from dclm_jax.data.raw_text import RawText
@@ -114,11 +114,11 @@ def prepare(
     if any(given[option] for option in refused):
         what = format if collection else "a source for each split"
         raise InputError(f"{what} takes no {', '.join(refused[:-1])} or {refused[-1]}")
+    encoding = checked_encoding(encoding)
     of_text = {"normalize": normalize, "text_key": text_key, "encoding": encoding != UTF8}
     if collection and any(of_text.values()):
         refused = ", ".join(option for option, is_given in of_text.items() if is_given)
         raise InputError(f"{format} takes no {refused}")
-    check_encoding(encoding)
     if collection and source is None and "source" in takes:
         raise InputError(f"{format} needs a source: the folder of {collection.title}")
     if fractions is not None:

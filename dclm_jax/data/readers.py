@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from dclm_jax.data import guesses, prose, records, treebank
+from dclm_jax.data import corpus, guesses, prose, records, treebank
 from dclm_jax.data.documents import (
     PLAIN,
     UTF8,
@@ -40,6 +40,8 @@ KEYED = ("csv", "tsv", RAW_JSONL)
 """Formats of records that hold raw text under a key."""
 _BY_NAME = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv"}
 _DETAILS = re.compile(r"[(:;,]| with ")
+# Formats of files whose names do not say it; where several were read the first one counts.
+_REMEMBERED = ("paragraphs", "prose", "tagged", "treebank")
 _BOUNDARY = "="
 _TAG = "/"
 
@@ -128,7 +130,8 @@ def read_documents(
     else:
         texts = _texts(path, format, name, encoding, text_key)
         tell = _telling_once(report)
-        parsed = (_parse(*one, normalize, statistics.formats, tell) for one in texts)
+        guessed: list[str] = []
+        parsed = (_parse(*one, normalize, statistics.formats, tell, guessed) for one in texts)
         blocks = itertools.chain.from_iterable(parsed)
     for document in _kept(blocks, lowercase, statistics, keep_empty):
         found = True
@@ -143,17 +146,29 @@ def parse_documents(text: str, options: TextOptions) -> Iterator[Document]:
     Raises:
       InputError: (as they are read) it is not of that format.
     """
-    lines = decode(io.BytesIO(text.encode("utf-8")), "text")
+    if options.format not in TEXT_FORMATS:
+        expected = ", ".join(TEXT_FORMATS)
+        raise InputError(f"unknown format {options.format!r}; expected one of {expected}")
+    try:
+        content = text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError("text holds half of a surrogate pair, which is no text") from error
+    lines = decode(io.BytesIO(content), "text")
     statistics = ReadStatistics()
     whole = Text(lines, "text", "text", options.text_key, {})
     tell = _telling_once(lambda line: None)
-    blocks = _parse(options.format, whole, options.normalize, statistics.formats, tell)
-    return _kept(blocks, options.lowercase, statistics, keep_empty=False)
+    # A string is too short to guess from.
+    blocks = _parse(
+        options.format, whole, options.normalize, statistics.formats, tell, guessed=["lines"]
+    )
+    yield from _kept(blocks, options.lowercase, statistics, keep_empty=False)
+    if not statistics.documents:
+        raise InputError("text: holds no documents")
 
 
 def remembered(options: TextOptions, formats: Collection[str] = ()) -> TextOptions:
-    """How text is read like that which was read so: files of words and sentences as lines of them,
-    raw text as that.
+    """How text is read like that which was read so: raw text as that, tagged words and trees as
+    those, other words as lines of them.
 
     Args:
       options: what was asked for.
@@ -163,10 +178,10 @@ def remembered(options: TextOptions, formats: Collection[str] = ()) -> TextOptio
         formats = {COLLECTIONS[options.format].text_format}
     found = {options.format, *formats}
     is_keyed = not found.isdisjoint(KEYED)
-    format = next((one for one in ("paragraphs", "prose") if one in found), TextOptions.format)
+    format = next((one for one in _REMEMBERED if one in found), TextOptions.format)
     if is_keyed:
         format = "prose"
-    is_raw = format != TextOptions.format
+    is_raw = format in _RAW
     return dataclasses.replace(
         options,
         format=format,
@@ -229,7 +244,7 @@ def read_candidates(
     else:
         lines = read_lines(pathlib.Path(path), encoding=encoding)
     words = str.split
-    if remembered(options).format != TextOptions.format:
+    if remembered(options).format in _RAW:
         words = prose.word_tokenizer(normalize=options.normalize)
     for number, text in lines:
         if not text.strip():
@@ -273,14 +288,17 @@ def _parse(
     normalize: bool,
     formats: set[str],
     tell: Callable[[str, str, str], None],
+    guessed: list[str],
 ) -> Iterator[Document]:
-    """The documents of a text; its format, when it is known, goes into `formats`."""
+    """The documents of a text; its format, when it is known, goes into `formats`, and what is
+    guessed of the first text of an input into `guessed`, for the others."""
     head, lines = ahead(text.lines, guesses.FIRST_LINES)
     text = text._replace(lines=lines)
     if format == "auto":
-        format = "lines"
-        if guesses.is_tagged(head):
-            format = "tagged"
+        if not guessed:
+            guessed.append("tagged" if guesses.is_tagged(head) else "lines")
+        (format,) = guessed
+        if format == "tagged":
             tell("note", text.source, "read as tagged text: its words are WORD/TAG")
     is_raw = format in _RAW
     if format in _WORDS and is_raw:
@@ -338,7 +356,7 @@ def _parse_tagged(text: Text) -> Iterator[Document]:
                 if not word or not tag:
                     raise InputError(
                         f"{text.source}:{number}: expected a word and its tag as WORD/TAG, got "
-                        f"{shown(token)}"
+                        f"{shown(token)} (--format=lines reads words without tags)"
                     )
             sentences.append([word for word, _ in pairs])
             tags.append([tag for _, tag in pairs])
@@ -391,3 +409,13 @@ _RAW: dict[str, Callable[[Text], Iterator[records.RawDocument]]] = {
 }
 TEXT_FORMATS = ("auto", *dict.fromkeys([*_WORDS, *_RAW]))
 FORMATS = (*TEXT_FORMATS, *COLLECTIONS)
+
+
+def training_text(manifest: corpus.Manifest) -> corpus.TrainingText:
+    """What a run that is trained on a corpus is to remember of its text. A corpus of before says it
+    by the options that it was made with."""
+    text, made = manifest.text, manifest.options
+    if text is None and made.get("format") in FORMATS:
+        text = remembered(TextOptions(made["format"], made.get("lowercase") is True))
+    rates = {name: one.oov_rate for name, one in manifest.splits.items()}
+    return corpus.TrainingText(text, rates)

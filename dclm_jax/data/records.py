@@ -151,10 +151,11 @@ def read_rows(text: Text, kind: str) -> Iterator[RawDocument]:
             continue
         if not header:
             header = row
-            if header.count(key) != 1:
-                found = "several columns" if key in header else "no column"
+            if doubled := [name for name in header if header.count(name) > 1]:
+                raise InputError(f"{where}: has several columns {shown(doubled[0])}; expected one")
+            if key not in header:
                 raise InputError(
-                    f"{where}: has {found} {shown(key)}; --text_key names that of its text, of: "
+                    f"{where}: has no column {shown(key)}; --text_key names that of its text, of: "
                     f"{_listed(header)}"
                 )
             continue

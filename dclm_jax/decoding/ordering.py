@@ -113,6 +113,10 @@ def _by_beam(reader: Any, sentences: Document, context_order: int | None, beam: 
     spelled = [tuple(map(int, one)) for one in sentences]
     beginnings, place = [_Beginning(0, 0.0, ())], reader.open(1)
     for length in range(1, len(sentences) + 1):
+        if length > 1:
+            last = [sentences[one.order[-1]] for one in beginnings]
+            place = _read(reader, place, [one.row for one in beginnings], last)
+            beginnings = [one._replace(row=row) for row, one in enumerate(beginnings)]
         extended = []
         for beginning in beginnings:
             # Of equal sentences that are left the first one stands for all.
@@ -137,11 +141,7 @@ def _by_beam(reader: Any, sentences: Document, context_order: int | None, beam: 
             survivors.setdefault(key, _Beginning(beginning.row, log_prob, order))
             if len(survivors) == beam:
                 break
-        kept = list(survivors.values())
-        place = _read(
-            reader, place, [one.row for one in kept], [sentences[one.order[-1]] for one in kept]
-        )
-        beginnings = [one._replace(row=row) for row, one in enumerate(kept)]
+        beginnings = list(survivors.values())
     best, *_ = beginnings
     return Ordered(list(best.order), float(best.log_prob), is_exact=False)
 

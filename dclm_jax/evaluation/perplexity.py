@@ -65,8 +65,8 @@ class Perplexity:
 
     @property
     def known_perplexity(self) -> float:
-        """That over the known targets: unknown words, of which one is as good as another, are easy
-        where they are many."""
+        """That over the known targets: all unknown words count as one, which is easy where they are
+        many, and hard where training had none."""
         return _perplexity(self.known_nll, self.known_tokens)
 
     @property
@@ -139,9 +139,9 @@ class Perplexity:
             bits += f", {self.bits_per_character:.4f} bits a character"
         return (
             f"perplexity {self.perplexity:.4f} "
-            f"= exp({self.nll:.2f} nats / {self.tokens:,} targets)\n"
+            f"= exp({self.nll:.2f} nats / {self.tokens:,} targets); {bits}\n"
             f"of known targets {self.known_perplexity:.4f} "
-            f"= exp({self.known_nll:.2f} nats / {self.known_tokens:,} targets); {bits}\n"
+            f"= exp({self.known_nll:.2f} nats / {self.known_tokens:,} targets)\n"
             f"{self.description}"
         )
 
@@ -154,7 +154,7 @@ def warning(oov_rate: float, own_oov_rate: float | None) -> str:
         return ""
     return (
         f"warning: {100 * oov_rate:.2f}% of the words are unknown, {100 * own:.2f}% of those of "
-        "the run's own test split: unknown words are easy, compare known targets"
+        "the run's own test split: neither perplexity compares with that of text it knows"
     )
 
 

@@ -77,6 +77,7 @@ def _perplexity_table(all_rows: Sequence[Row], baseline: str) -> Table:
     configs = [row.config for row in all_rows]
     options = [*always, *(key for key in differing(configs) if key not in always)]
     measured = ["parameters", "seeds", "development", "test", "test, 95%", "test, known"]
+    measured.append("bits/word")
     to_baseline = f"to {baseline}"
     header = ["model", *map(symbol, options), *measured]
     cells = [[*header, to_baseline, f"{to_baseline}, 95%", "p"]]
@@ -92,6 +93,7 @@ def _perplexity_table(all_rows: Sequence[Row], baseline: str) -> Table:
                 _number(row, "test", "perplexity"),
                 _ends(perplexity_interval(row), "{:.2f}"),
                 _number(row, "test", "known_perplexity"),
+                _number(row, "test", "bits_per_word"),
                 *_relative(comparison),
                 _p(comparison and comparison.perplexity),
             ]
@@ -108,7 +110,7 @@ def _perplexity_table(all_rows: Sequence[Row], baseline: str) -> Table:
         f"over the seeds that both have, or all if there are none. {_OTHER} {baseline} has another "
         "recipe."
     )
-    if told := warning(test["oov_rate"], all_rows[0].results[0].get("own_oov_rate")):
+    if told := warning(test["oov_rate"], test.get("own_oov_rate")):
         about = f"{told}. {about}"
     alone = [
         row.label
@@ -216,6 +218,7 @@ def records(
             one |= _spread(f"{name}_perplexity", row.values(split, "perplexity"))
         one |= _pair("test_perplexity", perplexity_interval(row))
         one["test_known_perplexity"] = row.mean("test", "known_perplexity")
+        one["test_bits_per_word"] = row.mean("test", "bits_per_word")
         for name in baselines:
             if (found := compare(row, all_rows, name)) is not None:
                 one[f"ratio_to_{name}"] = found.ratio

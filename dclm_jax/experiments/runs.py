@@ -167,10 +167,16 @@ def _read_run(folder: Path, place: str, label: str, config: dict[str, Any]) -> F
     curve: list[ValidLine] = []
     training: list[tuple[int, float]] = []
     seconds, best, missing = None, None, []
-    if (folder / METRICS_FILE).exists():
+    lines = read_lines(folder) if (folder / METRICS_FILE).exists() else []
+    if any(isinstance(line, ValidLine) for line in lines):
         curve, seconds = read_curve(folder)
-        training = training_curve(read_lines(folder))
+        training = training_curve(lines)
         best = min(curve, key=lambda line: line.perplexity).step
+    elif lines:
+        missing.append(
+            "no evaluation in training yet, the first of which "
+            f"`python -m launch.train --workdir={place}` makes"
+        )
     elif config["model.name"] in MODELS:
         told = f"no {METRICS_FILE}, which `python -m launch.train --workdir={place}` writes"
         missing.append(told)
@@ -184,13 +190,15 @@ def _read_run(folder: Path, place: str, label: str, config: dict[str, Any]) -> F
             results.append(None)
             missing.append(f"no {name}; `{writer}` fills that in")
             continue
-        results.append(files.read_json(folder / name, kind))
+        result = files.read_json(folder / name, kind)
         step = files.read_json(folder / name, _Measured).step
         # A run that went on in its workdir leaves results of its model of before.
         if None not in (step, best) and step != best:
-            raise InputError(
-                f"{folder / name}: is of step {step:,}, and the best model of step {best:,}; "
-                f"expected a new one by `{writer}`"
+            result = None
+            missing.append(
+                f"{name} is of step {step:,}, and the best model of step {best:,}; `{writer}` "
+                "makes it anew"
             )
+        results.append(result)
     evaluation, coherence = results
     return FinishedRun(label, config, evaluation, coherence, curve, training, seconds, missing)

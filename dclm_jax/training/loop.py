@@ -141,7 +141,7 @@ def train(
                     break
         result = Result(ending, done, progress.best_step, progress.best_perplexity)
         records.finish(result)
-    say(_ending(result, place, work.measure))
+    say(_ending(result, place, work.measure, work.limit))
     return result
 
 
@@ -162,6 +162,15 @@ class _Work:
     def measure(self) -> str:
         """What its perplexities are called: those of bags do not compare with those of words."""
         return "perplexity" if self.model.objective == "words" else "perplexity of bags"
+
+    @property
+    def limit(self) -> str:
+        """The key of the configuration that says how long the run is."""
+        training = self.config.training
+        steps = training.epochs * self.batches.steps_per_epoch
+        if steps > self.total_steps:
+            return f"all of training.max_steps={training.max_steps}"
+        return f"all of training.epochs={training.epochs}"
 
     @property
     def further_loss(self) -> str | None:
@@ -374,16 +383,13 @@ class _Shapes:
     """The shapes of a run's batches from step `first` on, for each of which a step is compiled.
 
     Attributes:
-      number: how many there are. Where a shape depends on the batch's words there may turn out to
-        be more than in one epoch.
+      number: how many there are, or at least are known of: where a shape depends on the batch's
+        words, or epochs differ, there may turn out to be more.
       met: how many there have been.
     """
 
     def __init__(self, work: _Work, first: int):
-        epoch = range(work.batches.steps_per_epoch)
-        rest = range(first, work.total_steps)
-        steps = rest if len(rest) < len(epoch) else epoch
-        self.number = len({self._of(_batch(work, step)) for step in steps})
+        self.number = len(work.batches.shapes(range(first, work.total_steps)))
         self._met: set[Hashable] = set()
 
     @property
@@ -403,17 +409,13 @@ class _Shapes:
         return structure, tuple(leaf.shape for leaf in leaves)
 
 
-def _batch(work: _Work, step: int) -> Batch:
-    batch = work.batches(step)
-    return batch.with_words_counted() if work.model.hashed else batch
-
-
 def _prefetch(work: _Work, first: int) -> Iterator[Batch]:
     """This process's rows of the batches from `first` on, made one step ahead."""
     last = work.total_steps
 
     def make(step: int) -> Batch:
-        return spread_rows(_batch(work, step))
+        batch = work.batches(step)
+        return spread_rows(batch.with_words_counted() if work.model.hashed else batch)
 
     with ThreadPoolExecutor(1) as worker:
         upcoming = [worker.submit(make, step) for step in range(first, min(first + 1, last))]
@@ -450,7 +452,7 @@ def _report_start(
         report(f"resuming after step {int(state.step)}")
 
 
-def _ending(result: Result, workdir: storage.Location, measure: str) -> str:
+def _ending(result: Result, workdir: storage.Location, measure: str, limit: str) -> str:
     best = f"best development {measure} {result.best_perplexity:.2f} at step {result.best_step}"
     if result.ending == "interrupted":
         return f"interrupted and saved at step {result.step}; the same command goes on from there"
@@ -459,4 +461,4 @@ def _ending(result: Result, workdir: storage.Location, measure: str) -> str:
             f"stopped at step {result.step}, no gain for training.patience evaluations "
             f"(with more of them, or 0, it goes on); {best}"
         )
-    return f"finished {result.step} steps; {best}; workdir {workdir}"
+    return f"finished {result.step} steps, {limit}; {best}; workdir {workdir}"

@@ -317,3 +317,15 @@ def test_bad_arguments(corpus):
     batches = TrainingBatches(corpus, segment_length=L, batch_size=B, seed=0)
     with pytest.raises(ValueError, match="step is -1"):
         batches(-1)
+
+
+@pytest.mark.parametrize("segment_length", [2, 0])
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_shapes_are_those_of_the_batches(corpus, segment_length, batch_size):
+    batches = TrainingBatches(
+        corpus, segment_length=segment_length, batch_size=batch_size, seed=1, source=None
+    )
+    for steps in (range(batches.steps_per_epoch), range(1, 3), range(5, 5), range(1, 10**12)):
+        first = steps[: batches.steps_per_epoch]
+        expected = {batches(step).mask_BxSxN.shape[1:] for step in first}
+        assert batches.shapes(steps) == expected

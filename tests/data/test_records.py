@@ -133,7 +133,7 @@ def test_a_long_cell(tmp_path):
     ("asked", "formats", "expected"),
     [
         (TextOptions(), {"lines"}, TextOptions()),
-        (TextOptions("tagged", True), {"tagged"}, TextOptions(lowercase=True)),
+        (TextOptions("tagged", True), {"tagged"}, TextOptions("tagged", True)),
         (TextOptions("auto", normalize=True), {"jsonl"}, TextOptions()),
         (TextOptions("jsonl"), {"raw jsonl"}, TextOptions("prose")),
         (TextOptions("auto", text_key="a"), {"csv"}, TextOptions("prose", text_key="a")),

@@ -43,7 +43,12 @@ def result(
             **config,
         },
         "valid": {"perplexity": test + 5, **counted},
-        "test": {"perplexity": test, "known_perplexity": test + 0.5, **counted},
+        "test": {
+            "perplexity": test,
+            "known_perplexity": test + 0.5,
+            "bits_per_word": 7.5,
+            **counted,
+        },
         "arrangements": {"own": test, "shuffled": test + 1, "mixed": test + 2, "none": test + 3},
         "by_token": by_range([2.0, 3.0, 0.0], [0.0, 3.0, 0.0], [0.0, 0.0, 1.0]),
         "by_sentence": by_range([5.0], [3.0], [1.0]),
@@ -398,7 +403,8 @@ def test_known_targets_stand_beside_all_and_many_unknown_words_are_told():
     table = report.tables(rows)[0]
     assert table.cells[1][table.cells[0].index("test, known")] == "100.50"
     assert "warning" not in table.about
-    many = first | {"own_oov_rate": 0.001, "test": first["test"] | {"oov_rate": 0.05}}
+    rates = {"oov_rate": 0.05, "own_oov_rate": 0.001}
+    many = first | {"test": first["test"] | rates}
     told = report.tables(grouping.rows([many]))[0].about
     assert told.startswith("warning: 5.00% of the words are unknown, 0.10% of those of the run's")
     (record,) = report.records(rows)
@@ -415,9 +421,9 @@ def test_latex_is_escaped():
     lines = text.splitlines()
     columns = [line.replace("\\&", "").count("&") + 1 for line in lines if line.endswith("\\\\")]
     # Header, two rows, and as many columns as are declared.
-    assert columns == [12] * 3 + [8] * 3 + [5] * 3 + [7] * 6
+    assert columns == [13] * 3 + [8] * 3 + [5] * 3 + [7] * 6
     assert [line.partition("{l")[2].count("r") for line in lines if "tabular}{l" in line] == [
-        *(11, 7, 4, 6),
+        *(12, 7, 4, 6),
         6,
     ]
 

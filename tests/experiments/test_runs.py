@@ -42,14 +42,28 @@ def of_step(path, step):
 
 
 @pytest.mark.parametrize("name", ["perplexity", "coherence"])
-def test_results_of_a_model_of_before_are_refused(tmp_path, name):
+def test_results_of_a_model_of_before_are_blank_and_told(tmp_path, name):
     folder = write_run(tmp_path / "run")
     for kind in ("perplexity", "coherence"):
         of_step(folder / f"{kind}.json", 20)
-    assert len(read_runs([folder])) == 1
+    (run,) = read_runs([folder])
+    assert None not in (run.evaluation, run.coherence) and not run.missing
     of_step(folder / f"{name}.json", 10)
-    with pytest.raises(InputError, match=f"{name}.json: is of step 10, and the best .* step 20"):
-        read_runs([folder])
+    (run,) = read_runs([folder])
+    (told,) = run.missing
+    assert told.startswith(f"{name}.json is of step 10, and the best model of step 20; `python -m")
+    left = {"perplexity": run.coherence, "coherence": run.evaluation}[name]
+    assert [run.evaluation, run.coherence].count(None) == 1 and left is not None
+
+
+def test_a_run_that_was_not_evaluated_yet_is_blank(tmp_path):
+    whole = write_run(tmp_path / "whole", "ccdclm")
+    begun = write_run(tmp_path / "begun", metrics=[train(5, 500, 60.0)])
+    for kind in ("perplexity", "coherence"):
+        (begun / f"{kind}.json").unlink()
+    run, _ = read_runs([begun, whole])
+    assert (run.curve, run.development, run.seconds) == ([], None, None)
+    assert run.missing[0].startswith("no evaluation in training yet")
 
 
 def write_run(folder, name="rnnlm", perplexity=200.0, mean=0.5, metrics=None, tokens=1234):

@@ -1,14 +1,17 @@
 """A run remembers how its text became words, and reads other text alike."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 import dclm_jax
+from dclm_jax.data.corpus import read_manifest
 from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.readers import training_text
 from dclm_jax.errors import InputError
-from tests.launch.support import Workspace, launch
+from tests.launch.support import Workspace, launch, refuse
 
 ARTICLE = "Dr. Smith Slept. The Cat didn't.\n\nIt Rained!\n= Next\nA Dog Ran."
 WORDS = [
@@ -109,3 +112,43 @@ def test_a_run_of_before_reads_text_as_it_stands(space, raw_run, tmp_path):
     # Words as they stand, too, but known to be such.
     told = evaluate(space.run, tmp_path / "text.txt", "--format=prose")[1]
     assert told == "warning: text is read as prose; the training text was lines of words"
+
+
+def test_runs_whose_texts_were_read_differently_need_to_be_told_how(space, tmp_path):
+    """One vocabulary, one of two runs with text in lower case: their order decides nothing."""
+    cased, lower = space.run, tmp_path / "lower"
+    shutil.copytree(space.run, lower)
+    kept = json.loads((lower / "text.json").read_text())
+    kept["options"]["lowercase"] = True
+    kept["unknown_rates"]["test"] = 0.5
+    (lower / "text.json").write_text(json.dumps(kept))
+    text = tmp_path / "text.txt"
+    text.write_text("W1 w2 .\n")
+    for command in (["evaluate"], ["score"], ["score", f"--context={text}"]):
+        for pair in (f"{cased},{lower}", f"{lower},{cased}"):
+            error = refuse(*command, f"--workdirs={pair}", f"--input={text}")
+            assert "the training texts of the runs were read differently (" in error
+    flags = ["--format=lines", "--lowercase", f"--input={text}", "--output=-"]
+    both = launch("evaluate", f"--workdirs={cased},{lower}", *flags, quiet=False)
+    results = json.loads(both.stdout)["runs"]
+    # Each beside the unknown words of its own text.
+    assert [one["own_oov_rate"] for one in results] == [
+        json.loads((run / "text.json").read_text())["unknown_rates"]["test"]
+        for run in (cased, lower)
+    ]
+    assert results[0]["oov_words"] == 1
+
+
+def test_a_corpus_of_before_says_how_its_text_is_read(raw_run, tmp_path):
+    corpus = tmp_path / "corpus"
+    shutil.copytree(raw_run.parent / "corpus", corpus)
+    manifest = json.loads((corpus / "manifest.json").read_text())
+    del manifest["text"]
+    (corpus / "manifest.json").write_text(json.dumps(manifest))
+    assert training_text(read_manifest(corpus)).options == TextOptions("prose", lowercase=True)
+    manifest["options"] = {"format": "sotu", "lowercase": True}
+    (corpus / "manifest.json").write_text(json.dumps(manifest))
+    assert training_text(read_manifest(corpus)).options == TextOptions("prose", lowercase=True)
+    manifest["options"] = {}
+    (corpus / "manifest.json").write_text(json.dumps(manifest))
+    assert training_text(read_manifest(corpus)).options is None

@@ -93,7 +93,7 @@ def test_help_lists_the_keys_of_a_configuration(space, name):
     assert "lacks :NAME" not in said
     # In any order, without a name, and of the run that would go on.
     said = launch(name, f"--config={space.config}", "--help").stdout
-    assert "lacks :NAME, ccdclm is taken: no model is named; known: adclm, ccdclm, codclm" in said
+    assert "says no :NAME; it is ccdclm: no model is named; known: adclm, ccdclm, codclm" in said
     assert keys_of(said)["model.name"][0] == "ccdclm"
 
 
@@ -185,7 +185,7 @@ def test_a_name_that_is_left_out_is_told_with_those_there_are(space, tmp_path):
     ):
         config = f"--config={Path('configs') / file}"
         done = launch("train", config, workdir, code=2, cwd=REPOSITORY)
-        assert done.stdout.startswith(f"{config} lacks :NAME, {taken} is taken: ")
+        assert done.stdout.startswith(f"{config} says no :NAME; it is {taken}: ")
         assert choices in done.stdout
         assert "data.directory is empty" in done.stderr
     assert "lacks" not in launch("train", f"--workdir={space.run}").stdout
