@@ -301,6 +301,7 @@ def test_train_writes_the_text_and_a_whole_workdir(tiny, fakes, tmp_path):
         "config.json",
         "model.arpa",
         "model.binary",
+        "text.json",
         "vocabulary.tsv",
     ]
     assert sorted(path.name for path in workdir.parent.iterdir()) == ["kn"]

@@ -519,7 +519,9 @@ def test_commands_take_addresses(bucket, sources, tmp_path, monkeypatch):
     configuration = tmp_path / "tiny.py"
     configuration.write_text(support.CONFIG.format(steps=8))
     training = [
-        *(f"--config={configuration}", f"--config.data.directory={DATA}", f"--workdir={RUN}")
+        *(f"--config={configuration}", f"--config.data.directory={DATA}", f"--workdir={RUN}"),
+        # A curve has two points.
+        "--config.training.evaluate_every=4",
     ]
     support.launch("train", *training, **variables)
     run = f"--workdir={RUN}"

@@ -659,7 +659,7 @@ def test_a_directory_without_a_run_is_refused(space, tmp_path, name):
         ("coherence", ["--data=OTHER"], ["OTHER", "another vocabulary"]),
         ("score", ["--input=latin1.txt"], ["latin1.txt:3"]),
         ("score", ["--context=blank.txt"], ["--input is missing"]),
-        ("score", ["--format=lines"], ["--format and --lowercase belong to --input"]),
+        ("score", ["--format=lines"], ["--format belongs to --input"]),
         ("score", ["--input=latin1.txt", "--split=valid"], ["--input replaces --data and"]),
         ("score", ["--input=absent.txt", "stray"], ["'stray'"]),
     ],
