@@ -240,6 +240,11 @@ def text_options(*of_runs: TextOptions | None) -> TextOptions:
     # Words are words, whatever is beside them, and JSON lines say themselves what they hold.
     if trained is not None and not _read_alike(chosen, trained):
         tell(f"warning: text is read as {chosen}; the training text was {trained}")
+    elif different == [None] and not given:
+        tell(
+            "note: the run is of before, and does not say how its text was read; this text is read "
+            f"as {chosen} (--format, --lowercase)"
+        )
     elif chosen == trained != PLAIN:
         tell(f"note: text is read as {chosen}, like the training text")
     return chosen

@@ -106,7 +106,10 @@ def test_a_run_of_before_reads_text_as_it_stands(space, raw_run, tmp_path):
     try:
         lm = dclm_jax.restore(raw_run)
         assert [one.sentences for one in lm.documents("The cat .")] == [[["The", "cat", "."]]]
-        assert evaluate(raw_run, tmp_path / "text.txt", "--format=prose")[1] == ""
+        told = evaluate(raw_run, tmp_path / "text.txt")[1]
+        assert told.endswith("this text is read as lines of words (--format, --lowercase)")
+        told = evaluate(raw_run, tmp_path / "text.txt", "--format=prose")[1]
+        assert not told.startswith(("note", "warning: text is read"))
     finally:
         (raw_run / "kept.json").rename(raw_run / "text.json")
     # Words as they stand, too, but known to be such.
