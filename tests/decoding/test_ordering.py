@@ -12,10 +12,12 @@ from dclm_jax.decoding.ordering import order_documents
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import order_measures
 from tests.decoding.test_rescoring import context_order, log_probs, reader
+from tests.exhaustive import also
 from tests.models.support import VOCAB
 from tests.test_read_document import language_model
 
-MODELS = ("codclm", "ccdclm", "adclm", "hrnnlm", "rlm_bow_lf", "rlm_seqbow_att_ef", "drnnlm")
+MODELS = ["codclm", "ccdclm", "rlm_bow_lf"]
+MODELS += also(["adclm", "hrnnlm", "rlm_seqbow_att_ef", "drnnlm"])
 
 
 def random_sentences(seed, count):

@@ -266,7 +266,6 @@ def test_one_evaluation_is_no_learning_curve(tmp_path):
             "mean is 'high'; expected a num",
         ),
         ("metrics.jsonl", TRAIN + "{oops\n", "metrics.jsonl:2: not JSON"),
-        ("metrics.jsonl", TRAIN, "no line of kind 'valid'"),
         ("metrics.jsonl", TRAIN * 2 + VALID, "metrics.jsonl:3: perplexity is None; expected a num"),
         ("metrics.jsonl", "", "holds no line; the run has not trained yet"),
     ],

@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.exhaustive import also
 from tests.launch.support import REPOSITORY, environment
 
 pytestmark = pytest.mark.skipif(not os.path.exists("/dev/full"), reason="Linux has /dev/full")
@@ -20,16 +21,24 @@ def run(space, command: str, **variables: str) -> subprocess.CompletedProcess[by
     )
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "$PYTHON launch.evaluate --workdir=$RUN",
-        "$PYTHON launch.evaluate --workdir=$RUN --output=-",
-        "$PYTHON launch.score --workdir=$RUN",
-    ],
+FULL, CLOSED = ("> /dev/full", "No space left on device"), (">&-", "it is closed")
+PRINTED, WRITTEN, STREAMED = (
+    f"$PYTHON launch.{command}"
+    for command in (
+        "evaluate --workdir=$RUN",
+        "evaluate --workdir=$RUN --output=-",
+        "score --workdir=$RUN",
+    )
 )
+
+
 @pytest.mark.parametrize(
-    ("stream", "reason"), [("> /dev/full", "No space left on device"), (">&-", "it is closed")]
+    ("command", "stream", "reason"),
+    [
+        (PRINTED, *FULL),
+        (STREAMED, *CLOSED),
+        *also([(PRINTED, *CLOSED), (WRITTEN, *FULL), (WRITTEN, *CLOSED), (STREAMED, *FULL)]),
+    ],
 )
 def test_an_output_that_cannot_be_written_is_told(space, command, stream, reason):
     done = run(space, f"{command} {stream}")
