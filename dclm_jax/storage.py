@@ -68,18 +68,18 @@ def size(location: Location) -> int:
     return epath.Path(location).stat().length
 
 
-def open_regular(location: Location | PathLike, mode: str = "rb") -> BinaryIO:
+def open_regular(location: Location | PathLike) -> BinaryIO:
     """Opens a file to read, as bytes: what is always there to its end, and has one.
 
     Raises:
       OSError: it cannot be opened, or is a device, a pipe or a directory.
     """
     if not isinstance(location, str | pathlib.Path):
-        return cast(Any, location).open(mode)
+        return cast(Any, location).open("rb")
     # A pipe that nobody writes to would be waited for.
     descriptor = os.open(location, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     _require_regular(descriptor)
-    return cast(Any, os.fdopen(descriptor, mode))
+    return os.fdopen(descriptor, "rb")
 
 
 def open_to_append(path: pathlib.Path, buffering: int = -1) -> BinaryIO:

@@ -16,7 +16,7 @@ import dclm_jax
 from dclm_jax import processes
 from dclm_jax.data.corpus import SPLITS, open_corpus, source_split
 from dclm_jax.data.documents import PLAIN, UTF8, Document, TextOptions
-from dclm_jax.data.readers import TEXT_FORMATS, read_documents, remembered
+from dclm_jax.data.readers import TEXT_FORMATS, read_alike, read_documents
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import inputs
 from dclm_jax.experiments.runs import distinct_labels
@@ -237,8 +237,7 @@ def text_options(*of_runs: TextOptions | None) -> TextOptions:
         if flag.value is not None
     }
     chosen = dataclasses.replace(trained or PLAIN, **given)
-    # Words are words, whatever is beside them, and JSON lines say themselves what they hold.
-    if trained is not None and not _read_alike(chosen, trained):
+    if trained is not None and not read_alike(chosen, trained):
         tell(f"warning: text is read as {chosen}; the training text was {trained}")
     elif different == [None] and not given:
         tell(
@@ -256,18 +255,6 @@ def lowercase(models: Sequence[LanguageModel]) -> bool:
     if _LOWERCASE.value is not None:
         return _LOWERCASE.value
     return any(lm.text.options is not None and lm.text.options.lowercase for lm in models)
-
-
-def _read_alike(chosen: TextOptions, trained: TextOptions) -> bool:
-    """Whether the same words come of both; where they lie in a record does not matter."""
-    raw = ("prose", "paragraphs")
-    format = remembered(chosen).format
-    if format not in raw and trained.format not in raw:
-        format = trained.format
-    elif chosen.format == "jsonl":
-        format = trained.format
-    read = dataclasses.replace(chosen, format=format, text_key=trained.text_key)
-    return read == trained
 
 
 def read_words(

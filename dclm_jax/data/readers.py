@@ -190,6 +190,16 @@ def remembered(options: TextOptions, formats: Collection[str] = ()) -> TextOptio
     )
 
 
+def read_alike(options: TextOptions, trained: TextOptions) -> bool:
+    """Whether text of these options becomes words like that which `remembered` gave the others:
+    words are words, whatever is beside them, JSON lines say themselves what they hold, and where
+    text lies in a record does not matter."""
+    format = remembered(options).format
+    if options.format == "jsonl" or _RAW.keys().isdisjoint((format, trained.format)):
+        format = trained.format
+    return dataclasses.replace(options, format=format, text_key=trained.text_key) == trained
+
+
 def _kept(
     blocks: Iterable[Document], lowercase: bool, statistics: ReadStatistics, keep_empty: bool
 ) -> Iterator[Document]:
