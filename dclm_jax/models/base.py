@@ -109,6 +109,8 @@ class DocumentModel:
       cell: one of `dclm_jax.nn.cells.CELLS`.
       dropout: rate on non-recurrent connections while training: embeddings, between layers,
         features, and contexts that enter the output layer.
+      input_dropout, output_dropout: other rates on embeddings, and on features and such contexts;
+        -1 for that of `dropout`.
       variational_dropout: draw once a sentence (Gal and Ghahramani 2016), not once a token.
       recurrent_dropout: rate on the stack's recurrent weights, once a step (Merity et al. 2018).
       tie_embeddings: use the embedding matrix as the output matrix: of the hidden state, or where
@@ -146,6 +148,8 @@ class DocumentModel:
     num_layers: int = 2
     cell: str = "lstm"
     dropout: float = 0.0
+    input_dropout: float = -1.0
+    output_dropout: float = -1.0
     variational_dropout: bool = False
     recurrent_dropout: float = 0.0
     tie_embeddings: bool = False
@@ -173,6 +177,9 @@ class DocumentModel:
             require(self, field, getattr(self, field) in names, f"one of {', '.join(names)}")
         for field in ("dropout", "recurrent_dropout"):
             require(self, field, 0 <= getattr(self, field) < 1, f"0 <= {field} < 1")
+        for field in ("input_dropout", "output_dropout"):
+            rate = getattr(self, field)
+            require(self, field, rate == -1 or 0 <= rate < 1, f"0 <= {field} < 1, or -1")
 
     @property
     def gate_context_dim(self) -> int:

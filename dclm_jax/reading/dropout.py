@@ -29,16 +29,18 @@ def draw_masks(
     model: DocumentModel, params: Params, keys_B: jax.Array, shape_SxN: tuple[int, ...]
 ) -> DropoutMasks | None:
     """The masks of one training step, or None at dropout 0; `keys_B` is one key a row."""
-    if not model.dropout:
+    of_inputs, of_output = _input_rates(model), _rate(model, model.output_dropout)
+    if not any((*of_inputs, of_output)):
         return None
     output = jax.eval_shape(model.output_layer, params)
     kernel, context_kernel, *_ = [*jax.tree.leaves((output.kernel, output.context_kernel)), None]
-    dims = (*_input_dims(model), kernel.shape[0])
-    embeddings, *layers, features = _drawn(model, _split(keys_B, len(dims)), shape_SxN, dims)
+    dims, rates = (*_input_dims(model), kernel.shape[0]), (*of_inputs, of_output)
+    keys_XxB = _split(keys_B, len(dims))
+    embeddings, *layers, features = _drawn(model, keys_XxB, shape_SxN, dims, rates)
     contexts = None
     if context_kernel is not None:
         keys_1xB, dims = _folded(keys_B, _OF_CONTEXTS)[None], (context_kernel.shape[0],)
-        (contexts,) = _drawn(model, keys_1xB, (shape_SxN[0], 1), dims)
+        (contexts,) = _drawn(model, keys_1xB, (shape_SxN[0], 1), dims, (of_output,))
     return DropoutMasks(embeddings, tuple(layers), features, contexts)
 
 
@@ -46,16 +48,25 @@ def draw_source_masks(
     model: DocumentModel, keys_B: jax.Array, shape_SxN: tuple[int, ...]
 ) -> tuple[jax.Array, ...]:
     """`Source.dropout` of one training step; none at dropout 0."""
-    if not model.dropout:
+    dims, rates = _input_dims(model), _input_rates(model)
+    if not any(rates):
         return ()
-    dims = _input_dims(model)
     keys_XxB = _split(_folded(keys_B, _OF_SOURCES), len(dims))
-    return tuple(_drawn(model, keys_XxB, shape_SxN, dims))
+    return tuple(_drawn(model, keys_XxB, shape_SxN, dims, rates))
 
 
 def _input_dims(model: DocumentModel) -> tuple[int, ...]:
     """The widths of the inputs of all layers."""
     return (model.embedding_dim, *(model.hidden_dim,) * (model.num_layers - 1))
+
+
+def _input_rates(model: DocumentModel) -> tuple[float, ...]:
+    """The rates on the inputs of all layers."""
+    return (_rate(model, model.input_dropout), *(model.dropout,) * (model.num_layers - 1))
+
+
+def _rate(model: DocumentModel, own: float) -> float:
+    return model.dropout if own < 0 else own
 
 
 def _split(keys_B: jax.Array, count: int) -> jax.Array:
@@ -67,12 +78,14 @@ def _folded(keys_B: jax.Array, number: int) -> jax.Array:
 
 
 def _drawn(
-    model: DocumentModel, keys_XxB: jax.Array, shape_SxN: tuple[int, ...], dims: tuple[int, ...]
+    model: DocumentModel,
+    keys_XxB: jax.Array,
+    shape_SxN: tuple[int, ...],
+    dims: tuple[int, ...],
+    rates: tuple[float, ...],
 ) -> Iterator[jax.Array]:
-    for keys_B, dim in zip(keys_XxB, dims, strict=True):
-        yield dropout_mask(
-            keys_B, shape_SxN, dim, model.dropout, per_sentence=model.variational_dropout
-        )
+    for keys_B, dim, rate in zip(keys_XxB, dims, rates, strict=True):
+        yield dropout_mask(keys_B, shape_SxN, dim, rate, per_sentence=model.variational_dropout)
 
 
 def drop_weights(model: DocumentModel, params: Params, key: jax.Array) -> Params:

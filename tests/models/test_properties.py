@@ -287,12 +287,25 @@ def test_context_changes_later_sentences_alone(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_no_dropout_has_no_masks(name):
     keys_B = jax.random.split(jax.random.key(0), 2)
-    assert draw_masks(small_model(name), {}, keys_B, (2, 3)) is None
+    model = small_model(name, num_layers=1, dropout=0.5, input_dropout=0.0, output_dropout=0.0)
+    for without in (small_model(name), model):
+        assert draw_masks(without, {}, keys_B, (2, 3)) is None
+        assert not draw_source_masks(without, keys_B, (2, 3))
 
 
-@pytest.mark.parametrize("rate", [0.2, 0.5])
-def test_dropout_masks_keep_the_mean(rate):
-    model = small_model("codclm", dropout=rate, num_layers=3)
+def test_one_rate_of_dropout_is_enough_for_masks():
+    model = small_model("rnnlm", output_dropout=0.5)
+    masks = dropout_masks(model, jax.random.split(jax.random.key(0), 2), np.zeros(2), np.zeros(3))
+    assert masks is not None
+    assert np.all(np.asarray(masks.embeddings) == 1) and np.any(np.asarray(masks.features) == 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "rates"),
+    [({}, (0.2, 0.2, 0.2)), ({"input_dropout": 0.5, "output_dropout": 0.4}, (0.5, 0.2, 0.4))],
+)
+def test_dropout_masks_keep_the_mean(options, rates):
+    model = small_model("codclm", dropout=0.2, num_layers=3, **options)
     keys_B = jax.random.split(jax.random.key(0), 16)
     masks = dropout_masks(model, keys_B, np.zeros(5), np.zeros(20))
     assert masks is not None
@@ -300,7 +313,13 @@ def test_dropout_masks_keep_the_mean(rate):
     assert [mask.shape for mask in masks.layers] == [(5, 20, 16, 5)] * 2
     assert masks.features.shape == (5, 20, 16, 5)
     assert masks.contexts is not None and masks.contexts.shape == (5, 1, 16, 5)
-    for mask in jax.tree.leaves(masks):
+    of_inputs, of_layers, of_output = rates
+    for rate, part in (
+        (of_inputs, masks.embeddings),
+        *((of_layers, mask) for mask in masks.layers),
+        *((of_output, mask) for mask in (masks.features, masks.contexts)),
+    ):
+        mask = np.asarray(part)
         np.testing.assert_allclose(np.unique(mask), [0, 1 / (1 - rate)])
         # Five standard deviations of a mean of independent multipliers.
         tolerance = 5 * np.sqrt(rate / (1 - rate) / mask.size)

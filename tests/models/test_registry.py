@@ -59,6 +59,11 @@ def test_options_arrive():
             {"recurrent_dropout": 1.0},
             "model.recurrent_dropout is 1.0; expected 0 <= recurrent_dropout < 1",
         ),
+        (
+            "rnnlm",
+            {"input_dropout": -0.5},
+            "model.input_dropout is -0.5; expected 0 <= input_dropout < 1, or -1",
+        ),
         ("adclm", {"attention_dim": 0}, "model.attention_dim is 0; expected at least 1"),
         (
             "rlm_bow_ef",
