@@ -1,26 +1,26 @@
-"""What launchers share that adapt runs to each document: by a cache, or by dynamic evaluation."""
+"""What launchers share that adapt runs to each document: by caches, or by dynamic evaluation."""
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from absl import flags
 
-from dclm_jax.data.corpus import open_corpus
+from dclm_jax.data.corpus import SPLITS, open_corpus
+from dclm_jax.data.readers import STDIN, input_files
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import caches, dynamic, inputs
 from dclm_jax.evaluation.inputs import Encoded
 from dclm_jax.evaluation.scoring import WordScorer
 from launch import _evaluation
 
-ADAPT = flags.DEFINE_enum(
+ADAPT = flags.DEFINE_list(
     "adapt",
-    None,
-    ("cache", "unigram", "dynamic"),
-    "Adapt each run to every document as it is read: neural cache, unigram cache or dynamic "
-    "evaluation.",
+    [],
+    "Adapt each run to every document as it is read: some of cache (neural), unigram (cache) and "
+    "dynamic (evaluation).",
 )
 _WEIGHT = flags.DEFINE_float(
     "cache_weight",
@@ -65,25 +65,30 @@ _SENTENCES = flags.DEFINE_integer(
     "Sentences after which --adapt=dynamic changes the parameters.",
     lower_bound=1,
 )
-_TUNED = {
-    "cache": (_WEIGHT, _THETA),
+TUNE_ON = flags.DEFINE_enum(
+    "tune_on",
+    "valid",
+    SPLITS,
+    "Split of the prepared corpus that tunes what --adapt leaves open, or --interpolate's weight.",
+)
+TUNE_INPUT = flags.DEFINE_string(
+    "tune_input", None, "Text that tunes it instead, read as --format says."
+)
+_FLAGS = {
+    "cache": (_WEIGHT, _THETA, _WINDOW),
     "unigram": (_WEIGHT, _STRENGTH),
-    "dynamic": (_RATE, _DECAY),
-}
-_ALL = {
-    "cache": (*_TUNED["cache"], _WINDOW),
-    "unigram": _TUNED["unigram"],
-    "dynamic": (*_TUNED["dynamic"], _SENTENCES),
+    "dynamic": (_RATE, _DECAY, _SENTENCES),
 }
 _TUNING_TARGETS = 10_000
 """Dynamic evaluation is tuned on the first documents that have as many, which it reads often."""
 
 
 class Adapted(NamedTuple):
-    """A run that adapts itself: its setting, named as the flags are, and what was tried on which
-    text, the best first; nothing if the setting was given."""
+    """A run that adapts itself: how, its setting, named as the flags are, and what was tried on
+    which text, the best first; nothing if the setting was given."""
 
     run: _evaluation.Run
+    kind: str
     scorer: WordScorer
     setting: dict[str, float]
     tuned_on: dict[str, Any]
@@ -92,7 +97,7 @@ class Adapted(NamedTuple):
     @property
     def label(self) -> str:
         """What it is called beside its run."""
-        return f"{self.run.label} + {ADAPT.value}"
+        return f"{self.run.label} + {self.kind}"
 
     def __str__(self) -> str:
         setting = ", ".join(f"{name} {value:.4g}" for name, value in self.setting.items())
@@ -102,56 +107,127 @@ class Adapted(NamedTuple):
     def to_json(self) -> dict[str, Any]:
         """How it is adapted, and what was tried."""
         tuning = {"tuning": {**self.tuned_on, "tried": self.tried}} if self.tried else {}
-        return {"adapt": ADAPT.value, "setting": self.setting, **tuning}
+        return {"adapt": self.kind, "setting": self.setting, **tuning}
 
 
-def check_flags() -> None:
-    """Refuses flags that have no effect."""
-    own = {flag.name for flag in _ALL.get(ADAPT.value or "", ())}
-    for kind, tuned in _ALL.items():
+def check_settings() -> None:
+    """Refuses what is unknown, and flags that have no effect."""
+    for kind in ADAPT.value:
+        if kind not in _FLAGS:
+            raise InputError(f"--adapt={kind} is unknown; expected some of {', '.join(_FLAGS)}")
+    own = {flag.name for kind in ADAPT.value for flag in _FLAGS[kind]}
+    for kind, tuned in _FLAGS.items():
         for flag in tuned:
             if flag.present and flag.name not in own:
                 raise InputError(f"--{flag.name} belongs to --adapt={kind}, which is missing")
 
 
-def needs_tuning() -> bool:
-    """Whether something about --adapt is not given."""
-    return any(flag.value is None for flag in _TUNED.get(ADAPT.value or "", ()))
+def settings(kind: str) -> dict[str, float | None]:
+    """What the flags say of it; None is tuned."""
+    return {_name(flag): flag.value for flag in _FLAGS[kind]}
 
 
-def require_adaptable(runs: Sequence[_evaluation.Run]) -> None:
-    """Refuses runs that cannot be adapted in the way that is asked for."""
-    _evaluation.require_language_models((run.lm for run in runs), f"--adapt={ADAPT.value}")
-    for run in runs:
-        if run.lm.model is None and ADAPT.value != "unigram":
+def check_flags(mixes: bool = False) -> None:
+    """Refuses flags that are wrong or have no effect, and tuning on what is measured; `mixes` says
+    that the weight of a mixture is tuned."""
+    check_settings()
+    tunes = mixes or needs_tuning()
+    if not tunes and (TUNE_ON.present or TUNE_INPUT.present):
+        raise InputError(
+            "--tune_on and --tune_input belong to --interpolate, or to --adapt where something of "
+            "it is not given; there is nothing to tune"
+        )
+    if TUNE_ON.present and TUNE_INPUT.present:
+        raise InputError("--tune_input replaces --tune_on; expected one of the two")
+    if tunes:
+        _require_other_text("the weight" if mixes else f"--adapt={','.join(ADAPT.value)}")
+
+
+def _require_other_text(what: str) -> None:
+    """Nothing is tuned on what it is measured on: it would be fitted to it."""
+    measured, split = flags.FLAGS.input, flags.FLAGS.split
+
+    def files_of(path: str) -> set[str]:
+        return {path} if path == STDIN else {str(file.resolve()) for file in input_files(path)}
+
+    if measured is None and TUNE_INPUT.value is None and TUNE_ON.value == split:
+        raise InputError(
+            f"{what} would be tuned on the split it is measured on, {split}; "
+            "expected another one as --tune_on or --split"
+        )
+    if measured is not None and TUNE_INPUT.value is not None:
+        if both := files_of(measured) & files_of(TUNE_INPUT.value):
             raise InputError(
-                f"--adapt={ADAPT.value} needs hidden states and gradients, and {run.label} is an "
-                "n-gram model; expected --adapt=unigram"
+                f"{what} would be tuned on text it is measured on, {min(both)}; "
+                "expected other text as --tune_input or --input"
             )
 
 
-def adapt(
-    runs: Sequence[_evaluation.Run], open_tuning: Callable[[], inputs.Input]
-) -> list[Adapted]:
-    """The runs as they adapt themselves; `open_tuning` opens the text to tune on, for each."""
-    made = _dynamic if ADAPT.value == "dynamic" else _cached
-    return [made(run, open_tuning() if needs_tuning() else None) for run in runs]
+def reads_split(mixes: bool = False) -> bool:
+    """Whether a split of a prepared corpus is read beside what is measured: to tune on, or the
+    training text of dynamic evaluation."""
+    tunes_on_split = (mixes or needs_tuning()) and TUNE_INPUT.value is None
+    return tunes_on_split or "dynamic" in ADAPT.value
 
 
-def _cached(run: _evaluation.Run, tuning: inputs.Input | None) -> Adapted:
-    cache, grid, own = _cache(run)
-    given = {_name(flag): flag.value for flag in own if flag.value is not None}
-    settings = list(dict.fromkeys(dataclasses.replace(one, **given) for one in grid))
-    weight: Any = _WEIGHT.value
+def open_tuning(runs: Sequence[_evaluation.Run]) -> inputs.Input:
+    """The text to tune on."""
+    if TUNE_INPUT.value is None:
+        return _evaluation.open_split(list(runs), TUNE_ON.value)
+    return _evaluation.open_text([run.lm for run in runs], TUNE_INPUT.value)
+
+
+def needs_tuning() -> bool:
+    """Whether something about --adapt is not given."""
+    return any(None in settings(kind).values() for kind in ADAPT.value)
+
+
+def require_adaptable(runs: Sequence[_evaluation.Run]) -> None:
+    """Refuses runs that cannot be adapted in the ways that are asked for."""
+    asked = f"--adapt={','.join(ADAPT.value)}"
+    _evaluation.require_language_models((run.lm for run in runs), asked)
+    for run in runs:
+        if not all(is_adaptable(run, kind) for kind in ADAPT.value):
+            raise InputError(
+                f"{asked} needs hidden states and gradients, and {run.label} is an n-gram model; "
+                "expected --adapt=unigram"
+            )
+    if TUNE_INPUT.value == STDIN and len(runs) > 1:
+        raise InputError(
+            f"--tune_input=- can be read once, and {len(runs)} runs are tuned; expected a file"
+        )
+
+
+def is_adaptable(run: _evaluation.Run, kind: str) -> bool:
+    """Whether a language model has what this way of adapting needs."""
+    return kind == "unigram" or run.lm.model is not None
+
+
+def adapt(runs: Sequence[_evaluation.Run]) -> list[Adapted]:
+    """All runs adapted in every way that is asked for, tuned where that is needed."""
+    return [adapt_one(run, kind, runs) for kind in ADAPT.value for run in runs]
+
+
+def adapt_one(run: _evaluation.Run, kind: str, runs: Sequence[_evaluation.Run]) -> Adapted:
+    """One of some runs as it adapts itself."""
+    tuning = open_tuning(runs) if None in settings(kind).values() else None
+    return _dynamic(run, tuning) if kind == "dynamic" else _cached(run, kind, tuning)
+
+
+def _cached(run: _evaluation.Run, kind: str, tuning: inputs.Input | None) -> Adapted:
+    cache, grid = _cache(run, kind)
+    given = {name: value for name, value in settings(kind).items() if value is not None}
+    weight: Any = given.pop("weight", None)
+    to_try = list(dict.fromkeys(dataclasses.replace(one, **given) for one in grid))
     if tuning is None:
-        setting = settings[0]
+        setting = to_try[0]
         scorer = caches.CachedScorer(cache, setting, weight)
-        return Adapted(run, scorer, {"weight": weight, **vars(setting)}, {}, [])
-    with _evaluation.Progress(f"tuning {run.label}") as shown:
+        return Adapted(run, kind, scorer, {"weight": weight, **vars(setting)}, {}, [])
+    with _evaluation.Progress(f"tuning {run.label} + {kind}") as shown:
         tried = caches.tune(
             cache,
             tuning.documents,
-            settings,
+            to_try,
             weight=weight,
             on_document=lambda done: shown(done, tuning.num_documents),
         )
@@ -161,17 +237,16 @@ def _cached(run: _evaluation.Run, tuning: inputs.Input | None) -> Adapted:
         for setting, one in zip(of_each, tried, strict=True)
     ]
     scorer = caches.CachedScorer(cache, tried[0].setting, tried[0].weight)
-    return Adapted(run, scorer, of_each[0], tuning.source, told)
+    return Adapted(run, kind, scorer, of_each[0], tuning.source, told)
 
 
-def _cache(run: _evaluation.Run) -> tuple[caches.Cache, Sequence[Any], Sequence[Any]]:
-    """The cache over a run, what is tried of it, and the flags that are its setting's."""
+def _cache(run: _evaluation.Run, kind: str) -> tuple[caches.Cache, Sequence[Any]]:
+    """The cache over a run, and what is tried of it."""
     model, params = run.lm.model, run.lm.params
-    if ADAPT.value == "unigram" or model is None or params is None:
-        return caches.UnigramCache(run.lm.scorer), caches.UNIGRAM_GRID, [_STRENGTH]
+    if kind == "unigram" or model is None or params is None:
+        return caches.UnigramCache(run.lm.scorer), caches.UNIGRAM_GRID
     batch_size = flags.FLAGS.batch_size
-    cache = caches.NeuralCache(model, params, batch_size=batch_size)
-    return cache, caches.NEURAL_GRID, [_THETA, _WINDOW]
+    return caches.NeuralCache(model, params, batch_size=batch_size), caches.NEURAL_GRID
 
 
 def _dynamic(run: _evaluation.Run, tuning: inputs.Input | None) -> Adapted:
@@ -195,7 +270,7 @@ def _dynamic(run: _evaluation.Run, tuning: inputs.Input | None) -> Adapted:
     decay: Any = _DECAY.value
     if tuning is not None:
         documents = list(_first(tuning.documents))
-        with _evaluation.Progress(f"tuning {run.label}") as shown:
+        with _evaluation.Progress(f"tuning {run.label} + dynamic") as shown:
             tried = dynamic.tune(scorer, documents, rate=rate, decay=decay, on_document=shown)
         rate, decay, _ = tried[0]
         # JSON has no infinity, which is the perplexity of one that diverged.
@@ -205,7 +280,7 @@ def _dynamic(run: _evaluation.Run, tuning: inputs.Input | None) -> Adapted:
         ]
     setting = {"rate": rate, "decay": decay, "sentences": sentences}
     tuned_on = {} if tuning is None else tuning.source
-    return Adapted(run, scorer(rate, decay), setting, tuned_on, told)
+    return Adapted(run, "dynamic", scorer(rate, decay), setting, tuned_on, told)
 
 
 def _first(documents: Iterable[Encoded]) -> Iterator[Encoded]:

@@ -56,6 +56,13 @@ content words that neighbours share:
     python -m launch.coherence --baseline=neural --data=data/ptb --training_seed=1
     python -m launch.coherence --baseline=overlap --data=data/ptb --bootstrap=1000 --output=o.json
 
+With --adapt every run is measured twice, as it is and as it adapts itself to each order of each
+document, so that the differences say what adapting does. What is adapted and how it is tuned says
+launch.evaluate; it is tuned for perplexity. Every order is scored whole, by dynamic evaluation one
+after the other:
+
+    python -m launch.coherence --workdirs=runs/rnnlm,runs/ccdclm --adapt=cache
+
 A headline or an address to the reader at the begin can give documents away. Beside every accuracy
 stands the one where the first sentence alone is moved (dclm_jax.evaluation.coherence.first_sentence
 says how); where that is 75% or more, a warning follows. With --keep_first=1 the first sentence
@@ -96,11 +103,12 @@ from dclm_jax.evaluation.orders import BLOCK_SIZES, PERMUTATION, SWAP, WINDOW, A
 from dclm_jax.evaluation.scoring import Document, SentenceScorer
 from dclm_jax.evaluation.window_classifier import WindowClassifier
 from dclm_jax.tables import aligned
-from launch import _app, _cluster, _evaluation
+from launch import _adaptation, _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
 _evaluation.define_workdirs()
 flags.adopt_module_key_flags(_evaluation)
+flags.adopt_module_key_flags(_adaptation)
 flags.adopt_module_key_flags(_cluster)
 _BASELINES: dict[str, type[OrderingBaseline]] = {
     baseline.name: baseline for baseline in (MaximumEntropy, WindowClassifier, Overlap)
@@ -247,14 +255,20 @@ def _check_flags() -> tuple[str, ...]:
                 raise InputError(f"--{name} has no effect on the permutations of --permuted")
         if values.input == files.STDOUT:
             raise InputError("--input is -; expected a folder of the documents of --permuted")
-        if values.data is not None and _BASELINE.value is None:
+        if values.data is not None and _BASELINE.value is None and not _adaptation.reads_split():
             raise InputError("--permuted replaces --data; expected one of the two")
     elif _TSV.value and not _PERMUTATIONS.value and _INSERTION not in named:
         raise InputError("--tsv tells of --permutations or insertion, neither of which is measured")
     if _TSV.value == files.STDOUT == _OUTPUT.value:
         raise InputError("--tsv and --output are both standard output; expected one of them")
     is_baseline = _BASELINE.value is not None
-    _evaluation.check_data_flags(other_split=is_baseline, other_text=_PERMUTED.value is not None)
+    if is_baseline and _adaptation.ADAPT.value:
+        raise InputError("--baseline scores orders without a model; expected it without --adapt")
+    _adaptation.check_flags()
+    _evaluation.check_data_flags(
+        other_split=is_baseline or _adaptation.reads_split(),
+        other_text=_PERMUTED.value is not None or _adaptation.TUNE_INPUT.value is not None,
+    )
     if not is_baseline and _TRAINING_SEED.present:
         raise InputError("--training_seed belongs to --baseline, which is missing")
     return tuple(one for one in _TESTS if one in named or "all" in named)
@@ -275,11 +289,21 @@ def _models() -> tuple[list[_Subject], _Texts]:
             run.lm.scorer,
             run.lm.reader if run.lm.scorer.context_order is None else None,
             run.lm.summary,
-            _evaluation.describe_run(run.lm, run.workdir),
+            _described(run),
         )
         for run in runs
     ]
+    if _adaptation.ADAPT.value:
+        _adaptation.require_adaptable(runs)
+        subjects += [
+            _Subject(one.label, one.scorer, None, str(one), _described(one.run) | one.to_json())
+            for one in _adaptation.adapt(runs)
+        ]
     return subjects, texts
+
+
+def _described(run: _evaluation.Run) -> dict[str, Any]:
+    return _evaluation.describe_run(run.lm, run.workdir)
 
 
 def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Subject], _Texts]:

@@ -45,6 +45,7 @@ Each run adapted to every document as it is read, and forgotten at its end: perp
 after, on the same targets.
 
     python -m launch.evaluate --workdirs=runs/rnnlm,runs/ccdclm --adapt=cache
+    python -m launch.evaluate --workdir=runs/ccdclm --adapt=cache,unigram,dynamic
     python -m launch.evaluate --workdir=runs/kn5 --adapt=unigram --input=news.txt
     python -m launch.evaluate --workdir=runs/ccdclm --adapt=dynamic --dynamic_rate=1e-3 \\
         --dynamic_decay=0.01
@@ -68,8 +69,8 @@ finite ends in an error, or, tried among others, has no perplexity.
 
 The JSON of a single run is one object, with --by_pos the classes under "by_pos". That of several is
 {"runs": [...]} with such an object for each; --interpolate adds "mixture" and "tuning". --adapt
-adds "adapted" to each object: the same measures of the adapted run, its setting, and under "tuning"
-all that was tried, the best first.
+adds "adapted" to each object, a list with an object for each way: the same measures of the adapted
+run, its setting, and under "tuning" all that was tried, the best first.
 """
 
 import dataclasses
@@ -80,10 +81,8 @@ from typing import Any, NamedTuple
 from absl import flags
 
 from dclm_jax import files
-from dclm_jax.data.corpus import SPLITS
-from dclm_jax.data.readers import STDIN, input_files
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import inputs, interpolation, intervals, parts_of_speech
+from dclm_jax.evaluation import interpolation, intervals, parts_of_speech
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.experiments import plots
 from dclm_jax.tables import aligned
@@ -106,16 +105,6 @@ _POS_TAGS = flags.DEFINE_integer(
     "pos_tags", 10, "The most frequent tags, whose classes --by_pos lists; the rest is `other`."
 )
 _INTERPOLATE = flags.DEFINE_bool("interpolate", False, "Mix the two runs of --workdirs.")
-_TUNE_ON = flags.DEFINE_enum(
-    "tune_on",
-    "valid",
-    SPLITS,
-    "Split of the prepared corpus that tunes the weight of --interpolate, or --adapt.",
-)
-_TUNE_INPUT = flags.DEFINE_string(
-    "tune_input", None, "Text that tunes them instead, read as --format says."
-)
-
 _MIXTURE = "mixture"
 
 
@@ -148,10 +137,6 @@ def main(argv: Sequence[str]) -> None:
         raise InputError(f"--interpolate mixes two runs; there are {len(runs)}")
     if _adaptation.ADAPT.value:
         _adaptation.require_adaptable(runs)
-        if _TUNE_INPUT.value == STDIN and len(runs) > 1:
-            raise InputError(
-                f"--tune_input=- can be read once, and {len(runs)} runs are tuned; expected a file"
-            )
     if _PLOT.value and not _BY_POS.value:
         # Before the work, which only adds the perplexities.
         plots.require_context([_point(run, math.nan) for run in runs])
@@ -174,52 +159,15 @@ def _check_flags() -> None:
         raise InputError("--pos_tags belongs to --by_pos, which is missing")
     if _POS_TAGS.value < 1:
         raise InputError(f"--pos_tags is {_POS_TAGS.value}; expected at least 1")
-    _adaptation.check_flags()
     if _INTERPOLATE.value and _adaptation.ADAPT.value:
         raise InputError("--interpolate mixes runs as they are; expected it without --adapt")
-    tunes = _INTERPOLATE.value or _adaptation.needs_tuning()
-    if not tunes and (_TUNE_ON.present or _TUNE_INPUT.present):
-        raise InputError(
-            "--tune_on and --tune_input belong to --interpolate, or to --adapt where something of "
-            "it is not given; there is nothing to tune"
-        )
-    if _TUNE_ON.present and _TUNE_INPUT.present:
-        raise InputError("--tune_input replaces --tune_on; expected one of the two")
-    tunes_on_text = _TUNE_INPUT.value is not None
-    # Dynamic evaluation reads training text.
-    reads_split = tunes and not tunes_on_text or _adaptation.ADAPT.value == "dynamic"
-    _evaluation.check_data_flags(other_split=reads_split, other_text=tunes_on_text)
-    if tunes:
-        _require_other_text(flags.FLAGS.input, flags.FLAGS.split)
+    _adaptation.check_flags(mixes=_INTERPOLATE.value)
+    _evaluation.check_data_flags(
+        other_split=_adaptation.reads_split(mixes=_INTERPOLATE.value),
+        other_text=_adaptation.TUNE_INPUT.value is not None,
+    )
     if _PLOT.value:
         plots.check_target(_PLOT.value)
-
-
-def _require_other_text(evaluated: str | None, split: str) -> None:
-    """Nothing is tuned on what it is measured on: it would be fitted to it."""
-    what = "the weight" if _INTERPOLATE.value else f"--adapt={_adaptation.ADAPT.value}"
-
-    def files_of(path: str) -> set[str]:
-        return {path} if path == STDIN else {str(file.resolve()) for file in input_files(path)}
-
-    if evaluated is None and _TUNE_INPUT.value is None and _TUNE_ON.value == split:
-        raise InputError(
-            f"{what} would be tuned on the split it is measured on, {split}; "
-            "expected another one as --tune_on or --split"
-        )
-    if evaluated is not None and _TUNE_INPUT.value is not None:
-        if both := files_of(evaluated) & files_of(_TUNE_INPUT.value):
-            raise InputError(
-                f"{what} would be tuned on text it is measured on, {min(both)}; "
-                "expected other text as --tune_input or --input"
-            )
-
-
-def _open_tuning(runs: list[_evaluation.Run]) -> inputs.Input:
-    """The text to tune on."""
-    if _TUNE_INPUT.value is None:
-        return _evaluation.open_split(runs, _TUNE_ON.value)
-    return _evaluation.open_text([run.lm for run in runs], _TUNE_INPUT.value)
 
 
 def _measure(runs: list[_evaluation.Run]) -> _Measured:
@@ -228,7 +176,7 @@ def _measure(runs: list[_evaluation.Run]) -> _Measured:
     scorers = [run.lm.scorer for run in runs]
     mixture, adapted, tuned_on = None, [], {}
     if _INTERPOLATE.value:
-        tuning = _open_tuning(runs)
+        tuning = _adaptation.open_tuning(runs)
         tuned_on = tuning.source
         with _evaluation.Progress("tuning") as shown:
             mixture = interpolation.tune(
@@ -237,7 +185,7 @@ def _measure(runs: list[_evaluation.Run]) -> _Measured:
                 on_document=lambda sums: shown(sums.documents, tuning.num_documents),
             )
     elif _adaptation.ADAPT.value:
-        adapted = _adaptation.adapt(runs, lambda: _open_tuning(runs))
+        adapted = _adaptation.adapt(runs)
         scorers += [one.scorer for one in adapted]
     by_tag = parts_of_speech.TagSums(len(scorers) + (mixture is not None)) if tagger else None
     with _evaluation.Progress("perplexity") as progress:
@@ -313,10 +261,9 @@ def _json(measured: _Measured) -> dict[str, Any]:
             classes = parts_of_speech.to_json(measured.classes, index)
             result["by_pos"] = {"tagger": measured.tagger, "classes": classes}
         results.append(result)
-    for result, one, after in zip(
-        results, measured.adapted, results[len(measured.runs) :], strict=False
-    ):
-        result["adapted"] = {**one.to_json(), **after}
+    for number, one in enumerate(measured.adapted):
+        adapted = results[number % len(measured.runs)].setdefault("adapted", [])
+        adapted.append({**one.to_json(), **results[len(measured.runs) + number]})
     if len(measured.runs) == 1:
         return results[0]
     value: dict[str, Any] = {"runs": results[: len(measured.runs)]}

@@ -18,6 +18,10 @@ Where the first sentence of a document, moved alone, is told in 75% of the cases
 the models (launch.coherence says why that matters), coherence is measured twice: with all sentences
 permuted, and with the first one kept. --keep_first=N keeps N in any case.
 
+--adapt=cache,unigram,dynamic adds the test perplexity of runs that adapt themselves to each
+document as they read it, in these ways or some of them, tuned on the development set, and whether
+rows keep what they are ahead of the baseline (launch.evaluate says what they are).
+
 --html=FILE writes a page as well, one file that needs no network, for phones and desktops: the
 configurations side by side, curves, tables with marks of significance, and three test documents,
 chosen by a rule that stands there, word by word: surprisal with and without the sentences before,
@@ -56,7 +60,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -64,16 +68,17 @@ from absl import flags
 
 from dclm_jax import files, storage
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import inputs
+from dclm_jax.evaluation import inputs, perplexity
 from dclm_jax.evaluation.orders import BLOCK_SIZES, Arrangement
 from dclm_jax.experiments import examples, grouping, measurement, page, plots, report, runs
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.training.config import flat
 from dclm_jax.training.metrics import FILE as METRICS_FILE
 from dclm_jax.training.workdir import CORPUS_FILE, RESULT_FILE
-from launch import _app, _evaluation
+from launch import _adaptation, _app, _evaluation
 
 _evaluation.define_workdirs()
+flags.adopt_module_key_flags(_adaptation)
 _OUTPUT = flags.DEFINE_string("output", None, "Directory to write.")
 _QUICK = flags.DEFINE_bool("quick", False, "Show what is there, and measure nothing.")
 _DATA = flags.DEFINE_string(
@@ -130,6 +135,10 @@ def main(argv: Sequence[str]) -> None:
     for name, flag in (("keep_first", _KEEP_FIRST), ("seed", _SEED)):
         if flag.value < 0:
             raise InputError(f"--{name} is {flag.value}; expected 0 or more")
+    _adaptation.check_settings()
+    for flag in (_adaptation.TUNE_ON, _adaptation.TUNE_INPUT):
+        if flag.present:
+            raise InputError(f"--{flag.name}: a report tunes on the development set, valid")
     if _BLOCKS.value and not _BOOTSTRAP.value:
         raise InputError("--blocks needs test sets, and --bootstrap is 0; expected 2 and more")
     to_measure = _restore_all(workdirs)
@@ -236,7 +245,8 @@ def _baselines(rows: Sequence[grouping.Row]) -> Sequence[str]:
 
 
 def _show(workdirs: Sequence[str]) -> None:
-    for flag in (_DATA, _BOOTSTRAP, _POOL, _BLOCKS, _KEEP_FIRST, _SEED, _BASELINE):
+    measuring = (_DATA, _BOOTSTRAP, _POOL, _BLOCKS, _KEEP_FIRST, _SEED, _BASELINE)
+    for flag in (*measuring, _adaptation.ADAPT):
         if flag.present:
             raise InputError(f"--{flag.name} says how to measure; --quick measures nothing")
     finished = runs.read_runs(workdirs)
@@ -338,7 +348,35 @@ def _results(to_measure: Sequence[_Run], folder: storage.Location) -> list[dict[
             result["blocks"] = {
                 str(size): _coherence(run, folder, block=size, pool=_BLOCKS.value) for size in sizes
             }
+    for run, result in zip(to_measure, results, strict=True):
+        of_run = _evaluation.Run(run.known["workdir"], run.known["workdir"], run.lm)
+        result["adapted"] = {
+            kind: _adapted(run, of_run, folder, kind)
+            for kind in _adaptation.ADAPT.value
+            if _adaptation.is_adaptable(of_run, kind)
+        }
     return results
+
+
+def _adapted(
+    run: _Run, of_run: _evaluation.Run, folder: storage.Location, kind: str
+) -> dict[str, Any]:
+    """The test perplexity of a run that adapts itself."""
+
+    def measure(on_document: Callable[[int, int], None]) -> dict[str, Any]:
+        adapted, test = _adaptation.adapt_one(of_run, kind, [of_run]), run.documents["test"]
+
+        def watched() -> Iterator[Any]:
+            for done, document in enumerate(test, start=1):
+                yield document
+                on_document(done, len(test))
+
+        found = perplexity.measure(adapted.scorer, watched())
+        return {"setting": adapted.setting, "test": found.to_json()}
+
+    given = {"kind": kind, **_adaptation.settings(kind)}
+    identity = {key: value for key, value in run.identity.items() if key != "options"}
+    return _kept(run, folder, {**identity, "adapt": given}, measure)
 
 
 def _coherence(run: _Run, folder: storage.Location, block: int = 1, **other: int) -> dict[str, Any]:

@@ -66,6 +66,15 @@ class _Measurement:
     coherence: coherence.Coherence | None
 
 
+@dataclasses.dataclass(frozen=True)
+class _Adapted:
+    """The test perplexity of a run that adapts itself, its setting, and what it was measured of."""
+
+    identity: dict[str, Any]
+    setting: dict[str, files.Nonnegative]
+    test: _Split
+
+
 def measure(
     scorer: WordScorer,
     valid: Sequence[Document],
@@ -141,12 +150,18 @@ def read(path: storage.PathLike, identity: dict[str, Any], num_documents: int) -
     Args:
       path: the file.
       identity: of what is to be measured: its "options" are those of `measure`, and with
-        "coherence_alone" it is `measure_coherence` that was kept, perhaps with a "block".
+        "coherence_alone" it is `measure_coherence` that was kept, perhaps with a "block". With
+        "adapt" it is the setting and the test perplexity of a run that adapts itself.
       num_documents: of the test set.
 
     Raises:
       InputError: there is no such file, or it is damaged or holds something else.
     """
+    if "adapt" in identity:
+        adapted = files.read_json(path, _Adapted, exact=True)
+        if adapted.identity != identity:
+            raise InputError(f"{path}: is not the measurement that is wanted")
+        return {key: files.read_json(path, dict[str, Any])[key] for key in ("setting", "test")}
     alone = "coherence_alone" in identity
     record = files.read_json(path, _Coherence if alone else _Measurement, exact=True)
     of_orders = record if isinstance(record, _Coherence) else record.coherence

@@ -16,8 +16,10 @@ from dclm_jax.experiments.grouping import (
     LENGTH,
     Comparison,
     Row,
+    baseline,
     compare,
     differing,
+    paired,
     ratios,
     shown_value,
     symbol,
@@ -55,6 +57,8 @@ def tables(all_rows: Sequence[Row], baselines: Sequence[str] = BASELINES) -> lis
         made.append(coherence_table(all_rows, baselines))
     if any(row.has("blocks") for row in all_rows):
         made.append(block_table(all_rows))
+    if any(row.results[0].get("adapted") for row in all_rows):
+        made.append(adaptation_table(all_rows, baselines[0]))
     return [*made, context_table(all_rows), *(place_table(all_rows, place) for place in PLACES)]
 
 
@@ -69,6 +73,38 @@ def context_table(all_rows: Sequence[Row]) -> Table:
         "with those of all documents; each by itself."
     )
     return Table("What the context is worth", about, cells)
+
+
+def adaptation_table(all_rows: Sequence[Row], name: str) -> Table:
+    """Perplexities of rows that adapt themselves to each document, compared with the baseline of
+    that name, adapted alike."""
+    kinds = dict.fromkeys(kind for row in all_rows for kind in _adapted(row))
+    columns: dict[str, tuple[str, ...]] = {"as it is": ("test",)}
+    columns |= {kind: ("adapted", kind, "test") for kind in kinds}
+    cells = [["model", *(f"{column}{to}" for column in columns for to in ("", f" to {name}"))]]
+    for row in all_rows:
+        found = baseline(row, all_rows, name)
+        own, other, _ = (row, row, None) if found is None else paired(row, found[0])
+        cells.append([row.label])
+        for column, path in columns.items():
+            is_there = [column not in kinds or column in _adapted(one) for one in (own, other)]
+            cells[-1].append(_number(row, *path, "perplexity") if is_there[0] else "")
+            to = ""
+            if found is not None and all(is_there):
+                ratio = own.mean(*path, "perplexity") / other.mean(*path, "perplexity")
+                to = f"{100 * (ratio - 1):+.1f}%{'' if found[1] else _OTHER}"
+            cells[-1].append(to)
+    about = (
+        "Test perplexity of runs that adapt themselves to each document as they read it and forget "
+        "it at its end: by a neural cache (cache), a cache of words (unigram) or gradient steps "
+        "(dynamic). What is open of them was tuned on the development set, for each run by itself. "
+        f"To {name}: which adapts itself in the same way; {_OTHER} it has another recipe."
+    )
+    return Table("Adapted to each document", about, cells)
+
+
+def _adapted(row: Row) -> dict[str, Any]:
+    return row.results[0].get("adapted") or {}
 
 
 def place_table(all_rows: Sequence[Row], place: str) -> Table:
@@ -293,6 +329,10 @@ def records(
         if row.has("blocks"):
             sizes = row.results[0]["blocks"]
             one |= {f"coherence_block_{size}": row.mean("blocks", size, "mean") for size in sizes}
+        for kind in _adapted(row):
+            one |= _spread(
+                f"test_perplexity_{kind}", row.values("adapted", kind, "test", "perplexity")
+            )
         if row.has("coherence") and not row.results[0]["coherence"]["keep_first"]:
             one["first_sentence"] = row.mean("coherence", "first_sentence")
         one |= {name: row.mean("arrangements", name) for name in context.ARRANGEMENTS}

@@ -153,6 +153,37 @@ def test_coherence_by_blocks_is_measured_and_shown_by_their_size():
     assert report.records(rows)[0]["coherence_block_4"] == 0.75
 
 
+def test_rows_that_adapt_themselves_are_compared_with_a_baseline_that_does():
+    def adapted(perplexity):
+        return {"adapted": {"cache": {"test": {"perplexity": perplexity}}}}
+
+    made = [
+        {**result("rnnlm", test=100.0), **adapted(80.0)},
+        {**result("ccdclm", test=90.0), **adapted(76.0)},
+        {**result("ccdclm", 1, test=96.0), **adapted(79.0)},
+        result("ngram", test=120.0),
+        result("drnnlm", test=110.0),
+    ]
+    rows = grouping.rows(made)
+    about, cells = next(one[1:] for one in report.tables(rows) if one.title.startswith("Adapted"))
+    assert cells == [
+        ["model", "as it is", "as it is to rnnlm", "cache", "cache to rnnlm"],
+        ["ngram", "120.00", "+20.0%", "", ""],
+        ["rnnlm", "100.00", "", "80.00", ""],
+        ["drnnlm", "110.00", "+10.0%", "", ""],
+        # The ratio is that of the seed that both have.
+        ["ccdclm", "93.00 ± 4.24", "-10.0%", "77.50 ± 2.12", "-5.0%"],
+    ]
+    assert "tuned on the development set" in about
+    record = next(one for one in report.records(rows) if one["model"] == "ccdclm")
+    assert (record["test_perplexity_cache"], record["test_perplexity_cache_sd"]) == (
+        77.5,
+        pytest.approx(2.1213203),
+    )
+    without = grouping.rows([result("rnnlm"), result("ccdclm")])
+    assert not any(one.title.startswith("Adapted") for one in report.tables(without))
+
+
 def test_the_z_tests_by_hand():
     """Differences 1, 2, 3: mean 2, sd 1, three documents; accuracies 0.8 and 0.7, sd 0.04."""
     rnnlm = grouping.rows([result("drnnlm", accuracy=0.7, documents=(5.0, 7.0, 9.0))])[0]
@@ -501,7 +532,7 @@ def test_a_measurement_holds_what_its_parts_measure():
     assert without["coherence"] is None
 
 
-@pytest.mark.parametrize("kind", ["all", "coherence alone", *also(["first kept"])])
+@pytest.mark.parametrize("kind", ["all", "coherence alone", "adapted", *also(["first kept"])])
 def test_what_was_kept_of_a_measurement_is_whole_or_refused(tmp_path, kind):
     counts: Any = {"replicates": 4, "pool": 2, "keep_first": 0, "seed": 0}
     counts |= {"keep_first": 1} if kind == "first kept" else {}
@@ -510,18 +541,23 @@ def test_what_was_kept_of_a_measurement_is_whole_or_refused(tmp_path, kind):
     if kind == "coherence alone":
         identity["coherence_alone"] = True
         measured = measured["coherence"]
+    if kind == "adapted":
+        identity["adapt"] = {"kind": "cache", "theta": 0.5}
+        measured = {"setting": {"theta": 0.5, "weight": 0.1}, "test": measured["test"]}
     path = tmp_path / "kept.json"
     measurement.keep(path, identity, measured)
     assert measurement.read(path, identity, len(DOCUMENTS)) == measured
     for other, documents in (({**identity, "model": "y"}, 3), (identity, 4)):
-        if kind != "coherence alone" or documents == 3:
+        if kind not in ("coherence alone", "adapted") or documents == 3:
             with pytest.raises(InputError, match="kept.json: is not the measurement that is want"):
                 measurement.read(path, other, documents)
 
     def check(content: bytes) -> None:
         path.write_bytes(content)
         read = value_or_input_error(path, lambda: measurement.read(path, identity, len(DOCUMENTS)))
-        if read is not None and kind != "coherence alone":
+        if read is not None and kind == "adapted":
+            report.tables(grouping.rows([{**result(), "adapted": {"cache": read}}]))
+        elif read is not None and kind != "coherence alone":
             rows = grouping.rows([result() | read | {"config": result()["config"]}])
             report.markdown(report.tables(rows), {}, []).encode()
             report.first_decides(rows[0].results)

@@ -1,4 +1,4 @@
-"""launch.evaluate --adapt: before and after, tuned or given, and what is refused."""
+"""--adapt of launchers: before and after, tuned or given, and what is refused."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 
 import dclm_jax
 from dclm_jax.data.corpus import open_corpus
-from dclm_jax.evaluation import caches, dynamic, perplexity
+from dclm_jax.evaluation import caches, coherence, dynamic, perplexity
 from dclm_jax.evaluation.caches import CachedScorer, NeuralCache, NeuralSetting, UnigramSetting
 from tests.launch.support import TOLERANCE, fingerprint, launch, refuse
 
@@ -25,7 +25,7 @@ def test_a_neural_cache_over_two_runs(space):
     assert list(together) == ["runs"]
     for run, result in zip(runs, together["runs"], strict=True):
         lm: Any = dclm_jax.restore(run)
-        adapted = result.pop("adapted")
+        (adapted,) = result.pop("adapted")
         alone = launch("evaluate", f"--workdir={run}", "--output=-")
         assert result == json.loads(alone.stdout)
         cache = NeuralCache(lm.model, lm.params)
@@ -48,7 +48,7 @@ def test_what_is_not_given_is_tuned_on_the_development_split(space, tmp_path):
     command = ["evaluate", f"--workdir={space.run}", "--adapt=unigram", f"--output={output}"]
     done = launch(*command, f"--input={space.text['test']}")
     result = json.loads(output.read_text())
-    adapted = result["adapted"]
+    (adapted,) = result["adapted"]
     tuning = adapted["tuning"]
     assert (tuning["data"], tuning["split"]) == (str(space.corpus), "valid")
     lm = dclm_jax.restore(space.run)
@@ -84,7 +84,7 @@ def test_dynamic_evaluation(space):
     before = fingerprint(space.run)
     command = [f"--workdir={space.rnnlm}", "--adapt=dynamic", "--dynamic_rate=0.003", "--output=-"]
     result = json.loads(launch("evaluate", *command).stdout)
-    adapted = result["adapted"]
+    (adapted,) = result["adapted"]
     tried = {one["decay"] for one in adapted["tuning"]["tried"]}
     assert tried == set(dynamic.DECAYS)
     assert {one["rate"] for one in adapted["tuning"]["tried"]} == {0.003}
@@ -128,3 +128,28 @@ def test_bad_flags_are_refused_in_one_line(space, tmp_path, arguments, expected)
     error = refuse("evaluate", f"--workdir={space.run}", "--output=x", *arguments, cwd=tmp_path)
     assert expected in error
     assert not list(tmp_path.iterdir())
+
+
+def test_orders_are_told_apart_by_adapted_runs_beside_the_runs(space):
+    given = ["--cache_weight=0.3", "--cache_theta=0.5", "--cache_strength=5"]
+    command = ["coherence", f"--workdir={space.rnnlm}", "--adapt=cache,unigram", *given]
+    found = json.loads(launch(*command, "--permutations=2", "--output=-").stdout)["runs"]
+    assert [one["label"] for one in found] == ["rnnlm", "rnnlm + cache", "rnnlm + unigram"]
+    lm: Any = dclm_jax.restore(space.rnnlm)
+    scorers = [
+        CachedScorer(NeuralCache(lm.model, lm.params), NeuralSetting(0.5, 2000), 0.3),
+        CachedScorer(caches.UnigramCache(lm.scorer), UnigramSetting(5.0), 0.3),
+    ]
+    assert found[0]["mean"] == 0.5
+    for one, scorer in zip(found[1:], scorers, strict=True):
+        expected = coherence.fixed(scorer, documents(space, "test"), permutations=2)
+        assert one["mean"] == pytest.approx(expected.mean) and one["pairs"] == expected.pairs
+        assert one["adapt"] in one["label"] and one["setting"]["weight"] == 0.3
+    for flags, expected in (
+        (["--baseline=overlap", f"--data={space.corpus}"], "--baseline scores orders without"),
+        ([f"--workdir={space.rnnlm}", "--split=valid"], "would be tuned on the split it is"),
+    ):
+        assert expected in refuse("coherence", "--adapt=cache", *flags)
+    assert "--tune_on: a report tunes on" in refuse(
+        *("report", f"--workdirs={space.rnnlm}", "--output=x", "--adapt=cache", "--tune_on=train")
+    )

@@ -739,7 +739,7 @@ def test_an_ngram_model_goes_wherever_a_neural_one_does(space, tmp_path):
     unigram = ["--adapt=unigram", "--cache_weight=1", "--cache_strength=5", "--output=-"]
     cached = json.loads(launch("evaluate", f"--workdir={run}", *unigram).stdout)
     assert cached["perplexity"] == pytest.approx(100, rel=TOLERANCE)
-    assert 1 < cached["adapted"]["perplexity"] < 100
+    assert 1 < cached["adapted"][0]["perplexity"] < 100
     for kind in ("cache", "dynamic"):
         error = refuse("evaluate", f"--workdir={run}", f"--adapt={kind}")
         assert f"--adapt={kind} needs hidden states" in error and "n-gram model" in error

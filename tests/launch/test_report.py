@@ -30,13 +30,13 @@ def report(workdirs, output, *flags, **options):
 
 def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     output, page = tmp_path / "report", tmp_path / "pages" / "all.html"
-    flags = ("--blocks=2", f"--html={page}")
+    flags = ("--blocks=2", "--adapt=unigram", f"--html={page}")
     printed = report(workdirs, output, *flags)
     # No document of the test set has the nine sentences that are two blocks of eight.
-    assert printed.count("measured in") == 4 * 3 and f"page: {page}" in printed
+    assert printed.count("measured in") == 4 * 4 and f"page: {page}" in printed
     text = (output / "report.md").read_text()
     for label in ("| rnnlm |", "| ccdclm, L = 5 |", "| ccdclm, L = 10 |"):
-        assert text.count(label) == 6
+        assert text.count(label) == 7
     for title in ("Table 2", "Table 3", "context is worth", "Figure 3"):
         assert title in text
     for name in ("by_token", "by_sentence", "segment_length", "blocks"):
@@ -47,9 +47,17 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
         ("ccdclm, L = 5", 2),
         ("ccdclm, L = 10", 1),
     ]
-    evaluated = launch("evaluate", f"--workdir={workdirs[1]}", "--output=-").stdout
-    perplexity = rows[0]["runs"][0]["test"]["perplexity"]
-    assert perplexity == pytest.approx(json.loads(evaluated)["perplexity"], rel=1e-6)
+    evaluate = ("evaluate", f"--workdir={workdirs[1]}", "--adapt=unigram", "--output=-")
+    evaluated = json.loads(launch(*evaluate).stdout)
+    measured, (adapted,) = rows[0]["runs"][0], evaluated["adapted"]
+    assert measured["test"]["perplexity"] == pytest.approx(evaluated["perplexity"], rel=1e-6)
+    unigram = measured["adapted"]["unigram"]
+    assert unigram["test"]["perplexity"] == pytest.approx(adapted["perplexity"], rel=1e-6)
+    assert unigram["setting"] == pytest.approx(adapted["setting"], rel=1e-4)
+    with (output / "report.csv").open() as file:
+        first = next(csv.DictReader(file))
+    told = float(first["test_perplexity_unigram"])
+    assert told == pytest.approx(adapted["perplexity"], rel=1e-6)
     alone = launch(
         "coherence", f"--workdir={workdirs[0]}", "--permutations=0", *FAST, "--output=-"
     ).stdout
@@ -70,11 +78,11 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
         assert told in made
 
     again = report(workdirs, output, *flags, process=True)
-    assert again.count("measured before") == 4 * 3
+    assert again.count("measured before") == 4 * 4
     assert (output / "report.md").read_text() == text and page.read_text("utf-8") == made
     for other in ("--seed=1", "--bootstrap=0"):
         assert report(workdirs[:1], output, other).count("measured in") == 1
-    assert report(workdirs, output, *flags).count("measured before") == 4 * 3
+    assert report(workdirs, output, *flags).count("measured before") == 4 * 4
     assert (output / "report.md").read_text() == text
 
 
