@@ -209,7 +209,7 @@ def adapt(runs: Sequence[_evaluation.Run]) -> list[Adapted]:
 
 
 def adapt_one(run: _evaluation.Run, kind: str, runs: Sequence[_evaluation.Run]) -> Adapted:
-    """One of some runs as it adapts itself."""
+    """A run as it adapts itself, tuned on the corpus of `runs`."""
     tuning = open_tuning(runs) if None in settings(kind).values() else None
     return _dynamic(run, tuning) if kind == "dynamic" else _cached(run, kind, tuning)
 

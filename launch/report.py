@@ -348,23 +348,25 @@ def _results(to_measure: Sequence[_Run], folder: storage.Location) -> list[dict[
             result["blocks"] = {
                 str(size): _coherence(run, folder, block=size, pool=_BLOCKS.value) for size in sizes
             }
-    for run, result in zip(to_measure, results, strict=True):
-        of_run = _evaluation.Run(run.known["workdir"], run.known["workdir"], run.lm)
+    named = [
+        _evaluation.Run(run.known["workdir"], run.known["workdir"], run.lm) for run in to_measure
+    ]
+    for run, result, one in zip(to_measure, results, named, strict=True):
         result["adapted"] = {
-            kind: _adapted(run, of_run, folder, kind)
+            kind: _adapted(run, folder, kind, partial(_adaptation.adapt_one, one, kind, named[:1]))
             for kind in _adaptation.ADAPT.value
-            if _adaptation.is_adaptable(of_run, kind)
+            if _adaptation.is_adaptable(one, kind)
         }
     return results
 
 
 def _adapted(
-    run: _Run, of_run: _evaluation.Run, folder: storage.Location, kind: str
+    run: _Run, folder: storage.Location, kind: str, adapt: Callable[[], _adaptation.Adapted]
 ) -> dict[str, Any]:
     """The test perplexity of a run that adapts itself."""
 
     def measure(on_document: Callable[[int, int], None]) -> dict[str, Any]:
-        adapted, test = _adaptation.adapt_one(of_run, kind, [of_run]), run.documents["test"]
+        adapted, test = adapt(), run.documents["test"]
 
         def watched() -> Iterator[Any]:
             for done, document in enumerate(test, start=1):
