@@ -34,7 +34,7 @@ from dclm_jax.reading.reader import next_block
 
 EPSILON = 1.0
 """Parameters that training text hardly touches move by bounded steps."""
-RATES = (3e-4, 1e-3, 2e-3, 4e-3)
+RATES = (1e-4, 3e-4, 1e-3, 2e-3, 4e-3)
 DECAYS = (0.0, 1e-3, 1e-2)
 """What is tried where nothing is given: the rates without decay, then the decays at the best."""
 STATISTICS_STEPS = 300
