@@ -115,6 +115,8 @@ def check_settings() -> None:
     for kind in ADAPT.value:
         if kind not in _FLAGS:
             raise InputError(f"--adapt={kind} is unknown; expected some of {', '.join(_FLAGS)}")
+        if ADAPT.value.count(kind) > 1:
+            raise InputError(f"--adapt names {kind} twice; expected each once")
     own = {flag.name for kind in ADAPT.value for flag in _FLAGS[kind]}
     for kind, tuned in _FLAGS.items():
         for flag in tuned:
