@@ -81,14 +81,13 @@ def measured(
     curves = [report.development_curves(all_rows)]
     curves += [one for name, one in pictures.items() if name == report.SEGMENT_LENGTH]
     places = [pictures[f"{place}.png"] for place in report.PLACES]
+    perplexities = [report.perplexity_table(all_rows, baselines[0])]
+    if any(map(report.adapted, all_rows)):
+        perplexities.append(report.adaptation_table(all_rows, baselines[0]))
     return [
         _configurations({row.label: row.config for row in all_rows}),
         Section("Learning curves", "Of the first seed of each configuration.", curves),
-        Section(
-            "Perplexity",
-            _MARKS,
-            [report.perplexity_table(all_rows, baselines[0]), report.context_table(all_rows)],
-        ),
+        Section("Perplexity", _MARKS, [*perplexities, report.context_table(all_rows)]),
         Section("Coherence", _MARKS, _coherence(all_rows, baselines)),
         Section(
             "By position",

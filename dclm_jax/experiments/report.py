@@ -57,8 +57,7 @@ def tables(all_rows: Sequence[Row], baselines: Sequence[str] = BASELINES) -> lis
         made.append(coherence_table(all_rows, baselines))
     if any(row.has("blocks") for row in all_rows):
         made.append(block_table(all_rows))
-    if any(row.results[0].get("adapted") for row in all_rows):
-        made.append(adaptation_table(all_rows, baselines[0]))
+    made += [adaptation_table(all_rows, baselines[0])] if any(map(adapted, all_rows)) else []
     return [*made, context_table(all_rows), *(place_table(all_rows, place) for place in PLACES)]
 
 
@@ -78,7 +77,7 @@ def context_table(all_rows: Sequence[Row]) -> Table:
 def adaptation_table(all_rows: Sequence[Row], name: str) -> Table:
     """Perplexities of rows that adapt themselves to each document, compared with the baseline of
     that name, adapted alike."""
-    kinds = dict.fromkeys(kind for row in all_rows for kind in _adapted(row))
+    kinds = dict.fromkeys(kind for row in all_rows for kind in adapted(row))
     columns: dict[str, tuple[str, ...]] = {"as it is": ("test",)}
     columns |= {kind: ("adapted", kind, "test") for kind in kinds}
     cells = [["model", *(f"{column}{to}" for column in columns for to in ("", f" to {name}"))]]
@@ -87,7 +86,7 @@ def adaptation_table(all_rows: Sequence[Row], name: str) -> Table:
         own, other, _ = (row, row, None) if found is None else paired(row, found[0])
         cells.append([row.label])
         for column, path in columns.items():
-            is_there = [column not in kinds or column in _adapted(one) for one in (own, other)]
+            is_there = [column not in kinds or column in adapted(one) for one in (own, other)]
             cells[-1].append(_number(row, *path, "perplexity") if is_there[0] else "")
             to = ""
             if found is not None and all(is_there):
@@ -103,7 +102,8 @@ def adaptation_table(all_rows: Sequence[Row], name: str) -> Table:
     return Table("Adapted to each document", about, cells)
 
 
-def _adapted(row: Row) -> dict[str, Any]:
+def adapted(row: Row) -> dict[str, Any]:
+    """What was measured of a row that adapts itself, by how it does that."""
     return row.results[0].get("adapted") or {}
 
 
@@ -329,7 +329,7 @@ def records(
         if row.has("blocks"):
             sizes = row.results[0]["blocks"]
             one |= {f"coherence_block_{size}": row.mean("blocks", size, "mean") for size in sizes}
-        for kind in _adapted(row):
+        for kind in adapted(row):
             one |= _spread(
                 f"test_perplexity_{kind}", row.values("adapted", kind, "test", "perplexity")
             )

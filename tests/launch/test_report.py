@@ -73,6 +73,7 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     for told in (
         *map("{:.2f}".format, shown),
         *("Sentence 1 of ", f"--html={page}", "launch.evaluate --split=test", "jaxlib"),
+        "Adapted to each document",
         str(space.corpus),
     ):
         assert told in made
