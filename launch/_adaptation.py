@@ -194,9 +194,10 @@ def require_adaptable(runs: Sequence[_evaluation.Run]) -> None:
                 f"{asked} needs hidden states and gradients, and {run.label} is an n-gram model; "
                 "expected --adapt=unigram"
             )
-    if TUNE_INPUT.value == STDIN and len(runs) > 1:
+    times = len(runs) * sum(None in settings(kind).values() for kind in ADAPT.value)
+    if TUNE_INPUT.value == STDIN and times > 1:
         raise InputError(
-            f"--tune_input=- can be read once, and {len(runs)} runs are tuned; expected a file"
+            f"--tune_input=- can be read once, and is tuned on {times} times; expected a file"
         )
 
 

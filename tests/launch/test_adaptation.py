@@ -74,10 +74,13 @@ def test_what_is_not_given_is_tuned_on_the_development_split(space, tmp_path):
     assert done.stdout.splitlines()[-1].endswith(", tuned on valid")
 
 
-def test_standard_input_tunes_one_run_only(space):
-    runs = f"--workdirs={space.run},{space.rnnlm}"
-    error = refuse("evaluate", runs, "--adapt=unigram", "--tune_input=-", stdin="w1 w2\n")
-    assert "--tune_input=- can be read once, and 2 runs are tuned; expected a file" in error
+def test_standard_input_tunes_once_only(space):
+    for flags in (
+        [f"--workdirs={space.run},{space.rnnlm}", "--adapt=unigram"],
+        [f"--workdir={space.run}", "--adapt=unigram,cache"],
+    ):
+        error = refuse("evaluate", *flags, "--tune_input=-", stdin="w1 w2\n")
+        assert "--tune_input=- can be read once, and is tuned on 2 times; expected" in error
 
 
 def test_dynamic_evaluation(space):
