@@ -46,9 +46,14 @@ class Batch:
     source: "Batch | None" = None
     most_words: int | None = dataclasses.field(default=None, metadata={"static": True})
 
+    @property
+    def inputs(self) -> list[np.ndarray | jax.Array]:
+        """The inputs, and those of the sentences before."""
+        return [self.tokens_BxSxN, *([] if self.earlier is None else self.earlier.inputs)]
+
     def with_words_counted(self) -> "Batch":
         """The same with `most_words`, a power of two: few numbers make few shapes."""
-        count = np.unique(self.tokens_BxSxN).size
+        count = np.unique(np.concatenate([np.ravel(tokens) for tokens in self.inputs])).size
         return dataclasses.replace(self, most_words=1 << (count - 1).bit_length())
 
 

@@ -13,6 +13,7 @@ from dclm_jax.nn.layers import Weight, flat, product, rounded_product
 from dclm_jax.nn.softmax import RowLogits, SharedLogits, summed_nll, token_nll
 from dclm_jax.reading.driver import Reading, context_after, read_documents, weighted
 from dclm_jax.reading.dropout import DropoutMasks, draw_masks, draw_source_masks, drop_weights
+from dclm_jax.reading.rows import select
 
 
 class Likelihood(NamedTuple):
@@ -27,10 +28,20 @@ class Likelihood(NamedTuple):
     terms: jax.Array
 
 
-def earlier_sentences(model: DocumentModel) -> int:
-    """Sentences that training reads before a segment to have its first contexts whole: n, of a
-    model whose contexts are made of the words of the last n sentences, otherwise 0."""
-    return 0 if model.contexts_read_states else model.context_order or 0
+def earlier_sentences(model: DocumentModel, carried: int = 0) -> int:
+    """Sentences that training reads before a segment to have its first contexts.
+
+    Of a model whose contexts are made of the words of the last n sentences they are n, so that the
+    contexts are whole. Of others they are none, or of the segment before, which has `carried`
+    sentences, those that a context depends on.
+    """
+    if _contexts_are_words(model):
+        return model.context_order or 0
+    return carried if model.context_order is None else min(carried, model.context_order)
+
+
+def _contexts_are_words(model: DocumentModel) -> bool:
+    return model.context_order is not None and not model.contexts_read_states
 
 
 def batch_likelihood(
@@ -45,8 +56,9 @@ def batch_likelihood(
     """The likelihood of a batch of documents or segments, each read from its start.
 
     Args:
-      batch: its `earlier` sentences, if any, give the first contexts and are not scored; they need
-        a model whose contexts do not read hidden states.
+      batch: its `earlier` sentences, if any, give the first contexts and are not scored: as many as
+        `earlier_sentences` says. Where contexts are not made of their words alone they have no
+        gradient and no dropout but that of weights, and a row has all of them or none.
       tuning: how it is computed.
       keys_B: one dropout key a row, in training; None scores without dropout.
       weights_key: the key of dropout on weights, in training.
@@ -63,8 +75,7 @@ def batch_likelihood(
     if context is None:
         context = open_documents(model, tuning, params, rows, batch.source, keys_B)
     if batch.earlier is not None:
-        earlier_tokens, _, earlier_mask = time_major(batch.earlier)
-        context = context_after(model, params, context, earlier_tokens, earlier_mask)
+        context = _carried(model, params, context, batch.earlier, tuning)
     reading = read_documents(model, params, context, tokens, mask, masks, tuning)
     nll, terms = _bags_nll(model, params, reading, targets, mask, masks, tuning)
     is_target, extra = mask, jnp.zeros(())
@@ -75,6 +86,19 @@ def batch_likelihood(
         nll = _words_nll(model, params, reading, tokens, targets, mask, masks, tuning)
     # Every sentence has a first position, START's.
     return Likelihood(nll, extra, jnp.sum(is_target), jnp.sum(mask[:, 0]), terms)
+
+
+def _carried(
+    model: DocumentModel, params: Params, context: Context, earlier: Batch, tuning: Tuning
+) -> Context:
+    """The context after the sentences before."""
+    tokens, _, mask = time_major(earlier)
+    if _contexts_are_words(model):
+        return context_after(model, params, context, tokens, mask)
+    context = model.resize_context(context, tokens.shape[1])
+    fixed = jax.lax.stop_gradient((params, context))
+    after = read_documents(model, *fixed, tokens, mask, None, tuning).context
+    return select(model, params, jnp.any(mask, axis=(0, 1)), after, context)
 
 
 def open_documents(

@@ -29,7 +29,7 @@ from dclm_jax.errors import InputError, shown
 from dclm_jax.models import MODELS
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.backend import Tuning, default_tuning
-from dclm_jax.reading import words
+from dclm_jax.reading import rows, words
 from dclm_jax.reading.attention import block_attention
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import block_nll, open_documents
@@ -494,7 +494,7 @@ def _compiled(model: DocumentModel, tuning: Tuning) -> _Compiled:
         close=of_weighted(functools.partial(words.close, model)),
         vector=of_weighted(model.vector),
         take=of_weighted(functools.partial(words.take, model)),
-        select=of_weighted(functools.partial(words.select, model)),
+        select=of_weighted(functools.partial(rows.select, model)),
         attention=jax.jit(functools.partial(block_attention, model)),
-        distances=of_weighted(functools.partial(words.distances, model)),
+        distances=of_weighted(functools.partial(rows.distances, model)),
     )

@@ -1,18 +1,18 @@
 """A sentence that is read word by word, in B documents at once: pure functions to be compiled."""
 
-import functools
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from dclm_jax.data.vocabulary import END
-from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Sentence, Source
+from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Sentence
 from dclm_jax.nn import stack
 from dclm_jax.nn.backend import Tuning
 from dclm_jax.nn.recurrence import keep_at_padding
 from dclm_jax.nn.stack import StackInput, StackState
 from dclm_jax.reading.likelihoods import word_log_probs
+from dclm_jax.reading.rows import axes_of, first_context, row_axes
 
 
 class Words(NamedTuple):
@@ -112,39 +112,13 @@ def take(model: DocumentModel, params: Params, tree: Any, row_B: jax.Array) -> A
     def taken(axis: int, array: jax.Array) -> jax.Array:
         return array if axis < 0 else jnp.take(array, row_B, axis)
 
-    return jax.tree.map(taken, _row_axes(model, params, tree), tree)
-
-
-def select(
-    model: DocumentModel, params: Params, is_ours_B: jax.Array, ours: Context, theirs: Context
-) -> Context:
-    """The rows of one context where that is said, and of another one elsewhere; both have room for
-    as many positions."""
-
-    def selected(axis: int, our: jax.Array, their: jax.Array) -> jax.Array:
-        if axis < 0:
-            return our
-        others = [other for other in range(our.ndim) if other != axis]
-        return jnp.where(jnp.expand_dims(is_ours_B, others), our, their)
-
-    return jax.tree.map(selected, _row_axes(model, params, ours), ours, theirs)
-
-
-def distances(model: DocumentModel, params: Params, ours: Context, theirs: Context) -> jax.Array:
-    """How far the rows of two contexts are apart, the largest difference of any number [B]; both
-    have room for as many positions."""
-
-    def distance(axis: int, our: jax.Array, their: jax.Array) -> jax.Array:
-        if axis < 0:
-            return jnp.zeros(())
-        others = tuple(index for index in range(our.ndim) if index != axis)
-        apart = jnp.abs(our.astype(jnp.float32) - their.astype(jnp.float32))
-        return jnp.max(apart, others, initial=0)
-
-    axes = _row_axes(model, params, ours)
-    return functools.reduce(
-        jnp.maximum, jax.tree.leaves(jax.tree.map(distance, axes, ours, theirs))
-    )
+    if isinstance(tree, Words):
+        axes = axes_of(
+            lambda rows: begin(model, params, first_context(model, params, rows), rows, 1)
+        )
+    else:
+        axes = row_axes(model, params)
+    return jax.tree.map(taken, axes, tree)
 
 
 def take_ahead(model: DocumentModel, params: Params, words: Words, row_B: jax.Array) -> Words:
@@ -166,21 +140,3 @@ def trace(words: Words, row_RxB: jax.Array) -> Words:
     read = (words.tokens_RxB, words.mask_RxB, words.outputs_R)
     tokens, mask, outputs = jax.tree.map(traced, read)
     return words._replace(tokens_RxB=tokens, mask_RxB=mask, outputs_R=outputs)
-
-
-def _row_axes(model: DocumentModel, params: Params, tree: Any) -> Any:
-    """Which axis of each array has the rows; -1 where none has."""
-
-    def shapes(rows: int) -> Any:
-        word_1x1xB = jnp.zeros((1, 1, rows), jnp.int32)
-        source = Source(word_1x1xB, word_1x1xB == 0) if model.reads_source else None
-        context = jax.eval_shape(lambda: model.open_document(params, rows, source))
-        if not isinstance(tree, Words):
-            return context
-        return jax.eval_shape(lambda context: begin(model, params, context, rows, 1), context)
-
-    def axis(two: Any, three: Any) -> int:
-        sizes = zip(two.shape, three.shape, strict=True)
-        return next((axis for axis, (a, b) in enumerate(sizes) if a != b), -1)
-
-    return jax.tree.map(axis, shapes(2), shapes(3))

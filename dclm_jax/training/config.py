@@ -33,12 +33,16 @@ class DataConfig:
     batch_size: segments a step, over all devices; 1 is the paper's online learning.
     max_sentence_length: training sentences of more words are left out, of contexts too; 0 keeps
       all. Evaluation always scores and reads all.
+    carry_context: a segment of training begins with the context that the segment before it leaves,
+      as in evaluation, and not with c_0; no gradient reaches that one. Contexts that are made of
+      the words of a few sentences alone are always whole.
     """
 
     directory: str = ""
     segment_length: int = _option(5)
     batch_size: int = _option(16, 1)
     max_sentence_length: int = _option(0)
+    carry_context: bool = False
 
 
 @dataclasses.dataclass(frozen=True)

@@ -33,7 +33,9 @@ class HashedSlices(NamedTuple):
         names = trained_hashed(model, trained)
         if not names:
             return cls((), None)
-        is_there_V = jnp.zeros(model.vocab_size, bool).at[batch.tokens_BxSxN].set(True)
+        is_there_V = jnp.zeros(model.vocab_size, bool)
+        for tokens in batch.inputs:
+            is_there_V = is_there_V.at[tokens].set(True)
         if axis is not None:
             is_there_V = jax.lax.psum(is_there_V, axis) > 0
         most = batch.most_words or model.vocab_size

@@ -203,7 +203,9 @@ def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
         batch_size=settings.data.batch_size,
         seed=settings.training.seed,
         max_sentence_length=settings.data.max_sentence_length,
-        earlier_sentences=earlier_sentences(model),
+        earlier_sentences=earlier_sentences(
+            model, settings.data.segment_length if settings.data.carry_context else 0
+        ),
         source=source if model.reads_source else None,
     )
     trained, _ = split(shapes, frozen)

@@ -1,5 +1,6 @@
 """Steps on hashed features touch the slices of the batch, and are those of the whole array."""
 
+import dataclasses
 from functools import partial
 
 import jax
@@ -34,18 +35,11 @@ def stepped(model, options, frozen="", steps=2, batch=BATCH):
     return jax.device_get(state), float(metrics.gradient_norm)
 
 
-@pytest.mark.parametrize("name", LIN)
-@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
-@pytest.mark.parametrize("counted", [False, True])
-def test_a_step_is_that_of_the_whole_array(name, optimizer, counted, x64):
-    """Two clipped steps against the same on the dense gradient of all entries."""
-    model = small_model(name, hash_size=SIZE)
-    options = OptimizerConfig(name=optimizer, learning_rate=0.3, clip_norm=0.1)
-    batch = BATCH.with_words_counted() if counted else BATCH
-    state, norm = stepped(model, options, batch=batch)
+def require_whole(model, options, batch, state, norm):
+    """Two clipped steps are those on the dense gradient of all entries."""
 
     def loss(params):
-        likelihood = batch_likelihood(model, params, BATCH, CPU)
+        likelihood = batch_likelihood(model, params, batch, CPU)
         return (likelihood.nll + likelihood.extra) / likelihood.terms
 
     dense = create_optimizer(options, 2)
@@ -61,6 +55,17 @@ def test_a_step_is_that_of_the_whole_array(name, optimizer, counted, x64):
     close = partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-12)
     jax.tree.map(close, (state.params, state.optimizer_state), (params, dense_state))
 
+
+@pytest.mark.parametrize("name", LIN)
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+@pytest.mark.parametrize("counted", [False, True])
+def test_a_step_is_that_of_the_whole_array(name, optimizer, counted, x64):
+    model = small_model(name, hash_size=SIZE)
+    options = OptimizerConfig(name=optimizer, learning_rate=0.3, clip_norm=0.1)
+    batch = BATCH.with_words_counted() if counted else BATCH
+    state, norm = stepped(model, options, batch=batch)
+    require_whole(model, options, batch, state, norm)
+
     before = random_params(model)
     for array in model.hashed:
         changed = state.params[array] != before[array]
@@ -68,6 +73,18 @@ def test_a_step_is_that_of_the_whole_array(name, optimizer, counted, x64):
         covered = np.isin(np.arange(SIZE), (starts[:, None] + np.arange(VOCAB)).ravel())
         assert not covered.all(), "the test must leave something alone to be able to fail"
         np.testing.assert_array_equal(changed, covered)
+
+
+@pytest.mark.parametrize("name", ["rnnslm", "hrnnlm_two_step"])
+def test_words_of_the_segment_before_are_histories_as_well(name, x64):
+    """They are no words of the batch itself, and the first sentence is predicted from them."""
+    model = small_model(name, hash_size=SIZE)
+    options = OptimizerConfig(name="sgd", learning_rate=0.3, clip_norm=0.1)
+    carried = dataclasses.replace(BATCH, earlier=pack((((7, 8),), ((9,),)), N=4))
+    batch = carried.with_words_counted()
+    assert batch.most_words == 8
+    state, norm = stepped(model, options, batch=batch)
+    require_whole(model, options, batch, state, norm)
 
 
 def test_the_second_step_leaves_the_sentence_level_alone():

@@ -470,3 +470,17 @@ def test_all_shapes_of_an_epoch_are_counted_and_those_of_the_rest_of_a_run(of_le
     assert loop._Shapes(work, 0).number == 3
     for first in (epoch + 1, 2 * epoch - 1, 2 * epoch):
         assert loop._Shapes(work, first).number == len(set(shapes[first:]))
+
+
+def test_segments_begin_with_the_context_of_the_segment_before_if_it_is_carried(data, tmp_path):
+    def first_loss(name: str, length: int, carry: bool) -> float:
+        values = {"model.name": name, "data.segment_length": length, "training.max_steps": 1}
+        values |= {"model.dropout": 0.0, "data.carry_context": carry}
+        workdir = tmp_path / f"{name}{length}{carry}"
+        loop.train(config(data, **values), workdir, report=lambda line: None)
+        (first, *_) = read_metrics(workdir / "metrics.jsonl")
+        return first["loss"]
+
+    assert first_loss("ccdclm", 2, carry=True) != first_loss("ccdclm", 2, carry=False)
+    # Whole documents have nothing before them.
+    assert first_loss("ccdclm", 0, carry=True) == first_loss("ccdclm", 0, carry=False)

@@ -1,0 +1,66 @@
+"""Rows of contexts, which hold those of B documents in an axis that is each array's own."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dclm_jax.models.base import Context, DocumentModel, Params, Source
+
+
+def axes_of(make: Callable[[int], Any]) -> Any:
+    """Which axis of each array has the rows, of what is made with any number of them; -1 where none
+    has."""
+
+    def axis(two: Any, three: Any) -> int:
+        sizes = zip(two.shape, three.shape, strict=True)
+        return next((axis for axis, (a, b) in enumerate(sizes) if a != b), -1)
+
+    shapes = (jax.eval_shape(functools.partial(make, rows)) for rows in (2, 3))
+    return jax.tree.map(axis, *shapes)
+
+
+def row_axes(model: DocumentModel, params: Params) -> Any:
+    """`axes_of` a context of the model."""
+    return axes_of(functools.partial(first_context, model, params))
+
+
+def first_context(model: DocumentModel, params: Params, rows: int) -> Context:
+    """A context before any sentence, for its shapes."""
+    word_1x1xB = jnp.zeros((1, 1, rows), jnp.int32)
+    source = Source(word_1x1xB, word_1x1xB == 0) if model.reads_source else None
+    return model.open_document(params, rows, source)
+
+
+def select(
+    model: DocumentModel, params: Params, is_ours_B: jax.Array, ours: Context, theirs: Context
+) -> Context:
+    """The rows of one context where that is said, and of another one elsewhere; both have room for
+    as many positions."""
+
+    def selected(axis: int, our: jax.Array, their: jax.Array) -> jax.Array:
+        if axis < 0:
+            return our
+        others = [other for other in range(our.ndim) if other != axis]
+        return jnp.where(jnp.expand_dims(is_ours_B, others), our, their)
+
+    return jax.tree.map(selected, row_axes(model, params), ours, theirs)
+
+
+def distances(model: DocumentModel, params: Params, ours: Context, theirs: Context) -> jax.Array:
+    """How far the rows of two contexts are apart, the largest difference of any number [B]; both
+    have room for as many positions."""
+
+    def distance(axis: int, our: jax.Array, their: jax.Array) -> jax.Array:
+        if axis < 0:
+            return jnp.zeros(())
+        others = tuple(index for index in range(our.ndim) if index != axis)
+        apart = jnp.abs(our.astype(jnp.float32) - their.astype(jnp.float32))
+        return jnp.max(apart, others, initial=0)
+
+    axes = row_axes(model, params)
+    return functools.reduce(
+        jnp.maximum, jax.tree.leaves(jax.tree.map(distance, axes, ours, theirs))
+    )
