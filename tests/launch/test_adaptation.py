@@ -17,15 +17,16 @@ def documents(space, split):
     return [data.document(index) for index in range(data.num_documents)]
 
 
-def test_a_neural_cache_over_two_runs(space):
+def test_two_caches_over_two_runs(space):
     runs = [space.run, space.rnnlm]
-    given = ["--adapt=cache", "--cache_weight=0.3", "--cache_theta=0.5", "--cache_window=9"]
+    given = ["--adapt=cache,unigram", "--cache_weight=0.3", "--cache_theta=0.5"]
+    given += ["--cache_window=9", "--cache_strength=5"]
     command = ["evaluate", f"--workdirs={runs[0]},{runs[1]}", *given]
     together = json.loads(launch(*command, "--output=-").stdout)
     assert list(together) == ["runs"]
     for run, result in zip(runs, together["runs"], strict=True):
         lm: Any = dclm_jax.restore(run)
-        (adapted,) = result.pop("adapted")
+        adapted, of_words = result.pop("adapted")
         alone = launch("evaluate", f"--workdir={run}", "--output=-")
         assert result == json.loads(alone.stdout)
         cache = NeuralCache(lm.model, lm.params)
@@ -37,10 +38,16 @@ def test_a_neural_cache_over_two_runs(space):
         for same in ("tokens", "words", "documents", "split"):
             assert adapted[same] == result[same]
         assert adapted["perplexity"] != result["perplexity"]
+        scorer = CachedScorer(caches.UnigramCache(lm.scorer), UnigramSetting(5.0), 0.3)
+        expected = perplexity.measure(scorer, documents(space, "test"))
+        assert of_words["perplexity"] == pytest.approx(expected.perplexity, rel=TOLERANCE)
+        assert of_words["adapt"] == "unigram"
     lines = launch(*command).stdout.splitlines()
-    names = [line.split("  ")[0] for line in lines[2:6]]
-    assert names == ["ccdclm", "rnnlm", "ccdclm + cache", "rnnlm + cache"]
-    assert lines[-1] == "rnnlm + cache: weight 0.3, theta 0.5, window 9"
+    names = [line.split("  ")[0] for line in lines[2:8]]
+    adapted = [f"{run} + {kind}" for kind in ("cache", "unigram") for run in ("ccdclm", "rnnlm")]
+    assert names == ["ccdclm", "rnnlm", *adapted]
+    assert lines[-3] == "rnnlm + cache: weight 0.3, theta 0.5, window 9"
+    assert lines[-1] == "rnnlm + unigram: weight 0.3, strength 5"
 
 
 def test_what_is_not_given_is_tuned_on_the_development_split(space, tmp_path):
