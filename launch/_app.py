@@ -72,6 +72,9 @@ def run(
                 _end(EXIT_BAD_INPUT, f"{printable(str(error.filename))[:200]}: {error.strerror}")
             if isinstance(error, MemoryError) or str(error).startswith("RESOURCE_EXHAUSTED"):
                 _end(EXIT_BAD_INPUT, f"there is not enough memory: {_one_line(error)[:200]}")
+            if (asked := jax.config.values["jax_platforms"]) and not _has_devices():
+                wanted = f"JAX_PLATFORMS is {printable(asked)}"
+                _end(EXIT_BAD_INPUT, f"{wanted}, and JAX finds no such device here; cpu is there")
             if processes.count() == 1:
                 raise
             is_of_device = isinstance(error, jax.errors.JaxRuntimeError)
@@ -88,6 +91,14 @@ def run(
     keep_freed_memory()
     sys.unraisablehook = _unraisable
     app.run(guarded, flags_parser=functools.partial(_parse, parse))
+
+
+def _has_devices() -> bool:
+    # JAX says it in the one way or the other.
+    try:
+        return bool(jax.devices())
+    except (RuntimeError, AssertionError):
+        return False
 
 
 @contextlib.contextmanager

@@ -391,3 +391,10 @@ def test_perplexity_over_the_tokens_of_published_ones(space, tmp_path):
     told = launch("evaluate", f"--workdir={space.run}", f"--data={out}", quiet=False).stdout
     assert "as published ones are counted" in told and "40 tokens of the original text" in told
     assert space.evaluate()["original_perplexity"] is None
+
+
+def test_a_device_that_is_not_there_is_named(space):
+    error = refuse("evaluate", f"--workdir={space.run}", process=True, JAX_PLATFORMS="rocket")
+    assert (
+        error == "error: JAX_PLATFORMS is rocket, and JAX finds no such device here; cpu is there"
+    )
