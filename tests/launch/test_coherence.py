@@ -2,6 +2,7 @@
 
 import csv
 import json
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,7 @@ import dclm_jax
 from dclm_jax import files
 from dclm_jax.data.readers import read_documents
 from dclm_jax.evaluation import coherence
+from dclm_jax.evaluation.inputs import open_split
 from dclm_jax.evaluation.insertion import insert
 from dclm_jax.evaluation.orders import SWAP, WINDOW, Arrangement
 from dclm_jax.experiments.runs import read_runs
@@ -171,3 +173,53 @@ def test_bad_input_is_refused(space, tmp_path, arguments, expected):
     error = refuse("coherence", f"--workdir={space.run}", *arguments, cwd=tmp_path)
     assert expected in error
     assert sorted(one.name for one in tmp_path.iterdir()) == ["empty.txt", "one.txt"]
+
+
+def test_coherence_fixed_and_bootstrap(space, tmp_path):
+    run = f"--workdir={space.run}"
+    results = {}
+    for name, data in (("a", "--split=test"), ("b", f"--input={space.text['test']}")):
+        path = tmp_path / f"{name}.json"
+        done = launch(
+            "coherence", run, data, "--permutations=4", "--bootstrap=6", f"--output={path}"
+        )
+        assert "coherence (fixed)" in done.stdout and "coherence (bootstrap)" in done.stdout
+        results[name] = json.loads(path.read_text())
+    bootstrap, fixed = results["a"], results["a"]["fixed"]
+    assert (bootstrap["kind"], bootstrap["replicates"], bootstrap["pairs"]) == ("bootstrap", 6, 66)
+    assert (fixed["kind"], fixed["permutations"], fixed["pairs"]) == ("fixed", 4, 44)
+    assert 0 <= fixed["mean"] <= 1 and 0 <= bootstrap["mean"] <= 1
+    # Accuracies are counts over pairs, half a pair for a tie.
+    for result in (fixed, bootstrap):
+        assert 2 * result["mean"] * result["pairs"] == pytest.approx(
+            round(2 * result["mean"] * result["pairs"]), abs=1e-6
+        )
+    assert (results["b"]["mean"], results["b"]["sd"]) == (bootstrap["mean"], bootstrap["sd"])
+
+
+def test_coherence_with_the_first_sentence_moved_alone_or_kept(space, tmp_path):
+    lm = dclm_jax.restore(space.run)
+    opened = open_split(lm.vocabulary, space.corpus, "test").documents
+    documents = [document.sentences for document in opened]
+    path = tmp_path / "free.json"
+    run = f"--workdir={space.run}"
+    printed = launch("coherence", run, "--permutations=9", f"--output={path}").stdout
+    first = coherence.first_sentence(lm.scorer, documents)
+    assert json.loads(path.read_text())["first_sentence"] == first
+    assert f"with the first sentence alone moved: accuracy {100 * first:.2f}%\n" in printed
+    assert ("warning" in printed) == (first >= coherence.FIRST_DECIDES)
+
+    options = ["--permutations=9", "--bootstrap=7", "--pool=3", "--keep_first=2", "--seed=4"]
+    value = json.loads(launch("coherence", run, *options, "--output=-").stdout)
+    kept: Any = {"keep_first": 2, "seed": 4}
+    fixed = coherence.fixed(lm.scorer, documents, permutations=9, **kept)
+    assert value["fixed"] == fixed.to_json() and value["first_sentence"] is None
+    bootstrap = coherence.bootstrap(lm.scorer, documents, replicates=7, pool=3, **kept)
+    assert value["mean"] == bootstrap.mean
+    short = sum(len(document) < 4 for document in documents)
+    assert (value["left_out"], value["documents"]) == (short, len(documents) - short)
+    printed = launch("coherence", run, *options).stdout
+    assert "sentences kept at the begin of each: 2" in printed
+    assert f"left out for fewer than two sentences to permute: {short}" in printed
+    assert "--keep_first is -1" in refuse("coherence", run, "--keep_first=-1")
+    assert "after the first 99" in refuse("coherence", run, "--keep_first=99")

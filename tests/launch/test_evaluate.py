@@ -12,6 +12,8 @@ import pytest
 import dclm_jax
 from dclm_jax.data.readers import read_documents
 from dclm_jax.experiments import plots
+from dclm_jax.training.checkpoints import restore_run
+from tests.compiling import TWO_DEVICES
 from tests.launch.support import TOLERANCE, copy_run, launch, refuse
 
 TAGS = ("nn-tl", "nns", "vb", "vbz", "in", "at", "fw-nn", ",")
@@ -398,3 +400,41 @@ def test_a_device_that_is_not_there_is_named(space):
     assert (
         error == "error: JAX_PLATFORMS is rocket, and JAX finds no such device here; cpu is there"
     )
+
+
+def test_evaluate_is_the_same_from_corpus_text_and_two_devices(space):
+    split = space.evaluate("--split=test")
+    manifest = json.loads((space.corpus / "manifest.json").read_text())["splits"]["test"]
+    assert split["words"] == manifest["tokens"]
+    assert split["tokens"] == manifest["tokens"] + manifest["sentences"]
+    assert split["oov_words"] == manifest["oov_tokens"] > 0
+    assert split["oov_rate"] == manifest["oov_tokens"] / manifest["tokens"]
+    assert split["documents"] == 11
+    assert split["vocabulary_size"] == 98
+    assert split["perplexity"] == math.exp(split["nll"] / split["tokens"])
+    assert split["model"] == "ccdclm"
+    assert split["step"] == restore_run(space.run).step
+    assert "END" in split["counting_rule"]
+    text = space.evaluate(f"--input={space.text['test']}")
+    two = space.evaluate("--split=test", **TWO_DEVICES)
+    for other in (text, two):
+        for key in ("tokens", "words", "oov_words", "sentences", "documents"):
+            assert other[key] == split[key]
+        assert other["nll"] == pytest.approx(split["nll"], rel=TOLERANCE)
+
+
+def test_evaluate_needs_neither_configuration_file_nor_this_directory(space, tmp_path):
+    run = tmp_path / "moved"
+    shutil.copytree(space.run, run)
+    # What training read is out of reach: the run alone and text are enough.
+    config = space.config.rename(tmp_path / "gone")
+    try:
+        output = tmp_path / "result.json"
+        done = launch(
+            "evaluate", "--workdir=moved", f"--output={output}", cwd=tmp_path, process=True
+        )
+    finally:
+        config.rename(space.config)
+    result = json.loads(output.read_text())
+    assert result["nll"] == pytest.approx(space.evaluate()["nll"], rel=TOLERANCE)
+    assert f"{result['perplexity']:.4f}" in done.stdout

@@ -245,3 +245,36 @@ def test_bad_input(workdirs, tmp_path, flags, message):
     flags = [flag.replace("RUN", str(workdirs[0])) for flag in flags]
     assert message in refuse("report", f"--workdirs={workdirs[0]}", f"--output={output}", *flags)
     assert not output.exists()
+
+
+def test_a_quick_report_prints_a_table_and_draws_curves(space, tmp_path):
+    runs = [tmp_path / "one", tmp_path / "two"]
+    shutil.copytree(space.run, runs[0])
+    launch("evaluate", f"--workdir={runs[0]}", f"--output={runs[0] / 'perplexity.json'}")
+    launch(
+        "coherence",
+        f"--workdir={runs[0]}",
+        "--permutations=2",
+        f"--output={runs[0] / 'coherence.json'}",
+    )
+    shutil.copytree(runs[0], runs[1])
+    workdirs = f"--workdirs={runs[0]},{runs[1]}"
+    done = launch("report", "--quick", workdirs, f"--output={tmp_path / 'out'}")
+    perplexity = json.loads((runs[0] / "perplexity.json").read_text())["perplexity"]
+    assert done.stdout.count(f"{perplexity:.2f}") == 2
+    plot = tmp_path / "out" / "learning_curves.png"
+    assert done.stdout.splitlines()[-1] == f"Learning curves: {plot}"
+    assert plot.read_bytes().startswith(b"\x89PNG")
+    plot.unlink()
+    assert launch("report", "--quick", workdirs).stdout == done.stdout.rpartition("Learning")[0]
+    assert not plot.exists()
+
+
+def test_a_quick_report_says_what_fills_the_blanks_of_a_run_without_results(space):
+    printed = launch("report", "--quick", f"--workdirs={space.run}").stdout
+    best = json.loads((space.run / "result.json").read_text())["best_perplexity"]
+    assert printed.splitlines()[2].split()[:2] == ["ccdclm", f"{best:.2f}"]
+    for name, command in (("perplexity", "evaluate"), ("coherence", "coherence")):
+        writer = f"`python -m launch.{command} --workdir={space.run} --output={space.run}/{name}"
+        assert f"ccdclm: no {name}.json; {writer}.json` fills that in" in printed
+    assert "--workdirs" in refuse("report", "--quick", process=True)

@@ -189,3 +189,90 @@ def test_a_name_that_is_left_out_is_told_with_those_there_are(space, tmp_path):
         assert choices in done.stdout
         assert "data.directory is empty" in done.stderr
     assert "lacks" not in launch("train", f"--workdir={space.run}").stdout
+
+
+def test_train_says_what_it_does_and_keeps_what_a_run_needs(space):
+    output = space.trained.stdout
+    for text in ("embedding", "total", "documents", "devices: 1 x cpu", f"finished {STEPS} steps"):
+        assert text in output
+    lines = [json.loads(line) for line in (space.run / "metrics.jsonl").read_text().splitlines()]
+    steps = [line["step"] for line in lines if line["kind"] == "train"]
+    assert steps == list(range(1, STEPS + 1))
+    valid = [line["perplexity"] for line in lines if line["kind"] == "valid"]
+    assert len(valid) == 3 and valid[-1] < valid[0] < 98
+    saved = json.loads((space.run / "config.json").read_text())
+    assert saved["model"]["hidden_dim"] == 8
+
+
+def test_finished_run_started_again_does_nothing(space):
+    def contents():
+        files = fingerprint(space.run)
+        return {name: data for name, data in files.items() if "tensorboard" not in name}
+
+    before = contents()
+    done = launch("train", *space.training(space.run))
+    assert f"finished {STEPS} steps" in done.stdout
+    assert contents() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--config.model.hiden_dim=3"], ["'hiden_dim'", '"hidden_dim"']),
+        (["--config=tiny.py:ccdcml"], ["'ccdcml'", "'ccdclm'"]),
+        (["--config.model.name=rnlm"], ["'rnlm'", "'rnnlm'"]),
+        (["--config.model.cell=lsmt"], ["'lsmt'", "lstm"]),
+        (["--config.optimizer.name=adagard"], ["'adagard'", "'adagrad'"]),
+        (["--config=bad_key.py"], ["'training.max_step'", "'training.max_steps'"]),
+        (["--config=raises.py"], ["raises.py:5", "max_step"]),
+        (["--config=syntax.py"], ["syntax.py:1"]),
+        (["--config=absent.py"], ["absent.py"]),
+        (["--config.model.dropout=1.0"], ["model.dropout is 1.0; expected 0 <= dropout < 1"]),
+        (["--config.data.segment_length=-1"], ["data.segment_length is -1"]),
+        (["--config.data.directory=absent"], ["absent"]),
+        (["--config.data.directory=EMPTY"], ["EMPTY"]),
+        (["--config.data.directory=TESTONLY"], ["'train'", "TESTONLY", "test"]),
+        (["--config.data.batch_size=x"], ["--config.data.batch_size=x"]),
+        (["stray"], ["'stray'"]),
+    ],
+)
+def test_train_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments, expected):
+    good = space.config.read_text()
+    (tmp_path / "tiny.py").write_text(good)
+    (tmp_path / "bad_key.py").write_text(good.replace("max_steps=", "max_step="))
+    (tmp_path / "syntax.py").write_text("x = (1\n")
+    (tmp_path / "raises.py").write_text(
+        "from dclm_jax.training.config import default_config\n\n"
+        "def get_config():\n    config = default_config()\n    return config.training.max_step\n"
+    )
+    (tmp_path / "EMPTY").mkdir()
+    shutil.copytree(space.test_only, tmp_path / "TESTONLY")
+    before = fingerprint(tmp_path)
+    given = [text.removeprefix("--config=") for text in arguments if "--config=" in text]
+    others = [text for text in arguments if "--config=" not in text]
+    config = Path(given[0]) if given else None
+    error = refuse("train", *space.training(Path("run"), *others, config=config), cwd=tmp_path)
+    for part in expected:
+        assert part in error
+    assert fingerprint(tmp_path) == before
+    assert not (tmp_path / "run").exists()
+
+
+def test_train_needs_its_flags(space):
+    assert "--config" in refuse("train", "--workdir=run", process=True)
+    assert "--workdir" in refuse("train", f"--config={space.config}")
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (["--config.model.hidden_dim=9"], "model.hidden_dim is 8 there and 9 here"),
+        (["--config.data.directory=CORPUS"], "another vocabulary"),
+    ],
+)
+def test_train_refuses_a_workdir_of_another_run(space, more, expected):
+    before = fingerprint(space.run)
+    more = [text.replace("CORPUS", str(space.other_corpus)) for text in more]
+    error = refuse("train", *space.training(space.run, *more))
+    assert str(space.run) in error and expected in error
+    assert fingerprint(space.run) == before

@@ -1,0 +1,94 @@
+"""launch.ngram: a count-based model wherever a neural one goes."""
+
+import importlib.util
+import json
+import math
+
+import pytest
+
+from tests.launch.support import TOLERANCE, launch, refuse
+
+# In the place of KenLM's programs: a model in which all words, and the end, have log10 P = -2.
+EVEN_LMPLZ = """#!/usr/bin/env bash
+cat >model.arpa <<'END'
+\\data\\
+ngram 1=4
+ngram 2=1
+
+\\1-grams:
+-2\t<unk>\t0
+0\t<s>\t0
+-2\t</s>\t0
+-2\tw0\t0
+
+\\2-grams:
+-2\tw0 w0
+
+\\end\\
+END
+"""
+COPY_ARPA = '#!/usr/bin/env bash\ncp "$3" "$4"\n'
+
+
+def test_an_ngram_model_goes_wherever_a_neural_one_does(space, tmp_path):
+    if importlib.util.find_spec("kenlm") is None:
+        pytest.skip("the package kenlm is not installed: pip install -e '.[ngram]'")
+    for name, text in (("lmplz", EVEN_LMPLZ), ("build_binary", COPY_ARPA)):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    run = tmp_path / "run"
+    arguments = [f"--data={space.corpus}", "--order=2", f"--workdir={run}"]
+    done = launch("ngram", *arguments, KENLM_BIN=str(tmp_path))
+    assert "5 n-grams of orders 1 to 2" in done.stdout
+    assert f"launch.evaluate --workdir={run}" in done.stdout
+    assert "reusing" in launch("ngram", *arguments, KENLM_BIN="absent").stdout
+
+    evaluated = json.loads(launch("evaluate", f"--workdir={run}", "--output=-").stdout)
+    assert evaluated["perplexity"] == pytest.approx(100, rel=TOLERANCE)
+    assert (evaluated["model"], evaluated["parameters"], evaluated["step"]) == ("ngram", 5, None)
+    assert evaluated["tokens"] == space.evaluate()["tokens"]
+    assert "ngram, 5 parameters\n" in launch("evaluate", f"--workdir={run}").stdout
+
+    unigram = ["--adapt=unigram", "--cache_weight=1", "--cache_strength=5", "--output=-"]
+    cached = json.loads(launch("evaluate", f"--workdir={run}", *unigram).stdout)
+    assert cached["perplexity"] == pytest.approx(100, rel=TOLERANCE)
+    assert 1 < cached["adapted"][0]["perplexity"] < 100
+    for kind in ("cache", "dynamic"):
+        error = refuse("evaluate", f"--workdir={run}", f"--adapt={kind}")
+        assert f"--adapt={kind} needs hidden states" in error and "n-gram model" in error
+
+    arguments = ["--permutations=2", "--bootstrap=3", "--output=-"]
+    coherence = json.loads(launch("coherence", f"--workdir={run}", *arguments).stdout)
+    assert (coherence["mean"], coherence["fixed"]["mean"]) == (0.5, 0.5)
+    assert coherence["model"] == "ngram"
+
+    text = space.text["test"]
+    scores = launch("score", f"--workdir={run}", f"--input={text}").stdout.splitlines()
+    sentences = [one for line in scores for one in json.loads(line)["sentences"]]
+    surprisals = [surprisal for one in sentences for surprisal in one["surprisals"]]
+    assert len(surprisals) == evaluated["tokens"]
+    assert surprisals == pytest.approx([math.log(100)] * len(surprisals), rel=TOLERANCE)
+    assert "n-gram models score text" in refuse("generate", f"--workdir={run}")
+
+    assert "holds a run with another configuration" in refuse("train", *space.training(run))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--order=1"], "order is 1; expected at least 2"),
+        ([], "KenLM's program lmplz is not in absent (KENLM_BIN)"),
+        (["--data=TESTONLY"], "'train'"),
+        (["--data=absent"], "absent: no such directory"),
+        (["--order=five"], "--order=five"),
+        (["--workdir=RUN"], "another configuration: model.name is 'ccdclm' there and 'ngram' here"),
+    ],
+)
+def test_ngram_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments, expected):
+    places = {"TESTONLY": space.test_only, "RUN": space.run}
+    for name, place in places.items():
+        arguments = [argument.replace(name, str(place)) for argument in arguments]
+    given = [f"--data={space.corpus}", "--workdir=run", *arguments]
+    assert expected in refuse("ngram", *given, cwd=tmp_path, KENLM_BIN="absent")
+    assert not list(tmp_path.iterdir())
+    assert "--workdir" in refuse("ngram", f"--data={space.corpus}")

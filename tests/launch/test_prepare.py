@@ -1,0 +1,74 @@
+"""launch.prepare: the three splits, one input divided, bad input."""
+
+import json
+
+import pytest
+
+from dclm_jax.data.readers import read_documents
+from tests.launch.support import BAD_TEXT, fingerprint, launch, refuse
+
+
+def test_prepare_writes_the_three_splits_and_leaves_them_when_run_again(space):
+    manifest = json.loads((space.corpus / "manifest.json").read_text())
+    for split, path in space.text.items():
+        documents = list(read_documents(str(path)))
+        entry = manifest["splits"][split]
+        sentences = [words for document in documents for words in document.sentences]
+        assert entry["documents"] == len(documents)
+        assert entry["sentences"] == len(sentences)
+        assert entry["tokens"] == sum(map(len, sentences))
+    assert manifest["vocabulary"]["size"] == 98
+    assert "98 entries" in space.prepared.stdout
+    before = fingerprint(space.corpus)
+    launch("prepare", *space.sources(), f"--output={space.corpus}", "--vocab_size=95")
+    assert fingerprint(space.corpus) == before
+    error = refuse("prepare", *space.sources(), f"--output={space.corpus}", "--vocab_size=9")
+    assert str(space.corpus) in error
+    assert fingerprint(space.corpus) == before
+
+
+def test_prepare_divides_one_input(space, tmp_path):
+    arguments = [f"--input={space.text['train']}", "--split=0.5,0.25,0.25"]
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        launch("prepare", *arguments, f"--seed={seed}", f"--output={tmp_path / name}")
+    manifest = json.loads((tmp_path / "a" / "manifest.json").read_text())
+    assert sum(entry["documents"] for entry in manifest["splits"].values()) == 60
+    tokens = [(tmp_path / name / "test.tokens.bin").read_bytes() for name in "abc"]
+    assert tokens[0] == tokens[1] != tokens[2]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--train=IN/absent.txt"], ["IN/absent.txt"]),
+        (["--train=IN/empty.txt"], ["IN/empty.txt", "empty"]),
+        (["--train=IN/blank.txt"], ["IN/blank.txt", "no document"]),
+        (["--train=GOOD", "--valid=IN/latin1.txt"], ["IN/latin1.txt:3", "UTF-8"]),
+        (["--train=IN/broken.jsonl"], ["IN/broken.jsonl:2", "sentences"]),
+        (["--train=GOOD", "--vocabulary=IN/words.txt"], ["IN/words.txt", "lacks <UNKNOWN>"]),
+        (["--train=GOOD", "--vocab_size=0"], ["vocab_size is 0"]),
+        (["--test=GOOD"], ["train", "vocabulary"]),
+        (["--input=GOOD", "--split=0.5,x"], ["--split"]),
+        ([], ["--train", "--input", "--corpus"]),
+        (["--train=GOOD", "stray"], ["'stray'"]),
+        (["--trian=GOOD"], ["trian", "train"]),
+        (["--train=GOOD", "--vocab_size=many"], ["--vocab_size=many"]),
+    ],
+)
+def test_prepare_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments, expected):
+    for name, content in BAD_TEXT.items():
+        (tmp_path / name).write_bytes(content)
+    before = fingerprint(tmp_path)
+
+    def fill(text):
+        return text.replace("IN/", f"{tmp_path}/").replace("GOOD", str(space.text["test"]))
+
+    error = refuse("prepare", *map(fill, arguments), f"--output={tmp_path / 'corpus'}")
+    for part in expected:
+        assert fill(part) in error
+    assert fingerprint(tmp_path) == before
+    assert not any(path.is_dir() for path in tmp_path.iterdir())
+
+
+def test_prepare_needs_an_output(space):
+    assert "--output" in refuse("prepare", *space.sources(), process=True)
