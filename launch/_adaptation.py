@@ -79,6 +79,7 @@ _FLAGS = {
     "unigram": (_WEIGHT, _STRENGTH),
     "dynamic": (_RATE, _DECAY, _SENTENCES),
 }
+OF_ADAPTING = (ADAPT, *sum(_FLAGS.values(), ()), TUNE_ON, TUNE_INPUT)
 _TUNING_TARGETS = 10_000
 """Dynamic evaluation is tuned on the first documents that have as many, which it reads often."""
 
@@ -112,9 +113,12 @@ class Adapted(NamedTuple):
 
 def check_settings() -> None:
     """Refuses what is unknown, and flags that have no effect."""
+    expected = f"expected some of {', '.join(_FLAGS)}"
+    if ADAPT.present and not ADAPT.value:
+        raise InputError(f"--adapt is empty; {expected}")
     for kind in ADAPT.value:
         if kind not in _FLAGS:
-            raise InputError(f"--adapt={kind} is unknown; expected some of {', '.join(_FLAGS)}")
+            raise InputError(f"--adapt={kind} is unknown; {expected}")
         if ADAPT.value.count(kind) > 1:
             raise InputError(f"--adapt names {kind} twice; expected each once")
     own = {flag.name for kind in ADAPT.value for flag in _FLAGS[kind]}

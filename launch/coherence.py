@@ -56,10 +56,10 @@ content words that neighbours share:
     python -m launch.coherence --baseline=neural --data=data/ptb --training_seed=1
     python -m launch.coherence --baseline=overlap --data=data/ptb --bootstrap=1000 --output=o.json
 
-With --adapt every run is measured twice, as it is and as it adapts itself to each order of each
-document, so that the differences say what adapting does. What is adapted and how it is tuned says
-launch.evaluate; it is tuned for perplexity. Every order is scored whole, by dynamic evaluation one
-after the other:
+With --adapt every run is measured as it is and, in each of the ways, as it adapts itself to each
+order of each document, so that the differences say what adapting does. What is adapted and how it
+is tuned says launch.evaluate; it is tuned for perplexity. Every order is scored whole, by dynamic
+evaluation one after the other:
 
     python -m launch.coherence --workdirs=runs/rnnlm,runs/ccdclm --adapt=cache
 

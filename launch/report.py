@@ -246,7 +246,7 @@ def _baselines(rows: Sequence[grouping.Row]) -> Sequence[str]:
 
 def _show(workdirs: Sequence[str]) -> None:
     measuring = (_DATA, _BOOTSTRAP, _POOL, _BLOCKS, _KEEP_FIRST, _SEED, _BASELINE)
-    for flag in (*measuring, _adaptation.ADAPT):
+    for flag in (*measuring, *_adaptation.OF_ADAPTING):
         if flag.present:
             raise InputError(f"--{flag.name} says how to measure; --quick measures nothing")
     finished = runs.read_runs(workdirs)

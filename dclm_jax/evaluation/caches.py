@@ -51,6 +51,9 @@ from dclm_jax.reading.likelihoods import open_documents, read_and_score
 _GRAIN = 2.0**-30
 """Nats: the sum of fewer than 2^22 nats in multiples of it is exact in float64."""
 
+_LARGEST_THETA = 1e30
+"""Its products with scores are finite in float32: nan says that a cache is empty."""
+
 # Positions of a sentence that are compared with the window at once, which bounds memory; a power of
 # two, as the length of a long sentence is.
 _PIECE = 64
@@ -76,15 +79,17 @@ class NeuralSetting:
     """theta, and the targets that are remembered at most.
 
     Raises:
-      InputError: theta is below 0, or the window below 1.
+      InputError: theta is not from 0 to 1e30, or the window below 1.
     """
 
     theta: float
     window: int
 
     def __post_init__(self):
-        if not 0 <= self.theta < math.inf:
-            raise InputError(f"the cache's theta is {self.theta}; expected a number from 0")
+        if not 0 <= self.theta <= _LARGEST_THETA:
+            raise InputError(
+                f"the cache's theta is {self.theta}; expected a number from 0 to {_LARGEST_THETA:g}"
+            )
         if self.window < 1:
             raise InputError(f"the cache's window is {self.window}; expected at least 1")
 

@@ -34,8 +34,8 @@ class DataConfig:
     max_sentence_length: training sentences of more words are left out, of contexts too; 0 keeps
       all. Evaluation always scores and reads all.
     carry_context: a segment of training begins with the context that the segment before it leaves,
-      as in evaluation, and not with c_0; no gradient reaches that one. Contexts that are made of
-      the words of a few sentences alone are always whole.
+      read from c_0, and not with c_0 itself; no gradient reaches that one. Contexts that are made
+      of the words of a few sentences alone are always whole.
     """
 
     directory: str = ""

@@ -443,6 +443,8 @@ def _report_start(
     report(parameter_table(state.params, state.frozen, {} if resumed else start.notes))
     if state.frozen and not config.training.start_from:
         report("frozen parameters keep their random initial values: training.start_from is empty")
+    if config.data.carry_context and work.batches.earlier_sentences == earlier_sentences(model):
+        report("data.carry_context changes nothing: no context is carried over to a segment")
     hashed = [params.size for name, params in state.params.items() if name in model.hashed]
     if hashed:
         report(describe_hashing(model.vocab_size, hashed[0]))

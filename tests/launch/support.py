@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -202,7 +203,7 @@ def write_documents(path: Path, seed: int, documents: int) -> Path:
     return path
 
 
-def copy_run(run: Path, target: Path, **options: int) -> Path:
+def copy_run(run: Path, target: Path, **options: Any) -> Path:
     """A run whose configuration differs where what was trained does not: `model_hidden_dim=3`."""
     shutil.copytree(run, target)
     config = json.loads((target / "config.json").read_text())

@@ -9,6 +9,7 @@ import dclm_jax
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.evaluation import caches, coherence, dynamic, perplexity
 from dclm_jax.evaluation.caches import CachedScorer, NeuralCache, NeuralSetting, UnigramSetting
+from dclm_jax.evaluation.insertion import insert
 from tests.launch.support import TOLERANCE, fingerprint, launch, refuse
 
 
@@ -123,6 +124,8 @@ def test_dynamic_evaluation(space):
         (["--adapt=unigram", "--cache_strength=0"], "the cache's strength is 0.0; expected"),
         (["--adapt=dynamic", "--dynamic_rate=-1"], "--dynamic_rate=-1"),
         (["--adapt=dynamic", "--dynamic_sentences=0"], "--dynamic_sentences=0"),
+        (["--adapt="], "--adapt is empty; expected some of cache, unigram, dynamic"),
+        (["--adapt=cache", "--cache_theta=1e300"], "theta is 1e+300; expected a number from 0"),
         (["--adapt=other"], "--adapt=other is unknown; expected some of cache, unigram, dynamic"),
         (["--adapt=cache,unigram,cache"], "--adapt names cache twice"),
         (["--cache_window=9"], "--cache_window belongs to --adapt=cache, which is missing"),
@@ -144,7 +147,9 @@ def test_bad_flags_are_refused_in_one_line(space, tmp_path, arguments, expected)
 def test_orders_are_told_apart_by_adapted_runs_beside_the_runs(space):
     given = ["--cache_weight=0.3", "--cache_theta=0.5", "--cache_strength=5"]
     command = ["coherence", f"--workdir={space.rnnlm}", "--adapt=cache,unigram", *given]
-    found = json.loads(launch(*command, "--permutations=2", "--output=-").stdout)["runs"]
+    found = json.loads(
+        launch(*command, "--permutations=2", "--also=insertion", "--output=-").stdout
+    )["runs"]
     assert [one["label"] for one in found] == ["rnnlm", "rnnlm + cache", "rnnlm + unigram"]
     lm: Any = dclm_jax.restore(space.rnnlm)
     scorers = [
@@ -155,6 +160,7 @@ def test_orders_are_told_apart_by_adapted_runs_beside_the_runs(space):
     for one, scorer in zip(found[1:], scorers, strict=True):
         expected = coherence.fixed(scorer, documents(space, "test"), permutations=2)
         assert one["mean"] == pytest.approx(expected.mean) and one["pairs"] == expected.pairs
+        assert one["insertion"] == insert(scorer, documents(space, "test")).result.to_json()
         assert one["adapt"] in one["label"] and one["setting"]["weight"] == 0.3
     for flags, expected in (
         (["--baseline=overlap", f"--data={space.corpus}"], "--baseline scores orders without"),

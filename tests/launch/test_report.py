@@ -18,7 +18,8 @@ def workdirs(space, tmp_path_factory):
     root = tmp_path_factory.mktemp("report")
     seed = space.train("seed", "ccdclm", "--config.training.seed=1")
     # Whatever it was trained with: a report reads it in the configuration.
-    long = copy_run(space.run, root / "long", data_segment_length=10)
+    elsewhere = {"data_directory": str(space.test_only), "data_segment_length": 10}
+    long = copy_run(space.run, root / "long", **elsewhere)
     return [space.run, space.rnnlm, seed, long]
 
 
@@ -83,6 +84,8 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     assert (output / "report.md").read_text() == text and page.read_text("utf-8") == made
     for other in ("--seed=1", "--bootstrap=0"):
         assert report(workdirs[:1], output, other).count("measured in") == 1
+    other = ("--adapt=unigram", "--cache_strength=7")
+    assert report(workdirs[:1], output, *other).count("measured in") == 1
     assert report(workdirs, output, *flags).count("measured before") == 4 * 4
     assert (output / "report.md").read_text() == text
 
@@ -238,6 +241,9 @@ def test_damaged_measurements_are_made_again(workdirs, tmp_path):
         (["--quick", "--workdirs=nowhere"], "nowhere holds no run: config.json is missing"),
         (["--quick", "--baseline=rnnlm"], "--baseline says how to measure; --quick measures"),
         (["--quick", "--seed=1"], "--seed says how to measure; --quick measures nothing"),
+        (["--quick", "--cache_theta=1"], "--cache_theta says how to measure; --quick measures"),
+        (["--quick", "--tune_on=train"], "--tune_on says how to measure; --quick measures"),
+        (["--adapt="], "--adapt is empty; expected some of cache, unigram, dynamic"),
     ],
 )
 def test_bad_input(workdirs, tmp_path, flags, message):

@@ -314,10 +314,12 @@ def test_dropout_masks_keep_the_mean(options, rates):
     assert masks.features.shape == (5, 20, 16, 5)
     assert masks.contexts is not None and masks.contexts.shape == (5, 1, 16, 5)
     of_inputs, of_layers, of_output = rates
+    of_source = draw_source_masks(model, keys_B, (5, 20))
     for rate, part in (
         (of_inputs, masks.embeddings),
         *((of_layers, mask) for mask in masks.layers),
         *((of_output, mask) for mask in (masks.features, masks.contexts)),
+        *zip((of_inputs, of_layers, of_layers), of_source, strict=True),
     ):
         mask = np.asarray(part)
         np.testing.assert_allclose(np.unique(mask), [0, 1 / (1 - rate)])
