@@ -122,7 +122,7 @@ _CORPUS = flags.DEFINE_enum(
     "corpus",
     None,
     list(COLLECTIONS),
-    "sotu: the embedded corpus. imdb, bbc, ptb, nant, ted: the corpus in the folder --input.",
+    "sotu: the embedded corpus. All others: the corpus in the folder --input.",
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Directory to make.")
 _VOCAB_SIZE = flags.DEFINE_integer(
@@ -146,9 +146,11 @@ _FORMAT = flags.DEFINE_enum(
     readers.TEXT_FORMATS,
     "lines: a sentence a line. tagged: the same, of WORD/TAG tokens. jsonl: {'id': ..., "
     "'sentences': [...]} or {'id': ..., 'text': ...} a line. treebank: bracketed trees, a document "
-    "a file. prose: raw text. paragraphs: raw text, a document a line. csv, tsv: raw text in a "
-    "column of a table. auto: tagged where words are WORD/TAG, otherwise lines. Files named "
-    ".json, .jsonl, .csv and .tsv are what they are called, .gz and .bz2 are unpacked.",
+    "a file. articles: paragraphs of words under = Headings =, as in WikiText, divided into "
+    "sentences; articles_body: without the headings. prose: raw text. paragraphs: raw text, a "
+    "document a line. csv, tsv: raw text in a column of a table. auto: tagged where words are "
+    "WORD/TAG, otherwise lines. Files named .json, .jsonl, .csv and .tsv are what they are called, "
+    ".gz and .bz2 are unpacked.",
 )
 _LOWERCASE = flags.DEFINE_bool("lowercase", False, "Turn all words to lower case.")
 _NORMALIZE = flags.DEFINE_bool(

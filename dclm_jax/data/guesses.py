@@ -28,6 +28,7 @@ _HTML = re.compile(
 )
 _BRACES = re.compile(r"[{}]+")
 _ATTACHED = re.compile(r"\w{2,}[,;!?]")
+_SECTION = re.compile(r"= = .+ = =")
 _MANY = 10
 _NAME = re.compile(r"[^\s,\"]([^,\t\"]{0,38}[^\s,\"])?")
 _RECORDS = 5
@@ -73,6 +74,8 @@ def warnings(lines: Sequence[Line], format: str) -> Iterator[str]:
             f"looks like raw text, whose marks stand at words ({found}); --format=prose splits it, "
             "and --format=paragraphs where every line is a document"
         )
+    if format == "lines" and any(map(_SECTION.fullmatch, texts)):
+        yield "looks like articles under headings, as in WikiText; --format=articles reads them"
     if format != "treebank" and (found := _in_quantity(_HTML, texts)):
         yield (
             f"holds HTML ({found}): --format={format} reads it as words; remove it from the text "

@@ -188,7 +188,7 @@ _WIKITEXT = Collection(
     read=functools.partial(wikitext.read_articles, headings=True),
     parts=_named_first,
     is_prose=False,
-    text_format="lines",
+    text_format="articles",
     options=("source", "lowercase"),
     count=wikitext.count,
     remark=wikitext.remark,
@@ -255,6 +255,7 @@ COLLECTIONS = {
     "wikitext_body": dataclasses.replace(
         _WIKITEXT,
         read=functools.partial(wikitext.read_articles, headings=False),
+        text_format="articles_body",
         # Without its headings it is another text than the one whose tokens are counted.
         count=lambda root: {"articles": wikitext.count(root)["articles"]},
     ),

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from dclm_jax.data import corpus, guesses, prose, records, treebank
+from dclm_jax.data import corpus, guesses, prose, records, treebank, wikitext
 from dclm_jax.data.documents import (
     PLAIN,
     UTF8,
@@ -41,7 +41,7 @@ KEYED = ("csv", "tsv", RAW_JSONL)
 _BY_NAME = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv"}
 _DETAILS = re.compile(r"[(:;,]| with ")
 # Formats of files whose names do not say it; where several were read the first one counts.
-_REMEMBERED = ("paragraphs", "prose", "tagged", "treebank")
+_REMEMBERED = ("paragraphs", "prose", "tagged", "treebank", "articles", "articles_body")
 _BOUNDARY = "="
 _ONE_WORD, _LONGEST_WORD = re.compile(r"\S+"), 1_000_000
 _TAG = "/"
@@ -86,6 +86,8 @@ def read_documents(
         "..."}, split as prose; the first one says which they are.
       treebank: bracketed trees of the Penn Treebank, ( (S (NP (PRP It)) (VP (VBD slept))) ); a file
         is a document and is called as such. Words and tags as `treebank` finds them.
+      articles, articles_body: lines of words as those of WikiText, which are paragraphs under
+        headings, divided as `wikitext` does; of articles_body without their headings.
       prose: raw text, split into sentences by pysbd and words by sacremoses; a blank line ends a
         paragraph, a line that begins with "=" a document.
       paragraphs: raw text of which every line is a document, split as prose; a line that begins
@@ -93,7 +95,7 @@ def read_documents(
       csv, tsv: a table with a header, its cells separated by commas or tabulators and quoted where
         they hold such or line breaks. One column is raw text, split as prose; a blank line ends a
         paragraph. Names are in the column "id", if there is one.
-      sotu, imdb, bbc, ptb, nant: `known_corpora`, of which `path` is the folder.
+      the names of `known_corpora`: their texts, of which `path` is the folder.
       auto: tagged, if nearly all tokens of the first lines are WORD/TAG, otherwise lines.
 
     Files named .jsonl or .json, .csv and .tsv are of these formats, whatever is said. Any of them
@@ -168,8 +170,8 @@ def parse_documents(text: str, options: TextOptions) -> Iterator[Document]:
 
 
 def remembered(options: TextOptions, formats: Collection[str] = ()) -> TextOptions:
-    """How text is read like that which was read so: raw text as that, tagged words and trees as
-    those, other words as lines of them.
+    """How text is read like that which was read so: raw text as that, tagged words, trees and
+    articles as those, other words as lines of them.
 
     Args:
       options: what was asked for.
@@ -385,6 +387,11 @@ def _parse_treebank(text: Text) -> Iterator[Document]:
     yield treebank.document(text.label, treebank.read_trees(text.lines, text.source))
 
 
+def _parse_articles(text: Text, headings: bool) -> Iterator[Document]:
+    for first, sentences in wikitext.articles(text.lines, headings=headings):
+        yield Document(f"{text.label}:{first}", sentences)
+
+
 def _parse_prose(text: Text) -> Iterator[records.RawDocument]:
     for block in _blocks(text.lines, lambda line: line.text.lstrip().startswith(_BOUNDARY)):
         if paragraphs := list(_blocks(block, _is_blank)):
@@ -432,6 +439,8 @@ _WORDS: dict[str, Callable[[Text], Iterator[Document]]] = {
     "tagged": _parse_tagged,
     "jsonl": records.read_sentences,
     "treebank": _parse_treebank,
+    "articles": functools.partial(_parse_articles, headings=True),
+    "articles_body": functools.partial(_parse_articles, headings=False),
 }
 _RAW: dict[str, Callable[[Text], Iterator[records.RawDocument]]] = {
     "prose": _parse_prose,

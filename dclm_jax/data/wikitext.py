@@ -15,7 +15,7 @@ line, empty ones included.
 
 import itertools
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from dclm_jax.data import corpus
@@ -52,7 +52,7 @@ def count(root: str | pathlib.Path) -> dict[str, dict[str, int]]:
     line and its end."""
     articles, tokens = {}, {}
     for split, (file,) in article_files(root).items():
-        lines = list(_lines(file))
+        lines = list(_parsed(read_lines(file)))
         articles[split] = sum(line.is_title for line in lines)
         tokens[split] = sum(len(line.words) + 1 for line in lines)
     return {"articles": articles, "original_tokens": tokens}
@@ -80,17 +80,23 @@ def read_articles(root: str | pathlib.Path, *, headings: bool) -> Iterator[Docum
         UTF-8.
     """
     for split, (file,) in article_files(root).items():
-        first, sentences = 1, []
-        for line in _lines(file):
-            if line.is_title:
-                if sentences:
-                    yield Document(f"{split}/{first}", sentences)
-                first, sentences = line.number, []
-            if not line.is_heading:
-                sentences += _sentences(line.words)
-            elif headings:
-                sentences.append(line.words)
-        yield Document(f"{split}/{first}", sentences)
+        for first, sentences in articles(read_lines(file), headings=headings):
+            yield Document(f"{split}/{first}", sentences)
+
+
+def articles(lines: Iterable[Line], *, headings: bool) -> Iterator[tuple[int, list[list[str]]]]:
+    """The number of the first line of each article, and its sentences; see `read_articles`."""
+    first, sentences = 1, []
+    for line in _parsed(lines):
+        if line.is_title:
+            if sentences:
+                yield first, sentences
+            first, sentences = line.number, []
+        if not line.is_heading:
+            sentences += _sentences(line.words)
+        elif headings:
+            sentences.append(line.words)
+    yield first, sentences
 
 
 class _Line(NamedTuple):
@@ -105,10 +111,10 @@ class _Line(NamedTuple):
         return self.is_heading and self.words[1] != _HEADING
 
 
-def _lines(file: pathlib.Path) -> Iterator[_Line]:
+def _parsed(lines: Iterable[Line]) -> Iterator[_Line]:
     before: list[str] = []
     end = Line(0, "")
-    for line, after in itertools.pairwise(itertools.chain(read_lines(file), [end])):
+    for line, after in itertools.pairwise(itertools.chain(lines, [end])):
         words = line.text.split()
         is_alone = not before and not after.text.split()
         is_heading = is_alone and len(words) > 2 and words[0] == words[-1] == _HEADING

@@ -3,6 +3,8 @@
 import pytest
 
 from dclm_jax.data import open_corpus, prepare, read_documents
+from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.readers import parse_documents, training_text
 from dclm_jax.errors import InputError
 
 TRAIN = """\
@@ -40,6 +42,7 @@ READ = {
     "test/1": ["Before .", "It ."],
     "test/3": ["= Third =", "The end ?!"],
 }
+CORPORA = [("wikitext", "articles"), ("wikitext_body", "articles_body")]
 # Words of every line and one end for each.
 TOKENS = {"train": 66, "valid": 4, "test": 15}
 
@@ -54,7 +57,7 @@ def folder(tmp_path):
     return root
 
 
-@pytest.mark.parametrize("format", ["wikitext", "wikitext_body"])
+@pytest.mark.parametrize("format", [corpus for corpus, _ in CORPORA])
 def test_articles_headings_and_sentences(folder, format):
     read = {one.id: [" ".join(s) for s in one.sentences] for one in read_documents(folder, format)}
     headings = {"= First <unk> =", "= = Section = =", "= Second =", "= Third ="}
@@ -82,6 +85,30 @@ def test_the_original_tokens_are_counted_and_unknown_words_are_the_texts(folder,
     assert cut.original_tokens("train") == 0
     body = prepare(folder, tmp_path / "body", format="wikitext_body", min_count=1)
     assert body.original_tokens("test") == 0
+
+
+@pytest.mark.parametrize(("corpus", "format"), CORPORA)
+def test_other_text_is_read_like_that_of_the_corpus(folder, tmp_path, corpus, format):
+    whole = {one.id: one.sentences for one in read_documents(folder, corpus)}
+    manifest = prepare(folder, tmp_path / "out", format=corpus, min_count=1)
+    remembered = training_text(manifest).options
+    assert remembered == TextOptions(format)
+    for split, text in (("train", TRAIN), ("test", TEST)):
+        expected = {name: one for name, one in whole.items() if name.startswith(split)}
+        alike = list(parse_documents(text, remembered))
+        assert [one.sentences for one in alike] == list(expected.values())
+        assert [one.id.replace("text:", f"{split}/") for one in alike] == list(expected)
+    read = read_documents(folder / "wiki.train.tokens", format)
+    assert [one.id for one in read] == ["wiki.train.tokens:2", "wiki.train.tokens:12"]
+
+
+def test_articles_that_are_read_as_lines_are_told(folder):
+    told = []
+    list(read_documents(folder / "wiki.train.tokens", report=told.append))
+    (line,) = told
+    assert line.endswith(
+        "looks like articles under headings, as in WikiText; --format=articles reads them"
+    )
 
 
 def test_the_other_names_of_the_files_and_a_folder_without_one(folder):
