@@ -79,7 +79,7 @@ _FLAGS = {
     "unigram": (_WEIGHT, _STRENGTH),
     "dynamic": (_RATE, _DECAY, _SENTENCES),
 }
-OF_ADAPTING = (ADAPT, *sum(_FLAGS.values(), ()), TUNE_ON, TUNE_INPUT)
+SETTINGS = (ADAPT, *sum(_FLAGS.values(), ()))
 _TUNING_TARGETS = 10_000
 """Dynamic evaluation is tuned on the first documents that have as many, which it reads often."""
 

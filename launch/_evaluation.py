@@ -54,6 +54,8 @@ _TEXT_KEY = flags.DEFINE_string(
 ENCODING = flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16.")
 _OF_TEXT = (_FORMAT, _LOWERCASE, _NORMALIZE, _TEXT_KEY, ENCODING)
 _PROGRESS_SECONDS = 0.5
+# What functions define below belongs to the launcher that calls them, whose --help lists it.
+flags.disclaim_key_flags()
 
 
 def define_data_flags() -> None:

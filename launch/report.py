@@ -78,7 +78,9 @@ from dclm_jax.training.workdir import CORPUS_FILE, RESULT_FILE
 from launch import _adaptation, _app, _evaluation
 
 _evaluation.define_workdirs()
-flags.adopt_module_key_flags(_adaptation)
+# Those of tuning are refused.
+for _flag in _adaptation.SETTINGS:
+    flags.declare_key_flag(_flag.name)
 _OUTPUT = flags.DEFINE_string("output", None, "Directory to write.")
 _QUICK = flags.DEFINE_bool("quick", False, "Show what is there, and measure nothing.")
 _DATA = flags.DEFINE_string(
@@ -246,7 +248,8 @@ def _baselines(rows: Sequence[grouping.Row]) -> Sequence[str]:
 
 def _show(workdirs: Sequence[str]) -> None:
     measuring = (_DATA, _BOOTSTRAP, _POOL, _BLOCKS, _KEEP_FIRST, _SEED, _BASELINE)
-    for flag in (*measuring, *_adaptation.OF_ADAPTING):
+    tuning = (_adaptation.TUNE_ON, _adaptation.TUNE_INPUT)
+    for flag in (*measuring, *_adaptation.SETTINGS, *tuning):
         if flag.present:
             raise InputError(f"--{flag.name} says how to measure; --quick measures nothing")
     finished = runs.read_runs(workdirs)

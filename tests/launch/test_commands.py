@@ -1,5 +1,6 @@
 """What commands do alike: they refuse what is damaged, absent or of another kind."""
 
+import re
 import shutil
 
 import jax
@@ -8,7 +9,30 @@ import pytest
 
 import dclm_jax
 from dclm_jax.training.checkpoints import restore_run
-from tests.launch.support import BAD_TEXT, refuse
+from tests.launch.support import BAD_TEXT, launch, refuse
+
+_OF_TEXT = {"format", "lowercase", "normalize", "text_key", "encoding"}
+_OF_DATA = {"data", "input", "split"} | _OF_TEXT
+
+
+@pytest.mark.parametrize(
+    ("name", "some"),
+    [
+        ("evaluate", {"workdir", "workdirs", "adapt", "tune_on", "interpolate"} | _OF_DATA),
+        ("coherence", {"workdir", "workdirs", "adapt", "tune_on", "permutations"} | _OF_DATA),
+        ("score", {"workdir", "workdirs", "context"} | _OF_DATA),
+        ("order", {"workdir", "beam"} | _OF_DATA),
+        ("reconstruct", {"workdir", "target", "method"} | _OF_DATA),
+        ("generate", {"workdir", "context", "method"} | _OF_TEXT),
+        ("rescore", {"workdir", "workdirs", "nbest", "lowercase"}),
+        ("report", {"workdirs", "data", "adapt", "cache_theta"}),
+    ],
+)
+def test_help_lists_all_flags(name, some):
+    said = launch(name, "--help").stdout
+    listed = set(re.findall(r"^  --(?:\[no\])?(\w+):", said, re.MULTILINE))
+    assert some <= listed
+    assert name != "report" or "tune_on" not in listed
 
 
 @pytest.mark.parametrize("name", ["evaluate", "coherence", "score", "order"])
