@@ -294,7 +294,9 @@ class LanguageModel:
         """
         return [self.vocabulary.encode(words) for words in _words(document)]
 
-    def documents(self, text: str, options: TextOptions | None = None) -> list[Document]:
+    def documents(
+        self, text: str, options: TextOptions | None = None, *, name: str = "text"
+    ) -> list[Document]:
         """The documents in text as it is, for `score`, `read` and all others here; what is in one
         of them serves as candidates, too.
 
@@ -302,6 +304,7 @@ class LanguageModel:
           text: such as "Raw text. As it is."
           options: how it becomes words, by default as the text did that the model was trained on,
             but without the tags or trees that it may have had.
+          name: of the text; documents are called NAME:LINE, unless the text gives them names.
 
         Raises:
           InputError: it is not of that format, or holds no words.
@@ -311,7 +314,7 @@ class LanguageModel:
         own = self.text.options or PLAIN
         if own.format in ("tagged", "treebank"):
             own = dataclasses.replace(own, format=PLAIN.format)
-        return list(parse_documents(text, options or own))
+        return list(parse_documents(text, options or own, name))
 
     def score_text(self, text: str, options: TextOptions | None = None) -> list[DocumentScore]:
         """The scores of `documents(text, options)`."""
@@ -456,6 +459,8 @@ class LanguageModel:
             none, or the other way round.
         """
         reader: Any = self.reader
+        if source is None and self.model is not None and self.model.reads_source:
+            raise InputError(f"{self.name} makes a document of another one; expected it as source")
         if source is None:
             place = reader.open(1)
         elif self.model is None:

@@ -139,9 +139,10 @@ def check_flags(mixes: bool = False) -> None:
     check_settings()
     tunes = mixes or needs_tuning()
     if not tunes and (TUNE_ON.present or TUNE_INPUT.present):
+        mixing = "--interpolate, or to " if "interpolate" in flags.FLAGS else ""
         raise InputError(
-            "--tune_on and --tune_input belong to --interpolate, or to --adapt where something of "
-            "it is not given; there is nothing to tune"
+            f"--tune_on and --tune_input belong to {mixing}--adapt where something of it is not "
+            "given; there is nothing to tune"
         )
     if TUNE_ON.present and TUNE_INPUT.present:
         raise InputError("--tune_input replaces --tune_on; expected one of the two")

@@ -381,7 +381,7 @@ def _adapted(
 
     given = {"kind": kind, **_adaptation.settings(kind)}
     identity = {key: value for key, value in run.identity.items() if key != "options"}
-    return _kept(run, folder, {**identity, "adapt": given}, measure)
+    return _kept(run, folder, {**identity, "adapt": given}, measure, f" + {kind}")
 
 
 def _coherence(run: _Run, folder: storage.Location, block: int = 1, **other: int) -> dict[str, Any]:
@@ -397,10 +397,15 @@ def _coherence(run: _Run, folder: storage.Location, block: int = 1, **other: int
 
 
 def _kept(
-    run: _Run, folder: storage.Location, identity: dict[str, Any], measure: Callable[..., Any]
+    run: _Run,
+    folder: storage.Location,
+    identity: dict[str, Any],
+    measure: Callable[..., Any],
+    way: str = "",
 ) -> dict[str, Any]:
-    """What `measure` gives, now or in an earlier call."""
+    """What `measure` gives, now or in an earlier call; `way` tells it from others of the run."""
     workdir = run.known["workdir"]
+    told = f"{workdir}{way}"
     place = storage.resolve(workdir)
     # On other documents or with other options it is kept beside this one: a quick look loses
     # nothing that took hours.
@@ -410,13 +415,13 @@ def _kept(
     # One that is damaged is made again.
     with contextlib.suppress(InputError):
         result = measurement.read(kept, identity, len(run.documents["test"]))
-        print(f"{workdir}: measured before", flush=True)
+        print(f"{told}: measured before", flush=True)
         return result
     start = time.monotonic()
-    with _evaluation.Progress(workdir) as progress:
+    with _evaluation.Progress(told) as progress:
         result = measure(on_document=progress)
     measurement.keep(kept, identity, result)
-    print(f"{workdir}: measured in {time.monotonic() - start:.0f} s", flush=True)
+    print(f"{told}: measured in {time.monotonic() - start:.0f} s", flush=True)
     return result
 
 

@@ -123,6 +123,10 @@ def main(argv: Sequence[str]) -> None:
 
 def _format() -> str:
     named = pathlib.PurePath(_OUTPUT.value).suffix.removeprefix(".")
+    if named == "csv" and _OUTPUT_FORMAT.value is None:
+        raise InputError(
+            f"--output is {_OUTPUT.value}, and CSV is not written; expected {', '.join(_FORMATS)}"
+        )
     return _OUTPUT_FORMAT.value or (named if named in _FORMATS else _FORMATS[0])
 
 

@@ -132,6 +132,7 @@ def test_a_string_has_no_tags_though_the_training_text_had():
     assert [one.sentences for one in lm.documents("The cat\nsat .")] == [
         [["the", "cat"], ["sat", "."]]
     ]
+    assert [one.id for one in lm.documents("The cat\n\nsat .", name="a")] == ["a:1", "a:3"]
     (document,) = lm.documents("The/AT cat/NN", TextOptions("tagged"))
     assert document.sentences == [["The", "cat"]]
 

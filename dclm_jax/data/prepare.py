@@ -406,9 +406,11 @@ def divide(
     bounds = np.rint(np.cumsum(fractions) * num_documents).astype(np.int64)
     sizes = np.diff(bounds, prepend=0)
     if not sizes[np.asarray(fractions) > 0].all():
+        found = "1 document is" if num_documents == 1 else f"{num_documents} documents are"
         raise InputError(
-            f"{source}: {num_documents} documents are too few to split as "
-            + ",".join(f"{share:g}" for share in fractions)
+            f"{source}: {found} too few to split as "
+            f"{','.join(f'{share:g}' for share in fractions)} (in lines of words and in prose a "
+            "line that begins with = ends one)"
         )
     parts = np.repeat(np.arange(len(fractions)), sizes)
     return np.random.default_rng(seed).permutation(parts)

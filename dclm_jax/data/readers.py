@@ -143,8 +143,8 @@ def read_documents(
         raise InputError(f"{name or path}: holds no documents")
 
 
-def parse_documents(text: str, options: TextOptions) -> Iterator[Document]:
-    """The documents in a text, named text:LINE; as `read_documents` reads a file.
+def parse_documents(text: str, options: TextOptions, name: str = "text") -> Iterator[Document]:
+    """The documents in a text, named NAME:LINE; as `read_documents` reads a file.
 
     Raises:
       InputError: (as they are read) it is not of that format.
@@ -155,10 +155,10 @@ def parse_documents(text: str, options: TextOptions) -> Iterator[Document]:
     try:
         content = text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InputError("text holds half of a surrogate pair, which is no text") from error
-    lines = decode(io.BytesIO(content), "text")
+        raise InputError(f"{name} holds half of a surrogate pair, which is no text") from error
+    lines = decode(io.BytesIO(content), name)
     statistics = ReadStatistics()
-    whole = Text(lines, "text", "text", options.text_key, {})
+    whole = Text(lines, name, name, options.text_key, {})
     tell = _telling_once(lambda line: None)
     # A string is too short to guess from.
     blocks = _parse(
@@ -166,7 +166,7 @@ def parse_documents(text: str, options: TextOptions) -> Iterator[Document]:
     )
     yield from _kept(blocks, options.lowercase, statistics, keep_empty=False)
     if not statistics.documents:
-        raise InputError("text: holds no documents")
+        raise InputError(f"{name}: holds no documents")
 
 
 def remembered(options: TextOptions, formats: Collection[str] = ()) -> TextOptions:

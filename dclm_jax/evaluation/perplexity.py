@@ -61,6 +61,9 @@ class Perplexity:
         """exp(nll / tokens), never clipped: infinite where that overflows, nan without tokens."""
         return _perplexity(self.nll, self.tokens)
 
+    def __float__(self) -> float:
+        return self.perplexity
+
     @property
     def known_tokens(self) -> int:
         """Targets that are not words outside the vocabulary."""

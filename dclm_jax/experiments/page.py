@@ -183,8 +183,9 @@ def render(title: str, subject: str, sections: Sequence[Section]) -> str:
 
 
 _MARKS = (
-    "▲ p < 0.05, ▲▲ p < 0.01, ▲▲▲ p < 0.001: better than the baseline; ▼ as far worse. Each "
-    "comparison is tested by itself, without a correction for there being several."
+    "▲ p < 0.05, ▲▲ p < 0.01, ▲▲▲ p < 0.001: better than the baseline on other documents, not with "
+    "other seeds; ▼ as far worse. Each comparison is tested by itself, without a correction for "
+    "there being several."
 )
 _EXAMPLES = (
     "Documents of the test set of two sentences or more, chosen by a rule and not by hand: the "

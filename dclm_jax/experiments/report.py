@@ -28,6 +28,7 @@ from dclm_jax.experiments.grouping import (
 )
 from dclm_jax.experiments.plots import Curve, Intervals, Picture, Series
 from dclm_jax.experiments.runs import Evaluation, FinishedRun
+from dclm_jax.models import MODELS
 
 PLACES = {
     "by_token": "Perplexity by position in the sentence",
@@ -153,11 +154,18 @@ def perplexity_table(all_rows: Sequence[Row], baseline: str) -> Table:
         f"{test['vocabulary_size']:,}, {100 * test['oov_rate']:.2f}% of the test words unknown; "
         "known: of the other targets. "
         "Means and standard deviations over seeds. 95%: intervals by bootstrap over the test "
-        "documents, the same ones for all rows; they say nothing of other seeds. p: one-sided "
+        "documents, the same ones for all rows. p: one-sided "
         f"z-test over documents that the likelihood is above that of {baseline}. Rows are compared "
         f"over the seeds that both have, or all if there are none. {_OTHER} {baseline} has another "
         "recipe."
     )
+    once = [row.label for row in all_rows if len(row.results) == 1 and row.model != "ngram"]
+    if once and len(all_rows) > 1:
+        rows = "all rows" if len(once) == len(all_rows) else ", ".join(once)
+        about = (
+            f"One seed of {rows}: another one may move a perplexity by more than rows differ, and "
+            f"intervals and p know nothing of that. {about}"
+        )
     if told := warning(test["oov_rate"], test.get("own_oov_rate")):
         about = f"{told}. {about}"
     alone = [
@@ -401,7 +409,7 @@ def quick_table(runs: Sequence[FinishedRun]) -> Table:
                 run.label,
                 *(_option(config, key) for key in options),
                 "" if run.evaluation is None else f"{run.evaluation.parameters:,}",
-                "" if run.development is None else f"{run.development:.2f}",
+                "" if run.development is None else f"{run.development:.2f}{_of_what(config)}",
                 "" if run.evaluation is None else f"{run.evaluation.perplexity:.2f}",
                 _known(run.evaluation),
                 "" if run.coherence is None else _quick_coherence(run.coherence),
@@ -420,6 +428,8 @@ def quick_table(runs: Sequence[FinishedRun]) -> Table:
             "Coherence: log P(document) > log P(permutation), ties count half, "
             f"{one.documents:,} documents."
         )
+    if len({config["data.directory"] for config in configs if "data.directory" in config}) > 1:
+        about.append("Development perplexities of different corpora do not compare.")
     for run in runs:
         if run.evaluation is not None and (
             told := warning(run.evaluation.oov_rate, run.evaluation.own_oov_rate)
@@ -429,6 +439,14 @@ def quick_table(runs: Sequence[FinishedRun]) -> Table:
             about.append(f"{run.label}: {run.coherence.warning}")
         about += [f"{run.label}: {missing}" for missing in run.missing]
     return Table("Results", "\n".join(about), cells)
+
+
+def _of_what(config: Mapping[str, Any]) -> str:
+    """What a model's perplexity is of, where that is not the words of documents."""
+    model = MODELS.get(config["model.name"])
+    if model is None:
+        return ""
+    return " (bags)" if model.objective == "bags" else " (given a source)" * model.reads_source
 
 
 def _known(evaluation: Evaluation | None) -> str:

@@ -51,8 +51,8 @@ def describe(vocab_size: int, size: int) -> str:
     found = count_collisions(history_starts(vocab_size, size), vocab_size)
     return (
         f"hashed features: {vocab_size:,} histories of {vocab_size:,} weights each in {size:,} "
-        f"entries ({vocab_size**2 / size:.3g} histories an entry); {found.overlapping:,} overlap "
-        f"another one, {found.equal:,} are also another's"
+        f"entries ({vocab_size**2 / size:.3g} weights an entry); the entries of "
+        f"{found.overlapping:,} overlap another's, those of {found.equal:,} are all another's"
     )
 
 

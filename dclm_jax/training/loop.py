@@ -113,7 +113,8 @@ def train(
                     if pending is not None:
                         run.add(*pending)
                         pending = None
-                    line.compiling(shapes.met, shapes.number, batch.mask_BxSxN.shape)
+                    shape, words = batch.mask_BxSxN.shape, batch.most_words
+                    line.compiling(shapes.met, shapes.number, shape, words)
                     left_out = clock.stopped()
                 with left_out:
                     state, metrics = step(state, batch, dropout_key)

@@ -106,11 +106,13 @@ class ProgressLine:
             self._live.start()
             self.say = self._live.print
 
-    def compiling(self, number: int, of: int, shape: Sequence[int]) -> None:
-        """Shows that the step is compiled for batches of another shape [..., S, N], one of so
-        many."""
+    def compiling(self, number: int, of: int, shape: Sequence[int], words: int | None) -> None:
+        """Shows that the step is compiled for batches of another shape [..., S, N], one of so many;
+        of more where the number of different words, if it is not None, is a part of the shape."""
         sentences, positions = shape[-2:]
-        text = f"compiling shape {number} of {of}: {sentences} sentences of {positions} positions"
+        text = f"compiling shape {number} of {of}{' or more' if words else ''}: "
+        text += f"{sentences} sentences of {positions} positions"
+        text += f", at most {words:,} different words" if words else ""
         if self._live:
             self._live.update(self._task, description=text)
         else:

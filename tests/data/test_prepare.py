@@ -155,6 +155,9 @@ def test_too_few_documents_to_split(tmp_path):
     (tmp_path / "t").write_text("a\n\nb\n")
     with pytest.raises(InputError, match="2 documents are too few to split as 0.8,0.1,0.1"):
         prepare(tmp_path / "t", tmp_path / "out")
+    (tmp_path / "t").write_text("a\n")
+    with pytest.raises(InputError, match="1 document is too few .* begins with = ends one"):
+        prepare(tmp_path / "t", tmp_path / "out")
 
 
 def test_empty_sentences_are_counted_per_split(tmp_path):

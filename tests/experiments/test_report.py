@@ -103,6 +103,16 @@ def test_runs_that_differ_in_the_seed_are_one_row_in_the_papers_order():
     assert second["to rnnlm"] == "-20.0%"  # of the one seed that both have
 
 
+def test_rows_of_one_seed_are_told():
+    first, second = result("rnnlm", 0, 100.0), result("ccdclm", 0, 80.0)
+    for results, told in (
+        ([first, second], "One seed of all rows: another one may move a perplexity"),
+        ([first, second, result("ccdclm", 1, 84.0)], "One seed of rnnlm: another one may move"),
+        ([first], "exp(sum NLL"),
+    ):
+        assert report.tables(grouping.rows(results))[0].about.startswith(told)
+
+
 def test_rows_of_one_model_are_told_apart_by_what_differs():
     rows = grouping.rows(
         [result("ccdclm", **{"data.segment_length": length}) for length in (1, 10)]

@@ -142,6 +142,20 @@ def test_hyper_parameters_that_differ_are_columns(tmp_path):
     assert [line[1:3] for line in cells] == [["0.1", "0"], ["0.2", "0"], ["0.1", "7"]]
 
 
+def test_perplexities_that_do_not_compare_are_told(tmp_path):
+    names = ("rnnlm", "rnnslm", "standard_autoencoder")
+    folders = [write_run(tmp_path / name, name) for name in names]
+    _, about, (header, *cells) = report.quick_table(read_runs(folders))
+    at = header.index("development perplexity")
+    assert [line[at] for line in cells] == ["210.00", "210.00 (bags)", "210.00 (given a source)"]
+    told = "Development perplexities of different corpora do not compare."
+    assert told not in about
+    config = json.loads((folders[0] / "config.json").read_text())
+    config["data"]["directory"] = "elsewhere"
+    (folders[0] / "config.json").write_text(json.dumps(config))
+    assert told in report.quick_table(read_runs(folders)).about
+
+
 def test_a_coherence_that_beginnings_give_away_is_warned_of(tmp_path):
     folder, kept = write_run(tmp_path / "run"), write_run(tmp_path / "kept", "ccdclm")
     for one, more in ((folder, {"first_sentence": 0.9}), (kept, {"keep_first": 1})):

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 import dclm_jax
@@ -107,6 +108,16 @@ def test_dynamic_evaluation(space):
     }
     assert adapted["tokens"] == result["tokens"]
     assert 0 < abs(adapted["perplexity"] - result["perplexity"]) < result["perplexity"] / 2
+    given = [*command, "--dynamic_decay=0", "--dynamic_sentences=2"]
+    (adapted,) = json.loads(launch("evaluate", *given).stdout)["adapted"]
+    lm: Any = dclm_jax.restore(space.rnnlm)
+    training = open_corpus(space.corpus, "train")
+    order = np.random.default_rng(0).permutation(training.num_documents)
+    ordered = [training.document(i) for i in order]
+    scale = dynamic.root_mean_square(lm.model, lm.params, ordered, sentences=2)
+    scorer = dynamic.DynamicScorer(lm.model, lm.params, scale, 0.003, 0.0, sentences=2)
+    expected = perplexity.measure(scorer, documents(space, "test")).perplexity
+    assert adapted["perplexity"] == pytest.approx(expected, rel=TOLERANCE)
     diverging = [*command[:2], "--dynamic_rate=1e38", "--dynamic_decay=0"]
     error = refuse("evaluate", *diverging, code=1)
     assert "error: dynamic evaluation diverged: the likelihood of step " in error
@@ -165,6 +176,7 @@ def test_orders_are_told_apart_by_adapted_runs_beside_the_runs(space):
     for flags, expected in (
         (["--baseline=overlap", f"--data={space.corpus}"], "--baseline scores orders without"),
         ([f"--workdir={space.rnnlm}", "--split=valid"], "would be tuned on the split it is"),
+        ([*command[1:2], *given[:2], "--tune_on=train"], "--tune_input belong to --adapt where"),
     ):
         assert expected in refuse("coherence", "--adapt=cache", *flags)
     assert "--tune_on: a report tunes on" in refuse(

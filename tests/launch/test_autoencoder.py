@@ -10,6 +10,7 @@ import pytest
 
 import dclm_jax
 from dclm_jax import Decoding
+from dclm_jax.data.corpus import open_corpus
 from dclm_jax.training.metrics import read_metrics
 from tests.launch.support import launch, refuse
 
@@ -77,7 +78,7 @@ def test_documents_are_made_anew_and_measured(space, run, tmp_path):
     records = [json.loads(line) for line in output.read_text().splitlines()]
     documents = [one.split("\n") for one in space.text["test"].read_text().strip().split("\n\n")]
     lm = dclm_jax.restore(run)
-    assert [record["id"] for record in records] == [str(i) for i in range(len(documents))]
+    assert [record["id"] for record in records] == open_corpus(space.corpus, "test").document_ids
     for record, document, (_, (text,)) in zip(
         records,
         documents,

@@ -6,11 +6,13 @@ import math
 import shutil
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 import dclm_jax
 from dclm_jax.data.readers import read_documents
+from dclm_jax.evaluation import inputs
 from dclm_jax.experiments import plots
 from dclm_jax.training.checkpoints import restore_run
 from tests.compiling import TWO_DEVICES
@@ -400,6 +402,20 @@ def test_a_device_that_is_not_there_is_named(space):
     assert (
         error == "error: JAX_PLATFORMS is rocket, and JAX finds no such device here; cpu is there"
     )
+
+
+def test_a_fault_of_ours_is_none_of_a_device(space, monkeypatch):
+    def fail(*arguments, **options):
+        raise ValueError("a fault")
+
+    asked = jax.config.values["jax_platforms"]
+    monkeypatch.setattr(inputs, "open_split", fail)
+    jax.config.update("jax_platforms", "cpu")
+    try:
+        with pytest.raises(ValueError, match="a fault"):
+            launch("evaluate", f"--workdir={space.run}")
+    finally:
+        jax.config.update("jax_platforms", asked)
 
 
 def test_evaluate_is_the_same_from_corpus_text_and_two_devices(space):

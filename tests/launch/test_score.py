@@ -135,6 +135,8 @@ def test_sentences_are_scored_after_a_context(space, tmp_path):
         assert record["log_prob"] == pytest.approx(whole.sentences[-1].log_prob, rel=TOLERANCE)
         assert record["sentences"][0]["tokens"] == [*ending.split(), "<END>"]
     flags = (run, f"--context={context}", f"--input={endings}")
+    told = "scores.csv, and CSV is not written; expected jsonl, tsv, html"
+    assert told in refuse("score", *flags, "--output=scores.csv", cwd=tmp_path)
     endings.write_text("w2 w1 .\n\nw4\n")
     error = refuse("score", *flags)
     assert error == f"error: {endings}:2: holds no words; expected a sentence a line"

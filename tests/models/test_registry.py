@@ -94,6 +94,7 @@ def test_options_arrive():
             "model.embedding_dim is 3; expected model.hidden_dim, 4",
         ),
         ("hrnnlm_two_step", {"sentence_loss_weight": -1.0}, "model.sentence_loss_weight is -1.0"),
+        ("rnnslm", {"input_dropout": 0.5}, "model.input_dropout is 0.5; expected -1"),
         ("rnnslm", {"recurrent_dropout": 0.5}, "model.recurrent_dropout is 0.5; expected 0"),
         ("rnnslm", {"tie_embeddings": True}, "model.tie_embeddings is True; expected False"),
         ("codclm", {"tie_context": True}, "model.tie_context is True; expected tied embeddings"),

@@ -33,7 +33,8 @@ def test_collisions_are_counted():
     expected = (np.sum(gaps.min(axis=1) < 20), np.sum(gaps.min(axis=1) == 0))
     assert count_collisions(starts, 20) == expected
     line = hashing.describe(10_003, 10_000_000)
-    assert "10,003 histories of 10,003 weights each in 10,000,000 entries (10 histories" in line
+    assert "10,003 histories of 10,003 weights each in 10,000,000 entries (10 weights an" in line
+    assert "the entries of 10,003 overlap another's, those of " in line
 
 
 @pytest.mark.parametrize("chosen", [[], [0], [1, 4, 6], range(9)])
