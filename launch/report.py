@@ -60,7 +60,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -370,13 +370,9 @@ def _adapted(
 
     def measure(on_document: Callable[[int, int], None]) -> dict[str, Any]:
         adapted, test = adapt(), run.documents["test"]
-
-        def watched() -> Iterator[Any]:
-            for done, document in enumerate(test, start=1):
-                yield document
-                on_document(done, len(test))
-
-        found = perplexity.measure(adapted.scorer, watched())
+        found = perplexity.measure(
+            adapted.scorer, test, on_document=lambda done: on_document(done, len(test))
+        )
         return {"setting": adapted.setting, "test": found.to_json()}
 
     given = {"kind": kind, **_adaptation.settings(kind)}

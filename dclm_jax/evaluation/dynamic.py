@@ -164,7 +164,7 @@ def tune(
     *,
     rate: float | None = None,
     decay: float | None = None,
-    on_document: Callable[[int, None], None] | None = None,
+    on_document: Callable[[int, None], None] = lambda done, of: None,
 ) -> list[Tried]:
     """What was tried, the best first: RATES without decay, then DECAYS at the best of them.
 
@@ -181,17 +181,15 @@ def tune(
     tried: dict[tuple[float, float], Tried] = {}
     error, done = None, itertools.count(1)
 
-    def watched() -> Iterator[Any]:
-        for document in documents:
-            yield document
-            if on_document is not None:
-                on_document(next(done), None)
+    def read(number: int) -> None:
+        del number
+        on_document(next(done), None)
 
     def best_of(settings: Iterable[tuple[float, float]]) -> Tried:
         nonlocal error
         for one in settings:
             try:
-                found = measure(scorer(*one), watched()).perplexity
+                found = measure(scorer(*one), documents, on_document=read).perplexity
             except DivergenceError as diverged:
                 found, error = math.inf, diverged
             tried[one] = Tried(*one, found)

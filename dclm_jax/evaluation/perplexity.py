@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -189,10 +189,16 @@ def _perplexity(nll: float, targets: int) -> float:
         return math.inf
 
 
-def measure(scorer: WordScorer, documents: Iterable[Any]) -> Perplexity:
+def measure(
+    scorer: WordScorer,
+    documents: Iterable[Any],
+    *,
+    on_document: Callable[[int], None] = lambda done: None,
+) -> Perplexity:
     """The perplexity of documents (word ids, as `Scorer.score` takes them), each scored whole.
 
-    Documents are streamed. Those that have `characters` are `inputs.Encoded`.
+    Documents are streamed. Those that have `characters` are `inputs.Encoded`. `on_document` is
+    called with the number of documents so far.
 
     Raises:
       InputError: there is no sentence to score.
@@ -201,6 +207,7 @@ def measure(scorer: WordScorer, documents: Iterable[Any]) -> Perplexity:
     for document, nll in scorer.score(documents):
         characters = getattr(document, "characters", 0)
         total = total.add(sentences_to_score(document)[0], nll, characters)
+        on_document(total.documents)
     if not total.tokens:
         raise InputError("there is no sentence to score")
     return total
