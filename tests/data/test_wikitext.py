@@ -91,8 +91,8 @@ def test_the_original_tokens_are_counted_and_unknown_words_are_the_texts(folder,
 def test_other_text_is_read_like_that_of_the_corpus(folder, tmp_path, corpus, format):
     whole = {one.id: one.sentences for one in read_documents(folder, corpus)}
     manifest = prepare(folder, tmp_path / "out", format=corpus, min_count=1)
-    remembered = training_text(manifest).options
-    assert remembered == TextOptions(format)
+    remembered = TextOptions(format)
+    assert training_text(manifest).options == remembered
     for split, text in (("train", TRAIN), ("test", TEST)):
         expected = {name: one for name, one in whole.items() if name.startswith(split)}
         alike = list(parse_documents(text, remembered))
