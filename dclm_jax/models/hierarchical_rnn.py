@@ -182,7 +182,7 @@ class RNNSLM(_SentenceLevel):
 
     def __post_init__(self):
         super().__post_init__()
-        require(self, "input_dropout", self.input_dropout == -1, "-1: it has no word level")
+        require(self, "input_dropout", self.input_dropout <= 0, "-1 or 0: it has no word level")
         require(self, "recurrent_dropout", not self.recurrent_dropout, "0: it has no word level")
         require(self, "tie_embeddings", not self.tie_embeddings, "False: it has no word level")
 
