@@ -11,6 +11,7 @@ import pytest
 import dclm_jax
 from dclm_jax import Decoding
 from dclm_jax.data.corpus import open_corpus
+from dclm_jax.errors import InputError
 from dclm_jax.training.metrics import read_metrics
 from tests.launch.support import launch, refuse
 
@@ -68,6 +69,8 @@ def test_what_needs_a_language_model_says_so(space, run, tmp_path):
             f"error: launch.{command} needs a language model, and {NAME} is an autoencoder, for "
             "which launch.reconstruct, launch.encode and launch.evaluate are made"
         )
+    with pytest.raises(InputError, match="makes a document of another one; expected it as source"):
+        dclm_jax.restore(run).read_text("w1 w2 .")
 
 
 def test_documents_are_made_anew_and_measured(space, run, tmp_path):
