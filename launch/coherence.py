@@ -345,8 +345,6 @@ def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Subject], _Texts]:
 def _texts(opened: inputs.Input) -> _Texts:
     documents = list(opened.documents)
     names = [one.id for one in documents]
-    if "data" in opened.source and _TSV.value:
-        names = open_corpus(opened.source["data"], opened.source["split"]).document_ids
     return _Texts(names, [one.sentences for one in documents], None, opened.source)
 
 

@@ -144,14 +144,11 @@ def _pairs(lm: LanguageModel) -> Iterator[tuple[readers.Document, readers.Docume
     if paths:
         raise InputError("--target belongs to --input, which is missing")
     run = _evaluation.Run(lm.name, "", lm)
-    split = flags.FLAGS.split
-    names = corpus.open_corpus(_evaluation.directory_of([run]), split).document_ids
-    documents = _evaluation.open_split([run], split).documents
-    for name, encoded in zip(names, documents, strict=True):
-        target = readers.Document(name, list(map(lm.vocabulary.decode, encoded.sentences)))
+    for encoded in _evaluation.open_split([run], flags.FLAGS.split).documents:
+        target = readers.Document(encoded.id, list(map(lm.vocabulary.decode, encoded.sentences)))
         made_of = encoded.source
         words = None if made_of is None else list(map(lm.vocabulary.decode, made_of))
-        yield target if words is None else readers.Document(name, words), target
+        yield target if words is None else readers.Document(encoded.id, words), target
 
 
 def _longest_trained(lm: LanguageModel) -> tuple[float, float]:

@@ -19,7 +19,7 @@ Tagger = Callable[[readers.Document], list[list[str]]]
 class Encoded(NamedTuple):
     """A document: the word ids of its sentences, the tag of every word if they were wanted, the
     sentences that it is made of if these are others, and the characters of its words as the text
-    has them, each with one after it; 0 where they are not known; the name of a document of text."""
+    has them, each with one after it; 0 where they are not known; its name."""
 
     sentences: list[np.ndarray]
     tags: list[list[str]] | None = None
@@ -90,9 +90,9 @@ def require_vocabulary(
 
 def documents_of(data: corpus.Corpus, source: corpus.Corpus) -> Iterator[Encoded]:
     """The documents of a split, with what they are made of (`corpus.open_source`)."""
-    for index in range(data.num_documents):
+    for index, name in enumerate(data.document_ids):
         made_of = None if source is data else source.document(index)
-        yield Encoded(data.document(index), source=made_of)
+        yield Encoded(data.document(index), source=made_of, id=name)
 
 
 def open_text(
