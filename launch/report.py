@@ -18,9 +18,9 @@ Where the first sentence of a document, moved alone, is told in 75% of the cases
 the models (launch.coherence says why that matters), coherence is measured twice: with all sentences
 permuted, and with the first one kept. --keep_first=N keeps N in any case.
 
---adapt=cache,unigram,dynamic adds the test perplexity of runs that adapt themselves to each
-document as they read it, in these ways or some of them, tuned on the development set, and whether
-rows keep what they are ahead of the baseline (launch.evaluate says what they are).
+--adapt=cache,unigram,dynamic adds test perplexity and coherence of runs that adapt themselves to
+each document as they read it, in these ways or some of them, tuned on the development set, and
+whether rows keep what they are ahead of the baseline (launch.evaluate says what they are).
 
 --html=FILE writes a page as well, one file that needs no network, for phones and desktops: the
 configurations side by side, curves, tables with marks of significance, and three test documents,
@@ -40,7 +40,7 @@ only runs that are new or have changed, so it can be stopped, and what was measu
 or with other options is kept.
 
 Coherence is most of the time: as long as --pool test perplexities (--pool=0, the paper's, as long
-as --bootstrap of them), but little for rnnlm and codclm.
+as --bootstrap of them), but little for rnnlm and codclm as they are; --bootstrap=0 leaves it out.
 
 With --quick nothing is measured: one table of what training, evaluation and coherence have left in
 each workdir, with a blank for what is missing and the command that would fill it, and with --output
@@ -68,7 +68,7 @@ from absl import flags
 
 from dclm_jax import files, storage
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import inputs, perplexity
+from dclm_jax.evaluation import inputs
 from dclm_jax.evaluation.orders import BLOCK_SIZES, Arrangement
 from dclm_jax.experiments import examples, grouping, measurement, page, plots, report, runs
 from dclm_jax.language_model import LanguageModel
@@ -366,18 +366,17 @@ def _results(to_measure: Sequence[_Run], folder: storage.Location) -> list[dict[
 def _adapted(
     run: _Run, folder: storage.Location, kind: str, adapt: Callable[[], _adaptation.Adapted]
 ) -> dict[str, Any]:
-    """The test perplexity of a run that adapts itself."""
+    """What is measured of a run that adapts itself."""
 
     def measure(on_document: Callable[[int, int], None]) -> dict[str, Any]:
-        adapted, test = adapt(), run.documents["test"]
-        found = perplexity.measure(
-            adapted.scorer, test, on_document=lambda done: on_document(done, len(test))
+        adapted, test, options = adapt(), run.documents["test"], run.identity["options"]
+        found = measurement.measure_adapted(
+            adapted.scorer, test, on_document=on_document, **options
         )
-        return {"setting": adapted.setting, "test": found.to_json()}
+        return {"setting": adapted.setting, **found}
 
     given = {"kind": kind, **_adaptation.settings(kind)}
-    identity = {key: value for key, value in run.identity.items() if key != "options"}
-    return _kept(run, folder, {**identity, "adapt": given}, measure, f" + {kind}")
+    return _kept(run, folder, {**run.identity, "adapt": given}, measure, f" + {kind}")
 
 
 def _coherence(run: _Run, folder: storage.Location, block: int = 1, **other: int) -> dict[str, Any]:

@@ -78,9 +78,12 @@ class Row:
             self.values(place, "nll").mean(axis=0), self.values(place, "count").mean(axis=0)
         )
 
-    def has(self, name: str) -> bool:
-        """Whether all runs have that measurement."""
-        return all(result.get(name) is not None for result in self.results)
+    def has(self, *path: str) -> bool:
+        """Whether all runs have the measurement at `path`."""
+        found: list[Any] = self.results
+        for name in path:
+            found = [None if one is None else one.get(name) for one in found]
+        return all(one is not None for one in found)
 
 
 def rows(results: Sequence[dict[str, Any]]) -> list[Row]:

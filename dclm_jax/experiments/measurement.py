@@ -68,11 +68,12 @@ class _Measurement:
 
 @dataclasses.dataclass(frozen=True)
 class _Adapted:
-    """The test perplexity of a run that adapts itself, its setting, and what it was measured of."""
+    """`measure_adapted`, the setting, and what it was measured of."""
 
     identity: dict[str, Any]
     setting: dict[str, files.Nonnegative]
     test: _Split
+    coherence: coherence.Coherence | None
 
 
 def measure(
@@ -112,9 +113,26 @@ def measure(
         "by_document": positions.by_document.round(3).tolist(),
         "coherence": measure_coherence(
             scorer, test, replicates, pool, keep_first, seed, on_document=on_document
-        )
-        if replicates
-        else None,
+        ),
+    }
+
+
+def measure_adapted(
+    scorer: WordScorer,
+    test: Sequence[Document],
+    *,
+    on_document: Callable[[int, int], None] | None = None,
+    **options: int,
+) -> dict[str, Any]:
+    """What a report says of a model that adapts itself; `options` are those of `measure`."""
+
+    def told(done: int) -> None:
+        if on_document is not None:
+            on_document(done, len(test))
+
+    return {
+        "test": perplexity.measure(scorer, test, on_document=told).to_json(),
+        "coherence": measure_coherence(scorer, test, **options, on_document=on_document),
     }
 
 
@@ -128,8 +146,11 @@ def measure_coherence(
     *,
     block: int = 1,
     on_document: Callable[[int, int], None] | None = None,
-) -> dict[str, Any]:
-    """The bootstrap, as a JSON object; see `measure`. Blocks of `block` sentences are permuted."""
+) -> dict[str, Any] | None:
+    """The bootstrap, as a JSON object, or None without test sets; see `measure`. Blocks of `block`
+    sentences are permuted."""
+    if not replicates:
+        return None
     drawn = {"keep_first": keep_first, "seed": seed, "on_document": on_document}
     drawn |= {"replicates": replicates, "pool": pool, "arrangement": Arrangement(block)}
     result = coherence.bootstrap(scorer, test, **drawn)
@@ -150,25 +171,21 @@ def read(path: storage.PathLike, identity: dict[str, Any], num_documents: int) -
     Args:
       path: the file.
       identity: of what is to be measured: its "options" are those of `measure`, and with
-        "coherence_alone" it is `measure_coherence` that was kept, perhaps with a "block". With
-        "adapt" it is the setting and the test perplexity of a run that adapts itself.
+        "coherence_alone" it is `measure_coherence` that was kept, perhaps with a "block", and with
+        "adapt" it is `measure_adapted` and the setting.
       num_documents: of the test set.
 
     Raises:
       InputError: there is no such file, or it is damaged or holds something else.
     """
-    if "adapt" in identity:
-        adapted = files.read_json(path, _Adapted, exact=True)
-        if adapted.identity != identity:
-            raise InputError(f"{path}: is not the measurement that is wanted")
-        return {key: files.read_json(path, dict[str, Any])[key] for key in ("setting", "test")}
     alone = "coherence_alone" in identity
-    record = files.read_json(path, _Coherence if alone else _Measurement, exact=True)
+    kind = _Coherence if alone else _Adapted if "adapt" in identity else _Measurement
+    record = files.read_json(path, kind, exact=True)
     of_orders = record if isinstance(record, _Coherence) else record.coherence
     is_sound = (
         record.identity == identity
         and _has_options(of_orders, block=identity.get("block", 1), **identity["options"])
-        and (isinstance(record, _Coherence) or _agrees(record, num_documents))
+        and (not isinstance(record, _Measurement) or _agrees(record, num_documents))
     )
     if not is_sound:
         raise InputError(f"{path}: is not the measurement that is wanted, or damaged")

@@ -77,11 +77,14 @@ def context_table(all_rows: Sequence[Row]) -> Table:
 
 def adaptation_table(all_rows: Sequence[Row], name: str) -> Table:
     """Perplexities of rows that adapt themselves to each document, compared with the baseline of
-    that name, adapted alike."""
+    that name, adapted alike, and their coherence, if it was measured."""
     kinds = dict.fromkeys(kind for row in all_rows for kind in adapted(row))
     columns: dict[str, tuple[str, ...]] = {"as it is": ("test",)}
     columns |= {kind: ("adapted", kind, "test") for kind in kinds}
     cells = [["model", *(f"{column}{to}" for column in columns for to in ("", f" to {name}"))]]
+    has_coherence = any(row.has("coherence") for row in all_rows)
+    if has_coherence:
+        cells[0] += [f"coherence {column} %" for column in columns]
     for row in all_rows:
         found = baseline(row, all_rows, name)
         own, other, _ = (row, row, None) if found is None else paired(row, found[0])
@@ -94,10 +97,14 @@ def adaptation_table(all_rows: Sequence[Row], name: str) -> Table:
                 ratio = own.mean(*path, "perplexity") / other.mean(*path, "perplexity")
                 to = f"{100 * (ratio - 1):+.1f}%{'' if found[1] else _OTHER}"
             cells[-1].append(to)
+        if has_coherence:
+            places = {column: (*path[:-1], "coherence") for column, path in columns.items()}
+            cells[-1] += [_percent(row, *path, "mean") for path in places.values()]
     about = (
-        "Test perplexity of runs that adapt themselves to each document as they read it and forget "
-        "it at its end: by a neural cache (cache), a cache of words (unigram) or gradient steps "
-        "(dynamic). What is open of them was tuned on the development set, for each run by itself. "
+        f"Test perplexity{' and coherence' if has_coherence else ''} of runs that adapt themselves "
+        "to each document as they read it and forget it at its end: by a neural cache (cache), a "
+        "cache of words (unigram) or gradient steps (dynamic). What is open of them was tuned on "
+        "the development set, for each run by itself. "
         f"To {name}: which adapts itself in the same way; {_OTHER} it has another recipe."
     )
     return Table("Adapted to each document", about, cells)
@@ -341,6 +348,8 @@ def records(
             one |= _spread(
                 f"test_perplexity_{kind}", row.values("adapted", kind, "test", "perplexity")
             )
+            if row.has("adapted", kind, "coherence"):
+                one[f"coherence_{kind}"] = row.mean("adapted", kind, "coherence", "mean")
         if row.has("coherence") and not row.results[0]["coherence"]["keep_first"]:
             one["first_sentence"] = row.mean("coherence", "first_sentence")
         one |= {name: row.mean("arrangements", name) for name in context.ARRANGEMENTS}
@@ -586,7 +595,7 @@ def _number(row: Row, *path: str) -> str:
 
 
 def _percent(row: Row, *path: str) -> str:
-    return f"{100 * row.mean(*path):.2f}" if row.has(path[0]) else ""
+    return f"{100 * row.mean(*path):.2f}" if row.has(*path) else ""
 
 
 def _ends(ends: Sequence[float] | None, form: str) -> str:

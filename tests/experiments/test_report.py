@@ -137,7 +137,7 @@ def test_rows_of_one_model_are_told_apart_by_what_differs():
 def test_coherence_by_blocks_is_measured_and_shown_by_their_size():
     drawn: Any = {"replicates": 20, "pool": 3, "keep_first": 0, "seed": 1}
     documents: Any = [[[n + 3] for n in range(size)] for size in (2, 5, 9, 10)]
-    found = {
+    found: Any = {
         size: measurement.measure_coherence(Neighbours(), documents, block=size, **drawn)
         for size in (1, 2, 4)
     }
@@ -165,7 +165,8 @@ def test_coherence_by_blocks_is_measured_and_shown_by_their_size():
 
 def test_rows_that_adapt_themselves_are_compared_with_a_baseline_that_does():
     def adapted(perplexity):
-        return {"adapted": {"cache": {"test": {"perplexity": perplexity}}}}
+        measured = {"test": {"perplexity": perplexity}, "coherence": None}
+        return {"adapted": {"cache": measured}}
 
     made = [
         {**result("rnnlm", test=100.0), **adapted(80.0)},
@@ -174,7 +175,7 @@ def test_rows_that_adapt_themselves_are_compared_with_a_baseline_that_does():
         result("ngram", test=120.0),
         result("drnnlm", test=110.0),
     ]
-    rows = grouping.rows(made)
+    rows = grouping.rows([one | {"coherence": None} for one in made])
     about, cells = next(one[1:] for one in report.tables(rows) if one.title.startswith("Adapted"))
     assert cells == [
         ["model", "as it is", "as it is to rnnlm", "cache", "cache to rnnlm"],
@@ -190,8 +191,32 @@ def test_rows_that_adapt_themselves_are_compared_with_a_baseline_that_does():
         77.5,
         pytest.approx(2.1213203),
     )
+    assert "coherence_cache" not in record
     without = grouping.rows([result("rnnlm"), result("ccdclm")])
     assert not any(one.title.startswith("Adapted") for one in report.tables(without))
+
+
+def test_rows_that_adapt_themselves_have_a_coherence_beside_their_own():
+    def adapted(accuracy):
+        measured = {"test": {"perplexity": 80.0}, "coherence": {"mean": accuracy}}
+        return {"adapted": {"unigram": measured}}
+
+    made = [
+        {**result("ccdclm", accuracy=0.8), **adapted(0.7)},
+        {**result("ccdclm", 1, accuracy=0.9), **adapted(0.6)},
+        # Measured as it is alone.
+        result("drnnlm", accuracy=0.5),
+    ]
+    rows = grouping.rows(made)
+    cells = report.adaptation_table(rows, "rnnlm").cells
+    assert [line[-2:] for line in cells] == [
+        ["coherence as it is %", "coherence unigram %"],
+        ["50.00", ""],
+        ["85.00", "65.00"],
+    ]
+    drnnlm, ccdclm = report.records(rows)
+    assert ccdclm["coherence_unigram"] == pytest.approx(0.65)
+    assert "coherence_unigram" not in drnnlm
 
 
 def test_the_z_tests_by_hand():
@@ -553,7 +578,9 @@ def test_what_was_kept_of_a_measurement_is_whole_or_refused(tmp_path, kind):
         measured = measured["coherence"]
     if kind == "adapted":
         identity["adapt"] = {"kind": "cache", "theta": 0.5}
-        measured = {"setting": {"theta": 0.5, "weight": 0.1}, "test": measured["test"]}
+        found = measurement.measure_adapted(Neighbours(), DOCUMENTS, **counts)
+        assert found == {name: measured[name] for name in ("test", "coherence")}
+        measured = {"setting": {"theta": 0.5, "weight": 0.1}, **found}
     path = tmp_path / "kept.json"
     measurement.keep(path, identity, measured)
     assert measurement.read(path, identity, len(DOCUMENTS)) == measured
