@@ -14,6 +14,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import caches, dynamic, inputs
 from dclm_jax.evaluation.inputs import Encoded
 from dclm_jax.evaluation.scoring import WordScorer
+from dclm_jax.language_model import LanguageModel
 from launch import _evaluation
 
 ADAPT = flags.DEFINE_list(
@@ -80,6 +81,7 @@ _FLAGS = {
     "dynamic": (_RATE, _DECAY, _SENTENCES),
 }
 SETTINGS = (ADAPT, *sum(_FLAGS.values(), ()))
+_GRIDS: dict[str, Sequence[Any]] = {"cache": caches.NEURAL_GRID, "unigram": caches.UNIGRAM_GRID}
 _TUNING_TARGETS = 10_000
 """Dynamic evaluation is tuned on the first documents that have as many, which it reads often."""
 
@@ -112,7 +114,7 @@ class Adapted(NamedTuple):
 
 
 def check_settings() -> None:
-    """Refuses what is unknown, and flags that have no effect."""
+    """Refuses what is unknown, settings that are wrong, and flags that have no effect."""
     expected = f"expected some of {', '.join(_FLAGS)}"
     if ADAPT.present and not ADAPT.value:
         raise InputError(f"--adapt is empty; {expected}")
@@ -126,6 +128,15 @@ def check_settings() -> None:
         for flag in tuned:
             if flag.present and flag.name not in own:
                 raise InputError(f"--{flag.name} belongs to --adapt={kind}, which is missing")
+    for kind in _GRIDS.keys() & set(ADAPT.value):
+        _to_try(kind)
+
+
+def _to_try(kind: str) -> list[Any]:
+    """Settings of a cache, with what is given in place of what is tried of it."""
+    given = {name: value for name, value in settings(kind).items() if value is not None}
+    given.pop("weight", None)
+    return list(dict.fromkeys(dataclasses.replace(one, **given) for one in _GRIDS[kind]))
 
 
 def settings(kind: str) -> dict[str, float | None]:
@@ -194,7 +205,7 @@ def require_adaptable(runs: Sequence[_evaluation.Run]) -> None:
     asked = f"--adapt={','.join(ADAPT.value)}"
     _evaluation.require_language_models((run.lm for run in runs), asked)
     for run in runs:
-        if not all(is_adaptable(run, kind) for kind in ADAPT.value):
+        if not all(is_adaptable(run.lm, kind) for kind in ADAPT.value):
             raise InputError(
                 f"{asked} needs hidden states and gradients, and {run.label} is an n-gram model; "
                 "expected --adapt=unigram"
@@ -206,9 +217,9 @@ def require_adaptable(runs: Sequence[_evaluation.Run]) -> None:
         )
 
 
-def is_adaptable(run: _evaluation.Run, kind: str) -> bool:
+def is_adaptable(lm: LanguageModel, kind: str) -> bool:
     """Whether a language model has what this way of adapting needs."""
-    return kind == "unigram" or run.lm.model is not None
+    return kind == "unigram" or lm.model is not None
 
 
 def adapt(runs: Sequence[_evaluation.Run]) -> list[Adapted]:
@@ -223,10 +234,8 @@ def adapt_one(run: _evaluation.Run, kind: str, runs: Sequence[_evaluation.Run]) 
 
 
 def _cached(run: _evaluation.Run, kind: str, tuning: inputs.Input | None) -> Adapted:
-    cache, grid = _cache(run, kind)
-    given = {name: value for name, value in settings(kind).items() if value is not None}
-    weight: Any = given.pop("weight", None)
-    to_try = list(dict.fromkeys(dataclasses.replace(one, **given) for one in grid))
+    cache, to_try = _cache(run, kind), _to_try(kind)
+    weight: Any = _WEIGHT.value
     if tuning is None:
         setting = to_try[0]
         scorer = caches.CachedScorer(cache, setting, weight)
@@ -248,13 +257,12 @@ def _cached(run: _evaluation.Run, kind: str, tuning: inputs.Input | None) -> Ada
     return Adapted(run, kind, scorer, of_each[0], tuning.source, told)
 
 
-def _cache(run: _evaluation.Run, kind: str) -> tuple[caches.Cache, Sequence[Any]]:
-    """The cache over a run, and what is tried of it."""
+def _cache(run: _evaluation.Run, kind: str) -> caches.Cache:
+    """The cache over a run."""
     model, params = run.lm.model, run.lm.params
     if kind == "unigram" or model is None or params is None:
-        return caches.UnigramCache(run.lm.scorer), caches.UNIGRAM_GRID
-    batch_size = flags.FLAGS.batch_size
-    return caches.NeuralCache(model, params, batch_size=batch_size), caches.NEURAL_GRID
+        return caches.UnigramCache(run.lm.scorer)
+    return caches.NeuralCache(model, params, batch_size=flags.FLAGS.batch_size)
 
 
 def _dynamic(run: _evaluation.Run, tuning: inputs.Input | None) -> Adapted:

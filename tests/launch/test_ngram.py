@@ -56,6 +56,9 @@ def test_an_ngram_model_goes_wherever_a_neural_one_does(space, tmp_path):
     for kind in ("cache", "dynamic"):
         error = refuse("evaluate", f"--workdir={run}", f"--adapt={kind}")
         assert f"--adapt={kind} needs hidden states" in error and "n-gram model" in error
+        flags = (f"--workdirs={run}", f"--output={tmp_path / 'none'}", f"--adapt={kind}")
+        assert "and all runs are n-gram models" in refuse("report", *flags)
+    assert not (tmp_path / "none").exists()
 
     arguments = ["--permutations=2", "--bootstrap=3", "--output=-"]
     coherence = json.loads(launch("coherence", f"--workdir={run}", *arguments).stdout)
