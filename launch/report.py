@@ -70,7 +70,18 @@ from dclm_jax import files, storage
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import inputs
 from dclm_jax.evaluation.orders import BLOCK_SIZES, Arrangement
-from dclm_jax.experiments import examples, grouping, measurement, page, plots, report, runs
+from dclm_jax.experiments import (
+    examples,
+    grouping,
+    measurement,
+    page,
+    pictures,
+    plots,
+    records,
+    report,
+    runs,
+    summary,
+)
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.training.config import flat
 from dclm_jax.training.metrics import FILE as METRICS_FILE
@@ -152,17 +163,17 @@ def main(argv: Sequence[str]) -> None:
         (output / _RUNS).mkdir(parents=True, exist_ok=True)
     rows = grouping.rows(_results(to_measure, output / _RUNS))
     baselines = _baselines(rows)
-    pictures = report.pictures(rows, baselines)
-    notes = [plots.draw(picture, output / name) for name, picture in pictures.items()]
-    undrawn = {name: plots.undrawn(picture) for name, picture in pictures.items()}
-    drawn = {name: picture.title for name, picture in pictures.items() if not undrawn[name]}
+    to_draw = pictures.of_rows(rows, baselines)
+    notes = [plots.draw(picture, output / name) for name, picture in to_draw.items()]
+    undrawn = {name: plots.undrawn(picture) for name, picture in to_draw.items()}
+    drawn = {name: picture.title for name, picture in to_draw.items() if not undrawn[name]}
     untold = [f"{name} is not drawn: {reason}." for name, reason in undrawn.items() if reason]
     if not _BOOTSTRAP.value:
         untold.append("Coherence was left out by --bootstrap=0; --bootstrap=1000 fills it in.")
     tables = report.tables(rows, baselines)
-    files.write_json(output / "report.json", report.to_json(rows, baselines))
+    files.write_json(output / "report.json", records.to_json(rows, baselines))
     for name, content in (
-        ("report.csv", report.comma_separated(rows, baselines)),
+        ("report.csv", records.comma_separated(rows, baselines)),
         ("report.tex", report.latex(tables)),
         (_MARKDOWN, report.markdown(tables, drawn, untold)),
     ):
@@ -253,10 +264,10 @@ def _show(workdirs: Sequence[str]) -> None:
         if flag.present:
             raise InputError(f"--{flag.name} says how to measure; --quick measures nothing")
     finished = runs.read_runs(workdirs)
-    print(report.quick_text(finished))
+    print(summary.text(finished))
     if _OUTPUT.value:
         path = storage.locate(_OUTPUT.value) / _CURVES
-        print(plots.draw(report.learning_curves(finished), path))
+        print(plots.draw(pictures.learning_curves(finished), path))
     if _HTML.value is not None:
         made = [page.Commands("This page", [_command()]), _versions()]
         _write_page(_HTML.value, f"{len(finished)} runs, as they are", page.quick(finished, made))

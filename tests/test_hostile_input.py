@@ -31,7 +31,7 @@ from dclm_jax.data import (
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN
 from dclm_jax.errors import InputError, printable
 from dclm_jax.evaluation import parts_of_speech
-from dclm_jax.experiments import plots, report
+from dclm_jax.experiments import pictures, plots, summary
 from dclm_jax.experiments.runs import read_runs
 from dclm_jax.training.config import default_config
 from dclm_jax.training.workdir import read_config
@@ -626,7 +626,7 @@ def test_results_to_compare(tmp_path_factory, name):
         (folder / name).write_bytes(b"\n".join([content, *others]))
         runs = value_or_input_error(folder, lambda: read_runs([folder]))
         if runs:
-            report.quick_text(runs).encode()
+            summary.text(runs).encode()
             [run] = runs
             one = run.evaluation
             assert one is not None and run.coherence is not None
@@ -642,8 +642,8 @@ def test_names_of_runs_in_a_table_and_a_picture(tmp_path, name):
     infinite = {"kind": "valid", "step": 1, "tokens": 1, "seconds": 1, "perplexity": math.inf}
     folder = write_run(tmp_path / "run", name, metrics=[infinite, infinite | {"step": 2}])
     runs = read_runs([folder])
-    assert printable(name) in report.quick_text(runs).splitlines()[2]
-    plots.plot_curves(report.learning_curves(runs), tmp_path / "curves.png")
+    assert printable(name) in summary.text(runs).splitlines()[2]
+    plots.plot_curves(pictures.learning_curves(runs), tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 

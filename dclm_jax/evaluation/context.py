@@ -40,6 +40,21 @@ BOUNDS = (0, 1, 2, 5, 10, 20)
 """First positions of the ranges that sums are taken over; 0 is the first. Range i is from bounds[i]
 to bounds[i + 1] - 1, the last one goes on to the end."""
 
+PLACES = {
+    "by_token": "Perplexity by position in the sentence",
+    "by_sentence": "Perplexity by position of the sentence in the document",
+}
+"""What the ranges of `Positions` are of."""
+
+
+def ranges() -> list[str]:
+    """The ranges of BOUNDS as text, counted from 1."""
+    ends = [*BOUNDS[1:], None]
+    return [
+        f"{first + 1}+" if end is None else str(end) if end == first + 1 else f"{first + 1}-{end}"
+        for first, end in zip(BOUNDS, ends, strict=True)
+    ]
+
 
 class Positions(NamedTuple):
     """Sums over documents: in all, by range of places in the sentence (START w1 is 0, END counts as

@@ -25,6 +25,7 @@ _ORDER = {name: n for n, name in enumerate(("ngram", *BASELINES, "adclm", "codcl
 LENGTH = "data.segment_length"
 _SYMBOLS = {"model.embedding_dim": "K", "model.hidden_dim": "H", LENGTH: "L"}
 _SEED = "training.seed"
+_NORMAL = 1.96
 _NOT_THE_RECIPE = (
     *(_SEED, "data.directory", "training.checkpoint_every", "training.log_every"),
     "training.evaluation_batch_size",
@@ -84,6 +85,32 @@ class Row:
         for name in path:
             found = [None if one is None else one.get(name) for one in found]
         return all(one is not None for one in found)
+
+    @property
+    def adapted(self) -> dict[str, Any]:
+        """What was measured of a model that adapts itself, by how it does that."""
+        return self.results[0].get("adapted") or {}
+
+    @property
+    def blocks(self) -> dict[str, tuple[str, ...]]:
+        """Where the accuracies are by the sentences of a block, if they were measured."""
+        sizes = self.results[0]["blocks"] if self.has("blocks") else {}
+        paths: dict[str, tuple[str, ...]] = {"1": ("coherence",)} if sizes else {}
+        return paths | {size: ("blocks", size) for size in sizes}
+
+    def perplexity_interval(self) -> list[float] | None:
+        """The ends of the 95% interval of the test perplexity over documents."""
+        ends = intervals.interval(self.resampled()[:, None])[:, 0]
+        return None if np.isnan(ends).any() else ends.tolist()
+
+    def coherence_interval(self, *path: str) -> list[float] | None:
+        """The ends of the 95% interval of an accuracy over documents, as a normal distribution has
+        them: the standard deviation over resampled test sets is the standard error."""
+        if not self.has(path[0]):
+            return None
+        squares = [np.square(self.values(*path, key)).mean() for key in ("sd", "pool_error")]
+        half, mean = _NORMAL * math.sqrt(sum(squares)), self.mean(*path, "mean")
+        return [max(0.0, mean - half), min(1.0, mean + half)]
 
 
 def rows(results: Sequence[dict[str, Any]]) -> list[Row]:
@@ -170,6 +197,11 @@ def shown_value(key: str, value: Any) -> str:
     if key == LENGTH and value == 0:
         return "whole documents"
     return printable(str(value)[:8] if key.endswith("sha256") else str(value))
+
+
+def shown_option(config: Mapping[str, Any], key: str) -> str:
+    """`shown_value` of a hyper-parameter, blank if the configuration has it not."""
+    return shown_value(key, config[key]) if key in config else ""
 
 
 def test_perplexity(a: Row, b: Row) -> ZTest:

@@ -11,8 +11,9 @@ from typing import Any, NamedTuple
 from xml.etree.ElementTree import Element
 
 from dclm_jax.errors import printable
+from dclm_jax.evaluation import context
 from dclm_jax.evaluation.perplexity import COUNTING_RULES
-from dclm_jax.experiments import charts, examples, markup, report, words
+from dclm_jax.experiments import charts, examples, markup, pictures, report, summary, words
 from dclm_jax.experiments.examples import Example, Reading
 from dclm_jax.experiments.grouping import Row, shown_value, with_defaults
 from dclm_jax.experiments.markup import Child, disclosure, element, elements, table
@@ -77,12 +78,12 @@ def measured(
       read: what `examples.read` gave.
       made: how the numbers were made, beside what the tables say.
     """
-    pictures = report.pictures(all_rows, baselines)
-    curves = [report.development_curves(all_rows)]
-    curves += [one for name, one in pictures.items() if name == report.SEGMENT_LENGTH]
-    places = [pictures[f"{place}.png"] for place in report.PLACES]
+    drawn = pictures.of_rows(all_rows, baselines)
+    curves = [pictures.development_curves(all_rows)]
+    curves += [one for name, one in drawn.items() if name == pictures.SEGMENT_LENGTH]
+    places = [drawn[f"{place}.png"] for place in context.PLACES]
     perplexities = [report.perplexity_table(all_rows, baselines[0])]
-    if any(map(report.adapted, all_rows)):
+    if any(row.adapted for row in all_rows):
         perplexities.append(report.adaptation_table(all_rows, baselines[0]))
     return [
         _configurations({row.label: row.config for row in all_rows}),
@@ -93,7 +94,7 @@ def measured(
             "By position",
             "Where in a sentence, and in a document, a model is better. Lines are 95% intervals "
             "over the test documents.",
-            [*places, *(report.place_table(all_rows, place) for place in report.PLACES)],
+            [*places, *(report.place_table(all_rows, place) for place in context.PLACES)],
         ),
         Section("Examples", _EXAMPLES, read or [Missing("No test document has two sentences.")]),
         Section("How these numbers were made", _made(all_rows), [_runs(all_rows), *made]),
@@ -104,10 +105,10 @@ def _coherence(all_rows: Sequence[Row], baselines: Sequence[str]) -> list[Part]:
     if not any(row.has("coherence") for row in all_rows):
         return [Missing("Coherence was left out by --bootstrap=0; --bootstrap=1000 fills this in.")]
     made: list[Part] = [report.coherence_table(all_rows, baselines)]
-    if not (accuracies := report.block_accuracies(all_rows)):
+    if not (accuracies := pictures.block_accuracies(all_rows)):
         told = "--blocks=5 measures coherence by the size of blocks as well, and draws it here."
         return [*made, Missing(told)]
-    return [*made, report.block_curves(accuracies), report.block_table(all_rows)]
+    return [*made, pictures.block_curves(accuracies), report.block_table(all_rows)]
 
 
 def quick(runs: Sequence[FinishedRun], made: Sequence[Part]) -> list[Section]:
@@ -124,11 +125,11 @@ def quick(runs: Sequence[FinishedRun], made: Sequence[Part]) -> list[Section]:
     fills = Missing("`launch.report --output=DIR --html=FILE` without --quick measures this.")
     return [
         _configurations({run.label: with_defaults(run.config) for run in runs}),
-        Section("Learning curves", "", [report.learning_curves(runs)]),
+        Section("Learning curves", "", [pictures.learning_curves(runs)]),
         Section(
             "Perplexity and coherence",
             "",
-            [report.quick_table(runs), report.block_curves(blocks) if blocks else no_blocks],
+            [summary.table(runs), pictures.block_curves(blocks) if blocks else no_blocks],
         ),
         *(Section(title, "", [fills]) for title in ("By position", "Examples")),
         Section(

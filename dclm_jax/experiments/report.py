@@ -1,45 +1,26 @@
-"""Tables, figures and JSON of the DCLM paper (Ji et al. 2015) from rows of measured runs."""
+"""The tables of the DCLM paper (Ji et al. 2015) from rows of measured runs."""
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from dclm_jax import tables as layout
-from dclm_jax.evaluation import coherence, context, intervals
+from dclm_jax.evaluation import coherence, context
 from dclm_jax.evaluation.perplexity import COUNTING_RULES, warning
 from dclm_jax.experiments.grouping import (
     BASELINES,
-    LENGTH,
     Comparison,
     Row,
     baseline,
     compare,
     differing,
     paired,
-    ratios,
-    shown_value,
+    shown_option,
     symbol,
-    with_defaults,
-    without,
 )
-from dclm_jax.experiments.plots import Curve, Intervals, Picture, Series
-from dclm_jax.experiments.runs import Evaluation, FinishedRun
-from dclm_jax.models import MODELS
 
-PLACES = {
-    "by_token": "Perplexity by position in the sentence",
-    "by_sentence": "Perplexity by position of the sentence in the document",
-}
-SEGMENT_LENGTH = "segment_length.png"
-_BLOCKS = "Coherence by sentences of a block"
+BLOCKS = "Coherence by sentences of a block"
 _OTHER = "*"
-_NORMAL = 1.96
-# Of longer segments fewer make a step as long as it was.
-_OF_LENGTH = (LENGTH, "data.batch_size")
 
 
 class Table(NamedTuple):
@@ -56,10 +37,12 @@ def tables(all_rows: Sequence[Row], baselines: Sequence[str] = BASELINES) -> lis
     made = [perplexity_table(all_rows, baselines[0])]
     if any(row.has("coherence") for row in all_rows):
         made.append(coherence_table(all_rows, baselines))
-    if any(row.has("blocks") for row in all_rows):
+    if any(row.blocks for row in all_rows):
         made.append(block_table(all_rows))
-    made += [adaptation_table(all_rows, baselines[0])] if any(map(adapted, all_rows)) else []
-    return [*made, context_table(all_rows), *(place_table(all_rows, place) for place in PLACES)]
+    if any(row.adapted for row in all_rows):
+        made.append(adaptation_table(all_rows, baselines[0]))
+    places = [place_table(all_rows, place) for place in context.PLACES]
+    return [*made, context_table(all_rows), *places]
 
 
 def context_table(all_rows: Sequence[Row]) -> Table:
@@ -78,7 +61,7 @@ def context_table(all_rows: Sequence[Row]) -> Table:
 def adaptation_table(all_rows: Sequence[Row], name: str) -> Table:
     """Perplexities of rows that adapt themselves to each document, compared with the baseline of
     that name, adapted alike, and their coherence, if it was measured."""
-    kinds = dict.fromkeys(kind for row in all_rows for kind in adapted(row))
+    kinds = dict.fromkeys(kind for row in all_rows for kind in row.adapted)
     columns: dict[str, tuple[str, ...]] = {"as it is": ("test",)}
     columns |= {kind: ("adapted", kind, "test") for kind in kinds}
     cells = [["model", *(f"{column}{to}" for column in columns for to in ("", f" to {name}"))]]
@@ -90,7 +73,7 @@ def adaptation_table(all_rows: Sequence[Row], name: str) -> Table:
         own, other, _ = (row, row, None) if found is None else paired(row, found[0])
         cells.append([row.label])
         for column, path in columns.items():
-            is_there = [column not in kinds or column in adapted(one) for one in (own, other)]
+            is_there = [column not in kinds or column in one.adapted for one in (own, other)]
             cells[-1].append(_number(row, *path, "perplexity") if is_there[0] else "")
             to = ""
             if found is not None and all(is_there):
@@ -110,19 +93,14 @@ def adaptation_table(all_rows: Sequence[Row], name: str) -> Table:
     return Table("Adapted to each document", about, cells)
 
 
-def adapted(row: Row) -> dict[str, Any]:
-    """What was measured of a row that adapts itself, by how it does that."""
-    return row.results[0].get("adapted") or {}
-
-
 def place_table(all_rows: Sequence[Row], place: str) -> Table:
-    """Perplexities by position, `place` is one of PLACES."""
-    cells = [["model", *ranges()]]
+    """Perplexities by position, `place` is one of context.PLACES."""
+    cells = [["model", *context.ranges()]]
     for row in all_rows:
         values = row.sums(place).perplexities
         cells.append([row.label, *("" if math.isnan(v) else f"{v:.1f}" for v in values)])
     about = "Test perplexity of the targets there; 1 is the first."
-    return Table(PLACES[place], about, cells)
+    return Table(context.PLACES[place], about, cells)
 
 
 def perplexity_table(all_rows: Sequence[Row], baseline: str) -> Table:
@@ -142,12 +120,12 @@ def perplexity_table(all_rows: Sequence[Row], baseline: str) -> Table:
         cells.append(
             [
                 row.label,
-                *(_option(row.config, key) for key in options),
+                *(shown_option(row.config, key) for key in options),
                 f"{row.results[0]['parameters']:,}",
                 str(len(row.results)),
                 _number(row, "valid", "perplexity"),
                 _number(row, "test", "perplexity"),
-                _ends(perplexity_interval(row), "{:.2f}"),
+                _ends(row.perplexity_interval(), "{:.2f}"),
                 _number(row, "test", "known_perplexity"),
                 _number(row, "test", "bits_per_word"),
                 *_relative(comparison),
@@ -214,13 +192,13 @@ def coherence_table(all_rows: Sequence[Row], baselines: Sequence[str]) -> Table:
                 row.label,
                 _percent(row, "coherence", "mean"),
                 _percent(row, "coherence", "sd"),
-                _ends(coherence_interval(row, "coherence"), "{:.1%}"),
+                _ends(row.coherence_interval("coherence"), "{:.1%}"),
                 *(_p(one and one.coherence) for one in comparisons),
                 *([] if kept else [_percent(row, "coherence", "first_sentence")]),
             ]
         )
         if has_both:
-            ends = _ends(coherence_interval(row, "first_kept"), "{:.1%}")
+            ends = _ends(row.coherence_interval("first_kept"), "{:.1%}")
             cells[-1] += [_percent(row, "first_kept", "mean"), ends]
     afresh = f"drawn from {first['pool']} of each document" if first["pool"] else "made afresh"
     about = (
@@ -247,19 +225,13 @@ def coherence_table(all_rows: Sequence[Row], baselines: Sequence[str]) -> Table:
     return Table("Coherence (Table 3)", about, cells)
 
 
-def _by_block(row: Row) -> dict[str, tuple[str, ...]]:
-    """Where the accuracies of a row are, by the sentences of a block."""
-    paths: dict[str, tuple[str, ...]] = {"1": ("coherence",)}
-    return paths | {size: ("blocks", size) for size in row.results[0]["blocks"]}
-
-
 def block_table(all_rows: Sequence[Row]) -> Table:
     """Coherence by the size of blocks, of the rows that have it."""
-    chosen = [row for row in all_rows if row.has("blocks")]
-    paths = _by_block(chosen[0])
+    chosen = [row for row in all_rows if row.blocks]
+    paths = chosen[0].blocks
     cells = [["model", *paths]]
     for row in chosen:
-        ends = (_ends(coherence_interval(row, *path), "{:.1%}") for path in paths.values())
+        ends = (_ends(row.coherence_interval(*path), "{:.1%}") for path in paths.values())
         values = (100 * row.mean(*path, "mean") for path in paths.values())
         cells.append([row.label, *(f"{v:.2f} {e}" for v, e in zip(values, ends, strict=True))])
     counts = [f"{chosen[0].mean(*path, 'documents'):,.0f}" for path in paths.values()]
@@ -271,250 +243,13 @@ def block_table(all_rows: Sequence[Row]) -> Table:
         f"they are: {', '.join(counts)}. Permutations of each that test sets draw from (0: made "
         f"afresh): {', '.join(pools)}."
     )
-    return Table(_BLOCKS, about, cells)
-
-
-def block_accuracies(all_rows: Sequence[Row]) -> dict[str, dict[int, float]]:
-    """The accuracies of `block_table`, by label and sentences of a block."""
-    return {
-        row.label: {int(n): row.mean(*path, "mean") for n, path in _by_block(row).items()}
-        for row in all_rows
-        if row.has("blocks")
-    }
-
-
-def block_curves(accuracies: Mapping[str, Mapping[int, float]]) -> Picture:
-    """Coherence by the sentences of a block; accuracies from 0 to 1."""
-    sizes = sorted({size for one in accuracies.values() for size in one})
-    curves = [
-        Curve(label, list(map(sizes.index, one)), [100 * accuracy for accuracy in one.values()])
-        for label, one in accuracies.items()
-    ]
-    ticks = list(map(str, sizes))
-    return Picture(_BLOCKS, "sentences of a block", "accuracy %", curves, ticks=ticks)
+    return Table(BLOCKS, about, cells)
 
 
 def first_decides(results: Sequence[Mapping[str, Any]]) -> bool:
     """Whether the first sentence alone gives documents away to some model."""
     found = [one["coherence"]["first_sentence"] for one in results if one["coherence"] is not None]
     return any(share is not None and share >= coherence.FIRST_DECIDES for share in found)
-
-
-def perplexity_interval(row: Row) -> list[float] | None:
-    """The ends of the 95% interval of a row's test perplexity over documents."""
-    ends = intervals.interval(row.resampled()[:, None])[:, 0]
-    return None if np.isnan(ends).any() else ends.tolist()
-
-
-def coherence_interval(row: Row, *path: str) -> list[float] | None:
-    """The ends of the 95% interval of a row's accuracy over documents, as a normal distribution has
-    them: the standard deviation over resampled test sets is the standard error."""
-    if not row.has(path[0]):
-        return None
-    squares = [np.square(row.values(*path, key)).mean() for key in ("sd", "pool_error")]
-    half, mean = _NORMAL * math.sqrt(sum(squares)), row.mean(*path, "mean")
-    return [max(0.0, mean - half), min(1.0, mean + half)]
-
-
-def records(
-    all_rows: Sequence[Row], baselines: Sequence[str] = BASELINES
-) -> list[dict[str, str | float | int]]:
-    """A flat record a row with all its numbers; what it has not is missing."""
-    options = differing([row.config for row in all_rows])
-    made = []
-    for row in all_rows:
-        one: dict[str, Any] = {"label": row.label, "model": row.model}
-        one |= {key: row.config[key] for key in options if key in row.config}
-        one |= {"parameters": row.results[0]["parameters"], "seeds": len(row.results)}
-        for name, split in (("development", "valid"), ("test", "test")):
-            one |= _spread(f"{name}_perplexity", row.values(split, "perplexity"))
-        one |= _pair("test_perplexity", perplexity_interval(row))
-        one["test_known_perplexity"] = row.mean("test", "known_perplexity")
-        one["test_bits_per_word"] = row.mean("test", "bits_per_word")
-        for name in baselines:
-            if (found := compare(row, all_rows, name)) is not None:
-                one[f"ratio_to_{name}"] = found.ratio
-                one |= _pair(f"ratio_to_{name}", found.interval)
-                tests = {"perplexity": found.perplexity, "coherence": found.coherence}
-                one |= {f"p_{what}_{name}": test.p for what, test in tests.items() if test}
-        for name in ("coherence", "first_kept"):
-            if row.has(name):
-                one[name] = row.mean(name, "mean")
-                one |= _pair(name, coherence_interval(row, name))
-        if row.has("blocks"):
-            sizes = row.results[0]["blocks"]
-            one |= {f"coherence_block_{size}": row.mean("blocks", size, "mean") for size in sizes}
-        for kind in adapted(row):
-            one |= _spread(
-                f"test_perplexity_{kind}", row.values("adapted", kind, "test", "perplexity")
-            )
-            if row.has("adapted", kind, "coherence"):
-                one[f"coherence_{kind}"] = row.mean("adapted", kind, "coherence", "mean")
-        if row.has("coherence") and not row.results[0]["coherence"]["keep_first"]:
-            one["first_sentence"] = row.mean("coherence", "first_sentence")
-        one |= {name: row.mean("arrangements", name) for name in context.ARRANGEMENTS}
-        for place in PLACES:
-            values = zip(ranges(), row.sums(place).perplexities.tolist(), strict=True)
-            one |= {f"{place}_{name}": value for name, value in values if not math.isnan(value)}
-        made.append(one)
-    return made
-
-
-def _spread(name: str, values: np.ndarray) -> dict[str, float]:
-    several = {f"{name}_sd": float(values.std(ddof=1))} if len(values) > 1 else {}
-    return {name: float(values.mean()), **several}
-
-
-def _pair(name: str, ends: list[float] | None) -> dict[str, float]:
-    return {} if ends is None else {f"{name}_low": ends[0], f"{name}_high": ends[1]}
-
-
-def development_curves(all_rows: Sequence[Row]) -> Picture:
-    """Development perplexity by updates, of the first seed."""
-    curves = []
-    for row in all_rows:
-        if points := row.results[0]["curve"]:
-            steps, perplexities = zip(*points, strict=True)
-            curves.append(Curve(row.label, steps, perplexities))
-    title = "Development perplexity by updates"
-    return Picture(title, "updates", "perplexity (log scale)", curves, log_scale=True)
-
-
-def length_curves(all_rows: Sequence[Row]) -> list[Curve]:
-    """The learning curves of models that were trained with several segment lengths, with any number
-    of segments a step (Figure 3): updates, and development log-likelihood in nats a token; of the
-    first seed."""
-    chosen = []
-    for row in all_rows:
-        rest = without(row.config, _OF_LENGTH)
-        same = [other for other in all_rows if without(other.config, _OF_LENGTH) == rest]
-        points = row.results[0]["curve"]
-        if len({other.config.get(LENGTH) for other in same}) > 1 and points:
-            steps, perplexities = zip(*points, strict=True)
-            chosen.append(Curve(row.label, steps, [-math.log(value) for value in perplexities]))
-    return chosen
-
-
-def ranges() -> list[str]:
-    """The ranges of `context.BOUNDS` as text, counted from 1."""
-    ends = [*context.BOUNDS[1:], None]
-    return [
-        f"{first + 1}+" if end is None else str(end) if end == first + 1 else f"{first + 1}-{end}"
-        for first, end in zip(context.BOUNDS, ends, strict=True)
-    ]
-
-
-def quick_table(runs: Sequence[FinishedRun]) -> Table:
-    """What runs left, blank where something is missing, and the rules that numbers were counted
-    by."""
-    configs = [with_defaults(run.config) for run in runs]
-    options = differing(configs)
-    measured = ["parameters", "development perplexity", "test perplexity", "of known"]
-    measured.append("coherence %")
-    cells = [["model", *map(symbol, options), *measured, "training minutes"]]
-    for run, config in zip(runs, configs, strict=True):
-        cells.append(
-            [
-                run.label,
-                *(_option(config, key) for key in options),
-                "" if run.evaluation is None else f"{run.evaluation.parameters:,}",
-                "" if run.development is None else f"{run.development:.2f}{_of_what(config)}",
-                "" if run.evaluation is None else f"{run.evaluation.perplexity:.2f}",
-                _known(run.evaluation),
-                "" if run.coherence is None else _quick_coherence(run.coherence),
-                "" if run.seconds is None else f"{run.seconds / 60:.1f}",
-            ]
-        )
-    about = []
-    if first := next((run.evaluation for run in runs if run.evaluation is not None), None):
-        about.append(
-            f"Perplexity = exp(sum NLL / targets) over {first.tokens:,} targets "
-            f"(END counted, START not), vocabulary {first.vocabulary_size:,}, OOV rate "
-            f"{100 * first.oov_rate:.2f}%."
-        )
-    if one := next((run.coherence for run in runs if run.coherence is not None), None):
-        about.append(
-            "Coherence: log P(document) > log P(permutation), ties count half, "
-            f"{one.documents:,} documents."
-        )
-    if len({config["data.directory"] for config in configs if "data.directory" in config}) > 1:
-        about.append("Development perplexities of different corpora do not compare.")
-    for run in runs:
-        if run.evaluation is not None and (
-            told := warning(run.evaluation.oov_rate, run.evaluation.own_oov_rate)
-        ):
-            about.append(f"{run.label}: {told}")
-        if run.coherence is not None and run.coherence.warning:
-            about.append(f"{run.label}: {run.coherence.warning}")
-        about += [f"{run.label}: {missing}" for missing in run.missing]
-    return Table("Results", "\n".join(about), cells)
-
-
-def _of_what(config: Mapping[str, Any]) -> str:
-    """What a model's perplexity is of, where that is not the words of documents."""
-    model = MODELS.get(config["model.name"])
-    if model is None:
-        return ""
-    return " (bags)" if model.objective == "bags" else " (given a source)" * model.reads_source
-
-
-def _known(evaluation: Evaluation | None) -> str:
-    known = evaluation and evaluation.known_perplexity
-    return "" if known is None else f"{known:.2f}"
-
-
-def _quick_coherence(result: coherence.Coherence) -> str:
-    kept = f" (first {result.keep_first} kept)" if result.keep_first else ""
-    return f"{100 * result.mean:.2f}{kept}"
-
-
-def quick_text(runs: Sequence[FinishedRun]) -> str:
-    """`quick_table` for a terminal."""
-    _, about, cells = quick_table(runs)
-    return "\n".join([*layout.aligned(cells), about])
-
-
-def learning_curves(runs: Sequence[FinishedRun]) -> Picture:
-    """Development perplexity by training tokens, of the runs that were evaluated in training, and
-    beside it the perplexity in training."""
-    curves = [
-        Curve(
-            f"{run.label} (best {min(one.perplexity for one in run.curve):.1f})",
-            [one.tokens / 1e6 for one in run.curve],
-            [one.perplexity for one in run.curve],
-            Curve(
-                "_in training",
-                [tokens / 1e6 for tokens, _ in run.training],
-                [perplexity for _, perplexity in run.training],
-            ),
-        )
-        for run in runs
-        if run.curve
-    ]
-    x = "training tokens (millions)"
-    y = "perplexity (log scale): development, dashed in training"
-    return Picture("Learning curves", x, y, curves, log_scale=True)
-
-
-def pictures(
-    all_rows: Sequence[Row], baselines: Sequence[str] = BASELINES
-) -> dict[str, Picture | Intervals]:
-    """What there may be to draw of the rows, by the names of files; see `plots.undrawn`."""
-    drawn: dict[str, Picture | Intervals] = {}
-    for place, title in PLACES.items():
-        series = []
-        for row in all_rows:
-            if (found := ratios(row, all_rows, baselines[0], place)) is not None:
-                values, (low, high) = found
-                series.append(Series(row.label, values, low, high))
-        at = "position, 1 is the first"
-        drawn[f"{place}.png"] = Intervals(title, at, ranges(), series, baseline=baselines[0])
-    if accuracies := block_accuracies(all_rows):
-        drawn["blocks.png"] = block_curves(accuracies)
-    if curves := length_curves(all_rows):
-        title = "Development log-likelihood by updates (Figure 3)"
-        drawn[SEGMENT_LENGTH] = Picture(title, "updates", "nats a token", curves)
-    return drawn
 
 
 def markdown(made: Sequence[Table], pictures: Mapping[str, str], notes: Sequence[str]) -> str:
@@ -530,62 +265,9 @@ def latex(made: Sequence[Table]) -> str:
     return "\n\n".join(["% \\usepackage{booktabs}", *parts]) + "\n"
 
 
-def comma_separated(all_rows: Sequence[Row], baselines: Sequence[str] = BASELINES) -> str:
-    """The `records` as comma-separated values, a line a row."""
-    made = records(all_rows, baselines)
-    file = io.StringIO()
-    writer = csv.DictWriter(file, list(dict.fromkeys(key for one in made for key in one)))
-    writer.writeheader()
-    writer.writerows(made)
-    return file.getvalue()
-
-
 def text(made: Sequence[Table]) -> str:
     """The tables for a terminal."""
     return "\n\n".join("\n".join([title, *layout.aligned(cells)]) for title, _, cells in made)
-
-
-def to_json(all_rows: Sequence[Row], baselines: Sequence[str] = BASELINES) -> dict[str, Any]:
-    """All numbers of all rows, without those of single documents; positions by `ranges`."""
-    return {
-        "rows": [
-            {
-                "label": row.label,
-                "config": row.config,
-                "test_interval": perplexity_interval(row),
-                "compared": {
-                    name: _compared(comparison)
-                    for name in baselines
-                    if (comparison := compare(row, all_rows, name)) is not None
-                },
-                "runs": [
-                    {
-                        "seed": seed,
-                        **without(result, ("config", "by_document")),
-                        **{place: _positions(row.only([seed]), place) for place in PLACES},
-                    }
-                    for seed, result in zip(row.seeds, row.results, strict=True)
-                ],
-            }
-            for row in all_rows
-        ]
-    }
-
-
-def _positions(row: Row, place: str) -> dict[str, float | None]:
-    values = zip(ranges(), row.sums(place).perplexities.tolist(), strict=True)
-    return {name: None if math.isnan(value) else value for name, value in values}
-
-
-def _compared(comparison: Comparison) -> dict[str, Any]:
-    return {
-        name: value._asdict() if isinstance(value, coherence.ZTest) else value
-        for name, value in comparison._asdict().items()
-    }
-
-
-def _option(config: Mapping[str, Any], key: str) -> str:
-    return shown_value(key, config[key]) if key in config else ""
 
 
 def _number(row: Row, *path: str) -> str:

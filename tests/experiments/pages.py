@@ -8,7 +8,7 @@ import numpy as np
 from dclm_jax.experiments import grouping, page
 from dclm_jax.experiments.examples import Example, Reading
 from dclm_jax.language_model import SentenceAttention, SentenceScore
-from tests.experiments.test_report import by_range, result
+from tests.experiments.made_up import by_range, result
 
 HOSTILE = "<script>document.title='run'</script>"
 SENTENCES = [

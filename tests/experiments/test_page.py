@@ -9,7 +9,7 @@ from dclm_jax.experiments import examples, grouping, page, words
 from dclm_jax.experiments.markup import element
 from dclm_jax.experiments.runs import FinishedRun
 from tests.experiments import pages
-from tests.experiments.test_report import result
+from tests.experiments.made_up import result
 
 
 def texts(element):

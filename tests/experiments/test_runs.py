@@ -9,7 +9,7 @@ import pytest
 
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.coherence import Coherence, FurtherTests, Insertion, OfLength
-from dclm_jax.experiments import plots, report
+from dclm_jax.experiments import pictures, plots, summary
 from dclm_jax.experiments.runs import read_runs
 
 CONFIG = {"data": {"directory": "data"}}
@@ -112,7 +112,7 @@ def write_run(folder, name="rnnlm", perplexity=200.0, mean=0.5, metrics=None, to
 def test_the_table_shows_every_run_by_value(tmp_path):
     first = write_run(tmp_path / "a")
     second = write_run(tmp_path / "b", "ccdclm", perplexity=180.456, mean=0.83256)
-    assert report.quick_text(read_runs([first, second])).splitlines() == [
+    assert summary.text(read_runs([first, second])).splitlines() == [
         "model   parameters  development perplexity  test perplexity  of known  coherence %  "
         "training minutes",
         "------  ----------  ----------------------  ---------------  --------  -----------  "
@@ -136,7 +136,7 @@ def test_hyper_parameters_that_differ_are_columns(tmp_path):
         config["training"] = {"seed": seed, "log_every": seed}
         config["data"]["directory"] = str(folder)
         (folder / "config.json").write_text(json.dumps(config))
-    header, *cells = report.quick_table(read_runs(folders)).cells
+    header, *cells = summary.table(read_runs(folders)).cells
     assert header[:4] == ["model", "learning_rate", "seed", "parameters"]
     # The third has the rate that is the default.
     assert [line[1:3] for line in cells] == [["0.1", "0"], ["0.2", "0"], ["0.1", "7"]]
@@ -145,7 +145,7 @@ def test_hyper_parameters_that_differ_are_columns(tmp_path):
 def test_perplexities_that_do_not_compare_are_told(tmp_path):
     names = ("rnnlm", "rnnslm", "standard_autoencoder")
     folders = [write_run(tmp_path / name, name) for name in names]
-    _, about, (header, *cells) = report.quick_table(read_runs(folders))
+    _, about, (header, *cells) = summary.table(read_runs(folders))
     at = header.index("development perplexity")
     assert [line[at] for line in cells] == ["210.00", "210.00 (bags)", "210.00 (given a source)"]
     told = "Development perplexities of different corpora do not compare."
@@ -153,7 +153,7 @@ def test_perplexities_that_do_not_compare_are_told(tmp_path):
     config = json.loads((folders[0] / "config.json").read_text())
     config["data"]["directory"] = "elsewhere"
     (folders[0] / "config.json").write_text(json.dumps(config))
-    assert told in report.quick_table(read_runs(folders)).about
+    assert told in summary.table(read_runs(folders)).about
 
 
 def test_a_coherence_that_beginnings_give_away_is_warned_of(tmp_path):
@@ -161,7 +161,7 @@ def test_a_coherence_that_beginnings_give_away_is_warned_of(tmp_path):
     for one, more in ((folder, {"first_sentence": 0.9}), (kept, {"keep_first": 1})):
         path = one / "coherence.json"
         path.write_text(json.dumps(json.loads(path.read_text()) | more))
-    _, about, (header, *cells) = report.quick_table(read_runs([folder, kept]))
+    _, about, (header, *cells) = summary.table(read_runs([folder, kept]))
     at = header.index("coherence %")
     assert [line[at] for line in cells] == ["50.00", "50.00 (first 1 kept)"]
     assert about.count("warning") == 1
@@ -197,7 +197,7 @@ def test_a_line_that_is_still_being_written_is_left_out(tmp_path):
 
 
 def draw(runs, path):
-    plots.plot_curves(report.learning_curves(runs), path)
+    plots.plot_curves(pictures.learning_curves(runs), path)
 
 
 def test_the_picture_is_a_png_with_one_line_a_run(tmp_path):
@@ -230,7 +230,7 @@ def test_a_picture_format_that_does_not_exist_is_an_input_error(tmp_path):
 def test_a_missing_file_is_a_blank_and_named_with_what_fills_it(tmp_path, name, columns, writer):
     whole, folder = write_run(tmp_path / "whole", "ccdclm"), write_run(tmp_path / "run")
     (folder / name).unlink()
-    _, about, (header, *cells) = report.quick_table(read_runs([folder, whole]))
+    _, about, (header, *cells) = summary.table(read_runs([folder, whole]))
     blank = [column for column, cell in zip(header, cells[0], strict=True) if not cell]
     assert blank == columns and "" not in cells[1]
     (told,) = [line for line in about.splitlines() if line.startswith("rnnlm: ")]
@@ -247,7 +247,7 @@ def test_a_result_of_many_unknown_words_is_told_and_one_of_before_is_blank(tmp_p
     (folder / "perplexity.json").write_text(json.dumps(many))
     del evaluation["known_perplexity"]
     (before / "perplexity.json").write_text(json.dumps(evaluation))
-    _, about, (header, first, second) = report.quick_table(read_runs([folder, before]))
+    _, about, (header, first, second) = summary.table(read_runs([folder, before]))
     assert (first[header.index("of known")], second[header.index("of known")]) == ("212.50", "")
     (told,) = [line for line in about.splitlines() if "warning" in line]
     assert told.startswith("rnnlm: warning: 20.65% of the words are unknown, 5.10% of those of")
@@ -264,7 +264,7 @@ def test_runs_without_any_result_are_a_table(tmp_path):
     folder = write_run(tmp_path / "run")
     for name in ("perplexity", "coherence"):
         (folder / f"{name}.json").unlink()
-    header, cells = report.quick_table(read_runs([folder])).cells
+    header, cells = summary.table(read_runs([folder])).cells
     assert dict(zip(header, cells, strict=True)) == {
         **{"model": "rnnlm", "parameters": "", "development perplexity": "210.00"},
         **{"test perplexity": "", "of known": "", "coherence %": "", "training minutes": "4.0"},
@@ -273,11 +273,11 @@ def test_runs_without_any_result_are_a_table(tmp_path):
 
 def test_one_evaluation_is_no_learning_curve(tmp_path):
     one = read_runs([write_run(tmp_path / "a", metrics=[valid(10, 1000, 60.0, 400.0)])])
-    told = plots.draw(report.learning_curves(one), tmp_path / "curves.png")
+    told = plots.draw(pictures.learning_curves(one), tmp_path / "curves.png")
     assert told == f"{tmp_path / 'curves.png'}: not drawn: a single point is no plot"
     assert not (tmp_path / "curves.png").exists()
     two = read_runs([tmp_path / "a", write_run(tmp_path / "b", "ccdclm")])
-    told = plots.draw(report.learning_curves(two), tmp_path / "curves.png")
+    told = plots.draw(pictures.learning_curves(two), tmp_path / "curves.png")
     assert told == f"Learning curves: {tmp_path / 'curves.png'}"
     assert (tmp_path / "curves.png").exists()
 

@@ -1,0 +1,174 @@
+"""Rows of measurements that are made up, their comparisons and intervals."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import context
+from dclm_jax.experiments import grouping, pictures, plots, records
+from tests.experiments.made_up import by_column, by_range, result, table
+
+
+def test_the_z_tests_by_hand():
+    """Differences 1, 2, 3: mean 2, sd 1, three documents; accuracies 0.8 and 0.7, sd 0.04."""
+    rnnlm = grouping.rows([result("drnnlm", accuracy=0.7, documents=(5.0, 7.0, 9.0))])[0]
+    ccdclm = grouping.rows([result("ccdclm", accuracy=0.8, documents=(4.0, 5.0, 6.0))])[0]
+    assert grouping.test_perplexity(ccdclm, rnnlm).z == pytest.approx(2 * math.sqrt(3))
+    assert grouping.test_perplexity(rnnlm, ccdclm).z == pytest.approx(-2 * math.sqrt(3))
+    z = 0.1 / math.sqrt(2 * 0.04**2 / 100 + 2 * 0.003**2)
+    assert grouping.test_coherence(ccdclm, rnnlm).z == pytest.approx(z)
+    with pytest.raises(InputError, match="needs two"):
+        grouping.test_perplexity(
+            *grouping.rows([result("a", documents=[1]), result(documents=[2])])
+        )
+
+
+def test_a_baseline_is_trained_like_the_row():
+    rows = grouping.rows(
+        [
+            result("rnnlm"),
+            result("rnnlm", **{"model.hidden_dim": 64}),
+            result("ccdclm", **{"model.hidden_dim": 64}),
+            result("ccdclm", **{"model.hidden_dim": 256}),
+        ]
+    )
+    by_label = {row.label: row for row in rows}
+    found = grouping.baseline(by_label["ccdclm, H = 64"], rows, "rnnlm")
+    assert found == (by_label["rnnlm, H = 64"], True)
+    assert grouping.baseline(by_label["ccdclm, H = 256"], rows, "rnnlm") is None
+    assert grouping.baseline(by_label["ccdclm, H = 64"], rows, "hrnnlm") is None
+    assert grouping.baseline(by_label["rnnlm, H = 64"], rows, "rnnlm") is None
+    other = grouping.rows([result("rnnlm"), result("ccdclm", **{"model.hidden_dim": 64})])
+    assert grouping.baseline(other[1], other, "rnnlm") == (other[0], False)
+    assert by_column(other, "Perplexity (Table 2)")[1]["to rnnlm"] == "+0.0%*"
+    lengths = [
+        result(model, **{"data.segment_length": length})
+        for model in ("rnnlm", "ccdclm")
+        for length in (5, 10)
+    ]
+    made = grouping.rows(lengths)
+    assert grouping.baseline(made[3], made, "rnnlm") == (made[1], True)
+    only = grouping.rows([lengths[0], lengths[3]])
+    assert grouping.baseline(only[1], only, "rnnlm") == (only[0], True)
+
+
+def test_rows_are_compared_over_the_seeds_that_both_have():
+    """ccdclm has seed 0 alone, where rnnlm is as good; rlm has no seed of rnnlm's."""
+    rows = grouping.rows(
+        [
+            result("rnnlm", 0, 80.0, documents=(4.0, 5.0, 6.0)),
+            result("rnnlm", 1, 120.0, documents=(9.0, 9.0, 9.0)),
+            result("ccdclm", 0, 80.0, documents=(3.0, 5.0, 5.0)),
+            result("rlm", 2, 80.0),
+        ]
+    )
+    header, *cells = table(rows, "Perplexity (Table 2)")
+    assert [line[header.index("to rnnlm")] for line in cells] == ["", "+0.0%", "-20.0%*"]
+    compared = grouping.compare(rows[1], rows, "rnnlm")
+    assert compared is not None and compared.perplexity is not None
+    # Differences 1, 0, 1: mean 2/3, sd sqrt(1/3).
+    assert compared.perplexity.z == pytest.approx(2.0)
+    assert (compared.baseline, compared.same_recipe, compared.seeds) == ("rnnlm", True, [0])
+    other = grouping.compare(rows[2], rows, "rnnlm")
+    assert other is not None and other.seeds is None
+    saved = records.to_json(rows)["rows"]
+    assert saved[0]["compared"] == {}
+    z, p = compared.perplexity
+    assert saved[1]["compared"]["rnnlm"]["perplexity"] == {"z": z, "p": p}
+    assert saved[1]["compared"]["rnnlm"]["ratio"] == 1.0
+
+
+def test_labels_of_what_differs():
+    unfinished = result("ccdclm", seed=1) | {"unfinished": True}
+    whole = result("ccdclm", **{"data.segment_length": 0})
+    assert [row.label for row in grouping.rows([result("ccdclm"), whole, unfinished])] == [
+        "ccdclm, L = 5",
+        "ccdclm, L = whole documents",
+        "ccdclm, L = 5, unfinished = True",
+    ]
+    counts = [result("ngram", **{"binary.sha256": 8 * letter + 56 * "0"}) for letter in "ab"]
+    labels = [row.label for row in grouping.rows(counts)]
+    assert labels == ["ngram, sha256 = aaaaaaaa", "ngram, sha256 = bbbbbbbb"]
+
+
+def test_a_row_is_of_one_training_text_and_different_seeds():
+    rows = grouping.rows([result(), result(seed=1, text="b")])
+    assert [row.label for row in rows] == ["rnnlm, training_text = a", "rnnlm, training_text = b"]
+    with pytest.raises(InputError, match="runs/rnnlm-0 and runs/rnnlm-0 are the same run"):
+        grouping.rows([result(), result()])
+
+
+def test_an_option_that_an_older_run_lacks_has_its_default():
+    older, newer = result(), result(seed=1, **{"model.recurrent_dropout": 0.0})
+    assert len(grouping.rows([older, newer])) == 1
+    changed = result(seed=1, **{"model.recurrent_dropout": 0.5})
+    assert [row.label for row in grouping.rows([older, changed])] == [
+        "rnnlm, recurrent_dropout = 0.0",
+        "rnnlm, recurrent_dropout = 0.5",
+    ]
+
+
+def loop_of_intervals(*nats: tuple[float, ...], targets=(2, 1, 1)) -> np.ndarray:
+    """Perplexities in resampled test sets, one document drawn at a time: [resamples, runs]."""
+    draws = np.random.default_rng(0).integers(3, size=(1000, 3))
+    return np.array(
+        [
+            [math.exp(sum(one[d] for d in drawn) / sum(targets[d] for d in drawn)) for one in nats]
+            for drawn in draws
+        ]
+    )
+
+
+def test_intervals_over_documents_against_a_loop():
+    """Two seeds of ccdclm against one of rnnlm; its seed 1 is left out of the comparison."""
+    base, one, other = (5.0, 7.0, 6.0), (4.0, 7.5, 5.0), (3.0, 8.0, 5.5)
+    rows = grouping.rows(
+        [
+            result("rnnlm", documents=base),
+            result("ccdclm", 0, documents=one),
+            result("ccdclm", 1, documents=other),
+        ]
+    )
+    values = loop_of_intervals(base, one, other)
+    expected = np.percentile(values[:, 1:].mean(axis=1), [2.5, 97.5])
+    found = rows[1].perplexity_interval()
+    assert found == pytest.approx(expected.tolist())
+    cells = by_column(rows, "Perplexity (Table 2)")[1]
+    assert cells["test, 95%"] == f"[{expected[0]:.2f}, {expected[1]:.2f}]"
+    ratios = np.percentile(values[:, 1] / values[:, 0], [2.5, 97.5])
+    comparison = grouping.compare(rows[1], rows, "rnnlm")
+    assert comparison is not None
+    assert comparison.interval == pytest.approx(ratios.tolist())
+    low, high = (100 * (value - 1) for value in ratios)
+    assert cells["to rnnlm, 95%"] == f"[{low:+.1f}%, {high:+.1f}%]"
+    saved = records.to_json(rows)["rows"][1]
+    assert saved["test_interval"] == found
+    assert saved["compared"]["rnnlm"]["interval"] == comparison.interval
+
+
+def test_ratios_by_range_and_their_pictures():
+    """Document 0 has a target in the first range, 0 and 1 in the second, 2 in the third."""
+    better = result("ccdclm", documents=(4.0, 2.5, 1.0))
+    better["by_token"]["nll"] = by_range([1.5, 2.5, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 1.25])["nll"]
+    rows = grouping.rows([result("rnnlm"), better])
+    found = grouping.ratios(rows[1], rows, "rnnlm", "by_token")
+    assert found is not None
+    values, ends = found
+    np.testing.assert_allclose(values[:3], np.exp([1.5 - 2, (4.5 - 6) / 2, 0.25]))
+    assert np.isnan(values[3:]).all() and np.isnan(ends[:, [0, 2, 3, 4, 5]]).all()
+    np.testing.assert_allclose(ends[:, 1], np.exp([-1.0, -0.5]))
+    drawn = pictures.of_rows(rows)
+    tokens, sentences = drawn["by_token.png"], drawn["by_sentence.png"]
+    assert isinstance(tokens, plots.Intervals) and tokens.baseline == "rnnlm"
+    (series,) = tokens.series
+    assert series.label == "ccdclm" and tokens.ticks == context.ranges()
+    np.testing.assert_array_equal(series.values, values)
+    np.testing.assert_array_equal([series.low, series.high], ends)
+    assert plots.undrawn(tokens) == ""
+    # All sentences are in the first range.
+    assert plots.undrawn(sentences) == "a single point is no plot"
+    alone = pictures.of_rows(grouping.rows([result("rnnlm")]))["by_token.png"]
+    expected = "no row can be compared with rnnlm; --baseline names another one"
+    assert plots.undrawn(alone) == expected
