@@ -54,6 +54,12 @@ def compiled_programs() -> Iterator[None]:
     jax.clear_caches()
 
 
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """A directory for files that every example of a test writes anew."""
+    return tmp_path_factory.mktemp("place")
+
+
 @pytest.fixture
 def x64() -> Iterator[None]:
     """64-bit arithmetic for one test; the rest of the suite keeps JAX's 32-bit default."""

@@ -1,0 +1,325 @@
+"""Files of a corpus damaged, or made on purpose: they are taken, or refused in one line."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dclm_jax.data import (
+    Corpus,
+    TrainingBatches,
+    Vocabulary,
+    open_corpus,
+    prepare,
+    statistics_table,
+)
+from dclm_jax.data.vocabulary import UNKNOWN
+from dclm_jax.errors import InputError
+from tests.fuzzing import attack, attack_json, fuzz, value_or_input_error
+
+VOCABULARY = b"<START>\t3\n<END>\t3\n<UNKNOWN>\t1\t<unk>\na\t3\nb\t2\n"
+ARRAYS = ("tokens", "sentence_offsets", "document_offsets")
+EXTREMES = [0, 1, 2, 3, 4, 5, 6, 7, -1, 2**31 - 1, -(2**31)]
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("prepared")
+    (root / "text").write_text("a b\na\n\nb a c\n\na b c d\n")
+    prepare({"train": root / "text"}, root / "corpus", vocab_size=3)
+    return root / "corpus"
+
+
+@pytest.fixture(scope="module")
+def with_tags(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("with_tags")
+    (root / "text").write_text("a/X b/Y\na/X\n\nb/Y a/X c/Z\n\na/X b/Y c/Z d/Y\n")
+    prepare({"train": root / "text"}, root / "corpus", vocab_size=3, format="tagged")
+    return root / "corpus"
+
+
+def test_vocabulary(place):
+    path = place / "vocabulary.tsv"
+
+    def check(content: bytes) -> None:
+        path.write_bytes(content)
+        if vocabulary := value_or_input_error(path, lambda: Vocabulary.load(path)):
+            vocabulary.save(path)
+            assert Vocabulary.load(path) == vocabulary
+            ids = vocabulary.encode(vocabulary.words)
+            assert UNKNOWN <= ids.min() and ids.max() < len(vocabulary)
+            own = vocabulary.unknown_token
+            assert own is None or own.split() == [own]
+
+    attack(check, VOCABULARY, 200)
+
+
+# A prepared corpus.
+
+
+def copied(prepared: Path, place: Path) -> Path:
+    directory = place / "copied"
+    shutil.rmtree(directory, ignore_errors=True)
+    return Path(shutil.copytree(prepared, directory))
+
+
+def forge(directory: Path, **contents: bytes) -> None:
+    """Replaces files of the split, and makes the manifest agree with them."""
+    manifest = json.loads((directory / "manifest.json").read_text())
+    entry = manifest["splits"]["train"]
+    for kind, content in contents.items():
+        name = f"train.{kind}.{'txt' if kind == 'document_ids' else 'bin'}"
+        (directory / name).write_bytes(content)
+        digest = hashlib.sha256(content).hexdigest()
+        entry["files"][name] = {"bytes": len(content), "sha256": digest}
+    entry["tokens"] = entry["files"]["train.tokens.bin"]["bytes"] // 4
+    entry["sentences"] = max(0, entry["files"]["train.sentence_offsets.bin"]["bytes"] // 8 - 1)
+    entry["documents"] = max(0, entry["files"]["train.document_offsets.bin"]["bytes"] // 8 - 1)
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+
+
+def use(directory: Path, verify: bool = False) -> Corpus:
+    """Reads everything of a corpus, as training and evaluation do."""
+    corpus = open_corpus(directory, "train", verify=verify)
+    assert statistics_table(corpus.manifest)
+    size = len(corpus.vocabulary)
+    documents = [corpus.document(index) for index in range(corpus.num_documents)]
+    words = [id for document in documents for sentence in document for id in sentence.tolist()]
+    assert words == corpus.tokens.tolist() and corpus.vocabulary.decode(words)
+    batches = TrainingBatches(corpus, segment_length=2, batch_size=2, seed=0)
+    for step in range(batches.steps_per_epoch):
+        targets = batches(step).targets_BxSxN
+        assert 0 <= targets.min() and targets.max() < size
+    assert len(corpus.document_ids) == corpus.num_documents
+    for index, document in enumerate(documents):
+        if (tags := corpus.document_tags(index)) is not None:
+            assert list(map(len, tags)) == list(map(len, document))
+            assert all(tag.split() == [tag] for own in tags for tag in own)
+    return corpus
+
+
+def test_manifest(prepared, place):
+    directory = copied(prepared, place)
+    sources = {"train": prepared.parent / "text"}
+
+    def check(content: bytes) -> None:
+        (directory / "manifest.json").write_bytes(content)
+        value_or_input_error(directory, lambda: use(directory))
+        value_or_input_error(directory, lambda: prepare(sources, directory, vocab_size=3))
+
+    attack_json(check, json.loads((prepared / "manifest.json").read_text()), 100)
+
+
+@pytest.mark.parametrize("name", [*(f"train.{kind}.bin" for kind in ARRAYS), "vocabulary.tsv"])
+def test_damaged_files_of_a_corpus(prepared, place, name):
+    directory = copied(prepared, place)
+
+    def check(content: bytes) -> None:
+        (directory / name).write_bytes(content)
+        for verify in (False, True):
+            value_or_input_error(directory, lambda: use(directory, verify))  # noqa: B023
+
+    attack(check, (directory / name).read_bytes(), 60)
+
+
+@pytest.mark.parametrize("name", ["train.tags.bin", "tags.tsv", "manifest.json"])
+def test_damaged_tags_of_a_corpus(with_tags, place, name):
+    directory = copied(with_tags, place)
+    assert use(directory, verify=True).document_tags(1) == [["Y", "X", "Z"]]
+    manifest = json.loads((directory / "manifest.json").read_text())
+
+    def check(content: bytes) -> None:
+        (directory / name).write_bytes(content)
+        if name != "manifest.json":
+            digest = hashlib.sha256(content).hexdigest()
+            manifest["tags"][name] = {"bytes": len(content), "sha256": digest}
+            (directory / "manifest.json").write_text(json.dumps(manifest))
+        for verify in (False, True):
+            value_or_input_error(directory, lambda: use(directory, verify))  # noqa: B023
+
+    attack(check, (directory / name).read_bytes(), 60)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("train.tags.bin", [0, 1, 0, 1, 0, 2, 0, 1, 2, 3], "holds the tag 3; expected .* 0 to 2"),
+        ("train.tags.bin", [0, 1, 0, 1, 0, 2, 0, 1, 2, -1], "holds the tag -1; expected .* 0 to 2"),
+        ("train.tags.bin", [0, 1, 0], "has 3 values; the manifest says 10"),
+        ("tags.tsv", b"X\t4\nY\t4\n", "train.tags.bin: holds the tag 2; expected .* 0 to 1"),
+        ("tags.tsv", b"X\t4\nY Z\t4\nZ\t2\n", "tags.tsv:2: expected tag<TAB>count, got 'Y Z"),
+        ("tags.tsv", b"X\t4\nY\nZ\t2\n", "tags.tsv:2: expected tag<TAB>count, got 'Y"),
+        ("tags.tsv", b"X\t4\nY\t4\n\xff\n", "tags.tsv:3: not valid UTF-8"),
+        ("tags.tsv", b"", "tags.tsv: is empty"),
+        ("tags.tsv", None, "manifest.json: names the files of tags .*; expected tags.tsv and"),
+        (
+            "train.tags.bin",
+            None,
+            "manifest.json: names the files of tags .*; expected tags.tsv and",
+        ),
+        (
+            "../secret",
+            b"secret",
+            "manifest.json: names the files of tags .*; expected tags.tsv and",
+        ),
+        ("test.tags.bin", b"", "manifest.json: names the files of tags .*; expected tags.tsv and"),
+    ],
+)
+def test_tags_that_do_not_fit(with_tags, place, name, content, message):
+    directory = copied(with_tags, place)
+    manifest = json.loads((directory / "manifest.json").read_text())
+    if content is None:
+        del manifest["tags"][name]
+    else:
+        content = content if isinstance(content, bytes) else np.array(content, "<i4").tobytes()
+        (directory / name).write_bytes(content)
+        digest = hashlib.sha256(content).hexdigest()
+        manifest["tags"][name] = {"bytes": len(content), "sha256": digest}
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match=message):
+        open_corpus(directory, "train")
+    if "manifest.json" not in message:
+        # Opening reads no tags, so that they are checked where they are read.
+        with pytest.raises(InputError, match=message):
+            open_corpus(directory, "train").document_tags(2)
+
+
+def test_forged_arrays_of_a_corpus(prepared, place):
+    directory = copied(prepared, place)
+    values = st.lists(st.sampled_from(EXTREMES), max_size=8)
+    rising = values.map(sorted)
+    good = [np.fromfile(prepared / f"train.{kind}.bin", "<i8").tolist() for kind in ARRAYS[1:]]
+
+    @fuzz(400)
+    @given(values, rising | values | st.just(good[0]), rising | values | st.just(good[1]))
+    def check(tokens: list[int], sentences: list[int], documents: list[int]) -> None:
+        tokens = (tokens * 10)[: len(np.fromfile(prepared / "train.tokens.bin", "<i4"))]
+        forge(
+            directory,
+            tokens=np.array(tokens, "<i4").tobytes(),
+            sentence_offsets=np.array(sentences, "<i8").tobytes(),
+            document_offsets=np.array(documents, "<i8").tobytes(),
+        )
+        for verify in (False, True):
+            value_or_input_error(directory, lambda: use(directory, verify))  # noqa: B023
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "message"),
+    [
+        ("sentence_offsets", [0, 2, 2, 6, 10], "expected offsets that rise from 0 to 10"),
+        ("sentence_offsets", [0, 3, 2, 6, 10], "expected offsets that rise from 0 to 10"),
+        ("sentence_offsets", [1, 2, 3, 6, 10], "expected offsets that rise from 0 to 10"),
+        ("sentence_offsets", [0, 2, 3, 6, 11], "expected offsets that rise from 0 to 10"),
+        ("sentence_offsets", [0, -1, 3, 6, 10], "expected offsets that rise from 0 to 10"),
+        # Differences of neighbours would overflow, and all be positive.
+        ("sentence_offsets", [0, 2**63 - 1, -(2**63), -2, 10], "that rise from 0 to 10"),
+        ("document_offsets", [0, 2, 3, 5], "expected offsets that rise from 0 to 4"),
+        ("document_offsets", [], "cannot be mapped into memory"),
+        ("tokens", [3, 4, 3, 4, 3, 2, 3, 4, 2, 6], "the id 6; expected those of words, 2 to 5"),
+        ("tokens", [3, 4, 3, 4, 3, 2, 3, 4, 2, 1], "the id 1; expected those of words, 2 to 5"),
+        ("tokens", [3, 4, 3, 4, 3, 2, 3, 4, 2, -1], "the id -1; expected those of words"),
+    ],
+)
+def test_arrays_that_do_not_fit(prepared, place, kind, values, message):
+    directory = copied(prepared, place)
+    forge(directory, **{kind: np.array(values, "<i4" if kind == "tokens" else "<i8").tobytes()})
+    with pytest.raises(InputError, match=rf"train.{kind}.bin: .*{message}"):
+        open_corpus(directory, "train")
+    if kind != "tokens":
+        with pytest.raises(InputError, match=message):
+            open_corpus(directory, "train", verify=False)
+        return
+    # They are checked where they are read as well.
+    corpus = open_corpus(directory, "train", verify=False)
+    with pytest.raises(InputError, match=message):
+        corpus.document(2)
+    batches = TrainingBatches(corpus, segment_length=9, batch_size=9, seed=0)
+    with pytest.raises(InputError, match=message):
+        batches(0)
+
+
+def test_numbers_that_differ_from_those_of_the_manifest(prepared, place):
+    directory = copied(prepared, place)
+    manifest = json.loads((directory / "manifest.json").read_text())
+    manifest["splits"]["train"]["documents"] = 2
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match="document_offsets.bin: has 4 values; .* says 3"):
+        open_corpus(directory, "train")
+
+
+def test_document_ids(prepared, place):
+    directory = copied(prepared, place)
+
+    def check(content: bytes) -> None:
+        forge(directory, document_ids=content)
+        value_or_input_error(directory, lambda: use(directory))
+
+    attack(check, (prepared / "train.document_ids.txt").read_bytes(), 60)
+    forge(directory, document_ids=b"a\rb\n\n\xe2\x80\xa8\n")
+    assert open_corpus(directory, "train").document_ids == ["a\rb", "", "\u2028"]
+
+
+# Paths.
+
+
+@pytest.mark.parametrize("name", ["../secret", "SECRET", "train.tokens.bin/../../secret", None])
+@pytest.mark.parametrize("where", ["vocabulary", "train"])
+@pytest.mark.parametrize("instead", [True, False])
+def test_a_manifest_names_no_other_files(prepared, place, name, where, instead):
+    directory = copied(prepared, place)
+    secret = place / "secret"
+    secret.write_bytes(b"secret")
+    manifest = json.loads((directory / "manifest.json").read_text())
+    entry = manifest["vocabulary"] if where == "vocabulary" else manifest["splits"]["train"]
+    if instead or name is None:
+        del entry["files"]["vocabulary.tsv" if where == "vocabulary" else "train.tokens.bin"]
+    if name is not None:
+        # Right in every other respect.
+        described = {"bytes": 6, "sha256": hashlib.sha256(b"secret").hexdigest()}
+        entry["files"][name.replace("SECRET", str(secret))] = described
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+    message = r"manifest.json: names the files .*; expected "
+    for verify in (False, True):
+        with pytest.raises(InputError, match=message):
+            open_corpus(directory, "train", verify=verify)
+
+
+@pytest.mark.parametrize("name", ["../secret", "/secret", "..", "a/b"])
+def test_a_manifest_names_no_other_splits(prepared, place, name):
+    directory = copied(prepared, place)
+    manifest = json.loads((directory / "manifest.json").read_text())
+    manifest["splits"][name] = manifest["splits"]["train"]
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match="manifest.json: names a split .*expected train, valid"):
+        open_corpus(directory, name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("train.tokens.bin", "train.document_ids.txt", "vocabulary.tsv"),
+        *("tags.tsv", "train.tags.bin"),
+    ],
+)
+def test_links_out_of_a_corpus_are_refused(with_tags, place, name):
+    directory = copied(with_tags, place)
+    (directory / name).rename(place / "outside")
+    (directory / name).symlink_to(place / "outside")
+    with pytest.raises(InputError, match=rf"{name}: leads out of the corpus, to .*outside"):
+        open_corpus(directory, "train")
+    # Links of a corpus to itself, and to the whole of it, are no harm.
+    (directory / name).unlink()
+    (place / "outside").rename(directory / "inside")
+    (directory / name).symlink_to("inside")
+    link = place / "link"
+    link.unlink(missing_ok=True)
+    link.symlink_to(directory)
+    assert use(link).num_documents == 3

@@ -1,0 +1,229 @@
+"""Text damaged, or made on purpose: every reader takes it, or refuses it in one line."""
+
+import bz2
+import gzip
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dclm_jax.data import Document, open_corpus, prepare, read_documents
+from dclm_jax.evaluation import parts_of_speech
+from tests.data import test_ted as ted
+from tests.fuzzing import anything, attack, attack_json, damaged, fuzz, value_or_input_error
+
+TEXTS = {
+    "lines": "the cat sat .\nit was content .\n\n= 2 =\na dog barked .\n",
+    "tagged": "The/AT cat/NN sat/VBD\nIt/PPS was/BEDZ\n\n= 2 =\nA/AT dog/NN\n",
+    "jsonl": '{"id": "x", "sentences": ["a b", ["c"]], "tags": ["X Y", ["Z"]]}\n'
+    '{"sentences": ["it was"]}\n',
+    "treebank": "( (S\n(NP-1 (-NONE- *) (DT The) (NN cat))\n(VP (VBD sat)) (. .)))\n"
+    "((X (SYM \\\\*)))\n",
+    "nbest": "2 a_0\n-1.5 -2\n(S1 (NN x) (. .))\n-2 -3\n(S1 (NN x))\n1 b_1\n-1\n(NN y)\n",
+    "auto": "The/AT cat/NN sat/VBD\nIt/PPS was/BEDZ\n\n= 2 =\nA/AT dog/NN\n",
+    "csv": 'id,text\n1,"He said ""No"". A dog, or\n\ntwo."\nx,It was.\n,\n',
+    "raw": '{"id": 1, "text": "He said. A dog.\\n\\nTwo."}\n{"text": "It was."}\n{"text": ""}\n',
+    "prose": 'Dr. Smith did not laugh. He left (at 5 p.m.)!\n\n1. "One" 2. two\n= 2 =\nA dog.\n',
+}
+ENCODINGS = ("cp1252", "latin-1", "utf-16", "utf-16-le", "utf-32", "utf-7", "ascii", "shift_jis")
+TAGGER = parts_of_speech.Tagger()
+
+
+def read_whole(path: Path, format: str, encoding: str = "utf-8") -> None:
+    for document in read_documents(path, format, encoding=encoding):
+        assert document.id.splitlines() == [document.id] and document.id.encode()
+        assert document.sentences and all(document.sentences)
+        words = [word for sentence in document.sentences for word in sentence]
+        assert all(word.split() == [word] and word.encode() for word in words)
+        if document.tags is not None:
+            assert list(map(len, document.tags)) == list(map(len, document.sentences))
+
+
+@pytest.mark.parametrize("format", ["lines", "tagged", "jsonl", "treebank", "auto"])
+def test_text(place, format):
+    path = place / f"text.{format}"
+
+    def check(content: bytes) -> None:
+        path.write_bytes(content)
+        value_or_input_error(path, lambda: read_whole(path, format))
+
+    attack(check, TEXTS[format].encode(), 100)
+    if format == "jsonl":
+        attack_json(check, json.loads(TEXTS[format].splitlines()[0]), 100)
+
+
+@pytest.mark.parametrize("format", ["csv", "tsv", "jsonl"])
+def test_raw_text_of_records(place, format):
+    path, text = place / f"raw.{format}", TEXTS[format if format == "csv" else "raw"]
+
+    @fuzz(60)
+    @given(anything() | damaged(text.replace(",", "\t" if format == "tsv" else ",").encode()))
+    def check(content: bytes) -> None:
+        # The time that a long word takes grows with the square of its length.
+        path.write_bytes(content[:3000])
+        value_or_input_error(path, lambda: read_whole(path, format))
+
+    check()
+
+
+@fuzz(60)
+@given(anything() | damaged(TEXTS["lines"].encode()), st.sampled_from(ENCODINGS))
+def test_encodings(place, content, encoding):
+    path = place / "encoded.txt"
+    path.write_bytes(content)
+    value_or_input_error(path, lambda: read_whole(path, "lines", encoding))
+
+
+BRACKETS = st.lists(
+    st.sampled_from(
+        ["(", "(", ")", ")", " ", "\n", "a", "-NONE-", "\\/", "1", "2 a_0\n", "-1.5\n"]
+    ),
+    max_size=30,
+).map(lambda pieces: "".join(pieces).encode())
+
+
+def test_nbest_lists(place):
+    folder = place / "parses"
+    folder.mkdir(exist_ok=True)
+
+    def check(content: bytes) -> None:
+        (folder / "x").write_bytes(content)
+        value_or_input_error(folder, lambda: read_whole(folder, "nant"))
+
+    attack(check, TEXTS["nbest"].encode(), 100)
+    attack(check, TEXTS["treebank"].encode(), 20)
+    fuzz(200)(given(BRACKETS)(check))()
+
+
+@pytest.mark.parametrize("module", [bz2, gzip])
+def test_compressed_parses(place, module):
+    folder = place / module.__name__
+    folder.mkdir(exist_ok=True)
+
+    def check(content: bytes) -> None:
+        (folder / f"x.{'gz' if module is gzip else 'bz2'}").write_bytes(content)
+        value_or_input_error(folder, lambda: read_whole(folder, "nant"))
+
+    attack(check, module.compress(TEXTS["nbest"].encode()), 100)
+
+
+@pytest.mark.parametrize("suffix", [".mrg", ""])
+def test_sections_of_a_treebank(place, suffix):
+    root = place / f"treebank{suffix}"
+    original = TEXTS["treebank" if suffix else "prose"].encode()
+    for section in range(25):
+        (root / f"{section:02}").mkdir(parents=True, exist_ok=True)
+        (root / f"{section:02}" / f"wsj_{section:02}01{suffix}").write_bytes(original)
+
+    @fuzz(60)
+    @given(anything() | BRACKETS | damaged(original))
+    def check(content: bytes) -> None:
+        # The time that the words of a long line take grows with the square of its length.
+        (root / "13" / f"wsj_1301{suffix}").write_bytes(content if suffix else content[:3000])
+        value_or_input_error(root, lambda: read_whole(root, "ptb"))
+
+    check()
+
+
+@pytest.mark.parametrize("name", [ted.TRAIN, ted.TEST])
+def test_talks(place, name):
+    root = ted.write_ted(place / f"talks{name}", tst2010=ted.TEST_SET)
+    original = (root / name).read_bytes()
+
+    def check(content: bytes) -> None:
+        # The time that the words of a long line take grows with the square of its length.
+        (root / name).write_bytes(content[:3000])
+        value_or_input_error(root, lambda: read_whole(root, "ted"))
+
+    attack(check, original, 60)
+
+
+# Numbers and names of the lists that pysbd looks for, apart from what they are made of.
+LISTS = st.lists(
+    st.sampled_from([*"1 9.)(aiA\x1c\x1f\0\"'", "Dr. ", "e.g. ", "p.m. ", "...", "∯", "&ᓰ&"]),
+    max_size=60,
+).map(lambda pieces: "".join(pieces).encode())
+
+
+@fuzz(150)
+@given(anything() | damaged(TEXTS["prose"].encode()) | LISTS)
+def test_prose(place, content):
+    path = place / "text.txt"
+    # The time that a long word takes grows with the square of its length.
+    path.write_bytes(content[:3000])
+    value_or_input_error(path, lambda: read_whole(path, "prose"))
+    value_or_input_error(path, lambda: read_whole(path, "paragraphs"))
+
+
+def test_a_number_after_a_separator_of_files_is_split_off(place):
+    path = place / "separators.txt"
+    path.write_bytes(b"a\x1c 1. b\x1c1. c \x1d2. d\x1e 3. e\x1f4. f\n")
+    assert sum(map(len, next(read_documents(path, "prose")).sentences)) >= 9
+
+
+@pytest.mark.parametrize("layout", ["lines", "imdb", "bbc"])
+def test_folders(place, layout):
+    """Names of files are arbitrary bytes, too."""
+    folders = {
+        "lines": ["a"],
+        "imdb": ["train/pos", "train/neg", "test/pos", "test/neg"],
+        "bbc": ["business", "entertainment", "politics", "sport", "tech"],
+    }[layout]
+    names = st.binary(min_size=1, max_size=20).map(
+        lambda name: name.replace(b"/", b"\n").replace(b"\0", b"\xff") + b".txt"
+    )
+
+    @fuzz(40)
+    @given(names, anything())
+    def check(name: bytes, content: bytes) -> None:
+        root = place / layout
+        shutil.rmtree(root, ignore_errors=True)
+        for folder in folders:
+            (root / folder).mkdir(parents=True)
+            (root / folder / "x.txt").write_bytes(b"A dog barked.\n")
+        with open(bytes(root / folders[0]) + b"/" + name, "wb") as file:
+            file.write(content[:3000])
+        value_or_input_error(root, lambda: read_whole(root, layout))
+        if layout == "lines":
+            output = place / "corpus of folders"
+            value_or_input_error(root, lambda: prepare({"train": root}, output, overwrite=True))
+
+    check()
+
+
+def test_names_of_files_may_be_no_utf8(place):
+    path = place / os.fsdecode(b"caf\xe9")
+    path.write_text("a b\n")
+    manifest = prepare({"train": path}, place / "strange")
+    assert manifest.sources["train"]["name"] == str(path)
+    corpus = open_corpus(place / "strange", "train")
+    assert (corpus.manifest, corpus.document_ids) == (manifest, ["caf\\udce9:1"])
+
+
+@fuzz(60)
+@given(anything() | damaged(TEXTS["lines"].encode()) | damaged(TEXTS["jsonl"].encode()))
+def test_what_is_read_is_what_a_prepared_corpus_holds(place, content):
+    for name in ("text.txt", "text.jsonl"):
+        path, output = place / name, place / "round trip"
+        path.write_bytes(content)
+        if value_or_input_error(path, lambda: prepare({"train": path}, output, overwrite=True)):  # noqa: B023
+            corpus = open_corpus(output, "train")
+            documents = list(read_documents(path))
+            assert corpus.document_ids == [document.id for document in documents]
+            for index, document in enumerate(documents):
+                ids = [corpus.vocabulary.encode(words) for words in document.sentences]
+                for one, other in zip(corpus.document(index), ids, strict=True):
+                    np.testing.assert_array_equal(one, other)
+
+
+@fuzz(60)
+@given(st.lists(st.text(min_size=1, max_size=50), min_size=1, max_size=5))
+def test_words_to_tag(words):
+    pytest.importorskip("HanTa")
+    tags = TAGGER(Document("x", [words]))
+    assert list(map(len, tags)) == [len(words)]
