@@ -67,11 +67,13 @@ def test_the_run_cards_of_the_paper_state_the_setting_that_is_configured(model):
     assert config.model["name"] == model
     setting = (
         f"K = H = {config.model['hidden_dim']}, two layers of the coupled peephole LSTM, "
-        f"AdaGrad at the rate of RATES, clipping at {config.optimizer.clip_norm:g}, "
-        f"L = {config.data.segment_length}"
+        f"AdaGrad at a rate of {config.optimizer.learning_rate:g}, clipping at "
+        f"{config.optimizer.clip_norm:g}, L = {config.data.segment_length}, A = 48. Beside it a "
+        f"warm-up of {config.optimizer.warmup_steps} steps, {config.data.batch_size} segments"
     )
     assert setting in " ".join((card.__doc__ or "").split())
-    assert f"\n| `{model}` | {config.optimizer.learning_rate:g} |" in RESULTS
+    assert f"or {config.training.epochs}." in (card.__doc__ or "")
+    assert f"\n| `{model}` | " in RESULTS
 
 
 @pytest.mark.parametrize(("file", "corpus"), LARGER_CONTEXT)
