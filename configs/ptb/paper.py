@@ -13,7 +13,8 @@ The model follows the file's name after a colon: rnnlm, drnnlm, hrnnlm, adclm, c
 
 Setting (the paper's section 3.1): K = H = 128, two layers of the coupled peephole LSTM, AdaGrad at
 a rate of 0.1, clipping at 5, L = 5, A = 48. Beside it a warm-up of 500 steps, 4 segments a step,
-and epochs of 2,303 steps until development perplexity has not fallen for two of them, or 20.
+and epochs of 2,303 steps until development perplexity has not been below its best for two of them,
+or 20.
 configs/README.md has the time and the measured values of every model beside those of the paper, and
 the reasons for each departure from it.
 """
