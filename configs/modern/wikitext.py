@@ -1,0 +1,40 @@
+"""The modern recipe on WikiText-2, with fewer epochs of more text and its vocabulary of 33,278.
+
+The model follows the file's name after a colon; any model of the registry will do. The text is that
+of the word-level WikiText-2 release, split into three files.
+
+    python -m launch.prepare --corpus=wikitext --input=wikitext-2 --min_count=1 \
+        --output=data/wikitext
+    python -m launch.train --config=configs/modern/wikitext.py:adclm \
+        --config.data.directory=data/wikitext --workdir=runs/wikitext/adclm
+    python -m launch.evaluate --workdir=runs/wikitext/adclm --split=test --adapt=unigram,cache
+
+Setting: as in configs/modern/ptb.py, but embeddings of 128 dimensions with 384 hidden units, since
+most of the work is in the output layer; dropout 0.2 and 0.1 on recurrent weights, and 3 epochs.
+Time: 61 to 72 minutes on one CPU core, beside another run (2,098 steps an epoch).
+Measured (test perplexity, seed 0): rnnlm 134.04, adclm 126.49, and 86.11 with a neural cache. All
+values, and those of the published count, are in configs/README.md.
+"""
+
+import ml_collections
+
+from configs.modern import ptb
+
+
+def get_config(model: str = "adclm") -> ml_collections.ConfigDict:
+    """Returns the configuration for the model of that name.
+
+    Raises:
+      InputError: there is no such model.
+    """
+    config = ptb.get_config(model)
+    config.update(
+        model={
+            "embedding_dim": 128,
+            "hidden_dim": 384,
+            "dropout": 0.2,
+            "recurrent_dropout": 0.1,
+        },
+        training={"epochs": 3},
+    )
+    return config
