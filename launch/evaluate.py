@@ -50,11 +50,13 @@ after, on the same targets.
     python -m launch.evaluate --workdir=runs/ccdclm --adapt=dynamic --dynamic_rate=1e-3 \\
         --dynamic_decay=0.01
 
-  cache    the neural cache (Grave et al. 2017): p = (1 - l) p_LM + l p_cache, where p_cache(w) is
-           sum_i softmax_i(theta h_t . h_i) [w_i = w] over the last --cache_window targets of the
-           document; h enters the output layer. --cache_weight is l, --cache_theta theta.
+  cache    the neural cache: p = (1 - l) p_LM + l p_cache, where p_cache(w) is
+           (s p_LM(w) + n sum_i softmax_i(theta h_t . h_i) [w_i = w]) / (s + n) over the last
+           --cache_window targets of the document, of which there are n so far; h enters the output
+           layer. --cache_weight is l, --cache_theta theta, --cache_strength s; s = 0 is the cache
+           of Grave et al. (2017), and with s > 0 it is trusted the more the more it holds.
   unigram  the same mixture with p_cache(w) = (s p_LM(w) + c_w) / (s + n): of n targets before, c_w
-           are w. --cache_strength is s. It is the one for n-gram models.
+           are w. It is the one for n-gram models.
   dynamic  dynamic evaluation (Krause et al. 2018): after every --dynamic_sentences sentences the
            parameters move by the gradient of what was just scored, scaled by its usual size in
            training text (--dynamic_rate), and back towards the trained ones (--dynamic_decay); the
@@ -62,10 +64,11 @@ after, on the same targets.
            targets on a CPU.
 
 What is not given is tuned on --tune_on=valid of the run's own corpus (or --tune_input), never on
-what is measured: theta in 0.05, 0.1, 0.2, 0.4, 0.8, 1.6 and s in 1, 10, 30, 100, 300, 1000, each at
-its best l; of `dynamic` first the rate in 1e-4, 3e-4, 1e-3, 2e-3, 4e-3 without decay, then the
-decay in 0, 1e-3, 1e-2, on the first documents with 10,000 targets. A rate at which a likelihood is
-not finite ends in an error, or, tried among others, has no perplexity.
+what is measured: theta in 0.05, 0.1, 0.2, 0.4, 0.8, 1.6 with s in 0, 30, 100, 300 (cache), or s in
+1, 10, 30, 100, 300, 1000 (unigram), each at its best l; of `dynamic` first the rate in 1e-4, 3e-4,
+1e-3, 2e-3, 4e-3 without decay, then the decay in 0, 1e-3, 1e-2, on the first documents with 10,000
+targets. A rate at which a likelihood is not finite ends in an error, or, tried among others, has no
+perplexity.
 
 The JSON of a single run is one object, with --by_pos the classes under "by_pos". That of several is
 {"runs": [...]} with such an object for each; --interpolate adds "mixture" and "tuning". --adapt

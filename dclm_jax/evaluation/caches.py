@@ -16,10 +16,13 @@ sentences. Then coherence is 50%, exactly: the logarithms are rounded to multipl
 whose sums are exact. With l < 1, or over a model that reads the words before (`rnnlm`, too), the
 order makes a difference: what comes late finds a fuller cache. The accuracy is then to be measured.
 
-The neural cache (Grave, Joulin and Usunier 2017, section 3): h_t are the features that enter the
-output layer where target t is predicted (`DocumentModel.emit`),
+The neural cache (Grave, Joulin and Usunier 2017, section 3, where s = 0): h_t are the features that
+enter the output layer where target t is predicted (`DocumentModel.emit`),
 
-    p_cache(w) = sum_i softmax_i(theta h_t . h_i) [w_i = w],        i the last `window` targets.
+    p_cache(w) = (s p_LM(w) + n sum_i softmax_i(theta h_t . h_i) [w_i = w]) / (s + n),
+
+i the last `window` targets of the document, of which there are n so far. With s > 0 it is trusted
+the more the more it holds, as the unigram cache is, which it is at theta = 0.
 
 Shapes: G settings, W places of the window; B, S, N, D as everywhere.
 """
@@ -76,14 +79,15 @@ class UnigramSetting:
 
 @dataclasses.dataclass(frozen=True)
 class NeuralSetting:
-    """theta, and the targets that are remembered at most.
+    """theta, the targets that are remembered at most, and s, in targets.
 
     Raises:
-      InputError: theta is not from 0 to 1e30, or the window below 1.
+      InputError: theta is not from 0 to 1e30, the window below 1, or the strength below 0.
     """
 
     theta: float
     window: int
+    strength: float = 0.0
 
     def __post_init__(self):
         if not 0 <= self.theta <= _LARGEST_THETA:
@@ -92,12 +96,17 @@ class NeuralSetting:
             )
         if self.window < 1:
             raise InputError(f"the cache's window is {self.window}; expected at least 1")
+        if not 0 <= self.strength < math.inf:
+            raise InputError(f"the cache's strength is {self.strength}; expected a number from 0")
 
 
 DEFAULT_WINDOW = 2000
 UNIGRAM_GRID = tuple(map(UnigramSetting, (1.0, 10.0, 30.0, 100.0, 300.0, 1000.0)))
-_THETAS = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
-NEURAL_GRID = tuple(NeuralSetting(theta, DEFAULT_WINDOW) for theta in _THETAS)
+NEURAL_GRID = tuple(
+    NeuralSetting(theta, DEFAULT_WINDOW, strength)
+    for theta in (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
+    for strength in (0.0, 30.0, 100.0, 300.0)
+)
 """What is tried where no setting is given, each at its best weight."""
 
 
@@ -234,16 +243,19 @@ class _NeuralReading(BlockReading):
             return jnp.swapaxes(pieces, 1, 2)
 
         def read_one(window: _Window, piece: Any) -> tuple[_Window, jax.Array]:
-            return _remember(window, *piece), _cache_nll(self.settings, window, *piece[:2])
+            h_BxNxD, targets_BxN, mask_BxN, own_BxN = piece
+            nll_BxNxG = _cache_nll(self.settings, window, h_BxNxD, targets_BxN, own_BxN)
+            return _remember(window, h_BxNxD, targets_BxN, mask_BxN), nll_BxNxG
 
-        targets, mask = (jnp.moveaxis(a, 0, 2) for a in (batch.targets_BxSxN, batch.mask_BxSxN))
-        of_pieces = tuple(map(pieces, (reading.features, targets, mask)))
+        targets, mask, own = (
+            jnp.moveaxis(one, 0, 2) for one in (batch.targets_BxSxN, batch.mask_BxSxN, nll_BxSxN)
+        )
+        of_pieces = tuple(map(pieces, (reading.features, targets, mask, own)))
         window, nll = jax.lax.scan(read_one, window, of_pieces)
         nll_SxNxBxG = jnp.swapaxes(nll, 1, 2).reshape(*targets.shape, -1)
         nll_BxSxNxG = jnp.moveaxis(nll_SxNxBxG, 2, 0)
-        nll_BxSxNx1 = nll_BxSxN[..., None]
-        nll_BxSxNxG = jnp.where(jnp.isnan(nll_BxSxNxG), nll_BxSxNx1, nll_BxSxNxG)
-        return (reading.context, window), jnp.concatenate([nll_BxSxNx1, nll_BxSxNxG], axis=-1)
+        nll_BxSxNxG = jnp.concatenate([nll_BxSxN[..., None], nll_BxSxNxG], axis=-1)
+        return (reading.context, window), nll_BxSxNxG
 
 
 def _cache_nll(
@@ -251,9 +263,10 @@ def _cache_nll(
     window: _Window,
     h_BxNxD: jax.Array,
     targets_BxN: jax.Array,
+    own_BxN: jax.Array,
 ) -> jax.Array:
     """-log p_cache [B, N, G] of the targets of a piece, in which those that are real come first;
-    nan where the cache is empty."""
+    own_BxN is -log p_LM."""
     (rows, length), room = targets_BxN.shape, window.targets_BxW.shape[1]
     position_N = jnp.arange(length)
     # How many targets before the first of this piece those of the window are.
@@ -267,10 +280,22 @@ def _cache_nll(
     same = jnp.concatenate([window.targets_BxW, targets_BxN], axis=1)[:, None]
     same = same == targets_BxN[..., None]
 
-    def of_setting(setting: NeuralSetting) -> jax.Array:
-        logits = jnp.where((age >= 1) & (age <= setting.window), setting.theta * score, -jnp.inf)
+    def log_remembered(theta: float, size: int) -> jax.Array:
+        logits = jnp.where((age >= 1) & (age <= size), theta * score, -jnp.inf)
         exps = jnp.exp(logits - jnp.max(logits, axis=-1, keepdims=True))
-        return jnp.log(jnp.sum(exps, axis=-1)) - jnp.log(jnp.sum(exps, axis=-1, where=same))
+        return jnp.log(jnp.sum(exps, axis=-1, where=same)) - jnp.log(jnp.sum(exps, axis=-1))
+
+    # Settings that differ in strength alone share it: it is nearly all of the work.
+    of_sizes = {
+        key: log_remembered(*key) for key in {(one.theta, one.window): None for one in settings}
+    }
+
+    def of_setting(setting: NeuralSetting) -> jax.Array:
+        n_BxN = jnp.minimum(window.count_B[:, None] + position_N, setting.window)
+        s = jnp.asarray(setting.strength, own_BxN.dtype)
+        log_remembered_BxN = of_sizes[setting.theta, setting.window]
+        shares = jnp.logaddexp(jnp.log(s) - own_BxN, jnp.log(n_BxN) + log_remembered_BxN)
+        return jnp.where(n_BxN == 0, own_BxN, jnp.log(s + n_BxN) - shares)
 
     return jnp.stack([of_setting(one) for one in settings], axis=-1)
 

@@ -25,7 +25,12 @@ from tests.models.support import LANGUAGE_MODELS, VOCAB, random_params, simple_m
 MODELS = ("adclm",)
 OTHERS = also(name for name in LANGUAGE_MODELS if name not in (*MODELS, "rnnslm"))
 # Windows of a part of a sentence, of a part of a document, of all of it.
-NEURAL = (NeuralSetting(0.7, 3), NeuralSetting(0.2, 12), NeuralSetting(0.0, 1000))
+NEURAL = (
+    NeuralSetting(0.7, 3),
+    NeuralSetting(0.2, 12),
+    NeuralSetting(0.2, 12, 4.0),
+    NeuralSetting(0.0, 1000, 20.0),
+)
 UNIGRAM = (UnigramSetting(0.5), UnigramSetting(20.0))
 
 
@@ -58,7 +63,10 @@ def plain_neural(predicted: list[tuple], setting: NeuralSetting) -> list[float]:
         past = predicted[max(0, t - setting.window) : t]
         exps = [math.exp(setting.theta * float(h @ h_i)) for h_i, _, _ in past]
         of_word = sum(e for e, (_, _, w_i) in zip(exps, past, strict=True) if w_i == w)
-        found.append(of_word / sum(exps) if past else p)
+        found.append(p)
+        if past:
+            counted = setting.strength * p + len(past) * of_word / sum(exps)
+            found[-1] = counted / (setting.strength + len(past))
     return found
 
 
@@ -98,6 +106,8 @@ def test_both_caches_equal_loops_over_targets(name, x64, monkeypatch):
         np.testing.assert_allclose(np.exp(-of_neural).T, expected, rtol=1e-6, atol=1e-9)
         expected = [own, *(plain_unigram(predicted, one) for one in UNIGRAM)]
         np.testing.assert_allclose(np.exp(-of_unigram).T, expected, rtol=1e-6)
+        # At theta = 0 and with the same strength they are the same cache.
+        np.testing.assert_allclose(of_neural[:, -1], of_unigram[:, -1], rtol=1e-6)
 
 
 class Small:
@@ -112,7 +122,7 @@ class Small:
         neural = NeuralCache(self.model, self.params, batch_size=batch_size)
         unigram = UnigramCache(Scorer(self.model, self.params, batch_size=batch_size))
         return [
-            CachedScorer(neural, NeuralSetting(0.5, 12), 0.3),
+            CachedScorer(neural, NeuralSetting(0.5, 12, 2.0), 0.3),
             CachedScorer(unigram, UnigramSetting(3.0), 0.3),
         ]
 
@@ -130,7 +140,7 @@ def scores(scorer: Any, asked: Any = None) -> list[list[np.ndarray]]:
 def test_a_mixture_of_model_and_cache_is_one_more_scorer(small, kind):
     scorer = small.scorers()[kind]
     cache, settings = (
-        (NeuralCache(small.model, small.params, batch_size=4), [NeuralSetting(0.5, 12)]),
+        (NeuralCache(small.model, small.params, batch_size=4), [NeuralSetting(0.5, 12, 2.0)]),
         (UnigramCache(small.scorer), [UnigramSetting(3.0)]),
     )[kind]
     expected = [
@@ -261,6 +271,8 @@ def test_settings_that_are_none(small):
         NeuralSetting(0.3, 0)
     with pytest.raises(InputError, match="the cache's theta is -0.1; expected a number from 0"):
         NeuralSetting(-0.1, 5)
+    with pytest.raises(InputError, match="the cache's strength is -1; expected a number from 0"):
+        NeuralSetting(0.1, 5, -1)
     for strength in (0.0, math.nan):
         with pytest.raises(InputError, match=f"strength is {strength}; expected a number above 0"):
             UnigramSetting(strength)

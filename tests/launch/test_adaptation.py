@@ -32,11 +32,14 @@ def test_two_caches_over_two_runs(space):
         alone = launch("evaluate", f"--workdir={run}", "--output=-")
         assert result == json.loads(alone.stdout)
         cache = NeuralCache(lm.model, lm.params)
-        scorer = CachedScorer(cache, NeuralSetting(0.5, 9), 0.3)
+        scorer = CachedScorer(cache, NeuralSetting(0.5, 9, 5.0), 0.3)
         expected = perplexity.measure(scorer, documents(space, "test"))
         assert adapted["perplexity"] == pytest.approx(expected.perplexity, rel=TOLERANCE)
         assert adapted["adapt"] == "cache" and "tuning" not in adapted
-        assert adapted["setting"] == {"weight": 0.3, "theta": 0.5, "window": 9}
+        assert adapted["setting"] == {
+            **{"weight": 0.3, "theta": 0.5},
+            **{"window": 9, "strength": 5.0},
+        }
         for same in ("tokens", "words", "documents", "split"):
             assert adapted[same] == result[same]
         assert adapted["perplexity"] != result["perplexity"]
@@ -48,7 +51,7 @@ def test_two_caches_over_two_runs(space):
     names = [line.split("  ")[0] for line in lines[2:8]]
     adapted = [f"{run} + {kind}" for kind in ("cache", "unigram") for run in ("ccdclm", "rnnlm")]
     assert names == ["ccdclm", "rnnlm", *adapted]
-    assert lines[-3] == "rnnlm + cache: weight 0.3, theta 0.5, window 9"
+    assert lines[-3] == "rnnlm + cache: weight 0.3, theta 0.5, window 9, strength 5"
     assert lines[-1] == "rnnlm + unigram: weight 0.3, strength 5"
 
 
@@ -140,6 +143,7 @@ def test_dynamic_evaluation(space):
         (["--adapt=other"], "--adapt=other is unknown; expected some of cache, unigram, dynamic"),
         (["--adapt=cache,unigram,cache"], "--adapt names cache twice"),
         (["--cache_window=9"], "--cache_window belongs to --adapt=cache, which is missing"),
+        (["--cache_weight=0"], "belongs to --adapt=cache or unigram, which is missing"),
         (["--adapt=cache", "--dynamic_rate=1"], "--dynamic_rate belongs to --adapt=dynamic"),
         (["--adapt=cache", "--split=valid"], "--adapt=cache would be tuned on the split it is"),
         (
@@ -164,7 +168,7 @@ def test_orders_are_told_apart_by_adapted_runs_beside_the_runs(space):
     assert [one["label"] for one in found] == ["rnnlm", "rnnlm + cache", "rnnlm + unigram"]
     lm: Any = dclm_jax.restore(space.rnnlm)
     scorers = [
-        CachedScorer(NeuralCache(lm.model, lm.params), NeuralSetting(0.5, 2000), 0.3),
+        CachedScorer(NeuralCache(lm.model, lm.params), NeuralSetting(0.5, 2000, 5.0), 0.3),
         CachedScorer(caches.UnigramCache(lm.scorer), UnigramSetting(5.0), 0.3),
     ]
     assert found[0]["mean"] == 0.5
@@ -176,7 +180,7 @@ def test_orders_are_told_apart_by_adapted_runs_beside_the_runs(space):
     for flags, expected in (
         (["--baseline=overlap", f"--data={space.corpus}"], "--baseline scores orders without"),
         ([f"--workdir={space.rnnlm}", "--split=valid"], "would be tuned on the split it is"),
-        ([*command[1:2], *given[:2], "--tune_on=train"], "--tune_input belong to --adapt where"),
+        ([*command[1:2], *given, "--tune_on=train"], "--tune_input belong to --adapt where"),
     ):
         assert expected in refuse("coherence", "--adapt=cache", *flags)
     assert "--tune_on: a report tunes on" in refuse(
