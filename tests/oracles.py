@@ -275,11 +275,7 @@ def codclm(reader: Reader, document: Document) -> None:
         for n, word, target in steps(sentence):
             states = reader.step(states, reader.embedding(word, t, n), t, n)
             h = states[-1][0]
-            if reader.model.tie_context:
-                h = h @ params["output"]["projection"] + of_context
-                reader.predict(h, reader.W_o, b, target, t, n)
-            else:
-                reader.predict(h, reader.W_o, of_context + b, target, t, n)
+            reader.predict(h, reader.W_o, of_context + b, target, t, n)
         c = states[-1][0]
 
 

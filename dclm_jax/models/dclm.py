@@ -99,45 +99,23 @@ class CODCLM(_LastHiddenState):
 
     Hidden states do not depend on the context, so a sentence's score depends on the sentence before
     it and on no other.
-
-    Attributes:
-      tie_context: W_c = E P_c, of tied embeddings E; P_c [H, K] starts at zero. The H V weights of
-        W_c are what a larger model learns by heart.
     """
-
-    tie_context: bool = False
 
     name = "codclm"
     context_order = 1
     states_read_context = False
 
-    def __post_init__(self):
-        super().__post_init__()
-        require(self, "tie_context", self.tie_embeddings or not self.tie_context, "tied embeddings")
-
     def init(self, key: jax.Array) -> Params:
         params = super().init(key)
         context_key, output_key = jax.random.split(own_key(key))
         params["initial_context"] = glorot_uniform(context_key, 1, self.hidden_dim)[0]
-        params["output"]["context"] = (
-            jnp.zeros((self.hidden_dim, self.embedding_dim))
-            if self.tie_context
-            else glorot_uniform(output_key, self.hidden_dim, self.vocab_size)
-        )
+        params["output"]["context"] = glorot_uniform(output_key, self.hidden_dim, self.vocab_size)
         return params
 
     def condition(self, params: Params, context: jax.Array) -> Conditioning:
-        if self.tie_context:
-            return Conditioning(own=context @ params["output"]["context"])
         return Conditioning(features=context)
 
-    def emit(self, params: Params, conditioning: Conditioning, outputs: jax.Array) -> jax.Array:
-        features = super().emit(params, conditioning, outputs)
-        return features + conditioning.own if self.tie_context else features
-
     def output_layer(self, params: Params) -> OutputLayer:
-        if self.tie_context:
-            return super().output_layer(params)
         return super().output_layer(params)._replace(context_kernel=params["output"]["context"])
 
 

@@ -159,10 +159,6 @@ def test_cells_and_tying(name, cell, tied):
     check(small_model(name, cell=cell, hidden_dim=5, tie_embeddings=tied))
 
 
-def test_a_context_that_enters_through_tied_embeddings():
-    check(small_model("codclm", tie_embeddings=True, tie_context=True))
-
-
 @pytest.mark.parametrize(("name", "num_layers"), each_nth(LAYERS, 5, 0))
 def test_layers(name, num_layers):
     check(small_model(name, num_layers=num_layers))

@@ -97,7 +97,6 @@ def test_options_arrive():
         ("rnnslm", {"input_dropout": 0.5}, "model.input_dropout is 0.5; expected -1"),
         ("rnnslm", {"recurrent_dropout": 0.5}, "model.recurrent_dropout is 0.5; expected 0"),
         ("rnnslm", {"tie_embeddings": True}, "model.tie_embeddings is True; expected False"),
-        ("codclm", {"tie_context": True}, "model.tie_context is True; expected tied embeddings"),
         (
             "standard_autoencoder",
             {"reverse": "letters"},
