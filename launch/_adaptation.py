@@ -75,13 +75,13 @@ TUNE_ON = flags.DEFINE_enum(
 TUNE_INPUT = flags.DEFINE_string(
     "tune_input", None, "Text that tunes it instead, read as --format says."
 )
-_OWN = (_WEIGHT, _THETA, _WINDOW, _STRENGTH, _RATE, _DECAY, _SENTENCES)
-SETTINGS = (ADAPT, *_OWN)
 _FLAGS = {
     "cache": (_WEIGHT, _THETA, _WINDOW, _STRENGTH),
     "unigram": (_WEIGHT, _STRENGTH),
     "dynamic": (_RATE, _DECAY, _SENTENCES),
 }
+_OWN = {flag.name: flag for flags_of_kind in _FLAGS.values() for flag in flags_of_kind}
+SETTINGS = (ADAPT, *_OWN.values())
 _GRIDS: dict[str, Sequence[Any]] = {"cache": caches.NEURAL_GRID, "unigram": caches.UNIGRAM_GRID}
 _TUNING_TARGETS = 10_000
 """Dynamic evaluation is tuned on the first documents that have as many, which it reads often."""
@@ -124,12 +124,10 @@ def check_settings() -> None:
             raise InputError(f"--adapt={kind} is unknown; {expected}")
         if ADAPT.value.count(kind) > 1:
             raise InputError(f"--adapt names {kind} twice; expected each once")
-    for flag in _OWN:
-        kinds = [kind for kind, tuned in _FLAGS.items() if flag.name in {one.name for one in tuned}]
+    for name, flag in _OWN.items():
+        kinds = [kind for kind, tuned in _FLAGS.items() if name in {one.name for one in tuned}]
         if flag.present and not set(kinds) & set(ADAPT.value):
-            raise InputError(
-                f"--{flag.name} belongs to --adapt={' or '.join(kinds)}, which is missing"
-            )
+            raise InputError(f"--{name} belongs to --adapt={' or '.join(kinds)}, which is missing")
     for kind in _GRIDS.keys() & set(ADAPT.value):
         _to_try(kind)
 

@@ -286,9 +286,7 @@ def _cache_nll(
         return jnp.log(jnp.sum(exps, axis=-1, where=same)) - jnp.log(jnp.sum(exps, axis=-1))
 
     # Settings that differ in strength alone share it: it is nearly all of the work.
-    of_sizes = {
-        key: log_remembered(*key) for key in {(one.theta, one.window): None for one in settings}
-    }
+    of_sizes = {key: log_remembered(*key) for key in {(one.theta, one.window) for one in settings}}
 
     def of_setting(setting: NeuralSetting) -> jax.Array:
         n_BxN = jnp.minimum(window.count_B[:, None] + position_N, setting.window)

@@ -63,10 +63,8 @@ def plain_neural(predicted: list[tuple], setting: NeuralSetting) -> list[float]:
         past = predicted[max(0, t - setting.window) : t]
         exps = [math.exp(setting.theta * float(h @ h_i)) for h_i, _, _ in past]
         of_word = sum(e for e, (_, _, w_i) in zip(exps, past, strict=True) if w_i == w)
-        found.append(p)
-        if past:
-            counted = setting.strength * p + len(past) * of_word / sum(exps)
-            found[-1] = counted / (setting.strength + len(past))
+        n, s = len(past), setting.strength
+        found.append((s * p + n * of_word / sum(exps)) / (s + n) if past else p)
     return found
 
 

@@ -36,10 +36,7 @@ def test_two_caches_over_two_runs(space):
         expected = perplexity.measure(scorer, documents(space, "test"))
         assert adapted["perplexity"] == pytest.approx(expected.perplexity, rel=TOLERANCE)
         assert adapted["adapt"] == "cache" and "tuning" not in adapted
-        assert adapted["setting"] == {
-            **{"weight": 0.3, "theta": 0.5},
-            **{"window": 9, "strength": 5.0},
-        }
+        assert adapted["setting"] == {"weight": 0.3, "theta": 0.5, "window": 9, "strength": 5.0}
         for same in ("tokens", "words", "documents", "split"):
             assert adapted[same] == result[same]
         assert adapted["perplexity"] != result["perplexity"]
