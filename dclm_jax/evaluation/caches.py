@@ -74,7 +74,9 @@ class UnigramSetting:
 
     def __post_init__(self):
         if not 0 < self.strength < math.inf:
-            raise InputError(f"the cache's strength is {self.strength}; expected a number above 0")
+            raise InputError(
+                f"the unigram cache's strength is {self.strength}; expected a number above 0"
+            )
 
 
 @dataclasses.dataclass(frozen=True)

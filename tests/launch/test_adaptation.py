@@ -132,7 +132,7 @@ def test_dynamic_evaluation(space):
         (["--adapt=unigram", "--cache_weight=1.5"], "--cache_weight=1.5"),
         (["--adapt=cache", "--cache_weight=-0.1"], "--cache_weight=-0.1"),
         (["--adapt=cache", "--cache_weight=nan", "--cache_theta=1"], "weight is nan; expected"),
-        (["--adapt=unigram", "--cache_strength=0"], "the cache's strength is 0.0; expected"),
+        (["--adapt=cache,unigram", "--cache_strength=0"], "the unigram cache's strength is 0.0"),
         (["--adapt=dynamic", "--dynamic_rate=-1"], "--dynamic_rate=-1"),
         (["--adapt=dynamic", "--dynamic_sentences=0"], "--dynamic_sentences=0"),
         (["--adapt="], "--adapt is empty; expected some of cache, unigram, dynamic"),

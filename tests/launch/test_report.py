@@ -245,7 +245,7 @@ def test_damaged_measurements_are_made_again(workdirs, tmp_path):
         (["--quick", "--cache_theta=1"], "--cache_theta says how to measure; --quick measures"),
         (["--quick", "--tune_on=train"], "--tune_on says how to measure; --quick measures"),
         (["--adapt="], "--adapt is empty; expected some of cache, unigram, dynamic"),
-        (["--adapt=unigram", "--cache_strength=0"], "the cache's strength is 0.0; expected"),
+        (["--adapt=unigram", "--cache_strength=0"], "unigram cache's strength is 0.0"),
     ],
 )
 def test_bad_input(workdirs, tmp_path, flags, message):
