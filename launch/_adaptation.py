@@ -1,6 +1,7 @@
 """What launchers share that adapt runs to each document: by caches, or by dynamic evaluation."""
 
 import dataclasses
+import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -163,7 +164,8 @@ def check_flags(mixes: bool = False) -> None:
 
 def _require_other_text(what: str) -> None:
     """Nothing is tuned on what it is measured on: it would be fitted to it."""
-    measured, split = flags.FLAGS.input, flags.FLAGS.split
+    given = [flags.FLAGS[name].value for name in ("input", "permuted") if name in flags.FLAGS]
+    measured, split = next(filter(None, given), None), flags.FLAGS.split
 
     def files_of(path: str) -> set[str]:
         return {path} if path == STDIN else {str(file.resolve()) for file in input_files(path)}
@@ -249,10 +251,7 @@ def _cached(run: _evaluation.Run, kind: str, tuning: inputs.Input | None) -> Ada
             on_document=lambda done: shown(done, tuning.num_documents),
         )
     of_each = [{"weight": one.weight, **vars(one.setting)} for one in tried]
-    told = [
-        {**setting, "perplexity": one.perplexity}
-        for setting, one in zip(of_each, tried, strict=True)
-    ]
+    told = [_told(setting, one.perplexity) for setting, one in zip(of_each, tried, strict=True)]
     scorer = caches.CachedScorer(cache, tried[0].setting, tried[0].weight)
     return Adapted(run, kind, scorer, of_each[0], tuning.source, told)
 
@@ -278,8 +277,11 @@ def _dynamic(run: _evaluation.Run, tuning: inputs.Input | None) -> Adapted:
         model, params, map(training.document, order.tolist()), sentences=sentences
     )
 
-    def scorer(rate: float, decay: float) -> dynamic.DynamicScorer:
-        return dynamic.DynamicScorer(model, params, scale, rate, decay, sentences=sentences)
+    def scorer(rate: float, decay: float, what: str = "") -> dynamic.DynamicScorer:
+        name = f"{run.label} + dynamic{what}"
+        return dynamic.DynamicScorer(
+            model, params, scale, rate, decay, sentences=sentences, name=name
+        )
 
     told: list[dict[str, Any]] = []
     rate: Any = _RATE.value
@@ -287,16 +289,18 @@ def _dynamic(run: _evaluation.Run, tuning: inputs.Input | None) -> Adapted:
     if tuning is not None:
         documents = list(_first(tuning.documents))
         with _evaluation.Progress(f"tuning {run.label} + dynamic") as shown:
-            tried = dynamic.tune(scorer, documents, rate=rate, decay=decay, on_document=shown)
+            tuned = functools.partial(scorer, what=" (tuning)")
+            tried = dynamic.tune(tuned, documents, rate=rate, decay=decay, on_document=shown)
         rate, decay, _ = tried[0]
-        # JSON has no infinity, which is the perplexity of one that diverged.
-        told = [
-            one._asdict() | ({} if math.isfinite(one.perplexity) else {"perplexity": None})
-            for one in tried
-        ]
+        told = [_told({"rate": one.rate, "decay": one.decay}, one.perplexity) for one in tried]
     setting = {"rate": rate, "decay": decay, "sentences": sentences}
     tuned_on = {} if tuning is None else tuning.source
     return Adapted(run, "dynamic", scorer(rate, decay), setting, tuned_on, told)
+
+
+def _told(setting: dict[str, float], perplexity: float) -> dict[str, Any]:
+    """A setting that was tried; JSON has no infinity, the perplexity of one that diverged."""
+    return {**setting, "perplexity": perplexity if math.isfinite(perplexity) else None}
 
 
 def _first(documents: Iterable[Encoded]) -> Iterator[Encoded]:

@@ -57,6 +57,11 @@ _GRAIN = 2.0**-30
 _LARGEST_THETA = 1e30
 """Its products with scores are finite in float32: nan says that a cache is empty."""
 
+_NOTHING_NEW = (
+    "the cache has weight 1 and strength 0, so that new words have probability 0; expected a "
+    "weight below 1 or a strength above 0"
+)
+
 # Positions of a sentence that are compared with the window at once, which bounds memory; a power of
 # two, as the length of a long sentence is.
 _PIECE = 64
@@ -327,9 +332,12 @@ class CachedScorer:
         """Of the cache's kind of setting; l is the weight.
 
         Raises:
-          InputError: the weight is not from 0 to 1.
+          InputError: the weight is not from 0 to 1, or it is 1 and the setting gives words that
+            are new no probability.
         """
         _require_weight(weight)
+        if weight == 1 and not setting.strength:
+            raise InputError(_NOTHING_NEW)
         self.vocab_size = cache.vocab_size
         self._cache, self._setting, self._weight = cache, setting, weight
 
@@ -366,7 +374,7 @@ def tune(
 
     Raises:
       InputError: there is no sentence to tune on, a score is not a number, or the weight is not
-        from 0 to 1.
+        from 0 to 1, or it is 1 and no setting gives words that are new a probability.
     """
     if weight is not None:
         _require_weight(weight)
@@ -384,6 +392,8 @@ def tune(
         return Tried(setting, best, math.exp(interpolation.mix(best, nll, own).mean()))
 
     found = [tried(*one) for one in zip(settings, of_settings, strict=True)]
+    if all(math.isinf(one.perplexity) for one in found):
+        raise InputError(_NOTHING_NEW)
     return sorted(found, key=lambda one: one.perplexity)
 
 

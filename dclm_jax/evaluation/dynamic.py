@@ -40,6 +40,9 @@ DECAYS = (0.0, 1e-3, 1e-2)
 STATISTICS_STEPS = 300
 """Steps of training text that MS is a mean over."""
 _LARGEST = 1e38  # In float32.
+_MOST_NATS = 50.0
+"""A target of a step has as many on average, at most: no model of use is so wrong, and one that
+diverges soon is, long before its likelihood is not finite."""
 
 
 class DynamicScorer:
@@ -61,6 +64,7 @@ class DynamicScorer:
         decay: float,
         *,
         sentences: int = 1,
+        name: str = "dynamic evaluation",
     ):
         """
         Args:
@@ -69,21 +73,22 @@ class DynamicScorer:
           rate: eta.
           decay: lam.
           sentences: of a step, at most.
+          name: what is said to have diverged.
 
         Raises:
           InputError: the model predicts bags of words or reads a source, the rate or the decay is
             no number from 0 to 1e38, or a step has no sentence.
         """
         _require(model, sentences)
-        for name, value in (("rate", rate), ("decay", decay)):
+        for what, value in (("rate", rate), ("decay", decay)):
             if not 0 <= value <= _LARGEST:
                 raise InputError(
-                    f"the {name} of dynamic evaluation is {value}; expected a number from 0 to "
+                    f"the {what} of dynamic evaluation is {value}; expected a number from 0 to "
                     f"{_LARGEST:g}"
                 )
         self.vocab_size = model.vocab_size
         self._run, self._rate, self._decay = _compiled(model, default_tuning()), rate, decay
-        self._sentences = sentences
+        self._sentences, self._name = sentences, name
         device = jax.local_devices()[0]
         self._params, self._scale = jax.device_put((params, root_mean_square), device)
 
@@ -91,7 +96,8 @@ class DynamicScorer:
         """As `Scorer.score`.
 
         Raises:
-          DivergenceError: a likelihood is not finite.
+          DivergenceError: the targets of a step have more than 50 nats on average, or what is no
+            number.
         """
         for number, document in enumerate(documents, start=1):
             sentences, first_scored = sentences_to_score(document)
@@ -104,14 +110,16 @@ class DynamicScorer:
         for step, batch in enumerate(_steps(sentences, self._sentences), start=1):
             learning = (self._params, self._scale, self._rate, self._decay)
             params, context, nll_1xSxN = self._run.learn(params, *learning, context, batch)
-            of_step = zip(sentences[len(nll) :], np.asarray(nll_1xSxN)[0], strict=False)
-            nll += [one[: len(words) + 1].astype(np.float32) for words, one in of_step]
-            if not np.isfinite(nll_1xSxN).all():
+            read = zip(sentences[len(nll) :], np.asarray(nll_1xSxN)[0], strict=False)
+            of_step = [one[: len(words) + 1].astype(np.float32) for words, one in read]
+            mean = float(np.concatenate(of_step).mean(dtype=np.float64))
+            if not mean <= _MOST_NATS:
                 raise DivergenceError(
-                    f"dynamic evaluation diverged: the likelihood of step {step} of document "
-                    f"{number} is not finite at rate {self._rate:g} and decay {self._decay:g}; a "
-                    "lower rate may help"
+                    f"{self._name} diverged: step {step} of document {number} has {mean:.3g} nats "
+                    f"a target at rate {self._rate:g} and decay {self._decay:g}; a lower rate may "
+                    "help"
                 )
+            nll += of_step
         return nll
 
 

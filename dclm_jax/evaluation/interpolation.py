@@ -162,23 +162,31 @@ def mix(weight: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def best_weight(a: np.ndarray, b: np.ndarray) -> float:
-    """The weight in (0, 1) at which `mix(weight, a, b)` has the least sum.
+    """The weight from 0 to 1 at which `mix(weight, a, b)` has the least sum.
 
-    The log-likelihood is concave in the weight: its slope falls, and is halved in on. Two equal
-    models have 0.5.
+    The log-likelihood is concave in the weight: its slope falls, and is halved in on. It is at an
+    end, exactly, where it still rises towards it. Two equal models have 0.5.
 
     Raises:
       InputError: a score is not a number.
     """
     if np.isnan(a).any() or np.isnan(b).any():
         raise InputError("a score of the text to tune on is not a number")
+
+    def slope(weight: float) -> float:
+        return sum(_slope(weight, *pair) for pair in _chunks(a, b))
+
     low, high = 0.0, 1.0
+    if slope(low) < 0:
+        return low
+    if slope(high) > 0:
+        return high
     for _ in range(_HALVINGS):
         weight = (low + high) / 2
-        slope = sum(_slope(weight, *pair) for pair in _chunks(a, b))
-        if slope == 0:
+        rises = slope(weight)
+        if rises == 0:
             return weight
-        low, high = (weight, high) if slope > 0 else (low, weight)
+        low, high = (weight, high) if rises > 0 else (low, weight)
     return (low + high) / 2
 
 
@@ -192,7 +200,9 @@ def _slope(weight: float, a: np.ndarray, b: np.ndarray) -> float:
     # Where both probabilities are 0 no weight makes a difference.
     ratio = np.where(np.isnan(ratio), 0.0, ratio)
     smaller, of_larger = np.exp(-np.abs(ratio)), np.where(ratio > 0, weight, 1 - weight)
-    terms = -np.expm1(-np.abs(ratio)) / (of_larger + (1 - of_larger) * smaller)
+    # At an end the only model that counts may have probability 0: the slope is infinite there.
+    with np.errstate(divide="ignore", over="ignore"):
+        terms = -np.expm1(-np.abs(ratio)) / (of_larger + (1 - of_larger) * smaller)
     return float(np.sum(np.copysign(terms, ratio)))
 
 

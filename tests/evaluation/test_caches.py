@@ -280,6 +280,11 @@ def test_settings_that_are_none(small):
             CachedScorer(cache, UNIGRAM[0], weight)
         with pytest.raises(InputError, match=f"weight is {weight}; expected a number from 0 to 1"):
             caches.tune(cache, documents(), UNIGRAM, weight=weight)
+    neural, nothing_new = NeuralCache(small.model, small.params), NeuralSetting(0.3, 50)
+    with pytest.raises(InputError, match="weight 1 and strength 0, so that new words have"):
+        CachedScorer(neural, nothing_new, 1.0)
+    with pytest.raises(InputError, match="weight 1 and strength 0, so that new words have"):
+        caches.tune(neural, many_documents(), [nothing_new], weight=1.0)
     with pytest.raises(InputError, match="there is no sentence to tune the cache on"):
         caches.tune(cache, [[]], UNIGRAM)
     bags = simple_model("rnnslm")

@@ -149,9 +149,13 @@ def test_the_best_weight_by_hand():
 
 def test_the_best_weight_at_the_ends_and_where_probabilities_underflow():
     low, high = np.full(5, 1.0, np.float32), np.full(5, 2.0, np.float32)
-    assert interpolation.best_weight(low, high) == pytest.approx(1, abs=1e-6)
-    assert interpolation.best_weight(high, low) == pytest.approx(0, abs=1e-6)
+    assert interpolation.best_weight(low, high) == 1
+    assert interpolation.best_weight(high, low) == 0
     assert interpolation.best_weight(low, low) == 0.5
+    # Certain of four of five tokens and wrong on one, beside a model that is hopeless everywhere.
+    a, b = np.array([0, 0, 0, 0, math.inf], np.float32), np.full(5, 50, np.float32)
+    assert interpolation.best_weight(a, b) == pytest.approx(0.8, abs=1e-9)
+    assert interpolation.best_weight(b, a) == pytest.approx(0.2, abs=1e-9)
     # Each is certain where the other is hopeless: the weight is the share of its tokens.
     a = np.array([3000, 2000, 1.0, math.inf, math.inf], np.float32)
     b = np.array([2000, 3000, math.inf, 1.0, math.inf], np.float32)

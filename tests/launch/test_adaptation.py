@@ -120,8 +120,10 @@ def test_dynamic_evaluation(space):
     assert adapted["perplexity"] == pytest.approx(expected, rel=TOLERANCE)
     diverging = [*command[:2], "--dynamic_rate=1e38", "--dynamic_decay=0"]
     error = refuse("evaluate", *diverging, code=1)
-    assert "error: dynamic evaluation diverged: the likelihood of step " in error
-    assert "of document 1 is not finite at rate 1e+38" in error
+    assert "error: rnnlm + dynamic diverged: step 2 of document 1 has " in error
+    assert " nats a target at rate 1e+38 and decay 0; " in error
+    error = refuse("evaluate", *command[:2], "--dynamic_rate=1e38", code=1)
+    assert "error: rnnlm + dynamic (tuning) diverged: " in error
     assert fingerprint(space.run) == before
 
 

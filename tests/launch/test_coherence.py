@@ -146,6 +146,12 @@ def test_given_permutations_are_compared_over_all_pairs(space, tmp_path):
     ]
     assert value["mean"] == pytest.approx(sum(outcomes) / 5)
     assert (value["kind"], value["pairs"], value["documents"]) == ("given", 5, 2)
+    # No split is measured, so that any will do to tune on.
+    adapted = [f"--permuted={folder}", "--adapt=unigram", "--tune_on=test", "--output=-"]
+    runs = json.loads(launch("coherence", run, *adapted, quiet=False).stdout)["runs"]
+    assert runs[1]["tuning"]["split"] == "test" and runs[1]["pairs"] == 5
+    error = refuse("coherence", run, *adapted[:2], f"--tune_input={folder}")
+    assert "would be tuned on text it is measured on" in error
     (folder / "b.perm-4").write_text("w6 w7\nw8\n")
     error = refuse("coherence", run, f"--permuted={folder}")
     assert "b.perm-4: sentence 2, 'w8', is none of its document's" in error
