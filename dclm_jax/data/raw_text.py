@@ -50,7 +50,7 @@ class RawText:
     ) -> "RawText":
         """Writes (part, dropped, document), one or more of them, into a directory."""
         ids, tag_ids = _numbering(), _numbering()
-        names, columns = [], []
+        names, rows = [], []
         with (
             files.open_binary(directory / _IDS) as ids_file,
             files.open_binary(directory / _LENGTHS) as lengths_file,
@@ -64,9 +64,8 @@ class RawText:
                 of_words = [tag_ids[tag] for sentence in tags or () for tag in sentence]
                 tags_file.write(np.asarray(of_words, corpus.TOKEN_DTYPE).tobytes())
                 names.append(name)
-                columns.append((part, dropped, len(sentences), len(words), len(of_words)))
-        columns = np.asarray(columns, np.int64).T
-        return cls(directory, list(ids), list(tag_ids), names, *columns)
+                rows.append((part, dropped, len(sentences), len(words), len(of_words)))
+        return cls(directory, list(ids), list(tag_ids), names, *_columns(rows))
 
     def cut(self, max_words: int) -> "RawText":
         """The same text, its longer documents cut into documents of at most so many words.
@@ -77,19 +76,18 @@ class RawText:
         """
         total = int(self.sentences.sum())
         lengths = corpus.open_array(self.directory / _LENGTHS, corpus.OFFSET_DTYPE, total)
-        names, columns = [], []
+        names, rows = [], []
         of_documents = np.split(lengths, np.cumsum(self.sentences)[:-1])
         for name, part, dropped, own, tagged in zip(
             self.names, self.parts, self.dropped, of_documents, self.tagged, strict=True
         ):
             pieces = _gathered(own.tolist(), max_words)
             names += [name] if len(pieces) == 1 else [f"{name}#{n + 1}" for n in range(len(pieces))]
-            columns += [
+            rows += [
                 (part, 0 if n else dropped, sentences, words, words if tagged else 0)
                 for n, (sentences, words) in enumerate(pieces)
             ]
-        columns = np.asarray(columns, np.int64).T
-        return RawText(self.directory, self.words, self.tags, names, *columns)
+        return RawText(self.directory, self.words, self.tags, names, *_columns(rows))
 
     def first_sentences(self, chosen: np.ndarray, count: int) -> list[list[str]]:
         """The words of so many sentences, the first ones of the documents of these numbers."""
@@ -218,6 +216,11 @@ def _numbering() -> collections.defaultdict[str, int]:
     numbers: collections.defaultdict[str, int] = collections.defaultdict()
     numbers.default_factory = numbers.__len__
     return numbers
+
+
+def _columns(rows: list[tuple[int, ...]]) -> list[np.ndarray]:
+    """Five, of no rows as well."""
+    return list(np.asarray(rows, np.int64).reshape(-1, 5).T)
 
 
 def _gathered(lengths: list[int], max_words: int) -> list[tuple[int, int]]:

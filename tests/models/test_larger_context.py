@@ -1,6 +1,8 @@
 """What the models of Wang and Cho (2015) do with the sentences before, beside the oracles."""
 
 import dataclasses
+from collections.abc import Iterator
+from typing import Any
 
 import jax
 import numpy as np
@@ -92,7 +94,7 @@ def test_a_bag_is_never_dense(name):
     assert {shape[0] for shape in many} | {shape[-1] for shape in many} <= {V, 4, 1, *chunks}
 
 
-def _variables(jaxpr):
+def _variables(jaxpr) -> Iterator[Any]:
     for equation in jaxpr.eqns:
         yield from (v for v in equation.outvars if hasattr(v.aval, "shape"))
         for value in jax.tree.leaves(

@@ -171,6 +171,7 @@ def test_the_backward_pass_stacks_no_array_twice(arguments):
     gradient = jax.grad(loss, argnums=(0, 1))
     jax.tree.map(close, gradient(params[0], x), jax.grad(plain_loss, argnums=(0, 1))(params[0], x))
     jaxpr = jax.make_jaxpr(gradient)(params[0], x).jaxpr
-    *_, backward = [equation for equation in jaxpr.eqns if equation.primitive.name == "scan"]
-    shapes = [one.aval.shape for one in backward.outvars]
+    *_, backward = [one for one in jaxpr.eqns if one.primitive.name == "scan"]
+    outputs: list[Any] = backward.outvars
+    shapes = [one.aval.shape for one in outputs]
     assert shapes.count((STEPS, ROWS, WIDTH)) == 1 and not any(len(one) > 3 for one in shapes)
