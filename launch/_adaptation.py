@@ -292,7 +292,7 @@ def _dynamic(run: _evaluation.Run, tuning: inputs.Input | None) -> Adapted:
             tuned = functools.partial(scorer, what=" (tuning)")
             tried = dynamic.tune(tuned, documents, rate=rate, decay=decay, on_document=shown)
         rate, decay, _ = tried[0]
-        told = [_told({"rate": one.rate, "decay": one.decay}, one.perplexity) for one in tried]
+        told = [_told(one._asdict(), one.perplexity) for one in tried]
     setting = {"rate": rate, "decay": decay, "sentences": sentences}
     tuned_on = {} if tuning is None else tuning.source
     return Adapted(run, "dynamic", scorer(rate, decay), setting, tuned_on, told)

@@ -219,7 +219,7 @@ def _numbering() -> collections.defaultdict[str, int]:
 
 
 def _columns(rows: list[tuple[int, ...]]) -> list[np.ndarray]:
-    """Five, of no rows as well."""
+    """The five columns of the numbers of documents."""
     return list(np.asarray(rows, np.int64).reshape(-1, 5).T)
 
 
