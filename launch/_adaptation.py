@@ -106,8 +106,21 @@ class Adapted(NamedTuple):
 
     def __str__(self) -> str:
         setting = ", ".join(f"{name} {value:.4g}" for name, value in self.setting.items())
-        where = self.tuned_on.get("input") or self.tuned_on.get("split")
-        return f"{self.label}: {setting}" + (f", tuned on {where}" if where else "")
+        if not self.tried:
+            return f"{self.label}: {setting}"
+        where = self.tuned_on.get("input") or self.tuned_on["split"]
+        return f"{self.label}: {setting}, tuned on {where}{self._edges()}"
+
+    def _edges(self) -> str:
+        """Which settings are the largest or the smallest that was tried, so that others, given by
+        flag, may be better; nothing is below 0, and a weight is not tried but found."""
+        found = []
+        for name, value in self.setting.items():
+            values = {one[name] for one in self.tried if name in one}
+            if name != "weight" and value and len(values) > 1:
+                ends = {max(values): "largest", min(values): "smallest"}
+                found += [f"{name} is the {ends[value]} tried"] if value in ends else []
+        return f" ({', '.join(found)})" if found else ""
 
     def to_json(self) -> dict[str, Any]:
         """How it is adapted, and what was tried."""

@@ -1,6 +1,7 @@
 """--adapt of launchers: before and after, tuned or given, and what is refused."""
 
 import json
+import types
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from dclm_jax.data.corpus import open_corpus
 from dclm_jax.evaluation import caches, coherence, dynamic, perplexity
 from dclm_jax.evaluation.caches import CachedScorer, NeuralCache, NeuralSetting, UnigramSetting
 from dclm_jax.evaluation.insertion import insert
+from launch import _adaptation
 from tests.launch.support import TOLERANCE, fingerprint, launch, refuse
 
 
@@ -80,7 +82,7 @@ def test_what_is_not_given_is_tuned_on_the_development_split(space, tmp_path):
     assert shown[2][3] == f"{result['perplexity']:.4f}"
     assert shown[3][:3] == ["ccdclm", "+", "unigram"]
     assert shown[3][5] == f"{adapted['perplexity']:.4f}"
-    assert done.stdout.splitlines()[-1].endswith(", tuned on valid")
+    assert ", tuned on valid" in done.stdout.splitlines()[-1]
 
 
 def test_standard_input_tunes_once_only(space):
@@ -125,6 +127,30 @@ def test_dynamic_evaluation(space):
     error = refuse("evaluate", *command[:2], "--dynamic_rate=1e38", code=1)
     assert "error: rnnlm + dynamic (tuning) diverged: " in error
     assert fingerprint(space.run) == before
+
+
+@pytest.mark.parametrize(
+    ("theta", "strength", "edges"),
+    [
+        (0.2, 30.0, ""),
+        (0.1, 30.0, " (theta is the smallest tried)"),
+        (0.4, 90.0, " (theta is the largest tried, strength is the largest tried)"),
+        # No strength is below 0.
+        (0.2, 0.0, ""),
+    ],
+)
+def test_settings_at_the_edge_of_what_was_tried_are_told(theta, strength, edges):
+    tried = [
+        {"weight": weight, "theta": one, "window": 9, "strength": s, "perplexity": 5.0}
+        for weight, one in ((0.1, 0.1), (0.2, 0.2), (0.3, 0.4))
+        for s in (0.0, 30.0, 90.0)
+    ]
+    run: Any = types.SimpleNamespace(label="rnnlm")
+    scorer: Any = None
+    setting = {"weight": 0.3, "theta": theta, "window": 9, "strength": strength}
+    adapted = _adaptation.Adapted(run, "cache", scorer, setting, {"split": "valid"}, tried)
+    told = f"rnnlm + cache: weight 0.3, theta {theta:g}, window 9, strength {strength:g}"
+    assert str(adapted) == f"{told}, tuned on valid{edges}"
 
 
 @pytest.mark.parametrize(
