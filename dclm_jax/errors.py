@@ -23,6 +23,12 @@ class DivergenceError(RuntimeError):
     it and exit with 1."""
 
 
+def require_at_least(name: str, value: float | None, least: float) -> None:
+    """Raises an `InputError` if the value of that name is too small; None is not given."""
+    if value is not None and value < least:
+        raise InputError(f"{name} is {value}; expected at least {least}")
+
+
 def printable(text: str) -> str:
     """Text as one line that can be shown and encoded: escapes stand for all other characters."""
     if text.isprintable():

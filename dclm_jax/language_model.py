@@ -23,7 +23,7 @@ from dclm_jax.decoding import generation
 from dclm_jax.decoding.choices import GREEDY, Decoding
 from dclm_jax.decoding.generation import Limits
 from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_documents
-from dclm_jax.errors import InputError, shown
+from dclm_jax.errors import InputError, require_at_least, shown
 from dclm_jax.evaluation import inputs, inside, interpolation
 from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Scorer, WordScorer
@@ -505,8 +505,7 @@ class LanguageModel:
           InputError: the model keeps nothing of the sentences before, `batch_size` is below 1, or a
             document has no sentences or is not a list of them.
         """
-        if batch_size < 1:
-            raise InputError(f"batch_size is {batch_size}; expected at least 1")
+        require_at_least("batch_size", batch_size, 1)
         reader: Any = self.reader
         if self.model is None or self.model.context_order == 0:
             raise _without_context(self.name)
@@ -615,8 +614,7 @@ class LanguageModel:
         samples: int,
     ) -> Iterator[tuple[AnyDocument, list[GeneratedText]]]:
         """Texts after the places that documents lead to, in windows of them."""
-        if samples < 1:
-            raise InputError(f"samples is {samples}; expected at least 1")
+        require_at_least("samples", samples, 1)
         remaining, first = iter(documents), 0
         while window := list(itertools.islice(remaining, _WINDOW)):
             ids = [self.encode(document) for document in window for _ in range(samples)]

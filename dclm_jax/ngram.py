@@ -37,7 +37,7 @@ from dclm_jax import files, storage
 from dclm_jax.data.corpus import Corpus, file_sha256, open_corpus
 from dclm_jax.data.readers import training_text
 from dclm_jax.data.vocabulary import END, START, Vocabulary
-from dclm_jax.errors import InputError, shown
+from dclm_jax.errors import InputError, require_at_least, shown
 from dclm_jax.evaluation.scoring import Scored, sentences_to_score
 from dclm_jax.training.config import flat
 from dclm_jax.training.workdir import (
@@ -183,8 +183,7 @@ def train(
       InputError: bad data, an order that cannot be queried, KenLM is not there or fails, or
         `workdir` holds something else.
     """
-    if order < 2:
-        raise InputError(f"order is {order}; expected at least 2")
+    require_at_least("order", order, 2)
     if storage.is_remote(workdir):
         raise InputError(f"{workdir}: KenLM writes to disks; expected a path of this machine")
     data = open_corpus(data_directory, "train")

@@ -84,7 +84,7 @@ from typing import Any, NamedTuple
 from absl import flags
 
 from dclm_jax import files
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.evaluation import interpolation, intervals, parts_of_speech
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.experiments import plots
@@ -160,8 +160,7 @@ def main(argv: Sequence[str]) -> None:
 def _check_flags() -> None:
     if _POS_TAGS.present and not _BY_POS.value:
         raise InputError("--pos_tags belongs to --by_pos, which is missing")
-    if _POS_TAGS.value < 1:
-        raise InputError(f"--pos_tags is {_POS_TAGS.value}; expected at least 1")
+    require_at_least("--pos_tags", _POS_TAGS.value, 1)
     if _INTERPOLATE.value and _adaptation.ADAPT.value:
         raise InputError("--interpolate mixes runs as they are; expected it without --adapt")
     _adaptation.check_flags(mixes=_INTERPOLATE.value)

@@ -94,7 +94,7 @@ from dclm_jax.data.corpus import SPLITS, open_corpus, source_split
 from dclm_jax.data.documents import UTF8
 from dclm_jax.data.known_corpora import COLLECTIONS
 from dclm_jax.data.prepare import DEFAULT_VOCAB_SIZE
-from dclm_jax.errors import InputError, printable
+from dclm_jax.errors import InputError, printable, require_at_least
 from launch import _app
 
 _TRAIN = flags.DEFINE_string("train", None, "Training text: a file, a folder or - (stdin).")
@@ -245,8 +245,7 @@ def _show(directory: str) -> None:
     split = ",".join(_SPLIT.value or ["test"])
     corpus = open_corpus(directory, split)
     number = corpus.num_documents if _DOCUMENTS.value is None else _DOCUMENTS.value
-    if number < 1:
-        raise InputError(f"--documents is {number}; expected at least 1")
+    require_at_least("--documents", number, 1)
     for index in range(min(number, corpus.num_documents)):
         print("\n" * (index > 0) + f"= {printable(corpus.document_ids[index])}")
         for sentence in corpus.document(index):

@@ -45,7 +45,7 @@ from typing import NamedTuple
 from absl import flags
 
 from dclm_jax import files, storage
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.experiments import jobs, plots, sweep
 from dclm_jax.experiments.sweep import Cell, Outcome, Value
 from dclm_jax.training.progress import duration, interruption
@@ -123,8 +123,7 @@ def _check_flags() -> None:
         raise InputError(
             f"--workdir is {_WORKDIR.value}; jobs of a sweep meet in a file system, expected a path"
         )
-    if _JOBS.value is not None and _JOBS.value < 1:
-        raise InputError(f"--jobs is {_JOBS.value}; expected at least 1")
+    require_at_least("--jobs", _JOBS.value, 1)
     if _SLURM.value is not None and _EXECUTOR.value != "slurm":
         raise InputError("--slurm belongs to --executor=slurm, which is missing")
     if _PLOT.value:

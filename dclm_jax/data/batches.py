@@ -14,7 +14,7 @@ import numpy as np
 from dclm_jax.allocation import require_memory
 from dclm_jax.data.corpus import Corpus
 from dclm_jax.data.vocabulary import END, START
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, require_at_least
 
 # Longer sentences continue by doubling the last one.
 LENGTH_BOUNDARIES = (8, 16, 32, 48, 64, 96, 128, 192, 256, 512)
@@ -126,14 +126,10 @@ class TrainingBatches:
           InputError: an argument is too small, or not 0 where documents are made of a source; or no
             sentence is short enough.
         """
-        for name, value, least in (
-            ("segment_length", segment_length, 0),
-            ("batch_size", batch_size, 1),
-            ("seed", seed, 0),
-            ("max_sentence_length", max_sentence_length, 0),
-        ):
-            if value < least:
-                raise InputError(f"{name} is {value}; expected at least {least}")
+        require_at_least("segment_length", segment_length, 0)
+        require_at_least("batch_size", batch_size, 1)
+        require_at_least("seed", seed, 0)
+        require_at_least("max_sentence_length", max_sentence_length, 0)
         if source is not None and segment_length:
             raise InputError(
                 f"segment_length is {segment_length}; expected 0: a document that is made of a "

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from dclm_jax.errors import InputError
+from dclm_jax.errors import require_at_least
 
 MAX_EDITS = 3
 NOISE = 2.0
@@ -41,8 +41,7 @@ class Corruption:
         Raises:
           InputError: `candidates` is below 2.
         """
-        if candidates < 2:
-            raise InputError(f"candidates is {candidates}; expected at least 2")
+        require_at_least("candidates", candidates, 2)
         self._candidates = candidates
         first = len(SPECIAL_TOKENS)
         self._by_frequency = first + np.argsort(-np.array(vocabulary.counts[first:]), kind="stable")

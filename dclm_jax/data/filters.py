@@ -10,7 +10,7 @@ import dataclasses
 import numpy as np
 
 from dclm_jax.data.corpus import Dropped
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, require_at_least
 
 _REASONS = tuple(field.name for field in dataclasses.fields(Dropped))
 KEPT, _SHORT, _LONG, _UNKNOWN = range(1 + len(_REASONS))
@@ -33,12 +33,8 @@ class Filters:
     max_unknown: float | None = None
 
     def __post_init__(self):
-        least = 1
-        for name in ("min_words", "max_words"):
-            value = getattr(self, name)
-            if value is not None and value < least:
-                raise InputError(f"{name} is {value}; expected at least {least}")
-            least = value or least
+        require_at_least("min_words", self.min_words, 1)
+        require_at_least("max_words", self.max_words, self.min_words or 1)
         if self.max_unknown is not None and not 0 <= self.max_unknown <= 1:
             raise InputError(f"max_unknown is {self.max_unknown:g}; expected a share from 0 to 1")
 

@@ -30,7 +30,7 @@ from dclm_jax.data.filters import KEPT, Filters, count_dropped, first_reason, re
 from dclm_jax.data.known_corpora import COLLECTIONS, DRAWN, OPTIONS, Collection
 from dclm_jax.data.raw_text import RawText
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
-from dclm_jax.errors import InputError, printable, shown
+from dclm_jax.errors import InputError, printable, require_at_least, shown
 
 PathLike = str | pathlib.Path
 
@@ -132,15 +132,13 @@ def prepare(
         raise InputError(f"seed is {seed}; expected 0 or more")
     if vocab_size is None and min_count is None:
         vocab_size = DEFAULT_VOCAB_SIZE
-    for name, value in (("vocab_size", vocab_size), ("min_count", min_count)):
-        if value is not None and value < 1:
-            raise InputError(f"{name} is {value}; expected at least 1")
+    require_at_least("vocab_size", vocab_size, 1)
+    require_at_least("min_count", min_count, 1)
     if min_count is not None and vocabulary is not None:
         raise InputError("min_count belongs to a vocabulary of training words; one is given")
     if unknown_token is not None and unknown_token.split() != [unknown_token]:
         raise InputError(f"unknown_token is {unknown_token!r}; expected one word")
-    if document_words is not None and document_words < 1:
-        raise InputError(f"document_words is {document_words}; expected at least 1")
+    require_at_least("document_words", document_words, 1)
     if document_words is not None and paired_inputs:
         raise InputError("document_words cuts documents one by one; paired documents stay whole")
     filters = Filters(min_words, max_words, max_unknown)

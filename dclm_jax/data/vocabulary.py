@@ -10,7 +10,7 @@ import numpy as np
 
 from dclm_jax import files, storage
 from dclm_jax.data.documents import Line, decode
-from dclm_jax.errors import InputError, shown
+from dclm_jax.errors import InputError, require_at_least, shown
 
 START, END, UNKNOWN = 0, 1, 2
 START_TOKEN, END_TOKEN, UNKNOWN_TOKEN = "<START>", "<END>", "<UNKNOWN>"
@@ -66,9 +66,8 @@ class Vocabulary:
         Raises:
           InputError: `size` or `min_count` is below 1, or no word occurs so often.
         """
-        for name, value in (("vocab_size", size), ("min_count", min_count)):
-            if value is not None and value < 1:
-                raise InputError(f"{name} is {value}; expected at least 1")
+        require_at_least("vocab_size", size, 1)
+        require_at_least("min_count", min_count, 1)
         words = counter.keys() - {*SPECIAL_TOKENS, unknown_token}
         frequent = [word for word in words if counter[word] >= min_count]
         if words and not frequent:

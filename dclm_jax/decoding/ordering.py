@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.reading.continuations import filled_up, score_after
 
 MOST_EXACT = 15
@@ -64,8 +64,7 @@ def order_documents(
         raise InputError(
             "the model reads every sentence by itself: all orders have one probability"
         )
-    if beam < 1:
-        raise InputError(f"beam is {beam}; expected at least 1")
+    require_at_least("beam", beam, 1)
     ordered = []
     for number, sentences in enumerate(documents, start=1):
         if not len(sentences):

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.reading.continuations import filled_up, score_after
 
 _DOCUMENTS = 256
@@ -83,8 +83,7 @@ def search(
     Raises:
       InputError: `beam` is below 1, or None where scores depend on more than one hypothesis before.
     """
-    if beam is not None and beam < 1:
-        raise InputError(f"beam is {beam}; expected at least 1")
+    require_at_least("beam", beam, 1)
     if beam is None and (context_order is None or context_order > 1):
         depends = "all sentences" if context_order is None else f"{context_order} sentences"
         raise InputError(

@@ -38,7 +38,7 @@ import numpy as np
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.data.vocabulary import END
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.evaluation import interpolation
 from dclm_jax.evaluation.scoring import (
     BlockReading,
@@ -101,8 +101,7 @@ class NeuralSetting:
             raise InputError(
                 f"the cache's theta is {self.theta}; expected a number from 0 to {_LARGEST_THETA:g}"
             )
-        if self.window < 1:
-            raise InputError(f"the cache's window is {self.window}; expected at least 1")
+        require_at_least("the cache's window", self.window, 1)
         if not 0 <= self.strength < math.inf:
             raise InputError(f"the cache's strength is {self.strength}; expected a number from 0")
 

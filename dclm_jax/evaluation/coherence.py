@@ -19,7 +19,7 @@ import numpy as np
 
 from dclm_jax import files
 from dclm_jax.allocation import require_memory
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.evaluation.intervals import Sums
 from dclm_jax.evaluation.order_scores import log_probs
 from dclm_jax.evaluation.orders import (
@@ -326,8 +326,9 @@ def compare(
     Raises:
       InputError: an argument is too small, or there is no document that the arrangement fits.
     """
-    _require_at_least("permutations", permutations, 1)
-    chosen = _chosen(documents, arrangement, seed, keep_first)
+    require_at_least("permutations", permutations, 1)
+    require_at_least("seed", seed, 0)
+    chosen = movable(documents, keep_first, arrangement)
     counts = np.full(len(chosen), permutations)
     orders = _random_orders(chosen, counts, arrangement, seed, keep_first)
     found = list(_scored(scorer, chosen, orders, arrangement, reader, on_document))
@@ -354,7 +355,7 @@ def compare_given(
     Raises:
       InputError: no document has two sentences.
     """
-    chosen = _chosen(documents, PERMUTATION, 0, 0)
+    chosen = movable(documents, keep_first=0)
     given = ((numbered(one), numbered(one)[orders[index]]) for index, one in chosen.items())
     found = list(log_probs(scorer, list(chosen.values()), given, on_document=on_document))
     outcomes = list(map(_outcomes, found))
@@ -403,10 +404,11 @@ def bootstrap(
     Raises:
       InputError: an argument is too small, or there is no document that the arrangement fits.
     """
-    _require_at_least("replicates", replicates, 1)
+    require_at_least("replicates", replicates, 1)
     if pool < 0 or pool == 1:
         raise InputError(f"pool is {pool}; expected 0, or 2 and more")
-    chosen = _chosen(documents, arrangement, seed, keep_first)
+    require_at_least("seed", seed, 0)
+    chosen = movable(documents, keep_first, arrangement)
     require_memory(8 * replicates * len(chosen), f"{replicates:,} test sets")
     rng = np.random.default_rng([_TEST_SETS, seed])
     draws_RxD = rng.integers(len(chosen), size=(replicates, len(chosen)))
@@ -459,8 +461,9 @@ def first_sentence(
     Raises:
       InputError: an argument is too small, or no document has two sentences.
     """
-    _require_at_least("places", places, 1)
-    chosen = list(_chosen(documents, PERMUTATION, seed, 0).values())
+    require_at_least("places", places, 1)
+    require_at_least("seed", seed, 0)
+    chosen = list(movable(documents, keep_first=0).values())
     orders = (
         first_moved(document, places, np.random.default_rng([_PLACES, seed, index]))
         for index, document in enumerate(chosen)
@@ -485,7 +488,7 @@ def z_test(
     Raises:
       InputError: both standard deviations are 0, or n is below 1.
     """
-    _require_at_least("n", min(n_a, n_b), 1)
+    require_at_least("n", min(n_a, n_b), 1)
     variance = sd_a**2 / n_a + sd_b**2 / n_b + error**2
     if variance <= 0:
         raise InputError("a z-test needs a standard deviation above 0")
@@ -568,14 +571,6 @@ def count_words(documents: Iterable[Document]) -> int:
     return sum(len(sentence) for document in documents for sentence in document)
 
 
-def _chosen(
-    documents: Sequence[Document], arrangement: Arrangement, seed: int, keep_first: int
-) -> dict[int, Document]:
-    """The documents that the arrangement fits, by where they are among all."""
-    _require_at_least("seed", seed, 0)
-    return movable(documents, keep_first, arrangement)
-
-
 def movable(
     documents: Sequence[Document], keep_first: int, arrangement: Arrangement = PERMUTATION
 ) -> dict[int, Document]:
@@ -585,7 +580,7 @@ def movable(
     Raises:
       InputError: there is none.
     """
-    _require_at_least("keep_first", keep_first, 0)
+    require_at_least("keep_first", keep_first, 0)
     chosen = {
         index: document
         for index, document in enumerate(documents)
@@ -597,8 +592,3 @@ def movable(
             f"no document has {arrangement.least}{after}; coherence needs an order to change"
         )
     return chosen
-
-
-def _require_at_least(name: str, value: int, least: int) -> None:
-    if value < least:
-        raise InputError(f"{name} is {value}; expected at least {least}")

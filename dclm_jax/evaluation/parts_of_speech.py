@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dclm_jax.data.readers import Document
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.evaluation.intervals import Sums
 from dclm_jax.tables import aligned
 
@@ -179,8 +179,7 @@ class TagSums:
         Raises:
           InputError: `num_tags` is below 1.
         """
-        if num_tags < 1:
-            raise InputError(f"pos_tags is {num_tags}; expected at least 1")
+        require_at_least("pos_tags", num_tags, 1)
         last = (OTHER_CLASS, PUNCTUATION_CLASS, END_CLASS)
         all_sums = collections.defaultdict(lambda: np.zeros(1 + self._num_models))
         for of_tags in self._of_documents:

@@ -16,7 +16,7 @@ import numpy as np
 
 from dclm_jax import processes
 from dclm_jax.data.batches import Batch
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.backend import Tuning, default_tuning
 from dclm_jax.reading import reader
@@ -147,8 +147,7 @@ class Scorer:
         Raises:
           InputError: `batch_size` is below 1.
         """
-        if batch_size < 1:
-            raise InputError(f"batch_size is {batch_size}; expected at least 1")
+        require_at_least("batch_size", batch_size, 1)
         self.vocab_size, self.context_order = model.vocab_size, model.context_order
         self.objective = model.objective
         self._reads_source = model.reads_source

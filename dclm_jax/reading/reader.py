@@ -25,7 +25,7 @@ import numpy as np
 
 from dclm_jax.data.batches import Batch, pack_sentences
 from dclm_jax.data.vocabulary import START
-from dclm_jax.errors import InputError, shown
+from dclm_jax.errors import InputError, require_at_least, shown
 from dclm_jax.models import MODELS
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.backend import Tuning, default_tuning
@@ -193,8 +193,7 @@ class Reader:
           InputError: `rows` is below 1; or there are no sources, not as many, one without a
             sentence, or words that are no ids; or the model reads none.
         """
-        if rows < 1:
-            raise InputError(f"rows is {rows}; expected at least 1")
+        require_at_least("rows", rows, 1)
         if (sources is not None) != self.model.reads_source:
             expected = "one for each row" if self.model.reads_source else "none"
             given = "none" if sources is None else len(sources)
