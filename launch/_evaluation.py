@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 from absl import flags
 
 import dclm_jax
@@ -56,6 +55,12 @@ _OF_TEXT = (_FORMAT, _LOWERCASE, _NORMALIZE, _TEXT_KEY, ENCODING)
 _PROGRESS_SECONDS = 0.5
 # What functions define below belongs to the launcher that calls them, whose --help lists it.
 flags.disclaim_key_flags()
+
+
+def declare_run_flags() -> None:
+    """Lists --workdir and the flags of text, but not --batch_size, in a launcher's --help."""
+    for name in ("workdir", *(flag.name for flag in _OF_TEXT)):
+        flags.declare_key_flag(name)
 
 
 def define_data_flags() -> None:
@@ -156,16 +161,6 @@ def require_language_models(models: Iterable[LanguageModel], command: str) -> No
                 f"{command} needs a language model, and {lm.name} is an autoencoder, for which "
                 "launch.reconstruct, launch.encode and launch.evaluate are made"
             )
-
-
-def open_documents(
-    lm: LanguageModel,
-) -> tuple[Iterable[list[np.ndarray]], int | None, dict[str, Any]]:
-    """The documents that --data, --input and --split name, how many, and where they are from."""
-    check_data_flags()
-    opened = open_input([Run(lm.name, "", lm)])
-    sentences = (document.sentences for document in opened.documents)
-    return sentences, opened.num_documents, opened.source
 
 
 def check_data_flags(*, other_split: bool = False, other_text: bool = False) -> None:

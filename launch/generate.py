@@ -49,12 +49,7 @@ from dclm_jax.language_model import (
 )
 from launch import _app, _decoding, _evaluation
 
-flags.declare_key_flag("workdir")
-flags.declare_key_flag("format")
-flags.declare_key_flag("lowercase")
-flags.declare_key_flag("normalize")
-flags.declare_key_flag("text_key")
-flags.declare_key_flag("encoding")
+_evaluation.declare_run_flags()
 flags.adopt_module_key_flags(_decoding)
 _CONTEXT = flags.DEFINE_string(
     "context", None, "Documents to go on with; '-' is standard input. Without it one is begun."

@@ -38,8 +38,7 @@ from dclm_jax.tables import aligned
 from launch import _app, _evaluation
 
 _evaluation.define_data_flags()
-for _name in ("workdir", "format", "lowercase", "normalize", "text_key", "encoding"):
-    flags.declare_key_flag(_name)
+_evaluation.declare_run_flags()
 _BEAM = flags.DEFINE_integer("beam", ordering.DEFAULT_BEAM, "Beginnings that are followed.")
 _SHUFFLE = flags.DEFINE_bool("shuffle", True, "Shuffle the sentences before, and measure.")
 _SEED = flags.DEFINE_integer("seed", 0, "Of the shuffling, and of what chance gives.")

@@ -46,12 +46,7 @@ from dclm_jax.evaluation import reconstruction
 from dclm_jax.language_model import DEFAULT_LENGTH, GeneratedText, LanguageModel
 from launch import _app, _decoding, _evaluation
 
-flags.declare_key_flag("workdir")
-flags.declare_key_flag("format")
-flags.declare_key_flag("lowercase")
-flags.declare_key_flag("normalize")
-flags.declare_key_flag("text_key")
-flags.declare_key_flag("encoding")
+_evaluation.declare_run_flags()
 flags.adopt_module_key_flags(_decoding)
 # What was read may have unknown words, and each is one in what is made of it.
 flags.set_default(_decoding.ALLOW_UNKNOWN, True)
