@@ -232,13 +232,12 @@ def _weights(task: _Task) -> np.ndarray:
 def _decode(task: _Task, weights: np.ndarray) -> tuple[list[int], list[np.ndarray]]:
     """For each segment of the list the chosen hypothesis, and the features of all of them."""
     orders = [run.lm.scorer.context_order for run in task.runs]
-    known = [order for order in orders if order is not None]
     with _evaluation.Progress("rescoring") as progress:
         decoded = rescoring.search(
             [run.lm.reader for run in task.runs],
             task.documents,
             weights,
-            context_order=max(known) if len(known) == len(orders) else None,
+            context_order=None if None in orders else max(order or 0 for order in orders),
             beam=None if _VITERBI.value else _BEAM.value,
             on_document=progress,
         )

@@ -12,7 +12,7 @@ from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.backend import default_tuning
 from dclm_jax.reading.driver import read_documents, weighted
-from dclm_jax.reading.likelihoods import output_inputs
+from dclm_jax.reading.likelihoods import output_inputs, time_major
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import TrainState, first_state, train_step
@@ -42,10 +42,7 @@ def plain_step_memory(model: DocumentModel, shape_BxSxN: tuple[int, int, int]) -
 
 def plain_nll(model: DocumentModel, params: Params, batch: Batch) -> jax.Array:
     """Nats per target of a batch, by one softmax over all positions [S*N*B, V]."""
-    tokens, targets, mask = (
-        jnp.moveaxis(array, 0, 2)
-        for array in (batch.tokens_BxSxN, batch.targets_BxSxN, batch.mask_BxSxN)
-    )
+    tokens, targets, mask = time_major(batch)
     params, tuning = weighted(model, params), default_tuning()
     context = model.open_document(params, tokens.shape[-1])
     reading = read_documents(model, params, context, tokens, mask, None, tuning)

@@ -135,11 +135,6 @@ def _read_prose(
     return read
 
 
-def _full(pieces: Sequence[str]) -> prose.Paragraphs:
-    """Pieces with single spaces between words, without those that have none."""
-    return [" ".join(piece.split()) for piece in pieces if piece.strip()]
-
-
 def _article_paragraphs(text: str) -> prose.Paragraphs:
     title, *lines = map(str.strip, text.split("\n"))
     groups = itertools.groupby(lines, key=bool)
@@ -201,7 +196,7 @@ COLLECTIONS = {
         duration="under two minutes",
         fractions=_SOTU_SHARES,
         files=_addresses,
-        read=_read_prose(_addresses, lambda text: _full(text.split("\n"))),
+        read=_read_prose(_addresses, lambda text: prose.paragraphs(text.split("\n"))),
         parts=lambda names: sotu.split_by_year([*map(sotu.address_year, names)], _SOTU_SHARES),
         options=(),
     ),
@@ -210,7 +205,7 @@ COLLECTIONS = {
         duration="about six minutes on two CPU cores",
         fractions=(0.86, 0.14),
         files=_REVIEWS,
-        read=_read_prose(_REVIEWS, lambda text: _full(re.split(r"(?i)<br\s*/?>", text))),
+        read=_read_prose(_REVIEWS, lambda text: prose.paragraphs(re.split(r"(?i)<br\s*/?>", text))),
         parts=_drawn_of_training,
     ),
     "bbc": Collection(

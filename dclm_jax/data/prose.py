@@ -37,6 +37,11 @@ _NORMALIZE = "normalize"
 _SENTENCE_BREAK = re.compile(r"(?<=[.!?])\s+")
 
 
+def paragraphs(pieces: Iterable[str]) -> Paragraphs:
+    """Pieces of running text that have words, with single spaces between these."""
+    return [" ".join(piece.split()) for piece in pieces if piece.strip()]
+
+
 def split_documents(
     documents: Iterable[Paragraphs], *, normalize: bool = False
 ) -> Iterator[Sentences]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from dclm_jax.data.documents import LONGEST_LINE, Document, Line
-from dclm_jax.data.prose import Paragraphs
+from dclm_jax.data.prose import Paragraphs, paragraphs
 from dclm_jax.errors import InputError, shown
 from dclm_jax.files import parse_json
 
@@ -117,7 +117,7 @@ def read_objects(text: Text) -> Iterator[RawDocument]:
             raise InputError(f"{where}: {shown(key)} is {shown(record[key])}; expected text")
         name = text.named(record.get(_ID), number)
         _check_characters((name, record[key]), line, where)
-        yield name, _paragraphs(record[key])
+        yield name, paragraphs(_PARAGRAPH_BREAK.split(record[key]))
 
 
 def read_rows(text: Text, kind: str) -> Iterator[RawDocument]:
@@ -165,13 +165,8 @@ def read_rows(text: Text, kind: str) -> Iterator[RawDocument]:
                 f"{where}: has {len(row)} cells; expected {len(header)}, as many as the header"
             )
         cells = dict(zip(header, row, strict=True))
-        yield text.named(None if key == _ID else cells.get(_ID), number), _paragraphs(cells[key])
-
-
-def _paragraphs(text: str) -> Paragraphs:
-    return [
-        part for part in (" ".join(one.split()) for one in _PARAGRAPH_BREAK.split(text)) if part
-    ]
+        name = text.named(None if key == _ID else cells.get(_ID), number)
+        yield name, paragraphs(_PARAGRAPH_BREAK.split(cells[key]))
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -49,7 +49,7 @@ from dclm_jax.evaluation.scoring import (
 )
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.backend import Tuning
-from dclm_jax.reading.likelihoods import open_documents, read_and_score
+from dclm_jax.reading.likelihoods import open_documents, read_and_score, time_major
 
 _GRAIN = 2.0**-30
 """Nats: the sum of fewer than 2^22 nats in multiples of it is exact in float64."""
@@ -253,9 +253,7 @@ class _NeuralReading(BlockReading):
             nll_BxNxG = _cache_nll(self.settings, window, h_BxNxD, targets_BxN, own_BxN)
             return _remember(window, h_BxNxD, targets_BxN, mask_BxN), nll_BxNxG
 
-        targets, mask, own = (
-            jnp.moveaxis(one, 0, 2) for one in (batch.targets_BxSxN, batch.mask_BxSxN, nll_BxSxN)
-        )
+        (_, targets, mask), own = time_major(batch), jnp.moveaxis(nll_BxSxN, 0, 2)
         of_pieces = tuple(map(pieces, (reading.features, targets, mask, own)))
         window, nll = jax.lax.scan(read_one, window, of_pieces)
         nll_SxNxBxG = jnp.swapaxes(nll, 1, 2).reshape(*targets.shape, -1)

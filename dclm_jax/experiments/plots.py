@@ -396,14 +396,12 @@ def _line(axes: "Axes", index: int, curve: Curve, **style: Any) -> None:
     axes.plot(curve.x, curve.y, color=colour, label=_plain(curve.label), **style)
 
 
-def _set_scale(axes: "Axes", values: Sequence[float]) -> tuple[float, float]:
-    """Makes the y axis of perplexities logarithmic where that shows more; the least and largest."""
-    low, high = min(values), max(values)
+def _set_scale(axes: "Axes", values: Sequence[float]) -> None:
+    """Makes the y axis of perplexities logarithmic where that shows more."""
     axes.set_ylabel("perplexity")
-    if high > _LINEAR_RATIO * low:
+    if max(values) > _LINEAR_RATIO * min(values):
         axes.set(yscale="log", ylabel="perplexity (log scale)")
         _number_decades(axes.yaxis)
-    return low, high
 
 
 def _number_decades(axis: "Axis") -> None:

@@ -166,13 +166,11 @@ def distinct_labels(*candidates: Sequence[str]) -> list[str]:
 
 
 def _read_run(folder: Path, place: str, label: str, config: dict[str, Any]) -> FinishedRun:
-    curve: list[ValidLine] = []
-    training: list[tuple[int, float]] = []
     seconds, best, missing = None, None, []
     lines = read_lines(folder) if (folder / METRICS_FILE).exists() else []
-    if any(isinstance(line, ValidLine) for line in lines):
-        curve, seconds = read_curve(folder)
-        training = training_curve(lines)
+    curve, training = _by_step(lines, ValidLine), training_curve(lines)
+    if curve:
+        seconds = lines[-1].seconds
         best = min(curve, key=lambda line: line.perplexity).step
     elif lines:
         missing.append(
