@@ -23,7 +23,7 @@ from dclm_jax.models.base import (
 )
 from dclm_jax.nn import stack
 from dclm_jax.nn.attention import Memory, attend, attention_weights, init_attention
-from dclm_jax.nn.layers import glorot_uniform, sum_of_rows
+from dclm_jax.nn.layers import glorot_uniform, resized, sum_of_rows
 from dclm_jax.nn.stack import StackInput, StackState
 
 
@@ -197,8 +197,8 @@ class ADCLM(DocumentModel):
         h_NxBxH = jnp.where(sentence.mask_NxB[..., None], h_NxBxH, 0)
         length = len(context.mask_MxB)
         # A row whose document has ended attends to position 0, so that nothing is divided by zero.
-        mask_MxB = _resized(sentence.mask_NxB, length).at[0].set(True)
-        return self._remember(params, _resized(h_NxBxH, length), mask_MxB)
+        mask_MxB = resized(sentence.mask_NxB, length).at[0].set(True)
+        return self._remember(params, resized(h_NxBxH, length), mask_MxB)
 
     def output_layer(self, params: Params) -> OutputLayer:
         output = params["output"]
@@ -207,18 +207,11 @@ class ADCLM(DocumentModel):
 
     def resize_context(self, context: Memory, length: int, *, cut: bool = False) -> Memory:
         room = length if cut else max(length, len(context.mask_MxB))
-        return jax.tree.map(lambda array: _resized(array, room), context)
+        return jax.tree.map(lambda array: resized(array, room), context)
 
     def vector(self, params: Params, context: Memory) -> jax.Array:
         """The mean of what is attended to."""
         return jnp.mean(context.values_MxBxH, axis=0, where=context.mask_MxB[..., None])
-
-
-def _resized(array_MxX: jax.Array, length: int) -> jax.Array:
-    """Cuts the first axis to `length`, or fills it up with zeros."""
-    missing = max(0, length - array_MxX.shape[0])
-    padding = [(0, missing)] + [(0, 0)] * (array_MxX.ndim - 1)
-    return jnp.pad(array_MxX[:length], padding)
 
 
 class SentenceHistory(NamedTuple):

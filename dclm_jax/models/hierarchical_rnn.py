@@ -31,7 +31,7 @@ from dclm_jax.models.base import (
 )
 from dclm_jax.nn import stack
 from dclm_jax.nn.cells import CELLS
-from dclm_jax.nn.layers import sum_of_rows, uniform_matrices
+from dclm_jax.nn.layers import resized, sum_of_rows, uniform_matrices
 from dclm_jax.nn.stack import StackInput, StackState
 
 FIRST_HISTORY = 0.1
@@ -120,13 +120,13 @@ class _SentenceLevel(_Lin):
         words_NxB = jnp.where(sentence.mask_NxB, sentence.tokens_NxB, -1)[1:]
         words_BxN = words_NxB.T.astype(context.words_BxM.dtype)
         length = context.words_BxM.shape[1]
-        return SentenceContext(sentence_state, _resized(words_BxN, length))
+        return SentenceContext(sentence_state, resized(words_BxN, length, axis=1, fill=-1))
 
     def resize_context(
         self, context: SentenceContext, length: int, *, cut: bool = False
     ) -> SentenceContext:
         room = length if cut else max(length, context.words_BxM.shape[1])
-        return context._replace(words_BxM=_resized(context.words_BxM, room))
+        return context._replace(words_BxM=resized(context.words_BxM, room, axis=1, fill=-1))
 
     def sentence_layer(self, params: Params) -> OutputLayer:
         """The softmax over the words of a sentence, given the sentences before (Eq. 5, 8)."""
@@ -239,9 +239,3 @@ def uniform_by_inputs(key: jax.Array, params: Params) -> Params:
     """The parameters with every matrix [I, O] drawn uniformly from +-1/I, I being the size of the
     layer it acts on (4.3): V for words, H for hidden layers."""
     return uniform_matrices(key, params, lambda inputs: 1 / inputs)
-
-
-def _resized(words_BxM: jax.Array, length: int) -> jax.Array:
-    """Cuts the words to `length` places, or fills them up with none."""
-    missing = max(0, length - words_BxM.shape[1])
-    return jnp.pad(words_BxM[:, :length], [(0, 0), (0, missing)], constant_values=-1)

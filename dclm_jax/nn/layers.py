@@ -140,6 +140,14 @@ def sum_of_rows(table_VxX: jax.Array, tokens: jax.Array, mask: jax.Array) -> jax
     return jnp.sum(rows * mask[..., 1:, :, None], axis=-3)
 
 
+def resized(array: jax.Array, length: int, axis: int = 0, fill: int = 0) -> jax.Array:
+    """Cuts an axis to `length`, or fills it up."""
+    padding = [(0, 0)] * array.ndim
+    padding[axis] = (0, max(0, length - array.shape[axis]))
+    cut = jax.lax.slice_in_dim(array, 0, min(length, array.shape[axis]), axis=axis)
+    return jnp.pad(cut, padding, constant_values=fill)
+
+
 def fold(tree_SxNxB: Any) -> Any:
     """[S, N, B, ...] -> [N, S*B, ...]: all sentences as rows."""
     return jax.tree.map(

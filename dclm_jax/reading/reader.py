@@ -330,7 +330,7 @@ class Reader:
         tokens_B = np.asarray(tokens_B, np.int32)
         if tokens_B.shape != (place.rows,):
             raise InputError(f"words have shape {tokens_B.shape}; expected ({place.rows},)")
-        before, room = place.words, len(place.words.tokens_RxB)
+        before, room = place.words, len(place.words.read.tokens_RxB)
         if place.length == room:
             before = words.with_room(before, 2 * room)
         after, log_probs_BxV = self._run.advance(self.params, before, tokens_B)

@@ -9,24 +9,32 @@ from dclm_jax.data.vocabulary import END
 from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Sentence
 from dclm_jax.nn import stack
 from dclm_jax.nn.backend import Tuning
+from dclm_jax.nn.layers import resized
 from dclm_jax.nn.recurrence import keep_at_padding
 from dclm_jax.nn.stack import StackInput, StackState
 from dclm_jax.reading.likelihoods import word_log_probs
 from dclm_jax.reading.rows import axes_of, first_context, row_axes
 
 
+class Read(NamedTuple):
+    """What has been read at each position, with room for R of them: the input token, whether it is
+    real, and the output of the step."""
+
+    tokens_RxB: jax.Array
+    mask_RxB: jax.Array
+    outputs_R: Any
+
+
 class Words(NamedTuple):
-    """A sentence as far as it has been read, `count` words with room for R, and whether it goes on;
-    `context` and `conditioning` are those it is read with."""
+    """A sentence as far as it has been read, `count` words, and whether it goes on; `context` and
+    `conditioning` are those it is read with."""
 
     count: jax.Array
     goes_on_B: jax.Array
     context: Context
     conditioning: Conditioning
     state: StackState
-    tokens_RxB: jax.Array
-    mask_RxB: jax.Array
-    outputs_R: Any
+    read: Read
 
 
 def begin(model: DocumentModel, params: Params, context: Context, rows: int, room: int) -> Words:
@@ -34,17 +42,17 @@ def begin(model: DocumentModel, params: Params, context: Context, rows: int, roo
     below."""
     conditioning = model.condition(params, context)
     state = model.open_sentence(params, context, rows)
-    x_B = jnp.zeros(rows, jnp.int32)
-    one = jax.eval_shape(lambda: _step(model, params, conditioning, state, x_B)[1])
+    x_B, is_real_B = jnp.zeros(rows, jnp.int32), jnp.zeros(rows, bool)
+    output = jax.eval_shape(lambda: _step(model, params, conditioning, state, x_B)[1])
     return Words(
         count=jnp.zeros((), jnp.int32),
         goes_on_B=jnp.ones(rows, bool),
         context=context,
         conditioning=conditioning,
         state=state,
-        tokens_RxB=jnp.zeros((room, rows), jnp.int32),
-        mask_RxB=jnp.zeros((room, rows), bool),
-        outputs_R=jax.tree.map(lambda a: jnp.zeros((room, *a.shape), a.dtype), one),
+        read=jax.tree.map(
+            lambda a: jnp.zeros((room, *a.shape), a.dtype), Read(x_B, is_real_B, output)
+        ),
     )
 
 
@@ -63,9 +71,7 @@ def advance(
         count=words.count + 1,
         goes_on_B=is_real_B,
         state=keep_at_padding(is_real_B, state, words.state),
-        tokens_RxB=put(words.tokens_RxB, tokens_B),
-        mask_RxB=put(words.mask_RxB, is_real_B),
-        outputs_R=jax.tree.map(put, words.outputs_R, output),
+        read=jax.tree.map(put, words.read, Read(tokens_B, is_real_B, output)),
     )
     return words, word_log_probs(model, params, words.conditioning, tokens_B, output, tuning)
 
@@ -84,26 +90,17 @@ def _step(
 
 def close(model: DocumentModel, params: Params, words: Words) -> Context:
     """The context after the sentence."""
-    tokens, mask = words.tokens_RxB, words.mask_RxB
+    tokens, mask, outputs = words.read
     summary = model.summarize(params, tokens, mask)
     context = model.resize_context(words.context, len(tokens))
-    sentence = Sentence(tokens, mask, summary, words.outputs_R)
+    sentence = Sentence(tokens, mask, summary, outputs)
     context = model.close_sentence(params, context, words.state, sentence)
     return model.resize_context(context, len(tokens), cut=True)
 
 
 def with_room(words: Words, room: int) -> Words:
     """The same words with room for more."""
-
-    def longer(array_R: jax.Array) -> jax.Array:
-        missing = room - len(array_R)
-        return jnp.pad(array_R, [(0, missing)] + [(0, 0)] * (array_R.ndim - 1))
-
-    return words._replace(
-        tokens_RxB=longer(words.tokens_RxB),
-        mask_RxB=longer(words.mask_RxB),
-        outputs_R=jax.tree.map(longer, words.outputs_R),
-    )
+    return words._replace(read=jax.tree.map(lambda array_R: resized(array_R, room), words.read))
 
 
 def take(model: DocumentModel, params: Params, tree: Any, row_B: jax.Array) -> Any:
@@ -124,11 +121,8 @@ def take(model: DocumentModel, params: Params, tree: Any, row_B: jax.Array) -> A
 def take_ahead(model: DocumentModel, params: Params, words: Words, row_B: jax.Array) -> Words:
     """Takes the rows of what is needed to read on. What has been read stays in its rows, where
     moving it word by word would cost more than reading; `trace` brings it along in the end."""
-    read = (words.tokens_RxB, words.mask_RxB, words.outputs_R)
-    tokens, mask, outputs = jax.tree.map(lambda array: array[:0], read)
-    ahead = words._replace(tokens_RxB=tokens, mask_RxB=mask, outputs_R=outputs)
-    ahead = take(model, params, ahead, row_B)
-    return ahead._replace(tokens_RxB=read[0], mask_RxB=read[1], outputs_R=read[2])
+    ahead = words._replace(read=jax.tree.map(lambda array: array[:0], words.read))
+    return take(model, params, ahead, row_B)._replace(read=words.read)
 
 
 def trace(words: Words, row_RxB: jax.Array) -> Words:
@@ -137,6 +131,4 @@ def trace(words: Words, row_RxB: jax.Array) -> Words:
     def traced(array_R: jax.Array) -> jax.Array:
         return array_R[jnp.arange(len(array_R))[:, None], row_RxB]
 
-    read = (words.tokens_RxB, words.mask_RxB, words.outputs_R)
-    tokens, mask, outputs = jax.tree.map(traced, read)
-    return words._replace(tokens_RxB=tokens, mask_RxB=mask, outputs_R=outputs)
+    return words._replace(read=jax.tree.map(traced, words.read))
