@@ -66,7 +66,7 @@ def search(
     *,
     context_order: int | None,
     beam: int | None = 1,
-    on_document: Callable[[int, int], None] | None = None,
+    on_document: Callable[[int, int], None] = lambda done, of: None,
 ) -> list[Decoded]:
     """Chooses a hypothesis of every segment of every document.
 
@@ -97,8 +97,7 @@ def search(
         some = order[first : first + _DOCUMENTS]
 
         def ended(count: int, before: int = first) -> None:
-            if on_document is not None:
-                on_document(before + count, len(documents))
+            on_document(before + count, len(documents))
 
         texts = [documents[index] for index in some]
         paths = _search(readers, texts, weights, context_order, beam, ended)

@@ -358,7 +358,7 @@ def tune(
     settings: Sequence[Any],
     *,
     weight: float | None = None,
-    on_document: Callable[[int], None] | None = None,
+    on_document: Callable[[int], None] = lambda done: None,
 ) -> list[Tried]:
     """Each setting at the weight that makes documents most likely, the best setting first.
 
@@ -378,8 +378,7 @@ def tune(
     kept: list[np.ndarray] = []
     for number, (_, nll) in enumerate(cache.candidates(documents, settings), start=1):
         kept += [one.astype(np.float32) for one in nll]
-        if on_document is not None:
-            on_document(number)
+        on_document(number)
     if not kept:
         raise InputError("there is no sentence to tune the cache on")
     own, *of_settings = np.concatenate(kept).T

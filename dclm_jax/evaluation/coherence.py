@@ -308,7 +308,7 @@ def compare(
     keep_first: int = 0,
     seed: int = 0,
     reader: Any = None,
-    on_document: Progress | None = None,
+    on_document: Progress = lambda done, of: None,
 ) -> Comparisons:
     """Every document beside `permutations` orders of its sentences.
 
@@ -343,7 +343,7 @@ def compare_given(
     documents: Sequence[Document],
     orders: Sequence[np.ndarray],
     *,
-    on_document: Progress | None = None,
+    on_document: Progress = lambda done, of: None,
 ) -> Comparisons:
     """Every document beside given orders of its sentences (Barzilay and Lapata, 2008).
 
@@ -381,7 +381,7 @@ def bootstrap(
     keep_first: int = 0,
     seed: int = 0,
     reader: Any = None,
-    on_document: Progress | None = None,
+    on_document: Progress = lambda done, of: None,
 ) -> Coherence:
     """The paper's: mean and standard deviation of accuracy over resampled test sets.
 
@@ -441,7 +441,7 @@ def first_sentence(
     *,
     places: int = FIRST_PLACES,
     seed: int = 0,
-    on_document: Progress | None = None,
+    on_document: Progress = lambda done, of: None,
 ) -> float:
     """The accuracy when only the place of the first sentence is judged.
 
@@ -520,7 +520,7 @@ def _scored(
     orders: Iterable[tuple[np.ndarray, np.ndarray]],
     arrangement: Arrangement,
     reader: Any,
-    on_document: Progress | None,
+    on_document: Progress,
 ) -> Iterator[np.ndarray]:
     """`log_probs`; with the reader where it gains."""
     # Twenty random orders of each document of the Penn Treebank share 2% of what is read, blocks of

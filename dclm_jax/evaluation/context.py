@@ -71,7 +71,7 @@ def by_position(
     documents: Sequence[Document],
     *,
     bounds: Sequence[int] = BOUNDS,
-    on_document: Progress | None = None,
+    on_document: Progress = lambda done, of: None,
 ) -> Positions:
     """Scores documents, each whole."""
     total = Perplexity(vocabulary_size=scorer.vocab_size, objective=scorer.objective)
@@ -88,8 +88,7 @@ def by_position(
             ranges = np.searchsorted(bounds, places, side="right") - 1
             nats = np.bincount(ranges, np.concatenate(nll), len(bounds))
             sums.append((nats, np.bincount(ranges, minlength=len(bounds))))
-        if on_document is not None:
-            on_document(len(by_token), len(documents))
+        on_document(len(by_token), len(documents))
     tokens, sentences = (
         Sums(*map(np.stack, zip(*sums, strict=True))) for sums in (by_token, by_sentence)
     )

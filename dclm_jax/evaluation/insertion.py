@@ -67,7 +67,7 @@ def insert(
     *,
     keep_first: int = 0,
     reader: Any = None,
-    on_document: Progress | None = None,
+    on_document: Progress = lambda done, of: None,
 ) -> Insertions:
     """Every sentence of documents at every place.
 
@@ -91,8 +91,7 @@ def insert(
     gains = []
     for of_document in found:
         gains.append(of_document)
-        if on_document is not None:
-            on_document(len(gains), len(kept))
+        on_document(len(gains), len(kept))
     counted = np.concatenate([_counted(one) for one in gains], axis=1)
     chance = np.concatenate([_counted(np.zeros_like(one)) for one in gains], axis=1)
     result = Insertion(

@@ -65,7 +65,7 @@ def measure(
     *,
     weight: float | None = None,
     by_tag: TagSums | None = None,
-    on_document: Callable[[Perplexity], None] | None = None,
+    on_document: Callable[[Perplexity], None] = lambda sums: None,
 ) -> list[Perplexity]:
     """The perplexities of models on the same documents, each scored whole; streams.
 
@@ -93,8 +93,7 @@ def measure(
         ]
         if by_tag is not None:
             by_tag.add(document.tags or [], scores)
-        if on_document is not None:
-            on_document(totals[0])
+        on_document(totals[0])
     if not totals[0].tokens:
         raise InputError("there is no sentence to score")
     return totals
@@ -104,7 +103,7 @@ def tune(
     scorers: Sequence[WordScorer],
     documents: Iterable[Encoded],
     *,
-    on_document: Callable[[Perplexity], None] | None = None,
+    on_document: Callable[[Perplexity], None] = lambda sums: None,
 ) -> Mixture:
     """The weight at which the mixture of two models makes documents most likely.
 
@@ -128,8 +127,7 @@ def tune(
         known += [np.append(np.not_equal(ids, UNKNOWN), True) for ids in document.sentences]
         for nats, nll in zip(kept, (nll_a, nll_b), strict=True):
             nats.extend(nll)
-        if on_document is not None:
-            on_document(first)
+        on_document(first)
     if not first.tokens:
         raise InputError("there is no sentence to tune the weight on")
     a, b = (np.concatenate(nats, dtype=np.float32) for nats in kept)

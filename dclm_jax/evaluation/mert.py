@@ -49,7 +49,7 @@ def tune(
     restarts: int = 10,
     rounds: int = 10,
     seed: int = 0,
-    on_round: Callable[[int, Tuned], None] | None = None,
+    on_round: Callable[[int, Tuned], None] = lambda number, tuned: None,
 ) -> Tuned:
     """Tunes weights of features that depend on what is chosen.
 
@@ -76,8 +76,7 @@ def tune(
     for number in range(1, rounds + 1):
         chosen, features = decode(weights)
         now = Tuned(weights, metric.score(picked(statistics, chosen).sum(axis=0)))
-        if on_round is not None:
-            on_round(number, now)
+        on_round(number, now)
         if best is None or metric.sign * now.value > metric.sign * best.value:
             best = now
         if list(chosen) == before:

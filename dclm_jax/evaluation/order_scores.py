@@ -67,7 +67,7 @@ def log_probs(
     orders_of_documents: Iterable[tuple[np.ndarray, np.ndarray]],
     *,
     reader: Any = None,
-    on_document: Progress | None = None,
+    on_document: Progress = lambda done, of: None,
 ) -> Iterator[np.ndarray]:
     """log P of documents and orders of their sentences.
 
@@ -96,8 +96,7 @@ def log_probs(
         )
     for done, of_document in enumerate(found, start=1):
         yield of_document
-        if on_document is not None:
-            on_document(done, len(documents))
+        on_document(done, len(documents))
 
 
 def _by_pieces(

@@ -3,7 +3,7 @@
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -13,7 +13,7 @@ from dclm_jax import files, storage
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import coherence, context, perplexity
 from dclm_jax.evaluation.orders import Arrangement
-from dclm_jax.evaluation.scoring import Document, WordScorer
+from dclm_jax.evaluation.scoring import Document, Progress, WordScorer
 from dclm_jax.language_model import LanguageModel
 
 VERSION = 2
@@ -85,7 +85,7 @@ def measure(
     pool: int = 0,
     keep_first: int = 0,
     seed: int = 0,
-    on_document: Callable[[int, int], None] | None = None,
+    on_document: Progress = lambda done, of: None,
 ) -> dict[str, Any]:
     """All that a report says of a model, as a JSON object.
 
@@ -121,17 +121,15 @@ def measure_adapted(
     scorer: WordScorer,
     test: Sequence[Document],
     *,
-    on_document: Callable[[int, int], None] | None = None,
+    on_document: Progress = lambda done, of: None,
     **options: int,
 ) -> dict[str, Any]:
     """What a report says of a model that adapts itself; `options` are those of `measure`."""
-
-    def told(done: int) -> None:
-        if on_document is not None:
-            on_document(done, len(test))
-
+    measured = perplexity.measure(
+        scorer, test, on_document=lambda done: on_document(done, len(test))
+    )
     return {
-        "test": perplexity.measure(scorer, test, on_document=told).to_json(),
+        "test": measured.to_json(),
         "coherence": measure_coherence(scorer, test, **options, on_document=on_document),
     }
 
@@ -145,7 +143,7 @@ def measure_coherence(
     seed: int,
     *,
     block: int = 1,
-    on_document: Callable[[int, int], None] | None = None,
+    on_document: Progress = lambda done, of: None,
 ) -> dict[str, Any] | None:
     """The bootstrap, as a JSON object, or None without test sets; see `measure`. Blocks of `block`
     sentences are permuted."""
