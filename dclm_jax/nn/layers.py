@@ -1,5 +1,6 @@
 """The small functions that models are made of: products, initial values, dropout, bags of words."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -7,7 +8,8 @@ import jax
 import jax.numpy as jnp
 
 
-@jax.tree_util.register_pytree_node_class
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True, eq=False)
 class Weight:
     """A matrix [I, O] that models multiply by, and use in no other way: `x @ weight`.
 
@@ -15,21 +17,13 @@ class Weight:
     it, and the sum is made in the type of x. Otherwise these are plain products.
     """
 
+    array: jax.Array
+
     # So that `x @ weight` of an array x of numpy comes to `__rmatmul__`, too.
     __array_ufunc__ = None
 
-    def __init__(self, array: jax.Array):
-        self.array = array
-
     def __rmatmul__(self, x: jax.Array) -> jax.Array:
         return product(x, self.array)
-
-    def tree_flatten(self):
-        return (self.array,), None
-
-    @classmethod
-    def tree_unflatten(cls, _, children):
-        return cls(*children)
 
 
 def is_weight(node: object) -> bool:
@@ -45,12 +39,8 @@ def product(a: jax.Array, weight: jax.Array) -> jax.Array:
 
 def rounded_product(a: jax.Array, b: jax.Array, dtype: jax.typing.DTypeLike) -> jax.Array:
     """a @ b of factors rounded to `dtype`; it has no gradient of its own."""
-    return jnp.matmul(a.astype(dtype), b.astype(dtype), preferred_element_type=wider(a, b))
-
-
-def wider(a: jax.Array, b: jax.Array) -> jax.typing.DTypeLike:
-    """The type that holds the values of both."""
-    return jnp.promote_types(a.dtype, b.dtype)
+    wider = jnp.promote_types(a.dtype, b.dtype)
+    return jnp.matmul(a.astype(dtype), b.astype(dtype), preferred_element_type=wider)
 
 
 def flat(array: jax.Array) -> jax.Array:
