@@ -85,7 +85,7 @@ class _SentenceLevel(_Lin):
     context_order = None
     contexts_read_states = False
 
-    def _init_sentence_level(self, key: jax.Array) -> Params:
+    def init(self, key: jax.Array) -> Params:
         H, V = self.hidden_dim, self.vocab_size
         keys = jax.random.split(key, 3)
         layers = stack.init_stack(keys[0], self.cell, self.num_layers, H, H)
@@ -146,10 +146,8 @@ class _SentenceLevel(_Lin):
 class _WordLevel(_Lin):
     """A recurrent network over the words of a sentence."""
 
-    tables = ("embedding",)
-
-    def _init_word_level(self, key: jax.Array) -> Params:
-        params = DocumentModel.init(self, key)
+    def init(self, key: jax.Array) -> Params:
+        params = super().init(key)
         del params["stack"][0]["input"]
         params = uniform_by_inputs(own_key(key), params)
         return params | ({"bigrams": self._bigrams()} if self.hash_size else {})
@@ -167,9 +165,6 @@ class RNNLin(_WordLevel):
     states_read_context = False
     contexts_read_states = False
 
-    def init(self, key: jax.Array) -> Params:
-        return self._init_word_level(key)
-
 
 class RNNSLM(_SentenceLevel):
     """The sentence level alone, which predicts bags of words (section 4)."""
@@ -185,9 +180,6 @@ class RNNSLM(_SentenceLevel):
         require(self, "input_dropout", self.input_dropout <= 0, "-1 or 0: it has no word level")
         require(self, "recurrent_dropout", not self.recurrent_dropout, "0: it has no word level")
         require(self, "tie_embeddings", not self.tie_embeddings, "False: it has no word level")
-
-    def init(self, key: jax.Array) -> Params:
-        return self._init_sentence_level(key)
 
     def output_layer(self, params: Params) -> OutputLayer:
         return self.sentence_layer(params)
@@ -223,10 +215,10 @@ class HRNNLMTwoStep(_SentenceLevel, _WordLevel):
 
     def init(self, key: jax.Array) -> Params:
         word_key, sentence_key = jax.random.split(key)
-        return self._init_word_level(word_key) | self._init_sentence_level(sentence_key)
+        return _WordLevel.init(self, word_key) | _SentenceLevel.init(self, sentence_key)
 
     def condition(self, params: Params, context: SentenceContext) -> Conditioning:
-        return Conditioning(gates=context.history_BxH @ params["stack"][0]["context"])
+        return super().condition(params, context.history_BxH)
 
     def bags(self, params: Params, context: SentenceContext) -> Bags:
         return super().bags(params, context)._replace(weight=self.sentence_loss_weight)
