@@ -53,7 +53,7 @@ _OPTIONAL = (Union, types.UnionType)
 
 
 class Range(NamedTuple):
-    """Of a number: `expected` is what messages call it. NaN lies in no range."""
+    """The numbers that a field may have, as `expected` tells in messages; NaN is never one."""
 
     least: float
     most: float

@@ -233,7 +233,7 @@ def restore_run(workdir: str | os.PathLike[str]) -> NGramRun:
     config = read_config(workdir)
     vocabulary = Vocabulary.load(workdir / VOCABULARY_FILE)
     counts, binary = _read_counts(workdir / ARPA_FILE), workdir / BINARY_FILE
-    # A workdir of before has no checksum.
+    # An older workdir has no checksum.
     expected = config.get("binary", {}).get("sha256")
     with files.reading(binary):
         if expected is not None and file_sha256(binary) != expected:

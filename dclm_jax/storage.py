@@ -52,19 +52,19 @@ def is_remote(path: PathLike) -> bool:
 
 
 def absolute(path: PathLike) -> str:
-    """As it can be used from any working directory."""
+    """The path made absolute; an address stays as it is."""
     location = locate(path)
     return str(location.absolute() if isinstance(location, pathlib.Path) else location)
 
 
 def resolve(path: PathLike) -> Location:
-    """Absolute and without links, which lie on this machine only."""
+    """The absolute path with its symbolic links followed; an address, which has none, as it is."""
     location = locate(path)
     return location.resolve() if isinstance(location, pathlib.Path) else location
 
 
 def size(location: Location) -> int:
-    """Of a file, in bytes."""
+    """The size of a file in bytes."""
     return epath.Path(location).stat().length
 
 
@@ -119,7 +119,8 @@ def is_empty(directory: Location) -> bool:
 
 @contextlib.contextmanager
 def reaching(location: Location) -> Iterator[None]:
-    """What is raised for an address becomes an `InputError`; for a path of this machine not."""
+    """Turns what the block raises into an `InputError` if the location is an address; errors of
+    paths of this machine pass through."""
     try:
         yield
     except InputError:
@@ -211,7 +212,8 @@ def uploading(path: PathLike) -> Iterator[pathlib.Path]:
 def fetched(
     directory: PathLike, choose: Callable[[Collection[str]], Iterable[str]]
 ) -> Iterator[pathlib.Path]:
-    """A directory, or for the time of the block a copy of those files that `choose` leaves."""
+    """The directory itself; of an address, for the time of the block, a copy of those files whose
+    names `choose` selects."""
     location = locate(directory)
     if isinstance(location, pathlib.Path):
         yield location
@@ -224,7 +226,8 @@ def fetched(
 
 @contextlib.contextmanager
 def scratch(location: epath.Path) -> Iterator[pathlib.Path]:
-    """A path of this machine for what has an address, to be shown; removed at the end."""
+    """A temporary path of this machine for what has an address, removed after the block. It ends as
+    the address does, because messages show it."""
     try:
         directory = tempfile.TemporaryDirectory(prefix="dclm_jax-", ignore_cleanup_errors=True)
     except OSError as error:

@@ -58,5 +58,5 @@ def latex(rows: Sequence[Sequence[str]], caption: str) -> list[str]:
 
 
 def escaped(text: str) -> str:
-    """Text in LaTeX that is read as it is."""
+    """Text with the characters escaped that have a meaning in LaTeX."""
     return text.translate(_OF_LATEX)

@@ -238,8 +238,8 @@ def text_options(*of_runs: TextOptions | None) -> TextOptions:
         tell(f"warning: text is read as {chosen}; the training text was {trained}")
     elif different == [None] and not given:
         tell(
-            "note: the run is of before, and does not say how its text was read; this text is read "
-            f"as {chosen} (--format, --lowercase)"
+            "note: the run is an older one that does not say how its text was read; this text is "
+            f"read as {chosen} (--format, --lowercase)"
         )
     elif trained not in (None, PLAIN):
         tell(f"note: text is read as {chosen}, like the training text")

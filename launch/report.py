@@ -400,7 +400,7 @@ def _coherence(run: _Run, folder: storage.Location, block: int = 1, **other: int
     """Coherence alone, with other options than those of the run."""
     options = {**run.identity["options"], **other}
     identity = {**run.identity, "options": options, "coherence_alone": True}
-    # Where nothing is a block, the identity is that of before there were any.
+    # Without blocks the identity is the one of older measurements, which had none.
     identity |= {"block": block} if block > 1 else {}
     measure = partial(
         measurement.measure_coherence, run.lm.scorer, run.documents["test"], block=block, **options

@@ -67,9 +67,9 @@ class Dropped:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitEntry:
-    """What the manifest says of a split: counts of what lies there and, of what the text had,
-    characters (of each word, and one after it; 0 of a corpus of before), tokens outside the
-    vocabulary, sentences that were empty and documents that were dropped."""
+    """What the manifest says of a split: counts of what lies there; and of its text the characters
+    (those of each word, and one after it; 0 in an older corpus), the tokens outside the vocabulary,
+    the sentences that were empty and the documents that were dropped."""
 
     documents: Count
     sentences: Count
@@ -109,7 +109,7 @@ class Manifest:
       options: what the corpus was made with.
       sources: by name, what it was made of: each has a "name" and a "sha256".
       splits: by name.
-      text: how other text is read like that of the corpus; None of a corpus of before.
+      text: how other text is read like that of the corpus; None in an older corpus.
       tags: the files of parts of speech, TAGS_FILE and the `tags_file` of every split whose
         documents all have them.
     """

@@ -141,8 +141,8 @@ def read_lines(
       file: the file.
       source: what to call it in messages instead of its name.
       encoding: of its text.
-      fallbacks: encodings to try in turn for a line that is not in it, as in corpora of before
-        UTF-8.
+      fallbacks: encodings to try in turn for a line that is not in it, as in corpora that
+        are older than UTF-8.
 
     Raises:
       InputError: (as the stream is read) it cannot be read, is empty, damaged or not in this
@@ -271,8 +271,8 @@ def _reason(line: bytes, encoding: str, number: int, error: UnicodeError) -> str
 
 
 def ahead(lines: Iterable[Line], count: int) -> tuple[list[Line], Iterator[Line]]:
-    """So many of the first lines, and all lines; an error among the first is raised when it is
-    met."""
+    """The first `count` lines, and an iterator over all lines, these included; an error among the
+    first ones is raised only when the iterator comes to it."""
     lines, head = iter(lines), []
 
     def failing(error: InputError) -> Iterator[Line]:

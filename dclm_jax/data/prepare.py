@@ -165,7 +165,7 @@ def prepare(
         "format": format,
         **division,
         "lowercase": lowercase,
-        # As those of a corpus of before, which has none of them.
+        # None where nothing is asked for, so that older corpora, which lack these, are equal.
         **{"normalize": normalize or None, "text_key": text_key},
         "encoding": None if encoding == UTF8 else encoding,
         "unknown_token": known.unknown_token if known else spelling,

@@ -454,8 +454,8 @@ FORMATS = (*TEXT_FORMATS, *COLLECTIONS)
 
 
 def training_text(manifest: corpus.Manifest) -> corpus.TrainingText:
-    """What a run that is trained on a corpus is to remember of its text. A corpus of before says it
-    by the options that it was made with."""
+    """What a run that is trained on a corpus is to remember of its text. Of an older corpus it
+    follows from the options that it was made with."""
     text, made = manifest.text, manifest.options
     if text is None and made.get("format") in FORMATS:
         text = remembered(TextOptions(made["format"], made.get("lowercase") is True))

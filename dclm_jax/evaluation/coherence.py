@@ -62,8 +62,8 @@ class Coherence:
       pool_error: standard error of the mean that is due to the pool and that more test sets do not
         lessen.
       keep_first: sentences at the begin of each document that stay where they are.
-      left_out: documents with fewer than two sentences to permute; None in a result of before they
-        were counted.
+      left_out: documents with fewer than two sentences to permute; None in an older result,
+        which does not have it.
       first_sentence: accuracy where the first sentence alone moves, see `first_sentence`; None
         where it was not measured.
       block: sentences of the blocks that are permuted (`orders.Arrangement`).
@@ -186,7 +186,7 @@ class OfLength:
 @dataclasses.dataclass(frozen=True)
 class FurtherTests:
     """What a result file holds beside the `Coherence` of full permutations; empty where it was not
-    measured, and in results of before.
+    measured, and in older results.
 
     Attributes:
       blocks: of each size of blocks, in ascending order; blocks of one sentence are permutations.

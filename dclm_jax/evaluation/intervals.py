@@ -62,8 +62,8 @@ def interval(values_RxX: np.ndarray) -> np.ndarray:
 
 
 class Sums(NamedTuple):
-    """Nats [D, X] and numbers [D, X] of the targets of every document, at each of several places:
-    positions, or parts of speech."""
+    """For every document and each of X places (positions, parts of speech, or runs): a sum over its
+    targets [D, X], of nats or of what else is averaged, and how many targets there are [D, X]."""
 
     nll: np.ndarray
     count: np.ndarray

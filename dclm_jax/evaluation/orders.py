@@ -39,13 +39,13 @@ class Arrangement(NamedTuple):
 
     @property
     def least(self) -> str:
-        """What a document needs, for messages."""
+        """The least that a document must have for this arrangement, for messages."""
         if self.window > 2:
             return f"{self.window} sentences"
         return "two sentences" if self.block == 1 else f"two blocks of {self.block} sentences"
 
     def fits(self, num_sentences: int) -> bool:
-        """Whether so many sentences that may move are two blocks, or a window of two and more."""
+        """Whether `num_sentences` that may move are enough: two blocks, or one window."""
         return num_sentences > self.block and num_sentences >= self.window
 
     def changes(self, numbered: np.ndarray) -> bool:

@@ -98,7 +98,7 @@ class Perplexity:
 
     @property
     def warning(self) -> str:
-        """`warning` of its rates."""
+        """The function `warning` for its rates of unknown words."""
         return warning(self.oov_rate, self.own_oov_rate)
 
     def add(self, document: Document, nll: list[np.ndarray], characters: int = 0) -> "Perplexity":

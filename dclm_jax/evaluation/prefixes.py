@@ -24,16 +24,16 @@ _ROWS = (8, 32, 128)
 
 
 class _Departure(NamedTuple):
-    """After so many sentences of the document an order goes on otherwise: these are all others of
-    it, as bytes of int32."""
+    """The point where an order departs from the document: after how many of the document's
+    sentences, and the rest of the order from there on, as bytes of int32."""
 
     after: int
     rest: bytes
 
 
 class _Return(NamedTuple):
-    """What was read of a departure: how many sentences, their log P, and after how many sentences
-    of the document it is as if one were."""
+    """The point where a departure is back in the document: how many sentences were read until then,
+    their log P, and after how many of the document's sentences reading can go on."""
 
     num_read: int
     log_prob: float

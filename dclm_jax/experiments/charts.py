@@ -81,7 +81,7 @@ def figure(
 
 
 def labels(picture: Picture | Intervals) -> list[str]:
-    """Of its lines."""
+    """The labels of a picture's lines."""
     lines = picture.curves if isinstance(picture, Picture) else picture.series
     return [line.label for line in lines]
 
@@ -255,7 +255,7 @@ def _colour(index: int) -> str:
 
 
 def _points(curve: Curve) -> list[tuple[float, float]]:
-    """Those that can be drawn."""
+    """The points of a curve that are finite."""
     pairs = ((float(x), float(y)) for x, y in zip(curve.x, curve.y, strict=True))
     return [pair for pair in pairs if all(map(math.isfinite, pair))]
 

@@ -11,7 +11,7 @@ from dclm_jax.experiments.grouping import Row
 from dclm_jax.language_model import LanguageModel, SentenceAttention, SentenceScore
 
 DOCUMENTS, SENTENCES, CONFIGURATIONS, ATTENDING = 3, 8, 5, 2
-"""As many are read, at most; ATTENDING of the configurations with what they attend to."""
+"""The most of each that are shown; ATTENDING of the configurations with their attention."""
 
 
 class Reading(NamedTuple):

@@ -125,7 +125,7 @@ def rows(results: Sequence[dict[str, Any]]) -> list[Row]:
       InputError: two runs of one configuration have the same seed, or some predict words and
         others bags of words.
     """
-    # A measurement of before there were bags does not say.
+    # An older measurement does not say: there were no bags then.
     objectives = {one.get("objective", "words"): one["workdir"] for one in results}
     if len(objectives) > 1:
         told = " and ".join(f"{place} predicts {what}" for what, place in objectives.items())
@@ -154,7 +154,7 @@ def _recipe(result: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A configuration, keys as "a.b", where a run of before an option was there has its default."""
+    """A configuration, keys as "a.b", with the defaults of options that an older run lacks."""
     name = config["model.name"]
     defaults = dict(flat(default_config(name).to_dict())) if name in MODELS else {}
     return {**defaults, **config}
@@ -309,8 +309,9 @@ def compare(row: Row, all_rows: Sequence[Row], name: str) -> Comparison | None:
 def ratios(
     row: Row, all_rows: Sequence[Row], name: str, place: str
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Perplexities by `place` to those of the row that `baseline` finds: [ranges], and the ends of
-    95% intervals over documents [2, ranges]; nan where there is none."""
+    """The ratios of the row's perplexities by `place` to those of the row that `baseline` finds
+    [ranges], and the ends of their 95% intervals over documents [2, ranges], nan where there is no
+    interval; None without a baseline."""
     found = baseline(row, all_rows, name)
     if found is None:
         return None

@@ -60,7 +60,7 @@ def _cell(content: Child) -> Element:
 
 
 def disclosure(summary: str, *children: Child) -> Element:
-    """What is there for those who open it."""
+    """A `details` element: the children are shown when its summary is clicked."""
     return element("details", element("summary", summary), *children)
 
 
@@ -77,7 +77,7 @@ def head(title: str, *more: Element) -> Element:
 
 
 def packed(name: str) -> str:
-    """A file that is packed beside this one."""
+    """The text of a file that is installed beside this module, such as page.css."""
     return resources.files("dclm_jax.experiments").joinpath(name).read_text("utf-8")
 
 

@@ -32,7 +32,7 @@ class Evaluation:
       tokens: targets that perplexity counts; END is one of them, START is not.
       vocabulary_size: words and the three special tokens.
       oov_rate: share of the split's words outside the vocabulary.
-      known_perplexity: that over the other targets; None in a result of before.
+      known_perplexity: that over the other targets; None in an older result.
       own_oov_rate: `oov_rate` of the test split of the run's own corpus, where it is known.
     """
 
@@ -192,7 +192,7 @@ def _read_run(folder: Path, place: str, label: str, config: dict[str, Any]) -> F
             continue
         result = files.read_json(folder / name, kind)
         step = files.read_json(folder / name, _Measured).step
-        # A run that went on in its workdir leaves results of its model of before.
+        # A run that went on in its workdir leaves the results of its earlier model.
         if None not in (step, best) and step != best:
             result = None
             missing.append(

@@ -65,7 +65,8 @@ def text(runs: Sequence[FinishedRun]) -> str:
 
 
 def _of_what(config: Mapping[str, Any]) -> str:
-    """What a model's perplexity is of, where that is not the words of documents."""
+    """What is said after a perplexity that is not one of words given the words before: of bags, or
+    given a source."""
     model = MODELS.get(config["model.name"])
     if model is None:
         return ""

@@ -78,7 +78,7 @@ def _signed(nats: float) -> str:
 
 
 def saves(nats: float) -> str:
-    """What the context does, with how much."""
+    """Whether the context saves nats or costs some, and how many, as text."""
     nats = round(nats, 2)
     return f"saves {nats:.2f}" if nats >= 0 else f"costs {-nats:.2f}"
 

@@ -17,7 +17,7 @@ _OF_SOURCES = 2**32 - 2
 
 class DropoutMasks(NamedTuple):
     """Multipliers of embeddings [S,N,B,K], upper layers' inputs [S,N,B,H], features [S,N,B,D], and
-    of contexts that enter the output layer [S,1,B,E]; None where none do."""
+    of contexts that enter the output layer [S,1,B,E]; None for a model whose contexts do not."""
 
     embeddings: jax.Array
     layers: tuple[jax.Array, ...]

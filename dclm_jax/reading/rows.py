@@ -11,8 +11,8 @@ from dclm_jax.models.base import Context, DocumentModel, Params, Source
 
 
 def axes_of(make: Callable[[int], Any]) -> Any:
-    """Which axis of each array has the rows, of what is made with any number of them; -1 where none
-    has."""
+    """Of each array of the tree that `make(rows)` gives the axis that has the rows; -1 for an array
+    that has none."""
 
     def axis(two: Any, three: Any) -> int:
         sizes = zip(two.shape, three.shape, strict=True)
@@ -37,8 +37,8 @@ def first_context(model: DocumentModel, params: Params, rows: int) -> Context:
 def select(
     model: DocumentModel, params: Params, is_ours_B: jax.Array, ours: Context, theirs: Context
 ) -> Context:
-    """The rows of one context where that is said, and of another one elsewhere; both have room for
-    as many positions."""
+    """Our rows where `is_ours_B`, their rows elsewhere; both contexts have room for equally many
+    positions."""
 
     def selected(axis: int, our: jax.Array, their: jax.Array) -> jax.Array:
         if axis < 0:
@@ -50,8 +50,8 @@ def select(
 
 
 def distances(model: DocumentModel, params: Params, ours: Context, theirs: Context) -> jax.Array:
-    """How far the rows of two contexts are apart, the largest difference of any number [B]; both
-    have room for as many positions."""
+    """For each row the largest difference of corresponding numbers of two contexts [B]; both have
+    room for equally many positions."""
 
     def distance(axis: int, our: jax.Array, their: jax.Array) -> jax.Array:
         if axis < 0:

@@ -340,7 +340,7 @@ def remedy(new: Mapping[str, Any]) -> str:
 
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Values there and here by key, of those that decide a run's result and differ."""
-    # A run of before a key was there has its default.
+    # An older run may lack a key, which then has its default.
     defaults = dict(flat(default_config(new["model"]["name"]).to_dict()))
     old_values, new_values = defaults | dict(flat(old)), dict(flat(new))
     return {

@@ -101,7 +101,7 @@ class Records(contextlib.AbstractContextManager):
             progress, directory = Progress(), self._place.directory
             if (found := self._latest.restore(state)) is not None:
                 step, state, values = found
-                # A checkpoint of before a number was kept has its default.
+                # An older checkpoint may lack a number, which then has its default.
                 place = str(directory / "checkpoints" / "latest")
                 progress = files.parse_json(json.dumps(values), place, Progress, exact=True)
                 self._latest.delete_after(step)

@@ -149,7 +149,7 @@ def spread(state: TrainState) -> TrainState:
 
 
 def collect(tree: Any) -> Any:
-    """One of the equal copies that the devices hold of a spread state or of a step's metrics."""
+    """A spread state, or a step's metrics, as one device holds them: all have the same."""
     return tree if _on_one_device() else jax_utils.unreplicate(tree)
 
 

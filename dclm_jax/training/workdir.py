@@ -181,7 +181,7 @@ def keep_text(workdir: Path, text: TrainingText) -> None:
 
 
 def read_text(workdir: Path) -> TrainingText:
-    """What `keep_text` wrote; of a run of before nothing is known."""
+    """What `keep_text` wrote; of an older run, which has no such file, nothing is known."""
     path = workdir / TEXT_FILE
     return files.read_json(path, TrainingText) if path.is_file() else TrainingText()
 
