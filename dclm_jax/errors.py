@@ -1,6 +1,9 @@
-"""The one exception that means "the input is wrong", as opposed to "the program is wrong"."""
+"""The exception that means "the input is wrong", as opposed to "the program is wrong", and what
+its messages are made of."""
 
+import difflib
 import reprlib
+from collections.abc import Collection
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 200
@@ -34,6 +37,12 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
+def did_you_mean(word: str, known: Collection[str]) -> str:
+    """The end of an error message: the nearest known word, or all of them."""
+    nearest = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"; did you mean {nearest[0]!r}?" if nearest else f"; known: {', '.join(sorted(known))}"
 
 
 def shown(value: object) -> str:

@@ -33,8 +33,7 @@ from dclm_jax import files
 from dclm_jax.benchmark import rows
 from dclm_jax.benchmark.setting import Setting
 from dclm_jax.benchmark.timing import PeerError
-from dclm_jax.errors import InputError
-from dclm_jax.models import did_you_mean
+from dclm_jax.errors import InputError, did_you_mean
 from launch import _app
 
 _SUITE = flags.DEFINE_enum("suite", "full", list(rows.SUITES), "Which rows to run.")

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from dclm_jax import files
-from dclm_jax.errors import InputError
-from dclm_jax.models import did_you_mean
+from dclm_jax.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from submitit import Job

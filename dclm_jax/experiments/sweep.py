@@ -23,8 +23,7 @@ from ml_collections import ConfigDict
 
 from dclm_jax import files, models
 from dclm_jax.data.corpus import open_corpus
-from dclm_jax.errors import InputError
-from dclm_jax.models import did_you_mean
+from dclm_jax.errors import InputError, did_you_mean
 from dclm_jax.tables import aligned
 from dclm_jax.training.config import differences, flat, validated
 from dclm_jax.training.frozen import by_path, choose

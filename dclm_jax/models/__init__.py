@@ -1,11 +1,10 @@
 """The registry of models: `create("ccdclm", vocab_size=10_003, embedding_dim=128, ...)`."""
 
 import dataclasses
-import difflib
 import numbers
 from typing import Any
 
-from dclm_jax.errors import InputError, shown
+from dclm_jax.errors import InputError, did_you_mean, shown
 from dclm_jax.models import autoencoder, dclm, hierarchical_rnn, larger_context
 from dclm_jax.models.base import DocumentModel
 
@@ -62,9 +61,3 @@ def _check_type(key: str, value: Any, field: dataclasses.Field) -> None:
         raise InputError(f"{key} is {shown(value)}; expected a value of type {kind.__name__}")
     if kind is int and value > _LARGEST:
         raise InputError(f"{key} is {value}; expected at most {_LARGEST}")
-
-
-def did_you_mean(word: str, known) -> str:
-    """The end of an error message: the nearest known word, or all of them."""
-    nearest = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
-    return f"; did you mean {nearest[0]!r}?" if nearest else f"; known: {', '.join(sorted(known))}"

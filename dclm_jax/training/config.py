@@ -9,8 +9,8 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from dclm_jax.errors import InputError, shown
-from dclm_jax.models import MODELS, did_you_mean, model_class
+from dclm_jax.errors import InputError, did_you_mean, shown
+from dclm_jax.models import MODELS, model_class
 
 LOSS_UNITS = ("token", "sentence")
 HALVE_ON_PLATEAU, HALVE_AFTER = "halve_on_plateau", "halve_after"

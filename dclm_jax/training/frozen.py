@@ -10,8 +10,7 @@ from typing import Any
 
 import jax
 
-from dclm_jax.errors import InputError, shown
-from dclm_jax.models import did_you_mean
+from dclm_jax.errors import InputError, did_you_mean, shown
 
 
 def by_path(tree: Any) -> dict[str, Any]:

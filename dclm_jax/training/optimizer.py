@@ -8,8 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from dclm_jax.errors import InputError
-from dclm_jax.models import did_you_mean
+from dclm_jax.errors import InputError, did_you_mean
 from dclm_jax.training.config import HALVE_AFTER, HALVE_ON_PLATEAU, OptimizerConfig
 from dclm_jax.training.frozen import joined
 
