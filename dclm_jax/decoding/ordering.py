@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dclm_jax.errors import InputError, require_at_least
-from dclm_jax.reading.continuations import filled_up, score_after
+from dclm_jax.reading.continuations import log_probs_after, read_after
 
 MOST_EXACT = 15
 """Sentences of a document whose best order is found exactly, at most: time doubles with each."""
@@ -81,13 +81,14 @@ def _exact(reader: Any, sentences: Document) -> Ordered:
     """The best order under a model that reads one sentence before."""
     count = len(sentences)
     start = reader.open(1)
-    first_S = _log_probs(reader, start, [0] * count, sentences)
+    first_S = log_probs_after(reader, start, [0] * count, sentences)
     pairs = [(i, j) for i in range(count) for j in range(count) if i != j]
     after_SxS = np.full((count, count), -np.inf)
     if pairs:
-        place = _read(reader, start, [0] * count, sentences)
+        place = read_after(reader, start, [0] * count, sentences)
         rows, columns = map(list, zip(*pairs, strict=True))
-        after_SxS[rows, columns] = _log_probs(reader, place, rows, [sentences[j] for j in columns])
+        seconds = [sentences[j] for j in columns]
+        after_SxS[rows, columns] = log_probs_after(reader, place, rows, seconds)
     # best[m, j]: of the sentences in the set m, whose bits they are, and j the last of them.
     best = np.full((1 << count, count), -np.inf)
     before = np.zeros(best.shape, np.int8)
@@ -114,7 +115,7 @@ def _by_beam(reader: Any, sentences: Document, context_order: int | None, beam: 
     for length in range(1, len(sentences) + 1):
         if length > 1:
             last = [sentences[one.order[-1]] for one in beginnings]
-            place = _read(reader, place, [one.row for one in beginnings], last)
+            place = read_after(reader, place, [one.row for one in beginnings], last)
             beginnings = [one._replace(row=row) for row, one in enumerate(beginnings)]
         extended = []
         for beginning in beginnings:
@@ -123,7 +124,7 @@ def _by_beam(reader: Any, sentences: Document, context_order: int | None, beam: 
                 spelled[i]: i for i in reversed(range(len(sentences))) if i not in beginning.order
             }
             extended += [(beginning, i) for i in sorted(left.values())]
-        log_probs = _log_probs(
+        log_probs = log_probs_after(
             reader,
             place,
             [beginning.row for beginning, _ in extended],
@@ -143,17 +144,3 @@ def _by_beam(reader: Any, sentences: Document, context_order: int | None, beam: 
         beginnings = list(survivors.values())
     best, *_ = beginnings
     return Ordered(list(best.order), float(best.log_prob), is_exact=False)
-
-
-def _log_probs(reader: Any, place: Any, rows: Sequence[int], sentences: Document) -> np.ndarray:
-    """float64, log P of each sentence after the place of its row, in nats."""
-    scores = score_after(reader, place, rows, sentences)
-    return np.array([-np.sum(nll, dtype=np.float64) for nll in scores])
-
-
-def _read(reader: Any, place: Any, rows: Sequence[int], sentences: Document) -> Any:
-    """The places after sentences, each read on from its row."""
-    filled = filled_up(range(len(rows)))
-    texts = [[sentences[i]] for i in filled]
-    unscored = [len(one) + 1 for (one,) in texts]
-    return reader.read(place.take([rows[i] for i in filled]), texts, unscored)[0]

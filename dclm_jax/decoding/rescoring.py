@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dclm_jax.errors import InputError, require_at_least
-from dclm_jax.reading.continuations import filled_up, score_after
+from dclm_jax.reading.continuations import log_probs_after, read_after
 
 _DOCUMENTS = 256
 """Documents that are read at once."""
@@ -128,8 +128,8 @@ def _search(
                 rows += [path.row] * len(documents[index][position].hypotheses)
         log_probs_RxL = np.stack(
             [
-                [-np.sum(nll, dtype=np.float64) for nll in score_after(*one, rows, hypotheses)]
-                for one in zip(readers, places, strict=True)
+                log_probs_after(reader, place, rows, hypotheses)
+                for reader, place in zip(readers, places, strict=True)
             ],
             axis=-1,
         )
@@ -160,12 +160,9 @@ def _read_on(
             paths[index][number] = path._replace(row=len(rows))
             segment = documents[index][len(path.chosen) - 1]
             rows.append(path.row)
-            sentences.append([segment.hypotheses[path.chosen[-1]]])
-    filled = filled_up(range(len(rows)))
-    rows, sentences = [rows[i] for i in filled], [sentences[i] for i in filled]
-    unscored = [len(one) + 1 for (one,) in sentences]
+            sentences.append(segment.hypotheses[path.chosen[-1]])
     return [
-        reader.read(place.take(rows), sentences, unscored)[0]
+        read_after(reader, place, rows, sentences)
         for reader, place in zip(readers, places, strict=True)
     ]
 

@@ -1,4 +1,4 @@
-"""Sentences scored as the next one after places, many at once."""
+"""Sentences as the next one after places, many at once: scored, or read on over."""
 
 import itertools
 from collections.abc import Sequence
@@ -51,6 +51,25 @@ def score_after(
         known = shared[index]
         scores[index] = np.concatenate([scores[before][:known], scores[index][known:]])
     return scores
+
+
+def log_probs_after(
+    reader: Any, place: Any, rows: Sequence[int], sentences: Sequence[np.ndarray]
+) -> np.ndarray:
+    """log P in nats of each sentence as the next one after the place of its row, float64 [R]."""
+    scores = score_after(reader, place, rows, sentences)
+    return np.array([-np.sum(nll, dtype=np.float64) for nll in scores])
+
+
+def read_after(
+    reader: Any, place: Any, rows: Sequence[int], sentences: Sequence[np.ndarray]
+) -> Any:
+    """The places after sentences, each read on from the place of its row and not scored; rows that
+    fill up a power of two follow."""
+    filled = filled_up(range(len(rows)))
+    texts = [[sentences[i]] for i in filled]
+    unscored = [len(one) + 1 for (one,) in texts]
+    return reader.read(place.take([rows[i] for i in filled]), texts, unscored)[0]
 
 
 def _shared_targets(first: np.ndarray, second: np.ndarray) -> int:
