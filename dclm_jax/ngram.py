@@ -295,7 +295,7 @@ def _holds_same(workdir: pathlib.Path, config: Mapping[str, Any], vocabulary: Vo
     if not (workdir / CONFIG_FILE).is_file():
         raise InputError(f"{workdir}: exists and holds no run; it is left alone")
     # The binary file follows from the rest.
-    old, new = dict(flat({**read_config(workdir), "binary": {}})), dict(flat(config))
+    old, new = flat({**read_config(workdir), "binary": {}}), flat(config)
     for key in new | old:
         if old.get(key) != new.get(key):
             raise InputError(

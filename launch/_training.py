@@ -128,7 +128,7 @@ def _checked(value: object, config_file: str) -> ConfigDict:
 
 
 def _keys(config: ConfigDict) -> dict[str, object]:
-    return dict(flat(config.to_dict()))
+    return flat(config.to_dict())
 
 
 def _help(config_file: str | None) -> Iterator[str]:

@@ -325,7 +325,7 @@ def _known(workdir: str, lm: LanguageModel) -> dict[str, Any]:
         "objective": lm.scorer.objective,
         "own_oov_rate": lm.text.unknown_rates.get("test"),
         "step": lm.step,
-        "config": dict(flat(lm.config)),
+        "config": flat(lm.config),
         "training_text": None,
         "seconds": None,
         "curve": [],

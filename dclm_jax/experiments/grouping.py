@@ -156,7 +156,7 @@ def _recipe(result: Mapping[str, Any]) -> dict[str, Any]:
 def with_defaults(config: Mapping[str, Any]) -> dict[str, Any]:
     """A configuration, keys as "a.b", with the defaults of options that an older run lacks."""
     name = config["model.name"]
-    defaults = dict(flat(default_config(name).to_dict())) if name in MODELS else {}
+    defaults = flat(default_config(name).to_dict()) if name in MODELS else {}
     return {**defaults, **config}
 
 

@@ -95,7 +95,7 @@ def read_runs(workdirs: Sequence[storage.PathLike]) -> list[FinishedRun]:
         folders = [
             stack.enter_context(storage.fetched(one, _READ.intersection)) for one in workdirs
         ]
-        configs = [dict(flat(read_config(folder))) for folder in folders]
+        configs = [flat(read_config(folder)) for folder in folders]
         names = [printable(config["model.name"]) for config in configs]
         places = [str(storage.locate(one)) for one in workdirs]
         labels = distinct_labels(names, places)

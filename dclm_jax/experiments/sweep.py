@@ -102,7 +102,7 @@ def typed(grid: Mapping[str, Sequence[str]], config: ConfigDict) -> dict[str, li
     Raises:
       InputError: an unknown key, a value of another type, or one that is there twice.
     """
-    known = dict(flat(config.to_dict()))
+    known = flat(config.to_dict())
     made: dict[str, list[Value]] = {key: [] for key in grid}
     for key, values in made.items():
         if key not in known:

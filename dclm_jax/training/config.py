@@ -4,9 +4,10 @@ import dataclasses
 import inspect
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from flax.traverse_util import flatten_dict
 from ml_collections import ConfigDict
 
 from dclm_jax.errors import InputError, did_you_mean, shown
@@ -234,8 +235,8 @@ def validated(config: Mapping[str, Any] | ConfigDict) -> RunConfig:
     name = given.get("model", {}).get("name")
     if name is None:
         raise InputError("configuration has no model.name")
-    values = dict(flat(given))
-    known = dict(flat(default_config(name).to_dict()))
+    values = flat(given)
+    known = flat(default_config(name).to_dict())
     for key in values:
         if key not in known:
             raise InputError(f"unknown configuration key {key!r}{did_you_mean(key, known)}")
@@ -259,13 +260,9 @@ def validated(config: Mapping[str, Any] | ConfigDict) -> RunConfig:
     return RunConfig(model=given["model"], **sections)
 
 
-def flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of nested dicts as ("a.b.c", value)."""
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield from flat(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", value
+def flat(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The leaves of nested dicts by keys such as "a.b.c"."""
+    return flatten_dict(tree, sep=".")
 
 
 def check_saved(config: Any, place: str) -> None:
@@ -341,8 +338,8 @@ def remedy(new: Mapping[str, Any]) -> str:
 def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Values there and here by key, of those that decide a run's result and differ."""
     # An older run may lack a key, which then has its default.
-    defaults = dict(flat(default_config(new["model"]["name"]).to_dict()))
-    old_values, new_values = defaults | dict(flat(old)), dict(flat(new))
+    defaults = flat(default_config(new["model"]["name"]).to_dict())
+    old_values, new_values = defaults | flat(old), flat(new)
     return {
         key: (old_values.get(key), new_values.get(key))
         for key in sorted(old_values | new_values)

@@ -136,7 +136,7 @@ def test_the_configuration_of_a_cell_follows_references_and_leaves_the_given_one
         config.model.embedding_dim = config.model.get_oneway_ref("hidden_dim")
     before = config.to_dict()
     changed = sweep.configured(config, {"model.hidden_dim": 5, "optimizer.learning_rate": 0.5})
-    values = dict(flat(changed.to_dict()))
+    values = flat(changed.to_dict())
     assert values["model.hidden_dim"] == values["model.embedding_dim"] == 5
     assert values["optimizer.learning_rate"] == 0.5
     assert config.to_dict() == before

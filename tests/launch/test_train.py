@@ -83,7 +83,7 @@ def test_help_lists_the_keys_of_a_configuration(space, name):
     config["training"].update(patience=0)
     values = {
         key: str(value).lower() if isinstance(value, bool) else str(value)
-        for key, value in flat(config)
+        for key, value in flat(config).items()
     }
     assert {key: value for key, (value, _) in listed.items()} == values
     assert all(meaning for _, meaning in listed.values())

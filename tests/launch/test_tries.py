@@ -297,7 +297,7 @@ def flags_of(name: str) -> list[str]:
                 flag.name for module, own in defined.items() if "launch" in module for flag in own
             ]
         if name in ("train", "sweep"):
-            keys = (key for key, _ in flat(default_config("ccdclm").to_dict()))
+            keys = iter(flat(default_config("ccdclm").to_dict()))
             found += [f"config.{key}" for key in keys]
         left = [one for one in found if one not in LEFT_OUT and one.split(".")[-1] not in LONG]
         _FLAGS[name] = sorted(left)

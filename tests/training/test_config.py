@@ -81,7 +81,7 @@ def test_differences_name_keys_that_decide_the_result():
 @pytest.mark.parametrize("model", MODELS)
 def test_every_key_has_a_meaning(model):
     told = meanings(model)
-    keys = dict(flat(default_config(model).to_dict()))
+    keys = flat(default_config(model).to_dict())
     assert set(keys) == set(told) - {"model.vocab_size"}
     for text in told.values():
         assert text and "\n" not in text and "  " not in text
