@@ -124,11 +124,16 @@ class Manifest:
 
     def original_tokens(self, split: str) -> int:
         """How many tokens published perplexities count in the text of a split; 0 where that is not
-        known, or where the split is not the whole text."""
-        counts = self.sources.get(str(self.options.get("format")), {}).get("original_tokens")
-        count = counts.get(split) if isinstance(counts, dict) else None
-        is_whole = not any(vars(self.splits[split].dropped_documents).values())
-        return count if is_whole and isinstance(count, int) else 0
+        known, or where the split is another text: documents were left out, or more words are
+        unknown than in the text itself, or upper and lower case are one."""
+        source, entry = self.sources.get(str(self.options.get("format")), {}), self.splits[split]
+        tokens, unknown = (
+            counts.get(split) if isinstance(counts := source.get(key), dict) else None
+            for key in ("original_tokens", "original_unknown")
+        )
+        is_other = any(vars(entry.dropped_documents).values()) or self.options.get("lowercase")
+        is_same = unknown == entry.oov_tokens and not is_other
+        return tokens if is_same and isinstance(tokens, int) else 0
 
     def files_of(self, split: str) -> dict[str, FileEntry]:
         """The files that are needed to read a split."""

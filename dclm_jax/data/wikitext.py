@@ -49,13 +49,14 @@ def article_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
 
 def count(root: str | pathlib.Path) -> dict[str, dict[str, int]]:
     """By split the articles, and the tokens that published perplexities are of: the words of each
-    line and its end."""
-    articles, tokens = {}, {}
+    line and its end, and how many of them are the text's unknown word."""
+    articles, tokens, unknown = {}, {}, {}
     for split, (file,) in article_files(root).items():
         lines = list(_parsed(read_lines(file)))
         articles[split] = sum(line.is_title for line in lines)
         tokens[split] = sum(len(line.words) + 1 for line in lines)
-    return {"articles": articles, "original_tokens": tokens}
+        unknown[split] = sum(line.words.count(UNKNOWN_TOKEN) for line in lines)
+    return {"articles": articles, "original_tokens": tokens, "original_unknown": unknown}
 
 
 def remark(counts: dict[str, dict[str, int]]) -> str:

@@ -23,6 +23,7 @@ TRAIN = """\
  
  A line without an end 
 """
+TEST_WORDS = "No title . Before It Third The end ?!"
 TEST = "Before . It .\n\n = Third = \n\n The end ?! \n"
 READ = {
     "train/2": [
@@ -72,8 +73,18 @@ def test_articles_headings_and_sentences(folder, format):
 
 def test_the_original_tokens_are_counted_and_unknown_words_are_the_texts(folder, tmp_path):
     told = []
+    scarce = prepare(folder, tmp_path / "scarce", format="wikitext", min_count=1)
+    # Words of the other splits are unknown to us, but not in the text.
+    assert {split: scarce.original_tokens(split) for split in TOKENS} == {
+        "train": 66,
+        "valid": 0,
+        "test": 0,
+    }
+    with open(folder / "wiki.train.tokens", "a") as file:
+        file.write(f"{TEST_WORDS}\n")
     manifest = prepare(folder, tmp_path / "out", format="wikitext", min_count=1, report=told.append)
-    assert {split: manifest.original_tokens(split) for split in TOKENS} == TOKENS
+    tokens = TOKENS | {"train": TOKENS["train"] + len(TEST_WORDS.split()) + 1}
+    assert {split: manifest.original_tokens(split) for split in TOKENS} == tokens
     assert manifest.vocabulary.unknown_token == "<unk>"
     assert manifest.splits["train"].oov_tokens == 1
     assert any(
@@ -81,10 +92,15 @@ def test_the_original_tokens_are_counted_and_unknown_words_are_the_texts(folder,
     )
     assert open_corpus(tmp_path / "out", "test").num_documents == 2
     # Of another text than the original one the number would say nothing.
-    cut = prepare(folder, tmp_path / "cut", format="wikitext", max_words=9, min_count=1)
+    cut = prepare(folder, tmp_path / "cut", format="wikitext", max_words=20, min_count=1)
     assert cut.original_tokens("train") == 0
     body = prepare(folder, tmp_path / "body", format="wikitext_body", min_count=1)
     assert body.original_tokens("test") == 0
+    # Words that are unknown to us alone are predicted too easily, and so is a text in lower case.
+    few = prepare(folder, tmp_path / "few", format="wikitext", vocab_size=9)
+    assert few.original_tokens("train") == 0
+    lower = prepare(folder, tmp_path / "low", format="wikitext", min_count=1, lowercase=True)
+    assert lower.splits["train"].oov_tokens == 1 and lower.original_tokens("train") == 0
 
 
 @pytest.mark.parametrize(("corpus", "format"), CORPORA)
