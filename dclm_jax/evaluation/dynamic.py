@@ -7,7 +7,8 @@ for the steps after it in this document:
     th <- th + min(lam D, 1) (th_0 - th) - eta g / (sqrt(MS) + epsilon)
 
 for each parameter by itself. MS is the mean square of such gradients of training text, D =
-sqrt(MS) / mean(sqrt(MS)), and epsilon = EPSILON mean(sqrt(MS)), these means over all parameters.
+sqrt(MS) / mean(sqrt(MS)), and epsilon = EPSILON mean(sqrt(MS)), these means over all parameters but
+hashed features, most of which no text touches.
 What has been read is not read again: the context stays as the parameters of its time made it.
 Every document begins with th_0, the parameters of training, which are never changed.
 """
@@ -30,7 +31,7 @@ from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.backend import Tuning, default_tuning
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
-from dclm_jax.reading.reader import next_block
+from dclm_jax.reading.reader import next_block, power_of_two
 
 EPSILON = 1.0
 """Parameters that training text hardly touches move by bounded steps."""
@@ -91,6 +92,10 @@ class DynamicScorer:
         self._sentences, self._name = sentences, name
         device = jax.local_devices()[0]
         self._params, self._scale = jax.device_put((params, root_mean_square), device)
+        counted = jax.tree.leaves(
+            {name: one for name, one in self._scale.items() if name not in model.hashed}
+        )
+        self._mean = sum(map(jnp.sum, counted)) / sum(one.size for one in counted)
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """As `Scorer.score`.
@@ -108,7 +113,7 @@ class DynamicScorer:
         params = jax.tree.map(jnp.copy, self._params)
         context = self._run.open(params)
         for step, batch in enumerate(_steps(sentences, self._sentences), start=1):
-            learning = (self._params, self._scale, self._rate, self._decay)
+            learning = (self._params, self._scale, self._mean, self._rate, self._decay)
             params, context, nll_1xSxN = self._run.learn(params, *learning, context, batch)
             read = zip(sentences[len(nll) :], np.asarray(nll_1xSxN)[0], strict=False)
             of_step = [one[: len(words) + 1].astype(np.float32) for words, one in read]
@@ -215,7 +220,8 @@ def tune(
 
 def _steps(sentences: Document, size: int) -> Iterator[Batch]:
     """A document in batches [1, S, N] of `size` sentences, fewer where they are very long."""
-    first = 0
+    # No more than it has are padding, which a large size would be.
+    first, size = 0, min(size, power_of_two(max(1, len(sentences))))
     while first < len(sentences):
         batch = next_block([sentences], first, size, 1)
         yield batch
@@ -245,14 +251,13 @@ def _compiled(model: DocumentModel, tuning: Tuning) -> _Functions:
         params: Params,
         initial: Params,
         scale: Params,
+        mean: jax.Array,
         rate: jax.Array,
         decay: jax.Array,
         context: Context,
         batch: Batch,
     ) -> tuple[Params, Context, jax.Array]:
         after, nll_1xSxN = block_nll(model, tuning, params, context, batch)
-        leaves = jax.tree.leaves(scale)
-        mean = sum(map(jnp.sum, leaves)) / sum(leaf.size for leaf in leaves)
 
         def moved(th: jax.Array, th_0: jax.Array, rms: jax.Array, g: jax.Array) -> jax.Array:
             pull = jnp.minimum(decay * rms / mean, 1)

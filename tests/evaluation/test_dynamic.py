@@ -13,6 +13,7 @@ from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation import coherence, dynamic, perplexity
 from dclm_jax.evaluation.dynamic import DynamicScorer, root_mean_square
 from dclm_jax.evaluation.scoring import Continuation, Scorer
+from dclm_jax.reading import reader
 from tests import oracles
 from tests.exhaustive import also
 from tests.models.support import random_params, simple_model
@@ -168,6 +169,32 @@ def test_every_document_begins_with_the_parameters_of_training(small):
         np.testing.assert_allclose(a, b, rtol=1e-6)
     jax.tree.map(np.testing.assert_array_equal, small.params, before)
     assert 0 <= coherence.fixed(small.scorer(), [first], permutations=2).mean <= 1
+
+
+def test_hashed_features_say_nothing_of_the_size_of_other_gradients():
+    model, params = tiny("rnn_lin")
+    rms = root_mean_square(model, params, documents(), steps=4)
+    rms["bigrams"] = np.full_like(rms["bigrams"], 1e9)
+    adapted, unadapted = (
+        scores(DynamicScorer(model, params, rms, rate, 0.0), documents())[0][1:]
+        for rate in (RATE, 0.0)
+    )
+    assert not np.allclose(np.concatenate(adapted), np.concatenate(unadapted), rtol=1e-4)
+
+
+def test_a_step_has_no_more_sentences_than_there_are(small, monkeypatch):
+    shapes = []
+    pack = reader.pack_sentences
+
+    def seen(sentences: Any, *shape: int) -> Any:
+        shapes.append(shape[0])
+        return pack(sentences, *shape)
+
+    monkeypatch.setattr(reader, "pack_sentences", seen)
+    whole = scores(small.scorer(sentences=1_000_000), documents())
+    assert shapes == [8, 1]
+    for found, expected in zip(whole, scores(small.scorer(sentences=8), documents()), strict=True):
+        assert_equal(found, expected)
 
 
 @pytest.mark.parametrize("rate", ["1e+38", "10000"])
