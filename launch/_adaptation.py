@@ -142,8 +142,11 @@ def check_settings() -> None:
         kinds = [kind for kind, tuned in _FLAGS.items() if name in {one.name for one in tuned}]
         if flag.present and not set(kinds) & set(ADAPT.value):
             raise InputError(f"--{name} belongs to --adapt={' or '.join(kinds)}, which is missing")
-    for kind in _GRIDS.keys() & set(ADAPT.value):
-        _to_try(kind)
+    for kind in ADAPT.value:
+        to_try = _to_try(kind) if kind in _GRIDS else []
+        if to_try and _WEIGHT.value is not None:
+            caches.check_weight(_WEIGHT.value, to_try)
+    dynamic.check_setting(_RATE.value, _DECAY.value)
 
 
 def _to_try(kind: str) -> list[Any]:
@@ -220,11 +223,9 @@ def require_adaptable(runs: Sequence[_evaluation.Run]) -> None:
     asked = f"--adapt={','.join(ADAPT.value)}"
     _evaluation.require_language_models((run.lm for run in runs), asked)
     for run in runs:
-        if not all(is_adaptable(run.lm, kind) for kind in ADAPT.value):
-            raise InputError(
-                f"{asked} needs hidden states and gradients, and {run.label} is an n-gram model; "
-                "expected --adapt=unigram"
-            )
+        for kind in ADAPT.value:
+            if told := obstacle(run.lm, kind):
+                raise InputError(f"{asked}: {run.label} {told}")
     times = len(runs) * sum(None in settings(kind).values() for kind in ADAPT.value)
     if TUNE_INPUT.value == STDIN and times > 1:
         raise InputError(
@@ -232,9 +233,14 @@ def require_adaptable(runs: Sequence[_evaluation.Run]) -> None:
         )
 
 
-def is_adaptable(lm: LanguageModel, kind: str) -> bool:
-    """Whether a language model has what this way of adapting needs."""
-    return kind == "unigram" or lm.model is not None
+def obstacle(lm: LanguageModel, kind: str) -> str:
+    """What a language model is, and what this way of adapting needs instead; empty if nothing."""
+    objective = lm.scorer.objective
+    if objective != "words":
+        return f"predicts {objective}; expected a model that predicts words one after the other"
+    if kind != "unigram" and lm.model is None:
+        return "is an n-gram model, without hidden states and gradients; expected --adapt=unigram"
+    return ""
 
 
 def adapt(runs: Sequence[_evaluation.Run]) -> list[Adapted]:

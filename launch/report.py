@@ -288,11 +288,9 @@ def _restore_all(workdirs: Sequence[str]) -> list[_Run]:
     models = _evaluation.restore_comparable(workdirs)
     _evaluation.require_language_models(models, "launch.report")
     for kind in _adaptation.ADAPT.value:
-        if not any(_adaptation.is_adaptable(lm, kind) for lm in models):
-            raise InputError(
-                f"--adapt={kind} needs hidden states and gradients, and all runs are n-gram "
-                "models; expected --adapt=unigram"
-            )
+        obstacles = [_adaptation.obstacle(lm, kind) for lm in models]
+        if all(obstacles):
+            raise InputError(f"--adapt={kind}: each of the runs {obstacles[0]}")
     vocabulary = models[0].vocabulary
     data = _DATA.value or models[0].config["data"]["directory"]
     splits = {split: inputs.open_split(vocabulary, data, split) for split in ("valid", "test")}
@@ -375,7 +373,7 @@ def _results(to_measure: Sequence[_Run], folder: storage.Location) -> list[dict[
         result["adapted"] = {
             kind: _adapted(run, folder, kind, partial(_adaptation.adapt_one, one, kind, named[:1]))
             for kind in _adaptation.ADAPT.value
-            if _adaptation.is_adaptable(one.lm, kind)
+            if not _adaptation.obstacle(one.lm, kind)
         }
     return results
 

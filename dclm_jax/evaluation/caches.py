@@ -57,11 +57,6 @@ _GRAIN = 2.0**-30
 _LARGEST_THETA = 1e30
 """Its products with scores are finite in float32: nan says that a cache is empty."""
 
-_NOTHING_NEW = (
-    "the cache has weight 1 and strength 0, so that new words have probability 0; expected a "
-    "weight below 1 or a strength above 0"
-)
-
 # Positions of a sentence that are compared with the window at once, which bounds memory; a power of
 # two, as the length of a long sentence is.
 _PIECE = 64
@@ -332,9 +327,7 @@ class CachedScorer:
           InputError: the weight is not from 0 to 1, or it is 1 and the setting gives words that
             are new no probability.
         """
-        _require_weight(weight)
-        if weight == 1 and not setting.strength:
-            raise InputError(_NOTHING_NEW)
+        check_weight(weight, [setting])
         self.vocab_size = cache.vocab_size
         self._cache, self._setting, self._weight = cache, setting, weight
 
@@ -374,7 +367,7 @@ def tune(
         from 0 to 1, or it is 1 and no setting gives words that are new a probability.
     """
     if weight is not None:
-        _require_weight(weight)
+        check_weight(weight, settings)
     kept: list[np.ndarray] = []
     for number, (_, nll) in enumerate(cache.candidates(documents, settings), start=1):
         kept += [one.astype(np.float32) for one in nll]
@@ -388,8 +381,6 @@ def tune(
         return Tried(setting, best, math.exp(interpolation.mix(best, nll, own).mean()))
 
     found = [tried(*one) for one in zip(settings, of_settings, strict=True)]
-    if all(math.isinf(one.perplexity) for one in found):
-        raise InputError(_NOTHING_NEW)
     return sorted(found, key=lambda one: one.perplexity)
 
 
@@ -398,6 +389,17 @@ def _require_words(objective: str) -> None:
         raise InputError(f"the model predicts {objective}; a cache needs words one after the other")
 
 
-def _require_weight(weight: float) -> None:
+def check_weight(weight: float, settings: Iterable[Any]) -> None:
+    """Refuses a weight with which no setting is a model.
+
+    Raises:
+      InputError: the weight is not from 0 to 1, or it is 1 and no setting gives words that are new
+        a probability.
+    """
     if not 0 <= weight <= 1:
         raise InputError(f"the cache's weight is {weight}; expected a number from 0 to 1")
+    if weight == 1 and not any(one.strength for one in settings):
+        raise InputError(
+            "the cache has weight 1 and strength 0, so that new words have probability 0; expected "
+            "a weight below 1 or a strength above 0"
+        )

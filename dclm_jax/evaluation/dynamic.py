@@ -81,12 +81,7 @@ class DynamicScorer:
             no number from 0 to 1e38, or a step has no sentence.
         """
         _require(model, sentences)
-        for what, value in (("rate", rate), ("decay", decay)):
-            if not 0 <= value <= _LARGEST:
-                raise InputError(
-                    f"the {what} of dynamic evaluation is {value}; expected a number from 0 to "
-                    f"{_LARGEST:g}"
-                )
+        check_setting(rate, decay)
         self.vocab_size = model.vocab_size
         self._run, self._rate, self._decay = _compiled(model, default_tuning()), rate, decay
         self._sentences, self._name = sentences, name
@@ -161,6 +156,20 @@ def root_mean_square(
     if not count:
         raise InputError("there is no sentence of training text for dynamic evaluation")
     return jax.tree.map(lambda one: jnp.sqrt(one / count), sums)
+
+
+def check_setting(rate: float | None, decay: float | None) -> None:
+    """Refuses a rate or a decay that is no number from 0 to 1e38; None is tuned.
+
+    Raises:
+      InputError: naming it.
+    """
+    for what, value in (("rate", rate), ("decay", decay)):
+        if value is not None and not 0 <= value <= _LARGEST:
+            raise InputError(
+                f"the {what} of dynamic evaluation is {value}; expected a number from 0 to "
+                f"{_LARGEST:g}"
+            )
 
 
 class Tried(NamedTuple):

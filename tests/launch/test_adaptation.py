@@ -161,7 +161,10 @@ def test_settings_at_the_edge_of_what_was_tried_are_told(theta, strength, edges)
         (["--adapt=cache", "--cache_weight=-0.1"], "--cache_weight=-0.1"),
         (["--adapt=cache", "--cache_weight=nan", "--cache_theta=1"], "weight is nan; expected"),
         (["--adapt=cache,unigram", "--cache_strength=0"], "the unigram cache's strength is 0.0"),
+        (["--adapt=cache", "--cache_weight=1", "--cache_strength=0"], "weight 1 and strength 0"),
         (["--adapt=dynamic", "--dynamic_rate=-1"], "--dynamic_rate=-1"),
+        (["--adapt=dynamic", "--dynamic_rate=nan"], "the rate of dynamic evaluation is nan"),
+        (["--adapt=dynamic", "--dynamic_decay=inf"], "the decay of dynamic evaluation is inf"),
         (["--adapt=dynamic", "--dynamic_sentences=0"], "--dynamic_sentences=0"),
         (["--adapt="], "--adapt is empty; expected some of cache, unigram, dynamic"),
         (["--adapt=cache", "--cache_theta=1e300"], "theta is 1e+300; expected a number from 0"),
@@ -182,6 +185,23 @@ def test_bad_flags_are_refused_in_one_line(space, tmp_path, arguments, expected)
     error = refuse("evaluate", f"--workdir={space.run}", "--output=x", *arguments, cwd=tmp_path)
     assert expected in error
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("objective", "model", "adaptable", "expected"),
+    [
+        ("words", "rnnlm", ("cache", "unigram", "dynamic"), ""),
+        ("words", None, ("unigram",), "is an n-gram model, without hidden states and gradients"),
+        ("bags", "rnnslm", (), "predicts bags; expected a model that predicts words"),
+    ],
+)
+def test_what_cannot_be_adapted_is_known_before_anything_is_measured(
+    objective, model, adaptable, expected
+):
+    lm: Any = types.SimpleNamespace(model=model, scorer=types.SimpleNamespace(objective=objective))
+    for kind in ("cache", "unigram", "dynamic"):
+        told = _adaptation.obstacle(lm, kind)
+        assert not told if kind in adaptable else told.startswith(expected)
 
 
 def test_orders_are_told_apart_by_adapted_runs_beside_the_runs(space):

@@ -246,6 +246,7 @@ def test_damaged_measurements_are_made_again(workdirs, tmp_path):
         (["--quick", "--tune_on=train"], "--tune_on says how to measure; --quick measures"),
         (["--adapt="], "--adapt is empty; expected some of cache, unigram, dynamic"),
         (["--adapt=unigram", "--cache_strength=0"], "unigram cache's strength is 0.0"),
+        (["--adapt=cache", "--cache_weight=nan"], "the cache's weight is nan"),
     ],
 )
 def test_bad_input(workdirs, tmp_path, flags, message):
