@@ -105,7 +105,7 @@ class Adapted(NamedTuple):
         return f"{self.run.label} + {self.kind}"
 
     def __str__(self) -> str:
-        setting = ", ".join(f"{name} {value:.4g}" for name, value in self.setting.items())
+        setting = ", ".join(f"{name} {_shown(value)}" for name, value in self.setting.items())
         if not self.tried:
             return f"{self.label}: {setting}"
         where = self.tuned_on.get("input") or self.tuned_on["split"]
@@ -211,6 +211,16 @@ def open_tuning(runs: Sequence[_evaluation.Run]) -> inputs.Input:
     if TUNE_INPUT.value is None:
         return _evaluation.open_split(list(runs), TUNE_ON.value)
     return _evaluation.open_text([run.lm for run in runs], TUNE_INPUT.value)
+
+
+def identity(kind: str) -> dict[str, Any]:
+    """What decides how a run adapts itself in this way, beside the run and the texts."""
+    tried = {
+        "cache": [vars(one) for one in caches.NEURAL_GRID],
+        "unigram": [vars(one) for one in caches.UNIGRAM_GRID],
+        "dynamic": [*dynamic.RATES, *dynamic.DECAYS, dynamic.EPSILON, _TUNING_TARGETS],
+    }
+    return {"kind": kind, **settings(kind), "tried": tried[kind]}
 
 
 def needs_tuning() -> bool:
@@ -330,6 +340,10 @@ def _first(documents: Iterable[Encoded]) -> Iterator[Encoded]:
         targets += sum(len(words) + 1 for words in document.sentences)
         if targets >= _TUNING_TARGETS:
             return
+
+
+def _shown(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 def _name(flag: flags.FlagHolder) -> str:

@@ -63,7 +63,7 @@ evaluation one after the other:
 
     python -m launch.coherence --workdirs=runs/rnnlm,runs/ccdclm --adapt=cache
 
-A headline or an address to the reader at the begin can give documents away. Beside every accuracy
+A headline or an address to the reader at the start can give documents away. Beside every accuracy
 stands the one where the first sentence alone is moved (dclm_jax.evaluation.coherence.first_sentence
 says how); where that is 75% or more, a warning follows. With --keep_first=1 the first sentence
 stays where it is and only the others are permuted:
@@ -142,7 +142,7 @@ _POOL = flags.DEFINE_integer(
 _KEEP_FIRST = flags.DEFINE_integer(
     "keep_first",
     0,
-    "Sentences at the begin of each document that stay where they are; only the others are "
+    "Sentences at the start of each document that stay where they are; only the others are "
     "permuted, and documents with fewer than two others are left out.",
 )
 _ALSO = flags.DEFINE_list(

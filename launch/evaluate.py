@@ -63,12 +63,12 @@ after, on the same targets.
            run itself stays as it is. It reads one document at a time, some minutes for 100,000
            targets on a CPU.
 
-What is not given is tuned on --tune_on=valid of the run's own corpus (or --tune_input), never on
-what is measured: theta in 0.05, 0.1, 0.2, 0.4, 0.8, 1.6 with s in 0, 30, 100, 300 (cache), or s in
-1, 10, 30, 100, 300, 1000 (unigram), each at its best l; of `dynamic` first the rate in 1e-4, 3e-4,
-1e-3, 2e-3, 4e-3 without decay, then the decay in 0, 1e-3, 1e-2, on the first documents with 10,000
-targets. A rate at which a step has more than 50 nats a target ends in an error, or, tried among
-others, has no perplexity.
+What is not given is tuned on --tune_on=valid of --data, or else of the corpus that the run was
+trained on (or on --tune_input), never on what is measured: theta in 0.05, 0.1, 0.2, 0.4, 0.8, 1.6
+with s in 0, 30, 100, 300 (cache), or s in 1, 10, 30, 100, 300, 1000 (unigram), each at its best l;
+of `dynamic` first the rate in 1e-4, 3e-4, 1e-3, 2e-3, 4e-3 without decay, then the decay in 0,
+1e-3, 1e-2, on the first documents with 10,000 targets. A rate at which a step has more than 50 nats
+a target ends in an error, or, tried among others, has no perplexity.
 
 The JSON of a single run is one object, with --by_pos the classes under "by_pos". That of several is
 {"runs": [...]} with such an object for each; --interpolate adds "mixture" and "tuning". --adapt

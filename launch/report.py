@@ -104,7 +104,7 @@ _POOL = flags.DEFINE_integer(
     "pool", 50, "Permutations of each document that test sets draw from; 0: each draw has its own."
 )
 _KEEP_FIRST = flags.DEFINE_integer(
-    "keep_first", 0, "Sentences at the begin of each document that coherence leaves in place."
+    "keep_first", 0, "Sentences at the start of each document that coherence leaves in place."
 )
 _BLOCKS = flags.DEFINE_integer(
     "blocks",
@@ -390,8 +390,8 @@ def _adapted(
         )
         return {"setting": adapted.setting, **found}
 
-    given = {"kind": kind, **_adaptation.settings(kind)}
-    return _kept(run, folder, {**run.identity, "adapt": given}, measure, f" + {kind}")
+    identity = {**run.identity, "adapt": _adaptation.identity(kind)}
+    return _kept(run, folder, identity, measure, f" + {kind}")
 
 
 def _coherence(run: _Run, folder: storage.Location, block: int = 1, **other: int) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class Coherence:
       pool: permutations of a document that a bootstrap draws from; 0: each draw has its own.
       pool_error: standard error of the mean that is due to the pool and that more test sets do not
         lessen.
-      keep_first: sentences at the begin of each document that stay where they are.
+      keep_first: sentences at the start of each document that stay where they are.
       left_out: documents with fewer than two sentences to permute; None in an older result,
         which does not have it.
       first_sentence: accuracy where the first sentence alone moves, see `first_sentence`; None
@@ -122,7 +122,7 @@ class Coherence:
             f"of {self.documents:,} documents, ties count half"
         )
         if self.keep_first:
-            told += f"; sentences kept at the begin of each: {self.keep_first:,}"
+            told += f"; sentences kept at the start of each: {self.keep_first:,}"
         if self.left_out:
             least = self.arrangement.least
             told += f"; left out for fewer than {least} to permute: {self.left_out:,}"
@@ -148,7 +148,7 @@ class Insertion:
       documents: with two sentences or more that move.
       sentences: that were taken out.
       words: of all these documents.
-      keep_first: sentences at the begin of each document that stay where they are.
+      keep_first: sentences at the start of each document that stay where they are.
       left_out: documents with fewer than two other sentences.
     """
 
@@ -317,7 +317,7 @@ def compare(
       documents: a split; those that the arrangement does not fit are left out.
       arrangement: what of a document is shuffled.
       permutations: orders of each document.
-      keep_first: sentences at the begin of each document that stay where they are.
+      keep_first: sentences at the start of each document that stay where they are.
       seed: of the orders, 0 or more.
       reader: of the model, if it has one (`Reader`): orders that have much in common are read as
         `prefixes` says, and their log P is the same but for rounding.
@@ -396,7 +396,7 @@ def bootstrap(
       pool: permutations of each document that its draws choose from; 0 for a fresh one each time,
         as in the paper. A pool costs R / pool times less, and adds its own sampling error to the
         mean, `pool_error`: at most 0.6% for 50 permutations of 155 documents.
-      keep_first: sentences at the begin of each document that stay where they are.
+      keep_first: sentences at the start of each document that stay where they are.
       seed: of test sets and permutations.
       reader: as in `compare`.
       on_document: called after every document.

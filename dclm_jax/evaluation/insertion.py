@@ -74,7 +74,7 @@ def insert(
     Args:
       scorer: of the model.
       documents: a split; those with fewer than two sentences that are not kept are left out.
-      keep_first: sentences at the begin of each document that stay where they are.
+      keep_first: sentences at the start of each document that stay where they are.
       reader: the `Reader` of the model, if it has one. Without it, what reads all sentences before
         scores every order by itself.
       on_document: called after every document.

@@ -25,7 +25,7 @@ Window = tuple[np.ndarray | None, ...]
 """Sentences that follow one another; None where a document begins or ends."""
 
 START, END = -2, -1
-"""What stands for the begin and the end of a document where sentences are numbers."""
+"""What stands for the start and the end of a document where sentences are numbers."""
 
 _READ_AHEAD = 256
 _FREQUENT_WORDS = 100
@@ -207,7 +207,7 @@ def labelled_windows(
       permutations: to draw.
       rng: the source of randomness.
       width: sentences of a window.
-      padded: windows go beyond the begin and the end of the document by one sentence.
+      padded: windows go beyond the start and the end of the document by one sentence.
 
     Returns:
       None if no permutation has another window than the document.

@@ -92,7 +92,7 @@ def random_orders(
       count: orders to draw, with replacement.
       rng: the source of randomness.
       arrangement: what is shuffled.
-      keep_first: sentences at the begin that stay where they are.
+      keep_first: sentences at the start that stay where they are.
 
     Returns:
       `original` int [S] and `orders` int [count, S]. No row is `original` unless no such order
@@ -113,7 +113,7 @@ def first_moved(
 ) -> tuple[np.ndarray, np.ndarray]:
     """As `random_orders`, the orders in which the first sentence alone has another place."""
     original = numbered(document)
-    # Among equal sentences at the begin it can move without making another text.
+    # Among equal sentences at the start it can move without making another text.
     nearest = max(1, int(np.argmax(original != original[0])))
     others = np.arange(nearest, len(original))
     drawn = rng.choice(others, min(places, len(others)), replace=False)

@@ -94,7 +94,7 @@ def measure(
       valid, test: documents of the development and the test set.
       replicates, pool: test sets and permutations of the bootstrap; no test set leaves coherence
         out.
-      keep_first: sentences at the begin of each document that coherence does not permute; without
+      keep_first: sentences at the start of each document that coherence does not permute; without
         any, accuracy is measured where the first sentence alone moves as well.
       seed: of all that is drawn.
       on_document: called with the documents of a part of the work done and in all.

@@ -210,7 +210,7 @@ def coherence_table(all_rows: Sequence[Row], baselines: Sequence[str]) -> Table:
         "grows surer with more test sets; the interval speaks of other documents."
     )
     if kept:
-        about += f" Sentences kept at the begin of each document: {kept:,}"
+        about += f" Sentences kept at the start of each document: {kept:,}"
         about += f" ({first['left_out']:,} documents left out for fewer than two others)."
     else:
         about += (

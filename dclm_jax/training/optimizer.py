@@ -64,7 +64,8 @@ def _halve_after(options: OptimizerConfig, steps: _Length) -> optax.Schedule:
     # The first step of each, made here: XLA rounds a quotient of steps otherwise than numpy, which
     # would halve some rates a step late.
     first = np.ceil(np.round(epochs * steps.epoch, 6)).clip(max=np.iinfo(np.int32).max)
-    first = first.astype(np.int32)
+    # Epochs count from the start of training, steps here from the end of the warm-up.
+    first = first.astype(np.int32) - options.warmup_steps
 
     def rate(step: Any) -> jax.Array:
         return options.learning_rate * 0.5 ** jnp.sum(step >= first)
@@ -137,19 +138,20 @@ def _halve_on_plateau(steps_per_epoch: int) -> optax.GradientTransformationExtra
     def update(updates: Any, state: Any, params: Any = None, **sums: Any) -> tuple[Any, Plateau]:
         del params
         steps = state.steps + 1
-        # The loss of a step that is skipped counts for nothing.
+        # A loss that is not finite counts for nothing, and an epoch of such losses alone neither.
         is_finite = jnp.isfinite(sums["nll"])
         nll = state.nll + jnp.where(is_finite, sums["nll"], 0)
         terms = state.terms + jnp.where(is_finite, sums["terms"], 0)
-        ends, mean = steps == steps_per_epoch, nll / terms
-        halved = ends & ~(mean < state.last)
+        ends = steps == steps_per_epoch
+        judged, mean = ends & (terms > 0), nll / jnp.maximum(terms, 1)
+        halved = judged & ~(mean < state.last)
         updates = jax.tree.map(lambda update: state.factor * update, updates)
         return updates, Plateau(
             factor=jnp.where(halved, state.factor / 2, state.factor),
             steps=jnp.where(ends, 0, steps),
             nll=jnp.where(ends, 0, nll),
             terms=jnp.where(ends, 0, terms),
-            last=jnp.where(ends, mean, state.last),
+            last=jnp.where(judged, mean, state.last),
         )
 
     return optax.GradientTransformationExtraArgs(init, update)

@@ -238,7 +238,7 @@ def test_both_accuracies_where_the_first_sentence_decides():
     assert not report.first_decides(kept)
     (_, about, (header, *_)) = report.tables(grouping.rows(kept))[1]
     assert "first sentence alone %" not in header
-    told = "kept at the begin of each document: 2 (7 documents left out for fewer than two others)"
+    told = "kept at the start of each document: 2 (7 documents left out for fewer than two others)"
     assert told in about
 
 

@@ -225,7 +225,7 @@ def test_coherence_with_the_first_sentence_moved_alone_or_kept(space, tmp_path):
     short = sum(len(document) < 4 for document in documents)
     assert (value["left_out"], value["documents"]) == (short, len(documents) - short)
     printed = launch("coherence", run, *options).stdout
-    assert "sentences kept at the begin of each: 2" in printed
+    assert "sentences kept at the start of each: 2" in printed
     assert f"left out for fewer than two sentences to permute: {short}" in printed
     assert "--keep_first is -1" in refuse("coherence", run, "--keep_first=-1")
     assert "after the first 99" in refuse("coherence", run, "--keep_first=99")

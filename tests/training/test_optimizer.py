@@ -100,6 +100,15 @@ def test_errors_name_the_nearest():
         create_optimizer(OptimizerConfig(name="adam", weight_decay=0.1), 1)
 
 
+def test_epochs_until_the_first_halving_count_from_the_start_of_training_with_a_warm_up():
+    options = OptimizerConfig(schedule="halve_after", learning_rate=0.8, warmup_steps=4)
+    options = dataclasses.replace(options, halve_after=2.0, halve_every=1.0)
+    rate = learning_rate(options, 40, steps_per_epoch=5)
+    rates = [float(rate(step)) for step in range(16)]
+    expected = [0.2, 0.4, 0.6, 0.8, *[0.8] * 6, *[0.4] * 5, 0.2]
+    np.testing.assert_allclose(rates, expected, rtol=1e-6)
+
+
 def test_adamw_decays_weights_apart_from_the_gradient():
     """Loshchilov and Hutter (2019): x - rate (m / sqrt(v) + decay x); m / sqrt(v) = 1 at step 1."""
     options = OptimizerConfig(name="adamw", learning_rate=0.1, weight_decay=0.5, clip_norm=0.0)
@@ -173,6 +182,17 @@ def test_a_step_that_is_skipped_is_one_of_its_epoch():
         factors.append(float(rate_factor(state)))
     # The means of the epochs are 2, 2 (of one step) and 1.5.
     assert factors == [1, 1, 1, 0.5, 0.5, 0.5]
+
+
+def test_an_epoch_of_skipped_steps_alone_halves_nothing():
+    options = OptimizerConfig(name="sgd", schedule="halve_on_plateau", max_skipped_steps=2)
+    optimizer = optax.with_extra_args_support(create_optimizer(options, 100, 2))
+    state = optimizer.init(jnp.zeros(1))
+    for loss in (2.0, 2.0, np.nan, np.inf, 1.0, 1.0):
+        _, state = optimizer.update(
+            jnp.full(1, loss), state, jnp.zeros(1), nll=jnp.asarray(loss), terms=jnp.ones(())
+        )
+        assert float(rate_factor(state)) == 1 and np.isfinite(optax.tree.get(state, "last"))
 
 
 def test_a_rate_that_is_halved_on_plateaus_does_not_depend_on_the_length_of_the_run():
