@@ -29,7 +29,7 @@ from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.backend import Tuning
 from dclm_jax.reading import words
 from dclm_jax.reading.continuations import filled_up
-from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.driver import jit_weighted
 from dclm_jax.reading.reader import (
     Place,
     Reader,
@@ -293,11 +293,7 @@ class _Programs(NamedTuple):
 
 @functools.cache
 def _compiled(model: DocumentModel, tuning: Tuning, decoding: Decoding) -> _Programs:
-    def of_weighted(function: Callable[..., Any], *static: int) -> Callable[..., Any]:
-        return jax.jit(
-            lambda params, *rest: function(weighted(model, params), *rest), static_argnums=static
-        )
-
+    of_weighted = functools.partial(jit_weighted, model)
     begin = functools.partial(_begin, model, decoding)
     step = functools.partial(_step, model, tuning, decoding)
     end = functools.partial(_end, model, decoding)

@@ -4,6 +4,7 @@ The definition is a `lax.scan` over sentences, and in each a `lax.scan` over its
 what is done without a `Tuning`. With one the values are the same, faster.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -51,6 +52,16 @@ def weighted(model: DocumentModel, params: Params) -> Params:
         return value if name in (*model.tables, *model.hashed) else jax.tree.map(weight, value)
 
     return {name: kind(name, value) for name, value in params.items()}
+
+
+def jit_weighted(
+    model: DocumentModel, function: Callable[..., Any], *static: int
+) -> Callable[..., Any]:
+    """`jax.jit` of a function whose first argument are `weighted` parameters, called with the plain
+    ones; `static` are the numbers of its static arguments."""
+    return jax.jit(
+        lambda params, *rest: function(weighted(model, params), *rest), static_argnums=static
+    )
 
 
 def read_documents(

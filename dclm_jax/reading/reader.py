@@ -31,7 +31,7 @@ from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.nn.backend import Tuning, default_tuning
 from dclm_jax.reading import rows, words
 from dclm_jax.reading.attention import block_attention
-from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.driver import jit_weighted
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 from dclm_jax.reading.words import Words
 
@@ -478,11 +478,7 @@ class _Compiled(NamedTuple):
 def _compiled(model: DocumentModel, tuning: Tuning) -> _Compiled:
     """Compiled once for all readers of a model."""
 
-    def of_weighted(function: Callable[..., Any], *static: int) -> Callable[..., Any]:
-        return jax.jit(
-            lambda params, *rest: function(weighted(model, params), *rest), static_argnums=static
-        )
-
+    of_weighted = functools.partial(jit_weighted, model)
     return _Compiled(
         open=of_weighted(functools.partial(open_documents, model, tuning), 1),
         read=jax.jit(functools.partial(block_nll, model, tuning)),
