@@ -104,7 +104,7 @@ def test_epochs_until_the_first_halving_count_from_the_start_of_training_with_a_
     options = OptimizerConfig(schedule="halve_after", learning_rate=0.8, warmup_steps=4)
     options = dataclasses.replace(options, halve_after=2.0, halve_every=1.0)
     rate = learning_rate(options, 40, steps_per_epoch=5)
-    rates = [float(rate(step)) for step in range(16)]
+    rates = [np.asarray(rate(step)) for step in range(16)]
     expected = [0.2, 0.4, 0.6, 0.8, *[0.8] * 6, *[0.4] * 5, 0.2]
     np.testing.assert_allclose(rates, expected, rtol=1e-6)
 
