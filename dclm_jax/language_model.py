@@ -8,6 +8,7 @@ import dataclasses
 import functools
 import itertools
 import math
+import numbers
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeVar
@@ -162,8 +163,8 @@ class ReadDocument:
         Raises:
           InputError: `k` is no number from 1, or the prefix is no sentence.
         """
-        if not isinstance(k, int) or k < 1:
-            raise InputError(f"k is {shown(k)}; expected at least 1")
+        if not isinstance(k, numbers.Integral) or k < 1:
+            raise InputError(f"k is {shown(k)}; expected a whole number of at least 1")
         (ids,) = self.lm.encode([prefix])
         reader: Any = self.lm.reader
         place, log_probs_1xV = reader.start(self.place)

@@ -113,7 +113,10 @@ class Adapted(NamedTuple):
 
     def _edges(self) -> str:
         """Which settings are the largest or the smallest that was tried, so that others, given by
-        flag, may be better; nothing is below 0, and a weight is not tried but found."""
+        flag, may be better; nothing is below 0, and a weight is not tried but found. With a weight
+        of 0 all settings are alike."""
+        if self.setting.get("weight") == 0:
+            return ", where a cache does not help"
         found = []
         for name, value in self.setting.items():
             values = {one[name] for one in self.tried if name in one}

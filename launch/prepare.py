@@ -287,7 +287,10 @@ def _fractions() -> list[float] | None:
     try:
         return [float(share) for share in _SPLIT.value]
     except ValueError as error:
-        raise InputError(f"--split is {','.join(_SPLIT.value)}; expected numbers") from error
+        raise InputError(
+            f"--split is {','.join(_SPLIT.value)}; expected shares with commas between them, for "
+            "example 0.8,0.1,0.1"
+        ) from error
 
 
 if __name__ == "__main__":

@@ -178,7 +178,7 @@ def test_a_string_has_no_tags_though_the_training_text_had():
         ),
         (lambda lm: [*lm.score(5)], "documents are 5; expected a list of them"),
         (lambda lm: lm.surprisals(None), "documents are None; expected a list of them"),
-        (lambda lm: lm.read().next_words("the", "cat"), "k is 'cat'; expected at least 1"),
+        (lambda lm: lm.read().next_words("the", "cat"), "k is 'cat'; expected a whole number"),
         (
             lambda lm: [*dclm_jax.mix(lm, lm, 0.5).vectors([TEXT])],
             "a mixture scores documents, and is not read on",

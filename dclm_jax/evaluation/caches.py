@@ -38,7 +38,7 @@ import numpy as np
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.data.vocabulary import END
-from dclm_jax.errors import InputError, require_at_least
+from dclm_jax.errors import InputError
 from dclm_jax.evaluation import interpolation
 from dclm_jax.evaluation.scoring import (
     BlockReading,
@@ -54,8 +54,12 @@ from dclm_jax.reading.likelihoods import open_documents, read_and_score, time_ma
 _GRAIN = 2.0**-30
 """Nats: the sum of fewer than 2^22 nats in multiples of it is exact in float64."""
 
-_LARGEST_THETA = 1e30
-"""Its products with scores are finite in float32: nan says that a cache is empty."""
+_LARGEST = 1e30
+"""Of theta and strengths: products with scores and counts are finite in float32, where nan says
+that a cache is empty."""
+
+_MOST_REMEMBERED = 2**31 - 1
+"""Targets are counted in int32."""
 
 # Positions of a sentence that are compared with the window at once, which bounds memory; a power of
 # two, as the length of a long sentence is.
@@ -67,15 +71,16 @@ class UnigramSetting:
     """s, in targets.
 
     Raises:
-      InputError: it is not above 0.
+      InputError: it is not above 0, or above 1e30.
     """
 
     strength: float
 
     def __post_init__(self):
-        if not 0 < self.strength < math.inf:
+        if not 0 < self.strength <= _LARGEST:
             raise InputError(
-                f"the unigram cache's strength is {self.strength}; expected a number above 0"
+                f"the unigram cache's strength is {self.strength}; expected a number above 0, at "
+                f"most {_LARGEST:g}"
             )
 
 
@@ -84,7 +89,7 @@ class NeuralSetting:
     """theta, the targets that are remembered at most, and s, in targets.
 
     Raises:
-      InputError: theta is not from 0 to 1e30, the window below 1, or the strength below 0.
+      InputError: theta or the strength is not from 0 to 1e30, or the window not from 1 to 2^31 - 1.
     """
 
     theta: float
@@ -92,13 +97,16 @@ class NeuralSetting:
     strength: float = 0.0
 
     def __post_init__(self):
-        if not 0 <= self.theta <= _LARGEST_THETA:
-            raise InputError(
-                f"the cache's theta is {self.theta}; expected a number from 0 to {_LARGEST_THETA:g}"
-            )
-        require_at_least("the cache's window", self.window, 1)
-        if not 0 <= self.strength < math.inf:
-            raise InputError(f"the cache's strength is {self.strength}; expected a number from 0")
+        for name, least, most in (
+            ("theta", 0, _LARGEST),
+            ("window", 1, _MOST_REMEMBERED),
+            ("strength", 0, _LARGEST),
+        ):
+            value = getattr(self, name)
+            if not least <= value <= most:
+                raise InputError(
+                    f"the cache's {name} is {value}; expected a number from {least} to {most:g}"
+                )
 
 
 DEFAULT_WINDOW = 2000

@@ -88,9 +88,15 @@ def adaptation_table(all_rows: Sequence[Row], name: str) -> Table:
         "to each document as they read it and forget it at its end: by a neural cache (cache), a "
         "cache of words (unigram) or gradient steps (dynamic). What is open of them was tuned on "
         "the development set, for each run by itself. "
-        f"To {name}: which adapts itself in the same way; {_OTHER} it has another recipe."
+        f"To {name}: which adapts itself in the same way.{_about_other(cells, name)}"
     )
     return Table("Adapted to each document", about, cells)
+
+
+def _about_other(cells: Sequence[Sequence[str]], baseline: str) -> str:
+    """What the mark of a table means, if it has one."""
+    is_there = any(_OTHER in cell for row in cells for cell in row)
+    return f" {_OTHER} {baseline} has another recipe." if is_there else ""
 
 
 def place_table(all_rows: Sequence[Row], place: str) -> Table:
@@ -141,8 +147,8 @@ def perplexity_table(all_rows: Sequence[Row], baseline: str) -> Table:
         "Means and standard deviations over seeds. 95%: intervals by bootstrap over the test "
         "documents, the same ones for all rows. p: one-sided "
         f"z-test over documents that the likelihood is above that of {baseline}. Rows are compared "
-        f"over the seeds that both have, or all if there are none. {_OTHER} {baseline} has another "
-        "recipe."
+        "over the seeds that both have, or all if there are none."
+        f"{_about_other(cells, baseline)}"
     )
     once = [row.label for row in all_rows if len(row.results) == 1 and row.model != "ngram"]
     if once and len(all_rows) > 1:

@@ -242,7 +242,7 @@ def test_command_line_success_and_reuse(tmp_path, text):
         ((), "--output is needed"),
         (("--output=OUT",), "got none"),
         (("--output=OUT", "--input=TEXT", "--train=TEXT"), "--train/--valid/--test and --input"),
-        (("--output=OUT", "--input=TEXT", "--split=a,b,c"), "--split is a,b,c; expected numbers"),
+        (("--output=OUT", "--input=TEXT", "--split=a,b,c"), "--split is a,b,c; expected shares"),
         (("--output=OUT", "--train=TEXT.none"), "no such file"),
     ],
 )

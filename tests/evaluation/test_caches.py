@@ -265,13 +265,18 @@ def test_tuning_finds_the_best_weight_of_each_setting(small):
 
 
 def test_settings_that_are_none(small):
-    with pytest.raises(InputError, match="the cache's window is 0; expected at least 1"):
-        NeuralSetting(0.3, 0)
+    for window in (0, 2**31):
+        with pytest.raises(InputError, match=f"cache's window is {window}; expected a number from"):
+            NeuralSetting(0.3, window)
     with pytest.raises(InputError, match="the cache's theta is -0.1; expected a number from 0"):
         NeuralSetting(-0.1, 5)
     with pytest.raises(InputError, match="the cache's strength is -1; expected a number from 0"):
         NeuralSetting(0.1, 5, -1)
-    for strength in (0.0, math.nan):
+    with pytest.raises(
+        InputError, match="strength is 1e\\+39; expected a number from 0 to 1e\\+30"
+    ):
+        NeuralSetting(0.1, 5, 1e39)
+    for strength in (0.0, math.nan, math.inf):
         with pytest.raises(InputError, match=f"strength is {strength}; expected a number above 0"):
             UnigramSetting(strength)
     cache = UnigramCache(small.scorer)

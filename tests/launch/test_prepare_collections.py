@@ -177,7 +177,7 @@ def test_talks_by_default_and_with_another_share(tmp_path):
         (["--corpus=bbc", "--input=BBC/none"], "BBC/none/business: no such folder"),
         (["--corpus=bbc", "--input=-"], "-/business: no such folder"),
         (["--corpus=bbc", "--input=BBC", "--split=0.9,0.1"], "expected three shares"),
-        (["--corpus=imdb", "--input=BBC", "--split=x,y"], "--split is x,y; expected numbers"),
+        (["--corpus=imdb", "--input=BBC", "--split=x,y"], "--split is x,y; expected shares"),
         (["--corpus=imdb", "--input=BBC", "--split=0.8,0.1,0.1"], "expected two shares"),
     ],
 )
