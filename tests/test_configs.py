@@ -94,14 +94,18 @@ def test_the_table_of_the_paper_has_the_means_of_the_report_that_is_kept(model):
     assert f"\n| `{model}` | {' | '.join(cells)} |" in RESULTS.replace("**", "")
 
 
-@pytest.mark.parametrize("name", ["report", "carried"])
+@pytest.mark.parametrize("name", ["report", "carried", "averages"])
 def test_the_modern_recipe_is_reported_as_it_is_kept(name):
     section = RESULTS.split("\n## A modern recipe\n")[1].split("\n## ")[0]
     reported = set(re.findall(r"\d+\.\d\d", section))
-    for model, runs in kept_runs(f"modern/results/{name}.json"):
+    path = f"modern/results/{name}.json"
+    for model, runs in kept_runs(path):
         for run in runs:
             kept = {f"{run[split]['perplexity']:.2f}" for split in ("valid", "test")}
             assert kept <= reported, (model, run["seed"], kept - reported)
+    for key, of_run in json.loads((CONFIGS / path).read_text()).items():
+        for one in of_run["adapted"] if key.startswith("adapted") else []:
+            assert f"{one['perplexity']:.2f}" in reported, (key, one["adapt"])
 
 
 @pytest.mark.parametrize(("file", "corpus"), LARGER_CONTEXT)
