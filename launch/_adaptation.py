@@ -116,7 +116,7 @@ class Adapted(NamedTuple):
         flag, may be better; nothing is below 0, and a weight is not tried but found. With a weight
         of 0 all settings are alike."""
         if self.setting.get("weight") == 0:
-            return ", where a cache does not help"
+            return " (with a weight of 0 the cache is not used)"
         found = []
         for name, value in self.setting.items():
             values = {one[name] for one in self.tried if name in one}

@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from flax.traverse_util import flatten_dict
 from ml_collections import ConfigDict
 
 from dclm_jax.errors import InputError, did_you_mean, shown
@@ -61,7 +60,8 @@ class OptimizerConfig:
     warmup_steps: linear growth to the peak before it.
     decay_steps: steps of the decay; 0 for the whole run.
     final_fraction: of the peak, where the decay ends.
-    halve_after: of the schedule of that name, epochs until the rate is halved for the first time.
+    halve_after: of the schedule of that name, epochs until the rate is halved for the first time,
+      those of a warm-up included.
     halve_every: epochs from one of its halvings to the next.
     average_decay: of the moving average of parameters that is evaluated and kept as the best model;
       0 for the parameters themselves.
@@ -260,9 +260,13 @@ def validated(config: Mapping[str, Any] | ConfigDict) -> RunConfig:
     return RunConfig(model=given["model"], **sections)
 
 
-def flat(tree: Mapping[str, Any]) -> dict[str, Any]:
-    """The leaves of nested dicts by keys such as "a.b.c"."""
-    return flatten_dict(tree, sep=".")
+def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The leaves of nested mappings by keys such as "a.b.c"."""
+    leaves: dict[str, Any] = {}
+    for key, value in tree.items():
+        name = f"{prefix}{key}"
+        leaves |= flat(value, f"{name}.") if isinstance(value, Mapping) else {name: value}
+    return leaves
 
 
 def check_saved(config: Any, place: str) -> None:

@@ -152,7 +152,7 @@ def test_settings_at_the_edge_of_what_was_tried_are_told(theta, strength, edges)
     told = f"rnnlm + cache: weight 0.3, theta {theta:g}, window 9, strength {strength:g}"
     assert str(adapted) == f"{told}, tuned on valid{edges}"
     useless = adapted._replace(setting={**setting, "weight": 0.0})
-    assert str(useless).endswith(", tuned on valid, where a cache does not help")
+    assert str(useless).endswith(", tuned on valid (with a weight of 0 the cache is not used)")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """Configurations: every key checked by name, type and range."""
 
+import types
+
 import pytest
 
 from dclm_jax.errors import InputError
@@ -65,6 +67,16 @@ def test_unknown_missing_and_mistyped_keys():
         validated(config)
     with pytest.raises(InputError, match=r"unknown model 'ccdlm'; did you mean 'ccdclm'"):
         validated({"model": {"name": "ccdlm"}})
+
+
+def test_keys_and_mappings_of_any_kind_are_named():
+    given = default_config("rnnlm").to_dict()
+    given["data"]["directory"] = "data"
+    frozen = {key: types.MappingProxyType(section) for key, section in given.items()}
+    assert validated({**frozen, "model": given["model"]}) == validated(given)
+    given["model"][3] = 1
+    with pytest.raises(InputError, match=r"unknown configuration key 'model\.3'"):
+        validated(given)
 
 
 def test_differences_name_keys_that_decide_the_result():
