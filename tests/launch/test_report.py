@@ -247,6 +247,7 @@ def test_damaged_measurements_are_made_again(workdirs, tmp_path):
         (["--adapt="], "--adapt is empty; expected some of cache, unigram, dynamic"),
         (["--adapt=unigram", "--cache_strength=0"], "unigram cache's strength is 0.0"),
         (["--adapt=cache", "--cache_weight=nan"], "the cache's weight is nan"),
+        (["--adapt=dynamic", "--dynamic_rate=nan"], "the rate of dynamic evaluation is nan"),
     ],
 )
 def test_bad_input(workdirs, tmp_path, flags, message):
