@@ -146,9 +146,8 @@ def check_settings() -> None:
         if flag.present and not set(kinds) & set(ADAPT.value):
             raise InputError(f"--{name} belongs to --adapt={' or '.join(kinds)}, which is missing")
     for kind in ADAPT.value:
-        to_try = _to_try(kind) if kind in _GRIDS else []
-        if to_try and _WEIGHT.value is not None:
-            caches.check_weight(_WEIGHT.value, to_try)
+        if kind in _GRIDS:
+            caches.check_weight(_WEIGHT.value, _to_try(kind))
     dynamic.check_setting(_RATE.value, _DECAY.value)
 
 

@@ -58,8 +58,8 @@ _LARGEST = 1e30
 """Of theta and strengths: products with scores and counts are finite in float32, where nan says
 that a cache is empty."""
 
-_MOST_REMEMBERED = 2**31 - 1
-"""Targets are counted in int32."""
+_MOST_REMEMBERED = 10**9
+"""Of a window: targets are counted in int32."""
 
 # Positions of a sentence that are compared with the window at once, which bounds memory; a power of
 # two, as the length of a long sentence is.
@@ -89,7 +89,7 @@ class NeuralSetting:
     """theta, the targets that are remembered at most, and s, in targets.
 
     Raises:
-      InputError: theta or the strength is not from 0 to 1e30, or the window not from 1 to 2^31 - 1.
+      InputError: theta or the strength is not from 0 to 1e30, or the window not from 1 to 1e9.
     """
 
     theta: float
@@ -374,8 +374,7 @@ def tune(
       InputError: there is no sentence to tune on, a score is not a number, or the weight is not
         from 0 to 1, or it is 1 and no setting gives words that are new a probability.
     """
-    if weight is not None:
-        check_weight(weight, settings)
+    check_weight(weight, settings)
     kept: list[np.ndarray] = []
     for number, (_, nll) in enumerate(cache.candidates(documents, settings), start=1):
         kept += [one.astype(np.float32) for one in nll]
@@ -397,14 +396,14 @@ def _require_words(objective: str) -> None:
         raise InputError(f"the model predicts {objective}; a cache needs words one after the other")
 
 
-def check_weight(weight: float, settings: Iterable[Any]) -> None:
-    """Refuses a weight with which no setting is a model.
+def check_weight(weight: float | None, settings: Iterable[Any]) -> None:
+    """Refuses a weight with which no setting is a model; None is tuned.
 
     Raises:
       InputError: the weight is not from 0 to 1, or it is 1 and no setting gives words that are new
         a probability.
     """
-    if not 0 <= weight <= 1:
+    if weight is not None and not 0 <= weight <= 1:
         raise InputError(f"the cache's weight is {weight}; expected a number from 0 to 1")
     if weight == 1 and not any(one.strength for one in settings):
         raise InputError(

@@ -386,8 +386,7 @@ def test_perplexity_over_the_tokens_of_published_ones(space, tmp_path):
         (folder / f"{split}.txt").write_text(f" w1 w2 \n \n{' w2' * 30} <unk> w4 \n \n")
     vocabulary = f"--vocabulary={space.corpus / 'vocabulary.tsv'}"
     launch("prepare", "--corpus=wikitext", f"--input={folder}", vocabulary, f"--output={out}")
-    # Told may be that many of its words are unknown.
-    found = space.evaluate(f"--data={out}", quiet=False)
+    found = space.evaluate(f"--data={out}")
     # Four lines, two of them empty, but two sentences.
     assert (found["tokens"], found["original_tokens"]) == (34 + 2, 34 + 4)
     expected = found["perplexity"] ** (36 / 38)
