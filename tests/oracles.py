@@ -7,9 +7,10 @@ parameter tree and the model's options are used. A document is a list of sentenc
 list of word ids.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 START, END = 0, 1
@@ -283,8 +284,9 @@ def adclm(reader: Reader, document: Document) -> None:
     params = reader.params
     attention, output = params["attention"], params["output"]
     c_0 = params["initial_context"]
-    remembered = [(c_0, c_0 @ attention["key"])]
+    values = [c_0]
     for t, sentence in enumerate(document):
+        remembered = [(h_m, h_m @ attention["key"]) for h_m in values]
         reader.nll.append([])
         reader.attention.append([])
         contexts, hidden = [], []
@@ -307,7 +309,7 @@ def adclm(reader: Reader, document: Document) -> None:
             merged = h @ output["hidden"] + c @ output["context"] + output["hidden_bias"]
             reader.predict(np.tanh(merged), reader.W_o, 0.0, target, t, n)
         reader.contexts.append(np.array(contexts))
-        remembered = [(h_m, h_m @ attention["key"]) for h_m in hidden]
+        values = hidden
 
 
 def late_fusion(cell: str, layer: dict[str, Any], x: Vector, state: tuple, q: Vector, f: dict):
@@ -546,3 +548,21 @@ def read(
     reader = Reader(model, params, dropout, document if source is None else source)
     READERS[model.name](reader, document)
     return reader.result()
+
+
+def nll_of_moving_params(
+    model: Any, params_of_sentences: Sequence[Any], document: Document
+) -> list[Vector]:
+    """The nats of the targets of each sentence, read with parameters of its own: the contexts that
+    earlier sentences made with theirs stay as they are. Complex, for slopes by complex steps."""
+    live = jax.tree.map(lambda leaf: np.array(leaf, complex), params_of_sentences[0])
+
+    def sentences() -> Iterator[Sequence[int]]:
+        for params, words in zip(params_of_sentences, document, strict=True):
+            jax.tree.map(lambda a, b: a.__setitem__(..., b), live, params)
+            yield words
+
+    reader = Reader(model, live, None, [])
+    moving: Any = sentences()
+    READERS[model.name](reader, moving)
+    return [np.array(nll) for nll in reader.nll]

@@ -119,6 +119,14 @@ class CODCLM(_LastHiddenState):
         return super().output_layer(params)._replace(context_kernel=params["output"]["context"])
 
 
+class LastSentence(NamedTuple):
+    """The ADCLM's context: the hidden states of the sentence before, and which of them are real; at
+    least one in every batch element."""
+
+    values_MxBxH: jax.Array
+    mask_MxB: jax.Array
+
+
 @dataclasses.dataclass(frozen=True)
 class ADCLM(DocumentModel):
     """Attention over the words of the previous sentence (2.3, Eq. 8-12).
@@ -164,15 +172,17 @@ class ADCLM(DocumentModel):
         params["attention"] = init_attention(keys[1], H, H, A)
         return params
 
-    def open_document(self, params: Params, rows: int, source: Source | None = None) -> Memory:
+    def open_document(
+        self, params: Params, rows: int, source: Source | None = None
+    ) -> LastSentence:
         c_0 = jnp.broadcast_to(params["initial_context"], (1, rows, self.hidden_dim))
-        return self._remember(params, c_0, jnp.ones((1, rows), bool))
+        return LastSentence(c_0, jnp.ones((1, rows), bool))
 
-    def _remember(self, params: Params, values_MxBxH: jax.Array, mask_MxB: jax.Array) -> Memory:
-        return Memory(values_MxBxH, values_MxBxH @ params["attention"]["key"], mask_MxB)
-
-    def condition(self, params: Params, context: Memory) -> Conditioning:
-        return Conditioning(own=context)
+    def condition(self, params: Params, context: LastSentence) -> Conditioning:
+        # The keys belong to the current sentence (Eq. 8), so that W_key learns where the context
+        # is held fixed too.
+        keys_MxBxA = context.values_MxBxH @ params["attention"]["key"]
+        return Conditioning(own=Memory(context.values_MxBxH, keys_MxBxA, context.mask_MxB))
 
     def step(
         self, params: Params, conditioning: Conditioning, state: StackState, x: StackInput
@@ -191,25 +201,27 @@ class ADCLM(DocumentModel):
         return jnp.tanh(h @ output["hidden"] + c @ output["context"] + output["hidden_bias"])
 
     def close_sentence(
-        self, params: Params, context: Memory, state: StackState, sentence: Sentence
-    ) -> Memory:
+        self, params: Params, context: LastSentence, state: StackState, sentence: Sentence
+    ) -> LastSentence:
         h_NxBxH, _ = sentence.outputs
         h_NxBxH = jnp.where(sentence.mask_NxB[..., None], h_NxBxH, 0)
         length = len(context.mask_MxB)
         # A row whose document has ended attends to position 0, so that nothing is divided by zero.
         mask_MxB = resized(sentence.mask_NxB, length).at[0].set(True)
-        return self._remember(params, resized(h_NxBxH, length), mask_MxB)
+        return LastSentence(resized(h_NxBxH, length), mask_MxB)
 
     def output_layer(self, params: Params) -> OutputLayer:
         output = params["output"]
         kernel = params["embedding"].T if self.tie_embeddings else output["kernel"]
         return OutputLayer(kernel, jnp.zeros(self.vocab_size, output["hidden_bias"].dtype))
 
-    def resize_context(self, context: Memory, length: int, *, cut: bool = False) -> Memory:
+    def resize_context(
+        self, context: LastSentence, length: int, *, cut: bool = False
+    ) -> LastSentence:
         room = length if cut else max(length, len(context.mask_MxB))
         return jax.tree.map(lambda array: resized(array, room), context)
 
-    def vector(self, params: Params, context: Memory) -> jax.Array:
+    def vector(self, params: Params, context: LastSentence) -> jax.Array:
         """The mean of what is attended to."""
         return jnp.mean(context.values_MxBxH, axis=0, where=context.mask_MxB[..., None])
 

@@ -112,12 +112,13 @@ def learning_rate(
 
 
 class Plateau(NamedTuple):
-    """The factor of the learning rate; of the epoch so far the steps, nats and their terms; and the
+    """The state of the wrapped optimizer; the factor of the learning rate; of the epoch so far the steps, nats and their terms; and the
     mean loss of the epoch before, the largest float before there was one.
 
     The nats are those of the first objective: a further one of frozen parameters then costs
     nothing, because nobody asks for it."""
 
+    wrapped: Any
     factor: jax.Array
     steps: jax.Array
     nll: jax.Array
@@ -125,18 +126,27 @@ class Plateau(NamedTuple):
     last: jax.Array
 
 
-def _halve_on_plateau(steps_per_epoch: int) -> optax.GradientTransformationExtraArgs:
+def _halve_on_plateau(
+    optimizer: optax.GradientTransformation, steps_per_epoch: int
+) -> optax.GradientTransformationExtraArgs:
     """Halves the learning rate after each epoch whose mean training loss is not below that of the
-    epoch before (Lin et al. 2015, 4.2; Mikolov et al. 2010)."""
+    epoch before (Lin et al. 2015, 4.2; Mikolov et al. 2010).
+
+    The optimizer multiplies its updates by the factor of this state, see `_times_factor`. Whatever
+    skips steps is inside of it, because epochs have skipped steps too.
+    """
+    wrapped = optax.with_extra_args_support(optimizer)
 
     def init(params: Any) -> Plateau:
-        del params
         zero = jnp.zeros(())
         last = jnp.full((), jnp.finfo(zero.dtype).max)
-        return Plateau(jnp.ones(()), jnp.zeros((), jnp.int32), zero, zero, last)
+        state = wrapped.init(params)
+        return Plateau(state, jnp.ones(()), jnp.zeros((), jnp.int32), zero, zero, last)
 
     def update(updates: Any, state: Any, params: Any = None, **sums: Any) -> tuple[Any, Plateau]:
-        del params
+        updates, of_wrapped = wrapped.update(
+            updates, state.wrapped, params, factor=state.factor, **sums
+        )
         steps = state.steps + 1
         # A loss that is not finite counts for nothing, and an epoch of such losses alone neither.
         is_finite = jnp.isfinite(sums["nll"])
@@ -145,8 +155,8 @@ def _halve_on_plateau(steps_per_epoch: int) -> optax.GradientTransformationExtra
         ends = steps == steps_per_epoch
         judged, mean = ends & (terms > 0), nll / jnp.maximum(terms, 1)
         halved = judged & ~(mean < state.last)
-        updates = jax.tree.map(lambda update: state.factor * update, updates)
         return updates, Plateau(
+            wrapped=of_wrapped,
             factor=jnp.where(halved, state.factor / 2, state.factor),
             steps=jnp.where(ends, 0, steps),
             nll=jnp.where(ends, 0, nll),
@@ -155,6 +165,16 @@ def _halve_on_plateau(steps_per_epoch: int) -> optax.GradientTransformationExtra
         )
 
     return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _times_factor() -> optax.GradientTransformationExtraArgs:
+    """Multiplies updates by the factor of the learning rate that `_halve_on_plateau` keeps."""
+
+    def update(updates: Any, state: Any, params: Any = None, **extra: Any) -> tuple[Any, Any]:
+        del params
+        return jax.tree.map(lambda update: extra["factor"] * update, updates), state
+
+    return optax.GradientTransformationExtraArgs(lambda params: optax.EmptyState(), update)
 
 
 class Averages(NamedTuple):
@@ -168,7 +188,7 @@ def _average_parameters(decay: float) -> optax.GradientTransformation:
     """Keeps a_t = d a_{t-1} + (1 - d) x_t, d = min(decay, t / (t + 9)); updates stay as they are.
 
     Averages of stochastic gradient steps (Polyak and Juditsky 1992), with decay instead of a start:
-    the first steps are soon forgotten.
+    the first steps are soon forgotten. A step that is skipped moves no average.
     """
 
     def init(params: Any) -> Averages:
@@ -243,17 +263,15 @@ def create_optimizer(
             "only adamw has it"
         )
     rate = learning_rate(options, total_steps, steps_per_epoch)
-    update = OPTIMIZERS[options.name](rate, options)
+    is_plateau = options.schedule == HALVE_ON_PLATEAU
+    parts = [OPTIMIZERS[options.name](rate, options)]
     if options.clip_norm:
-        update = optax.chain(optax.clip_by_global_norm(options.clip_norm), update)
-    plateau = options.schedule == HALVE_ON_PLATEAU
-    if options.average_decay and not plateau:
-        update = optax.chain(update, _average_parameters(options.average_decay))
+        parts.insert(0, optax.clip_by_global_norm(options.clip_norm))
+    if is_plateau:
+        parts.append(_times_factor())
+    if options.average_decay:
+        parts.append(_average_parameters(options.average_decay))
+    update = optax.chain(*parts)
     if options.max_skipped_steps:
         update = optax.apply_if_finite(update, options.max_skipped_steps)
-    if plateau:
-        # Outside of what skips steps, because epochs have those, too.
-        update = optax.chain(update, _halve_on_plateau(steps_per_epoch or total_steps))
-        if options.average_decay:
-            update = optax.chain(update, _average_parameters(options.average_decay))
-    return update
+    return _halve_on_plateau(update, steps_per_epoch or total_steps) if is_plateau else update

@@ -2,7 +2,6 @@
 
 import math
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import jax
@@ -52,19 +51,11 @@ class PlainDocument:
 
     def nll(self, step: int, last: Any) -> list[np.ndarray]:
         """Of the sentences of a step that is read with the parameters `last`."""
-        live = plain(self.params[0], complex)
-
-        def sentences() -> Iterator[Any]:
-            for t, words in enumerate(self.document[: (step + 1) * self.size]):
-                if t % self.size == 0:
-                    now = last if t == step * self.size else self.params[t // self.size]
-                    jax.tree.map(lambda a, b: a.__setitem__(..., b), live, now)
-                yield words
-
-        reader = oracles.Reader(self.model, live, None, [])
-        document: Any = sentences()
-        oracles.READERS[self.model.name](reader, document)
-        return [np.array(one) for one in reader.nll[step * self.size :]]
+        first = step * self.size
+        count = len(self.document[first : first + self.size])
+        before = [self.params[t // self.size] for t in range(first)]
+        read = self.document[: first + count]
+        return oracles.nll_of_moving_params(self.model, [*before, *[last] * count], read)[first:]
 
     def gradient(self, step: int, at: Any) -> Any:
         leaves, structure = jax.tree.flatten(plain(at, complex))
@@ -102,7 +93,7 @@ def scores(scorer: Any, asked: Any) -> list[list[np.ndarray]]:
 
 @pytest.mark.parametrize(
     ("name", "size"),
-    [("ccdclm", 2), *also([("rnnlm", 1), ("adclm", 1), ("drnnlm", 2), ("codclm", 1)])],
+    [("ccdclm", 2), ("adclm", 1), *also([("rnnlm", 1), ("drnnlm", 2), ("codclm", 1)])],
 )
 def test_scores_and_statistics_equal_numpy(name, size, x64):
     model, params = tiny(name)

@@ -85,6 +85,34 @@ def test_no_gradient_reaches_the_segment_before(name):
         )
 
 
+@pytest.mark.parametrize("name", ["adclm", *also(["ccdclm", "codclm", "hrnnlm"])])
+def test_the_gradient_of_a_carried_segment_is_its_central_difference(name):
+    """By numpy: the segment before keeps its parameters, those of the carried one move."""
+    model = small_model(name)
+    params = random_params(model)
+    before = earlier_sentences(model, carried=2)
+    earlier, segment = DOCUMENT[2 - before : 2], DOCUMENT[2:4]
+    batch = dataclasses.replace(pack([segment], S=2, N=8), earlier=pack([earlier], S=before, N=8))
+    gradient = jax.grad(lambda params: batch_likelihood(model, params, batch, CPU).nll)(params)
+
+    def nll(moved):
+        each = [as_arrays(params)] * before + [as_arrays(moved)] * len(segment)
+        read = oracles.nll_of_moving_params(model, each, (*earlier, *segment))
+        return sum(np.sum(of_sentence).real for of_sentence in read[before:])
+
+    leaves, tree = jax.tree.flatten(params)
+    rng, step = np.random.default_rng(2), 1e-5
+    for index, leaf in enumerate(leaves):
+        direction = [np.zeros(other.shape) for other in leaves]
+        direction[index] = rng.normal(size=leaf.shape)
+        direction = jax.tree.unflatten(tree, direction)
+        above, below = (
+            nll(jax.tree.map(lambda p, d, s=s: p + s * d, params, direction)) for s in (step, -step)
+        )
+        analytic = sum(jax.tree.leaves(jax.tree.map(np.vdot, gradient, direction)))
+        np.testing.assert_allclose(analytic, (above - below) / (2 * step), rtol=1e-6, atol=1e-6)
+
+
 def test_words_as_contexts_come_along_whatever_is_carried():
     rlm = small_model("rlm_bow_lf")
     assert earlier_sentences(rlm) == earlier_sentences(rlm, carried=5) == rlm.context_order

@@ -135,6 +135,33 @@ def test_averages_of_parameters_by_hand():
     assert not np.allclose(average, params)
 
 
+@pytest.mark.parametrize("schedule", ["constant", "halve_on_plateau"])
+def test_a_step_that_is_skipped_moves_no_average_under_any_schedule(schedule):
+    options = OptimizerConfig(
+        name="sgd",
+        learning_rate=1.0,
+        clip_norm=0.0,
+        schedule=schedule,
+        max_skipped_steps=2,
+        average_decay=0.2,
+    )
+    optimizer = optax.with_extra_args_support(create_optimizer(options, 4))
+    params = average = np.array([5.0])
+    state = optimizer.init(jnp.asarray(params))
+    decays = iter((0.1, 2 / 11))
+    for gradient in (1.0, np.inf, np.nan, 2.0):
+        update, state = optimizer.update(
+            jnp.array([gradient]), state, jnp.asarray(params), nll=gradient, terms=1
+        )
+        if np.isfinite(gradient):
+            params, decay = params - gradient, next(decays)
+            average = decay * average + (1 - decay) * params
+            np.testing.assert_allclose(np.asarray(update), [-gradient])
+        else:
+            np.testing.assert_array_equal(np.asarray(update), [0.0])
+        np.testing.assert_allclose(np.asarray(model_params(params, state)), average, rtol=1e-6)
+
+
 def test_without_averages_the_parameters_are_the_model():
     optimizer = create_optimizer(OptimizerConfig(), 1)
     params = jnp.ones(2)
