@@ -112,8 +112,9 @@ def learning_rate(
 
 
 class Plateau(NamedTuple):
-    """The state of the wrapped optimizer; the factor of the learning rate; of the epoch so far the steps, nats and their terms; and the
-    mean loss of the epoch before, the largest float before there was one.
+    """The state of the wrapped optimizer; the factor of the learning rate; of the epoch so far the
+    steps, nats and their terms; and the mean loss of the epoch before, the largest float before
+    there was one.
 
     The nats are those of the first objective: a further one of frozen parameters then costs
     nothing, because nobody asks for it."""
