@@ -290,7 +290,10 @@ def _record(value: dict[str, Any], kind: Any, place: str, key: str) -> Any:
             given[field.name] = _converted(value[field.name], expected, place, inner)
         elif field.default is field.default_factory is dataclasses.MISSING:
             raise InputError(f"{place}: {inner} is missing; expected {_expected(expected)}")
-    return kind(**given)
+    try:
+        return kind(**given)
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from error
 
 
 @functools.cache

@@ -15,12 +15,13 @@ import dclm_jax
 from dclm_jax import processes
 from dclm_jax.data.corpus import SPLITS, open_corpus, source_split
 from dclm_jax.data.documents import PLAIN, UTF8, Document, TextOptions
-from dclm_jax.data.readers import TEXT_FORMATS, read_alike, read_documents
+from dclm_jax.data.readers import read_alike, read_documents
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import inputs
 from dclm_jax.experiments.runs import distinct_labels
 from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
 from dclm_jax.training.workdir import CONFIG_FILE
+from launch import _text
 
 _WORKDIR = flags.DEFINE_string(
     "workdir", None, "Work directory of a run of launch.train or launch.ngram."
@@ -30,28 +31,9 @@ _BATCH_SIZE = flags.DEFINE_integer(
     DEFAULT_BATCH_SIZE,
     "Documents scored together, over all devices. It changes speed and memory, not scores.",
 )
-_FORMAT = flags.DEFINE_enum(
-    "format",
-    None,
-    TEXT_FORMATS,
-    "Format of text (see launch.prepare); default: as in training.",
-)
-_LOWERCASE = flags.DEFINE_bool(
-    "lowercase", None, "Turn the words of text to lower case; default: as in training."
-)
-_NORMALIZE = flags.DEFINE_bool(
-    "normalize",
-    None,
-    "Write quotes and dashes of raw text plainly, as Moses does; default: as in training.",
-)
-_TEXT_KEY = flags.DEFINE_string(
-    "text_key",
-    None,
-    "Column of CSV and TSV, or key of JSON lines, that holds raw text; default: as in training, or "
-    "else 'text'.",
-)
+_TEXT = _text.define_text_flags(as_in_training=True)
 ENCODING = flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16.")
-_OF_TEXT = (_FORMAT, _LOWERCASE, _NORMALIZE, _TEXT_KEY, ENCODING)
+_OF_TEXT = (*_TEXT.values(), ENCODING)
 _PROGRESS_SECONDS = 0.5
 # What functions define below belongs to the launcher that calls them, whose --help lists it.
 flags.disclaim_key_flags()
@@ -201,7 +183,7 @@ def open_text(
 def read_text(models: Sequence[LanguageModel], path: str, **more: Any) -> Iterator[Document]:
     """The documents of text as `text_options` says; `more` is for `readers.read_documents`."""
     options = text_options(*(lm.text.options for lm in models))
-    return read_documents(path, **vars(options), encoding=ENCODING.value, report=tell, **more)
+    return read_documents(path, options, encoding=ENCODING.value, report=tell, **more)
 
 
 def tell(line: str) -> None:
@@ -221,18 +203,14 @@ def text_options(*of_runs: TextOptions | None) -> TextOptions:
         what counts.
     """
     different = list(dict.fromkeys(of_runs))
-    if len(different) > 1 and (_FORMAT.value is None or _LOWERCASE.value is None):
+    given = _text.given_options(_TEXT)
+    if len(different) > 1 and not {"format", "lowercase"} <= given.keys():
         texts = " and ".join(str(one or "not known") for one in different)
         raise InputError(
             f"the training texts of the runs were read differently ({texts}); expected --format "
             "and --lowercase, or --nolowercase, to say how this text is read"
         )
     trained = different[0] if len(different) == 1 else None
-    given = {
-        flag.name: flag.value
-        for flag in (_FORMAT, _LOWERCASE, _NORMALIZE, _TEXT_KEY)
-        if flag.value is not None
-    }
     chosen = dataclasses.replace(trained or PLAIN, **given)
     if trained is not None and not read_alike(chosen, trained):
         tell(f"warning: text is read as {chosen}; the training text was {trained}")
@@ -249,8 +227,9 @@ def text_options(*of_runs: TextOptions | None) -> TextOptions:
 def lowercase(models: Sequence[LanguageModel]) -> bool:
     """Whether words that are given as such lose their capitals: as --lowercase says, else as those
     of the training text did."""
-    if _LOWERCASE.value is not None:
-        return _LOWERCASE.value
+    given = _text.given_options(_TEXT)
+    if "lowercase" in given:
+        return given["lowercase"]
     return any(lm.text.options is not None and lm.text.options.lowercase for lm in models)
 
 

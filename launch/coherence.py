@@ -353,7 +353,7 @@ def _given(permuted: str, options: TextOptions, vocabulary: Vocabulary) -> _Text
 
     def read(folder: str) -> Iterator[Text]:
         encoding = _evaluation.ENCODING.value
-        return read_documents(folder, **vars(options), encoding=encoding, report=_evaluation.tell)
+        return read_documents(folder, options, encoding=encoding, report=_evaluation.tell)
 
     found = read_given(read, permuted, flags.FLAGS.input)
     documents = [inputs.encode(vocabulary, one.document.sentences).sentences for one in found]

@@ -84,18 +84,19 @@ An input is a file, a folder of files or - for standard input. Run again, the co
 output came from the same text and options, and leaves it as it is.
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 from absl import flags
 
 from dclm_jax import data
-from dclm_jax.data import readers
 from dclm_jax.data.corpus import SPLITS, open_corpus, source_split
-from dclm_jax.data.documents import UTF8
+from dclm_jax.data.documents import UTF8, TextOptions
 from dclm_jax.data.known_corpora import COLLECTIONS
 from dclm_jax.data.prepare import DEFAULT_VOCAB_SIZE
 from dclm_jax.errors import InputError, printable, require_at_least
-from launch import _app
+from launch import _app, _text
+from launch._text import given_options
 
 _TRAIN = flags.DEFINE_string("train", None, "Training text: a file, a folder or - (stdin).")
 _VALID = flags.DEFINE_string("valid", None, "Development text.")
@@ -140,27 +141,7 @@ _VOCABULARY = flags.DEFINE_string(
 _UNKNOWN_TOKEN = flags.DEFINE_string(
     "unknown_token", None, "How the text itself spells an unknown word, such as <unk>."
 )
-_FORMAT = flags.DEFINE_enum(
-    "format",
-    "auto",
-    readers.TEXT_FORMATS,
-    "lines: a sentence a line. tagged: the same, of WORD/TAG tokens. jsonl: {'id': ..., "
-    "'sentences': [...]} or {'id': ..., 'text': ...} a line. treebank: bracketed trees, a document "
-    "a file. articles: paragraphs of words under = Headings =, as in WikiText, divided into "
-    "sentences; articles_body: without the headings. prose: raw text. paragraphs: raw text, a "
-    "document a line. csv, tsv: raw text in a column of a table. auto: tagged where words are "
-    "WORD/TAG, otherwise lines. Files named .json, .jsonl, .csv and .tsv are what they are called, "
-    ".gz and .bz2 are unpacked.",
-)
-_LOWERCASE = flags.DEFINE_bool("lowercase", False, "Turn all words to lower case.")
-_NORMALIZE = flags.DEFINE_bool(
-    "normalize", False, "Write quotes and dashes of raw text plainly, as Moses does."
-)
-_TEXT_KEY = flags.DEFINE_string(
-    "text_key",
-    None,
-    "Column of CSV and TSV, or key of JSON lines, that holds raw text; default: 'text'.",
-)
+_TEXT = _text.define_text_flags()
 _ENCODING = flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16.")
 _DOCUMENT_WORDS = flags.DEFINE_integer(
     "document_words",
@@ -184,7 +165,7 @@ _SHOW = flags.DEFINE_string(
 )
 _DOCUMENTS = flags.DEFINE_integer("documents", None, "With --show: how many; default: all.")
 _FLAG_OF = {"source": "input", "fractions": "split"}
-_OF_TEXT = {"format", "lowercase", "normalize", "text_key", "encoding", "unknown_token"}
+_OF_TEXT = {*_TEXT, "encoding", "unknown_token"}
 _DIVIDED = {"split", "seed", *_OF_TEXT}
 _TAKES = {
     "--train/--valid/--test": _OF_TEXT,
@@ -213,17 +194,14 @@ def main(argv: Sequence[str]) -> None:
     manifest = data.prepare(
         of_splits or (_INPUT.value if _TARGET.value is None else _TARGET.value),
         _OUTPUT.value,
+        _text_options(),
         paired_source=paired or _SOURCE.value,
-        format=_CORPUS.value or _FORMAT.value,
         fractions=_fractions(),
         seed=_SEED.value,
         vocab_size=_VOCAB_SIZE.value,
         min_count=_MIN_COUNT.value,
         vocabulary=_VOCABULARY.value,
         unknown_token=_UNKNOWN_TOKEN.value,
-        lowercase=_LOWERCASE.value,
-        normalize=_NORMALIZE.value,
-        text_key=_TEXT_KEY.value,
         encoding=_ENCODING.value,
         document_words=_DOCUMENT_WORDS.value,
         min_words=_MIN_WORDS.value,
@@ -279,6 +257,11 @@ def _check_flags(of_splits: dict[str, str], paired: dict[str, str]) -> None:
             raise InputError(f"{way} takes no --{flag}")
     if "input" in _TAKES[way] and _INPUT.value is None:
         raise InputError(f"{way} needs --input: the folder of the corpus")
+
+
+def _text_options() -> TextOptions:
+    options = TextOptions(**given_options(_TEXT))
+    return dataclasses.replace(options, format=_CORPUS.value) if _CORPUS.value else options
 
 
 def _fractions() -> list[float] | None:

@@ -112,7 +112,7 @@ def test_the_weight_of_a_mixture_is_found_on_documents():
 
 
 def test_raw_text_is_scored_and_read_on_from():
-    pytest.importorskip("pysbd")
+    pytest.importorskip("sentencex")
     pytest.importorskip("sacremoses")
     raw = TrainingText(TextOptions("prose", lowercase=True))
     lm = dataclasses.replace(language_model("ccdclm"), text=raw)

@@ -24,6 +24,7 @@ import dclm_jax
 from dclm_jax import files, models
 from dclm_jax.data import Vocabulary, open_corpus, prepare, read_documents
 from dclm_jax.data.corpus import TrainingText, file_sha256
+from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.readers import Document
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS
 from dclm_jax.errors import InputError
@@ -306,7 +307,7 @@ def test_data_of_pickles_is_refused(tmp_path, kind):
     marker, text = tmp_path / "marker", tmp_path / "text"
     content = payloads(marker)[kind]
     text.write_text("a/X b/Y\n\nb/Y a/X c/Z\n")
-    prepare({"train": text}, tmp_path / "corpus", vocab_size=3, format="tagged")
+    prepare({"train": text}, tmp_path / "corpus", TextOptions(format="tagged"), vocab_size=3)
     for file in files_of(tmp_path / "corpus"):
         kept, manifest = file.read_bytes(), (tmp_path / "corpus" / "manifest.json").read_text()
         file.write_bytes(content)
@@ -325,7 +326,7 @@ def test_data_of_pickles_is_refused(tmp_path, kind):
     text.write_bytes(content)
     for format in ("lines", "tagged", "jsonl", "csv", "tsv"):
         try:
-            assert list(read_documents(text, format))
+            assert list(read_documents(text, TextOptions(format)))
         except InputError as error:
             assert str(text) in str(error)
     assert not marker.exists()

@@ -9,12 +9,14 @@ import io
 import itertools
 import os
 import pathlib
+import re
 import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, AnyStr, BinaryIO, NamedTuple, NoReturn
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 from dclm_jax import storage
+from dclm_jax.data.oddities import FORMS, NO_FORM
 from dclm_jax.errors import InputError, printable, shown
 from dclm_jax.files import reading
 
@@ -29,6 +31,7 @@ would fill the memory."""
 _MOST_BLANK_LINES = 1_000_000
 # A line of UTF-16 has a NUL in every other place or so, a word with one has few.
 _NULS_OF_TEXT = 3
+_LANGUAGE = re.compile("[a-z]{2,3}")
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -43,20 +46,57 @@ class Document(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class TextOptions:
-    """How text becomes words: what `readers.read_documents` takes by these names.
+    """How text becomes documents of words. A run remembers the options of its training text, so
+    that other text is read alike.
 
-    A run remembers those of its training text, so that other text is read alike.
+    Attributes:
+      format: one of `readers.FORMATS`.
+      lowercase: words are in lower case.
+      normalize: quotes, dashes and other punctuation of raw text are first written as Moses does;
+        words that are given as such stay as they are, since their spaces are those of the text.
+      text_key: the key or column that holds raw text, None for "text".
+      language: of raw text, as Wikipedia's code: en, de, pt, ckb.
+      unicode: the normal form that words are written in, without format characters at their edges;
+        one of `oddities.FORMS`.
+      divider: the first word, once or repeated, of a line that ends a document in the formats
+        lines, tagged and prose; "none" for no such line.
+      quoted: cells of TSV are quoted where they hold tabulators, quotation marks or line breaks, as
+        cells of CSV are.
     """
 
     format: str = "auto"
     lowercase: bool = False
     normalize: bool = False
     text_key: str | None = None
+    language: str = "en"
+    unicode: str = NO_FORM
+    divider: str = "="
+    quoted: bool = False
+
+    def __post_init__(self):
+        if not _LANGUAGE.fullmatch(self.language):
+            raise InputError(
+                f"language is {shown(self.language)}; expected a code of two or three small "
+                "letters, such as en"
+            )
+        if self.unicode not in FORMS:
+            raise InputError(
+                f"unicode is {shown(self.unicode)}; expected one of {', '.join(FORMS)}"
+            )
+        if self.divider.split() != [self.divider]:
+            raise InputError(f"divider is {shown(self.divider)}; expected one word, or none")
 
     def __str__(self) -> str:
-        format = "lines of words" if self.format == "auto" else self.format
-        normalized = ", its punctuation normalised" * self.normalize
-        return format + normalized + ", in lower case" * self.lowercase
+        parts = ["lines of words" if self.format == "auto" else self.format]
+        if self.normalize:
+            parts.append("its punctuation normalised")
+        if self.lowercase:
+            parts.append("in lower case")
+        if self.language != "en":
+            parts.append(f"in the language {self.language}")
+        if self.unicode != NO_FORM:
+            parts.append(f"in the form {self.unicode.upper()}")
+        return ", ".join(parts)
 
 
 PLAIN = TextOptions()
@@ -200,20 +240,34 @@ def checked_encoding(encoding: str) -> str:
         ) from error
 
 
-def _each_line(readline: Callable[[int], AnyStr], source: str) -> Iterator[AnyStr]:
-    number = 0
-    while line := readline(LONGEST_LINE + 1):
-        number += 1
-        if len(line) > LONGEST_LINE:
-            raise InputError(
-                f"{source}:{number}: the line is longer than {LONGEST_LINE >> 20} MiB; expected "
-                "lines of text"
-            )
-        yield line
+def _each_line(stream: BinaryIO, source: str, encoding: str) -> Iterator[str]:
+    """The lines of a text, whose ends are LF, CR LF or CR: each with LF at its end."""
+    text = io.TextIOWrapper(stream, encoding, newline="")
+    number, before = 0, ""
+    try:
+        while line := text.readline(LONGEST_LINE + 1):
+            # CR CR LF is one end: an editor has made CR LF of the LF in CR LF.
+            if line == "\r\n" and before.endswith("\r"):
+                before = line
+                continue
+            number, before = number + 1, line
+            if len(line) > LONGEST_LINE:
+                raise InputError(
+                    f"{source}:{number}: the line is longer than {LONGEST_LINE >> 20} MiB; "
+                    "expected lines of text"
+                )
+            content = line.rstrip("\r\n")
+            yield line if content is line else f"{content}\n"
+    except UnicodeError as error:
+        raise InputError(f"{source}: not valid {encoding} after line {number}: {error}") from error
+    finally:
+        text.detach()
 
 
 def _decoded_lines(stream: BinaryIO, source: str, encoding: str, *fallbacks: str) -> Iterator[str]:
-    for number, line in enumerate(_each_line(stream.readline, source), start=1):
+    # Latin-1 has a character for each byte, so that lines are found before they are decoded.
+    for number, characters in enumerate(_each_line(stream, source, "latin-1"), start=1):
+        line = characters.encode("latin-1")
         try:
             text = _decoded(line, encoding, *fallbacks)
             if text.count("\0") * _NULS_OF_TEXT > len(text):
@@ -231,16 +285,14 @@ def _decoded_lines(stream: BinaryIO, source: str, encoding: str, *fallbacks: str
 def _decoded_stream(stream: BinaryIO, source: str, encoding: str, *fallbacks: str) -> Iterator[str]:
     """The same where a line feed is not one byte, as in UTF-16."""
     del fallbacks
-    text, done = io.TextIOWrapper(stream, encoding, newline="\n"), 0
-    try:
-        for line in _each_line(text.readline, source):
+    for number, line in enumerate(_each_line(stream, source, encoding)):
+        try:
             line.encode(UTF8)
-            yield line
-            done += 1
-    except UnicodeError as error:
-        raise InputError(f"{source}: not valid {encoding} after line {done}: {error}") from error
-    finally:
-        text.detach()
+        except UnicodeError as error:
+            raise InputError(
+                f"{source}: not valid {encoding} after line {number}: {error}"
+            ) from error
+        yield line
 
 
 def _decoded(line: bytes, encoding: str, *fallbacks: str) -> str:

@@ -125,12 +125,11 @@ def _read_prose(
 
     def read(root: str | pathlib.Path) -> Iterator[Document]:
         named = [(name, file) for name, part in files(root).items() for file in part]
-        texts = (
-            paragraphs("".join(text for _, text in read_lines(file, fallbacks=fallbacks)))
-            for _, file in named
-        )
-        for (folder, file), sentences in zip(named, prose.split_documents(texts), strict=True):
-            yield Document(printable(str(pathlib.PurePosixPath(folder, file.stem))), sentences)
+        split = prose.sentence_splitter()
+        for folder, file in named:
+            text = "".join(text for _, text in read_lines(file, fallbacks=fallbacks))
+            name = printable(str(pathlib.PurePosixPath(folder, file.stem)))
+            yield Document(name, split(paragraphs(text)))
 
     return read
 

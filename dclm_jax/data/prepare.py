@@ -25,7 +25,14 @@ import numpy as np
 
 from dclm_jax import files, storage
 from dclm_jax.data import corpus, readers
-from dclm_jax.data.documents import UTF8, Document, TextOptions, checked_encoding, input_files
+from dclm_jax.data.documents import (
+    PLAIN,
+    UTF8,
+    Document,
+    TextOptions,
+    checked_encoding,
+    input_files,
+)
 from dclm_jax.data.filters import KEPT, Filters, count_dropped, first_reason, require_some
 from dclm_jax.data.known_corpora import COLLECTIONS, DRAWN, OPTIONS, Collection
 from dclm_jax.data.raw_text import RawText
@@ -44,18 +51,15 @@ _SHOWN_SENTENCES, _SHOWN_WORDS, _SHOWN_UNKNOWN = 3, 40, 10
 def prepare(
     source: PathLike | Mapping[str, PathLike] | None,
     output: PathLike,
+    text: TextOptions = PLAIN,
     *,
     paired_source: PathLike | Mapping[str, PathLike] | None = None,
-    format: str = "auto",
     fractions: Sequence[float] | None = None,
     seed: int = 0,
     vocab_size: int | None = None,
     min_count: int | None = None,
     vocabulary: PathLike | None = None,
     unknown_token: str | None = None,
-    lowercase: bool = False,
-    normalize: bool = False,
-    text_key: str | None = None,
     encoding: str = UTF8,
     document_words: int | None = None,
     min_words: int | None = None,
@@ -71,11 +75,11 @@ def prepare(
         such input, whose documents are divided at random into train, valid and test; or the folder
         of a corpus of `known_corpora` (None for sotu, which is embedded).
       output: the directory to make. It appears complete or not at all.
+      text: the format and how text becomes words; with the name of a corpus as its format, the
+        documents are divided as `known_corpora` says.
       paired_source: of paired documents what those of `source` are made of, given as that is: as
         many in the same order, none of them empty. They become the splits `corpus.source_split`,
         and the vocabulary is counted over both.
-      format: one of `readers.FORMATS`; with the name of a corpus its documents are divided as
-        `known_corpora` says.
       fractions: the shares of train, valid and test (imdb, ted: of train and valid), by default
         0.8, 0.1 and 0.1 or those of the corpus; a share of 0 leaves the split out.
       seed: which documents go where.
@@ -85,7 +89,7 @@ def prepare(
       vocabulary: a vocabulary file to use instead of the training words.
       unknown_token: how the text spells an unknown word, if it does; some corpora that have a name
         say it by themselves.
-      lowercase, normalize, text_key, encoding: see `readers.read_documents`.
+      encoding: see `readers.read_documents`.
       document_words: cut longer documents into documents of at most so many words, see
         `RawText.cut`.
       min_words, max_words, max_unknown: leave out documents of fewer or more words, and those of a
@@ -104,6 +108,7 @@ def prepare(
         vocabulary, a split without documents that pass the filters, paired documents that are not
         as many or empty, or `output` holds something else.
     """
+    format, lowercase = text.format, text.lowercase
     inputs, takes, shares, collection = _way(source, format)
     paired_inputs = _paired_inputs(source, paired_source, format)
     texts = inputs | paired_inputs
@@ -120,7 +125,12 @@ def prepare(
         what = format if collection else "a source for each split"
         raise InputError(f"{what} takes no {', '.join(refused[:-1])} or {refused[-1]}")
     encoding = checked_encoding(encoding)
-    of_text = {"normalize": normalize, "text_key": text_key, "encoding": encoding != UTF8}
+    of_text = {
+        name: value != getattr(PLAIN, name)
+        for name, value in dataclasses.asdict(text).items()
+        if name not in ("format", "lowercase")
+    }
+    of_text["encoding"] = encoding != UTF8
     if collection and any(of_text.values()):
         refused = ", ".join(option for option, is_given in of_text.items() if is_given)
         raise InputError(f"{format} takes no {refused}")
@@ -161,13 +171,11 @@ def prepare(
         raise InputError(
             "without a train split a vocabulary is needed: give its file (--vocabulary)"
         )
+    text = dataclasses.replace(text, lowercase=lowercase)
     options = {
-        "format": format,
         **division,
-        "lowercase": lowercase,
-        # None where nothing is asked for, so that older corpora, which lack these, are equal.
-        **{"normalize": normalize or None, "text_key": text_key},
-        "encoding": None if encoding == UTF8 else encoding,
+        **dataclasses.asdict(text),
+        "encoding": encoding,
         "unknown_token": known.unknown_token if known else spelling,
         "vocab_size": None if known else vocab_size,
         "min_count": min_count,
@@ -175,7 +183,6 @@ def prepare(
         "document_words": document_words,
         **dataclasses.asdict(filters),
     }
-    text = TextOptions(format, lowercase, normalize, text_key)
     width = 1
     if paired_inputs:
         # Each document is followed by its source.
@@ -225,7 +232,7 @@ def prepare(
             entry, entries, tags = _write(
                 directory, documents, arrange, splits, filters, build, width, show
             )
-            text = reading.remembered
+            trained = reading.remembered
             if format == TextOptions.format:
                 found = ", ".join(sorted(reading.statistics.formats))
                 report(f"--format={format}: read as {found}")
@@ -236,7 +243,7 @@ def prepare(
                     "note: train has no unknown word, so that the probability of words that are "
                     "new later on is not learned; --min_count=2 leaves rare words out"
                 )
-            manifest = corpus.Manifest(1, entry, options, sources, entries, text, tags)
+            manifest = corpus.Manifest(1, entry, options, sources, entries, trained, tags)
             files.write_json(directory / corpus.MANIFEST_FILE, dataclasses.asdict(manifest))
     return manifest
 
@@ -408,7 +415,7 @@ def divide(
         raise InputError(
             f"{source}: {found} too few to split as "
             f"{','.join(f'{share:g}' for share in fractions)} (in lines of words and in prose a "
-            "line that begins with = ends one)"
+            "line = ends one)"
         )
     parts = np.repeat(np.arange(len(fractions)), sizes)
     return np.random.default_rng(seed).permutation(parts)
@@ -491,7 +498,7 @@ class _Reading:
         before = self.statistics.empty_sentences
         for document in readers.read_documents(
             self.paths[name],
-            **vars(self.options),
+            self.options,
             encoding=self.encoding,
             statistics=self.statistics,
             name=self._called(name),
@@ -508,12 +515,16 @@ class _Reading:
         Raises:
           InputError: an option had no effect.
         """
-        found = readers.remembered(self.options, self.statistics.formats)
-        if self.options.normalize and not found.normalize:
-            raise InputError("normalize is for raw text; here all text is words already")
-        if self.options.text_key and self.statistics.formats.isdisjoint(readers.KEYED):
+        options, formats = self.options, self.statistics.formats
+        remembered = readers.remembered(options, formats)
+        for name in ("normalize", "language"):
+            if getattr(options, name) != getattr(remembered, name):
+                raise InputError(f"{name} is for raw text; here all text is words already")
+        if options.text_key and formats.isdisjoint(readers.KEYED):
             raise InputError("text_key is for CSV, TSV and JSON lines of raw text; here is none")
-        return found
+        if options.quoted and "tsv" not in formats:
+            raise InputError("quoted is for TSV; here is none")
+        return remembered
 
 
 def _alternating(

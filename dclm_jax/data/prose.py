@@ -1,40 +1,20 @@
-"""Raw prose into tokenised sentences: pysbd finds the sentences, sacremoses the words.
+"""Raw prose into tokenised sentences: sentencex finds the sentences, sacremoses the words.
 
 Before that sacremoses may write curly quotes, long dashes and other punctuation in one way, as the
-script normalize-punctuation.perl of Moses does.
-
-Sentence splitting is slow (about 2,000 sentences a second), so longer input is spread over worker
-processes. A worker is this file run as a script: unlike `multiprocessing` that works from any
-program, guarded by `if __name__ == "__main__"` or not, notebooks and threads included.
+script normalize-punctuation.perl of Moses does. Otherwise every character that is not white space
+is in a word.
 """
 
-import collections
-import concurrent.futures
-import contextlib
-import itertools
-import json
-import os
-import re
-import subprocess
-import sys
-import tempfile
-import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+
+from dclm_jax.data.documents import PLAIN, TextOptions
+from dclm_jax.errors import InputError
 
 Paragraphs = list[str]
 Sentences = list[list[str]]
 
-# The time pysbd takes grows with the square of the text it is given.
-_MAX_CHARACTERS = 4_000
-_BATCH_CHARACTERS = 500_000
-# pysbd uses more patterns than the 512 that Python keeps compiled: to compile them again and again
-# takes nearly half of its time.
-_KEPT_PATTERNS = 8_192
-# pysbd takes a number that follows one of these to begin with it, and fails.
-_SEPARATORS = dict.fromkeys(range(0x1C, 0x20), " ")
-# What a worker is told.
-_NORMALIZE = "normalize"
-_SENTENCE_BREAK = re.compile(r"(?<=[.!?])\s+")
+# The time sacremoses takes grows with the square of the number of words.
+_MOST_WORDS = 1_000
 
 
 def paragraphs(pieces: Iterable[str]) -> Paragraphs:
@@ -42,160 +22,73 @@ def paragraphs(pieces: Iterable[str]) -> Paragraphs:
     return [" ".join(piece.split()) for piece in pieces if piece.strip()]
 
 
-def split_documents(
-    documents: Iterable[Paragraphs], *, normalize: bool = False
-) -> Iterator[Sentences]:
-    """Tokenised sentences of each document, in order.
+def sentence_splitter(options: TextOptions = PLAIN) -> Callable[[Paragraphs], Sentences]:
+    """A function from the paragraphs of a document to its tokenised sentences; no sentence crosses
+    a paragraph."""
+    sentencex, _ = _libraries()
+    words, written = _word_tokenizer(options.language), _written(options)
 
-    No sentence crosses a paragraph. Text beyond half a million characters is split by as many
-    processes as there are CPU cores, with two batches a core in memory at most.
-
-    Args:
-      documents: each a list of paragraphs of running text.
-      normalize: first write punctuation as Moses does.
-
-    Raises:
-      InputError: pysbd or sacremoses is not installed.
-    """
-    _require_libraries()
-    batches = _batches(documents)
-    head = list(itertools.islice(batches, 2))
-    if len(head) < 2:
-        for batch in head:
-            yield from map(_Splitter(normalize), batch)
-        return
-    num_workers = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 2
-    of_thread = threading.local()
-
-    def split(batch: list[Paragraphs]) -> list[Sentences]:
-        if not hasattr(of_thread, "split"):
-            of_thread.split = workers.enter_context(_worker(normalize))
-        return list(map(of_thread.split, batch))
-
-    with (
-        contextlib.ExitStack() as workers,
-        # It starts a thread, and with it a process, only when no other one is free.
-        concurrent.futures.ThreadPoolExecutor(num_workers) as pool,
-    ):
-        pending: collections.deque[concurrent.futures.Future[list[Sentences]]]
-        pending = collections.deque()
-        try:
-            for batch in itertools.chain(head, batches):
-                pending.append(pool.submit(split, batch))
-                if len(pending) >= 2 * num_workers:
-                    yield from pending.popleft().result()
-            while pending:
-                yield from pending.popleft().result()
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def _require_libraries() -> None:
-    try:
-        import pysbd  # noqa: F401
-        import sacremoses  # noqa: F401
-    except ImportError as error:
-        from dclm_jax.errors import InputError
-
-        raise InputError(f"raw prose needs {error.name}: pip install 'dclm_jax[text]'") from error
-
-
-def _batches(documents: Iterable[Paragraphs]) -> Iterator[list[Paragraphs]]:
-    batch, characters = [], 0
-    for document in documents:
-        batch.append(document)
-        characters += sum(map(len, document))
-        if characters >= _BATCH_CHARACTERS:
-            yield batch
-            batch, characters = [], 0
-    if batch:
-        yield batch
-
-
-@contextlib.contextmanager
-def _worker(normalize: bool) -> Iterator[Callable[[Paragraphs], Sentences]]:
-    """A process that reads a document a line and answers each before it reads the next."""
-    # -P: modules beside this file must not shadow others of the same name.
-    command = [sys.executable, "-P", __file__, *([_NORMALIZE] if normalize else [])]
-    with (
-        tempfile.TemporaryFile("w+", encoding="utf-8") as errors,
-        subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8"
-        ) as process,
-    ):
-
-        def split(document: Paragraphs) -> Sentences:
-            assert process.stdin and process.stdout
-            answer = ""
-            with contextlib.suppress(BrokenPipeError):
-                print(json.dumps(document), file=process.stdin, flush=True)
-                answer = process.stdout.readline()
-            if not answer.endswith("\n"):
-                # One that has died cannot take what was still to be written to it.
-                process.communicate()
-                errors.seek(0)
-                raise RuntimeError(f"splitting sentences failed: {errors.read().strip()}")
-            return json.loads(answer)
-
-        yield split
-
-
-def word_tokenizer(*, normalize: bool = False) -> Callable[[str], list[str]]:
-    """What finds the words of sentences that are known to be such, see `split_documents`.
-
-    Raises:
-      InputError: pysbd or sacremoses is not installed.
-    """
-    _require_libraries()
-    import sacremoses
-
-    tokenizer = sacremoses.MosesTokenizer("en")
-    written = _written(normalize)
-    return lambda text: [str(word) for word in tokenizer.tokenize(written(text), escape=False)]
-
-
-def _written(normalize: bool) -> Callable[[str], str]:
-    import sacremoses
-
-    return sacremoses.MosesPunctNormalizer("en").normalize if normalize else str
-
-
-class _Splitter:
-    def __init__(self, normalize: bool):
-        import pysbd
-
-        self._segmenter = pysbd.Segmenter(language="en", clean=False)
-        self._words = word_tokenizer()
-        self._written = _written(normalize)
-
-    def __call__(self, paragraphs: Paragraphs) -> Sentences:
-        sentences = (
-            self._words(sentence)
+    def split(paragraphs: Paragraphs) -> Sentences:
+        pieces = (
+            words(sentence)
             for paragraph in paragraphs
-            for piece in _pieces(self._written(paragraph.translate(_SEPARATORS)))
-            for sentence in self._segmenter.segment(piece)
+            for sentence in sentencex.segment(options.language, written(paragraph))
         )
-        return [sentence for sentence in sentences if sentence]
+        return [sentence for sentence in pieces if sentence]
+
+    return split
 
 
-def _pieces(paragraph: str) -> Iterator[str]:
-    """Cuts an overlong paragraph after a full stop, or between words where there is none."""
-    begin = 0
-    while len(paragraph) - begin > _MAX_CHARACTERS:
-        end = begin + _MAX_CHARACTERS
-        breaks = [match.end() for match in _SENTENCE_BREAK.finditer(paragraph, begin, end)]
-        cut = breaks[-1] if breaks else paragraph.rfind(" ", begin, end) + 1 or end
-        yield paragraph[begin:cut]
-        begin = cut
-    yield paragraph[begin:]
+def word_tokenizer(options: TextOptions = PLAIN) -> Callable[[str], list[str]]:
+    """A function from a sentence that is known to be one to its words."""
+    words, written = _word_tokenizer(options.language), _written(options)
+    return lambda text: words(written(text))
 
 
-def _serve() -> None:
-    re.__dict__["_MAXCACHE"] = _KEPT_PATTERNS
-    split = _Splitter(_NORMALIZE in sys.argv)
-    for line in sys.stdin.buffer:
-        print(json.dumps(split(json.loads(line))), flush=True)
+def has_abbreviations(language: str) -> bool:
+    """Whether sacremoses has the abbreviations of a language; it takes the English ones if not."""
+    _, sacremoses = _libraries()
+    return language in sacremoses.corpus.NonbreakingPrefixes().available_langs.values()
 
 
-if __name__ == "__main__":
-    _serve()
+def _libraries():
+    try:
+        import sacremoses
+        import sentencex
+    except ImportError as error:
+        raise InputError(f"raw prose needs {error.name}: pip install 'dclm_jax[text]'") from error
+    return sentencex, sacremoses
+
+
+def _written(options: TextOptions) -> Callable[[str], str]:
+    if not options.normalize:
+        return str
+    _, sacremoses = _libraries()
+    return sacremoses.MosesPunctNormalizer(options.language).normalize
+
+
+def _word_tokenizer(language: str) -> Callable[[str], list[str]]:
+    _, sacremoses = _libraries()
+    tokenizer = sacremoses.MosesTokenizer(language)
+
+    def tokens(text: str) -> list[str]:
+        words: list[str] = tokenizer.tokenize(text, escape=False)
+        return words
+
+    def lossless(text: str) -> list[str]:
+        """The tokens; the words between white space where the tokens have lost a character."""
+        # sacremoses deletes control characters and takes "DOTMULTI" for its own sign of dots.
+        given = text.split()
+        words = tokens(text)
+        if "".join(words) == "".join(given):
+            return words
+        return given if len(given) == 1 else [part for word in given for part in lossless(word)]
+
+    def split(text: str) -> list[str]:
+        given = text.split()
+        if len(given) <= _MOST_WORDS:
+            return lossless(text)
+        parts = (given[at : at + _MOST_WORDS] for at in range(0, len(given), _MOST_WORDS))
+        return [word for part in parts for word in lossless(" ".join(part))]
+
+    return split

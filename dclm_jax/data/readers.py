@@ -26,6 +26,7 @@ from dclm_jax.data.documents import (
     read_lines,
 )
 from dclm_jax.data.known_corpora import COLLECTIONS
+from dclm_jax.data.oddities import Oddities
 from dclm_jax.data.records import Text
 from dclm_jax.errors import InputError, printable, shown
 
@@ -42,7 +43,7 @@ _BY_NAME = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv"}
 _DETAILS = re.compile(r"[(:;,]| with ")
 # Formats of files whose names do not say it; where several were read the first one counts.
 _REMEMBERED = ("paragraphs", "prose", "tagged", "treebank", "articles", "articles_body")
-_BOUNDARY = "="
+_NO_DIVIDER = "none"
 _ONE_WORD, _LONGEST_WORD = re.compile(r"\S+"), 1_000_000
 _TAG = "/"
 
@@ -62,11 +63,8 @@ class ReadStatistics:
 
 def read_documents(
     path: str | pathlib.Path,
-    format: str = "auto",
+    options: TextOptions = PLAIN,
     *,
-    lowercase: bool = False,
-    normalize: bool = False,
-    text_key: str | None = None,
     encoding: str = UTF8,
     statistics: ReadStatistics | None = None,
     name: str | None = None,
@@ -76,10 +74,10 @@ def read_documents(
     """Reads documents as a stream.
 
     Formats:
-      lines: a tokenised sentence a line; a blank line or one that begins with "=" ends a document
-        (several in a row count as one).
-      tagged: as lines, of tokens WORD/TAG; a word may hold slashes, a tag may not. A line that
-        begins with "=" ends a document only if its first token holds no slash.
+      lines: a tokenised sentence a line; a blank line or a divider ends a document (several in a
+        row count as one). A divider is a line that begins with the word of the options, once or
+        repeated: "=", "====" or "= Title"; the words of a title are left out and counted.
+      tagged: as lines, of tokens WORD/TAG; a word may hold slashes, a tag may not.
       jsonl: an object a line, {"id": ..., "sentences": [...]}; a sentence is a string of words
         separated by spaces or a list of words; the id is optional, and so are "tags", written as
         the sentences are and with one tag a word. Or an object with raw text, {"id": ..., "text":
@@ -88,13 +86,13 @@ def read_documents(
         is a document and is called as such. Words and tags as `treebank` finds them.
       articles, articles_body: lines of words as those of WikiText, which are paragraphs under
         headings, divided as `wikitext` does; of articles_body without their headings.
-      prose: raw text, split into sentences by pysbd and words by sacremoses; a blank line ends a
-        paragraph, a line that begins with "=" a document.
-      paragraphs: raw text of which every line is a document, split as prose; a line that begins
-        with "=" is a heading, and left out.
-      csv, tsv: a table with a header, its cells separated by commas or tabulators and quoted where
-        they hold such or line breaks. One column is raw text, split as prose; a blank line ends a
-        paragraph. Names are in the column "id", if there is one.
+      prose: raw text, split into sentences by sentencex and words by sacremoses; a blank line ends
+        a paragraph, a divider a document.
+      paragraphs: raw text of which every line is a document, split as prose.
+      csv, tsv: a table with a header, its cells separated by commas or tabulators; those of csv,
+        and of tsv if the options say so, are quoted where they hold such or line breaks. One column
+        is raw text, split as prose; a blank line ends a paragraph. Names are in the column "id", if
+        there is one.
       the names of `known_corpora`: their texts, of which `path` is the folder.
       auto: tagged, if nearly all tokens of the first lines are WORD/TAG, otherwise lines.
 
@@ -105,46 +103,55 @@ def read_documents(
     the same name are refused. Empty sentences, and documents with no others, are left out and
     counted. The latter are records without words, and a blank line of `paragraphs`.
 
+    A line ends with LF, CR LF or CR. Every character that is not white space becomes part of a
+    word, but for what `TextOptions` and the formats say; what is left out is counted and reported.
+
     Args:
       path: a file, a folder (its files are read recursively in the order of their names, hidden
         ones left out), or "-" for standard input.
-      format: one of `FORMATS`.
-      lowercase: turn all words to lower case.
-      normalize: of raw text, first write quotes, dashes and other punctuation as Moses does; words
-        that are given as such stay as they are, since their spaces are those of the text.
-      text_key: the key or column that holds raw text, by default "text".
+      options: the format and how text becomes words.
       encoding: of text, but for `known_corpora`.
       statistics: counts are added to it while documents are read.
       name: what to call a single file in ids and messages, instead of its own name.
       keep_empty: yield documents without words as well.
-      report: called with a line for what is guessed, and for what text seems to be instead.
+      report: called with a line for what is guessed, for what text seems to be instead, and at the
+        end of the text for what was left out or is odd in it (`oddities`).
 
     Raises:
       InputError: (as the stream is read) the input is missing, empty, not in this encoding (raw
         text is looked through before its sentences are split), of another format than said or
         without a document; the message names file and line.
     """
-    if format not in FORMATS:
-        raise InputError(f"unknown format {format!r}; expected one of {', '.join(FORMATS)}")
+    if options.format not in FORMATS:
+        raise InputError(f"unknown format {options.format!r}; expected one of {', '.join(FORMATS)}")
     statistics = statistics or ReadStatistics()
-    found = False
-    if format in COLLECTIONS:
-        blocks = COLLECTIONS[format].read(path)
+    oddities = Oddities(options.unicode)
+    is_empty = True
+    if options.format in COLLECTIONS:
+        blocks = COLLECTIONS[options.format].read(path)
     else:
-        texts = _texts(path, format, name, encoding, text_key)
+        texts = _texts(path, options, oddities, name, encoding)
         tell = _telling_once(report)
         guessed: list[str] = []
-        parsed = (_parse(*one, normalize, statistics.formats, tell, guessed) for one in texts)
+        parsed = (_parse(format, text, statistics.formats, tell, guessed) for format, text in texts)
         blocks = itertools.chain.from_iterable(parsed)
-    for document in _kept(blocks, lowercase, statistics, keep_empty):
-        found = True
+    for document in _kept(blocks, options, oddities, statistics, keep_empty):
+        is_empty = False
         yield document
-    if not found:
+    for note in oddities.notes(options.divider):
+        report(f"note: {name or path}: {note}")
+    if is_empty:
         raise InputError(f"{name or path}: holds no documents")
 
 
-def parse_documents(text: str, options: TextOptions, name: str = "text") -> Iterator[Document]:
-    """The documents in a text, named NAME:LINE; as `read_documents` reads a file.
+def parse_documents(
+    text: str,
+    options: TextOptions,
+    name: str = "text",
+    report: Report = lambda line: None,
+) -> Iterator[Document]:
+    """The documents in a text, named NAME:LINE; as `read_documents` reads a file. A text is too
+    short to guess from: what is reported is only what was left out or is odd in it.
 
     Raises:
       InputError: (as they are read) it is not of that format.
@@ -157,14 +164,13 @@ def parse_documents(text: str, options: TextOptions, name: str = "text") -> Iter
     except UnicodeEncodeError as error:
         raise InputError(f"{name} holds half of a surrogate pair, which is no text") from error
     lines = decode(io.BytesIO(content), name)
-    statistics = ReadStatistics()
-    whole = Text(lines, name, name, options.text_key, {})
+    statistics, oddities = ReadStatistics(), Oddities(options.unicode)
+    whole = Text(lines, name, name, options, {}, oddities)
     tell = _telling_once(lambda line: None)
-    # A string is too short to guess from.
-    blocks = _parse(
-        options.format, whole, options.normalize, statistics.formats, tell, guessed=["lines"]
-    )
-    yield from _kept(blocks, options.lowercase, statistics, keep_empty=False)
+    blocks = _parse(options.format, whole, statistics.formats, tell, guessed=["lines"])
+    yield from _kept(blocks, options, oddities, statistics, keep_empty=False)
+    for note in oddities.notes(options.divider):
+        report(f"note: {name}: {note}")
     if not statistics.documents:
         raise InputError(f"{name}: holds no documents")
 
@@ -190,6 +196,7 @@ def remembered(options: TextOptions, formats: Collection[str] = ()) -> TextOptio
         format=format,
         normalize=options.normalize and is_raw,
         text_key=options.text_key if is_keyed or is_raw else None,
+        language=options.language if is_raw else TextOptions.language,
     )
 
 
@@ -201,19 +208,40 @@ def finds_words(options: TextOptions) -> bool:
 def read_alike(options: TextOptions, trained: TextOptions) -> bool:
     """Whether text of these options becomes words like that which `remembered` gave the others:
     words are words, whatever is beside them, JSON lines say themselves what they hold, and where
-    text lies in a record does not matter."""
+    text lies in a record or a document ends does not matter."""
     format = remembered(options).format
     if options.format == "jsonl" or _RAW.keys().isdisjoint((format, trained.format)):
         format = trained.format
-    return dataclasses.replace(options, format=format, text_key=trained.text_key) == trained
+    return trained == dataclasses.replace(
+        options,
+        format=format,
+        text_key=trained.text_key,
+        divider=trained.divider,
+        quoted=trained.quoted,
+    )
 
 
 def _kept(
-    blocks: Iterable[Document], lowercase: bool, statistics: ReadStatistics, keep_empty: bool
+    blocks: Iterable[Document],
+    options: TextOptions,
+    oddities: Oddities,
+    statistics: ReadStatistics,
+    keep_empty: bool,
 ) -> Iterator[Document]:
-    """Documents without their empty sentences, all words in lower case if they are to be."""
+    """Documents of words as the options want them, without empty sentences."""
     for identifier, sentences, tags in blocks:
-        kept = [sentence for sentence in sentences if sentence]
+        mended = [oddities.mended(words) for words in sentences]
+        if tags is not None:
+            # Sentences and tags lose what became of words without other than format characters.
+            tags = [
+                [tag for word, tag in zip(words, of_words, strict=True) if word]
+                for words, of_words in zip(mended, tags, strict=True)
+            ]
+            tags = [of_words for of_words in tags if of_words]
+        kept = [list(filter(None, words)) for words in mended]
+        kept = [words for words in kept if words]
+        for words in kept:
+            oddities.count(words)
         statistics.empty_sentences += len(sentences) - len(kept)
         statistics.empty_documents += not kept
         if not (kept or keep_empty):
@@ -221,10 +249,9 @@ def _kept(
         statistics.documents += 1
         statistics.sentences += len(kept)
         statistics.tokens += sum(map(len, kept))
-        if lowercase:
-            kept = [[word.lower() for word in sentence] for sentence in kept]
-        # A sentence has as many tags as words, so the empty ones are the same.
-        yield Document(identifier, kept, tags and [sentence for sentence in tags if sentence])
+        if options.lowercase:
+            kept = [[word.lower() for word in words] for words in kept]
+        yield Document(identifier, kept, tags)
 
 
 def corresponding(
@@ -263,12 +290,14 @@ def read_candidates(
         lines = read_lines(pathlib.Path(path), encoding=encoding)
     words = str.split
     if finds_words(remembered(options)):
-        words = prose.word_tokenizer(normalize=options.normalize)
+        words = prose.word_tokenizer(options)
+    oddities = Oddities(options.unicode)
     for number, text in lines:
-        if not text.strip():
-            raise InputError(f"{path}:{number}: holds no words; expected a sentence a line")
         # As documents are: words are found before they lose their capitals.
-        yield [word.lower() if options.lowercase else word for word in words(text)]
+        sentence = list(filter(None, oddities.mended(words(text))))
+        if not sentence:
+            raise InputError(f"{path}:{number}: holds no words; expected a sentence a line")
+        yield [word.lower() for word in sentence] if options.lowercase else sentence
 
 
 def check_characters(path: str | pathlib.Path, encoding: str, name: str | None = None) -> None:
@@ -283,27 +312,30 @@ def check_characters(path: str | pathlib.Path, encoding: str, name: str | None =
 
 
 def _texts(
-    path: str | pathlib.Path, format: str, name: str | None, encoding: str, text_key: str | None
+    path: str | pathlib.Path,
+    options: TextOptions,
+    oddities: Oddities,
+    name: str | None,
+    encoding: str,
 ) -> Iterator[tuple[str, Text]]:
     """Each text of an input and its format."""
-    make = functools.partial(Text, text_key=text_key, ids={})
+    make = functools.partial(Text, options=options, ids={}, oddities=oddities)
     if str(path) == STDIN:
         lines = decode(sys.stdin.buffer, STDIN, encoding)
-        yield format, make(lines, label=name or STDIN, source=STDIN)
+        yield options.format, make(lines, label=name or STDIN, source=STDIN)
         return
     files = input_files(path)
-    formats = [_BY_NAME.get(name_suffix(file), format) for file in files]
+    formats = [_BY_NAME.get(name_suffix(file), options.format) for file in files]
     if not _RAW.keys().isdisjoint(formats):
         check_characters(path, encoding, name)
-    for file, own in zip(files, formats, strict=True):
+    for file, format in zip(files, formats, strict=True):
         source, label = name or str(file), printable(name) if name else file_label(file, path)
-        yield own, make(read_lines(file, source, encoding=encoding), label=label, source=source)
+        yield format, make(read_lines(file, source, encoding=encoding), label=label, source=source)
 
 
 def _parse(
     format: str,
     text: Text,
-    normalize: bool,
     formats: set[str],
     tell: Callable[[str, str, str], None],
     guessed: list[str],
@@ -318,19 +350,29 @@ def _parse(
         (format,) = guessed
         if format == "tagged":
             tell("note", text.source, "read as tagged text: its words are WORD/TAG")
+    text_key = text.options.text_key
     is_raw = format in _RAW
-    if format in _WORDS and is_raw:
-        is_raw = records.holds_raw_text(head, text.text_key)
-    own = RAW_JSONL if is_raw and format == "jsonl" else format
-    formats.add(own)
-    if own in KEYED:
-        key = text.text_key or records.DEFAULT_TEXT_KEY
+    if format == "jsonl":
+        records.require_lines(head, text.source)
+        is_raw = records.holds_raw_text(head, text_key)
+    name = RAW_JSONL if is_raw and format == "jsonl" else format
+    formats.add(name)
+    if name in KEYED:
+        key = text_key or records.DEFAULT_TEXT_KEY
         tell("note", text.source, f"read as {format.upper()}, the raw text of its {shown(key)}")
     for warning in guesses.warnings(head, format):
         tell("warning", text.source, warning)
     if not is_raw:
         return _WORDS[format](text)
-    return _split(_RAW[format](text), normalize, text.source)
+    language = text.options.language
+    if not prose.has_abbreviations(language):
+        tell(
+            "note",
+            text.source,
+            f"sacremoses has no abbreviations of the language {shown(language)} and takes English "
+            "ones to find words",
+        )
+    return _split(_RAW[format](text), text)
 
 
 def _telling_once(report: Report) -> Callable[[str, str, str], None]:
@@ -358,17 +400,32 @@ def _is_blank(line: Line) -> bool:
     return not line.text.strip()
 
 
+def _divider(text: Text) -> Callable[[Line], bool]:
+    """Whether a line ends a document by its first word; a title after that is counted."""
+    divider = text.options.divider
+    pattern = re.compile(rf"(?:{re.escape(divider)})+(?!\S)")
+
+    def is_divider(line: Line) -> bool:
+        mark = pattern.match(line.text)
+        if divider == _NO_DIVIDER or mark is None:
+            return False
+        title = line.text[mark.end() :].split()
+        if title:
+            text.oddities.add_title(line.text, len(title))
+        return True
+
+    return is_divider
+
+
 def _parse_lines(text: Text) -> Iterator[Document]:
-    for block in _blocks(text.lines, lambda one: _is_blank(one) or one.text.startswith(_BOUNDARY)):
+    is_divider = _divider(text)
+    for block in _blocks(text.lines, lambda line: _is_blank(line) or is_divider(line)):
         yield Document(f"{text.label}:{block[0].number}", [line.split() for _, line in block])
 
 
 def _parse_tagged(text: Text) -> Iterator[Document]:
-    def is_boundary(line: Line) -> bool:
-        is_heading = line.text.startswith(_BOUNDARY) and _TAG not in line.text.split()[0]
-        return is_heading or _is_blank(line)
-
-    for block in _blocks(text.lines, is_boundary):
+    is_divider = _divider(text)
+    for block in _blocks(text.lines, lambda line: _is_blank(line) or is_divider(line)):
         sentences, tags = [], []
         for number, line in block:
             pairs = [token.rpartition(_TAG)[::2] for token in line.split()]
@@ -393,7 +450,7 @@ def _parse_articles(text: Text, headings: bool) -> Iterator[Document]:
 
 
 def _parse_prose(text: Text) -> Iterator[records.RawDocument]:
-    for block in _blocks(text.lines, lambda line: line.text.lstrip().startswith(_BOUNDARY)):
+    for block in _blocks(text.lines, _divider(text)):
         if paragraphs := list(_blocks(block, _is_blank)):
             texts = [" ".join(line.strip() for _, line in lines) for lines in paragraphs]
             yield f"{text.label}:{paragraphs[0][0].number}", texts
@@ -401,30 +458,22 @@ def _parse_prose(text: Text) -> Iterator[records.RawDocument]:
 
 def _parse_paragraphs(text: Text) -> Iterator[records.RawDocument]:
     for number, line in text.lines:
-        if not line.lstrip().startswith(_BOUNDARY):
-            yield f"{text.label}:{number}", [line.strip()]
+        yield f"{text.label}:{number}", [line.strip()]
 
 
-def _split(
-    documents: Iterable[records.RawDocument], normalize: bool, source: str
-) -> Iterator[Document]:
+def _split(documents: Iterable[records.RawDocument], text: Text) -> Iterator[Document]:
     """Named documents of raw text, split into sentences and words."""
-    # The splitter takes documents in before it hands the first one out.
-    names: collections.deque[str] = collections.deque()
-
-    def texts() -> Iterator[prose.Paragraphs]:
-        for name, paragraphs in documents:
-            # It would be cut into thousands of sentences.
-            if any(map(_has_long_word, paragraphs)):
-                raise InputError(
-                    f"{source}: the document {shown(name)} holds a word of more than "
-                    f"{_LONGEST_WORD:,} characters; expected prose"
-                )
-            names.append(name)
-            yield paragraphs
-
-    for sentences in prose.split_documents(texts(), normalize=normalize):
-        yield Document(names.popleft(), sentences)
+    split = prose.sentence_splitter(text.options)
+    for name, paragraphs in documents:
+        # It would be cut into thousands of sentences.
+        if any(map(_has_long_word, paragraphs)):
+            raise InputError(
+                f"{text.source}: the document {shown(name)} holds a word of more than "
+                f"{_LONGEST_WORD:,} characters; expected prose"
+            )
+        # An accent that is apart from its letter would be a word of its own.
+        mended = (text.oddities.mended(paragraph.split()) for paragraph in paragraphs)
+        yield Document(name, split([" ".join(words) for words in mended]))
 
 
 def _has_long_word(text: str) -> bool:

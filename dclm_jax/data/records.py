@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from dclm_jax.data.documents import LONGEST_LINE, Document, Line
+from dclm_jax.data.documents import LONGEST_LINE, Document, Line, TextOptions
+from dclm_jax.data.oddities import Oddities
 from dclm_jax.data.prose import Paragraphs, paragraphs
 from dclm_jax.errors import InputError, shown
 from dclm_jax.files import parse_json
@@ -20,6 +21,7 @@ RawDocument = tuple[str, Paragraphs]
 DEFAULT_TEXT_KEY = "text"
 _SENTENCES, _ID = "sentences", "id"
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
+_QUOTED = re.compile(r'"[^"]*(?:""[^"]*)*"')
 _PARAGRAPH_BREAK = re.compile(r"\n\s*\n")
 
 
@@ -30,15 +32,17 @@ class Text(NamedTuple):
       lines: of the text.
       label: what its documents are called after.
       source: what to call it in messages.
-      text_key: the key or column of its records that holds raw text, if one was given.
+      options: how it becomes words.
       ids: the ids that documents have given themselves so far, and where.
+      oddities: the counts of the input it belongs to.
     """
 
     lines: Iterator[Line]
     label: str
     source: str
-    text_key: str | None
+    options: TextOptions
     ids: dict[str, str]
+    oddities: Oddities
 
     def named(self, value: Any, number: int) -> str:
         """The name of the document of a record: its id, or LABEL:LINE where it has none.
@@ -68,6 +72,31 @@ class _Record:
     sentences: list[Any]
     tags: list[Any] | None = None
     id: Any = None
+
+
+def require_lines(head: Sequence[Line], source: str) -> None:
+    """Refuses JSON that is no JSON lines, by the first line that is not blank.
+
+    Raises:
+      InputError: it begins an array, or an object that goes over several lines.
+    """
+    number, first = next(((number, text) for number, text in head if text.strip()), (1, ""))
+    expected = "expected JSON lines: one object per line, with 'text' or 'sentences'"
+    if first.lstrip().startswith("["):
+        raise InputError(
+            f"{source}:{number}: is a JSON array; {expected} (jq -c '.[]' makes them of an array)"
+        )
+    try:
+        json.loads(first)
+    except json.JSONDecodeError as error:
+        if first.lstrip().startswith("{") and error.pos >= len(first.rstrip()):
+            raise InputError(
+                f"{source}:{number}: is a JSON object over several lines; {expected} (jq -c . "
+                "writes each object in one line)"
+            ) from error
+    except (ValueError, RecursionError):
+        # The record itself is refused where it is read.
+        return
 
 
 def holds_raw_text(head: Sequence[Line], text_key: str | None) -> bool:
@@ -102,7 +131,7 @@ def read_sentences(text: Text) -> Iterator[Document]:
 
 def read_objects(text: Text) -> Iterator[RawDocument]:
     """Names and paragraphs of JSON lines {"id": ..., "text": "..."}."""
-    key = text.text_key or DEFAULT_TEXT_KEY
+    key = text.options.text_key or DEFAULT_TEXT_KEY
     for number, line in text.lines:
         if not line.strip():
             continue
@@ -122,7 +151,8 @@ def read_objects(text: Text) -> Iterator[RawDocument]:
 
 def read_rows(text: Text, kind: str) -> Iterator[RawDocument]:
     """Names and paragraphs of a table with a header; of its columns one is text, and "id", if it is
-    there, has names. A cell may be quoted, and go over several lines.
+    there, has names. A quoted cell may go over several lines; those of TSV are quoted only where
+    the options say so.
 
     Args:
       text: the table.
@@ -131,13 +161,27 @@ def read_rows(text: Text, kind: str) -> Iterator[RawDocument]:
     Raises:
       InputError: (as it is read) it has no such column, a row of another length or wrong quotes.
     """
-    key = text.text_key or DEFAULT_TEXT_KEY
+    key = text.options.text_key or DEFAULT_TEXT_KEY
+    is_quoted = kind == "csv" or text.options.quoted
     # A text may be longer than the module expects of a cell.
     csv.field_size_limit(LONGEST_LINE)
-    rows = csv.reader((line.text for line in text.lines), delimiter=_DELIMITERS[kind], strict=True)
+    lines: list[str] = []
+
+    def remembering() -> Iterator[str]:
+        for line in text.lines:
+            lines.append(line.text)
+            yield line.text
+
+    rows = csv.reader(
+        remembering(),
+        delimiter=_DELIMITERS[kind],
+        quoting=csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE,
+        strict=True,
+    )
     header: list[str] = []
     while True:
         number = rows.line_num + 1
+        lines.clear()
         try:
             row = next(rows, None)
         except csv.Error as error:
@@ -161,12 +205,35 @@ def read_rows(text: Text, kind: str) -> Iterator[RawDocument]:
                 )
             continue
         if len(row) != len(header):
+            advice = "" if is_quoted else " (--quoted if cells are quoted and hold line breaks)"
             raise InputError(
                 f"{where}: has {len(row)} cells; expected {len(header)}, as many as the header"
+                f"{advice}"
             )
+        if len(lines) > 1:
+            is_rows = _look_like_rows(lines[1:], row, header.index(key), _DELIMITERS[kind])
+            text.oddities.add_long_cell(number, rows.line_num, is_rows=is_rows)
         cells = dict(zip(header, row, strict=True))
+        text.oddities.quoted_cells += not is_quoted and bool(_QUOTED.fullmatch(cells[key]))
         name = text.named(None if key == _ID else cells.get(_ID), number)
         yield name, paragraphs(_PARAGRAPH_BREAK.split(cells[key]))
+
+
+def _look_like_rows(lines: Sequence[str], row: list[str], key: int, delimiter: str) -> bool:
+    """Whether most of the further lines of a row are rows themselves: as many cells, and in none
+    but that of the text more words than the row has there."""
+
+    def is_row(line: str) -> bool:
+        cells = line.split(delimiter)
+        if len(cells) != len(row) or len(row) == 1:
+            return False
+        return all(
+            0 < len(cell.split()) <= len(row[at].split())
+            for at, cell in enumerate(cells)
+            if at != key
+        )
+
+    return 2 * sum(map(is_row, lines)) > len(lines)
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -113,9 +113,7 @@ def open_text(
     """
 
     def documents() -> Iterator[Encoded]:
-        for document in readers.read_documents(
-            path, **vars(options), encoding=encoding, report=report
-        ):
+        for document in readers.read_documents(path, options, encoding=encoding, report=report):
             encoded = encode(vocabulary, document.sentences)._replace(id=document.id)
             yield encoded if tagger is None else encoded._replace(tags=tagger(document))
 

@@ -181,9 +181,7 @@ def evaluate_files(
         a package is missing. An output may be empty.
     """
     paths, tagger = (outputs, inputs), require_packages()
-    texts = [
-        read_documents(path, **vars(options), encoding=encoding, keep_empty=True) for path in paths
-    ]
+    texts = [read_documents(path, options, encoding=encoding, keep_empty=True) for path in paths]
     measures = []
     for output, reference in corresponding(texts, paths):
         if not reference.sentences:

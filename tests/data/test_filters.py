@@ -231,7 +231,7 @@ def test_when_nothing_is_left_the_line_names_the_flags(tmp_path):
 
 
 def test_the_command_filters_reviews_that_are_a_line_each(tmp_path):
-    pytest.importorskip("pysbd")
+    pytest.importorskip("sentencex")
     text = tmp_path / "reviews.txt"
     text.write_text("Nice room. We liked it!\nBad.\n\nThe bed (No. 2) broke. It was old.\n")
     out = tmp_path / "out"

@@ -18,6 +18,7 @@ from dclm_jax.data import (
     prepare,
     statistics_table,
 )
+from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
 from tests.fuzzing import attack, attack_json, fuzz, value_or_input_error
@@ -39,7 +40,7 @@ def prepared(tmp_path_factory) -> Path:
 def with_tags(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("with_tags")
     (root / "text").write_text("a/X b/Y\na/X\n\nb/Y a/X c/Z\n\na/X b/Y c/Z d/Y\n")
-    prepare({"train": root / "text"}, root / "corpus", vocab_size=3, format="tagged")
+    prepare({"train": root / "text"}, root / "corpus", TextOptions(format="tagged"), vocab_size=3)
     return root / "corpus"
 
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dclm_jax.data import Document, open_corpus, prepare, read_documents
+from dclm_jax.data.documents import TextOptions
 from dclm_jax.evaluation import parts_of_speech
 from tests.data import test_ted as ted
 from tests.fuzzing import anything, attack, attack_json, damaged, fuzz, value_or_input_error
@@ -35,7 +36,7 @@ TAGGER = parts_of_speech.Tagger()
 
 
 def read_whole(path: Path, format: str, encoding: str = "utf-8") -> None:
-    for document in read_documents(path, format, encoding=encoding):
+    for document in read_documents(path, TextOptions(format), encoding=encoding):
         assert document.id.splitlines() == [document.id] and document.id.encode()
         assert document.sentences and all(document.sentences)
         words = [word for sentence in document.sentences for word in sentence]
@@ -163,7 +164,7 @@ def test_prose(place, content):
 def test_a_number_after_a_separator_of_files_is_split_off(place):
     path = place / "separators.txt"
     path.write_bytes(b"a\x1c 1. b\x1c1. c \x1d2. d\x1e 3. e\x1f4. f\n")
-    assert sum(map(len, next(read_documents(path, "prose")).sentences)) >= 9
+    assert sum(map(len, next(read_documents(path, TextOptions("prose"))).sentences)) >= 9
 
 
 @pytest.mark.parametrize("layout", ["lines", "imdb", "bbc"])

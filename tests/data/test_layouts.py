@@ -3,6 +3,7 @@ import json
 import pytest
 
 from dclm_jax.data import ReadStatistics, known_corpora, open_corpus, prepare, read_documents
+from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.readers import Document
 from dclm_jax.errors import InputError
 
@@ -54,7 +55,7 @@ def words_of(directory, split, name):
 
 def test_imdb_reviews_and_nothing_else_in_a_fixed_order(tmp_path):
     root = write_imdb(tmp_path / "aclImdb", train=4, test=2, unsup=11)
-    assert [document.id for document in read_documents(root, "imdb")] == [
+    assert [document.id for document in read_documents(root, TextOptions("imdb"))] == [
         *("train/pos/0_7", "train/pos/1_7", "train/neg/0_2", "train/neg/1_2"),
         # In the order of names: 10 comes before 2.
         *("train/unsup/0_0", "train/unsup/10_0"),
@@ -70,7 +71,7 @@ def test_line_breaks_of_a_review_end_paragraphs(tmp_path):
         "fourth<br/ >= not a boundary<br \n/>\n"
     )
     write(root / "train" / "pos" / "0_7.txt", b"\xef\xbb\xbf" + review.encode())
-    document = next(read_documents(root, "imdb"))
+    document = next(read_documents(root, TextOptions("imdb")))
     assert document == Document(
         "train/pos/0_7",
         [
@@ -86,7 +87,7 @@ def test_line_breaks_of_a_review_end_paragraphs(tmp_path):
 def test_imdb_division(tmp_path):
     root = write_imdb(tmp_path / "aclImdb")
     said = []
-    manifest = prepare(root, tmp_path / "out", format="imdb", report=said.append)
+    manifest = prepare(root, tmp_path / "out", TextOptions(format="imdb"), report=said.append)
     ids = ids_of(tmp_path / "out")
     # 0.86 of 26 is 22.4.
     assert {split: len(names) for split, names in ids.items()} == {
@@ -117,7 +118,7 @@ def test_imdb_division(tmp_path):
 
 def test_imdb_without_unsupervised_reviews(tmp_path):
     root = write_imdb(tmp_path / "aclImdb", unsup=0)
-    prepare(root, tmp_path / "out", format="imdb", fractions=(0.5, 0.5))
+    prepare(root, tmp_path / "out", TextOptions(format="imdb"), fractions=(0.5, 0.5))
     assert {split: len(names) for split, names in ids_of(tmp_path / "out").items()} == {
         "train": 10,
         "valid": 10,
@@ -127,7 +128,7 @@ def test_imdb_without_unsupervised_reviews(tmp_path):
 
 def test_imdb_share_of_zero_leaves_valid_out_and_keeps_the_test_reviews(tmp_path):
     root = write_imdb(tmp_path / "aclImdb")
-    prepare(root, tmp_path / "out", format="imdb", fractions=(1, 0))
+    prepare(root, tmp_path / "out", TextOptions(format="imdb"), fractions=(1, 0))
     ids = ids_of(tmp_path / "out")
     assert {split: len(names) for split, names in ids.items()} == {"train": 26, "test": 4}
     assert all(name.startswith("test/") for name in ids["test"])
@@ -138,7 +139,7 @@ def test_seed_says_what_is_held_out(tmp_path, name):
     root = (write_imdb if name == "imdb" else write_bbc)(tmp_path / "corpus")
     ids = []
     for number, seed in enumerate((1, 1, 2)):
-        prepare(root, tmp_path / str(number), format=name, seed=seed)
+        prepare(root, tmp_path / str(number), TextOptions(format=name), seed=seed)
         ids.append(ids_of(tmp_path / str(number)))
     assert ids[0] == ids[1]
     assert ids[0]["valid"] != ids[2]["valid"]
@@ -149,7 +150,7 @@ def test_bbc_articles_and_nothing_else(tmp_path):
     root = write_bbc(tmp_path / "bbc", articles=2)
     write(root / "sport" / "._001.txt", b"\xff")
     write(root / "tech" / "notes.md", "none of them")
-    assert [document.id for document in read_documents(root, "bbc")] == [
+    assert [document.id for document in read_documents(root, TextOptions("bbc"))] == [
         f"{topic}/{number}" for topic in TOPICS for number in ("001", "002")
     ]
 
@@ -162,7 +163,9 @@ def test_bbc_title_paragraphs_and_lines_that_are_not_utf8(tmp_path):
     )
     write(root / "sport" / "001.txt", article)
     statistics = ReadStatistics()
-    documents = {d.id: d.sentences for d in read_documents(root, "bbc", statistics=statistics)}
+    documents = {
+        d.id: d.sentences for d in read_documents(root, TextOptions("bbc"), statistics=statistics)
+    }
     # Each line is decoded on its own; 0x81 is no character of cp1252, but a control in Latin-1.
     assert documents["sport/001"] == [
         ["Chelsea", "sack", "Mutu"],
@@ -177,7 +180,7 @@ def test_bbc_title_paragraphs_and_lines_that_are_not_utf8(tmp_path):
 
 def test_bbc_division_and_case(tmp_path):
     root = write_bbc(tmp_path / "bbc")
-    prepare(root, tmp_path / "out", format="bbc")
+    prepare(root, tmp_path / "out", TextOptions(format="bbc"))
     ids = ids_of(tmp_path / "out")
     assert {split: len(names) for split, names in ids.items()} == {
         "train": 36,
@@ -185,7 +188,12 @@ def test_bbc_division_and_case(tmp_path):
         "test": 2,
     }
     assert words_of(tmp_path / "out", "train", ids["train"][0])[1] == ["It", "was", "said", "."]
-    prepare(root, tmp_path / "low", format="bbc", fractions=(0.5, 0.25, 0.25), lowercase=True)
+    prepare(
+        root,
+        tmp_path / "low",
+        TextOptions(format="bbc", lowercase=True),
+        fractions=(0.5, 0.25, 0.25),
+    )
     ids = ids_of(tmp_path / "low")
     assert [len(names) for names in ids.values()] == [20, 10, 10]
     assert words_of(tmp_path / "low", "train", ids["train"][0])[1] == ["it", "was", "said", "."]
@@ -194,10 +202,10 @@ def test_bbc_division_and_case(tmp_path):
 def test_existing_corpus_is_reused_whatever_lies_beside_the_articles(tmp_path):
     root = write_bbc(tmp_path / "bbc")
     said = []
-    first = prepare(root, tmp_path / "out", format="bbc")
+    first = prepare(root, tmp_path / "out", TextOptions(format="bbc"))
     write(root / "README.TXT", "another read me")
     write(root / "new.txt", "no article")
-    again = prepare(root, tmp_path / "out", format="bbc", report=said.append)
+    again = prepare(root, tmp_path / "out", TextOptions(format="bbc"), report=said.append)
     assert again == first
     assert len(said) == 1 and said[0].startswith("reusing")
 
@@ -207,20 +215,21 @@ def test_existing_corpus_is_reused_whatever_lies_beside_the_articles(tmp_path):
     [
         (dict(seed=1), "seed"),
         (dict(fractions=(0.5, 0.3, 0.2)), "fractions"),
-        (dict(lowercase=True), "lowercase"),
+        (dict(text=TextOptions("bbc", lowercase=True)), "lowercase"),
         (dict(edit="business/001.txt"), "sources"),
         (dict(edit="business/009.txt"), "sources"),
     ],
 )
 def test_other_options_or_articles_are_refused_unless_overwritten(tmp_path, change, differing):
     root = write_bbc(tmp_path / "bbc")
-    prepare(root, tmp_path / "out", format="bbc")
-    options = {key: value for key, value in change.items() if key != "edit"}
+    prepare(root, tmp_path / "out", TextOptions(format="bbc"))
+    options = {"text": TextOptions("bbc")} | change
+    options.pop("edit", None)
     if "edit" in change:
         write(root / change["edit"], "Another title\n")
     with pytest.raises(InputError, match=rf"made otherwise \({differing} differ\)"):
-        prepare(root, tmp_path / "out", format="bbc", **options)
-    prepare(root, tmp_path / "out", format="bbc", overwrite=True, **options)
+        prepare(root, tmp_path / "out", **options)
+    prepare(root, tmp_path / "out", overwrite=True, **options)
 
 
 @pytest.mark.parametrize("folder", ["train/pos", "train/neg", "test/pos", "test/neg"])
@@ -228,19 +237,19 @@ def test_missing_folder_of_reviews_is_named(tmp_path, folder):
     root = write_imdb(tmp_path / "aclImdb", train=2, test=2, unsup=1)
     (root / folder).rename(tmp_path / "elsewhere")
     with pytest.raises(InputError, match=rf"aclImdb/{folder}: no such folder; expected the folder"):
-        prepare(root, tmp_path / "out", format="imdb")
+        prepare(root, tmp_path / "out", TextOptions(format="imdb"))
     (root / folder).mkdir()
     with pytest.raises(InputError, match=rf"aclImdb/{folder}: holds no \.txt files"):
-        prepare(root, tmp_path / "out", format="imdb")
+        prepare(root, tmp_path / "out", TextOptions(format="imdb"))
     assert not (tmp_path / "out").exists()
 
 
 def test_missing_topic_is_named(tmp_path):
     with pytest.raises(InputError, match=r"business: no such folder; expected .* the BBC articles"):
-        list(read_documents(write_bbc(tmp_path / "bbc").parent, "bbc"))
+        list(read_documents(write_bbc(tmp_path / "bbc").parent, TextOptions("bbc")))
     (tmp_path / "bbc" / "tech").rename(tmp_path / "tech")
     with pytest.raises(InputError, match=r"bbc/tech: no such folder"):
-        list(read_documents(tmp_path / "bbc", "bbc"))
+        list(read_documents(tmp_path / "bbc", TextOptions("bbc")))
 
 
 @pytest.mark.parametrize(
@@ -254,7 +263,7 @@ def test_bad_review_is_named_and_nothing_is_left(tmp_path, content, message):
     root = write_imdb(tmp_path / "aclImdb", train=2, test=2)
     write(root / "test" / "neg" / "0_2.txt", content)
     with pytest.raises(InputError, match=message):
-        prepare(root, tmp_path / "deep" / "out", format="imdb")
+        prepare(root, tmp_path / "deep" / "out", TextOptions(format="imdb"))
     assert list((tmp_path / "deep").iterdir()) == []
 
 
@@ -275,21 +284,24 @@ def test_bad_options_of_collections(tmp_path, name, options, message):
     root, options = write_imdb(tmp_path / "in", train=2, test=2, unsup=0), dict(options)
     source = options.pop("source", None)
     with pytest.raises(InputError, match=message):
-        prepare(root if source == "IN" else source, tmp_path / "out", format=name, **options)
+        prepare(
+            root if source == "IN" else source,
+            tmp_path / "out",
+            TextOptions(format=name),
+            **options,
+        )
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
 def test_articles_stream(tmp_path, monkeypatch):
     # The files are read while sentences come out, not all of them before the first.
     root = write_bbc(tmp_path / "bbc", articles=40)
-    monkeypatch.setattr("dclm_jax.data.prose._BATCH_CHARACTERS", 100)
-    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1}, raising=False)
     read = []
     whole = known_corpora.read_lines
     monkeypatch.setattr(
         known_corpora, "read_lines", lambda file, **kw: read.append(file) or whole(file, **kw)
     )
-    stream = read_documents(root, "bbc")
+    stream = read_documents(root, TextOptions("bbc"))
     assert next(stream).id == "business/001"
     assert 0 < len(read) < 40
     assert sum(1 for _ in stream) == 199

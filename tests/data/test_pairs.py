@@ -6,6 +6,7 @@ import pytest
 
 from dclm_jax.data import open_corpus, prepare, read_documents
 from dclm_jax.data.corpus import source_split
+from dclm_jax.data.documents import TextOptions
 from dclm_jax.errors import InputError
 from tests.data.test_filters import SPLITS, contents, write
 from tests.launch.support import launch, refuse
@@ -153,4 +154,4 @@ def test_one_source_to_divide_does_not_fit_given_splits(tmp_path):
     with pytest.raises(InputError, match="expected one source to divide, or a source for each"):
         prepare({"train": targets}, tmp_path / "o", paired_source=sources)
     with pytest.raises(InputError, match="sotu takes no paired source"):
-        prepare(None, tmp_path / "o", format="sotu", paired_source=sources)
+        prepare(None, tmp_path / "o", TextOptions(format="sotu"), paired_source=sources)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.data import Vocabulary, open_corpus, prepare, read_documents
+from dclm_jax.data.documents import TextOptions
 from dclm_jax.errors import InputError
 from tests.launch.support import launch, refuse
 
@@ -40,7 +41,12 @@ def test_round_trip_of_all_words(tmp_path, text):
 
 
 def test_unknown_token_maps_to_unknown_also_when_lowercased(tmp_path, text):
-    prepare({"test": text, "train": text}, tmp_path / "o", unknown_token="<UNK>", lowercase=True)
+    prepare(
+        {"test": text, "train": text},
+        tmp_path / "o",
+        TextOptions(lowercase=True),
+        unknown_token="<UNK>",
+    )
     corpus = open_corpus(tmp_path / "o", "test")
     assert corpus.manifest.splits[corpus.split].oov_tokens == 20
     assert corpus.vocabulary.unknown_token == "<unk>"
@@ -156,7 +162,7 @@ def test_too_few_documents_to_split(tmp_path):
     with pytest.raises(InputError, match="2 documents are too few to split as 0.8,0.1,0.1"):
         prepare(tmp_path / "t", tmp_path / "out")
     (tmp_path / "t").write_text("a\n")
-    with pytest.raises(InputError, match="1 document is too few .* begins with = ends one"):
+    with pytest.raises(InputError, match="1 document is too few .* line = ends one"):
         prepare(tmp_path / "t", tmp_path / "out")
 
 
@@ -171,7 +177,9 @@ def test_empty_sentences_are_counted_per_split(tmp_path):
 
 def test_tagged_text_is_prepared_as_its_words(tmp_path):
     (tmp_path / "t").write_text("The/AT 1/2/CD The/NN\n\n=/SYM\n")
-    prepare({"train": tmp_path / "t"}, tmp_path / "out", format="tagged", lowercase=True)
+    prepare(
+        {"train": tmp_path / "t"}, tmp_path / "out", TextOptions(format="tagged", lowercase=True)
+    )
     assert words_of(tmp_path / "out", "train") == [[["the", "1/2", "the"]], [["="]]]
     assert open_corpus(tmp_path / "out", "train").vocabulary.words[3:] == ("the", "1/2", "=")
 
@@ -210,7 +218,7 @@ def test_named_pipe_is_read_once(tmp_path):
     [
         (dict(vocab_size=0), "vocab_size is 0"),
         (dict(unknown_token="two words"), "expected one word"),
-        (dict(format="xml"), "unknown format 'xml'"),
+        (dict(text=TextOptions("xml")), "unknown format 'xml'"),
     ],
 )
 def test_bad_options(tmp_path, text, options, message):

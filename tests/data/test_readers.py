@@ -32,7 +32,10 @@ def test_lines_end_documents_at_blank_lines_and_equals_signs(tmp_path):
 
 def test_crlf_byte_order_mark_and_missing_last_newline(tmp_path):
     path = write(tmp_path / "t", b"\xef\xbb\xbfA b\r\n\r\nC")
-    assert [d.sentences for d in read_documents(path, lowercase=True)] == [[["a", "b"]], [["c"]]]
+    assert [d.sentences for d in read_documents(path, TextOptions(lowercase=True))] == [
+        [["a", "b"]],
+        [["c"]],
+    ]
 
 
 def test_jsonl_strings_lists_ids_and_empty_sentences(tmp_path):
@@ -54,12 +57,10 @@ def test_jsonl_strings_lists_ids_and_empty_sentences(tmp_path):
 
 
 def test_tagged_words_may_hold_slashes_and_begin_with_equals_signs(tmp_path):
-    text = (
-        "\nThe/AT 1/2/CD //nn --/--\n=/sym a/b/NN\n \n\n= 3/4 of it =\nHe/PPS\n=heading\nIt/PPS\r\n"
-    )
+    text = "\nThe/AT 1/2/CD //nn --/--\n=/sym a/b/NN\n \n\n= 3/4 of it =\nHe/PPS\n====\nIt/PPS\r\n"
     statistics = ReadStatistics()
     path = write(tmp_path / "t.txt", text)
-    assert list(read_documents(path, "tagged", statistics=statistics)) == [
+    assert list(read_documents(path, TextOptions("tagged"), statistics=statistics)) == [
         Document(
             "t.txt:2",
             [["The", "1/2", "/", "--"], ["=", "a/b"]],
@@ -73,7 +74,7 @@ def test_tagged_words_may_hold_slashes_and_begin_with_equals_signs(tmp_path):
 
 def test_lower_case_is_for_words_and_not_for_tags(tmp_path):
     path = write(tmp_path / "t", "He/PPS RAN/VBD\n")
-    [document] = read_documents(path, "tagged", lowercase=True)
+    [document] = read_documents(path, TextOptions("tagged", lowercase=True))
     assert document == Document("t:1", [["he", "ran"]], [["PPS", "VBD"]])
 
 
@@ -88,7 +89,7 @@ def test_jsonl_tags_stay_with_their_words_where_empty_sentences_are_dropped(tmp_
     ]
     statistics = ReadStatistics()
     path = write(tmp_path / "t.jsonl", "\n".join(map(json.dumps, lines)))
-    assert list(read_documents(path, lowercase=True, statistics=statistics)) == [
+    assert list(read_documents(path, TextOptions(lowercase=True), statistics=statistics)) == [
         Document("t.jsonl:1", [["the", "cat"], ["sat"], ["="]], [["DT", "NN"], ["VBD"], ["SYM"]]),
         Document("t.jsonl:2", [["it"]], None),
     ]
@@ -101,11 +102,13 @@ def test_a_token_that_is_no_word_and_tag_is_refused(tmp_path, token):
         tmp_path / "t", f"The/AT\n\n{token} a/AT\n" if token == "=/" else f"\n\na/AT {token}"
     )
     with pytest.raises(InputError, match=rf"t:3: expected .* as WORD/TAG, got '{token}'"):
-        list(read_documents(path, "tagged"))
+        list(read_documents(path, TextOptions("tagged")))
 
 
 def test_a_brown_line_without_its_tags_is_refused_after_the_documents_before_it(tmp_path):
-    stream = read_documents(write(tmp_path / "t", "a/b\n\nThe/AT jury said/VBD\n"), "tagged")
+    stream = read_documents(
+        write(tmp_path / "t", "a/b\n\nThe/AT jury said/VBD\n"), TextOptions("tagged")
+    )
     assert next(stream).tags == [["b"]]
     with pytest.raises(InputError, match=r"t:3: .*'jury'"):
         next(stream)
@@ -217,12 +220,14 @@ def test_what_is_not_in_the_encoding_is_named(tmp_path, content, encoding, messa
 def test_tagged_text_is_recognised(tmp_path, text, format):
     path, told, statistics = write(tmp_path / "t", text), [], ReadStatistics()
     found = list(read_documents(path, report=told.append, statistics=statistics))
-    assert found == list(read_documents(path, format))
+    assert found == list(read_documents(path, TextOptions(format)))
     assert statistics.formats == {format}
     tagged = [f"note: {path}: read as tagged text: its words are WORD/TAG"]
-    assert told == (tagged if format == "tagged" else [])
+    assert [line for line in told if "that begin with =" not in line] == (
+        tagged if format == "tagged" else []
+    )
     # What is said is done.
-    assert list(read_documents(path, "lines"))[0].tags is None
+    assert list(read_documents(path, TextOptions("lines")))[0].tags is None
 
 
 @pytest.mark.parametrize(
@@ -264,7 +269,7 @@ def test_tagged_text_is_recognised(tmp_path, text, format):
 )
 def test_what_seems_to_be_no_text_is_told(tmp_path, format, text, message):
     path, told = write(tmp_path / "t", text), []
-    list(read_documents(path, format, report=told.append))
+    list(read_documents(path, TextOptions(format), report=told.append))
     told = [line for line in told if line.startswith("warning: ")]
     assert len(told) == (message is not None)
     if message:
@@ -303,7 +308,7 @@ def test_reading_streams(tmp_path):
         ("t.txt", b" \n\n= x\n", r"t\.txt: holds no documents"),
         ("t.txt", b"good\nb\xc3\x28d\n", r"t\.txt:2: not valid UTF-8"),
         ("t.jsonl", b'{"sentences": ["a"]}\n{"sentences": [\n', r"t\.jsonl:2: not JSON"),
-        ("t.jsonl", b'["a"]\n', r"t\.jsonl:1: it is .*; expected a JSON object of sentences"),
+        ("t.jsonl", b'"a"\n', r"t\.jsonl:1: it is .*; expected a JSON object of sentences"),
         ("t.jsonl", b'{"body": "a"}\n', r"t\.jsonl:1: has no 'text', nor 'sentences' .*: 'body'$"),
         (
             "t.jsonl",
@@ -338,7 +343,7 @@ def test_reading_streams(tmp_path):
         ),
         ("t.jsonl", b'{"sentences": ["a"], "tags": [1]}\n', r":1: expected the tags of each"),
         ("t.jsonl", b'{"sentences": ["a"], "tags": [["X Y"]]}\n', r":1: a tag is empty or holds"),
-        ("t.jsonl", b"[" * 200_000, r"t\.jsonl:1: nested too deeply"),
+        ("t.jsonl", b'{"a":' * 200_000, r"t\.jsonl:1: nested too deeply"),
         ("t.jsonl", b'{"sentences": [""]}\n', r"t\.jsonl: holds no documents"),
     ],
 )
@@ -355,7 +360,7 @@ def test_missing_input_and_unknown_format(tmp_path):
     with pytest.raises(InputError, match="holds no files"):
         list(read_documents(tmp_path))
     with pytest.raises(InputError, match="unknown format 'xml'"):
-        list(read_documents(tmp_path, "xml"))
+        list(read_documents(tmp_path, TextOptions("xml")))
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="who is not root takes nobody's rights")
@@ -456,5 +461,5 @@ def test_what_no_text_has_is_refused_before_it_fills_the_memory(tmp_path, format
     path = tmp_path / "text"
     path.write_bytes(content)
     with pytest.raises(InputError, match=re.escape(message)) as error:
-        list(read_documents(path, format))
+        list(read_documents(path, TextOptions(format)))
     assert str(error.value).startswith(str(path))

@@ -8,7 +8,7 @@ from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.readers import Document, ReadStatistics, read_documents, remembered
 from dclm_jax.errors import InputError
 
-pytest.importorskip("pysbd")
+pytest.importorskip("sentencex")
 pytest.importorskip("sacremoses")
 
 
@@ -56,15 +56,25 @@ def test_a_column_of_a_table_is_raw_text(tmp_path, kind, delimiter, end):
     ]
     told, statistics = [], ReadStatistics()
     found = read_documents(
-        path, text_key="review", keep_empty=True, report=told.append, statistics=statistics
+        path,
+        TextOptions(text_key="review", quoted=True),
+        keep_empty=True,
+        report=told.append,
+        statistics=statistics,
     )
     assert list(found) == expected
-    assert told == [f"note: {path}: read as {kind.upper()}, the raw text of its 'review'"]
+    assert told == [
+        f"note: {path}: read as {kind.upper()}, the raw text of its 'review'",
+        f"note: {path}: cells over several lines: 2, the longest in lines 2 to 4",
+    ]
     assert statistics.formats == {kind}
-    assert list(read_documents(path, "prose", text_key="review")) == expected[:2]
+    quoted = TextOptions("prose", text_key="review", quoted=True)
+    assert list(read_documents(path, quoted)) == expected[:2]
     # Of another name it is one if that is said.
     other = write(tmp_path / "t.data", table(delimiter, end))
-    found = list(read_documents(other, kind, text_key="review", lowercase=True))
+    found = list(
+        read_documents(other, TextOptions(kind, text_key="review", lowercase=True, quoted=True))
+    )
     assert found[1] == Document("t.data:5", [["it", "rained", "."]])
 
 
@@ -80,12 +90,18 @@ def test_json_lines_of_raw_text(tmp_path):
     assert list(read_documents(path, statistics=statistics, keep_empty=True)) == expected
     assert statistics.formats == {"raw jsonl"}
     named = write(tmp_path / "n.jsonl", json.dumps({"body": TEXTS[1], "text": "x"}))
-    assert list(read_documents(named, text_key="body")) == [Document("n.jsonl:1", SENTENCES[1])]
+    assert list(read_documents(named, TextOptions(text_key="body"))) == [
+        Document("n.jsonl:1", SENTENCES[1])
+    ]
     # A run that remembers the key of its text reads files of words, too.
     words = write(tmp_path / "w.jsonl", json.dumps({"sentences": ["It rained ."]}))
-    assert list(read_documents(words, text_key="body")) == [Document("w.jsonl:1", SENTENCES[1])]
+    assert list(read_documents(words, TextOptions(text_key="body"))) == [
+        Document("w.jsonl:1", SENTENCES[1])
+    ]
     both = write(tmp_path / "b.jsonl", json.dumps({"sentences": ["x"], "body": TEXTS[1]}))
-    assert list(read_documents(both, text_key="body")) == [Document("b.jsonl:1", SENTENCES[1])]
+    assert list(read_documents(both, TextOptions(text_key="body"))) == [
+        Document("b.jsonl:1", SENTENCES[1])
+    ]
     assert list(read_documents(both)) == [Document("b.jsonl:1", [["x"]])]
 
 

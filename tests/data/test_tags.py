@@ -7,6 +7,7 @@ import pytest
 
 from dclm_jax.data import open_corpus, prepare, read_documents
 from dclm_jax.data.corpus import read_manifest
+from dclm_jax.data.documents import TextOptions
 from dclm_jax.evaluation.inputs import open_split
 from dclm_jax.evaluation.parts_of_speech import Tagger
 
@@ -29,14 +30,19 @@ def tagged(tmp_path):
 
 
 def test_values(tmp_path, tagged):
-    prepare({"train": tagged}, tmp_path / "out", format="tagged", vocab_size=2, lowercase=True)
+    prepare(
+        {"train": tagged},
+        tmp_path / "out",
+        TextOptions(format="tagged", lowercase=True),
+        vocab_size=2,
+    )
     corpus = open_corpus(tmp_path / "out", "train")
     names = (tmp_path / "out" / "tags.tsv").read_text()
     assert names == "at\t3\ncd\t1\nvbd-hl\t1\npps\t2\nnn\t1\nvbd\t2\n"
     assert corpus.tags is not None
     np.testing.assert_array_equal(corpus.tags, [0, 1, 2, 3, 0, 4, 5, 3, 5, 0])
     assert corpus.tags.dtype == np.int32 and isinstance(corpus.tags, np.memmap)
-    expected = [one.tags for one in read_documents(tagged, "tagged")]
+    expected = [one.tags for one in read_documents(tagged, TextOptions("tagged"))]
     assert tags_of(tmp_path / "out", "train") == expected
     assert expected[1] == [["at", "nn"], ["vbd"], ["pps", "vbd"]]
     with pytest.raises(IndexError):
@@ -53,13 +59,13 @@ def test_tags_of_all_formats(tmp_path, tagged):
     ]
     (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, records)))
     sources = {"train": tmp_path / "t.mrg"}
-    prepare(sources, tmp_path / "trees", format="treebank")
+    prepare(sources, tmp_path / "trees", TextOptions(format="treebank"))
     assert tags_of(tmp_path / "trees", "train") == [[["DT", "NN", "VBD"], ["."]]]
     sources = {"train": tmp_path / "t.jsonl", "test": tagged}
-    prepare(sources, tmp_path / "both", format="tagged")
+    prepare(sources, tmp_path / "both", TextOptions(format="tagged"))
     assert tags_of(tmp_path / "both", "train") == [[["X", "Y"]], [["Z"]]]
     assert tags_of(tmp_path / "both", "test") == [
-        one.tags for one in read_documents(tagged, "tagged")
+        one.tags for one in read_documents(tagged, TextOptions("tagged"))
     ]
 
 
@@ -77,14 +83,14 @@ def test_documents_are_divided_cut_and_left_out_with_their_tags(tmp_path):
         for sentence in document:
             text += " ".join(f"{word}/T{number}-{next(own)}" for word in sentence) + "\n"
     (tmp_path / "text").write_text(text)
-    for document in read_documents(tmp_path / "text", "tagged"):
+    for document in read_documents(tmp_path / "text", TextOptions("tagged")):
         assert document.tags is not None
         for words, of_words in zip(document.sentences, document.tags, strict=True):
             tags.update(zip(of_words, words, strict=True))
     manifest = prepare(
         tmp_path / "text",
         tmp_path / "out",
-        format="tagged",
+        TextOptions(format="tagged"),
         document_words=7,
         min_words=3,
         max_words=7,
@@ -117,7 +123,7 @@ def test_splits_with_other_text_have_none(tmp_path, tagged):
 
 
 def test_a_corpus_of_before_has_none(tmp_path, tagged):
-    prepare({"train": tagged}, tmp_path / "out", format="tagged")
+    prepare({"train": tagged}, tmp_path / "out", TextOptions(format="tagged"))
     path = tmp_path / "out" / "manifest.json"
     manifest = json.loads(path.read_text())
     # To a program of before, the other way round, the new names mean nothing.
@@ -129,7 +135,7 @@ def test_a_corpus_of_before_has_none(tmp_path, tagged):
 
 
 def test_a_split_is_tagged_as_its_text_was(tmp_path, tagged):
-    prepare({"train": tagged}, tmp_path / "out", format="tagged", vocab_size=1)
+    prepare({"train": tagged}, tmp_path / "out", TextOptions(format="tagged"), vocab_size=1)
     vocabulary = open_corpus(tmp_path / "out", "train").vocabulary
     tagger = Tagger()
     found = [
@@ -145,17 +151,19 @@ def test_a_split_is_tagged_as_its_text_was(tmp_path, tagged):
 
 
 def test_damaged_tags_are_not_reused(tmp_path, tagged):
-    prepare({"train": tagged}, tmp_path / "out", format="tagged")
+    prepare({"train": tagged}, tmp_path / "out", TextOptions(format="tagged"))
     (tmp_path / "out" / "tags.tsv").write_text("x\n")
     with pytest.raises(ValueError, match="tags.tsv: has 2 bytes; the manifest says"):
-        prepare({"train": tagged}, tmp_path / "out", format="tagged")
+        prepare({"train": tagged}, tmp_path / "out", TextOptions(format="tagged"))
 
 
 def test_characters(tmp_path, tagged):
-    manifest = prepare({"train": tagged}, tmp_path / "out", format="tagged", vocab_size=1)
+    manifest = prepare(
+        {"train": tagged}, tmp_path / "out", TextOptions(format="tagged"), vocab_size=1
+    )
     words = [
         w
-        for one in read_documents(tagged, "tagged")
+        for one in read_documents(tagged, TextOptions("tagged"))
         for sentence in one.sentences
         for w in sentence
     ]

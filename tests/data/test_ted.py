@@ -5,6 +5,7 @@ import collections
 import pytest
 
 from dclm_jax.data import ReadStatistics, open_corpus, prepare, read_documents
+from dclm_jax.data.documents import TextOptions
 from dclm_jax.errors import InputError
 
 TRAIN = "train.tags.zh-en.en"
@@ -74,7 +75,9 @@ def write_ted(root, train: str | bytes = TALKS, **tests):
 
 
 def read(root):
-    return {document.id: document.sentences for document in read_documents(root, "ted")}
+    return {
+        document.id: document.sentences for document in read_documents(root, TextOptions("ted"))
+    }
 
 
 def split(talks):
@@ -84,7 +87,7 @@ def split(talks):
 def test_talks_of_both_formats_and_nothing_else(tmp_path):
     root = write_ted(tmp_path / "zh-en", tst2010=TEST_SET, tst2012=TEST_SET.replace("767", "9"))
     statistics = ReadStatistics()
-    documents = list(read_documents(root, "ted", statistics=statistics))
+    documents = list(read_documents(root, TextOptions("ted"), statistics=statistics))
     assert {document.id: document.sentences for document in documents} == split(
         {
             **TALKS_READ,
@@ -121,7 +124,7 @@ def test_division(tmp_path):
     talks = "".join(f"<url>u</url>\n<talkid>{i}</talkid>\nTalk {i}.\n" for i in range(20))
     root = write_ted(tmp_path / "ted", talks, tst2010=TEST_SET)
     said = []
-    manifest = prepare(root, tmp_path / "out", format="ted", report=said.append)
+    manifest = prepare(root, tmp_path / "out", TextOptions(format="ted"), report=said.append)
     names = {part: open_corpus(tmp_path / "out", part).document_ids for part in manifest.splits}
     assert {part: len(ids) for part, ids in names.items()} == {"train": 18, "valid": 2, "test": 2}
     assert names["test"] == ["tst2010/767", "tst2010/785"]
@@ -130,7 +133,7 @@ def test_division(tmp_path):
     assert manifest.sources["ted"]["files"] == {"train": 1, "tst2010": 1}
     assert said[0].startswith("reading TED talks of IWSLT (")
     (root / "README").write_text("another")
-    again = prepare(root, tmp_path / "out", format="ted", report=said.append)
+    again = prepare(root, tmp_path / "out", TextOptions(format="ted"), report=said.append)
     assert again == manifest and said[-1].startswith("reusing")
 
 
@@ -196,7 +199,7 @@ def of_test_set(content):
 def test_malformed_talks_are_refused_and_nothing_is_left(tmp_path, train, test, message):
     root = write_ted(tmp_path / "zh-en", train, tst2010=test)
     with pytest.raises(InputError, match=message):
-        prepare(root, tmp_path / "deep" / "out", format="ted")
+        prepare(root, tmp_path / "deep" / "out", TextOptions(format="ted"))
     assert list((tmp_path / "deep").iterdir()) == []
 
 

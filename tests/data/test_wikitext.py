@@ -60,7 +60,10 @@ def folder(tmp_path):
 
 @pytest.mark.parametrize("format", [corpus for corpus, _ in CORPORA])
 def test_articles_headings_and_sentences(folder, format):
-    read = {one.id: [" ".join(s) for s in one.sentences] for one in read_documents(folder, format)}
+    read = {
+        one.id: [" ".join(s) for s in one.sentences]
+        for one in read_documents(folder, TextOptions(format))
+    }
     headings = {"= First <unk> =", "= = Section = =", "= Second =", "= Third ="}
     if format == "wikitext_body":
         assert read == {
@@ -73,7 +76,7 @@ def test_articles_headings_and_sentences(folder, format):
 
 def test_the_original_tokens_are_counted_and_unknown_words_are_the_texts(folder, tmp_path):
     told = []
-    scarce = prepare(folder, tmp_path / "scarce", format="wikitext", min_count=1)
+    scarce = prepare(folder, tmp_path / "scarce", TextOptions(format="wikitext"), min_count=1)
     # Words of the other splits are unknown to us, but not in the text.
     assert {split: scarce.original_tokens(split) for split in TOKENS} == {
         "train": 66,
@@ -82,7 +85,9 @@ def test_the_original_tokens_are_counted_and_unknown_words_are_the_texts(folder,
     }
     with open(folder / "wiki.train.tokens", "a") as file:
         file.write(f"{TEST_WORDS}\n")
-    manifest = prepare(folder, tmp_path / "out", format="wikitext", min_count=1, report=told.append)
+    manifest = prepare(
+        folder, tmp_path / "out", TextOptions(format="wikitext"), min_count=1, report=told.append
+    )
     tokens = TOKENS | {"train": TOKENS["train"] + len(TEST_WORDS.split()) + 1}
     assert {split: manifest.original_tokens(split) for split in TOKENS} == tokens
     assert manifest.vocabulary.unknown_token == "<unk>"
@@ -92,21 +97,25 @@ def test_the_original_tokens_are_counted_and_unknown_words_are_the_texts(folder,
     )
     assert open_corpus(tmp_path / "out", "test").num_documents == 2
     # Of another text than the original one the number would say nothing.
-    cut = prepare(folder, tmp_path / "cut", format="wikitext", max_words=20, min_count=1)
+    cut = prepare(
+        folder, tmp_path / "cut", TextOptions(format="wikitext"), max_words=20, min_count=1
+    )
     assert cut.original_tokens("train") == 0
-    body = prepare(folder, tmp_path / "body", format="wikitext_body", min_count=1)
+    body = prepare(folder, tmp_path / "body", TextOptions(format="wikitext_body"), min_count=1)
     assert body.original_tokens("test") == 0
     # Words that are unknown to us alone are predicted too easily, and so is a text in lower case.
-    few = prepare(folder, tmp_path / "few", format="wikitext", vocab_size=9)
+    few = prepare(folder, tmp_path / "few", TextOptions(format="wikitext"), vocab_size=9)
     assert few.original_tokens("train") == 0
-    lower = prepare(folder, tmp_path / "low", format="wikitext", min_count=1, lowercase=True)
+    lower = prepare(
+        folder, tmp_path / "low", TextOptions(format="wikitext", lowercase=True), min_count=1
+    )
     assert lower.splits["train"].oov_tokens == 1 and lower.original_tokens("train") == 0
 
 
 @pytest.mark.parametrize(("corpus", "format"), CORPORA)
 def test_other_text_is_read_like_that_of_the_corpus(folder, tmp_path, corpus, format):
-    whole = {one.id: one.sentences for one in read_documents(folder, corpus)}
-    manifest = prepare(folder, tmp_path / "out", format=corpus, min_count=1)
+    whole = {one.id: one.sentences for one in read_documents(folder, TextOptions(corpus))}
+    manifest = prepare(folder, tmp_path / "out", TextOptions(format=corpus), min_count=1)
     remembered = TextOptions(format)
     assert training_text(manifest).options == remembered
     for split, text in (("train", TRAIN), ("test", TEST)):
@@ -114,7 +123,7 @@ def test_other_text_is_read_like_that_of_the_corpus(folder, tmp_path, corpus, fo
         alike = list(parse_documents(text, remembered))
         assert [one.sentences for one in alike] == list(expected.values())
         assert [one.id.replace("text:", f"{split}/") for one in alike] == list(expected)
-    read = read_documents(folder / "wiki.train.tokens", format)
+    read = read_documents(folder / "wiki.train.tokens", TextOptions(format))
     assert [one.id for one in read] == ["wiki.train.tokens:2", "wiki.train.tokens:12"]
 
 
@@ -129,7 +138,7 @@ def test_articles_that_are_read_as_lines_are_told(folder):
 
 def test_the_other_names_of_the_files_and_a_folder_without_one(folder):
     (folder / "wiki.test.tokens").rename(folder / "test.txt")
-    assert [one.id for one in read_documents(folder, "wikitext")] == list(READ)
+    assert [one.id for one in read_documents(folder, TextOptions("wikitext"))] == list(READ)
     (folder / "test.txt").unlink()
     with pytest.raises(InputError, match="which holds wiki.test.tokens"):
-        list(read_documents(folder, "wikitext"))
+        list(read_documents(folder, TextOptions("wikitext")))

@@ -11,7 +11,7 @@ from dclm_jax.data.corpus import read_manifest
 from dclm_jax.data.documents import TextOptions
 from tests.launch.support import Workspace, launch, refuse
 
-pytest.importorskip("pysbd")
+pytest.importorskip("sentencex")
 pytest.importorskip("sacremoses")
 REVIEW = "“It’s Fine.” She slept."
 WORDS = ['"', "it", "'s", "fine", ".", '"', "she", "slept", "."]

@@ -23,7 +23,7 @@ WORDS = [
 @pytest.fixture(scope="module")
 def raw_run(space: Workspace, tmp_path_factory) -> Path:
     """A run on raw text in lower case."""
-    pytest.importorskip("pysbd")
+    pytest.importorskip("sentencex")
     pytest.importorskip("sacremoses")
     root = tmp_path_factory.mktemp("raw")
     story = "The cat slept. A dog ran.\nIt rained and Dr. Smith slept.\n= Next\n"

@@ -1,0 +1,79 @@
+"""The flags that say how text becomes words, of launchers that prepare text or read other text."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from absl import flags
+
+from dclm_jax.data.documents import PLAIN
+from dclm_jax.data.oddities import FORMS
+from dclm_jax.data.readers import TEXT_FORMATS
+
+TextFlags = Mapping[str, "flags.FlagHolder[Any]"]
+# What is defined below belongs to the launcher that calls the function, whose --help lists it.
+flags.disclaim_key_flags()
+
+
+def define_text_flags(*, as_in_training: bool = False) -> TextFlags:
+    """The flags of `TextOptions`, by their names; without a value they are None, and what is read
+    is as it was in training or else as `TextOptions` says."""
+
+    def default(of_text: str) -> str:
+        return f"Default: {'as in training' if as_in_training else of_text}."
+
+    holders = (
+        flags.DEFINE_enum(
+            "format",
+            None,
+            TEXT_FORMATS,
+            "lines: one sentence per line. tagged: the same, of WORD/TAG tokens. jsonl: one object "
+            "per line, {'id': ..., 'sentences': [...]} or {'id': ..., 'text': ...}. treebank: "
+            "bracketed trees, one document per file. articles: paragraphs of words under headings, "
+            "as in WikiText, divided into sentences; articles_body: without the headings. prose: "
+            "raw text. paragraphs: raw text, one document per line. csv, tsv: raw text in a column "
+            "of a table. auto: tagged where words are WORD/TAG, otherwise lines. Files called "
+            ".json, .jsonl, .csv and .tsv are of these formats; .gz and .bz2 are unpacked. "
+            + default("auto"),
+        ),
+        flags.DEFINE_bool("lowercase", None, f"Turn words to lower case. {default('no')}"),
+        flags.DEFINE_bool(
+            "normalize",
+            None,
+            f"Write quotes and dashes of raw text plainly, as Moses does. {default('no')}",
+        ),
+        flags.DEFINE_string(
+            "text_key",
+            None,
+            "Column of CSV and TSV, or key of JSON lines, that holds raw text. " + default("text"),
+        ),
+        flags.DEFINE_string(
+            "language",
+            None,
+            "Language of raw text, for its sentences and words: a code such as en, de, fr. "
+            + default(PLAIN.language),
+        ),
+        flags.DEFINE_enum(
+            "unicode",
+            None,
+            FORMS,
+            "Normal form of words: nfc composes letters and accents, nfkc also replaces ligatures "
+            "and the like; both remove format characters (zero-width spaces, byte order marks) at "
+            f"the edges of words. {default(PLAIN.unicode)}",
+        ),
+        flags.DEFINE_string(
+            "divider",
+            None,
+            "Word, once or repeated, with which a line begins that ends a document in the formats "
+            "lines, tagged and prose; none for no such line. The words after it are left out and "
+            "counted. " + default(PLAIN.divider),
+        ),
+        flags.DEFINE_bool(
+            "quoted", None, f"Read cells of TSV as quoted, as those of CSV are. {default('no')}"
+        ),
+    )
+    return {holder.name: holder for holder in holders}
+
+
+def given_options(text_flags: TextFlags) -> dict[str, Any]:
+    """The values of the flags that have one, by the fields of `TextOptions`."""
+    return {name: flag.value for name, flag in text_flags.items() if flag.value is not None}
