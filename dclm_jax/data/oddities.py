@@ -28,6 +28,7 @@ class Oddities:
       form: the normal form of its words, one of FORMS.
       titles, title_words, title: lines that end a document and hold words, these words, the first
         such line.
+      headings, heading_words: headings of articles that are left out, and their words.
       long_cells, longest_cell: cells of a table that go over several lines; the first and the last
         line of the longest one.
       quoted_cells: cells of an unquoted table that begin and end with a quotation mark.
@@ -40,6 +41,8 @@ class Oddities:
     titles: int = 0
     title_words: int = 0
     title: str = ""
+    headings: int = 0
+    heading_words: int = 0
     long_cells: int = 0
     longest_cell: tuple[int, int] = (0, 0)
     quoted_cells: int = 0
@@ -59,6 +62,11 @@ class Oddities:
         self.titles += 1
         self.title_words += words
         self.title = self.title or line.strip()
+
+    def add_heading(self, words: list[str]) -> None:
+        """Counts the heading of an article that is left out."""
+        self.headings += 1
+        self.heading_words += len(words)
 
     def add_long_cell(self, first: int, last: int, *, is_rows: bool) -> None:
         """Counts a row of a table with a cell over the lines from `first` to `last`."""
@@ -98,9 +106,14 @@ class Oddities:
         """Lines for whoever reads, each with the flag that changes what it is about."""
         if self.titles:
             yield (
-                f"lines that begin with {divider} and end a document: {self.titles:,}; their "
-                f"{self.title_words:,} words are left out, such as {shown(self.title)} "
-                "(--divider=none keeps them as text)"
+                f"lines that begin with {divider} and end a document: {self.titles:,}; words left "
+                f"out there: {self.title_words:,}, such as {shown(self.title)} (--divider=none "
+                "keeps them as text)"
+            )
+        if self.headings:
+            yield (
+                f"headings left out: {self.headings:,}, of {self.heading_words:,} words "
+                "(--format=articles keeps them)"
             )
         if self.row_cells:
             yield (
@@ -156,9 +169,7 @@ def _unseen(word: str) -> tuple[str, bool]:
 
 def _named(characters: collections.Counter[str]) -> str:
     named = [
-        f"U+{ord(character):04X} {unicodedata.name(character, '')} {count:,} times".replace(
-            "  ", " "
-        )
+        f"U+{ord(character):04X} {unicodedata.name(character, 'without a name')} ({count:,})"
         for character, count in characters.most_common(_LISTED)
     ]
     others = len(characters) - _LISTED

@@ -445,7 +445,8 @@ def _parse_treebank(text: Text) -> Iterator[Document]:
 
 
 def _parse_articles(text: Text, headings: bool) -> Iterator[Document]:
-    for first, sentences in wikitext.articles(text.lines, headings=headings):
+    leave_out = None if headings else text.oddities.add_heading
+    for first, sentences in wikitext.articles(text.lines, leave_out):
         yield Document(f"{text.label}:{first}", sentences)
 
 

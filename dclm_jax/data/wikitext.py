@@ -15,7 +15,7 @@ line, empty ones included.
 
 import itertools
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from dclm_jax.data import corpus
@@ -81,12 +81,21 @@ def read_articles(root: str | pathlib.Path, *, headings: bool) -> Iterator[Docum
         UTF-8.
     """
     for split, (file,) in article_files(root).items():
-        for first, sentences in articles(read_lines(file), headings=headings):
+        leave_out = None if headings else lambda words: None
+        for first, sentences in articles(read_lines(file), leave_out):
             yield Document(f"{split}/{first}", sentences)
 
 
-def articles(lines: Iterable[Line], *, headings: bool) -> Iterator[tuple[int, list[list[str]]]]:
-    """The number of the first line of each article, and its sentences; see `read_articles`."""
+def articles(
+    lines: Iterable[Line], leave_out: Callable[[list[str]], None] | None = None
+) -> Iterator[tuple[int, list[list[str]]]]:
+    """The number of the first line of each article, and its sentences; see `read_articles`.
+
+    Args:
+      lines: of the text.
+      leave_out: called with the words of each title and heading, which are then no sentences; None
+        keeps them.
+    """
     first, sentences = 1, []
     for line in _parsed(lines):
         if line.is_title:
@@ -95,8 +104,10 @@ def articles(lines: Iterable[Line], *, headings: bool) -> Iterator[tuple[int, li
             first, sentences = line.number, []
         if not line.is_heading:
             sentences += _sentences(line.words)
-        elif headings:
+        elif leave_out is None:
             sentences.append(line.words)
+        else:
+            leave_out(line.words)
     yield first, sentences
 
 
