@@ -16,8 +16,8 @@ From the embedded corpus, the State of the Union addresses:
 
 From two public corpora, as they are unpacked. The reviews of aclImdb that are not for testing (with
 train/unsup if it is there) are divided into train and valid, by default --split=0.86,0.14; the
-articles of bbc into all three, --split=0.9,0.05,0.05. On two CPU cores IMDB (1.2 million
-sentences) takes about six minutes, BBC (41 thousand) under one:
+articles of bbc into all three, --split=0.9,0.05,0.05. IMDB (1.2 million sentences) takes about
+four minutes, BBC (41 thousand) a few seconds:
 
   python -m launch.prepare --corpus=imdb --input=aclImdb --vocab_size=30000 --output=data/imdb
   python -m launch.prepare --corpus=bbc --input=bbc --vocab_size=10000 --output=data/bbc

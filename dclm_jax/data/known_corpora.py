@@ -192,7 +192,7 @@ _WIKITEXT = Collection(
 COLLECTIONS = {
     "sotu": Collection(
         title="the State of the Union addresses",
-        duration="under two minutes",
+        duration="half a minute",
         fractions=_SOTU_SHARES,
         files=_addresses,
         read=_read_prose(_addresses, lambda text: prose.paragraphs(text.split("\n"))),
@@ -201,7 +201,7 @@ COLLECTIONS = {
     ),
     "imdb": Collection(
         title="the IMDB reviews",
-        duration="about six minutes on two CPU cores",
+        duration="about four minutes",
         fractions=(0.86, 0.14),
         files=_REVIEWS,
         read=_read_prose(_REVIEWS, lambda text: prose.paragraphs(re.split(r"(?i)<br\s*/?>", text))),

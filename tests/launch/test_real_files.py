@@ -145,7 +145,7 @@ def test_corpora_by_name_take_no_options_of_text(tmp_path):
 
 
 def test_wrong_characters_of_any_split_are_found_before_the_first_is_split(tmp_path, monkeypatch):
-    monkeypatch.setattr("dclm_jax.data.prose.split_documents", None)
+    monkeypatch.setattr("dclm_jax.data.prose.sentence_splitter", None)
     (tmp_path / "a").write_text("Good.\n")
     (tmp_path / "b").write_bytes(b"\x93Bad.\x94\n")
     texts = [f"--train={tmp_path / 'a'}", f"--test={tmp_path / 'b'}", "--format=prose"]
