@@ -1,7 +1,11 @@
 """How tests compile, they and their subprocesses: quickly, because compiling takes far longer here
-than running."""
+than running, and each program once for all runs of the tests."""
 
+import contextlib
+import hashlib
 import os
+import pathlib
+import platform
 from typing import Any
 
 import jax
@@ -17,6 +21,38 @@ TWO_DEVICES: dict[str, Any] = {
     "JAX_PLATFORMS": "cpu",
 }
 """Variables of a process with two devices; their number is fixed when JAX starts."""
+
+
+_CACHE_BYTES = 4 << 30
+
+
+def cache_directory() -> pathlib.Path:
+    """The directory of compiled programs, one per version of JAX and kind of processor: a program
+    of another processor may have instructions that this one lacks."""
+    cpu = platform.processor() + platform.machine()
+    information = pathlib.Path("/proc/cpuinfo")
+    if information.exists():
+        lines = information.read_text().splitlines()
+        cpu += "".join(sorted({line for line in lines if line.startswith(("flags", "Features"))}))
+    name = f"tests-{jax.__version__}-{hashlib.sha256(cpu.encode()).hexdigest()[:8]}"
+    root = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(root, "dclm_jax", name)
+
+
+def bound_cache(directory: pathlib.Path, limit: int = _CACHE_BYTES) -> None:
+    """Removes the programs that were used the longest ago, until the others have `limit` bytes."""
+    if not directory.is_dir():
+        return
+    # Another run of the tests may remove some meanwhile.
+    programs = []
+    for path in directory.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            programs.append((path.stat(), path))
+    total = 0
+    for status, path in sorted(programs, key=lambda entry: entry[0].st_atime, reverse=True):
+        total += status.st_size
+        if total > limit:
+            path.unlink(missing_ok=True)
 
 
 def compile_quickly() -> None:

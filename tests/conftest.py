@@ -19,6 +19,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     exhaustive.asked = config.getoption("exhaustive")
     compiling.compile_quickly()
+    if not hasattr(config, "workerinput"):
+        compiling.bound_cache(compiling.cache_directory())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -29,18 +31,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if not item.get_closest_marker("exhaustive")]
 
 
-@pytest.fixture(scope="session")
-def session_root(tmp_path_factory) -> Path:
-    """A directory that all processes of a session share."""
-    own = tmp_path_factory.getbasetemp()
-    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
-
-
 @pytest.fixture(scope="session", autouse=True)
-def compilation(session_root) -> None:
-    """What one test or one of its subprocesses has compiled, the others load, be it ever so small:
-    small programs are many."""
-    directory = str(session_root / "xla")
+def compilation() -> None:
+    """What one test or one of its subprocesses has compiled, the others load, in later runs too, be
+    it ever so small: small programs are many."""
+    directory = str(compiling.cache_directory())
     os.environ["JAX_COMPILATION_CACHE_DIR"] = directory
     jax.config.update("jax_compilation_cache_dir", directory)
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)

@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from jax.experimental.compilation_cache import compilation_cache
 
 import dclm_jax
 from dclm_jax.data.batches import TrainingBatches
@@ -110,9 +111,23 @@ def uninterrupted(data, tmp_path_factory) -> Path:
     return workdir
 
 
+@pytest.fixture
+def empty_cache(tmp_path) -> Iterator[None]:
+    """A cache of compiled programs that no earlier run of the tests has filled."""
+    before = jax.config.values["jax_compilation_cache_dir"]
+
+    def use(directory: str) -> None:
+        jax.config.update("jax_compilation_cache_dir", directory)
+        compilation_cache.reset_cache()
+
+    use(str(tmp_path / "xla"))
+    yield
+    use(before)
+
+
 @contextlib.contextmanager
 def compilations() -> Iterator[list[str]]:
-    """What was compiled, and not loaded from the cache of what this session has compiled."""
+    """What was compiled, and not loaded from the cache."""
     compiled: list[str] = []
 
     def listen(event: str, **_: Any) -> None:
@@ -128,7 +143,7 @@ def compilations() -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("stop_at", [5, *also([3, 8])])
 def test_interrupted_and_resumed_is_uninterrupted(
-    data, uninterrupted, tmp_path, monkeypatch, stop_at
+    data, uninterrupted, empty_cache, tmp_path, monkeypatch, stop_at
 ):
     """SIGTERM comes while step `stop_at` is being made ready."""
     add = loop._Run.add
