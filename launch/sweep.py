@@ -16,18 +16,19 @@ The grid search of Ji et al. (2015, 3.1) over K (embedding_dim) and H (hidden_di
         --grid='model.hidden_dim=32,48,64,96,128,256;model.embedding_dim=32,48,64,96,128,256'
 
 Every cell is a run of launch.train in a workdir of its own, SWEEP/cells/hidden_dim=32,..., to be
-used like any other; what it prints is in SWEEP/logs. Ctrl-C or SIGTERM saves and stops the cells of
-this machine. The same command goes on: finished cells are not started again, the others go on from
-their newest checkpoint. A grid may get other values later, more or fewer; its keys and the
-configuration stay.
+used like any other; what it prints is in SWEEP/logs. Ctrl-C or SIGTERM saves and stops the cells.
+The same command resumes: finished cells are not started again, the others resume from their newest
+checkpoint. A grid may get other values later, more or fewer; its keys and the configuration stay.
 
-As an array of jobs in Slurm, with the parameters of sbatch that your cluster asks for. `time` is in
-minutes: then a cell saves, and its job is queued again to go on, at most max_num_timeout times (3).
-Ctrl-C leaves the jobs alone; the same command waits for them, and submits none twice:
+On a cluster, --write_jobs=FILE trains nothing and writes the flags of each cell as a line of FILE,
+which launch/slurm/train.sbatch trains as an array of jobs. The same command again prints the table
+of the cells that are finished:
 
     python -m launch.sweep --config=configs/ptb/paper.py:ccdclm --workdir=sweeps/ccdclm \\
         --config.data.directory=data/ptb --grid='model.hidden_dim=32,64;model.dropout=0.0,0.2' \\
-        --executor=slurm --slurm=partition=gpu,account=nlp,time=240,gpus_per_node=1 --jobs=4
+        --write_jobs=sweeps/ccdclm.flags
+    CONFIG=configs/ptb/paper.py:ccdclm ARGUMENTS=sweeps/ccdclm.flags sbatch --array=1-4 \\
+        --time=4:00:00 launch/slurm/train.sbatch
 
 At the end come a table, also as SWEEP/sweep.csv, the best cell, and the cells that failed with the
 last line of their errors; the exit code is 1 if there are any, 75 if the sweep was stopped. --plot
@@ -35,10 +36,9 @@ draws a grid of two keys.
 """
 
 import functools
-import os
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,7 +50,6 @@ from dclm_jax.experiments import jobs, plots, sweep
 from dclm_jax.experiments.sweep import Cell, Outcome, Value
 from dclm_jax.training.progress import duration, interruption
 from launch import _app, _training
-from launch._cell import CellCommand, is_running
 
 flags.adopt_module_key_flags(_training)
 _WORKDIR = flags.DEFINE_string(
@@ -59,14 +58,12 @@ _WORKDIR = flags.DEFINE_string(
 _GRID = flags.DEFINE_string(
     "grid", None, "Keys and their values, 'KEY=VALUE,VALUE;KEY=VALUE', in quotes.", required=True
 )
-_EXECUTOR = flags.DEFINE_enum(
-    "executor", "local", ("local", "slurm"), "Where cells run: on this machine, or in Slurm."
-)
-_JOBS = flags.DEFINE_integer(
-    "jobs", None, "Most cells that run at a time; default: 1, in Slurm as many as it lets."
-)
-_SLURM = flags.DEFINE_string(
-    "slurm", None, "Parameters of sbatch, NAME=VALUE,NAME=VALUE; `time` (minutes) is needed."
+_JOBS = flags.DEFINE_integer("jobs", 1, "Maximum number of cells that run at a time.")
+_WRITE_JOBS = flags.DEFINE_string(
+    "write_jobs",
+    None,
+    "File to write instead of training: the flags of one cell per line, which "
+    "launch/slurm/train.sbatch trains as an array of jobs.",
 )
 _PLOT = flags.DEFINE_string(
     "plot", None, "Picture to draw: development perplexity by two keys (PNG, PDF, SVG)."
@@ -105,17 +102,26 @@ def main(argv: Sequence[str]) -> int:
     before = {cell.name: plan.outcome(cell) for cell in plan.cells}
     outcomes = {name: outcome for name, outcome in before.items() if outcome is not None}
     waiting = [cell for cell in plan.cells if cell.name not in outcomes]
-    run = _executor(plan, waiting) if waiting else None
+    if _WRITE_JOBS.value:
+        _write_jobs(plan, Path(_WRITE_JOBS.value))
     sweep.write_sweep(plan.directory, _training.config(), plan.grid)
-    logs = plan.directory / "logs"
-    _say(f"{len(plan.cells)} cells, {len(outcomes)} finished before; what they print is in {logs}")
-    failed = _train(plan, waiting, outcomes, run) if run else {}
+    failed = {}
+    if _WRITE_JOBS.value:
+        _say(f"{len(plan.cells)} cells, {len(outcomes)} finished")
+    else:
+        logs = plan.directory / "logs"
+        _say(
+            f"{len(plan.cells)} cells, {len(outcomes)} finished before; what they print is in "
+            f"{logs}"
+        )
+        failed = _train(plan, waiting, outcomes) if waiting else {}
     if outcomes:
         _report(plan, outcomes)
     if failed:
         _report_failed(plan, failed)
         return 1
-    return 0 if len(outcomes) == len(plan.cells) else _app.EXIT_INTERRUPTED
+    is_complete = _WRITE_JOBS.value or len(outcomes) == len(plan.cells)
+    return 0 if is_complete else _app.EXIT_INTERRUPTED
 
 
 def _check_flags() -> None:
@@ -124,8 +130,8 @@ def _check_flags() -> None:
             f"--workdir is {_WORKDIR.value}; jobs of a sweep meet in a file system, expected a path"
         )
     require_at_least("--jobs", _JOBS.value, 1)
-    if _SLURM.value is not None and _EXECUTOR.value != "slurm":
-        raise InputError("--slurm belongs to --executor=slurm, which is missing")
+    if _WRITE_JOBS.value and _JOBS.present:
+        raise InputError("--jobs is for cells of this machine; --write_jobs trains none")
     if _PLOT.value:
         plots.check_target(_PLOT.value)
 
@@ -150,32 +156,48 @@ def _several(grid: Mapping[str, Sequence[Value]]) -> list[str]:
     return [key for key, values in grid.items() if len(values) > 1]
 
 
-_Run = Callable[..., Iterator[jobs.Ended]]
+def _write_jobs(plan: _Plan, path: Path) -> None:
+    """Writes the flags of all cells, finished ones too: an element of an array reads its line again
+    when it is requeued, so that lines keep their numbers.
 
-
-def _executor(plan: _Plan, waiting: Sequence[Cell]) -> _Run:
-    """What runs commands, once everything that it needs is known to be there."""
-    jobs.require_submitit()
-    if _EXECUTOR.value == "slurm":
-        parameters = jobs.parse_slurm(_SLURM.value or "")
-        jobs.require_slurm()
-        return functools.partial(jobs.run_slurm, at_once=_JOBS.value, parameters=parameters)
-    for cell in waiting:
-        if is_running(log := plan.log(cell, "out")):
-            raise InputError(f"{log} is locked: another process trains this cell; wait or stop it")
-    return functools.partial(jobs.run_local, at_once=_JOBS.value or 1)
+    Raises:
+      InputError: a value holds white space, or the file holds other lines.
+    """
+    lines = []
+    for cell in plan.cells:
+        workdir = plan.workdir(cell).absolute()
+        arguments = [*_overrides(cell), f"--workdir={workdir}"]
+        for argument in arguments:
+            if len(argument.split()) != 1:
+                raise InputError(
+                    f"--write_jobs: {argument!r} holds white space, which divides the flags of a "
+                    "line; choose a name without it"
+                )
+        lines.append(" ".join(arguments))
+    content = "".join(f"{line}\n" for line in lines)
+    if path.exists() and files.read_bytes(path) != content.encode():
+        raise InputError(
+            f"{path}: holds the flags of other cells, which jobs may still read; choose another "
+            "--write_jobs"
+        )
+    files.write_bytes(path, content.encode())
+    _say(
+        f"{path}: flags of {len(lines)} cells. To train them:\n  CONFIG={_training.source()} "
+        f"ARGUMENTS={path} sbatch --array=1-{len(lines)} launch/slurm/train.sbatch"
+    )
 
 
 def _train(
-    plan: _Plan, waiting: Sequence[Cell], outcomes: dict[str, Outcome], run: _Run
+    plan: _Plan, waiting: Sequence[Cell], outcomes: dict[str, Outcome]
 ) -> dict[str, tuple[str, Path]]:
     """Runs cells, adds to `outcomes`, and returns the `_failure` of the others."""
     by_name = {cell.name: cell for cell in waiting}
-    tasks = {cell.name: _task(plan, cell) for cell in waiting}
+    commands = {cell.name: [sys.executable, *_arguments(plan, cell)] for cell in waiting}
     failed: dict[str, tuple[str, Path]] = {}
     total = len(plan.cells)
     with interruption() as interrupted:
-        for ended in run(tasks, plan.directory / "jobs", interrupted=interrupted):
+        logs, at_once = plan.directory / "logs", _JOBS.value
+        for ended in jobs.run(commands, logs, at_once=at_once, interrupted=interrupted):
             cell, time = by_name[ended.name], duration(ended.seconds)
             if (outcome := plan.outcome(cell)) is not None:
                 outcomes[cell.name] = outcome
@@ -187,35 +209,21 @@ def _train(
                 what = "failed"
             _say(f"[{len(outcomes) + len(failed)}/{total}] {cell.name}  {what}  {time}")
         if interrupted():
-            rest = "goes on from there" if _EXECUTOR.value == "local" else "waits for the jobs"
             _say(
-                f"interrupted: {len(outcomes)} of {total} cells are finished; "
-                f"the same command {rest}"
+                f"interrupted: {len(outcomes)} of {total} cells are finished; the same command "
+                "resumes"
             )
     return failed
 
 
-def _task(plan: _Plan, cell: Cell) -> CellCommand:
-    # submitit hides all GPUs from jobs on this machine, in Slurm it leaves them alone.
-    name = "CUDA_VISIBLE_DEVICES"
-    environment = {name: os.environ.get(name)} if _EXECUTOR.value == "local" else {}
-    return CellCommand(
-        [sys.executable, *_arguments(plan, cell)],
-        plan.log(cell, "out"),
-        plan.log(cell, "err"),
-        environment,
-    )
-
-
 def _arguments(plan: _Plan, cell: Cell) -> list[str]:
+    config, workdir = f"--config={_training.source()}", f"--workdir={plan.workdir(cell)}"
+    return ["-m", "launch.train", config, *_overrides(cell), workdir]
+
+
+def _overrides(cell: Cell) -> list[str]:
     values = {**_training.overrides(), **cell.values}
-    return [
-        "-m",
-        "launch.train",
-        f"--config={_training.source()}",
-        *(f"--config.{key}={value}" for key, value in values.items()),
-        f"--workdir={plan.workdir(cell)}",
-    ]
+    return [f"--config.{key}={value}" for key, value in values.items()]
 
 
 def _shown(plan: _Plan, cell: Cell) -> str:
@@ -223,15 +231,9 @@ def _shown(plan: _Plan, cell: Cell) -> str:
 
 
 def _failure(ended: jobs.Ended, errors: Path) -> tuple[str, Path]:
-    """The last line of what the cell, or else its job, has to say, and the file it is from."""
-    there = [path for path in (errors, ended.log) if path.exists()]
-    written = [path for path in there if files.read_bytes(path).strip()]
-    if not written:
-        code = "no exit code" if ended.code is None else f"exit code {ended.code}"
-        return f"ended without a message and with {code}", errors
-    # An older one is that of an earlier start.
-    latest = max(written, key=lambda path: path.stat().st_mtime)
-    return files.read_bytes(latest).decode(errors="replace").strip().splitlines()[-1], latest
+    """The last line of the cell's errors, and their file."""
+    lines = files.read_bytes(errors).decode(errors="replace").strip().splitlines()
+    return lines[-1] if lines else f"ended without a message, with code {ended.code}", errors
 
 
 def _report(plan: _Plan, outcomes: Mapping[str, Outcome]) -> None:

@@ -1,17 +1,24 @@
-"""Scores of runs that an earlier state of the project has trained, compared with today's.
+"""Scores and results of runs that an earlier state has trained, compared with those of today.
 
     python tests/kept_scores.py make FOLDER
     python tests/kept_scores.py compare FOLDER
 
-The first command, in the earlier state, trains every model for some steps; the second, in the later
-one, restores the runs and scores again. What changes how models are computed must leave every score
-as it is, but for the rounding of sums, and must read the checkpoints of before. Both use the public
-interface alone.
+The first command, in the earlier state, trains every model for some steps and runs every command
+that writes JSON; the second, in the later one, restores the runs, scores again and runs the
+commands again. What changes how models are computed must leave every score as it is, but for the
+rounding of sums, and must read the checkpoints of before. Both use the public interface and the
+command line alone.
 """
 
 import json
+import math
+import os
 import pathlib
+import shutil
+import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -65,12 +72,78 @@ def make(folder: pathlib.Path) -> None:
         scores = _scores(folder / "runs" / name)
         (folder / f"{name}.json").write_text(json.dumps(scores))
         print(name, flush=True)
+    for name in _COMMANDS:
+        (folder / f"{name}.golden").write_text(json.dumps(_results(folder, name)))
+        print(name, flush=True)
+
+
+# The arguments of commands with what they read and write in the folder; each writes JSON or JSON
+# lines to OUT.
+_COMMANDS = {
+    "evaluate": "evaluate --workdirs=runs/ccdclm,runs/rnnlm --split=valid --adapt=unigram,cache "
+    "--interpolate --output=OUT",
+    "coherence": "coherence --workdir=runs/ccdclm --split=valid --permutations=2 --bootstrap=20 "
+    "--pool=2 --also=all --output=OUT",
+    "score": "score --workdir=runs/adclm --input=valid.txt --compare_context --output=OUT",
+    "order": "order --workdir=runs/ccdclm --input=valid.txt --output=OUT",
+    "corrupt": "corrupt --data=data --split=valid --max_sentences=10 --candidates=4 --output=nbest",
+    "rescore": "rescore --workdir=runs/ccdclm --nbest=nbest/nbest.txt "
+    "--documents=nbest/documents.txt --references=nbest/references.txt --tune --objective=wer "
+    "--metrics=OUT --output=best.txt",
+    "generate": "generate --workdir=runs/ccdclm --context=valid.txt --sentences=2 "
+    "--method=sample --top_p=0.9 --output=OUT",
+    "reconstruct": "reconstruct --workdir=runs/hierarchical_autoencoder --input=valid.txt "
+    "--output=OUT",
+    "report": "report --workdirs=runs/ccdclm,runs/rnnlm --output=report --bootstrap=20 --pool=2",
+}
+_RESULT_OF = {"report": "report/report.json"}
+# What differs between two runs of one command, or between machines.
+_PASSING = {"seconds", "tokens_per_second", "measured", "versions", "system", "workdir", "command"}
+
+
+def _results(folder: pathlib.Path, name: str) -> Any:
+    """What a command writes about the runs of the folder."""
+    output = pathlib.Path(_RESULT_OF.get(name, f"{name}-result.json"))
+    shutil.rmtree(folder / "report", ignore_errors=True)
+    arguments = _COMMANDS[name].replace("OUT", str(output)).split()
+    root = str(pathlib.Path(__file__).resolve().parent.parent)
+    subprocess.run(
+        [sys.executable, "-m", f"launch.{arguments[0]}", *arguments[1:]],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": root},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        check=True,
+    )
+    if not (folder / output).exists():
+        return None
+    text = (folder / output).read_text()
+    try:
+        return json.loads(text)
+    except ValueError:
+        return [json.loads(line) for line in text.splitlines()]
+
+
+def _differences(before: Any, now: Any, place: str) -> Iterator[str]:
+    """The places where two values from JSON are not the same, numbers but for rounding."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        for key in sorted((before.keys() | now.keys()) - _PASSING):
+            yield from _differences(before.get(key), now.get(key), f"{place}.{key}")
+    elif isinstance(before, list) and isinstance(now, list) and len(before) == len(now):
+        for index, pair in enumerate(zip(before, now, strict=True)):
+            yield from _differences(*pair, f"{place}[{index}]")
+    elif isinstance(before, float) and isinstance(now, float):
+        if not math.isclose(before, now, rel_tol=1e-4, abs_tol=1e-4):
+            yield f"{place}: {before} and {now}"
+    elif before != now:
+        yield f"{place}: {before!r} and {now!r}"
 
 
 def compare(folder: pathlib.Path) -> int:
-    """Prints the largest difference of a token's score for every model; 1 if one is too large."""
+    """Prints the largest difference of a token's score for every model, and the differences in the
+    results of every command; 1 if there is one."""
     failed = 0
-    for kept in sorted(folder.glob("*.json")):
+    for kept in (folder / f"{name}.json" for name in models.MODELS):
         before, now = json.loads(kept.read_text()), _scores(folder / "runs" / kept.stem)
         difference = max(
             float(np.max(np.abs(np.subtract(one, other))))
@@ -79,6 +152,11 @@ def compare(folder: pathlib.Path) -> int:
         )
         failed |= not difference <= TOLERANCE
         print(f"{kept.stem:20} {difference:.1e} nats{'' if difference <= TOLERANCE else '  WRONG'}")
+    for name in _COMMANDS:
+        before = json.loads((folder / f"{name}.golden").read_text())
+        different = list(_differences(before, _results(folder, name), name))
+        failed |= bool(different)
+        print(f"{name:20} {len(different)} differences", *different[:5], sep="\n    ")
     return failed
 
 

@@ -13,7 +13,7 @@ import pytest
 
 import dclm_jax
 from dclm_jax.training.metrics import read_metrics
-from tests.launch.support import REPOSITORY, STEPS, fingerprint, launch, refuse, start
+from tests.launch.support import STEPS, fingerprint, launch, refuse, start
 
 GRID = "--grid=optimizer.learning_rate=0.02,0.05;training.seed=0,1"
 NAMES = [f"learning_rate={rate},seed={seed}" for rate in (0.02, 0.05) for seed in (0, 1)]
@@ -34,13 +34,6 @@ def swept(space) -> tuple[Path, str]:
     directory = space.root / "sweep"
     done = launch("sweep", *sweeping(space, directory, GRID, f"--plot={directory / 'grid.png'}"))
     return directory, done.stdout
-
-
-def without_submitit(root: Path) -> str:
-    """A PYTHONPATH on which submitit is not installed."""
-    (root / "absent").mkdir()
-    (root / "absent" / "submitit.py").write_text("raise ImportError('no submitit')")
-    return f"{root / 'absent'}:{REPOSITORY}"
 
 
 def test_every_cell_is_a_run_and_the_best_is_told(swept):
@@ -82,11 +75,10 @@ def test_every_cell_is_a_run_and_the_best_is_told(swept):
     assert dclm_jax.restore(best).num_parameters == int(table[0]["parameters"])
 
 
-def test_a_finished_sweep_starts_nothing(space, swept, tmp_path):
+def test_a_finished_sweep_starts_nothing(space, swept):
     directory, said = swept
     before = fingerprint(directory)
-    # Not even what jobs are made with is needed.
-    done = launch("sweep", *sweeping(space, directory, GRID), PYTHONPATH=without_submitit(tmp_path))
+    done = launch("sweep", *sweeping(space, directory, GRID))
     assert "4 cells, 4 finished before" in done.stdout and "[" not in done.stdout
     assert done.stdout.splitlines()[2:] == said.splitlines()[6:-1]
     assert fingerprint(directory) == before
@@ -143,7 +135,7 @@ def test_an_interrupted_sweep_saves_and_goes_on(space, tmp_path):
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (75, "")
     assert re.search(r"\[0/1\] seed=7  stopped  \d+:\d\d", output)
-    assert "0 of 1 cells are finished; the same command goes on from there" in output
+    assert "0 of 1 cells are finished; the same command resumes" in output
     saved = log.read_text().splitlines()[-1]
     assert saved.startswith("interrupted and saved at step ")
     assert not (cell / "result.json").exists()
@@ -158,11 +150,7 @@ def test_an_interrupted_sweep_saves_and_goes_on(space, tmp_path):
 def test_a_dry_run_shows_commands_and_writes_nothing(space, tmp_path):
     more = ["--grid=model.hidden_dim=4,8;model.dropout=0.1", "--config.model.tie_embeddings=false"]
     directory = tmp_path / "a sweep"
-    done = launch(
-        "sweep",
-        *sweeping(space, directory, *more, "--dry_run", "--executor=slurm"),
-        PYTHONPATH=without_submitit(tmp_path),
-    )
+    done = launch("sweep", *sweeping(space, directory, *more, "--dry_run"))
     lines = done.stdout.splitlines()
     assert lines[0].startswith("hidden_dim=4,dropout=0.1  ") and "parameters" in lines[0]
     assert shlex.split(lines[1]) == [
@@ -193,9 +181,15 @@ def test_a_dry_run_shows_commands_and_writes_nothing(space, tmp_path):
             "--config.data.batch_size sets a key of --grid; expected one of the two",
         ),
         (["--grid=training.seed=0,1", "--plot=a.png"], "two keys with several values each; --grid"),
-        (["--grid=training.seed=0,1", "--slurm=time=5"], "--slurm belongs to --executor=slurm"),
-        (["--grid=training.seed=0,1", "--executor=slurm"], "--slurm: time is missing"),
         (["--grid=training.seed=0,1", "--jobs=0"], "--jobs is 0; expected at least 1"),
+        (
+            ["--grid=training.seed=0,1", "--jobs=2", "--write_jobs=flags"],
+            "--jobs is for cells of this machine; --write_jobs trains none",
+        ),
+        (
+            ["--grid=training.start_from=a b", "--write_jobs=flags"],
+            "--write_jobs: '--config.training.start_from=a b' holds white space",
+        ),
     ],
 )
 def test_sweep_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments, expected):
@@ -204,8 +198,28 @@ def test_sweep_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments, 
     assert not list(tmp_path.iterdir())
 
 
-def test_sweep_needs_submitit(space, tmp_path):
-    path = without_submitit(tmp_path)
-    error = refuse("sweep", *sweeping(space, tmp_path / "sweep", GRID), PYTHONPATH=path)
-    assert error == "error: sweeps need submitit: pip install 'dclm_jax[sweep]'"
-    assert not (tmp_path / "sweep").exists()
+def test_jobs_are_a_line_of_flags_per_cell_and_what_has_finished_is_tabulated(
+    space, swept, tmp_path
+):
+    directory, said = swept
+    path = tmp_path / "flags"
+    arguments = [*space.training(directory), f"--write_jobs={path}"]
+    done = launch("sweep", *arguments, GRID)
+    assert path.read_text().splitlines() == [
+        f"--config.data.directory={space.corpus} --config.optimizer.learning_rate={rate} "
+        f"--config.training.seed={seed} --workdir={directory}/cells/learning_rate={rate},"
+        f"seed={seed}"
+        for rate in (0.02, 0.05)
+        for seed in (0, 1)
+    ]
+    lines = done.stdout.splitlines()
+    assert lines[1] == (
+        f"  CONFIG={space.config} ARGUMENTS={path} sbatch --array=1-4 launch/slurm/train.sbatch"
+    )
+    assert lines[2] == "4 cells, 4 finished"
+    assert lines[3:] == said.splitlines()[5:-1]
+    # A file that jobs may still read is not changed under them.
+    before = path.read_text()
+    error = refuse("sweep", *arguments, "--grid=optimizer.learning_rate=0.02;training.seed=0")
+    assert f"{path}: holds the flags of other cells" in error and path.read_text() == before
+    assert launch("sweep", *arguments, GRID).stdout == done.stdout
