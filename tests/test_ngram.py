@@ -571,7 +571,7 @@ def test_coherence_is_blind_to_order(tiny, fakes, tmp_path):
     ngram.train(tiny, tmp_path / "kn", order=3, report=lambda line: None)
     scorer = dclm_jax.restore(tmp_path / "kn").scorer
     documents = [[np.array(ids) for ids in ([3, 4], [4], [3], [2, 3, 4])]]
-    assert coherence.fixed(scorer, documents, permutations=5).mean == 0.5
+    assert coherence.compare(scorer, documents, permutations=5).result.mean == 0.5
     assert coherence.bootstrap(scorer, documents, replicates=5).mean == 0.5
 
 

@@ -211,10 +211,7 @@ class ZTest(NamedTuple):
 
 
 class OfDocument(NamedTuple):
-    """What of a document is compared with its permutations.
-
-    All of them have the same sentences, hence as many tokens: `accuracy_per_token`, where log P is
-    divided by their number, cannot differ from `accuracy`, and shows that it does not.
+    """What of a document is compared with its permutations, which have as many targets.
 
     Attributes:
       sentences, words: of the document.
@@ -229,7 +226,6 @@ class OfDocument(NamedTuple):
     words: int
     pairs: int
     accuracy: float
-    accuracy_per_token: float
     log_prob: float
     log_prob_per_token: float
     permuted_log_prob: float
@@ -277,7 +273,6 @@ class Comparisons(NamedTuple):
                     words,
                     pairs=len(others),
                     accuracy=float(_outcomes(of_orders).mean()),
-                    accuracy_per_token=float(_outcomes(of_orders / tokens).mean()),
                     log_prob=float(own),
                     log_prob_per_token=float(own / tokens),
                     permuted_log_prob=float(np.mean(others)),
@@ -364,11 +359,6 @@ def compare_given(
     drawn = {"permutations": max(map(len, outcomes)), "pairs": sum(map(len, outcomes)), "seed": 0}
     result = _summary("given", accuracies, documents, chosen, PERMUTATION, **drawn)
     return Comparisons(list(chosen), list(chosen.values()), found, result)
-
-
-def fixed(scorer: SentenceScorer, documents: Sequence[Document], **options: Any) -> Coherence:
-    """The accuracy over permutations of every document; see `compare`."""
-    return compare(scorer, documents, **options).result
 
 
 def bootstrap(

@@ -55,7 +55,7 @@ class Insertions(NamedTuple):
         return [
             OfDocument(
                 *(len(document), count_words([document]), len(gains)),
-                *(float(_counted(gains)[0].mean()), *[math.nan] * 5),
+                *(float(_counted(gains)[0].mean()), *[math.nan] * 4),
             )
             for document, gains in zip(self.documents, self.gains, strict=True)
         ]

@@ -222,14 +222,14 @@ def test_the_unigram_cache_alone_scores_exactly_half(small):
             of_word = strength * math.exp(-float(base.nll[word]))
             log_prob += math.lgamma(of_word + count) - math.lgamma(of_word)
         assert -math.fsum(itertools.chain(*nll)) == pytest.approx(log_prob, abs=1e-6)
-    measured = coherence.fixed(alone, many_documents())
+    measured = coherence.compare(alone, many_documents()).result
     assert (measured.mean, measured.sd) == (0.5, 0.0)
     # Mixed with the model, or over one that reads the words before, order makes a difference.
     for scorer in (
         CachedScorer(UnigramCache(base), UnigramSetting(strength), 0.5),
         CachedScorer(UnigramCache(small.scorer), UnigramSetting(strength), 1.0),
     ):
-        assert coherence.fixed(scorer, many_documents(), permutations=2).mean != 0.5
+        assert coherence.compare(scorer, many_documents(), permutations=2).result.mean != 0.5
 
 
 def test_coherence_under_the_neural_cache(small):
@@ -242,7 +242,9 @@ def test_coherence_under_the_neural_cache(small):
         two = [[document[place] for place in one] for one in (original, order)]
         a, b = (math.fsum(itertools.chain(*nll)) for nll in scores(scorer, two))
         wins.append(a < b)
-    assert coherence.fixed(scorer, chosen, permutations=1).mean == pytest.approx(np.mean(wins))
+    assert coherence.compare(scorer, chosen, permutations=1).result.mean == pytest.approx(
+        np.mean(wins)
+    )
 
 
 def test_tuning_finds_the_best_weight_of_each_setting(small):

@@ -69,7 +69,7 @@ SORTED = [sentences(*range(3, 3 + n)) for n in (2, 3, 5, 8)]
 
 
 def test_the_likelier_original_always_wins():
-    result = coherence.fixed(FakeScorer(ascending), SORTED, permutations=7)
+    result = coherence.compare(FakeScorer(ascending), SORTED, permutations=7).result
     assert (result.mean, result.sd) == (1.0, 0.0)
     assert (result.replicates, result.permutations) == (7, 7)
     assert (result.documents, result.pairs) == (4, 28)
@@ -77,13 +77,13 @@ def test_the_likelier_original_always_wins():
 
 def test_the_less_likely_original_always_loses():
     descending = [document[::-1] for document in SORTED]
-    assert coherence.fixed(FakeScorer(ascending), descending).mean == 0.0
+    assert coherence.compare(FakeScorer(ascending), descending).result.mean == 0.0
 
 
 def test_accuracy_by_hand():
     # Two sentences have one permutation: the first document wins, the second loses, the third ties.
     documents = [sentences(3, 4), sentences(4, 3), sentences(5, 5)]
-    result = coherence.fixed(FakeScorer(ascending), documents, permutations=3)
+    result = coherence.compare(FakeScorer(ascending), documents, permutations=3).result
     assert result.mean == 0.5
     assert result.documents == 3
     # One win and one loss, drawn with replacement: the number of wins is binomial (2, 1/2).
@@ -155,13 +155,13 @@ def test_ties_count_half_whatever_the_order_of_summation(context_order):
     # 0.1 * word has no exact sum: plain left-to-right addition would break ties at random.
     documents = [sentences(*range(3, 3 + n)) for n in (4, 9, 23)]
     scorer = FakeScorer(order_blind, context_order)
-    assert coherence.fixed(scorer, documents).mean == 0.5
+    assert coherence.compare(scorer, documents).result.mean == 0.5
     assert coherence.bootstrap(scorer, documents, replicates=10).mean == 0.5
 
 
 def test_without_context_every_sentence_is_scored_once():
     scorer = FakeScorer(order_blind, context_order=0)
-    coherence.fixed(scorer, SORTED, permutations=50)
+    coherence.compare(scorer, SORTED, permutations=50)
     assert scorer.num_scored == scorer.num_sentences_scored == sum(map(len, SORTED))
 
 
@@ -258,7 +258,7 @@ def test_pairs_are_taken_where_they_score_fewer_sentences(permutations, by_pairs
     # All drawn orders of 40 sentences differ, and the document itself is one more.
     scorer = FakeScorer(ascending, context_order=1)
     document = sentences(*range(3, 43))
-    result = coherence.fixed(scorer, [document], permutations=permutations)
+    result = coherence.compare(scorer, [document], permutations=permutations).result
     assert result.mean == 1.0
     rng = np.random.default_rng([coherence._ORDERS, 0, 0])
     original, drawn = random_orders(document, permutations, rng)
@@ -271,7 +271,7 @@ def test_pairs_are_taken_where_they_score_fewer_sentences(permutations, by_pairs
 
 def test_few_permutations_of_a_long_document_are_not_scored_by_pairs():
     scorer = FakeScorer(ascending, context_order=1)
-    assert coherence.fixed(scorer, [sentences(*range(3, 43))], permutations=5).mean == 1.0
+    assert coherence.compare(scorer, [sentences(*range(3, 43))], permutations=5).result.mean == 1.0
     assert scorer.num_scored == 6
 
 
@@ -296,15 +296,19 @@ def test_a_permutation_is_never_the_document():
 def test_a_document_of_equal_sentences_ties():
     document = sentences(4, 4, 4)
     scorer = FakeScorer(lambda before, word: float(np.random.default_rng().random()))
-    assert coherence.fixed(scorer, [document]).mean == 0.5
+    assert coherence.compare(scorer, [document]).result.mean == 0.5
 
 
 def test_one_replicate_has_no_standard_deviation():
-    assert coherence.fixed(FakeScorer(ascending), SORTED, permutations=1).sd is None
+    assert coherence.compare(FakeScorer(ascending), SORTED, permutations=1).result.sd is None
     assert coherence.bootstrap(FakeScorer(ascending), SORTED, replicates=1).sd is None
 
 
-@pytest.mark.parametrize("measure", [coherence.fixed, coherence.bootstrap])
+def compared(*arguments, **options):
+    return coherence.compare(*arguments, **options).result
+
+
+@pytest.mark.parametrize("measure", [compared, coherence.bootstrap])
 def test_a_seed_gives_the_same_result_and_another_one_another(measure):
     documents = [sentences(*np.random.default_rng(n).permutation(9) + 3) for n in range(12)]
     results = [measure(FakeScorer(ascending), documents, seed=seed) for seed in (1, 1, 2)]
@@ -314,21 +318,21 @@ def test_a_seed_gives_the_same_result_and_another_one_another(measure):
 
 def test_short_documents_are_left_out():
     documents = [[], sentences(3), *SORTED]
-    assert coherence.fixed(FakeScorer(ascending), documents).documents == 4
+    assert coherence.compare(FakeScorer(ascending), documents).result.documents == 4
     assert coherence.bootstrap(FakeScorer(ascending), documents, replicates=2).pairs == 8
 
 
 def test_wrong_arguments():
     with pytest.raises(InputError, match="no document has two sentences"):
-        coherence.fixed(FakeScorer(ascending), [sentences(3)])
+        coherence.compare(FakeScorer(ascending), [sentences(3)])
     with pytest.raises(InputError, match="no document has two sentences after the first 4"):
         coherence.bootstrap(FakeScorer(ascending), [sentences(*range(5))], keep_first=4)
     with pytest.raises(InputError, match="keep_first is -1; expected at least 0"):
-        coherence.fixed(FakeScorer(ascending), SORTED, keep_first=-1)
+        coherence.compare(FakeScorer(ascending), SORTED, keep_first=-1)
     with pytest.raises(InputError, match="places is 0; expected at least 1"):
         coherence.first_sentence(FakeScorer(ascending), SORTED, places=0)
     with pytest.raises(InputError, match="permutations is 0; expected at least 1"):
-        coherence.fixed(FakeScorer(ascending), SORTED, permutations=0)
+        coherence.compare(FakeScorer(ascending), SORTED, permutations=0)
     with pytest.raises(InputError, match="replicates is 0; expected at least 1"):
         coherence.bootstrap(FakeScorer(ascending), SORTED, replicates=0)
     with pytest.raises(InputError, match="seed is -1; expected at least 0"):
@@ -381,7 +385,7 @@ def test_accuracy_with_first_sentences_kept_against_all_permutations(context_ord
     scorer = FakeScorer(nll, context_order)
     documents = [sentences(*text) for text in words]
     options = {"keep_first": keep_first, "seed": 3}
-    fixed = coherence.fixed(scorer, documents, permutations=3000, **options)
+    fixed = coherence.compare(scorer, documents, permutations=3000, **options).result
     assert fixed.mean == pytest.approx(np.mean(expected), abs=0.01)
     assert (fixed.documents, fixed.left_out) == (len(movable), len(words) - len(movable))
     assert fixed.keep_first == keep_first
@@ -435,7 +439,7 @@ def test_a_headline_gives_documents_away():
     documents = [sentences(3, *rng.permutation(20)[:6] + 4) for _ in range(8)]
     scorer = FakeScorer(headline)
     free, kept = (
-        coherence.fixed(scorer, documents, permutations=400, keep_first=n) for n in (0, 1)
+        coherence.compare(scorer, documents, permutations=400, keep_first=n).result for n in (0, 1)
     )
     first = coherence.first_sentence(scorer, documents)
     assert first == 1.0
@@ -473,7 +477,7 @@ def test_the_first_sentence_under_a_real_model_by_whole_documents():
 
 def test_progress_counts_documents():
     seen = []
-    coherence.fixed(FakeScorer(ascending), SORTED, on_document=lambda *args: seen.append(args))
+    coherence.compare(FakeScorer(ascending), SORTED, on_document=lambda *args: seen.append(args))
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
 
 
@@ -512,7 +516,7 @@ def test_with_a_real_model(name, is_tie):
     params = jax.tree.map(lambda array: 3 * array, model.init(jax.random.key(1)))
     rng = np.random.default_rng(3)
     documents = [[rng.integers(2, 12, 4) for _ in range(n)] for n in (2, 3, 4)]
-    result = coherence.fixed(Scorer(model, params), documents, permutations=15)
+    result = coherence.compare(Scorer(model, params), documents, permutations=15).result
     assert (result.mean == 0.5) == is_tie
 
 

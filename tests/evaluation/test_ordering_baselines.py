@@ -380,7 +380,7 @@ def trained(kind, train, valid):
 def test_an_obvious_order_is_learned(tmp_path, kind):
     train, valid, test = write_corpus(tmp_path, ordered)
     documents = [test.document(index) for index in range(test.num_documents)]
-    result = coherence.fixed(trained(kind, train, valid), documents, permutations=20)
+    result = coherence.compare(trained(kind, train, valid), documents, permutations=20).result
     assert result.mean > 0.98
 
 
@@ -388,7 +388,7 @@ def test_an_obvious_order_is_learned(tmp_path, kind):
 def test_exchangeable_sentences_teach_nothing(tmp_path, kind):
     train, valid, test = write_corpus(tmp_path, exchangeable)
     documents = [test.document(index) for index in range(test.num_documents)]
-    result = coherence.fixed(trained(kind, train, valid), documents, permutations=20)
+    result = coherence.compare(trained(kind, train, valid), documents, permutations=20).result
     # The standard error of 120 documents, were all their permutations alike, is 0.046.
     assert abs(result.mean - 0.5) < 0.14
 

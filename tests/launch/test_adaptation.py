@@ -220,7 +220,7 @@ def test_orders_are_told_apart_by_adapted_runs_beside_the_runs(space):
     ]
     assert found[0]["mean"] == 0.5
     for one, scorer in zip(found[1:], scorers, strict=True):
-        expected = coherence.fixed(scorer, documents(space, "test"), permutations=2)
+        expected = coherence.compare(scorer, documents(space, "test"), permutations=2).result
         assert one["mean"] == pytest.approx(expected.mean) and one["pairs"] == expected.pairs
         assert one["insertion"] == insert(scorer, documents(space, "test")).result.to_json()
         assert one["adapt"] in one["label"] and one["setting"]["weight"] == 0.3
