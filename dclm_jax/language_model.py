@@ -30,7 +30,13 @@ from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Scorer, WordScorer
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.continuations import score_after
-from dclm_jax.reading.reader import Reader, batches_of_like_size, power_of_two, size_of
+from dclm_jax.reading.reader import (
+    MAX_ROWS,
+    Reader,
+    batches_of_like_size,
+    power_of_two,
+    size_of,
+)
 from dclm_jax.training import mirror
 from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.progress import count_parameters
@@ -507,6 +513,7 @@ class LanguageModel:
             document has no sentences or is not a list of them.
         """
         require_at_least("batch_size", batch_size, 1)
+        batch_size = min(batch_size, MAX_ROWS)
         reader: Any = self.reader
         if self.model is None or self.model.context_order == 0:
             raise _without_context(self.name)

@@ -50,7 +50,7 @@ def test_windows_and_batches_keep_the_order(monkeypatch):
     expected = [one.sentences for one in lm.vectors(DOCUMENTS)]
     monkeypatch.setattr(module, "_WINDOW", 1)
     named = [Document(f"d{i}", [one.split() for one in d]) for i, d in enumerate(DOCUMENTS)]
-    for batch_size in (1, 2, 3):
+    for batch_size in (1, 2, 3, 10**30):
         found = list(lm.vectors(iter(named), batch_size=batch_size))
         assert [one.id for one in found] == [one.id for one in named]
         for one, vectors in zip(found, expected, strict=True):
