@@ -179,15 +179,16 @@ class Perplexity:
         return "\n".join([*lines, self.description])
 
 
-def warning(oov_rate: float, own_oov_rate: float | None) -> str:
+def warning(oov_rate: float, own_oov_rate: float | None, text: str = "") -> str:
     """What is to be told where unknown words are many more than in the run's own text; empty
-    elsewhere, and where that is not known."""
+    elsewhere, and where that is not known. It begins with the name of the text, if there is one."""
     own = own_oov_rate
     if own is None or oov_rate <= max(own + _MANY_MORE, _TIMES_AS_MANY * own):
         return ""
+    name = f"{text}: " if text else ""
     return (
-        f"warning: {100 * oov_rate:.2f}% of the words are unknown, {100 * own:.2f}% of those of "
-        "the run's own test split: neither perplexity compares with that of text it knows"
+        f"warning: {name}{100 * oov_rate:.2f}% of the words are unknown, {100 * own:.2f}% of those "
+        "of the run's own test split: results do not compare with those of text that it knows"
     )
 
 
