@@ -1,6 +1,11 @@
 """A trained model in Python: restore a run, score and generate text, measure perplexity, read on.
 
 Log-probabilities are natural logarithms (nats); a surprisal is the negative of one.
+
+Documents are lists of sentences, each a string of words separated by spaces or a list of words, or
+`dclm_jax.data.readers.Document`s. Sentences without words are left out, as they are where files are
+read: the model neither scores nor reads them. One warning per call counts them, when the last
+document has been read. Indices in results are positions in the documents as they were passed.
 """
 
 import collections
@@ -10,8 +15,11 @@ import itertools
 import math
 import numbers
 import os
+import sys
+import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -30,7 +38,13 @@ from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Scorer, WordScorer
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.continuations import score_after
-from dclm_jax.reading.reader import Reader, batches_of_like_size, power_of_two, size_of
+from dclm_jax.reading.reader import (
+    MAX_ROWS,
+    Reader,
+    batches_of_like_size,
+    power_of_two,
+    size_of,
+)
 from dclm_jax.training import mirror
 from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.progress import count_parameters
@@ -39,10 +53,12 @@ from dclm_jax.training.workdir import read_config, read_text
 Sentence = str | Sequence[str]
 """Words separated by spaces, or a list of words."""
 AnyDocument = TypeVar("AnyDocument", bound=Document | Sequence[Sentence])
+OfSentence = TypeVar("OfSentence")
 
 DEFAULT_BATCH_SIZE = 32
 DEFAULT_SENTENCES, DEFAULT_SENTENCE_WORDS = 5, 100
 DEFAULT_LENGTH = 1.5
+_PACKAGE = os.path.join(os.path.dirname(__file__), "")
 _WINDOW = 256
 """Documents that are read ahead, so that those of like length come together."""
 
@@ -53,7 +69,8 @@ class SentenceScore:
 
     Attributes:
       log_prob: in nats, the sum of `log_probs`.
-      tokens: the words as they were given, and the END that closes the sentence.
+      tokens: the words as they were given, and the END that closes the sentence; none of a sentence
+        without words.
       log_probs: log P(token | everything before it) in nats, one a token. A model of bags of words
         does not see the words before in the sentence, and END, which it does not predict, has 0.
       known: whether each token is in the vocabulary; others have the probability of UNKNOWN.
@@ -100,7 +117,8 @@ class SentenceAttention(NamedTuple):
 class DocumentVectors(NamedTuple):
     """A document: its name, its vector [X], and those [S, X] of the places after its sentences
     (`DocumentModel.vector`). That of the document is the last of these; of a model that reads a
-    source it is the one before its first sentence."""
+    source it is the one before its first sentence. A sentence without words is not read: the place
+    after it is the one before."""
 
     id: str
     document: np.ndarray
@@ -134,21 +152,22 @@ class ReadDocument:
 
     def read(self, *sentences: Sentence) -> "ReadDocument":
         """The document with these sentences read, too."""
-        if not sentences:
+        return self.after(self.lm.encode(sentences))
+
+    def after(self, ids: list[np.ndarray]) -> "ReadDocument":
+        """The document with sentences of word ids read, too."""
+        if not ids:
             return self
-        ids = self.lm.encode(sentences)
         return ReadDocument(self.lm, self.lm.reader.read(self.place, [ids])[0])
 
     def score(self, candidates: Sequence[Sentence]) -> list[SentenceScore]:
         """Each candidate as the next sentence: its log-probability given all that has been read.
+        That of a candidate without words is the one of END right after START.
 
         Raises:
-          InputError: a candidate has no words, or the candidates are not a list of sentences.
+          InputError: the candidates are not a list of sentences.
         """
         words = _words(candidates, "the candidates are")
-        for number, candidate in enumerate(words, 1):
-            if not candidate:
-                raise InputError(f"candidate {number} has no words; expected at least one")
         ids = [self.lm.vocabulary.encode(one) for one in words]
         scores = score_after(self.lm.reader, self.place, [0] * len(ids), ids)
         return [_sentence_score(*one) for one in zip(words, ids, scores, strict=True)]
@@ -165,10 +184,10 @@ class ReadDocument:
         """
         if not isinstance(k, numbers.Integral) or k < 1:
             raise InputError(f"k is {shown(k)}; expected a whole number of at least 1")
-        (ids,) = self.lm.encode([prefix])
+        (words,) = _words([prefix])
         reader: Any = self.lm.reader
         place, log_probs_1xV = reader.start(self.place)
-        for word in ids:
+        for word in self.lm.vocabulary.encode(words):
             place, log_probs_1xV = reader.next(place, [word])
         log_probs_V = np.asarray(log_probs_1xV)[0]
         best = np.argsort(-log_probs_V, kind="stable")[:k]
@@ -288,12 +307,13 @@ class LanguageModel:
         return f"{self.name}, {self.num_parameters:,} parameters{step}"
 
     def encode(self, document: Document | Sequence[Sentence]) -> list[np.ndarray]:
-        """The word ids of a document's sentences.
+        """The word ids of a document's sentences, of those that have words.
 
         Raises:
           InputError: it is not a list of sentences.
         """
-        return [self.vocabulary.encode(words) for words in _words(document)]
+        (encoded,) = _encoded(self.vocabulary, [document], keep_empty=True)
+        return encoded.ids.sentences
 
     def documents(
         self, text: str, options: TextOptions | None = None, *, name: str = "text"
@@ -343,9 +363,9 @@ class LanguageModel:
 
         Returns:
           Columns of equal length: "document" (its name), "sentence" and "position" (int64, both
-          from 1), "word", "surprisal" (float64, nats), where the context is compared
-          "surprisal_alone" (the same of the sentence by itself), and "known" (bool), as of
-          `SentenceScore`.
+          from 1; a sentence without words has a number and no row), "word", "surprisal" (float64,
+          nats), where the context is compared "surprisal_alone" (the same of the sentence by
+          itself), and "known" (bool), as of `SentenceScore`.
 
         Raises:
           InputError: as `score`.
@@ -391,8 +411,8 @@ class LanguageModel:
 
         Args:
           documents: lists of sentences, each a string of tokens separated by spaces or a list of
-            tokens, or `dclm_jax.data.readers.Document`s. A sentence without words is scored too
-            (its END), so that scores correspond to the input one to one.
+            tokens, or `dclm_jax.data.readers.Document`s. Scores are aligned one to one with
+            documents and their sentences: a sentence without words has no tokens and log P 0.
           compare_context: also score every sentence by itself, as the first one of a document, in
             a pass more (`log_probs_alone`).
 
@@ -408,41 +428,46 @@ class LanguageModel:
                 f"{self.name} makes a document of a source: no sentence stands by itself; expected "
                 "a language model"
             )
-        waiting: collections.deque[tuple[str, list[list[str]]]] = collections.deque()
+        waiting: collections.deque[_Document[Any]] = collections.deque()
 
         def encoded() -> Iterator[list[np.ndarray]]:
-            for name, words in _named(documents):
-                waiting.append((name, words))
-                yield [self.vocabulary.encode(one) for one in words]
+            for document in _encoded(self.vocabulary, documents, keep_empty=True):
+                waiting.append(document)
+                yield document.ids.sentences
 
         if compare_context:
             scored: Iterable[Any] = inside.compare_context(self.scorer, encoded())
         else:
             scored = self.scorer.score(encoded())
+        without_words = SentenceScore(0.0, [], [], [], [] if compare_context else None)
         for ids, *nll in scored:
-            name, words = waiting.popleft()
-            sentences = [_sentence_score(*one) for one in zip(words, ids, *nll, strict=True)]
-            yield DocumentScore(name, math.fsum(one.log_prob for one in sentences), sentences)
+            document = waiting.popleft()
+            scores = map(_sentence_score, filter(None, document.words), ids, *nll)
+            sentences = document.aligned(scores, without_words)
+            log_prob = math.fsum(one.log_prob for one in sentences)
+            yield DocumentScore(document.ids.id, log_prob, sentences)
 
     def attention(self, document: Document | Sequence[Sentence]) -> list[SentenceAttention]:
         """What every token of a document, as `score` takes one, attends to; see `Reader.attention`.
+        A sentence without words has no targets and no positions.
 
         Raises:
           InputError: the model has no attention, or the document is not a list of sentences.
         """
-        words = _words(document)
+        (encoded,) = _encoded(self.vocabulary, [document], keep_empty=True)
         if self.model is None:
             raise InputError(f"{self.name} has no attention to sentences before")
         reader: Any = self.reader
-        ids = [self.vocabulary.encode(one) for one in words]
+        words = [*filter(None, encoded.words)]
         found = []
-        for t, (targets, weights) in enumerate(zip(words, reader.attention(ids), strict=True)):
+        weights_of = reader.attention(encoded.ids.sentences)
+        for t, (targets, weights) in enumerate(zip(words, weights_of, strict=True)):
             if self.model.attends_to == "words":
                 positions = [START_TOKEN, *words[t - 1]] if t else ["c_0"]
             else:
                 positions = [" ".join(one) for one in words[t - weights.shape[1] : t]]
             found.append(SentenceAttention([*targets, END_TOKEN], positions, weights))
-        return found
+        return encoded.aligned(found, SentenceAttention([], [], np.zeros((0, 0), np.float32)))
 
     def read(
         self,
@@ -462,31 +487,36 @@ class LanguageModel:
         reader: Any = self.reader
         if source is None and self.model is not None and self.model.reads_source:
             raise InputError(f"{self.name} makes a document of another one; expected it as source")
-        if source is None:
-            place = reader.open(1)
-        elif self.model is None:
+        if source is not None and self.model is None:
             raise InputError(f"{self.name} reads no source")
-        else:
-            place = reader.open(1, [self.encode(source)])
-        return ReadDocument(self, place).read(*_words(sentences))
+        documents = [sentences] if source is None else [source, sentences]
+        encoded = _encoded(self.vocabulary, documents, keep_empty=True)
+        *sources, ids = (document.ids.sentences for document in encoded)
+        place = reader.open(1, sources) if sources else reader.open(1)
+        return ReadDocument(self, place).after(ids)
 
     def order(self, sentences: Document | Sequence[Sentence], beam: int = DEFAULT_BEAM) -> Ordered:
         """The likeliest order of a document's sentences, see `decoding.ordering`.
 
         Returns:
-          Indices into the sentences, log P of them in this order in nats, and whether it is known
-          to be the best.
+          Indices into the sentences, those without words left out; log P of them in this order in
+          nats, and whether it is known to be the best.
 
         Raises:
           InputError: the model reads no other sentence or reads a source, `beam` is below 1, or
-            there is no sentence.
+            there are no words.
         """
         if self.model is not None and self.model.reads_source:
             raise InputError(f"{self.name} makes a document of a source; it puts none in order")
         order = self.scorer.context_order
-        encoded = [self.encode(sentences)]
-        (found,) = order_documents(self.reader, encoded, context_order=order, beam=beam)
-        return found
+        documents = [*_encoded(self.vocabulary, [sentences])]
+        if not documents:
+            raise InputError("there are no words to put in order; pass a sentence with words")
+        (document,) = documents
+        (found,) = order_documents(
+            self.reader, [document.ids.sentences], context_order=order, beam=beam
+        )
+        return found._replace(order=[document.indices[i] for i in found.order])
 
     def vectors(
         self,
@@ -504,27 +534,31 @@ class LanguageModel:
 
         Raises:
           InputError: the model keeps nothing of the sentences before, `batch_size` is below 1, or a
-            document has no sentences or is not a list of them.
+            document has no words or is not a list of sentences.
         """
         require_at_least("batch_size", batch_size, 1)
+        batch_size = min(batch_size, MAX_ROWS)
         reader: Any = self.reader
         if self.model is None or self.model.context_order == 0:
             raise _without_context(self.name)
         # Where a model that reads a source keeps the whole document.
         whole = 0 if self.model.reads_source else -1
-        named = _named(documents)
-        while window := list(itertools.islice(named, max(_WINDOW, batch_size))):
-            for name, words in window:
-                if not words:
-                    raise InputError(f"document {name} has no sentences, and so no vector")
-            encoded = [[self.vocabulary.encode(one) for one in words] for _, words in window]
+        remaining = _encoded(self.vocabulary, documents, keep_empty=True)
+        while window := list(itertools.islice(remaining, max(_WINDOW, batch_size))):
+            encoded = [document.ids.sentences for document in window]
+            for document in window:
+                if not document.ids.sentences:
+                    raise InputError(
+                        f"document {document.ids.id} has no words, and so no vector; leave it out"
+                    )
             sizes = [size_of(one, one if self.model.reads_source else None) for one in encoded]
             found: dict[int, np.ndarray] = {}
             for indices, _ in batches_of_like_size(sizes, power_of_two(batch_size)):
                 together = [encoded[index] for index in indices]
                 found.update(zip(indices, reader.vectors_along(together), strict=True))
-            for index, (name, _) in enumerate(window):
-                yield DocumentVectors(name, found[index][whole], found[index][1:])
+            for index, document in enumerate(window):
+                read = np.cumsum(list(map(bool, document.words)))
+                yield DocumentVectors(document.ids.id, found[index][whole], found[index][read])
 
     def generate(
         self,
@@ -539,7 +573,7 @@ class LanguageModel:
         """Goes on with documents, in their order; input larger than memory is fine.
 
         Args:
-          documents: as `score` takes them; one without sentences is begun.
+          documents: as `score` takes them; one without words is begun.
           sentences: how many, at most: a model that tells the end of a document may stop before.
           decoding: how words are chosen.
           sentence_words: words of a sentence, at most.
@@ -616,9 +650,9 @@ class LanguageModel:
     ) -> Iterator[tuple[AnyDocument, list[GeneratedText]]]:
         """Texts after the places that documents lead to, in windows of them."""
         require_at_least("samples", samples, 1)
-        remaining, first = iter(documents), 0
+        remaining, first = _encoded(self.vocabulary, documents, keep_empty=True), 0
         while window := list(itertools.islice(remaining, _WINDOW)):
-            ids = [self.encode(document) for document in window for _ in range(samples)]
+            ids = [document.ids.sentences for document in window for _ in range(samples)]
             texts = generation.generate_many(
                 generation.require_words(self.reader),
                 list(map(size, ids)),
@@ -632,7 +666,7 @@ class LanguageModel:
             )
             spelled = map(self.spell, texts)
             for document in window:
-                yield document, list(itertools.islice(spelled, samples))
+                yield document.passed, list(itertools.islice(spelled, samples))
             first += len(window)
 
     def spell(self, text: generation.Text) -> GeneratedText:
@@ -645,12 +679,12 @@ class LanguageModel:
         return GeneratedText(math.fsum(log_probs), sentences, text.has_ended)
 
     def perplexity(self, documents: Iterable[Document | Sequence[Sentence]]) -> Perplexity:
-        """The perplexity of documents, as `score` takes them.
+        """The perplexity of documents, as `score` takes them; those without words are left out.
 
         Raises:
-          InputError: there is no sentence to score, or a document is not a list of sentences.
+          InputError: there are no words to score, or a document is not a list of sentences.
         """
-        encoded = (inputs.encode(self.vocabulary, words) for _, words in _named(documents))
+        encoded = (document.ids for document in _encoded(self.vocabulary, documents))
         return self.beside_own(measure(self.scorer, encoded))
 
     def beside_own(self, measured: Perplexity) -> Perplexity:
@@ -728,7 +762,7 @@ def mix(
         raise InputError("expected a weight, or tune_on=documents to find it")
     scorers = first.scorer, second.scorer
     if tune_on is not None:
-        encoded = (inputs.encode(first.vocabulary, words) for _, words in _named(tune_on))
+        encoded = (document.ids for document in _encoded(first.vocabulary, tune_on))
         weight = interpolation.tune(scorers, encoded).weight
     assert weight is not None
     scorer = interpolation.MixedScorer(*scorers, weight)
@@ -765,10 +799,37 @@ def _without_context(name: str) -> InputError:
     return InputError(f"{name} reads every sentence by itself: it has no context")
 
 
-def _named(
-    documents: Iterable[Document | Sequence[Sentence]],
-) -> Iterator[tuple[str, list[list[str]]]]:
-    """The name of each document, by default its position from 0, and the words of its sentences."""
+class _Document(NamedTuple, Generic[AnyDocument]):
+    """A document of Python: as it was passed, the words of all its sentences, and the word ids of
+    those that have words, which alone are read."""
+
+    passed: AnyDocument
+    words: list[list[str]]
+    ids: inputs.Encoded
+
+    @property
+    def indices(self) -> list[int]:
+        """The positions of the sentences that have words."""
+        return [index for index, sentence in enumerate(self.words) if sentence]
+
+    def aligned(self, results: Iterable[OfSentence], empty: OfSentence) -> list[OfSentence]:
+        """The results of the sentences that have words, and `empty` for each of the others."""
+        remaining = iter(results)
+        return [next(remaining) if sentence else empty for sentence in self.words]
+
+
+def _encoded(
+    vocabulary: Vocabulary, documents: Iterable[AnyDocument], *, keep_empty: bool = False
+) -> Iterator[_Document[AnyDocument]]:
+    """Documents with word ids, streamed, named by their ids, or else by their positions from 0.
+
+    At the end a warning counts what has no words and was left out: sentences, and unless
+    `keep_empty` documents. Where no document is left there is none: the caller refuses that.
+
+    Raises:
+      InputError: (as they are read) they are not a list of documents, or one of these is not a list
+        of sentences.
+    """
     if not isinstance(documents, Iterable):
         raise InputError(f"documents are {shown(documents)}; expected a list of them")
     if isinstance(documents, str):
@@ -776,9 +837,28 @@ def _named(
             f"documents are a list of them, not a string: {documents[:40]!r}; raw text is for "
             "score_text, or for documents, which makes a list of it"
         )
+    kept = empty_sentences = empty_documents = 0
     for index, document in enumerate(documents):
+        words = _words(document)
+        with_words = [sentence for sentence in words if sentence]
+        empty_sentences += len(words) - len(with_words)
+        if not (with_words or keep_empty):
+            empty_documents += 1
+            continue
+        kept += 1
         name = document.id if isinstance(document, Document) else str(index)
-        yield name, _words(document)
+        ids = inputs.encode(vocabulary, with_words)._replace(id=name)
+        yield _Document(document, words, ids)
+    if kept and (empty_sentences or empty_documents):
+        of_documents = f"; documents without words: {empty_documents:,}" if empty_documents else ""
+        _warn(f"sentences without words were left out: {empty_sentences:,}{of_documents}")
+
+
+def _warn(message: str) -> None:
+    """A warning at the line outside of this package that is being run."""
+    files = (frame.f_code.co_filename for frame, _ in traceback.walk_stack(sys._getframe()))
+    inside_package = itertools.takewhile(lambda file: file.startswith(_PACKAGE), files)
+    warnings.warn(message, stacklevel=1 + sum(1 for _ in inside_package))
 
 
 def _checked(sentence: Any) -> list[str]:

@@ -5,19 +5,21 @@ import functools
 import glob
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 from absl import flags
 
 import dclm_jax
 from dclm_jax import processes
-from dclm_jax.data.corpus import SPLITS, open_corpus, source_split
+from dclm_jax.data.corpus import SPLITS, TrainingText, open_corpus, source_split
 from dclm_jax.data.documents import PLAIN, UTF8, Document, TextOptions
 from dclm_jax.data.readers import read_alike, read_documents
+from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import inputs
+from dclm_jax.evaluation import inputs, perplexity
 from dclm_jax.experiments.runs import distinct_labels
 from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
 from dclm_jax.training.workdir import CONFIG_FILE
@@ -35,6 +37,7 @@ _TEXT = _text.define_text_flags(as_in_training=True)
 ENCODING = flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16.")
 _OF_TEXT = (*_TEXT.values(), ENCODING)
 _PROGRESS_SECONDS = 0.5
+Read = TypeVar("Read")
 # What functions define below belongs to the launcher that calls them, whose --help lists it.
 flags.disclaim_key_flags()
 
@@ -183,7 +186,38 @@ def open_text(
 def read_text(models: Sequence[LanguageModel], path: str, **more: Any) -> Iterator[Document]:
     """The documents of text as `text_options` says; `more` is for `readers.read_documents`."""
     options = text_options(*(lm.text.options for lm in models))
-    return read_documents(path, options, encoding=ENCODING.value, report=tell, **more)
+    documents = read_documents(path, options, encoding=ENCODING.value, report=tell, **more)
+    return counting_unknown(documents, _ids_of(models[0]), models[0].text, path)
+
+
+def _ids_of(lm: LanguageModel) -> Callable[[Document], list[np.ndarray]]:
+    return lambda document: list(map(lm.vocabulary.encode, document.sentences))
+
+
+def counting_unknown(
+    texts: Iterable[Read],
+    ids_of: Callable[[Read], Iterable[np.ndarray]],
+    trained_on: TrainingText,
+    name: str,
+) -> Iterator[Read]:
+    """The texts, streamed. After the last one a warning follows if many more of their words are
+    unknown than in the test split of the run's training text.
+
+    Args:
+      texts: documents, or other parts of a text.
+      ids_of: the word ids of the sentences of one.
+      trained_on: the training text.
+      name: what to call the text.
+    """
+    words = unknown = 0
+    for text in texts:
+        for ids in ids_of(text):
+            words += len(ids)
+            unknown += int(np.count_nonzero(np.equal(ids, UNKNOWN)))
+        yield text
+    rate = unknown / max(words, 1)
+    if warning := perplexity.warning(rate, trained_on.unknown_rates.get("test"), name):
+        tell(warning)
 
 
 def tell(line: str) -> None:
@@ -246,8 +280,12 @@ def read_words(
     inputs.require_vocabulary(data, directory, runs[0].lm.vocabulary)
     if source_split(data.split) in data.manifest.splits:
         require_language_models((run.lm for run in runs), f"{command} of paired documents")
-    for index, name in enumerate(data.document_ids):
-        yield Document(name, list(map(data.vocabulary.decode, data.document(index))))
+    documents = (
+        Document(name, list(map(data.vocabulary.decode, data.document(index))))
+        for index, name in enumerate(data.document_ids)
+    )
+    lm, name = runs[0].lm, f"{directory}, {data.split}"
+    yield from counting_unknown(documents, _ids_of(lm), lm.text, name)
 
 
 def open_split(

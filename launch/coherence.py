@@ -88,7 +88,7 @@ import numpy as np
 from absl import flags
 
 from dclm_jax import files
-from dclm_jax.data.corpus import open_corpus
+from dclm_jax.data.corpus import TrainingText, open_corpus
 from dclm_jax.data.documents import Document as Text
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.readers import read_documents, training_text
@@ -279,10 +279,10 @@ def _models() -> tuple[list[_Subject], _Texts]:
     models = [run.lm for run in runs]
     _evaluation.require_language_models(models, "launch.coherence")
     if _PERMUTED.value is None:
-        texts = _texts(_evaluation.open_input(runs))
+        texts = _texts(_evaluation.open_input(runs), models[0].text)
     else:
         options = _evaluation.text_options(*(lm.text.options for lm in models))
-        texts = _given(_PERMUTED.value, options, models[0].vocabulary)
+        texts = _given(_PERMUTED.value, options, models[0].vocabulary, models[0].text)
     subjects = [
         _Subject(
             run.label,
@@ -316,21 +316,23 @@ def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Subject], _Texts]:
     if _TRAINING_SEED.value < 0:
         raise InputError(f"--training_seed is {_TRAINING_SEED.value}; expected 0 or more")
     train, valid = (open_corpus(values.data, split) for split in ("train", "valid"))
-    options = training_text(train.manifest).options
+    trained_on = training_text(train.manifest)
     # Bad text is refused before the training.
     if _PERMUTED.value is not None:
-        texts = _given(_PERMUTED.value, _evaluation.text_options(options), train.vocabulary)
+        options = _evaluation.text_options(trained_on.options)
+        texts = _given(_PERMUTED.value, options, train.vocabulary, trained_on)
     elif values.input is None:
-        texts = _texts(inputs.open_split(train.vocabulary, values.data, values.split))
+        opened = inputs.open_split(train.vocabulary, values.data, values.split)
+        texts = _texts(opened, trained_on)
     else:
         found = inputs.open_text(
             train.vocabulary,
             values.input,
-            _evaluation.text_options(options),
+            _evaluation.text_options(trained_on.options),
             encoding=_evaluation.ENCODING.value,
             report=_evaluation.tell,
         )
-        texts = _texts(found)
+        texts = _texts(found, trained_on)
     report = partial(print, file=sys.stderr, flush=True)
     baseline = kind.train(train, valid, seed=_TRAINING_SEED.value, report=report)
     summary = f"{kind.name}, {baseline.num_parameters:,} parameters, trained on {values.data}"
@@ -342,13 +344,19 @@ def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Subject], _Texts]:
     return [_Subject(kind.name, baseline, None, summary, description)], texts
 
 
-def _texts(opened: inputs.Input) -> _Texts:
-    documents = list(opened.documents)
+def _texts(opened: inputs.Input, trained_on: TrainingText) -> _Texts:
+    where = opened.source
+    name = where.get("input") or f"{where['data']}, {where['split']}"
+    documents = list(
+        _evaluation.counting_unknown(opened.documents, lambda one: one.sentences, trained_on, name)
+    )
     names = [one.id for one in documents]
     return _Texts(names, [one.sentences for one in documents], None, opened.source)
 
 
-def _given(permuted: str, options: TextOptions, vocabulary: Vocabulary) -> _Texts:
+def _given(
+    permuted: str, options: TextOptions, vocabulary: Vocabulary, trained_on: TrainingText
+) -> _Texts:
     """The documents and permutations of folders."""
 
     def read(folder: str) -> Iterator[Text]:
@@ -356,14 +364,18 @@ def _given(permuted: str, options: TextOptions, vocabulary: Vocabulary) -> _Text
         return read_documents(folder, options, encoding=encoding, report=_evaluation.tell)
 
     found = read_given(read, permuted, flags.FLAGS.input)
-    documents = [inputs.encode(vocabulary, one.document.sentences).sentences for one in found]
+    name = flags.FLAGS.input or permuted
+    encoded = (inputs.encode(vocabulary, one.document.sentences).sentences for one in found)
+    documents = list(
+        _evaluation.counting_unknown(encoded, lambda sentences: sentences, trained_on, name)
+    )
     same = 0
     for document, one in zip(documents, found, strict=True):
         own = numbered(document)
         same += int(np.all(own[one.orders] == own, axis=1).sum())
     if same:
         _evaluation.tell(f"note: permutations that are no other text than their document: {same:,}")
-    source = {"input": flags.FLAGS.input or permuted, "permuted": permuted, "split": None}
+    source = {"input": name, "permuted": permuted, "split": None}
     return _Texts(
         [one.document.id for one in found], documents, [one.orders for one in found], source
     )

@@ -242,13 +242,18 @@ def _table(measured: _Measured) -> list[str]:
         ("parameters", *(f"{number:,}" for number in parameters)),
         ("targets", *(f"{one.tokens:,}" for one in measured.perplexities)),
         ("perplexity", *(f"{one.perplexity:.4f}" for one in measured.perplexities)),
-        ("of known", *(f"{one.known_perplexity:.4f}" for one in measured.perplexities)),
+        ("of known", *map(_known, measured.perplexities)),
         ("bits/word", *(f"{one.bits_per_word:.4f}" for one in measured.perplexities)),
     ]
     if measured.mixture is not None:
         tuned = measured.mixture.perplexities
         columns.append(("when tuning", *(f"{one.perplexity:.4f}" for one in tuned)))
     return aligned(list(zip(*columns, strict=True)))
+
+
+def _known(perplexity: Perplexity) -> str:
+    known = perplexity.known_perplexity
+    return "" if known is None else f"{known:.4f}"
 
 
 def _json(measured: _Measured) -> dict[str, Any]:

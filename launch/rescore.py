@@ -188,7 +188,7 @@ def _task(lists: nbest.NBestList, division: Sequence[range]) -> _Task:
             raise InputError(f"{lists.path}: two features are called {shown(name)}")
     encode = runs[0].lm.vocabulary.encode
     read = str.lower if _evaluation.lowercase([run.lm for run in runs]) else str
-    segments = [
+    encoded = (
         rescoring.Segment(
             [encode([read(word) for word in words]) for words in one.hypotheses],
             np.column_stack(
@@ -196,7 +196,12 @@ def _task(lists: nbest.NBestList, division: Sequence[range]) -> _Task:
             ),
         )
         for one in lists.segments
-    ]
+    )
+    segments = list(
+        _evaluation.counting_unknown(
+            encoded, lambda one: one.hypotheses, runs[0].lm.text, lists.path
+        )
+    )
     return _Task(runs, [[segments[index] for index in one] for one in division], names)
 
 

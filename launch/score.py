@@ -210,7 +210,12 @@ def _continuations(runs: Sequence[_evaluation.Run]) -> Iterator[list[DocumentSco
         raise InputError(f"{context}: holds several documents; expected one")
     _evaluation.require_language_models(models, "launch.score --context")
     options = _evaluation.text_options(*(one.text.options for one in models))
-    candidates = readers.read_candidates(path, options, _evaluation.ENCODING.value)
+    candidates = _evaluation.counting_unknown(
+        readers.read_candidates(path, options, _evaluation.ENCODING.value),
+        lambda words: [models[0].vocabulary.encode(words)],
+        models[0].text,
+        path,
+    )
     read = [lm.read(texts[0]) for lm in models]
     alone = [lm.read() for lm in models] if _COMPARE.value else []
     numbers = itertools.count(1)

@@ -14,7 +14,10 @@ from dclm_jax.data.readers import Document
 from dclm_jax.errors import InputError
 from tests.test_read_document import TEXT, language_model
 
-DOCUMENTS = [TEXT, ["dogs bark .", "", "the unheard dogs ."]]
+DOCUMENTS = [TEXT, ["dogs bark .", "the unheard dogs ."]]
+GAPS = [["", *TEXT[:1], " ", *TEXT[1:]], [], DOCUMENTS[1], [[]]]
+"""The same with sentences and documents without words."""
+LEFT_OUT = "sentences without words were left out: 3"
 
 
 def test_a_short_string_is_not_taken_for_tagged_text():
@@ -69,12 +72,13 @@ def test_surprisals_alone_stand_beside():
 
 
 def test_attention_has_the_words_of_targets_and_positions():
-    document = ["the cat sat .", "it unheard .", ""]
+    document = ["the cat sat .", "it unheard .", "it"]
     first, second, third = language_model("adclm").attention(document)
     assert (first.targets, first.positions) == (["the", "cat", "sat", ".", "<END>"], ["c_0"])
     assert second.targets == ["it", "unheard", ".", "<END>"]
     assert second.positions == ["<START>", "the", "cat", "sat", "."]
-    assert (third.targets, third.positions) == (["<END>"], ["<START>", "it", "unheard", "."])
+    before = ["<START>", "it", "unheard", "."]
+    assert (third.targets, third.positions) == (["it", "<END>"], before)
     assert second.weights.shape == (4, 5) and second.weights.dtype == np.float32
     # n is 2.
     sentences = language_model("rlm_seqbow_att_ef").attention([*document[:2], "dogs .", "it ."])
@@ -85,6 +89,118 @@ def test_attention_has_the_words_of_targets_and_positions():
         ["it unheard .", "dogs ."],
     ]
     assert [one.weights.shape for one in sentences] == [(5, 0), (4, 1), (3, 2), (3, 2)]
+
+
+def warns(message):
+    """One warning, and it names the line of the caller."""
+    return pytest.warns(UserWarning, match=f"^{re.escape(message)}$")
+
+
+def is_told_once_here(told):
+    return [one.filename for one in told] == [__file__]
+
+
+def test_sentences_without_words_are_neither_scored_nor_read():
+    lm = language_model("ccdclm")
+    expected = [*lm.score(DOCUMENTS)]
+    with warns(LEFT_OUT) as told:
+        scores = list(lm.score(GAPS))
+    assert is_told_once_here(told)
+    assert [one.id for one in scores] == ["0", "1", "2", "3"]
+    lengths = [[len(one.tokens) for one in document.sentences] for document in scores]
+    assert lengths == [[0, 5, 0, 4], [], [4, 5], [0]]
+    with_words = [[one for one in document.sentences if one.tokens] for document in scores]
+    assert [one for one in with_words if one] == [one.sentences for one in expected]
+    assert [one.log_prob for one in scores] == [expected[0].log_prob, 0, expected[1].log_prob, 0]
+
+
+def test_numbers_of_sentences_are_those_of_the_caller():
+    lm = language_model("ccdclm")
+    expected = lm.surprisals(DOCUMENTS, compare_context=True)
+    with warns(LEFT_OUT) as told:
+        columns = lm.surprisals(GAPS, compare_context=True)
+    assert is_told_once_here(told)
+    for name in ("position", "word", "surprisal", "surprisal_alone", "known"):
+        assert columns[name].tolist() == expected[name].tolist()
+    places = [("0", 2), ("0", 4), ("2", 1), ("2", 2)]
+    assert [*dict.fromkeys(zip(columns["document"], columns["sentence"], strict=True))] == places
+
+
+def test_perplexity_is_that_of_the_words():
+    lm = language_model("ccdclm")
+    expected = lm.perplexity(DOCUMENTS)
+    with warns(f"{LEFT_OUT}; documents without words: 2") as told:
+        assert lm.perplexity(GAPS) == expected
+    assert is_told_once_here(told)
+    assert (expected.documents, expected.sentences) == (2, 4)
+
+
+def test_a_weight_is_tuned_on_the_words():
+    first, second = language_model("ccdclm"), language_model("rnnlm")
+    expected = dclm_jax.mix(first, second, tune_on=DOCUMENTS).config["weight"]
+    with warns(f"{LEFT_OUT}; documents without words: 2") as told:
+        mixture = dclm_jax.mix(first, second, tune_on=GAPS)
+    assert is_told_once_here(told)
+    assert mixture.config["weight"] == expected
+
+
+def test_sentences_are_ordered_by_their_numbers_of_the_caller():
+    lm = language_model("ccdclm")
+    expected = lm.order(["the cat sat .", "it slept .", "dogs bark ."])
+    with warns("sentences without words were left out: 2") as told:
+        found = lm.order(["", "the cat sat .", "it slept .", [], "dogs bark ."])
+    assert is_told_once_here(told)
+    assert found == expected._replace(order=[[1, 2, 4][i] for i in expected.order])
+
+
+def test_contexts_and_ids_are_those_of_the_words():
+    lm = language_model("ccdclm")
+    with_gaps = ["", *TEXT[:1], [], *TEXT[1:]]
+    for call in (
+        lambda sentences: lm.read(sentences).vector.tolist(),
+        lambda sentences: lm.read().read(*sentences).vector.tolist(),
+        lambda sentences: [ids.tolist() for ids in lm.encode(sentences)],
+        lambda sentences: [texts for _, texts in lm.generate([sentences], 1, sentence_words=3)],
+    ):
+        expected = call(TEXT)
+        with warns("sentences without words were left out: 2") as told:
+            assert call(with_gaps) == expected
+        assert is_told_once_here(told)
+    autoencoder = language_model("standard_autoencoder")
+    expected = autoencoder.read(TEXT, source=TEXT).vector.tolist()
+    with warns("sentences without words were left out: 4") as told:
+        assert autoencoder.read(with_gaps, source=with_gaps).vector.tolist() == expected
+    assert is_told_once_here(told)
+
+
+def test_a_document_is_generated_with_as_it_was_passed():
+    lm = language_model("ccdclm")
+    with warns(LEFT_OUT):
+        texts = list(lm.generate(GAPS, 1, sentence_words=3))
+    assert [document for document, _ in texts] == GAPS
+
+
+def test_attention_of_a_sentence_without_words_is_none():
+    lm = language_model("adclm")
+    expected = lm.attention(TEXT)
+    with warns("sentences without words were left out: 1"):
+        first, nothing, second = lm.attention([TEXT[0], "", TEXT[1]])
+    assert (nothing.targets, nothing.positions, nothing.weights.shape) == ([], [], (0, 0))
+    for got, one in zip((first, second), expected, strict=True):
+        assert (got.targets, got.positions) == (one.targets, one.positions)
+        assert got.weights.tolist() == one.weights.tolist()
+
+
+@pytest.mark.parametrize("documents", [[], [[]], [["", " "], [[]]]])
+def test_a_measure_of_no_words_is_refused(documents):
+    lm = language_model("ccdclm")
+    for measure, purpose in (
+        (lm.perplexity, "score"),
+        (lambda documents: dclm_jax.mix(lm, lm, tune_on=documents), "tune the weight on"),
+        (lambda documents: lm.order(documents[0] if documents else []), "put in order"),
+    ):
+        with pytest.raises(InputError, match=f"there are no words to {purpose}; "):
+            measure(documents)
 
 
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])

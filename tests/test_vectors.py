@@ -50,7 +50,7 @@ def test_windows_and_batches_keep_the_order(monkeypatch):
     expected = [one.sentences for one in lm.vectors(DOCUMENTS)]
     monkeypatch.setattr(module, "_WINDOW", 1)
     named = [Document(f"d{i}", [one.split() for one in d]) for i, d in enumerate(DOCUMENTS)]
-    for batch_size in (1, 2, 3):
+    for batch_size in (1, 2, 3, 10**30):
         found = list(lm.vectors(iter(named), batch_size=batch_size))
         assert [one.id for one in found] == [one.id for one in named]
         for one, vectors in zip(found, expected, strict=True):
@@ -62,7 +62,7 @@ def test_windows_and_batches_keep_the_order(monkeypatch):
     ("name", "documents", "options", "message"),
     [
         ("rnnlm", DOCUMENTS, {}, "rnnlm reads every sentence by itself: it has no context"),
-        ("ccdclm", [["a"], []], {}, "document 1 has no sentences, and so no vector"),
+        ("ccdclm", [["a"], []], {}, "document 1 has no words, and so no vector; leave it out"),
         ("ccdclm", ["a b"], {}, "a document is a list of sentences, not a string: 'a b'"),
         ("ccdclm", DOCUMENTS, {"batch_size": 0}, "batch_size is 0; expected at least 1"),
     ],
@@ -83,3 +83,18 @@ def test_a_reader_gives_the_start_as_well_and_needs_word_ids():
         reader.vectors_along([])
     with pytest.raises(InputError, match="words are .* expected ids from 0"):
         reader.vectors_along([[np.array([-1])]])
+
+
+@pytest.mark.parametrize("name", ["ccdclm", "standard_autoencoder"])
+def test_after_a_sentence_without_words_the_vector_is_the_one_before(name):
+    lm = language_model(name)
+    with pytest.warns(UserWarning, match="sentences without words were left out: 3$") as told:
+        (found,) = lm.vectors([["", "the cat sat .", " ", "it slept .", []]])
+    assert len(told) == 1
+    (expected,) = lm.vectors([["the cat sat .", "it slept ."]])
+    first, second = expected.sentences
+    close(found.document, expected.document)
+    close(found.sentences[1:], [first, first, second, second])
+    reader: Any = lm.reader
+    ((start, *_),) = reader.vectors_along([lm.encode(["the cat sat .", "it slept ."])])
+    close(found.sentences[0], start)

@@ -113,7 +113,8 @@ class TrainingBatches:
         Args:
           corpus: usually the training split.
           segment_length: L; 0 makes every document a segment.
-          batch_size: B of every batch, over all devices and processes.
+          batch_size: B of every batch, over all devices and processes; a corpus of fewer segments
+            has batches of all of them.
           seed: with the step it determines a batch; 0 or more.
           max_sentence_length: sentences of more words are left out, of contexts too, as if the text
             did not have them; 0 keeps all.
@@ -135,17 +136,17 @@ class TrainingBatches:
                 f"segment_length is {segment_length}; expected 0: a document that is made of a "
                 "source is read whole"
             )
-        self.batch_size = batch_size
         self.seed = seed
         self.earlier_sentences = earlier_sentences
         self._text = text = _Sentences.of(corpus, max_sentence_length)
         counts = np.diff(text.document_offsets)
         most = segment_length or int(counts.max())
-        # Ids, targets and mask of the shortest sentences.
-        positions = batch_size * min(most, SHORT_SEGMENT) * length_bucket(1)
-        require_memory(positions * (4 + 4 + 1), f"a batch of {batch_size:,} segments")
-        # Of each segment: its document, where that one begins, and its own sentences.
         num_segments = -(-counts // most)
+        self.batch_size = min(batch_size, int(num_segments.sum()))
+        # Ids, targets and mask of the shortest sentences.
+        positions = self.batch_size * min(most, SHORT_SEGMENT) * length_bucket(1)
+        require_memory(positions * (4 + 4 + 1), f"a batch of {self.batch_size:,} segments")
+        # Of each segment: its document, where that one begins, and its own sentences.
         document = np.repeat(np.arange(len(counts)), num_segments)
         before = np.repeat(np.cumsum(num_segments) - num_segments, num_segments)
         self._document_first = text.document_offsets[document]

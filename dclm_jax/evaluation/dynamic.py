@@ -197,7 +197,7 @@ def tune(
       on_document: called with the number of documents read so far, and None.
 
     Raises:
-      InputError: there is no sentence to tune on.
+      InputError: there are no words to tune on.
       DivergenceError: all diverged.
     """
     tried: dict[tuple[float, float], Tried] = {}

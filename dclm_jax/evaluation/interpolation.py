@@ -77,7 +77,7 @@ def measure(
       on_document: called with the sums so far after every document, to show progress.
 
     Raises:
-      InputError: there is no sentence to score, some models predict words and others bags,
+      InputError: there are no words to score, some models predict words and others bags,
         or there are tags and models of bags.
     """
     num_models = len(scorers) + (weight is not None)
@@ -94,8 +94,7 @@ def measure(
         if by_tag is not None:
             by_tag.add(document.tags or [], scores)
         on_document(totals[0])
-    if not totals[0].tokens:
-        raise InputError("there is no sentence to score")
+    totals[0].require_words("score")
     return totals
 
 
@@ -115,7 +114,7 @@ def tune(
       on_document: called with the sums so far after every document, to show progress.
 
     Raises:
-      InputError: there is no sentence to score, a score is not a number, or one model predicts
+      InputError: there are no words to score, a score is not a number, or one model predicts
         words and the other bags.
     """
     first = second = _nothing(scorers)
@@ -128,8 +127,7 @@ def tune(
         for nats, nll in zip(kept, (nll_a, nll_b), strict=True):
             nats.extend(nll)
         on_document(first)
-    if not first.tokens:
-        raise InputError("there is no sentence to tune the weight on")
+    first.require_words("tune the weight on")
     a, b = (np.concatenate(nats, dtype=np.float32) for nats in kept)
     weight = best_weight(a, b)
     is_known = np.concatenate(known)

@@ -70,10 +70,10 @@ class Perplexity:
         return self.tokens - self.oov_words
 
     @property
-    def known_perplexity(self) -> float:
+    def known_perplexity(self) -> float | None:
         """That over the known targets: all unknown words count as one, which is easy where they are
-        many, and hard where training had none."""
-        return _perplexity(self.known_nll, self.known_tokens)
+        many, and hard where training had none. None where no target is known."""
+        return _perplexity(self.known_nll, self.known_tokens) if self.known_tokens else None
 
     @property
     def bits_per_word(self) -> float:
@@ -133,6 +133,18 @@ class Perplexity:
             "counting_rule": COUNTING_RULES[self.objective],
         }
 
+    def require_words(self, purpose: str) -> None:
+        """Refuses sums over no words, of which no measure is a number.
+
+        Args:
+          purpose: what the words are needed for, such as "score".
+
+        Raises:
+          InputError: there are no words.
+        """
+        if not self.words:
+            raise InputError(f"there are no words to {purpose}; expected a sentence with words")
+
     @property
     def description(self) -> str:
         """What was measured on, and how it was counted."""
@@ -153,9 +165,12 @@ class Perplexity:
         lines = [
             f"perplexity {self.perplexity:.4f} "
             f"= exp({self.nll:.2f} nats / {self.tokens:,} targets); {bits}",
-            f"of known targets {self.known_perplexity:.4f} "
-            f"= exp({self.known_nll:.2f} nats / {self.known_tokens:,} targets)",
         ]
+        if self.known_perplexity is not None:
+            lines.append(
+                f"of known targets {self.known_perplexity:.4f} "
+                f"= exp({self.known_nll:.2f} nats / {self.known_tokens:,} targets)"
+            )
         if self.original_perplexity is not None:
             lines.append(
                 f"as published ones are counted {self.original_perplexity:.4f} "
@@ -164,15 +179,16 @@ class Perplexity:
         return "\n".join([*lines, self.description])
 
 
-def warning(oov_rate: float, own_oov_rate: float | None) -> str:
+def warning(oov_rate: float, own_oov_rate: float | None, text: str = "") -> str:
     """What is to be told where unknown words are many more than in the run's own text; empty
-    elsewhere, and where that is not known."""
+    elsewhere, and where that is not known. It begins with the name of the text, if there is one."""
     own = own_oov_rate
     if own is None or oov_rate <= max(own + _MANY_MORE, _TIMES_AS_MANY * own):
         return ""
+    name = f"{text}: " if text else ""
     return (
-        f"warning: {100 * oov_rate:.2f}% of the words are unknown, {100 * own:.2f}% of those of "
-        "the run's own test split: neither perplexity compares with that of text it knows"
+        f"warning: {name}{100 * oov_rate:.2f}% of the words are unknown, {100 * own:.2f}% of those "
+        "of the run's own test split: results do not compare with those of text that it knows"
     )
 
 
@@ -201,13 +217,12 @@ def measure(
     called with the number of documents so far.
 
     Raises:
-      InputError: there is no sentence to score.
+      InputError: there are no words to score.
     """
     total = Perplexity(vocabulary_size=scorer.vocab_size, objective=scorer.objective)
     for document, nll in scorer.score(documents):
         characters = getattr(document, "characters", 0)
         total = total.add(sentences_to_score(document)[0], nll, characters)
         on_document(total.documents)
-    if not total.tokens:
-        raise InputError("there is no sentence to score")
+    total.require_words("score")
     return total

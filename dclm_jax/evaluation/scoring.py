@@ -141,7 +141,8 @@ class Scorer:
           model: any model of the registry.
           params: its parameters, not replicated.
           batch_size: documents scored together, over all devices; rounded up to a power of two
-            times the devices. It changes speed and memory, not scores.
+            times the devices, and at most `reader.MAX_ROWS` per device. It changes speed and
+            memory, not scores.
           reading: of what is given for a target more than its nats.
 
         Raises:
@@ -151,12 +152,12 @@ class Scorer:
         self.vocab_size, self.context_order = model.vocab_size, model.context_order
         self.objective = model.objective
         self._reads_source = model.reads_source
-        self._batch_size = batch_size
         self._num_devices = jax.local_device_count()
+        self._batch_size = min(batch_size, reader.MAX_ROWS * self._num_devices)
         self._params = flax.jax_utils.replicate(params, jax.local_devices())
         self._shape = reading.shape
         self._open, self._read = _on_devices(model, default_tuning(), reading)
-        self._max_rows = reader.power_of_two(-(-batch_size // self._num_devices))
+        self._max_rows = reader.power_of_two(-(-self._batch_size // self._num_devices))
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """Scores documents in their order, holding a bounded window of them in memory.

@@ -42,6 +42,8 @@ BLOCK_SENTENCES = 8
 MAX_POSITIONS = 2**16
 """B*S*N of a block on one device, which bounds memory; only a single longer sentence exceeds it."""
 _MIN_LENGTH = 8
+MAX_ROWS = MAX_POSITIONS // _MIN_LENGTH
+"""Maximum B of a block on one device: a sentence takes at least _MIN_LENGTH positions."""
 _MIN_ROOM = 16
 # In a batch, the longest document has less than this many times the sentences of the shortest one:
 # otherwise a very long document would be read beside empty rows.

@@ -30,7 +30,8 @@ class DataConfig:
 
     directory: output of `python -m launch.prepare`, with splits train and valid.
     segment_length: L, sentences of a training segment; 0 for whole documents.
-    batch_size: segments a step, over all devices; 1 is the paper's online learning.
+    batch_size: segments a step, over all devices; 1 is the paper's online learning, and more than
+      there are segments are all of them.
     max_sentence_length: training sentences of more words are left out, of contexts too; 0 keeps
       all. Evaluation always scores and reads all.
     carry_context: a segment of training begins with the context that the segment before it leaves,

@@ -1,5 +1,6 @@
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -163,7 +164,7 @@ def test_more_sentences_before_than_the_text_has(tmp_path):
     assert batch.earlier is not None
     rows = dict(zip(unpack(batch), unpack(batch.earlier), strict=True))
     first, second = (tuple(map(tuple, [sentence])) for sentence in corpus.document(0)[:2])
-    assert rows == {first: (), second: first, (): ()}
+    assert rows == {first: (), second: first}
 
 
 def test_long_sentences_are_left_out(corpus):
@@ -185,6 +186,32 @@ def test_whole_corpus_in_one_batch(corpus):
     batches = TrainingBatches(corpus, segment_length=100, batch_size=50, seed=0)
     assert batches.steps_per_epoch == 1
     assert sum(map(bool, unpack(batches(0)))) == corpus.num_documents
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"segment_length": L},
+        {"segment_length": L, "earlier_sentences": 2},
+        {"segment_length": 0, "source": True},
+    ],
+)
+def test_a_batch_has_no_more_rows_than_there_are_segments(corpus, options):
+    options = options | ({"source": corpus} if "source" in options else {})
+    segments = len(segments_of(corpus)) if options["segment_length"] else corpus.num_documents
+    all_at_once = TrainingBatches(corpus, batch_size=segments, seed=5, **options)
+    assert all_at_once(0).mask_BxSxN.shape[0] == segments
+    for batch_size in (segments + 1, 50 * segments, 10**12):
+        batches = TrainingBatches(corpus, batch_size=batch_size, seed=5, **options)
+        assert batches.batch_size == segments and batches.steps_per_epoch == 1
+        for step in range(3):
+            pairs = [jax.tree.leaves(of(step)) for of in (batches, all_at_once)]
+            for got, expected in zip(*pairs, strict=True):
+                np.testing.assert_array_equal(got, expected)
+    # One segment less, and a second batch holds what is left beside empty rows.
+    fewer = TrainingBatches(corpus, batch_size=segments - 1, seed=5, **options)
+    assert [fewer(step).mask_BxSxN.shape[0] for step in range(2)] == [segments - 1] * 2
+    assert sorted(sum(map(bool, unpack(fewer(step)))) for step in range(2)) == [1, segments - 1]
 
 
 @pytest.fixture(scope="module")

@@ -188,9 +188,9 @@ def test_tuning_reports_what_it_was_tuned_on(monkeypatch):
 def test_nothing_to_score():
     scorers = fake_scorers(1, 1)
     for documents in ([], [Encoded([])]):
-        with pytest.raises(InputError, match="there is no sentence to score"):
+        with pytest.raises(InputError, match="there are no words to score"):
             interpolation.measure(scorers, documents)
-        with pytest.raises(InputError, match="there is no sentence to tune the weight on"):
+        with pytest.raises(InputError, match="there are no words to tune the weight on"):
             interpolation.tune(scorers, documents)
 
 

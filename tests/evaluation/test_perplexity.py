@@ -131,6 +131,15 @@ def test_of_bags_the_words_alone_are_counted_and_it_is_said():
     assert result.to_json()["counting_rule"] == rule
 
 
+def test_without_known_targets_there_is_no_perplexity_of_them():
+    unknown = [[np.array([2, 2])]]
+    nll = [[np.array([1, 2, 0], np.float32)]]
+    result = perplexity.measure(fake_scorer(nll, "bags"), unknown)
+    assert (result.known_tokens, result.known_perplexity) == (0, None)
+    assert "nan" not in str(result) and "of known" not in str(result)
+    assert result.to_json()["known_perplexity"] is None
+
+
 def test_sums_are_exact_over_many_tokens():
     nll = [np.full(2**20 + 1, 0.1, np.float32)]
     document = [np.zeros(2**20, np.int32)]
@@ -147,8 +156,8 @@ def test_perplexity_is_never_clipped():
 
 
 def test_nothing_to_score():
-    with pytest.raises(InputError, match="no sentence to score"):
-        perplexity.measure(fake_scorer([]), [])
-    with pytest.raises(InputError, match="no sentence to score"):
-        perplexity.measure(fake_scorer([[]]), [[]])
+    end_alone = [np.array([1.0], np.float32)]
+    for documents, nll in (([], []), ([[]], [[]]), ([[np.array([], np.int32)]], [end_alone])):
+        with pytest.raises(InputError, match="there are no words to score; expected a sentence"):
+            perplexity.measure(fake_scorer(nll), documents)
     assert math.isnan(Perplexity(vocabulary_size=10).perplexity)

@@ -361,7 +361,9 @@ def test_sentences_of_like_length_are_packed_together(monkeypatch):
     assert [one.shape for (one,) in scores] == [(3,), (41,)] * num_rows
 
 
-def test_the_input_is_streamed():
+@pytest.mark.parametrize(("batch_size", "ahead"), [(2, 16), (10**30, 8 * 4)])
+def test_the_input_is_streamed(monkeypatch, batch_size, ahead):
+    monkeypatch.setattr(reader, "MAX_ROWS", 4 // jax.local_device_count())
     read = 0
 
     def documents():
@@ -370,9 +372,23 @@ def test_the_input_is_streamed():
             read += 1
             yield [np.array([3, 4])]
 
-    scores = Scorer(*make_model("rnnlm"), batch_size=2).score(documents())
+    scores = Scorer(*make_model("rnnlm"), batch_size=batch_size).score(documents())
     next(scores)
-    assert read == 16
+    assert read == ahead
+
+
+def test_a_block_has_no_more_rows_than_documents_need(monkeypatch):
+    model, params = make_model("ccdclm")
+    documents = make_documents()
+    expected, rows = scored(Scorer(model, params, batch_size=16), documents), []
+
+    def spy(texts, size, length):
+        rows.append(len(texts))
+        return pack_sentences(texts, size, length)
+
+    monkeypatch.setattr(reader, "pack_sentences", spy)
+    assert_same_scores(scored(Scorer(model, params, batch_size=10**12), documents), expected)
+    assert max(rows) <= reader.power_of_two(len(documents))
 
 
 @pytest.mark.parametrize(

@@ -1,25 +1,35 @@
 """Absurd values of flags and keys: one line at once, and nothing left behind."""
 
+import json
+
 import pytest
 
-from tests.launch.support import refuse
+from dclm_jax.data.corpus import open_corpus
+from tests.launch.support import launch, refuse
 
 
-@pytest.mark.parametrize(
-    ("option", "expected"),
-    [
-        (
-            "model.hidden_dim=1000000000",
-            "training ccdclm with its 8,000,000,135,000,000,882 parameters",
-        ),
-        ("data.batch_size=1000000000000", "a batch of 1,000,000,000,000 segments would take"),
-    ],
-)
-def test_training_that_fits_no_machine_leaves_nothing_behind(space, tmp_path, option, expected):
+def test_training_that_fits_no_machine_leaves_nothing_behind(space, tmp_path):
     run = tmp_path / "run"
-    error = refuse("train", *space.training(run, f"--config.{option}"))
-    assert expected in error and "of memory at least" in error
+    error = refuse("train", *space.training(run, "--config.model.hidden_dim=1000000000"))
+    assert "training ccdclm with its 8,000,000,135,000,000,882 parameters" in error
+    assert "of memory at least" in error
     assert not run.exists()
+
+
+def test_a_batch_of_more_segments_than_there_are_is_one_of_all(space, tmp_path):
+    """Bit for bit: loss and norm of the gradient of every step."""
+    documents = open_corpus(space.corpus, "train").num_documents
+    steps = []
+    for batch_size in (documents, 10**12):
+        run = tmp_path / str(batch_size)
+        sizes = {"data.segment_length": 0, "data.batch_size": batch_size, "training.max_steps": 3}
+        options = [f"--config.{name}={value}" for name, value in sizes.items()]
+        launch("train", *space.training(run, *options))
+        lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+        steps.append(
+            [(one["loss"], one["gradient_norm"]) for one in lines if one["kind"] == "train"]
+        )
+    assert len(steps[0]) == 3 and steps[0] == steps[1]
 
 
 @pytest.mark.parametrize("count", ["permutations", "bootstrap"])

@@ -180,7 +180,7 @@ def test_given_permutations_are_compared_over_all_pairs(space, tmp_path):
     ],
 )
 def test_bad_input_is_refused(space, tmp_path, arguments, expected):
-    (tmp_path / "one.txt").write_text("w1 .\n\nw2 .\n")
+    (tmp_path / "one.txt").write_text("w1 w3\n\nw2 w3\n")
     (tmp_path / "empty.txt").write_text("")
     error = refuse("coherence", f"--workdir={space.run}", *arguments, cwd=tmp_path)
     assert expected in error

@@ -41,7 +41,7 @@ def test_generated_texts_have_the_scores_of_those_texts(space, tmp_path):
 
 
 def test_one_document_is_gone_on_with_word_by_word(space, tmp_path):
-    run, text = f"--workdir={space.run}", "w1 w2 .\nw3 .\n"
+    run, text = f"--workdir={space.run}", "w1 w2 w5\nw3 w5\n"
     flags = ["--sentences=3", "--sentence_words=4"]
     piped = launch("generate", run, "--context=-", *flags, stdin=text, process=True).stdout
     beam = launch("generate", run, "--context=-", "--method=beam", *flags, stdin=text).stdout

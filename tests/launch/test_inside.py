@@ -9,8 +9,8 @@ import pytest
 import dclm_jax
 from tests.launch.support import TOLERANCE, launch, refuse
 
-TEXT = "w1 w2 w3\nw4 <script> &amp; w5\nw4 w5\n\nw6\n"
-DOCUMENTS = [["w1 w2 w3", "w4 <script> &amp; w5", "w4 w5"], ["w6"]]
+TEXT = "w1 w2 w3\nw4 <script> &amp; w5\nw4 w5\n\nw6 w7 w8 w9 w1 w2 w3\n"
+DOCUMENTS = [["w1 w2 w3", "w4 <script> &amp; w5", "w4 w5"], ["w6 w7 w8 w9 w1 w2 w3"]]
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_attention_stands_beside_the_scores(attending, text, tmp_path):
     one = tmp_path / "one.txt"
     one.write_text(TEXT.split("\n\n")[0])
     picture = tmp_path / "attention.png"
-    launch("score", f"--workdir={attending}", f"--input={one}", f"--plot={picture}")
+    launch("score", f"--workdir={attending}", f"--input={one}", f"--plot={picture}", quiet=False)
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 

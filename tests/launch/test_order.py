@@ -41,7 +41,7 @@ def test_orders_are_those_of_python_and_are_measured(space, tmp_path):
 def test_sentences_as_they_stand_are_put_in_order_and_printed(space):
     flags = [f"--workdir={space.run}", "--input=-", "--noshuffle"]
     text = "w1 w2 .\nw41 w42 .\nw3 w4 w5 .\n"
-    done = launch("order", *flags, stdin=text)
+    done = launch("order", *flags, stdin=text, quiet=False)
     sentences = text.splitlines()
     found = dclm_jax.restore(space.run).order(sentences)
     assert done.stdout.splitlines() == [*(sentences[i] for i in found.order), ""]
@@ -60,7 +60,7 @@ def test_sentences_as_they_stand_are_put_in_order_and_printed(space):
     ],
 )
 def test_bad_input_is_refused(space, tmp_path, arguments, expected):
-    (tmp_path / "one.txt").write_text("w1 .\n\nw2 .\n")
+    (tmp_path / "one.txt").write_text("w1 w3\n\nw2 w3\n")
     places = {"RUN": str(space.run), "RNNLM": str(space.rnnlm)}
     filled = [
         f"--workdir={places[one.partition('=')[2]]}" if one.startswith("--workdir") else one

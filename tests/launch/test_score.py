@@ -102,8 +102,9 @@ def test_unknown_words_may_be_left_blank(space, tmp_path):
     path = tmp_path / "text.txt"
     path.write_text("w1 unheard w2\nunheard\n")
     flags = [f"--workdir={space.run}", f"--input={path}"]
-    (whole,) = map(json.loads, launch("score", *flags).stdout.splitlines())
-    (blank,) = map(json.loads, launch("score", *flags, "--unknown=blank").stdout.splitlines())
+    (whole,) = map(json.loads, launch("score", *flags, quiet=False).stdout.splitlines())
+    flags.append("--unknown=blank")
+    (blank,) = map(json.loads, launch("score", *flags, quiet=False).stdout.splitlines())
     assert [one["known"] for one in blank["sentences"]] == [
         [True, False, True, True],
         [False, True],
@@ -116,22 +117,22 @@ def test_unknown_words_may_be_left_blank(space, tmp_path):
         assert one["surprisals"] == expected
         assert -one["log_prob"] == pytest.approx(sum(filter(None, expected)))
     assert blank["log_prob"] == pytest.approx(sum(one["log_prob"] for one in blank["sentences"]))
-    printed = launch("score", *flags, "--unknown=blank", "--output_format=tsv").stdout
+    printed = launch("score", *flags, "--output_format=tsv", quiet=False).stdout
     rows = [line.split("\t") for line in printed.splitlines()[1:]]
     assert [row[4] == "" for row in rows] == [row[5] == "0" for row in rows]
 
 
 def test_sentences_are_scored_after_a_context(space, tmp_path):
     context, endings = tmp_path / "context.txt", tmp_path / "endings.txt"
-    context.write_text("w1 w2 .\nw3 .\n")
+    context.write_text("w1 w2 w5\nw3 w5\n")
     endings.write_text("w2 w1 .\n= w4 .\n")
     run = f"--workdir={space.run}"
-    done = launch("score", run, f"--context={context}", f"--input={endings}")
+    done = launch("score", run, f"--context={context}", f"--input={endings}", quiet=False)
     records = [json.loads(line) for line in done.stdout.splitlines()]
     assert [record["id"] for record in records] == ["1", "2"]
     lm = dclm_jax.restore(space.run)
     for record, ending in zip(records, ("w2 w1 .", "= w4 ."), strict=True):
-        (whole,) = lm.score([["w1 w2 .", "w3 .", ending]])
+        (whole,) = lm.score([["w1 w2 w5", "w3 w5", ending]])
         assert record["log_prob"] == pytest.approx(whole.sentences[-1].log_prob, rel=TOLERANCE)
         assert record["sentences"][0]["tokens"] == [*ending.split(), "<END>"]
     flags = (run, f"--context={context}", f"--input={endings}")
