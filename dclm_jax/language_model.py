@@ -327,6 +327,8 @@ class LanguageModel:
             but without the tags or trees that it may have had.
           name: of the text; documents are called NAME:LINE, unless the text gives them names.
 
+        Words that are left out and characters that are not seen are counted in a Python warning.
+
         Raises:
           InputError: it is not of that format, or holds no words.
         """
@@ -335,7 +337,7 @@ class LanguageModel:
         own = self.text.options or PLAIN
         if own.format in ("tagged", "treebank"):
             own = dataclasses.replace(own, format=PLAIN.format)
-        return list(parse_documents(text, options or own, name))
+        return list(parse_documents(text, options or own, name, report=_warn))
 
     def score_text(self, text: str, options: TextOptions | None = None) -> list[DocumentScore]:
         """The scores of `documents(text, options)`."""

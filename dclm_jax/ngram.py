@@ -126,6 +126,11 @@ class NGramScorer:
         del unscored
         return place, [[self._nll(sentence) for sentence in row] for row in sentences]
 
+    def select(self, is_first_B: np.ndarray, first: NGramPlace, second: NGramPlace) -> NGramPlace:
+        """As `Reader.select`, of places between sentences, which are all alike."""
+        del is_first_B, second
+        return first
+
     def start(self, place: NGramPlace) -> tuple[NGramPlace, np.ndarray]:
         """As `Reader.start`."""
         state = _kenlm().State()

@@ -10,10 +10,19 @@ Lists to try it on, and what a model of documents makes of them:
         --output=best.txt --metrics=tuned.json
 
 The list (--nbest) is a file as Moses writes it, `id ||| words ||| features ||| score`, or as Kaldi
-writes words_text, or a folder of Kaldi's with its costs. --documents has a line `ID DOCUMENT` for
-every segment; without it the list is one document. --references has a sentence a line, in the
-order of the list, and gives a table: the first of each list, a random one, the chosen one and the
-oracle, which is the best of each list by itself. BLEU is sacrebleu's, of words as they are.
+writes words_text, or a folder of Kaldi's with its costs. Features are written `NAME= value` or
+`NAME=value`. A feature that a hypothesis lacks is 0 there, and a note counts such hypotheses.
+--documents has a line `ID DOCUMENT` for every segment; without it the list is one document.
+--references has a sentence a line, in the order of the list, and gives a table: the first of each
+list, a random one, the chosen one and the oracle, which is the best of each list by itself. BLEU is
+sacrebleu's, of words as they are.
+
+Hypotheses and references may be empty (silence). An empty hypothesis has the log P of END alone. If
+it is chosen, it does not enter the context of the next segments.
+
+--scored_nbest writes a Moses list again and adds to every line the log P (nats) of the hypothesis
+under each model, given the hypotheses chosen before. Other tools can read the file, and so can this
+command. The feature has the name of the run; if the list has that name already, NAME_2.
 
 The score of a hypothesis is a weighted sum of log P (nats) under each model, the decoder's total
 `score`, the list's own features, and `words`, the number of its words (if the list has no feature
@@ -31,16 +40,23 @@ first of the list, or than what --baseline says another system has chosen.
 """
 
 import dataclasses
+import itertools
 import os
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from absl import flags
 
 from dclm_jax import files
 from dclm_jax.data import nbest
-from dclm_jax.decoding import rescoring
+from dclm_jax.decoding.rescoring import (
+    Task,
+    decode_list,
+    default_weights,
+    rescoring_task,
+    scored_lines,
+)
 from dclm_jax.errors import InputError, shown
 from dclm_jax.evaluation import mert, translation
 from dclm_jax.evaluation.translation import METRICS
@@ -62,6 +78,12 @@ _OUTPUT = flags.DEFINE_string(
 _METRICS = flags.DEFINE_string(
     "metrics", None, "JSON file for weights and measures; '-' is standard output."
 )
+_SCORED_NBEST = flags.DEFINE_string(
+    "scored_nbest",
+    None,
+    "File for the whole list with log P under each model as a further feature; '-' is standard "
+    "output. The list must be one of Moses.",
+)
 _WEIGHTS = flags.DEFINE_string(
     "weights", None, "Weights of all features, separated by commas, or a file that --metrics wrote."
 )
@@ -72,7 +94,7 @@ _BEAM = flags.DEFINE_integer("beam", 1, "Ways through a document to follow; 1 is
 _VITERBI = flags.DEFINE_bool("viterbi", False, "Exact search.")
 _BOOTSTRAP = flags.DEFINE_integer("bootstrap", 1000, "Resampled test sets of p-values.")
 _SEED = flags.DEFINE_integer("seed", 0, "Seed of random choices, tuning and test sets.")
-_WORDS = "words"
+_OUTPUTS = (_OUTPUT, _METRICS, _SCORED_NBEST)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,26 +104,31 @@ class _Written:
     weights: dict[str, files.Number]
 
 
-class _Task(NamedTuple):
-    """What to search in, with which models; `names` are those of all features."""
-
-    runs: list[_evaluation.Run]
-    documents: list[list[rescoring.Segment]]
-    names: list[str]
-
-
 def main(argv: Sequence[str]) -> None:
     del argv
     _check_flags()
-    lists = nbest.read_nbest(_NBEST.value or "")
+    lists = nbest.read_nbest(_NBEST.value or "", report=_evaluation.tell)
     division = [range(len(lists.segments))]
     if _DOCUMENTS.value:
         division = nbest.read_division(_DOCUMENTS.value, lists)
-    references, baseline = (
-        nbest.read_sentences(path, lists) if path else []
-        for path in (_REFERENCES.value, _BASELINE.value)
+    references = nbest.read_references(_REFERENCES.value, lists) if _REFERENCES.value else []
+    baseline = nbest.read_sentences(_BASELINE.value, lists) if _BASELINE.value else []
+    runs = _evaluation.restore_all()
+    models = [run.lm for run in runs]
+    _evaluation.require_language_models(models, "launch.rescore")
+    task = rescoring_task(
+        {run.label: run.lm for run in runs},
+        lists,
+        division,
+        lowercase=_evaluation.lowercase(models),
     )
-    task = _task(lists, division)
+    segments = itertools.chain.from_iterable(task.documents)
+    for _ in _evaluation.counting_unknown(
+        segments, lambda segment: segment.hypotheses, models[0].text, lists.path
+    ):
+        pass
+    if _SCORED_NBEST.value:
+        nbest.require_extensible(lists, task.model_names)
     weights = _weights(task)
     statistics = {
         name: [
@@ -111,22 +138,23 @@ def main(argv: Sequence[str]) -> None:
         for name, metric in METRICS.items()
         if references
     }
-    to_screen = files.STDOUT not in (_OUTPUT.value, _METRICS.value)
+    to_screen = files.STDOUT not in [flag.value for flag in _OUTPUTS]
     show: Callable[[str], None] = print if to_screen else lambda line: None
-    for run in task.runs:
-        show(f"{run.label}: {run.lm.summary}")
+    for name, run in zip(task.model_names, runs, strict=True):
+        show(f"{name}: {run.lm.summary}")
     show(f"{len(lists.segments):,} segments of {_described(division)}")
     if _TUNE.value:
         weights = _tuned(task, statistics[_OBJECTIVE.value], weights, show)
     show("weights: " + ", ".join(map("{} {:.4g}".format, task.names, weights)))
-    chosen, _ = _decode(task, weights)
+    chosen, features = _decode(task, weights)
+    scored = scored_lines(task, features) if _SCORED_NBEST.value else []
     value: dict[str, Any] = {
         "nbest": lists.path,
         "segments": len(lists.segments),
         "documents": len(division),
         "search": "viterbi" if _VITERBI.value else f"beam of {_BEAM.value}",
         "weights": dict(zip(task.names, weights.tolist(), strict=True)),
-        "runs": [_evaluation.describe_run(run.lm, run.workdir) for run in task.runs],
+        "runs": [_evaluation.describe_run(run.lm, run.workdir) for run in runs],
         "seed": _SEED.value,
     }
     if references:
@@ -143,6 +171,9 @@ def main(argv: Sequence[str]) -> None:
         with files.open_output(_OUTPUT.value) as file:
             for segment, choice in zip(lists.segments, chosen, strict=True):
                 file.write(" ".join(segment.hypotheses[choice]) + "\n")
+    if _SCORED_NBEST.value:
+        with files.open_output(_SCORED_NBEST.value) as file:
+            file.writelines(scored)
     if _METRICS.value:
         files.write_json(_METRICS.value, value)
 
@@ -151,10 +182,15 @@ def _check_flags() -> None:
     """Refuses what is missing, and flags that have no effect."""
     if not _NBEST.value:
         raise InputError("--nbest is missing; expected an n-best list")
-    if not (_OUTPUT.value or _METRICS.value or _REFERENCES.value):
-        raise InputError("--output, --metrics and --references: expected one of them at least")
-    if _OUTPUT.value and _OUTPUT.value == _METRICS.value:
-        raise InputError(f"--output and --metrics are both {_OUTPUT.value}; expected two places")
+    if not any(flag.value for flag in (*_OUTPUTS, _REFERENCES)):
+        raise InputError(
+            "--output, --metrics, --scored_nbest and --references: expected one of them at least"
+        )
+    for first, second in itertools.combinations(_OUTPUTS, 2):
+        if first.value and first.value == second.value:
+            raise InputError(
+                f"--{first.name} and --{second.name} are both {first.value}; expected two places"
+            )
     for flag in (_TUNE, _BASELINE):
         if flag.value and not _REFERENCES.value:
             raise InputError(f"--{flag.name} needs --references, which is missing")
@@ -177,40 +213,11 @@ def _described(division: Sequence[range]) -> str:
     return "one document; --documents=FILE says which segments belong together"
 
 
-def _task(lists: nbest.NBestList, division: Sequence[range]) -> _Task:
-    """Restores the models, which have one vocabulary, and encodes the hypotheses."""
-    runs = _evaluation.restore_all()
-    _evaluation.require_language_models([run.lm for run in runs], "launch.rescore")
-    own = [] if _WORDS in lists.names else [_WORDS]
-    names = [*(run.label for run in runs), *lists.names, *own]
-    for index, name in enumerate(names):
-        if name in names[:index]:
-            raise InputError(f"{lists.path}: two features are called {shown(name)}")
-    encode = runs[0].lm.vocabulary.encode
-    read = str.lower if _evaluation.lowercase([run.lm for run in runs]) else str
-    encoded = (
-        rescoring.Segment(
-            [encode([read(word) for word in words]) for words in one.hypotheses],
-            np.column_stack(
-                [one.features_KxF, *([len(words) for words in one.hypotheses] for _ in own)]
-            ),
-        )
-        for one in lists.segments
-    )
-    segments = list(
-        _evaluation.counting_unknown(
-            encoded, lambda one: one.hypotheses, runs[0].lm.text, lists.path
-        )
-    )
-    return _Task(runs, [[segments[index] for index in one] for one in division], names)
-
-
-def _weights(task: _Task) -> np.ndarray:
+def _weights(task: Task) -> np.ndarray:
     """Those of --weights; without it models and the decoder's score count 1, all else 0."""
     given, names = _WEIGHTS.value, task.names
     if given is None:
-        default = [*(run.label for run in task.runs), nbest.SCORE]
-        return np.array([float(name in default) for name in names])
+        return default_weights(task)
     if os.path.isfile(given):
         found = files.read_json(given, _Written).weights
         if set(found) != set(names):
@@ -234,24 +241,15 @@ def _weights(task: _Task) -> np.ndarray:
     return weights
 
 
-def _decode(task: _Task, weights: np.ndarray) -> tuple[list[int], list[np.ndarray]]:
-    """For each segment of the list the chosen hypothesis, and the features of all of them."""
-    orders = [run.lm.scorer.context_order for run in task.runs]
+def _decode(task: Task, weights: np.ndarray) -> tuple[list[int], list[np.ndarray]]:
+    """As `decode_list`, by the search of the flags, with its progress on the terminal."""
+    beam = None if _VITERBI.value else _BEAM.value
     with _evaluation.Progress("rescoring") as progress:
-        decoded = rescoring.search(
-            [run.lm.reader for run in task.runs],
-            task.documents,
-            weights,
-            context_order=None if None in orders else max(order or 0 for order in orders),
-            beam=None if _VITERBI.value else _BEAM.value,
-            on_document=progress,
-        )
-    chosen = [choice for one in decoded for choice in one.chosen]
-    return chosen, [features for one in decoded for features in one.features]
+        return decode_list(task, weights, beam=beam, on_document=progress)
 
 
 def _tuned(
-    task: _Task,
+    task: Task,
     statistics: Sequence[np.ndarray],
     start: np.ndarray,
     show: Callable[[str], None],

@@ -1,22 +1,27 @@
 """N-best lists: the hypotheses that a decoder gives for every segment, the one it likes best first.
 
-A file as Moses writes it. Ids count segments from 0; names of features end in "=" and may have
-several values; what follows the decoder's total score, such as word alignments, is left out.
+A file as Moses writes it. Ids count segments from 0. Names of features end in "=", with or without
+a space before the first of their values. A hypothesis need not have every feature: a missing one is
+0. Features may be missing altogether, and so may the decoder's total score, if every line lacks it.
+What follows the total score, such as word alignments, is not read.
 
     0 ||| the cat sat . ||| LM0= -12.1 TM0= -3.2 -4.1 ||| -7.9
-    0 ||| the cat sit . ||| LM0= -13.0 TM0= -3.1 -4.0 ||| -8.2
+    0 ||| the cat sit . ||| LM0=-13.0 TM0=-3.1 -4.0 sparse_sit=1 ||| -8.2
 
 A file as Kaldi writes `words_text`, where hypotheses count from 1; or a folder with such a file and
 the costs of `KALDI_COSTS` that are there, by the same keys in the same order.
 
     words_text: utt7-1 the cat sat       acwt: utt7-1 312.5
                 utt7-2 the cats at             utt7-2 311.9
+
+In both a hypothesis may have no words, as where nothing is said.
 """
 
 import itertools
 import math
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -29,6 +34,10 @@ LARGEST = 1e100
 """The largest feature, so that squares of features are finite."""
 SCORE = "score"
 """The feature that a decoder's total score is."""
+UNNAMED = "f"
+"""The feature of values that stand before any name."""
+_MOST_NOTES = 5
+"""Sparse features that notes name."""
 KALDI_WORDS = "words_text"
 KALDI_COSTS = ("acwt", "lmwt.nolm", "lmwt.lmonly")
 """Acoustic cost, graph cost without the language model, and that of the language model: features
@@ -40,7 +49,7 @@ class Segment(NamedTuple):
 
     Attributes:
       id: as the list has it.
-      hypotheses: K lists of words, none of them empty.
+      hypotheses: K lists of words, which may be empty.
       features_KxF: float64, the features of `NBestList.names`; more is better.
     """
 
@@ -50,56 +59,67 @@ class Segment(NamedTuple):
 
 
 class NBestList(NamedTuple):
-    """The segments of a list in its order, and the names of their F features."""
+    """The segments of a list in its order.
+
+    Attributes:
+      path: of the list.
+      segments: in the order of the list.
+      names: of the F features.
+      lines: of Moses' format, one per hypothesis, unchanged; empty for lists of Kaldi.
+    """
 
     path: str
     segments: list[Segment]
     names: tuple[str, ...]
+    lines: list[str]
 
 
 class _Hypothesis(NamedTuple):
-    """A line of a list: where it is, its key, whose it is, its words and its features by name."""
+    """A line of a list: where it is, its key, its segment, its words, the values of its features by
+    name, and its text."""
 
     place: str
     key: str
     segment: str
     words: list[str]
-    features: dict[str, float]
+    features: dict[str, list[float]]
+    text: str
 
 
-def read_nbest(path: str) -> NBestList:
+def read_nbest(path: str, report: Callable[[str], None] = lambda line: None) -> NBestList:
     """Reads a list of Moses, a list of Kaldi or a folder of Kaldi's, told apart by what is there.
 
+    Args:
+      path: of the list.
+      report: called with a line for each of the first features that some hypotheses lack.
+
     Raises:
-      InputError: it cannot be read, or is something else; a hypothesis has no words or other
-        features than those before it; ids are missing or out of order. The message names file and
-        line.
+      InputError: it cannot be read, or is something else; a feature has no value, one that is not
+        finite, or another number of values than before; ids are missing or out of order. The
+        message names file and line.
     """
     folder = pathlib.Path(path)
     if folder.is_dir():
-        hypotheses = _with_costs(folder)
+        hypotheses, lines = _with_costs(folder), []
     else:
-        lines = read_lines(folder)
-        first = next(lines)
-        parse = _moses if SEPARATOR in first.text else _kaldi
-        hypotheses = parse(itertools.chain([first], lines), path)
-    segments: list[Segment] = []
-    names: tuple[str, ...] | None = None
-    for identifier, group in itertools.groupby(hypotheses, key=lambda one: one.segment):
-        words, features = [], []
-        for one in group:
-            names = tuple(one.features) if names is None else names
-            if tuple(one.features) != names:
-                raise InputError(
-                    f"{one.place}: has the features {_listed(one.features)}; expected those of the "
-                    f"first hypothesis, {_listed(names)}"
-                )
-            if not one.words:
-                raise InputError(f"{one.place}: the hypothesis has no words")
-            words.append(one.words)
-            features.append(list(one.features.values()))
-        segments.append(Segment(identifier, words, np.array(features, np.float64)))
-    return NBestList(path, segments, names or ())
+        source = read_lines(folder)
+        first = next(source)
+        is_moses = SEPARATOR in first.text
+        hypotheses = list((_moses if is_moses else _kaldi)(itertools.chain([first], source), path))
+        lines = [hypothesis.text for hypothesis in hypotheses] if is_moses else []
+    sizes = _sizes(hypotheses)
+    names = [name for feature, size in sizes.items() for name in _column_names(feature, size)]
+    if repeated := [name for name, count in Counter(names).items() if count > 1]:
+        raise InputError(f"{path}: two features are called {shown(repeated[0])}; rename one")
+    _report_missing(path, hypotheses, sizes, report)
+    absent = {feature: [0.0] * size for feature, size in sizes.items()}
+    segments = []
+    for identifier, group in itertools.groupby(hypotheses, key=lambda each: each.segment):
+        members = list(group)
+        values = [list(itertools.chain(*(absent | each.features).values())) for each in members]
+        words = [member.words for member in members]
+        segments.append(Segment(identifier, words, np.array(values, np.float64)))
+    return NBestList(path, segments, tuple(names), lines)
 
 
 def moses_line(index: int, words: Sequence[str], score: float) -> str:
@@ -157,16 +177,12 @@ def read_division(path: str, nbest: NBestList) -> list[range]:
 
 
 def read_sentences(path: str, nbest: NBestList) -> list[list[str]]:
-    """References, or what another system has chosen: a line of words for each segment of a list.
+    """What another system has chosen: a line of words, or an empty one, per segment of a list.
 
     Raises:
-      InputError: there is another number of lines, or one has no words.
+      InputError: there is another number of lines.
     """
-    sentences = []
-    for number, text in read_lines(pathlib.Path(path)):
-        sentences.append(text.split())
-        if not sentences[-1]:
-            raise InputError(f"{path}:{number}: holds no words; expected a sentence a line")
+    sentences = [text.split() for _, text in read_lines(pathlib.Path(path))]
     if len(sentences) != len(nbest.segments):
         raise InputError(
             f"{path}: has {len(sentences)} lines; expected one for each of the "
@@ -175,16 +191,144 @@ def read_sentences(path: str, nbest: NBestList) -> list[list[str]]:
     return sentences
 
 
+def read_references(path: str, nbest: NBestList) -> list[list[str]]:
+    """As `read_sentences`, to measure against: error rates are relative to the words of all.
+
+    Raises:
+      InputError: there is another number of lines, or no line has words.
+    """
+    references = read_sentences(path, nbest)
+    if not any(references):
+        raise InputError(
+            f"{path}: all {len(references)} references are empty, so that there is no error rate; "
+            "expected words in one line at least"
+        )
+    return references
+
+
+def require_extensible(nbest: NBestList, names: Iterable[str]) -> None:
+    """Raises an `InputError` unless `extended_lines` can add features of these names."""
+    if not nbest.lines:
+        raise InputError(
+            f"{nbest.path}: is a list of Kaldi, which has no place for further features; expected "
+            "id ||| words ||| features ||| score"
+        )
+    for name in names:
+        if name.split() != [name] or SEPARATOR in name:
+            raise InputError(
+                f"{shown(name)} cannot be the name of a feature in {nbest.path}: rename the run "
+                f"so that its name has no white space and no {SEPARATOR}"
+            )
+
+
+def extended_lines(
+    nbest: NBestList, names: Sequence[str], values: Iterable[np.ndarray]
+) -> list[str]:
+    """The lines of a list of Moses with further features after those that are there.
+
+    All else is unchanged. The names are spelled as the first named feature of the list: "NAME=1" if
+    its value follows without a space, else "NAME= 1".
+
+    Args:
+      nbest: the list.
+      names: of L features.
+      values: for each segment float [K, L].
+
+    Raises:
+      InputError: the list is one of Kaldi, a name cannot be read again, or a value is not finite.
+    """
+    require_extensible(nbest, names)
+    rows = [row for values_KxL in values for row in values_KxL.tolist()]
+    fields = (field for line in nbest.lines for field in line.split(SEPARATOR)[2:3])
+    named = (token for field in fields for token in field.split() if "=" in token)
+    gap = " " if next(named, "=").endswith("=") else ""
+    lines = []
+    for number, (line, row) in enumerate(zip(nbest.lines, rows, strict=True), start=1):
+        for name, value in zip(names, row, strict=True):
+            if not abs(value) <= LARGEST:
+                raise InputError(
+                    f"{nbest.path}:{number}: the feature {shown(name)} is {value} for this "
+                    "hypothesis; expected a finite number"
+                )
+        features = [f"{name}={gap}{value:.6f}" for name, value in zip(names, row, strict=True)]
+        lines.append(_extended(line, " ".join(features)))
+    return lines
+
+
+def _extended(line: str, features: str) -> str:
+    """The line with these features at the end of its third field."""
+    text = line.rstrip("\r\n")
+    line_end = line[len(text) :]
+    identifier, words, *fields = text.split(SEPARATOR)
+    if not fields:
+        return f"{text} {SEPARATOR} {features}{line_end}"
+    before = fields[0].rstrip()
+    after = fields[0][len(before) :] or " " * (len(fields) > 1)
+    fields[0] = f"{before} {features}{after}"
+    return SEPARATOR.join([identifier, words, *fields]) + line_end
+
+
+def _sizes(hypotheses: Sequence[_Hypothesis]) -> dict[str, int]:
+    """How many values each feature has, in the order in which features first appear.
+
+    Raises:
+      InputError: a feature has different numbers of values, or only some hypotheses have a score.
+    """
+    first: dict[str, _Hypothesis] = {}
+    for hypothesis in hypotheses:
+        place, features = hypothesis.place, hypothesis.features
+        if (SCORE in features) != (SCORE in hypotheses[0].features):
+            has = "has a" if SCORE in features else "has no"
+            raise InputError(
+                f"{place}: {has} total score, unlike {hypotheses[0].place}; expected one in every "
+                "line or in none"
+            )
+        for name, values in features.items():
+            known = first.setdefault(name, hypothesis)
+            size = len(known.features[name])
+            if len(values) != size:
+                raise InputError(
+                    f"{place}: the feature {shown(name)} has {_counted(len(values))}; expected "
+                    f"{size}, as at {known.place}"
+                )
+    return {name: len(hypothesis.features[name]) for name, hypothesis in first.items()}
+
+
+def _counted(values: int) -> str:
+    return "1 value" if values == 1 else f"{values} values"
+
+
+def _report_missing(
+    path: str,
+    hypotheses: Sequence[_Hypothesis],
+    features: Iterable[str],
+    report: Callable[[str], None],
+) -> None:
+    present = Counter(name for hypothesis in hypotheses for name in hypothesis.features)
+    sparse = [name for name in features if present[name] < len(hypotheses)]
+    for name in sparse[:_MOST_NOTES]:
+        report(
+            f"note: {path}: the feature {shown(name)} is missing in "
+            f"{len(hypotheses) - present[name]:,} of {len(hypotheses):,} hypotheses and counts as "
+            "0 there"
+        )
+    if more := sparse[_MOST_NOTES:]:
+        report(f"note: {path}: {len(more):,} more features are missing in some hypotheses")
+
+
+def _column_names(feature: str, size: int) -> list[str]:
+    """The names of the values of a feature: NAME, or NAME.1, NAME.2, ... of several."""
+    return [feature] if size == 1 else [f"{feature}.{index}" for index in range(1, size + 1)]
+
+
 def _moses(lines: Iterable[Line], path: str) -> Iterator[_Hypothesis]:
     last = -1
     for number, text in lines:
         place = f"{path}:{number}"
         fields = [field.strip() for field in text.split(SEPARATOR)]
-        if len(fields) < 4:
-            raise InputError(
-                f"{place}: has {len(fields)} fields; expected id ||| words ||| features ||| score"
-            )
-        identifier, words, features, score = fields[:4]
+        if len(fields) < 2:
+            raise InputError(f"{place}: has 1 field; expected id ||| words ||| features ||| score")
+        identifier, words, features, score = (*fields, "", "")[:4]
         allowed = {str(last), str(last + 1)} if last >= 0 else {"0"}
         if identifier not in allowed:
             raise InputError(
@@ -192,28 +336,35 @@ def _moses(lines: Iterable[Line], path: str) -> Iterator[_Hypothesis]:
                 "ids count segments from 0 and leave none out"
             )
         last = int(identifier)
-        values = {SCORE: _number(score, "score", place), **_moses_features(features, place)}
-        yield _Hypothesis(place, identifier, identifier, words.split(), values)
+        total = {SCORE: [_number(score, "score", place)]} if score else {}
+        named = _moses_features(features, place, total)
+        yield _Hypothesis(place, identifier, identifier, words.split(), named, text)
 
 
-def _moses_features(text: str, place: str) -> dict[str, float]:
-    """The values by name; where a name has several they are NAME.1, NAME.2, ..."""
-    groups: list[tuple[str, list[float]]] = []
+def _moses_features(
+    text: str, place: str, before: dict[str, list[float]]
+) -> dict[str, list[float]]:
+    """The values by name, after those of `before`."""
+    features, values = dict(before), None
     for token in text.split():
-        if token.endswith(("=", ":")):
-            groups.append((token[:-1], []))
-            continue
-        if not groups:
-            groups.append(("f", []))
-        groups[-1][1].append(_number(token, "feature", place))
-    features = {}
-    for name, values in groups:
-        several = len(values) > 1
-        for index, value in enumerate(values, 1):
-            key = f"{name}.{index}" if several else name
-            if key in features or key == SCORE:
-                raise InputError(f"{place}: two features are called {shown(key)}")
-            features[key] = value
+        name, mark, value = token.rpartition("=")
+        if not mark and token.endswith(":"):
+            name, mark, value = token[:-1], ":", ""
+        if mark or values is None:
+            name = name if mark else UNNAMED
+            if not name:
+                raise InputError(f"{place}: {shown(token)} has no name; write NAME= before a value")
+            if name in features:
+                raise InputError(f"{place}: two features are called {shown(name)}")
+            values = features[name] = []
+        if value:
+            values.append(_number(value, "feature", place))
+    for name, numbers in features.items():
+        if not numbers:
+            raise InputError(
+                f"{place}: the feature {shown(name)} has no value; write a number after it or "
+                "remove the name"
+            )
     return features
 
 
@@ -239,7 +390,7 @@ def _kaldi(lines: Iterable[Line], path: str) -> Iterator[_Hypothesis]:
         count += 1
         if rank != str(count):
             raise InputError(f"{place}: the key is {shown(key)}; expected {count} after '-'")
-        yield _Hypothesis(place, key, identifier, words, {})
+        yield _Hypothesis(place, key, identifier, words, {}, text)
 
 
 def _with_costs(folder: pathlib.Path) -> list[_Hypothesis]:
@@ -257,7 +408,7 @@ def _with_costs(folder: pathlib.Path) -> list[_Hypothesis]:
                     f"{cost.place}: the key is {shown(cost.key)}; expected {shown(one.key)}, as at "
                     f"{one.place}"
                 )
-            one.features[name] = -cost.cost
+            one.features[name] = [-cost.cost]
         if len(costs) != len(hypotheses):
             raise InputError(
                 f"{folder / name}: has {len(costs)} lines; expected one for each of the "
@@ -290,7 +441,3 @@ def _number(text: str, what: str, place: str) -> float:
         expected = f"a finite number, of at most {LARGEST:g}"
         raise InputError(f"{place}: a {what} is {shown(text)}; expected {expected}")
     return value
-
-
-def _listed(names: Iterable[str]) -> str:
-    return shown(", ".join(names) or "none")[1:-1]

@@ -13,23 +13,39 @@ only the best can be part of the best document, so that the others are dropped: 
 which Ji et al. (2015), 2.2.1, hold to be the advantage of CODCLM.
 
 The history is read once, by every document so far, and not once for every hypothesis.
+
+A hypothesis without words (silence) has the log P of END alone. If it is chosen, it does not enter
+the history: models are trained on documents without empty sentences, so the next segment is scored
+given the chosen hypotheses that have words. `context_order` counts those alone.
+
+In Python, with runs that `dclm_jax.restore` gives:
+
+    lists = read_nbest("nbest.txt")
+    task = rescoring_task({"tour": dclm_jax.restore("runs/tour")}, lists)
+    choices, features = decode_list(task, default_weights(task))
+    best = [s.hypotheses[choice] for s, choice in zip(lists.segments, choices)]
+    lines = scored_lines(task, features)                    # the list with log P as feature "tour"
 """
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dclm_jax.data import nbest
 from dclm_jax.errors import InputError, require_at_least
-from dclm_jax.reading.continuations import log_probs_after, read_after
+from dclm_jax.reading.continuations import filled_up, log_probs_after, read_after
 
 _DOCUMENTS = 256
 """Documents that are read at once."""
+_WORDS = "words"
+"""The feature that is the number of words of a hypothesis."""
 
 
 class Segment(NamedTuple):
-    """K hypotheses to choose from: word ids, each int [M] without START and END, and float64 [K, F]
-    features of other models."""
+    """K hypotheses to choose from: word ids, each int [M] without START and END, M = 0 for silence,
+    and float64 [K, F] features of other models."""
 
     hypotheses: Sequence[np.ndarray]
     features_KxF: np.ndarray
@@ -51,12 +67,124 @@ class Decoded(NamedTuple):
 
 
 class _Path(NamedTuple):
-    """The first segments of a document decided on; `row` is where its history is being read."""
+    """The first segments of a document decided on.
+
+    Attributes:
+      row: where its history is being read.
+      score: of the chosen hypotheses.
+      chosen, features: as of `Decoded`.
+      history: position and index of the chosen hypotheses that have words.
+    """
 
     row: int
     score: float
     chosen: tuple[int, ...]
     features: tuple[np.ndarray, ...]
+    history: tuple[tuple[int, int], ...]
+
+
+class Task(NamedTuple):
+    """A list and the models that rescore it.
+
+    Attributes:
+      lists: the list.
+      names: of all L + F features: L models, the features of the list, and the number of words if
+        the list has no feature of that name.
+      readers: of the L models.
+      context_order: the largest of the models, None for all sentences before.
+      documents: the segments of each document, in the order of the list.
+    """
+
+    lists: nbest.NBestList
+    names: list[str]
+    readers: list[Any]
+    context_order: int | None
+    documents: list[list[Segment]]
+
+    @property
+    def model_names(self) -> list[str]:
+        """The names of the L models."""
+        return self.names[: len(self.readers)]
+
+
+def rescoring_task(
+    models: Mapping[str, Any],
+    lists: nbest.NBestList,
+    division: Sequence[range] | None = None,
+    *,
+    lowercase: bool = False,
+) -> Task:
+    """A task of models of one vocabulary, its hypotheses encoded.
+
+    Args:
+      models: `LanguageModel`s by the names of their features; where a feature of the list has a
+        name already, or it is "words" or "score", the model's ends in "_2".
+      lists: to rescore.
+      division: the segments of each document, in order; by default the list is one document.
+      lowercase: whether words are turned to lower case before they are encoded.
+    """
+    vocabulary = next(iter(models.values())).vocabulary
+    counts_words = _WORDS not in lists.names
+    taken = [*lists.names, nbest.SCORE, _WORDS]
+    names: list[str] = []
+    for name in models:
+        names.append(_unused(name, [*taken, *names]))
+    read = str.lower if lowercase else str
+    segments = [
+        Segment(
+            [vocabulary.encode([read(word) for word in words]) for words in segment.hypotheses],
+            np.column_stack(
+                [segment.features_KxF, *[list(map(len, segment.hypotheses))] * counts_words]
+            ),
+        )
+        for segment in lists.segments
+    ]
+    orders = [model.scorer.context_order for model in models.values()]
+    return Task(
+        lists,
+        [*names, *lists.names, *[_WORDS] * counts_words],
+        [model.reader for model in models.values()],
+        None if None in orders else max(order or 0 for order in orders),
+        [[segments[index] for index in part] for part in division or [range(len(segments))]],
+    )
+
+
+def _unused(name: str, taken: Collection[str]) -> str:
+    numbered = (f"{name}_{number}" for number in itertools.count(2))
+    return next(candidate for candidate in (name, *numbered) if candidate not in taken)
+
+
+def default_weights(task: Task) -> np.ndarray:
+    """1 for the models and the decoder's score, 0 for all other features."""
+    return np.array([float(name in [*task.model_names, nbest.SCORE]) for name in task.names])
+
+
+def decode_list(
+    task: Task,
+    weights: np.ndarray,
+    *,
+    beam: int | None = 1,
+    on_document: Callable[[int, int], None] = lambda done, of: None,
+) -> tuple[list[int], list[np.ndarray]]:
+    """For each segment of the list the index of the chosen hypothesis, and the features [K, L + F]
+    of all of them given those chosen before; see `search`."""
+    decoded = search(
+        task.readers,
+        task.documents,
+        weights,
+        context_order=task.context_order,
+        beam=beam,
+        on_document=on_document,
+    )
+    chosen = [choice for document in decoded for choice in document.chosen]
+    return chosen, [features for document in decoded for features in document.features]
+
+
+def scored_lines(task: Task, features: Sequence[np.ndarray]) -> list[str]:
+    """The lines of the list, each with log P of its hypothesis under every model as a feature, from
+    the features that `decode_list` gives; see `nbest.extended_lines`."""
+    log_probs = [features_KxE[:, : len(task.readers)] for features_KxE in features]
+    return nbest.extended_lines(task.lists, task.model_names, log_probs)
 
 
 def search(
@@ -115,7 +243,7 @@ def _search(
     ended: Callable[[int], None],
 ) -> list[_Path]:
     """The best path through each document; says after every position how many have ended."""
-    paths = [[_Path(row, 0.0, (), ())] for row in range(len(documents))]
+    paths = [[_Path(row, 0.0, (), (), ())] for row in range(len(documents))]
     places = [reader.open(len(documents)) for reader in readers]
     for position in range(max(map(len, documents))):
         going = [index for index, one in enumerate(documents) if position < len(one)]
@@ -139,7 +267,7 @@ def _search(
             for path in paths[index]:
                 last = first + len(segment.hypotheses)
                 features = np.hstack([log_probs_RxL[first:last], segment.features_KxF])
-                extended += _extensions(path, features, weights)
+                extended += _extensions(path, segment, features, weights)
                 first = last
             paths[index] = _survivors(extended, context_order, beam)
         ended(sum(len(one) <= position + 1 for one in documents))
@@ -162,24 +290,43 @@ def _read_on(
             rows.append(path.row)
             sentences.append(segment.hypotheses[path.chosen[-1]])
     return [
-        read_after(reader, place, rows, sentences)
+        _after(reader, place, rows, sentences)
         for reader, place in zip(readers, places, strict=True)
     ]
 
 
-def _extensions(path: _Path, features_KxE: np.ndarray, weights: np.ndarray) -> list[_Path]:
-    features = (*path.features, features_KxE)
+def _after(reader: Any, place: Any, rows: Sequence[int], sentences: Sequence[np.ndarray]) -> Any:
+    """As `read_after`, but that the place of an empty sentence is the one before it."""
+    after = read_after(reader, place, rows, sentences)
+    filled = filled_up(range(len(rows)))
+    has_words = np.array([len(sentences[i]) > 0 for i in filled])
+    if has_words.all():
+        return after
+    return reader.select(has_words, after, place.take([rows[i] for i in filled]))
+
+
+def _extensions(
+    path: _Path, segment: Segment, features_KxE: np.ndarray, weights: np.ndarray
+) -> list[_Path]:
+    features, position = (*path.features, features_KxE), len(path.chosen)
+    scores = (features_KxE @ weights).tolist()
     return [
-        _Path(path.row, path.score + score, (*path.chosen, choice), features)
-        for choice, score in enumerate((features_KxE @ weights).tolist())
+        _Path(
+            path.row,
+            path.score + score,
+            (*path.chosen, choice),
+            features,
+            (*path.history, (position, choice)) if len(words) else path.history,
+        )
+        for choice, (score, words) in enumerate(zip(scores, segment.hypotheses, strict=True))
     ]
 
 
 def _survivors(paths: list[_Path], context_order: int | None, beam: int | None) -> list[_Path]:
     """The best paths, the best one first; of equals the one with the earlier hypotheses."""
-    best: dict[tuple[int, ...], _Path] = {}
+    best: dict[tuple[tuple[int, int], ...], _Path] = {}
     for path in sorted(paths, key=lambda path: path.score, reverse=True):
-        length = len(path.chosen)
+        length = len(path.history)
         remembered = length if context_order is None else min(context_order, length)
-        best.setdefault(path.chosen[length - remembered :], path)
+        best.setdefault(path.history[length - remembered :], path)
     return list(best.values())[:beam]

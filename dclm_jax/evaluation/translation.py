@@ -3,6 +3,9 @@
 A metric is a function of sufficient statistics that add up over segments, so that documents,
 resampled test sets and choices of hypotheses are sums of them. BLEU is sacrebleu's, of words as
 they are given.
+
+Hypotheses and references may be empty. An empty hypothesis of an empty reference has no errors and
+a BLEU of 100.
 """
 
 import functools
@@ -51,6 +54,8 @@ def bleu_statistics(hypotheses: Sequence[Sequence[str]], reference: Sequence[str
 def bleu(totals_Q: np.ndarray, *, effective_order: bool = False) -> float:
     """BLEU of summed statistics, smoothed as sacrebleu does by default where a count is 0."""
     sys_len, ref_len, *counts = totals_Q.tolist()
+    if not sys_len and not ref_len:
+        return 100.0
     result = _sacrebleu().compute_bleu(
         counts[:_ORDERS],
         counts[_ORDERS:],
@@ -86,9 +91,13 @@ def wer_statistics(hypotheses: Sequence[Sequence[str]], reference: Sequence[str]
 
 
 def wer(totals_Q: np.ndarray) -> float:
-    """Errors in percent of the words of the references."""
+    """Errors in percent of the words of the references.
+
+    Segments, documents and resampled test sets whose references are all empty count as one word:
+    systems are compared there by their errors.
+    """
     errors, words = totals_Q.tolist()
-    return 100 * errors / words
+    return 100 * errors / max(words, 1)
 
 
 METRICS = {

@@ -6,6 +6,7 @@
     word_place, log_probs = reader.next(word_place, tokens)     read on word by word
     place = reader.finish(word_place)                           and closed
     place = place.take(rows)                                    rows repeated, dropped, reordered
+    place = reader.select(is_first, place, other)               some rows of each
     place = reader.after(documents)                             documents of any lengths, read whole
 
 Places never change: reading on gives a new one, and any number of ways may lead on from one. Rows
@@ -284,6 +285,22 @@ class Reader:
             context = self.model.resize_context(context, length)
             ended = self._run.select(self.params, counts_B == last, context, ended)
         return Place(self, place.rows, ended)
+
+    def select(self, is_first_B: np.ndarray, first: Place, second: Place) -> Place:
+        """The rows of the first place where `is_first_B`, those of the second elsewhere.
+
+        Raises:
+          InputError: a place is another reader's, or they have other numbers of rows.
+        """
+        for place in (first, second):
+            self._require_own(place)
+        if not len(is_first_B) == first.rows == second.rows:
+            raise InputError(
+                f"places have {first.rows} and {second.rows} rows, of which {len(is_first_B)} are "
+                "selected; expected equal numbers"
+            )
+        context = self._run.select(self.params, is_first_B, first.context, second.context)
+        return Place(self, first.rows, context)
 
     def _require_documents(self, documents: Sequence[Sentences]) -> None:
         for document in documents:

@@ -11,14 +11,14 @@ from dclm_jax.models.base import Context, DocumentModel, Params, Source
 
 
 def axes_of(make: Callable[[int], Any]) -> Any:
-    """Of each array of the tree that `make(rows)` gives the axis that has the rows; -1 for an array
-    that has none."""
+    """Of each array of the tree that `make(size)` gives the axis that has this size, of rows or of
+    positions; -1 for an array that has none."""
 
     def axis(two: Any, three: Any) -> int:
         sizes = zip(two.shape, three.shape, strict=True)
         return next((axis for axis, (a, b) in enumerate(sizes) if a != b), -1)
 
-    shapes = (jax.eval_shape(functools.partial(make, rows)) for rows in (2, 3))
+    shapes = (jax.eval_shape(functools.partial(make, size)) for size in (2, 3))
     return jax.tree.map(axis, *shapes)
 
 
@@ -34,11 +34,24 @@ def first_context(model: DocumentModel, params: Params, rows: int) -> Context:
     return model.open_document(params, rows, source)
 
 
+def _room(model: DocumentModel, params: Params, context: Context) -> int:
+    """The positions of a sentence that a context has room for; 0 if it has none."""
+
+    def with_room(length: int) -> Context:
+        return model.resize_context(first_context(model, params, 1), length, cut=True)
+
+    rooms = jax.tree.map(
+        lambda axis, array: array.shape[axis] if axis >= 0 else 0, axes_of(with_room), context
+    )
+    return max(jax.tree.leaves(rooms), default=0)
+
+
 def select(
     model: DocumentModel, params: Params, is_ours_B: jax.Array, ours: Context, theirs: Context
 ) -> Context:
-    """Our rows where `is_ours_B`, their rows elsewhere; both contexts have room for equally many
-    positions."""
+    """Our rows where `is_ours_B`, their rows elsewhere, with the larger room of the two."""
+    length = max(_room(model, params, context) for context in (ours, theirs))
+    ours, theirs = (model.resize_context(context, length) for context in (ours, theirs))
 
     def selected(axis: int, our: jax.Array, their: jax.Array) -> jax.Array:
         if axis < 0:

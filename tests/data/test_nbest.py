@@ -70,6 +70,142 @@ def test_a_list_of_kaldi_alone_and_with_its_costs(tmp_path):
     assert whole.segments[0].features_KxF.tolist() == [[-312.5, -4], [-311, -5]]
 
 
+def read(tmp_path, text, report=lambda line: None):
+    path = tmp_path / "list"
+    path.write_bytes(text.encode())
+    return nbest.read_nbest(str(path), report)
+
+
+def test_hypotheses_without_words(tmp_path):
+    text = "0 |||  ||| LM= -3 ||| -3\n0 ||| ||| LM= -4 ||| -4\n0 |||||| LM= -5 ||| -5\n"
+    (segment,) = read(tmp_path, text).segments
+    assert segment.hypotheses == [[], [], []]
+    assert segment.features_KxF.tolist() == [[-3, -3], [-4, -4], [-5, -5]]
+    first, second = read(tmp_path, "a-1 x y\na-2\nb-1 \n").segments
+    assert (first.hypotheses, second.hypotheses) == ([["x", "y"], []], [[]])
+
+
+@pytest.mark.parametrize(
+    "features",
+    [
+        "LM= -3.0 TM= -1.5 -2.0",
+        "LM=-3.0 TM=-1.5 -2.0",
+        "LM=-3.0 TM= -1.5 -2.0",
+        "LM= -3.0 TM=-1.5 -2.0",
+        "\tLM=\t-3   TM=-1.5\t -2  ",
+    ],
+)
+def test_both_spellings_of_features_and_any_white_space(tmp_path, features):
+    text = f"0\t|||  a=1   b= |||{features}|||\t-7 ||| 0-0\r\n"
+    found = read(tmp_path, text)
+    assert found.names == ("score", "LM", "TM.1", "TM.2")
+    assert found.segments[0].hypotheses == [["a=1", "b="]]
+    assert found.segments[0].features_KxF.tolist() == [[-7, -3, -1.5, -2]]
+
+
+def test_names_of_features_may_hold_equals_signs(tmp_path):
+    found = read(tmp_path, "0 ||| a ||| a=b= 1 c=d=2 =x=3 ||| -1\n")
+    assert found.names == ("score", "a=b", "c=d", "=x")
+    assert found.segments[0].features_KxF.tolist() == [[-1, 1, 2, 3]]
+
+
+def test_lists_without_scores_or_features(tmp_path):
+    for text, names, values in (
+        ("0 ||| a\n0 ||| b c\n", (), [[], []]),
+        ("0 ||| a ||| f= 1\n0 ||| b c ||| f=2 |||\n", ("f",), [[1], [2]]),
+        ("0 ||| a ||| ||| 1\n0 ||| b c |||  ||| 2\n", ("score",), [[1], [2]]),
+    ):
+        found = read(tmp_path, text)
+        assert found.names == names
+        assert found.segments[0].hypotheses == [["a"], ["b", "c"]]
+        assert found.segments[0].features_KxF.tolist() == values
+
+
+def test_features_that_hypotheses_lack_are_0_and_counted(tmp_path):
+    text = (
+        "0 ||| a ||| LM= -1 ||| -5\n"
+        "0 ||| b ||| TM= -2 -3 LM= -4 ||| -6\n"
+        "0 ||| c ||| ||| -7\n"
+        "1 ||| d ||| x=9 LM=-8 ||| -8\n"
+    )
+    notes = []
+    found = read(tmp_path, text, notes.append)
+    assert found.names == ("score", "LM", "TM.1", "TM.2", "x")
+    first, second = found.segments
+    assert first.features_KxF.tolist() == [[-5, -1, 0, 0, 0], [-6, -4, -2, -3, 0], [-7, 0, 0, 0, 0]]
+    assert second.features_KxF.tolist() == [[-8, -8, 0, 0, 9]]
+    assert notes == [
+        f"note: {tmp_path / 'list'}: the feature {name!r} is missing in {count} of 4 hypotheses and "
+        "counts as 0 there"
+        for name, count in (("LM", 1), ("TM", 3), ("x", 3))
+    ]
+    notes.clear()
+    many = [f"0 ||| a ||| f{index}= 1 ||| 1\n" for index in range(8)]
+    read(tmp_path, "".join(many), notes.append)
+    assert len(notes) == 6 and notes[-1].endswith("3 more features are missing in some hypotheses")
+    notes.clear()
+    read(tmp_path, MOSES, notes.append)
+    assert notes == []
+
+
+def extended(tmp_path, text, names=("lm",), values=((-1.5,), (-2.25,))):
+    found = read(tmp_path, text)
+    lines = nbest.extended_lines(found, names, [np.array(values, np.float64)])
+    return "".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (
+            "0 ||| a |||  f= 1 2 ||| -1 ||| 0-0\n0 |||  ||| g= 1   ||| -2\n",
+            "0 ||| a |||  f= 1 2 lm= -1.500000 ||| -1 ||| 0-0\n"
+            "0 |||  ||| g= 1 lm= -2.250000   ||| -2\n",
+        ),
+        (
+            "0\t|||\ta\t|||\tf=1\t|||\t-1\r\n0 ||| b=  c ||| f=2||| -1",
+            "0\t|||\ta\t|||\tf=1 lm=-1.500000\t|||\t-1\n0 ||| b=  c ||| f=2 lm=-2.250000 ||| -1",
+        ),
+        (
+            "0 ||| a ||| ||| -1\n0 ||| b |||||| -1\n",
+            "0 ||| a ||| lm= -1.500000 ||| -1\n0 ||| b ||| lm= -2.250000 ||| -1\n",
+        ),
+        (
+            "0 ||| a\n0 ||| b=1\n",
+            "0 ||| a ||| lm= -1.500000\n0 ||| b=1 ||| lm= -2.250000\n",
+        ),
+        (
+            "0 ||| a ||| -1 2\n0 ||| b ||| -3 4",
+            "0 ||| a ||| -1 2 lm= -1.500000\n0 ||| b ||| -3 4 lm= -2.250000",
+        ),
+    ],
+)
+def test_features_are_added_and_nothing_else_changes(tmp_path, text, expected):
+    before = read(tmp_path, text)
+    assert extended(tmp_path, text) == expected
+    after = read(tmp_path, expected)
+    assert after.segments[0].hypotheses == before.segments[0].hypotheses
+    columns = [
+        dict(zip(found.names, found.segments[0].features_KxF.T.tolist(), strict=True))
+        for found in (before, after)
+    ]
+    assert columns[1] == {**columns[0], "lm": [-1.5, -2.25]}
+
+
+def test_what_cannot_be_read_again_is_not_added(tmp_path):
+    path = tmp_path / "list"
+    for name in ("a b", "", "a\tb", "a|||b", " a"):
+        with pytest.raises(InputError, match=r"cannot be the name of a feature in .*list: rename"):
+            extended(tmp_path, "0 ||| a\n0 ||| b\n", [name])
+    for value in (np.nan, np.inf, -np.inf):
+        with pytest.raises(
+            InputError, match=re.escape(f"{path}:2: the feature 'lm' is {value} fo")
+        ):
+            extended(tmp_path, "0 ||| a\n0 ||| b\n", values=[[-1.0], [value]])
+    with pytest.raises(InputError, match="list of Kaldi, which has no place for further features"):
+        extended(tmp_path, "u-1 a\nu-2 b\n")
+
+
 GOOD = "0 ||| a ||| f= 1 ||| 1\n"
 
 
@@ -80,15 +216,24 @@ GOOD = "0 ||| a ||| f= 1 ||| 1\n"
         (GOOD + "2 ||| a ||| f= 1 ||| 1\n", r":2: the id is '2'; expected 0 or 1"),
         (GOOD * 2 + "x ||| a ||| f= 1 ||| 1\n", r":3: the id is 'x'; expected 0 or 1"),
         (GOOD + GOOD.replace("0 |", "1 |") + GOOD, r":3: the id is '0'; expected 1 or 2"),
-        (GOOD + "0 |||  ||| f= 1 ||| 1\n", r":2: the hypothesis has no words"),
-        (GOOD + "\n", r":2: has 1 fields; expected id \|\|\| words"),
-        (GOOD + "0 ||| a ||| 1\n", r":2: has 3 fields"),
+        (GOOD + "\n", r":2: has 1 field; expected id \|\|\| words"),
+        (GOOD + "0 ||| a ||| 1\n", r":2: has no total score, unlike .*list:1; expected one in ev"),
+        ("0 ||| a ||| 1\n" + GOOD, r":2: has a total score, unlike .*list:1; expected one in eve"),
         (
             GOOD + "0 ||| a ||| f= 1 2 ||| 1\n",
-            r":2: has the features score, f.1, f.2; .* score, f$",
+            r":2: the feature 'f' has 2 values; expected 1, as at .*list:1$",
         ),
-        (GOOD + "0 ||| a ||| g= 1 ||| 1\n", r":2: has the features score, g; expected"),
-        (GOOD + "1 ||| a ||| ||| 1\n", r":2: has the features score; expected"),
+        (
+            GOOD + "0 ||| a ||| T=1 2 ||| 1\n0 ||| a ||| T= 1 ||| 1\n",
+            r":3: the feature 'T' has 1 value; expected 2, as at .*list:2$",
+        ),
+        ("0 ||| a ||| f= g= 1 ||| 1\n", r":1: the feature 'f' has no value; write a number"),
+        ("0 ||| a ||| g= 1 f= ||| 1\n", r":1: the feature 'f' has no value; write a number"),
+        ("0 ||| a ||| = 1 ||| 1\n", r":1: '=' has no name; write NAME= before"),
+        ("0 ||| a ||| f=1 f= 2 ||| 1\n", r":1: two features are called 'f'"),
+        ("0 ||| a ||| f=inf ||| 1\n", r":1: a feature is 'inf'; expected a finite number"),
+        ("0 ||| a ||| f=x ||| 1\n", r":1: a feature is 'x'; expected a finite number"),
+        ("0 ||| a ||| f.1= 1 f= 1 2 ||| 1\n", r": two features are called 'f.1'; rename one"),
         ("0 ||| a ||| f= 1 f= 2 ||| 1\n", r":1: two features are called 'f'"),
         ("0 ||| a ||| score= 1 ||| 1\n", r":1: two features are called 'score'"),
         ("0 ||| a ||| f= nan ||| 1\n", r":1: a feature is 'nan'; expected a finite number"),
@@ -97,7 +242,6 @@ GOOD = "0 ||| a ||| f= 1 ||| 1\n"
         ("a-1 x\na-3 y\n", r":2: the key is 'a-3'; expected 2 after '-'"),
         ("a-1 x\nb-2 y\n", r":2: the key is 'b-2'; expected 1 after '-'"),
         ("a-1 x\nb-1 y\na-1 z\n", r":3: segment 'a' is here again"),
-        ("a-1 x\na-2\n", r":2: the hypothesis has no words"),
         ("a-1 x\n\n", r":2: is '\\n'; expected a segment's id"),
         ("", ": is empty"),
     ],
@@ -165,21 +309,37 @@ def test_documents_that_are_not_those_of_the_list_are_refused(tmp_path, four, te
 def test_references_are_a_line_a_segment(tmp_path, four):
     path = write(tmp_path / "references", "a b\nc\nd\n e  f\n")
     assert nbest.read_sentences(path, four) == [["a", "b"], ["c"], ["d"], ["e", "f"]]
+    path = write(tmp_path / "references", "a\n\n \nd\n")
+    assert nbest.read_references(path, four) == [["a"], [], [], ["d"]]
+    path = write(tmp_path / "references", "\n\n\n\n")
+    assert nbest.read_sentences(path, four) == [[], [], [], []]
     for text, message in (
         ("a\nb\nc\n", ": has 3 lines; expected one for each of the 4 segments"),
-        ("a\n\nc\nd\n", ":2: holds no words; expected a sentence a line"),
+        ("a\nb\n\nc\nd\n", ": has 5 lines; expected one for each of the 4 segments"),
+        ("\n \n\n\n", ": all 4 references are empty, so that there is no error rate; expected"),
     ):
         path = write(tmp_path / "references", text)
         with pytest.raises(InputError, match=re.escape(path) + message):
-            nbest.read_sentences(path, four)
+            nbest.read_references(path, four)
 
 
-@pytest.mark.parametrize("text", [MOSES, KALDI["words_text"]])
+@pytest.mark.parametrize(
+    "text", [MOSES, KALDI["words_text"], "0 |||  ||| f=1 2 g= 3\n0 ||| a ||| g=4\n"]
+)
 def test_damaged_lists_are_read_or_refused_in_one_line(tmp_path, text):
     path = tmp_path / "list"
 
     def check(content: bytes) -> None:
         path.write_bytes(content)
-        value_or_input_error(path, lambda: nbest.read_nbest(str(path)))
+        found = value_or_input_error(path, lambda: nbest.read_nbest(str(path)))
+        if found is None or not found.lines or "lm" in found.names:
+            return
+        values = [np.full((len(segment.hypotheses), 1), -1.5) for segment in found.segments]
+        again = tmp_path / "again"
+        again.write_bytes("".join(nbest.extended_lines(found, ["lm"], values)).encode())
+        segments = nbest.read_nbest(str(again)).segments
+        for segment, before in zip(segments, found.segments, strict=True):
+            assert segment.hypotheses == before.hypotheses
+            assert sorted(segment.features_KxF[0]) == sorted([*before.features_KxF[0], -1.5])
 
     attack(check, text.encode(), 60)

@@ -38,6 +38,17 @@ def random_documents(seed, lengths):
     return [[segment() for _ in range(length)] for length in lengths]
 
 
+def with_silence(documents, bonus):
+    """The documents with an empty second hypothesis of every segment, whose feature is larger."""
+    return [
+        [
+            Segment([first, first[:0], third], features_KxF + [[0.0], [bonus], [0.0]])
+            for (first, _, third), features_KxF in document
+        ]
+        for document in documents
+    ]
+
+
 def log_probs(name, documents):
     """log P of every sentence of 81 documents at most, each read from its start in one block."""
     model = reader(name).model
@@ -47,10 +58,12 @@ def log_probs(name, documents):
 
 
 def features_after(name, document, chosen, position):
-    """log P of each hypothesis, every prefix scored anew, and the segment's own feature."""
-    history = [document[t].hypotheses[chosen[t]] for t in range(position)]
+    """log P of each hypothesis, every prefix scored anew without what is empty before, and the
+    segment's own feature."""
+    before = [document[t].hypotheses[chosen[t]] for t in range(position)]
+    history = [words for words in before if len(words)]
     prefixes = [[*history, words] for words in document[position].hypotheses]
-    of_sentences = log_probs(name, prefixes)[:, position]
+    of_sentences = log_probs(name, prefixes)[:, len(history)]
     return np.column_stack([of_sentences, document[position].features_KxF])
 
 
@@ -66,6 +79,19 @@ def totals(name, document, ways):
     ]
     of_sentences = log_probs(name, list(map(through, ways)))[:, : len(document)]
     return WEIGHTS[0] * of_sentences.sum(axis=1) + WEIGHTS[1] * np.array(own)
+
+
+def totals_in_turn(name, document, ways):
+    """`totals` segment by segment, where hypotheses may be empty."""
+    return np.array(
+        [
+            sum(
+                features_after(name, document, way, position)[choice] @ WEIGHTS
+                for position, choice in enumerate(way)
+            )
+            for way in ways
+        ]
+    )
 
 
 def best_of_all(name, document):
@@ -128,6 +154,48 @@ def test_a_beam_that_holds_all_ways_finds_the_best_and_its_features_are_those_of
             np.testing.assert_allclose(features, expected, rtol=1e-5, atol=1e-4)
     scores = np.array([[way.score for way in found] for found in (one, two, wide)])
     assert np.all(scores <= scores[-1] + 1e-4) and scores[0].sum() < scores[1].sum()
+
+
+@pytest.mark.parametrize("name", some(["ccdclm", "adclm", "rlm_bow_lf"], all=LANGUAGE_MODELS))
+def test_an_empty_hypothesis_is_scored_and_does_not_enter_the_context(name):
+    documents = with_silence(random_documents(7, [4, 3, 4]), 8.0)
+    found = search([reader(name)], documents, WEIGHTS, context_order=context_order(name))
+    for document, decoded in zip(documents, found, strict=True):
+        for position in range(len(document)):
+            features = features_after(name, document, decoded.chosen, position)
+            np.testing.assert_allclose(decoded.features[position], features, rtol=1e-5, atol=1e-4)
+            assert decoded.chosen[position] == np.argmax(features @ WEIGHTS)
+    chosen = [decoded.chosen for decoded in found]
+    # Some are chosen, and words come after them and before.
+    assert any(1 in choices[:-1] for choices in chosen)
+    assert any(choice != 1 for choices in chosen for choice in choices)
+
+
+def test_documents_of_silence_alone():
+    name = "ccdclm"
+    documents = with_silence(random_documents(8, [3]), 100.0)
+    (decoded,) = search([reader(name)], documents, WEIGHTS, context_order=None)
+    assert decoded.chosen == [1, 1, 1]
+    # Each is read as the first sentence.
+    (end,) = log_probs(name, [[documents[0][0].hypotheses[1]]])[:, 0]
+    for features in decoded.features:
+        assert features[1, 0] == pytest.approx(end, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["codclm", "rlm_bow_lf"])
+def test_paths_are_the_same_after_the_same_words_whatever_silence_lies_between(name):
+    """The best of all ways of a model that reads one sentence before (two: by a wide beam)."""
+    documents = with_silence(random_documents(9, [4] * 4), 3.0)
+    order = context_order(name)
+    found = search(
+        [reader(name)], documents, WEIGHTS, context_order=order, beam=None if order == 1 else 40
+    )
+    for document, decoded in zip(documents, found, strict=True):
+        ways = list(itertools.product(range(3), repeat=len(document)))
+        scores = totals_in_turn(name, document, ways)
+        assert decoded.chosen == list(ways[np.argmax(scores)])
+        assert decoded.score == pytest.approx(scores.max(), rel=1e-5)
+    assert any(1 in decoded.chosen[:-1] for decoded in found)
 
 
 def test_several_models_are_several_features_and_equal_scores_keep_the_order_of_the_list():

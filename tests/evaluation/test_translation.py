@@ -50,6 +50,60 @@ def test_word_errors_are_the_fewest_edits():
         assert counted[:, 0].tolist() == [edits(one, reference) for one in hypotheses]
 
 
+def test_empty_hypotheses_and_references_are_deletions_and_insertions():
+    counted = [
+        WER.statistics([[], [*"ab"]], [*"abc"]),
+        WER.statistics([[], [*"ab"]], []),
+        WER.statistics([[]], [*"ab"]),
+        WER.statistics([[]], []),
+    ]
+    expected = [[[3, 3], [1, 3]], [[0, 0], [2, 0]], [[2, 2]], [[0, 0]]]
+    assert [one.tolist() for one in counted] == expected
+    # The list's 5 reference words: 3 deletions, 2 insertions, 2 deletions.
+    totals = translation.picked(counted, [0, 1, 0, 0]).sum(axis=0)
+    assert WER.score(totals) == pytest.approx(100 * 7 / 5)
+    assert translation.oracle(WER, counted) == [1, 0, 0, 0]
+
+
+def test_bleu_of_empty_hypotheses_and_references():
+    counted = [
+        BLEU.statistics([[], [*"abcde"]], [*"abcdf"]),
+        BLEU.statistics([[*"x"], []], []),
+        BLEU.statistics([[]], [*"xy"]),
+    ]
+    assert counted[0].tolist() == [[0, 5, *[0] * 8], [5, 5, 4, 3, 2, 1, 5, 4, 3, 2]]
+    assert counted[1].tolist() == [[1, 0, *[0] * 4, 1, 0, 0, 0], [0] * 10]
+    assert counted[2].tolist() == [[0, 2, *[0] * 8]]
+    # 5 words of 7, and precisions 4/5, 3/4, 2/3, 1/2, whose product is 1/5; with the insertion 6 of
+    # 7, and 4/6 of the words.
+    none, one = (
+        BLEU.score(translation.picked(counted, [1, choice, 0]).sum(axis=0)) for choice in (1, 0)
+    )
+    assert none == pytest.approx(100 * np.exp(1 - 7 / 5) * (1 / 5) ** 0.25)
+    assert one == pytest.approx(100 * np.exp(1 - 7 / 6) * (1 / 6) ** 0.25)
+    assert translation.oracle(BLEU, counted) == [1, 1, 0]
+    assert BLEU.score(counted[0][0]) == 0
+
+
+@pytest.mark.parametrize("metric", METRICS.values())
+def test_documents_and_test_sets_of_empty_references_alone_are_compared(metric):
+    references = [[*"abcd"], [], []]
+    ours, theirs = [[*"abcd"], [], []], [[*"abcd"], [*"x"], []]
+    statistics = [
+        np.array(
+            [metric.statistics([one], of)[0] for one, of in zip(texts, references, strict=True)]
+        )
+        for texts in (ours, theirs)
+    ]
+    result = translation.compare(
+        metric, *statistics, [range(1), range(1, 2), range(2, 3)], samples=4000, seed=0
+    )
+    assert result.value == pytest.approx(100 if metric is BLEU else 0)
+    assert result.improved == pytest.approx(1 / 3)
+    # No better where the second document is not drawn.
+    assert result.p == pytest.approx((2 / 3) ** 3, abs=0.03)
+
+
 def test_bleu_is_that_of_sacrebleu():
     hypotheses, references = words(2, 40), words(3, 40)
     pairs = list(zip(hypotheses, references, strict=True))

@@ -122,6 +122,28 @@ def test_documents_of_all_lengths_are_read_together(name):
         close(own[0], expected)
 
 
+@pytest.mark.parametrize("name", some(("ccdclm", "adclm", "hrnnlm"), all=WORD_MODELS))
+def test_rows_of_two_places_are_joined(name):
+    """Their sentences have room for 16 and 8 words."""
+    reader = make_reader(name)
+    long, short, last = tuple(range(3, 11)) + (4, 5), (9, 3), (7, 4)
+    before, _ = reader.read(reader.open(3), [ids(long)] * 3)
+    after, _ = reader.read(before, [ids(short)] * 3)
+    expected = {
+        True: expected_nll(reader, (long, short, last))[2],
+        False: expected_nll(reader, (long, last))[1],
+    }
+    for first, second, is_after in ((after, before, True), (before, after, False)):
+        place = reader.select(np.array([True, False, True]), first, second)
+        _, nll = reader.read(place, [ids(last)] * 3)
+        for row, is_of_first in enumerate([True, False, True]):
+            close(nll[row][0], expected[is_of_first == is_after])
+    with pytest.raises(InputError, match="3 and 2 rows, of which 3 are selected"):
+        reader.select(np.array([True] * 3), after, before.take([0, 1]))
+    with pytest.raises(InputError, match="belongs to another reader"):
+        reader.select(np.array([True] * 3), make_reader("rnnlm").open(3), before)
+
+
 @pytest.mark.parametrize("name", ["ccdclm", "adclm", "hrnnlm", "rlm_seqbow_att_lf"])
 def test_a_place_leads_on_in_several_ways(name):
     reader = make_reader(name)
