@@ -151,7 +151,7 @@ def rescoring_task(
 
 def _unused(name: str, taken: Collection[str]) -> str:
     numbered = (f"{name}_{number}" for number in itertools.count(2))
-    return next(candidate for candidate in (name, *numbered) if candidate not in taken)
+    return next(free for free in itertools.chain([name], numbered) if free not in taken)
 
 
 def default_weights(task: Task) -> np.ndarray:

@@ -135,8 +135,8 @@ def test_features_that_hypotheses_lack_are_0_and_counted(tmp_path):
     assert first.features_KxF.tolist() == [[-5, -1, 0, 0, 0], [-6, -4, -2, -3, 0], [-7, 0, 0, 0, 0]]
     assert second.features_KxF.tolist() == [[-8, -8, 0, 0, 9]]
     assert notes == [
-        f"note: {tmp_path / 'list'}: the feature {name!r} is missing in {count} of 4 hypotheses and "
-        "counts as 0 there"
+        f"note: {tmp_path / 'list'}: the feature {name!r} is missing in {count} of 4 hypotheses "
+        "and counts as 0 there"
         for name, count in (("LM", 1), ("TM", 3), ("x", 3))
     ]
     notes.clear()

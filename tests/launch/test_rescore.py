@@ -1,11 +1,16 @@
 """`launch.corrupt` and `launch.rescore`, end to end and with wrong input."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 import dclm_jax
+from dclm_jax.data import nbest
+from dclm_jax.data.vocabulary import END_TOKEN
+from dclm_jax.decoding import rescoring
+from dclm_jax.errors import InputError
 from tests.launch.support import fingerprint, launch, refuse
 
 
@@ -88,6 +93,96 @@ def test_a_list_of_kaldi_without_anything_else(space, tmp_path):
     assert "one document; --documents=FILE says" in done.stdout
 
 
+SPARSE = """\
+0 ||| w1 w2  w3 ||| LM= -3.0 TM= -1.5 -2.0 ||| -3.0
+0 |||  ||| LM=-1.0 ||| -9.0
+1\t|||\t|||\tTM=-1 -2\t|||\t5\t||| 0-0\r
+1 ||| w4 a=b ||| ||| -40
+2 ||| nowhere at_all ||| LM= -1 ||| -1
+2 ||| w5 w6 w7 ||| LM= -2 ||| -2
+"""
+"""Words come first of all, then silence; then words that no training text has."""
+
+
+def log_prob_after(read, words):
+    """log P of a next sentence, and of END alone where it has no words."""
+    if not words:
+        return dict(read.next_words(k=len(read.lm.vocabulary)))[END_TOKEN]
+    return read.score([words])[0].log_prob
+
+
+def test_silence_and_sparse_features_are_scored_and_the_list_is_written_again(space, tmp_path):
+    path, output, scored = tmp_path / "list", tmp_path / "best.txt", tmp_path / "scored.txt"
+    path.write_bytes(SPARSE.encode())
+    references, metrics = tmp_path / "references.txt", tmp_path / "metrics.json"
+    references.write_text("w1 w2 w3 w4\n\nw9\n")
+    options = [f"--output={output}", f"--references={references}", f"--metrics={metrics}"]
+    weights = ["--weights=0,1,0,0,0,0", "--bootstrap=20", f"--scored_nbest={scored}"]
+    run = f"--workdir={space.run}"
+    done = launch("rescore", run, f"--nbest={path}", *options, *weights, quiet=False)
+    assert done.stderr.splitlines() == [
+        f"note: {path}: the feature 'LM' is missing in 2 of 6 hypotheses and counts as 0 there",
+        f"note: {path}: the feature 'TM' is missing in 4 of 6 hypotheses and counts as 0 there",
+    ]
+    assert output.read_text() == "w1 w2 w3\n\nnowhere at_all\n"
+    # A deletion, nothing, a substitution and an insertion, of 5 words of references.
+    rows = json.loads(metrics.read_text())["rows"]
+    assert rows["rescored"]["wer"]["value"] == pytest.approx(100 * 3 / 5)
+    assert rows["rescored"]["right"] == pytest.approx(1 / 3)
+
+    read = dclm_jax.restore(space.run).read()
+    after = read.read("w1 w2 w3")
+    contexts = [read, read, after, after, after, after]
+    before, lines = SPARSE.splitlines(), scored.read_bytes().decode().split("\n")
+    assert lines.pop() == ""
+    for line, old, context in zip(lines, before, contexts, strict=True):
+        kept, value, rest = re.fullmatch(r"(.*) ccdclm= (-\d+\.\d+)(.*)", line, re.DOTALL).groups()
+        assert re.sub(r"\s", "", kept + rest) == re.sub(r"\s", "", old)
+        words = old.split("|||")[1].split()
+        assert float(value) == pytest.approx(log_prob_after(context, words), abs=1e-4)
+    assert lines[0].startswith("0 ||| w1 w2  w3 ||| LM= -3.0 TM= -1.5 -2.0 ccdclm= -")
+    assert lines[2].startswith("1\t|||\t|||\tTM=-1 -2 ccdclm= -")
+    assert lines[2].endswith("\t|||\t5\t||| 0-0\r")
+
+    # It is a list again, for the same run, too.
+    found = nbest.read_nbest(str(scored))
+    assert found.names == ("score", "LM", "TM.1", "TM.2", "ccdclm")
+    weights = ["--weights=0,1,0,0,0,0,0", "--scored_nbest=-"]
+    again = launch("rescore", run, f"--nbest={scored}", *weights, quiet=False).stdout
+    for line, old in zip(again.split("\n"), [*lines, ""], strict=True):
+        assert re.sub(r" ccdclm_2= -[\d.]+", "", line) == old
+    values = re.findall(r"ccdclm= (\S+) ccdclm_2= (\S+)", again)
+    assert len(values) == 6
+    assert [float(a) for a, _ in values] == pytest.approx([float(b) for _, b in values], abs=1e-5)
+
+
+def test_a_list_is_rescored_in_python(space, lists, tmp_path):
+    """As by the command, with two runs and the spelling of the list."""
+    text = (lists / "nbest.txt").read_text().replace("||| |||", "||| LM=-1 |||")
+    (tmp_path / "list").write_text(text)
+    both = f"--workdirs={space.run},{space.rnnlm}"
+    names = [f"--nbest={tmp_path / 'list'}", f"--documents={lists / 'documents.txt'}"]
+    written = [f"--output={tmp_path / 'best'}", f"--scored_nbest={tmp_path / 'scored'}"]
+    launch("rescore", both, *names, *written)
+    models = {
+        label: dclm_jax.restore(workdir)
+        for label, workdir in (("ccdclm", space.run), ("rnnlm", space.rnnlm))
+    }
+    found = nbest.read_nbest(str(tmp_path / "list"))
+    division = nbest.read_division(str(lists / "documents.txt"), found)
+    task = rescoring.rescoring_task(models, found, division)
+    assert task.names == ["ccdclm", "rnnlm", "score", "LM", "words"]
+    choices, features = rescoring.decode_list(task, rescoring.default_weights(task))
+    lines = rescoring.scored_lines(task, features)
+    assert (tmp_path / "scored").read_text() == "".join(lines)
+    assert " LM=-1 ccdclm=-" in lines[0] and " rnnlm=-" in lines[0]
+    best = [of.hypotheses[choice] for of, choice in zip(found.segments, choices, strict=True)]
+    assert (tmp_path / "best").read_text().splitlines() == [" ".join(words) for words in best]
+    features[1][0, 1] = float("nan")
+    with pytest.raises(InputError, match=r"list:\d+: the feature 'rnnlm' is nan for this"):
+        rescoring.scored_lines(task, features)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -95,6 +190,7 @@ def test_a_list_of_kaldi_without_anything_else(space, tmp_path):
         (["--weights=1,x,2"], "expected numbers"),
         (["--weights=" + ",".join(["0.123456789"] * 30)], "has 30 parts; expected 3 numbers"),
         (["--output=LISTS/x", "--metrics=LISTS/x"], "x; expected two places"),
+        (["--output=LISTS/x", "--scored_nbest=LISTS/x"], "--scored_nbest are both "),
         (["--weights=0,0,0"], "expected finite numbers, not all of them 0"),
         (["--weights=LISTS/references.txt"], "references.txt: not JSON"),
         (["--viterbi"], "reads all sentences before; expected a beam"),
@@ -114,6 +210,18 @@ def test_wrong_input_is_refused_and_nothing_is_written(space, lists, tmp_path, o
     common = [f"--workdir={space.run}", *flags_of(lists), f"--output={tmp_path / 'best.txt'}"]
     assert message in refuse("rescore", *common, *given)
     assert not list(tmp_path.iterdir())
+
+
+def test_what_cannot_be_measured_or_written_is_refused_before_it_is_scored(space, lists, tmp_path):
+    empty = tmp_path / "empty.txt"
+    empty.write_text("\n" * len((lists / "references.txt").read_text().splitlines()))
+    (tmp_path / "words_text").write_text("u-1 w1\nu-2\n")
+    run, output = f"--workdir={space.run}", f"--output={tmp_path / 'best.txt'}"
+    error = refuse("rescore", run, *flags_of(lists), f"--references={empty}", output)
+    assert f"{empty}: all " in error and "references are empty" in error
+    error = refuse("rescore", run, f"--nbest={tmp_path}", "--scored_nbest=-", output)
+    assert "is a list of Kaldi, which has no place for further features" in error
+    assert {path.name for path in tmp_path.iterdir()} == {"empty.txt", "words_text"}
 
 
 def test_lists_are_not_made_of_nothing(space, tmp_path):

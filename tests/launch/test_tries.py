@@ -69,7 +69,7 @@ COMMANDS = {
     "generate --workdir=run --context=lines.txt --output=out/a.jsonl": ("run/*", "lines.txt"),
     "encode --workdir=run --input=lines.txt --output=out/a.npy": ("run/*", "lines.txt"),
     "rescore --workdir=run --nbest=nbest.txt --documents=division.txt --references=references.txt "
-    "--tune --output=out/a.txt --metrics=out/a.json": (
+    "--tune --output=out/a.txt --metrics=out/a.json --scored_nbest=out/b.txt": (
         *("nbest.txt", "division.txt", "references.txt", "run/*"),
     ),
     "corrupt --data=corpus --split=valid --max_sentences=4 --output=out/lists": ("corpus/*",),
