@@ -222,6 +222,7 @@ def test_an_ngram_model_is_read_by_the_same_functions():
             return np.array([*(np.asarray(sentence) / 10), 1.0], np.float32)
 
     documents = random_documents(6, [3, 2])
+    documents += with_silence(documents, 0.0, 9.0)
     scorer = Unigram()
     for beam in (1, None):
         found = search([scorer], documents, WEIGHTS, context_order=0, beam=beam)
