@@ -180,14 +180,10 @@ def test_documents_of_silence_alone():
         assert features[1, 0] == pytest.approx(end, rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["codclm", "rlm_bow_lf"])
-def test_paths_are_the_same_after_the_same_words_whatever_silence_lies_between(name):
-    """The best of all ways of a model that reads one sentence before (two: by a wide beam)."""
+def test_viterbi_finds_the_best_of_all_ways_whatever_silence_lies_between_words():
+    name = "codclm"
     documents = with_silence(random_documents(9, [4] * 3), -12.0)
-    order = context_order(name)
-    found = search(
-        [reader(name)], documents, WEIGHTS, context_order=order, beam=None if order == 1 else 40
-    )
+    found = search([reader(name)], documents, WEIGHTS, context_order=1, beam=None)
     for document, decoded in zip(documents, found, strict=True):
         ways = list(itertools.product(range(3), repeat=len(document)))
         scores = totals_in_turn(name, document, ways)
@@ -222,6 +218,7 @@ def test_an_ngram_model_is_read_by_the_same_functions():
             return np.array([*(np.asarray(sentence) / 10), 1.0], np.float32)
 
     documents = random_documents(6, [3, 2])
+    documents += with_silence(documents, 0.0, 9.0)
     scorer = Unigram()
     for beam in (1, None):
         found = search([scorer], documents, WEIGHTS, context_order=0, beam=beam)

@@ -89,14 +89,14 @@ def test_bleu_of_empty_hypotheses_and_references():
 def test_documents_and_test_sets_of_empty_references_alone_are_compared(metric):
     references = [[*"abcd"], [], []]
     ours, theirs = [[*"abcd"], [], []], [[*"abcd"], [*"x"], []]
-    statistics = [
-        np.array(
-            [metric.statistics([one], of)[0] for one, of in zip(texts, references, strict=True)]
+    counted, others = (
+        np.concatenate(
+            [metric.statistics([one], of) for one, of in zip(texts, references, strict=True)]
         )
         for texts in (ours, theirs)
-    ]
+    )
     result = translation.compare(
-        metric, *statistics, [range(1), range(1, 2), range(2, 3)], samples=4000, seed=0
+        metric, counted, others, [range(1), range(1, 2), range(2, 3)], samples=4000, seed=0
     )
     assert result.value == pytest.approx(100 if metric is BLEU else 0)
     assert result.improved == pytest.approx(1 / 3)
