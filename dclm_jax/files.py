@@ -11,6 +11,9 @@ not check it again:
 
     evaluation = files.read_json("perplexity.json", Evaluation)
 
+JSON has no infinity and no NaN: what is not finite is written as null, and null is read as infinity
+where a number may be infinite, unless it may be None.
+
 All raise `InputError` where a file cannot be read or written, or holds something else: it names the
 file, the field, what that is and what was expected.
 """
@@ -93,7 +96,7 @@ def open_output(path: storage.PathLike) -> Iterator[TextIO]:
         yield sys.stdout
         sys.stdout.flush()
         return
-    # Names of files may be no UTF-8; their escapes are those of JSON, too.
+    # Names of files may be no UTF-8.
     with _whole(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
         yield file
 
@@ -101,8 +104,23 @@ def open_output(path: storage.PathLike) -> Iterator[TextIO]:
 def write_json(path: storage.PathLike, value: dict[str, Any]) -> None:
     """Writes an object as indented JSON, as `open_output` does."""
     with open_output(path) as file:
-        json.dump(value, file, indent=2, ensure_ascii=False)
-        file.write("\n")
+        file.write(json_text(value, indent=2) + "\n")
+
+
+def json_text(value: Any, *, indent: int | None = None) -> str:
+    """The JSON of a value, as text that is UTF-8; see `finite`."""
+    text = json.dumps(finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    # Names of files may be no UTF-8; these escapes are those of JSON, too.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def finite(value: Any) -> Any:
+    """A value as JSON can have it: None for every number that is infinite or NaN."""
+    if isinstance(value, dict):
+        return {name: finite(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(inner) for inner in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_bytes(path: storage.PathLike, content: bytes) -> None:
@@ -257,6 +275,8 @@ def _converted(value: Any, kind: Any, place: str, key: str) -> Any:
         return value
     if origin is Annotated:
         number, limits = arguments
+        if value is None and limits.most == math.inf:
+            return math.inf
         # A whole number may be written for any, and may be too large for a float.
         with contextlib.suppress(OverflowError):
             if type(value) in (int, number) and limits.least <= number(value) <= limits.most:

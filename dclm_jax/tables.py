@@ -1,8 +1,21 @@
-"""Tables: for a terminal, in Markdown and in LaTeX. Rows are lists of texts, a header first; the
-first column is to the left, the others to the right."""
+"""Tables: for a terminal, in Markdown and in LaTeX, and for programs as TSV and CSV.
 
-from collections.abc import Sequence
+For people rows are lists of texts, a header first; the first column is to the left, the others to
+the right. For programs a backslash before a word that pandas or R would take for a missing value
+makes it text: NA is written \\NA, \\NA is written \\\\NA.
+"""
 
+import csv
+import io
+import re
+from collections.abc import Iterable, Sequence
+
+_MISSING = (
+    *("", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NULL", "null", "None"),
+    *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
+)
+"""What `pandas.read_csv` and R's `read.delim` take for a missing value, quoted or not."""
+_LIKE_MISSING = re.compile(rf"\\*({'|'.join(map(re.escape, _MISSING))})")
 _OF_LATEX = str.maketrans(
     {
         **{character: f"\\{character}" for character in "&%$#_{}"},
@@ -60,3 +73,23 @@ def latex(rows: Sequence[Sequence[str]], caption: str) -> list[str]:
 def escaped(text: str) -> str:
     """Text with the characters escaped that have a meaning in LaTeX."""
     return text.translate(_OF_LATEX)
+
+
+def separated(cells: Iterable[object], delimiter: str = "\t") -> str:
+    """A line of TSV, or with a comma of CSV, quoted where it must be: texts as `text_cell`, None as
+    a missing value, and anything else as `str`."""
+    line = io.StringIO(newline="")
+    writer = csv.writer(line, delimiter=delimiter, lineterminator="\n")
+    writer.writerow([text_cell(cell) if isinstance(cell, str) else cell for cell in cells])
+    return line.getvalue()
+
+
+def text_cell(text: str) -> str:
+    """A text as a cell, before quoting: with one backslash more where it is a word for a missing
+    value, or backslashes and such a word."""
+    return f"\\{text}" if _LIKE_MISSING.fullmatch(text) else text
+
+
+def cell_text(cell: str) -> str:
+    """The text of a cell, the inverse of `text_cell`."""
+    return cell.removeprefix("\\") if _LIKE_MISSING.fullmatch(cell) else cell

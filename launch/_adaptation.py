@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -282,7 +281,10 @@ def _cached(run: _evaluation.Run, kind: str, tuning: inputs.Input | None) -> Ada
             on_document=lambda done: shown(done, tuning.num_documents),
         )
     of_each = [{"weight": one.weight, **vars(one.setting)} for one in tried]
-    told = [_told(setting, one.perplexity) for setting, one in zip(of_each, tried, strict=True)]
+    told = [
+        {**setting, "perplexity": one.perplexity}
+        for setting, one in zip(of_each, tried, strict=True)
+    ]
     scorer = caches.CachedScorer(cache, tried[0].setting, tried[0].weight)
     return Adapted(run, kind, scorer, of_each[0], tuning.source, told)
 
@@ -323,15 +325,10 @@ def _dynamic(run: _evaluation.Run, tuning: inputs.Input | None) -> Adapted:
             tuned = functools.partial(scorer, what=" (tuning)")
             tried = dynamic.tune(tuned, documents, rate=rate, decay=decay, on_document=shown)
         rate, decay, _ = tried[0]
-        told = [_told(one._asdict(), one.perplexity) for one in tried]
+        told = [one._asdict() for one in tried]
     setting = {"rate": rate, "decay": decay, "sentences": sentences}
     tuned_on = {} if tuning is None else tuning.source
     return Adapted(run, "dynamic", scorer(rate, decay), setting, tuned_on, told)
-
-
-def _told(setting: dict[str, float], perplexity: float) -> dict[str, Any]:
-    """A setting that was tried; JSON has no infinity, the perplexity of one that diverged."""
-    return {**setting, "perplexity": perplexity if math.isfinite(perplexity) else None}
 
 
 def _first(documents: Iterable[Encoded]) -> Iterator[Encoded]:

@@ -20,7 +20,9 @@ _LENGTH_NORMALIZATION = flags.DEFINE_float(
     "With --method=beam: a in log P / length^a; 0 prefers short texts, 1 compares means.",
 )
 _TEMPERATURE = flags.DEFINE_float(
-    "temperature", GREEDY.temperature, "With --method=sample: below 1 likely words are likelier."
+    "temperature",
+    GREEDY.temperature,
+    "With --method=sample: below 1 likely words are likelier, close to 0 the text is greedy.",
 )
 _TOP_K = flags.DEFINE_integer(
     "top_k", GREEDY.top_k, "With --method=sample: draw from the k likeliest words alone."

@@ -19,7 +19,6 @@ whether they are met. Linux only.
 """
 
 import contextlib
-import json
 import pathlib
 import sys
 import tempfile
@@ -91,8 +90,7 @@ def _run(names: Sequence[str]) -> None:
         )
         result = rows.run(names, setting, lambda line: print(line, file=table, flush=True))
         if file is not None:
-            json.dump(result, file, indent=2)
-            file.write("\n")
+            file.write(files.json_text(result, indent=2) + "\n")
 
 
 if __name__ == "__main__":

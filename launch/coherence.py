@@ -102,7 +102,7 @@ from dclm_jax.evaluation.ordering_baselines import MaximumEntropy, OrderingBasel
 from dclm_jax.evaluation.orders import BLOCK_SIZES, PERMUTATION, SWAP, WINDOW, Arrangement, numbered
 from dclm_jax.evaluation.scoring import Document, SentenceScorer
 from dclm_jax.evaluation.window_classifier import WindowClassifier
-from dclm_jax.tables import aligned
+from dclm_jax.tables import aligned, separated
 from launch import _adaptation, _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
@@ -151,7 +151,11 @@ _ALSO = flags.DEFINE_list(
 _PERMUTED = flags.DEFINE_string(
     "permuted", None, "Folder of permutations to compare with, instead of random ones."
 )
-_TSV = flags.DEFINE_string("tsv", None, "Table of (a) and insertion with a line a document.")
+_TSV = flags.DEFINE_string(
+    "tsv",
+    None,
+    "Table of (a) and insertion with a line a document, in which the name NA is \\NA.",
+)
 _SEED = flags.DEFINE_integer("seed", 0, "Seed of permutations and test sets.")
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
 _PERMUTATION = str(PERMUTATION)
@@ -565,15 +569,12 @@ def _write_tsv(
 ) -> None:
     columns = coherence.OfDocument._fields
     with files.open_output(path) as file:
-        file.write("\t".join(["run", "test", "document", *columns]) + "\n")
+        file.write(separated(["run", "test", "document", *columns]))
         for subject, one in zip(subjects, measured, strict=True):
             for test, compared in one.by_document.items():
                 for index, row in zip(compared.indices, compared.by_document, strict=True):
-                    # Names may hold tabs.
-                    names = [name.replace("\t", " ") for name in (subject.label, test)]
-                    names.append(texts.names[index].replace("\t", " "))
-                    cells = ["" if number != number else f"{number:.10g}" for number in row]
-                    file.write("\t".join([*names, *cells]) + "\n")
+                    cells = [None if number != number else f"{number:.10g}" for number in row]
+                    file.write(separated([subject.label, test, texts.names[index], *cells]))
 
 
 if __name__ == "__main__":

@@ -7,16 +7,20 @@
 The vector of a language model is its context, that of a sentence the one after it (so it has seen
 the sentences before, too), that of a document the one after its last sentence. vectors.npy is a
 float array with a row each, vectors.ids.txt has the name of each row in a line: that of its
-document, and for sentences a tab and the number of the sentence, from 1. Both appear when they are
-complete. The input is streamed and may be larger than memory; models without contexts are refused.
+document, and for sentences a tab and the number of the sentence, from 1. It is TSV without a
+header, in which a backslash before NA, nan and other words for a missing value makes them text:
+dclm_jax.tables.cell_text removes it. Both files appear when they are complete. The input is
+streamed and may be larger than memory; models without contexts are refused.
 
 The nearest neighbours of the first document, by the cosine of their vectors:
+
+    import csv
 
     import numpy as np
 
     vectors = np.load("vectors.npy")
-    with open("vectors.ids.txt", encoding="utf-8") as file:
-        ids = [line.rstrip("\\n") for line in file]
+    with open("vectors.ids.txt", encoding="utf-8", newline="") as file:
+        ids = [name for name, *number in csv.reader(file, delimiter="\\t")]
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     cosines = unit @ unit[0]
     for row in np.argsort(-cosines)[1:6]:
@@ -32,11 +36,14 @@ from absl import flags
 from dclm_jax import files
 from dclm_jax.errors import InputError
 from dclm_jax.language_model import DocumentVectors
+from dclm_jax.tables import separated
 from launch import _app, _evaluation
 
 flags.adopt_module_key_flags(_evaluation)
 _INPUT = flags.DEFINE_string("input", None, "Text to encode; '-' is standard input.")
-_OUTPUT = flags.DEFINE_string("output", None, "File to write, NAME.npy; beside it NAME.ids.txt.")
+_OUTPUT = flags.DEFINE_string(
+    "output", None, "File to write, NAME.npy; beside it NAME.ids.txt, where NA is \\NA."
+)
 _UNIT = flags.DEFINE_enum(
     "unit", "documents", ("documents", "sentences"), "What there is a vector of."
 )
@@ -79,10 +86,8 @@ def _rows(one: DocumentVectors) -> np.ndarray:
 
 def _names(one: DocumentVectors) -> list[str]:
     if _UNIT.value == "documents":
-        return [f"{one.id}\n"]
-    # Names may hold tabs.
-    name = one.id.replace("\t", " ")
-    return [f"{name}\t{number}\n" for number in range(1, len(one.sentences) + 1)]
+        return [separated([one.id])]
+    return [separated([one.id, number]) for number in range(1, len(one.sentences) + 1)]
 
 
 def _write_header(file: BinaryIO, rows: int, width: int) -> None:

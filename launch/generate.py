@@ -30,7 +30,6 @@ document itself, which only some models do. The file appears once it is complete
 """
 
 import itertools
-import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -40,7 +39,7 @@ from dclm_jax.data import readers
 from dclm_jax.data.vocabulary import END_TOKEN
 from dclm_jax.decoding.choices import Decoding
 from dclm_jax.errors import InputError
-from dclm_jax.files import open_output
+from dclm_jax.files import json_text, open_output
 from dclm_jax.language_model import (
     DEFAULT_SENTENCE_WORDS,
     DEFAULT_SENTENCES,
@@ -117,7 +116,7 @@ def _record(document: readers.Document, sample: int, text: GeneratedText) -> str
         "log_probs": [one.log_probs for one in text.sentences],
         "has_ended": text.has_ended,
     }
-    return json.dumps(record, ensure_ascii=False) + "\n"
+    return json_text(record) + "\n"
 
 
 def _print_words(lm: LanguageModel, document: readers.Document, decoding: Decoding) -> None:

@@ -21,7 +21,6 @@ cannot order.
 where `order` are the numbers, from 0, that the sentences have in the input.
 """
 
-import json
 import sys
 from collections.abc import Sequence
 
@@ -99,7 +98,7 @@ def _record(document: readers.Document, order: list[int], one: ordering.Ordered)
     if _SHUFFLE.value and len(order) > 1:
         text = [tuple(words) for words in document.sentences]
         record["tau"] = order_measures.measure([order], [text]).tau
-    return json.dumps(record, ensure_ascii=False) + "\n"
+    return files.json_text(record) + "\n"
 
 
 def _tell(

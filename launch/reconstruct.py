@@ -32,7 +32,6 @@ share of such sentences.
 """
 
 import collections
-import json
 import math
 import sys
 from collections.abc import Iterator, Sequence
@@ -169,7 +168,7 @@ def _record(source: readers.Document, text: GeneratedText) -> str:
         "log_prob": text.log_prob,
         "has_ended": text.has_ended,
     }
-    return json.dumps(record, ensure_ascii=False) + "\n"
+    return files.json_text(record) + "\n"
 
 
 def _measure() -> None:

@@ -22,7 +22,8 @@ jsonl, a line for each document:
         ...]}
 A document without words has a line, too, with no sentences, so that results join with the text.
 tsv, a line for each token, under a header: document, sentence and position (both from 1), token,
-surprisal, known (1 or 0), log-probabilities of its sentence and document.
+surprisal, known (1 or 0), log-probabilities of its sentence and document. A backslash before NA,
+nan and other words for a missing value makes them text: dclm_jax.tables.cell_text removes it.
 
 Of several runs, which have one vocabulary, jsonl has {"RUN": number, ...} or {"RUN": [...], ...}
 where it has a number or a list, and tsv has columns such as surprisal_nats:RUN.
@@ -35,7 +36,7 @@ document. What the context saves a word is its surprisal alone minus its surpris
 document's first sentence, and everywhere if the model reads no other sentence, as of n-grams. jsonl
 has "surprisals_alone" beside "surprisals", tsv the column surprisal_alone_nats behind surprisal,
 with --context that of the sentence without that text. In R:
-    words <- read.delim("scores.tsv", quote = ""); t.test(words$surprisal_alone_nats,
+    words <- read.delim("scores.tsv"); t.test(words$surprisal_alone_nats,
     words$surprisal_nats, paired = TRUE)
 
 html, one file that loads nothing: words in the colour of their surprisal, or with --compare_context
@@ -52,7 +53,6 @@ The input is streamed and may be larger than memory. The output file appears onc
 
 import dataclasses
 import itertools
-import json
 import math
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -64,8 +64,9 @@ from absl import flags
 from dclm_jax.data import readers
 from dclm_jax.errors import InputError
 from dclm_jax.experiments import plots, surprisal_html
-from dclm_jax.files import open_output
+from dclm_jax.files import json_text, open_output
 from dclm_jax.language_model import DocumentScore, SentenceAttention, SentenceScore
+from dclm_jax.tables import separated
 from launch import _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
@@ -78,7 +79,10 @@ _CONTEXT = flags.DEFINE_string(
 _OUTPUT = flags.DEFINE_string("output", "-", "File to write; '-' is standard output.")
 _FORMATS = ("jsonl", "tsv", "html")
 _OUTPUT_FORMAT = flags.DEFINE_enum(
-    "output_format", None, _FORMATS, "What to write; default: as --output is named, else jsonl."
+    "output_format",
+    None,
+    _FORMATS,
+    "What to write; default: as --output is named, else jsonl. In tsv the word NA is \\NA.",
 )
 _UNKNOWN = flags.DEFINE_enum(
     "unknown", "score", ("score", "blank"), "Whether unknown words have the surprisal of UNKNOWN."
@@ -132,7 +136,7 @@ def _format() -> str:
 
 def _begin(labels: Sequence[str]) -> str:
     if _format() == "tsv":
-        return "\t".join(_tsv_header(labels)) + "\n"
+        return separated(_tsv_header(labels))
     if _format() == "html":
         what = flags.FLAGS.input or flags.FLAGS.split
         return surprisal_html.head(f"{', '.join(labels)}: {what}", compared=_COMPARE.value)
@@ -262,7 +266,7 @@ def _json_line(
         return values[0] if len(labels) == 1 else dict(zip(labels, values, strict=True))
 
     def surprisals(log_probs: Iterable[Sequence[float] | None]) -> Any:
-        return each([[None if math.isnan(p) else -p for p in one or ()] for one in log_probs])
+        return each([[-p for p in one or ()] for one in log_probs])
 
     def sentence(
         of_runs: tuple[SentenceScore, ...], attention: Sequence[SentenceAttention]
@@ -296,7 +300,7 @@ def _json_line(
             for number, of_runs in enumerate(_sentences(scores))
         ],
     }
-    return json.dumps(record, ensure_ascii=False) + "\n"
+    return json_text(record) + "\n"
 
 
 def _sentences(scores: Sequence[DocumentScore]) -> Iterator[tuple[SentenceScore, ...]]:
@@ -315,11 +319,9 @@ def _tsv_header(labels: Sequence[str]) -> list[str]:
 
 
 def _tsv_lines(scores: Sequence[DocumentScore]) -> Iterator[str]:
-    def numbers(values: Iterator[float]) -> list[str]:
-        return ["" if math.isnan(value) else f"{value:.6f}" for value in values]
+    def numbers(values: Iterator[float]) -> list[str | None]:
+        return [None if math.isnan(value) else f"{value:.6f}" for value in values]
 
-    # Names may hold tabs; tokens hold no white space.
-    name = scores[0].id.replace("\t", " ")
     of_document = numbers(one.log_prob for one in scores)
     for number, of_runs in enumerate(_sentences(scores), start=1):
         of_sentence = numbers(one.log_prob for one in of_runs)
@@ -330,8 +332,8 @@ def _tsv_lines(scores: Sequence[DocumentScore]) -> Iterator[str]:
             zip(tokens, log_probs, strict=True), start=1
         ):
             surprisals = numbers(-log_prob for log_prob in of_token)
-            cells = [name, str(number), str(position), token, *surprisals, f"{known:d}"]
-            yield "\t".join([*cells, *of_sentence, *of_document]) + "\n"
+            cells = [scores[0].id, number, position, token, *surprisals, int(known)]
+            yield separated([*cells, *of_sentence, *of_document])
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import stat
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import pytest
 
 from dclm_jax import files
@@ -55,6 +56,22 @@ def test_a_record_has_the_types_of_its_fields(tmp_path):
         files.read_json(path, Record, exact=True)
     files.write_json(path, dataclasses.asdict(record))
     assert files.read_json(path, Record, exact=True) == record
+
+
+def test_what_is_not_finite_is_null_and_read_as_infinity_where_that_may_be(tmp_path):
+    value = {"a": [math.inf, -math.inf, math.nan, 1.5], "b": {"c": (np.float64("nan"), 2)}}
+    assert files.json_text(value) == '{"a": [null, null, null, 1.5], "b": {"c": [null, 2]}}'
+    assert files.json_text({"é": os.fsdecode(b"\xe9")}) == r'{"é": "\udce9"}'
+    path = tmp_path / "record.json"
+    files.write_json(path, GOOD)
+    assert "null" in path.read_text() and "Infinity" not in path.read_text()
+    assert files.read_json(path, Record).perplexity == math.inf
+    optional: Any = files.Nonnegative | None
+    assert files.parse_json("null", "there", optional) is None
+    kinds: list[Any] = [files.Count, files.Share, files.Finite, files.Number]
+    for kind in kinds:
+        with pytest.raises(InputError, match="there: it is None; expected a"):
+            files.parse_json("null", "there", kind)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""One place opens files to read, and one to write: what they refuse is refused everywhere."""
+"""One place opens files to read, and one to write: what they refuse is refused everywhere. One
+place makes JSON, without infinity and NaN, and one the lines of tables."""
 
 import ast
 from collections import Counter
@@ -32,6 +33,24 @@ EXCUSED = {
     "dclm_jax/experiments/markup.py": (1, "reads what is packed beside it, a style and a script"),
     "launch/_app.py": (4, "opens /dev/null in the place of closed standard streams"),
     "launch/_cluster.py": (1, "opens /dev/null in the place of standard output"),
+}
+MADE_IN_ONE_PLACE = {
+    "json.dump",
+    "json.dumps",
+    "JsonSave",
+    "csv.writer",
+    "csv.DictWriter",
+}
+MAKERS = {
+    "dclm_jax/files.py": {"json.dumps": "makes JSON"},
+    "dclm_jax/tables.py": {"csv.writer": "makes the lines of tables"},
+    "dclm_jax/processes.py": {"json.dumps": "is read by the other processes of the job alone"},
+    "dclm_jax/data/prose.py": {"json.dumps": "is read by a process of its own; texts alone"},
+    "dclm_jax/data/records.py": {"json.dumps": "looks for what is no text, and writes nothing"},
+    "dclm_jax/experiments/grouping.py": {"json.dumps": "makes a key"},
+    "dclm_jax/experiments/measurement.py": {"json.dumps": "makes a fingerprint"},
+    "dclm_jax/training/checkpoints.py": {"JsonSave": "has orbax write what `files.finite` gives"},
+    "launch/report.py": {"json.dumps": "makes a fingerprint"},
 }
 
 
@@ -68,6 +87,17 @@ def test_files_are_opened_in_one_place_to_read_and_one_to_write():
         for _ in opened(ast.parse(path.read_text()))
     )
     assert found == {name: count for name, (count, _) in EXCUSED.items()}
+
+
+def test_json_and_tables_for_programs_are_made_in_one_place():
+    found: dict[str, set[str]] = {}
+    for folder in ("dclm_jax", "launch"):
+        for path in sorted((REPOSITORY / folder).rglob("*.py")):
+            nodes = map(ast.unparse, ast.walk(ast.parse(path.read_text())))
+            names = {name.removeprefix("ocp.args.") for name in nodes} & MADE_IN_ONE_PLACE
+            if names:
+                found[str(path.relative_to(REPOSITORY))] = names
+    assert found == {name: set(makers) for name, makers in MAKERS.items()}
 
 
 def test_what_opens_a_file_is_found():

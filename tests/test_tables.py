@@ -1,6 +1,21 @@
-"""Tables in three forms, by their characters."""
+"""Tables for people by their characters, tables for programs by what readers make of them."""
+
+import csv
+
+import pytest
 
 from dclm_jax import tables
+
+# The defaults of na_values of pandas.read_csv, in which that of R's read.delim is.
+MISSING = {
+    *("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND"),
+    *("1.#QNAN", "<NA>", "N/A", "NA", "NULL", "NaN", "None", "n/a", "nan", "null"),
+}
+TEXTS = [
+    *(*MISSING, *(f"\\{word}" for word in MISSING), *(f"\\\\\\{word}" for word in MISSING)),
+    *('"', '""', 'a"b', 'say "hi"', '"NA"', '\\"', "a\tb", "a\nb", "'", "it's", "#", "\\x", "x\\"),
+    *(" NA", "Na", "NAN", "NA NA", "true", "T", "1", "1e5", "inf", "-", "a,b", "\u2028", "é"),
+]
 
 CELLS = [["a|b", "n"], ["50% of x_1 & {y}", "1 ± 2"], ["$~^\\\\#", "<3>"]]
 
@@ -32,3 +47,24 @@ def test_what_has_a_meaning_in_latex_is_escaped():
     ]
     rules = [line.strip() for line in lines if line.strip().endswith("rule")]
     assert rules == ["\\toprule", "\\midrule", "\\bottomrule"]
+
+
+@pytest.mark.parametrize("delimiter", ["\t", ","])
+def test_programs_read_back_every_text_and_what_is_missing(tmp_path, delimiter):
+    path = tmp_path / "table"
+    rows = [(text, number, None, 0.5) for number, text in enumerate(TEXTS)]
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        file.writelines(tables.separated(row, delimiter) for row in rows)
+    with path.open(encoding="utf-8", newline="") as file:
+        found = list(csv.reader(file, delimiter=delimiter, quotechar='"', doublequote=True))
+    assert [tables.cell_text(row[0]) for row in found] == TEXTS
+    assert [row[1:] for row in found] == [[str(number), "", "0.5"] for _, number, *_ in rows]
+    assert not MISSING.intersection(row[0] for row in found)
+
+
+def test_a_backslash_makes_a_word_for_a_missing_value_text():
+    line = tables.separated(["NA", "", "\\", "\\NA", "\\x", "x", "Na", 'a "b"', "a\tb", None])
+    cells = ["\\NA", "\\", "\\\\", "\\\\NA", "\\x", "x", "Na", '"a ""b"""', '"a\tb"', ""]
+    assert line == "\t".join(cells) + "\n"
+    # What somebody else has written.
+    assert [tables.cell_text(cell) for cell in ("NA", "", "x\\NA")] == ["NA", "", "x\\NA"]

@@ -22,7 +22,8 @@ class Decoding:
       length_normalization: a in the score of a beam, log P(text) / terms^a, where the terms are the
         words, the ENDs and, of models that tell the end of a document, its decisions. 0 compares
         log P, which prefers short texts; 1 compares the means of the terms.
-      temperature: T of sampling, from softmax(log P / T): below 1 likely words become likelier.
+      temperature: T of sampling, from softmax(log P / T): below 1 likely words become likelier, and
+        close to 0 only the likeliest word is drawn; words exactly as likely share its probability.
       top_k: of sampling, from the k likeliest words alone; None for all. Words as likely as the
         k-th are kept.
       top_p: of sampling, from the likeliest words that together have at least this probability
@@ -114,16 +115,31 @@ def choose(
 
 
 def restricted(decoding: Decoding, log_probs_RxC: jax.Array) -> jax.Array:
-    """The logits that sampling draws from: -inf of what temperature, top k and top p leave out."""
-    logits_RxC = log_probs_RxC / decoding.temperature
-    num_options = logits_RxC.shape[-1]
+    """The logits that sampling draws from: -inf of what top k and top p leave out."""
+    num_options = log_probs_RxC.shape[-1]
     if decoding.top_k is not None and decoding.top_k < num_options:
-        best_RxK, _ = jax.lax.top_k(logits_RxC, decoding.top_k)
-        logits_RxC = jnp.where(logits_RxC < best_RxK[:, -1:], -jnp.inf, logits_RxC)
+        best_RxK, _ = jax.lax.top_k(log_probs_RxC, decoding.top_k)
+        log_probs_RxC = jnp.where(log_probs_RxC < best_RxK[:, -1:], -jnp.inf, log_probs_RxC)
     if decoding.top_p < 1:
-        sorted_RxC = jnp.sort(logits_RxC, axis=-1, descending=True)
-        probs_RxC = jax.nn.softmax(sorted_RxC)
-        is_kept_RxC = jnp.cumsum(probs_RxC, axis=-1) - probs_RxC < decoding.top_p
+        sorted_RxC = jnp.sort(log_probs_RxC, axis=-1, descending=True)
+        probs_RxC = jax.nn.softmax(_tempered(decoding, sorted_RxC))
+        top_p = max(decoding.top_p, _tiny(log_probs_RxC))
+        is_kept_RxC = jnp.cumsum(probs_RxC, axis=-1) - probs_RxC < top_p
         least_Rx1 = jnp.min(sorted_RxC, axis=-1, keepdims=True, where=is_kept_RxC, initial=jnp.inf)
-        logits_RxC = jnp.where(logits_RxC < least_Rx1, -jnp.inf, logits_RxC)
-    return logits_RxC
+        log_probs_RxC = jnp.where(log_probs_RxC < least_Rx1, -jnp.inf, log_probs_RxC)
+    return _tempered(decoding, log_probs_RxC)
+
+
+def _tempered(decoding: Decoding, log_probs_RxC: jax.Array) -> jax.Array:
+    """log P / T, shifted to 0 for the likeliest option, which is exact for every T."""
+    # A quotient that is shifted afterwards is rounded twice, by more than the differences if T is
+    # small. Beyond these bounds T acts as at them: an option is the likeliest or never drawn, or
+    # all are equally likely.
+    tiny = _tiny(log_probs_RxC)
+    temperature = min(max(decoding.temperature, tiny), 1 / tiny)
+    return (log_probs_RxC - jnp.max(log_probs_RxC, axis=-1, keepdims=True)) / temperature
+
+
+def _tiny(array: jax.Array) -> float:
+    """The smallest number that no device takes for 0; its reciprocal is finite."""
+    return float(jnp.finfo(array.dtype).tiny)

@@ -176,8 +176,8 @@ def read(path: storage.PathLike, identity: dict[str, Any], num_documents: int) -
     Raises:
       InputError: there is no such file, or it is damaged or holds something else.
     """
-    alone = "coherence_alone" in identity
-    kind = _Coherence if alone else _Adapted if "adapt" in identity else _Measurement
+    kind = _Adapted if "adapt" in identity else _Measurement
+    kind = _Coherence if "coherence_alone" in identity else kind
     record = files.read_json(path, kind, exact=True)
     of_orders = record if isinstance(record, _Coherence) else record.coherence
     is_sound = (
@@ -187,12 +187,18 @@ def read(path: storage.PathLike, identity: dict[str, Any], num_documents: int) -
     )
     if not is_sound:
         raise InputError(f"{path}: is not the measurement that is wanted, or damaged")
-    result = files.read_json(path, dict[str, Any])
     # With defaults of what may be missing.
-    complete = of_orders and dataclasses.asdict(of_orders)
-    result |= (complete or {}) if alone else {"coherence": complete}
+    result = _read_into(files.read_json(path, dict[str, Any]), record)
     del result["identity"]
     return result
+
+
+def _read_into(written: dict[str, Any], record: Any) -> dict[str, Any]:
+    """A JSON object with the values that a record has read of it, and the others as they are."""
+    return written | {
+        name: _read_into(written[name], value) if dataclasses.is_dataclass(value) else value
+        for name, value in vars(record).items()
+    }
 
 
 def _has_options(

@@ -1,7 +1,5 @@
 """All numbers of rows of measured runs, for programs: records, CSV and JSON."""
 
-import csv
-import io
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -10,6 +8,7 @@ import numpy as np
 
 from dclm_jax.evaluation import coherence, context
 from dclm_jax.experiments.grouping import BASELINES, Comparison, Row, compare, differing, without
+from dclm_jax.tables import separated
 
 
 def of_rows(
@@ -59,11 +58,9 @@ def of_rows(
 def comma_separated(all_rows: Sequence[Row], baselines: Sequence[str] = BASELINES) -> str:
     """`of_rows` as comma-separated values, a line a row."""
     made = of_rows(all_rows, baselines)
-    file = io.StringIO()
-    writer = csv.DictWriter(file, list(dict.fromkeys(key for one in made for key in one)))
-    writer.writeheader()
-    writer.writerows(made)
-    return file.getvalue()
+    names = list(dict.fromkeys(key for one in made for key in one))
+    lines = [names, *(map(one.get, names) for one in made)]
+    return "".join(separated(cells, ",") for cells in lines)
 
 
 def to_json(all_rows: Sequence[Row], baselines: Sequence[str] = BASELINES) -> dict[str, Any]:

@@ -7,7 +7,6 @@ SWEEP/
 """
 
 import copy
-import csv
 import dataclasses
 import hashlib
 import itertools
@@ -24,7 +23,7 @@ from ml_collections import ConfigDict
 from dclm_jax import files, models
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.errors import InputError, did_you_mean
-from dclm_jax.tables import aligned
+from dclm_jax.tables import aligned, separated
 from dclm_jax.training.config import differences, flat, validated
 from dclm_jax.training.frozen import by_path, choose
 from dclm_jax.training.metrics import read_lines
@@ -285,6 +284,4 @@ def write_table(path: Path, best_first: Sequence[Outcome]) -> None:
         for one in best_first
     ]
     with files.open_output(path) as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+        file.writelines(separated(cells, ",") for cells in (rows[0], *map(dict.values, rows)))

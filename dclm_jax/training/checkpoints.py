@@ -134,7 +134,8 @@ class Checkpoints:
             # Copies: on CPU a device_get shares its buffer with the device, which the next step
             # reuses.
             copies = ocp.args.StandardSave(jax.tree.map(np.array, tree))
-            items: Any = {self._tree_name: copies, self._values_name: ocp.args.JsonSave({**values})}
+            plain = ocp.args.JsonSave(files.finite(dict(values)))
+            items: Any = {self._tree_name: copies, self._values_name: plain}
             self._manager.save(step, args=ocp.args.Composite(**items), force=True)
 
     def _seal(self) -> None:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -247,7 +248,9 @@ def validated(config: Mapping[str, Any] | ConfigDict) -> RunConfig:
         value, kind = values[key], type(default)
         if type(value) is not kind and not (kind is float and type(value) is int):
             raise InputError(f"{key} is {value!r}; expected a value of type {kind.__name__}")
-        if key in _LEAST and not value >= _LEAST[key]:
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(f"{key} is {value}; expected a finite number")
+        if key in _LEAST and value < _LEAST[key]:
             raise InputError(f"{key} is {value}; expected at least {_LEAST[key]}")
     unit = values["training.loss_per"]
     if unit not in LOSS_UNITS:

@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import importlib.util
-import json
 import math
 import os
 import socket
@@ -68,7 +67,7 @@ class MetricsLog(contextlib.AbstractContextManager):
     def write(self, kind: str, step: int, **values: Any) -> None:
         """One line {"kind", "step", ...}; kind is "train" or "valid"."""
         with files.writing(self._path):
-            line = json.dumps({"kind": kind, "step": step, **values}) + "\n"
+            line = files.json_text({"kind": kind, "step": step, **values}) + "\n"
             self._file.write(line.encode())
             self._file.flush()
             if self._events:
@@ -77,7 +76,7 @@ class MetricsLog(contextlib.AbstractContextManager):
     def _drop_after(self, step: int) -> None:
         before = _content(self._path)
         lines = [line for line in read_metrics(self._path) if line["step"] <= step]
-        kept = "".join(json.dumps(line) + "\n" for line in lines).encode()
+        kept = "".join(files.json_text(line) + "\n" for line in lines).encode()
         # A finished run that is started again leaves the file and its date alone.
         if kept != before:
             files.write_bytes(self._path, kept)

@@ -2,7 +2,6 @@
 
 import contextlib
 import dataclasses
-import json
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -103,7 +102,7 @@ class Records(contextlib.AbstractContextManager):
                 step, state, values = found
                 # An older checkpoint may lack a number, which then has its default.
                 place = str(directory / "checkpoints" / "latest")
-                progress = files.parse_json(json.dumps(values), place, Progress, exact=True)
+                progress = files.parse_json(files.json_text(values), place, Progress, exact=True)
                 self._latest.delete_after(step)
                 self._best.delete_after(step)
             self._log = self._stack.enter_context(MetricsLog(directory, int(state.step)))

@@ -18,7 +18,6 @@ import dataclasses
 import datetime
 import errno
 import fcntl
-import json
 import os
 import socket
 import sys
@@ -81,7 +80,7 @@ def writing(workdir: Path) -> Iterator[None]:
             since = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             owner = _Owner(socket.gethostname(), os.getpid(), since)
             file.truncate(0)
-            file.write(json.dumps(dataclasses.asdict(owner)).encode())
+            file.write(files.json_text(dataclasses.asdict(owner)).encode())
         stack.callback(file.truncate, 0)
         yield
 

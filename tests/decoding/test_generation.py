@@ -369,8 +369,42 @@ def test_top_k_and_top_p_by_hand():
     assert kept(top_k=2, top_p=0.55) == [1]
     # The square roots sum to 1.94, the first one has 0.33 of that, the first two 0.61.
     assert kept(temperature=2.0, top_p=0.4) == [1, 3]
+    # The likeliest one is kept, and of four with a quarter each the two likeliest.
+    assert kept(top_p=5e-324) == kept(top_p=5e-324, temperature=1e300) == [1]
+    assert kept(temperature=1e300, top_k=2) == kept(temperature=1e300, top_p=0.5) == [1, 3]
     halved = restricted(Decoding("sample", temperature=0.5), options)
     np.testing.assert_allclose(jax.nn.softmax(halved)[0], [1 / 30, 16 / 30, 4 / 30, 9 / 30, 0])
+
+
+@pytest.mark.parametrize("temperature", [1e-3, 1e-9, 1e-30, 5e-324])
+def test_samples_of_small_temperatures_are_the_greedy_text(temperature):
+    read, limits = reader("ending", TINY), Limits(3, 3, 9)
+    expected = plain_beam("ending", 1, 0.0, limits)
+    decoding = Decoding("sample", temperature=temperature, top_p=1 - temperature)
+    for text in generate(read.open(8), decoding, [limits] * 8, random_keys(range(8), range(8))):
+        assert_same(text, expected)
+
+
+def test_distributions_of_all_temperatures_are_finite():
+    """Against log P / T shifted and summed in float64, also where T is no float32."""
+    log_probs_RxC = np.random.default_rng(0).normal(0, 3, (50, 40)).astype(np.float32)
+    log_probs_RxC[:, ::3] = -np.inf
+    shifted_RxC = log_probs_RxC.astype(float) - log_probs_RxC.max(axis=1, keepdims=True)
+    for temperature in (5e-324, 1e-300, 1e-40, 1e-30, 1e-9, 0.3, 1.0, 4.0, 1e30, 1e39, 1e300):
+        with np.errstate(over="ignore"):
+            weights_RxC = np.exp(shifted_RxC / temperature)
+        expected_RxC = weights_RxC / weights_RxC.sum(axis=1, keepdims=True)
+        decoding = Decoding("sample", temperature=temperature)
+        for of in (restricted, jax.jit(restricted, static_argnums=0)):
+            logits_RxC = of(decoding, jnp.asarray(log_probs_RxC))
+            probs_RxC = jax.nn.softmax(logits_RxC)
+            np.testing.assert_allclose(probs_RxC, expected_RxC, rtol=1e-4, atol=1e-7)
+
+
+def test_words_exactly_as_likely_share_the_probability_of_a_small_temperature():
+    options_1xC = jnp.log(jnp.array([[0.1, 0.4, 0.1, 0.4]]))
+    logits_1xC = restricted(Decoding("sample", temperature=1e-30), options_1xC)
+    np.testing.assert_array_equal(jax.nn.softmax(logits_1xC), [[0, 0.5, 0, 0.5]])
 
 
 def test_sums_that_round_upwards_draw_nothing_that_is_left_out(monkeypatch):

@@ -1,6 +1,7 @@
 """One real measurement, kept and read again."""
 
 import json
+import math
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,18 @@ def test_a_measurement_holds_what_its_parts_measure():
     assert kept["coherence"] == bootstrap.to_json()
     without = measurement.measure(Neighbours(), DOCUMENTS, DOCUMENTS, replicates=0)
     assert without["coherence"] is None
+
+
+def test_perplexities_that_overflow_are_kept(tmp_path):
+    counts: Any = {"replicates": 0, "pool": 0, "keep_first": 0, "seed": 0}
+    measured = measurement.measure(Neighbours(), DOCUMENTS, DOCUMENTS, **counts)
+    for split in ("valid", "test"):
+        measured[split]["perplexity"] = math.inf
+    measured["arrangements"] |= {"own": math.inf, "shuffled": math.inf}
+    identity = {"options": counts}
+    measurement.keep(tmp_path / "kept.json", identity, measured)
+    assert "Infinity" not in (tmp_path / "kept.json").read_text()
+    assert measurement.read(tmp_path / "kept.json", identity, len(DOCUMENTS)) == measured
 
 
 @pytest.mark.parametrize("kind", ["all", "coherence alone", "adapted", *also(["first kept"])])

@@ -1,6 +1,7 @@
 """Tables of measurements that are made up, and the other forms of their numbers."""
 
 import csv
+import dataclasses
 import io
 import math
 from typing import Any
@@ -307,6 +308,8 @@ def test_comma_separated_values_are_all_numbers():
     )
     text = records.comma_separated(rows)
     first, second = csv.DictReader(io.StringIO(text))
+    named = records.comma_separated([dataclasses.replace(row, label="NA") for row in rows])
+    assert [row["label"] for row in csv.DictReader(io.StringIO(named))] == ["\\NA", "\\NA"]
     assert text.startswith("label,model,parameters,seeds,development_perplexity")
     assert (first["label"], first["test_perplexity"], first["test_perplexity_sd"]) == (
         *("rnnlm", "100.0"),

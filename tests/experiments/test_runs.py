@@ -34,7 +34,7 @@ def train(step, tokens, seconds):
 
 
 TRAIN = json.dumps(train(5, 500, 60.0)) + "\n"
-VALID = json.dumps(valid(5, 500, 60.0, None)) + "\n"
+VALID = json.dumps(valid(5, 500, 60.0, -1.0)) + "\n"
 
 
 def of_step(path, step):
@@ -299,7 +299,7 @@ def test_one_evaluation_is_no_learning_curve(tmp_path):
             "mean is 'high'; expected a num",
         ),
         ("metrics.jsonl", TRAIN + "{oops\n", "metrics.jsonl:2: not JSON"),
-        ("metrics.jsonl", TRAIN * 2 + VALID, "metrics.jsonl:3: perplexity is None; expected a num"),
+        ("metrics.jsonl", TRAIN * 2 + VALID, "metrics.jsonl:3: perplexity is -1.0; expected a num"),
         ("metrics.jsonl", "", "holds no line; the run has not trained yet"),
     ],
 )

@@ -300,7 +300,9 @@ def test_the_table_marks_the_best():
 
 
 def test_the_file_of_the_table_has_all_digits(tmp_path):
-    sweep.write_table(tmp_path / "sweep.csv", outcomes(7.123456789012345, 8.5, 9.5, 10.5))
+    first, *others = outcomes(7.123456789012345, 8.5, 9.5, 10.5)
+    named = first._replace(cell=Cell("NA", first.cell.values))
+    sweep.write_table(tmp_path / "sweep.csv", [first, named, *others[1:]])
     with (tmp_path / "sweep.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 4
@@ -316,3 +318,4 @@ def test_the_file_of_the_table_has_all_digits(tmp_path):
         "seconds": "1.5",
         "tokens_per_second": "12345.6",
     }
+    assert rows[1] == rows[0] | {"cell": "\\NA"}

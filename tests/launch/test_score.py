@@ -1,5 +1,7 @@
 """launch.score: documents, splits, several runs, unknown words, sentences after a context."""
 
+import csv
+import io
 import json
 import math
 
@@ -7,6 +9,7 @@ import pytest
 
 import dclm_jax
 from dclm_jax.data.readers import read_documents
+from dclm_jax.tables import cell_text
 from tests.launch.support import TOLERANCE, launch, refuse
 
 
@@ -147,3 +150,25 @@ def test_sentences_are_scored_after_a_context(space, tmp_path):
     ):
         context.write_text(text)
         assert refuse("score", *flags) == f"error: {context}: holds {found}"
+
+
+def test_tsv_of_quotes_tabs_and_missing_values_is_read_back_whole(space, tmp_path):
+    sentences = [['"', "w1", "NA", '""', "nan"], ["\\NA", 'a"b', '"', "null"], ["'", "#", "\\"]]
+    documents = [{"id": name, "sentences": sentences} for name in ("NA", 'a\t"b', "2")]
+    text = tmp_path / "text.jsonl"
+    text.write_text("".join(json.dumps(one) + "\n" for one in documents))
+    flags = [f"--workdir={space.run}", f"--input={text}"]
+    records = list(map(json.loads, launch("score", *flags).stdout.splitlines()))
+    printed = launch("score", *flags, "--output=-", "--output_format=tsv").stdout
+    rows = list(csv.DictReader(io.StringIO(printed, newline=""), delimiter="\t"))
+    expected = [
+        (record["id"], token, surprisal)
+        for record in records
+        for sentence in record["sentences"]
+        for token, surprisal in zip(sentence["tokens"], sentence["surprisals"], strict=True)
+    ]
+    assert len(rows) == len(expected) == 45
+    for row, (name, token, surprisal) in zip(rows, expected, strict=True):
+        assert (cell_text(row["document"]), cell_text(row["token"])) == (name, token)
+        assert float(row["surprisal_nats"]) == pytest.approx(surprisal, abs=1e-6)
+        assert not {row["document"], row["token"]} & {"NA", "nan", "null"}

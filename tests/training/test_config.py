@@ -39,6 +39,7 @@ def test_defaults_are_the_papers_where_they_say_so():
         ({"data.batch_size": 0}, "data.batch_size is 0; expected at least 1"),
         ({"training.epochs": 0}, "training.epochs is 0; expected at least 1"),
         ({"optimizer.learning_rate": float("nan")}, "optimizer.learning_rate is nan"),
+        ({"optimizer.clip_norm": float("inf")}, "optimizer.clip_norm is inf; expected a finite"),
         ({"data.directory": ""}, "data.directory is empty"),
         ({"data.max_sentence_length": -1}, "data.max_sentence_length is -1; expected at least 0"),
         (

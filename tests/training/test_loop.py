@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import re
 import shutil
@@ -22,9 +23,10 @@ from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.prepare import prepare
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.training import loop, progress
-from dclm_jax.training.checkpoints import restore_run
+from dclm_jax.training.checkpoints import Checkpoints, restore_run
 from dclm_jax.training.config import default_config
-from dclm_jax.training.metrics import MetricsLog, read_metrics
+from dclm_jax.training.metrics import MetricsLog, ValidLine, read_lines, read_metrics
+from dclm_jax.training.records import Progress
 from dclm_jax.training.step import collect
 from dclm_jax.training.workdir import Result, keep_result, read_result
 from tests.exhaustive import also
@@ -291,6 +293,27 @@ def test_metrics_file_drops_a_torn_line_and_later_steps(tmp_path):
         log.write("train", 3, loss=2.0)
     written = read_metrics(tmp_path / "metrics.jsonl")
     assert [(line["step"], line["loss"]) for line in written] == [(1, 1.0), (2, 1.0), (3, 2.0)]
+
+
+def test_metrics_have_null_for_a_perplexity_that_overflows(tmp_path):
+    with MetricsLog(tmp_path, step=0) as log:
+        log.write("valid", 1, loss=800.0, perplexity=math.inf, tokens=5, seconds=0.5)
+    text = (tmp_path / "metrics.jsonl").read_text()
+    values = '"loss": 800.0, "perplexity": null, "tokens": 5, "seconds": 0.5'
+    assert text == f'{{"kind": "valid", "step": 1, {values}}}\n'
+    assert read_lines(tmp_path) == [ValidLine("valid", 1, 5, 0.5, math.inf)]
+
+
+def test_checkpoints_before_the_first_evaluation_are_json(tmp_path):
+    tree = {"a": np.zeros(2)}
+    with contextlib.closing(Checkpoints(tmp_path, "latest")) as checkpoints:
+        checkpoints.save(1, tree, dataclasses.asdict(Progress()))
+        checkpoints.wait()
+        restored = checkpoints.restore(tree)
+    assert restored is not None and restored[2]["best_perplexity"] is None
+    written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(b"best_perplexity" in text for text in written)
+    assert not any(b"Infinity" in text for text in written)
 
 
 def test_an_autoencoder_goes_on_with_the_rates_of_an_uninterrupted_run(data, tmp_path, monkeypatch):

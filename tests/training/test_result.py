@@ -18,6 +18,7 @@ def test_a_result_is_kept_whole_until_the_run_goes_on(tmp_path, ending, perplexi
     assert read_result(tmp_path) is None
     keep_result(tmp_path, result)
     assert read_result(tmp_path) == result
+    assert "Infinity" not in (tmp_path / "result.json").read_text()
     assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
     forget_result(tmp_path)
     forget_result(tmp_path)
