@@ -3,7 +3,7 @@
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +26,7 @@ def run(
     *,
     at_once: int,
     interrupted: Callable[[], bool],
-) -> Iterator[Ended]:
+) -> Generator[Ended, None, None]:
     """Runs commands and yields each when it has ended.
 
     Once `interrupted()` no command is started any more, and those that run get SIGTERM, once: a
