@@ -35,13 +35,7 @@ EXCUSED = {
     "launch/_cell.py": (2, "runs on the standard library alone, follows no links; reads /proc"),
     "launch/_cluster.py": (1, "opens /dev/null in the place of standard output"),
 }
-MADE_IN_ONE_PLACE = {
-    "json.dump",
-    "json.dumps",
-    "JsonSave",
-    "csv.writer",
-    "csv.DictWriter",
-}
+MADE_IN_ONE_PLACE = {"json.dump", "json.dumps", "JsonSave", "csv.writer", "csv.DictWriter"}
 MAKERS = {
     "dclm_jax/files.py": {"json.dumps": "makes JSON"},
     "dclm_jax/tables.py": {"csv.writer": "makes the lines of tables"},
