@@ -34,13 +34,7 @@ EXCUSED = {
     "launch/_app.py": (4, "opens /dev/null in the place of closed standard streams"),
     "launch/_cluster.py": (1, "opens /dev/null in the place of standard output"),
 }
-MADE_IN_ONE_PLACE = {
-    "json.dump",
-    "json.dumps",
-    "JsonSave",
-    "csv.writer",
-    "csv.DictWriter",
-}
+MADE_IN_ONE_PLACE = {"json.dump", "json.dumps", "JsonSave", "csv.writer", "csv.DictWriter"}
 MAKERS = {
     "dclm_jax/files.py": {"json.dumps": "makes JSON"},
     "dclm_jax/tables.py": {"csv.writer": "makes the lines of tables"},
