@@ -162,7 +162,7 @@ class ReadDocument:
 
     def score(self, candidates: Sequence[Sentence]) -> list[SentenceScore]:
         """Each candidate as the next sentence: its log-probability given all that has been read.
-        That of a candidate without words is the one of END right after START.
+        A candidate without words has the log-probability of END directly after START.
 
         Raises:
           InputError: the candidates are not a list of sentences.
@@ -327,7 +327,7 @@ class LanguageModel:
             but without the tags or trees that it may have had.
           name: of the text; documents are called NAME:LINE, unless the text gives them names.
 
-        Words that are left out and characters that are not seen are counted in a Python warning.
+        A Python warning counts omitted words and invisible characters.
 
         Raises:
           InputError: it is not of that format, or holds no words.

@@ -22,7 +22,8 @@ _LENGTH_NORMALIZATION = flags.DEFINE_float(
 _TEMPERATURE = flags.DEFINE_float(
     "temperature",
     GREEDY.temperature,
-    "With --method=sample: below 1 likely words are likelier, close to 0 the text is greedy.",
+    "Sampling temperature for --method=sample. Values below 1 favour likely words; values near 0 "
+    "give greedy decoding.",
 )
 _TOP_K = flags.DEFINE_integer(
     "top_k", GREEDY.top_k, "With --method=sample: draw from the k likeliest words alone."

@@ -15,8 +15,8 @@ flags.disclaim_key_flags()
 
 
 def define_text_flags(*, as_in_training: bool = False) -> TextFlags:
-    """The flags of `TextOptions`, by their names; without a value they are None, and what is read
-    is as it was in training or else as `TextOptions` says."""
+    """Flags for the fields of `TextOptions`, by name. A flag without a value is None: text is then
+    read as in training, or with the defaults of `TextOptions`."""
 
     def default(of_text: str) -> str:
         return f"Default: {'as in training' if as_in_training else of_text}."
@@ -26,8 +26,8 @@ def define_text_flags(*, as_in_training: bool = False) -> TextFlags:
             "format",
             None,
             TEXT_FORMATS,
-            "lines: one sentence per line. tagged: the same, of WORD/TAG tokens. jsonl: one object "
-            "per line, {'id': ..., 'sentences': [...]} or {'id': ..., 'text': ...}. treebank: "
+            "lines: one sentence per line. tagged: one sentence of WORD/TAG tokens per line. jsonl: "
+            "one object per line, {'id': ..., 'sentences': [...]} or {'id': ..., 'text': ...}. treebank: "
             "bracketed trees, one document per file. articles: paragraphs of words under headings, "
             "as in WikiText, divided into sentences; articles_body: without the headings. prose: "
             "raw text. paragraphs: raw text, one document per line. csv, tsv: raw text in a column "
@@ -63,9 +63,9 @@ def define_text_flags(*, as_in_training: bool = False) -> TextFlags:
         flags.DEFINE_string(
             "divider",
             None,
-            "Word, once or repeated, with which a line begins that ends a document in the formats "
-            "lines, tagged and prose; none for no such line. The words after it are left out and "
-            "counted. " + default(PLAIN.divider),
+            "First word, once or repeated, of lines that end a document in the formats lines, "
+            "tagged and prose; none if no line does. The other words of these lines are omitted "
+            "and counted. " + default(PLAIN.divider),
         ),
         flags.DEFINE_bool(
             "quoted", None, f"Read cells of TSV as quoted, as those of CSV are. {default('no')}"

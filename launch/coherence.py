@@ -154,7 +154,8 @@ _PERMUTED = flags.DEFINE_string(
 _TSV = flags.DEFINE_string(
     "tsv",
     None,
-    "Table of (a) and insertion with a line a document, in which the name NA is \\NA.",
+    "TSV file for the accuracy of every document, one row per run, test and document. A document "
+    "called NA is written \\NA.",
 )
 _SEED = flags.DEFINE_integer("seed", 0, "Seed of permutations and test sets.")
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")

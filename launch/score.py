@@ -82,7 +82,7 @@ _OUTPUT_FORMAT = flags.DEFINE_enum(
     "output_format",
     None,
     _FORMATS,
-    "What to write; default: as --output is named, else jsonl. In tsv the word NA is \\NA.",
+    "Output format. Default: by the ending of --output, else jsonl. In tsv the word NA is \\NA.",
 )
 _UNKNOWN = flags.DEFINE_enum(
     "unknown", "score", ("score", "blank"), "Whether unknown words have the surprisal of UNKNOWN."

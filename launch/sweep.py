@@ -131,7 +131,9 @@ def _check_flags() -> None:
         )
     require_at_least("--jobs", _JOBS.value, 1)
     if _WRITE_JOBS.value and _JOBS.present:
-        raise InputError("--jobs is for cells of this machine; --write_jobs trains none")
+        raise InputError(
+            "--jobs has no effect with --write_jobs, which trains no cells; remove one of the two"
+        )
     if _PLOT.value:
         plots.check_target(_PLOT.value)
 

@@ -39,7 +39,6 @@ MAKERS = {
     "dclm_jax/files.py": {"json.dumps": "makes JSON"},
     "dclm_jax/tables.py": {"csv.writer": "makes the lines of tables"},
     "dclm_jax/processes.py": {"json.dumps": "is read by the other processes of the job alone"},
-    "dclm_jax/data/prose.py": {"json.dumps": "is read by a process of its own; texts alone"},
     "dclm_jax/data/records.py": {"json.dumps": "looks for what is no text, and writes nothing"},
     "dclm_jax/experiments/grouping.py": {"json.dumps": "makes a key"},
     "dclm_jax/experiments/measurement.py": {"json.dumps": "makes a fingerprint"},

@@ -1,4 +1,4 @@
-"""What a reader leaves out of a text or cannot be sure of: counted while it reads, reported after.
+"""Counts of omitted or suspicious text, collected while a reader reads and reported at its end.
 
 Some characters are not seen and make another word of the one they are in: format characters
 (Unicode's category Cf: the byte order mark U+FEFF, U+200B, U+00AD, marks of direction), and accents
@@ -92,7 +92,7 @@ class Oddities:
         return mended
 
     def count(self, words: Iterable[str]) -> None:
-        """Counts what is not seen in words as they become part of a document."""
+        """Counts invisible characters and decomposed accents in words of a document."""
         for word in words:
             if word.isascii():
                 continue
@@ -103,11 +103,11 @@ class Oddities:
                 self.word_apart = self.word_apart or word
 
     def notes(self, divider: str) -> Iterator[str]:
-        """Lines for whoever reads, each with the flag that changes what it is about."""
+        """Notes for the user, most with the flag that changes the behaviour."""
         if self.titles:
             yield (
-                f"lines that begin with {divider} and end a document: {self.titles:,}; words left "
-                f"out there: {self.title_words:,}, such as {shown(self.title)} (--divider=none "
+                f"lines that begin with {divider} and end a document: {self.titles:,}; title words "
+                f"omitted: {self.title_words:,}, such as {shown(self.title)} (--divider=none "
                 "keeps them as text)"
             )
         if self.headings:
@@ -118,7 +118,7 @@ class Oddities:
         if self.row_cells:
             yield (
                 f"cells over several lines that look like rows: {self.row_cells:,}, the first in "
-                f"{self.row_cell}; look for a quotation mark that is never closed there"
+                f"{self.row_cell}; check these lines for an unclosed quotation mark"
             )
         elif self.long_cells:
             first, last = self.longest_cell
@@ -135,12 +135,12 @@ class Oddities:
             yield f"format characters removed: {_named(self.removed_characters)}"
         if self.format_characters:
             yield (
-                f"words hold characters that are not seen: {_named(self.format_characters)} "
+                f"invisible format characters in words: {_named(self.format_characters)} "
                 "(--unicode=nfc removes them at the edges of words)"
             )
         if self.apart:
             yield (
-                f"words with accents apart from their letters: {self.apart:,}, such as "
+                f"words with decomposed accents: {self.apart:,}, such as "
                 f"{ascii(self.word_apart)} (--unicode=nfc composes them)"
             )
 

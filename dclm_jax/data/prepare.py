@@ -519,11 +519,16 @@ class _Reading:
         remembered = readers.remembered(options, formats)
         for name in ("normalize", "language"):
             if getattr(options, name) != getattr(remembered, name):
-                raise InputError(f"{name} is for raw text; here all text is words already")
+                raise InputError(
+                    f"{name} has no effect: the input has no raw text; remove --{name}"
+                )
         if options.text_key and formats.isdisjoint(readers.KEYED):
-            raise InputError("text_key is for CSV, TSV and JSON lines of raw text; here is none")
+            raise InputError(
+                "text_key has no effect: the input has no CSV, TSV or JSON lines of raw text; "
+                "remove --text_key"
+            )
         if options.quoted and "tsv" not in formats:
-            raise InputError("quoted is for TSV; here is none")
+            raise InputError("quoted has no effect: the input has no TSV file; remove --quoted")
         return remembered
 
 

@@ -40,7 +40,7 @@ def sentence_splitter(options: TextOptions = PLAIN) -> Callable[[Paragraphs], Se
 
 
 def word_tokenizer(options: TextOptions = PLAIN) -> Callable[[str], list[str]]:
-    """A function from a sentence that is known to be one to its words."""
+    """A function that splits a single sentence into words."""
     words, written = _word_tokenizer(options.language), _written(options)
     return lambda text: words(written(text))
 

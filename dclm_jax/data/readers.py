@@ -88,7 +88,7 @@ def read_documents(
         headings, divided as `wikitext` does; of articles_body without their headings.
       prose: raw text, split into sentences by sentencex and words by sacremoses; a blank line ends
         a paragraph, a divider a document.
-      paragraphs: raw text of which every line is a document, split as prose.
+      paragraphs: raw text with one document per line, split as prose.
       csv, tsv: a table with a header, its cells separated by commas or tabulators; those of csv,
         and of tsv if the options say so, are quoted where they hold such or line breaks. One column
         is raw text, split as prose; a blank line ends a paragraph. Names are in the column "id", if
@@ -104,7 +104,8 @@ def read_documents(
     counted. The latter are records without words, and a blank line of `paragraphs`.
 
     A line ends with LF, CR LF or CR. Every character that is not white space becomes part of a
-    word, but for what `TextOptions` and the formats say; what is left out is counted and reported.
+    word, except where `TextOptions` or the format removes it; omitted words are counted and
+    reported.
 
     Args:
       path: a file, a folder (its files are read recursively in the order of their names, hidden

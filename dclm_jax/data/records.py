@@ -84,14 +84,15 @@ def require_lines(head: Sequence[Line], source: str) -> None:
     expected = "expected JSON lines: one object per line, with 'text' or 'sentences'"
     if first.lstrip().startswith("["):
         raise InputError(
-            f"{source}:{number}: is a JSON array; {expected} (jq -c '.[]' makes them of an array)"
+            f"{source}:{number}: the file is a JSON array; {expected} (jq -c '.[]' makes them of an "
+            "array)"
         )
     try:
         json.loads(first)
     except json.JSONDecodeError as error:
         if first.lstrip().startswith("{") and error.pos >= len(first.rstrip()):
             raise InputError(
-                f"{source}:{number}: is a JSON object over several lines; {expected} (jq -c . "
+                f"{source}:{number}: a JSON object spans several lines; {expected} (jq -c . "
                 "writes each object in one line)"
             ) from error
     except (ValueError, RecursionError):
@@ -220,8 +221,8 @@ def read_rows(text: Text, kind: str) -> Iterator[RawDocument]:
 
 
 def _look_like_rows(lines: Sequence[str], row: list[str], key: int, delimiter: str) -> bool:
-    """Whether most of the further lines of a row are rows themselves: as many cells, and in none
-    but that of the text more words than the row has there."""
+    """Whether most continuation lines of a row look like rows: they have the row's number of cells,
+    and outside the text column no cell is empty or has more words than the row's own cell."""
 
     def is_row(line: str) -> bool:
         cells = line.split(delimiter)

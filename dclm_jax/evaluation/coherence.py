@@ -211,7 +211,7 @@ class ZTest(NamedTuple):
 
 
 class OfDocument(NamedTuple):
-    """What of a document is compared with its permutations, which have as many targets.
+    """Scores of a document and of its permutations, which have the same number of targets.
 
     Attributes:
       sentences, words: of the document.

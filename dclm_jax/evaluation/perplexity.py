@@ -134,7 +134,7 @@ class Perplexity:
         }
 
     def require_words(self, purpose: str) -> None:
-        """Refuses sums over no words, of which no measure is a number.
+        """Refuses sums over no words, whose measures would not be numbers.
 
         Args:
           purpose: what the words are needed for, such as "score".

@@ -140,7 +140,7 @@ def test_a_table_of_tabs_is_unquoted_unless_it_is_said_to_be_quoted(tmp_path):
     assert len(documents) == 3 and documents[0][:2] == ["Hello , he said .", "2 It was fine ."]
     assert notes[1:] == [
         f"note: {path}: cells over several lines that look like rows: 1, the first in lines 2 to "
-        "4; look for a quotation mark that is never closed there"
+        "4; check these lines for an unclosed quotation mark"
     ]
     ragged = write(tmp_path / "r.tsv", 'id\ttext\n1\t"Hello,\nhe said."\n')
     with pytest.raises(InputError, match=r"r\.tsv:3: has 1 cells; expected 2, .* \(--quoted if"):
@@ -205,7 +205,7 @@ def test_a_divider_is_its_word_alone_or_before_a_title_that_is_counted(tmp_path,
     joined = ["".join(sentences).replace(" ", "") for sentences in documents]
     assert joined == ["=)Itwasold.", "Two.", "Three.", "==4."]
     assert notes == [
-        f"note: {path}: lines that begin with = and end a document: 2; words left out there: 9, "
+        f"note: {path}: lines that begin with = and end a document: 2; title words omitted: 9, "
         "such as '= 5 + 3 is 8 .' (--divider=none keeps them as text)"
     ]
     documents, notes = read(path, format, divider="none")
@@ -215,7 +215,7 @@ def test_a_divider_is_its_word_alone_or_before_a_title_that_is_counted(tmp_path,
     write(path, "a .\n*** b c\n= d .\n** *\n*e\n")
     documents, notes = read(path, format, divider="*")
     assert ["".join(sentences).replace(" ", "") for sentences in documents] == ["a.", "=d.", "*e"]
-    assert "and end a document: 2; words left out there: 3, such as '*** b c'" in notes[0]
+    assert "and end a document: 2; title words omitted: 3, such as '*** b c'" in notes[0]
     with pytest.raises(InputError, match=r"^divider is 'two words'; expected one word, or none$"):
         TextOptions(divider="two words")
 
@@ -241,10 +241,10 @@ def test_characters_that_are_not_seen_are_counted_and_named(tmp_path):
     documents, notes = read(path)
     assert documents == [UNSEEN.strip("\n").split("\n")]
     assert notes == [
-        f"note: {path}: words hold characters that are not seen: U+200B ZERO WIDTH SPACE (2), "
+        f"note: {path}: invisible format characters in words: U+200B ZERO WIDTH SPACE (2), "
         "U+FEFF ZERO WIDTH NO-BREAK SPACE (1), U+00AD SOFT HYPHEN (1) (--unicode=nfc removes them "
         "at the edges of words)",
-        f"note: {path}: words with accents apart from their letters: 1, such as 'caf\\xade\\u0301' "
+        f"note: {path}: words with decomposed accents: 1, such as 'caf\\xade\\u0301' "
         "(--unicode=nfc composes them)",
     ]
 
@@ -257,7 +257,7 @@ def test_words_are_composed_and_lose_format_characters_at_their_edges(tmp_path, 
     assert notes == [
         f"note: {path}: format characters removed: U+200B ZERO WIDTH SPACE (2), U+FEFF ZERO WIDTH "
         "NO-BREAK SPACE (1)",
-        f"note: {path}: words hold characters that are not seen: U+00AD SOFT HYPHEN (1) "
+        f"note: {path}: invisible format characters in words: U+00AD SOFT HYPHEN (1) "
         "(--unicode=nfc removes them at the edges of words)",
     ]
     # Accents apart would be words of their own; a word of nothing else is none, nor has it a tag.
@@ -277,19 +277,19 @@ def test_words_are_composed_and_lose_format_characters_at_their_edges(tmp_path, 
     [
         (
             '[{"id": 1, "text": "Hello."}]\n',
-            r"t\.jsonl:1: is a JSON array; expected JSON lines: one",
+            r"t\.jsonl:1: the file is a JSON array; expected JSON lines: one",
         ),
         (
             '\n[\n  {"text": "Hello."}\n]\n',
-            r"t\.jsonl:2: is a JSON array; expected JSON lines: one",
+            r"t\.jsonl:2: the file is a JSON array; expected JSON lines: one",
         ),
         (
             '{\n  "text": "Hello."\n}\n',
-            r"t\.jsonl:1: is a JSON object over several lines; expected",
+            r"t\.jsonl:1: a JSON object spans several lines; expected",
         ),
         (
             '{"id": 1,\n "text": "a"}\n',
-            r"t\.jsonl:1: is a JSON object over several lines; expected",
+            r"t\.jsonl:1: a JSON object spans several lines; expected",
         ),
         ('{"text": "a"}\n[1]\n', r"t\.jsonl:2: it is \[1\]; expected a JSON object"),
     ],
@@ -375,9 +375,9 @@ def test_no_character_is_lost_uncounted(place, format, lines, end, encoding, is_
     assert kept == expected
     if documents:
         count = sum(len(words) - 1 for words in left)
-        counted = [note for note in notes if "words left out there" in note]
+        counted = [note for note in notes if "title words omitted" in note]
         assert len(counted) == (count > 0)
-        assert all(f"words left out there: {count:,}," in note for note in counted)
+        assert all(f"title words omitted: {count:,}," in note for note in counted)
 
 
 def test_a_text_in_python_is_read_as_a_file_is():
@@ -385,6 +385,6 @@ def test_a_text_in_python_is_read_as_a_file_is():
     [document] = parse_documents("= Title\nIt was .\r", TextOptions(), report=notes.append)
     assert document == Document("text:2", [["It", "was", "."]])
     assert notes == [
-        "note: text: lines that begin with = and end a document: 1; words left out there: 1, such "
+        "note: text: lines that begin with = and end a document: 1; title words omitted: 1, such "
         "as '= Title' (--divider=none keeps them as text)"
     ]

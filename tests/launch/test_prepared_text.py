@@ -85,8 +85,8 @@ def test_what_was_written_is_shown(tmp_path):
     arguments = [f"--train={tmp_path / 'text'}", out, "--min_count=3", "--unknown_token=<unk>"]
     lines = launch("prepare", *arguments).stdout.splitlines()
     assert lines[:7] == [
-        f"note: {tmp_path / 'text'}: lines that begin with = and end a document: 1; words left out "
-        "there: 2, such as '= the cat' (--divider=none keeps them as text)",
+        f"note: {tmp_path / 'text'}: lines that begin with = and end a document: 1; title words "
+        "omitted: 2, such as '= the cat' (--divider=none keeps them as text)",
         "sentences of train as they are encoded, [unknown] words in brackets:",
         "  the [cat] [sat] [.]",
         "  the [dog]",

@@ -125,8 +125,12 @@ def test_scores_join_with_the_text_line_by_line(space: Workspace, tmp_path, end)
 @pytest.mark.parametrize(
     ("flags", "content", "message"),
     [
-        (["--normalize"], "a b\n", "normalize is for raw text; here all text is words already"),
-        (["--text_key=a"], "a b\n", "text_key is for CSV, TSV and JSON lines of raw text"),
+        (
+            ["--normalize"],
+            "a b\n",
+            "normalize has no effect: the input has no raw text; remove --normalize",
+        ),
+        (["--text_key=a"], "a b\n", "text_key has no effect: the input has no CSV, TSV or JSON"),
         (["--encoding=utf-9"], "a b\n", "there is no encoding 'utf-9'"),
         (["--encoding=ascii"], "é b\n", ":1: not valid ascii: the byte 0xc3 at 1, 'é' in utf-8"),
         (["--format=csv"], "a,b\n1,2\n", "t.txt:1: has no column 'text'; --text_key names that"),

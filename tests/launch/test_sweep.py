@@ -184,7 +184,7 @@ def test_a_dry_run_shows_commands_and_writes_nothing(space, tmp_path):
         (["--grid=training.seed=0,1", "--jobs=0"], "--jobs is 0; expected at least 1"),
         (
             ["--grid=training.seed=0,1", "--jobs=2", "--write_jobs=flags"],
-            "--jobs is for cells of this machine; --write_jobs trains none",
+            "--jobs has no effect with --write_jobs, which trains no cells; remove one",
         ),
         (
             ["--grid=training.start_from=a b", "--write_jobs=flags"],
