@@ -84,8 +84,7 @@ def require_lines(head: Sequence[Line], source: str) -> None:
     expected = "expected JSON lines: one object per line, with 'text' or 'sentences'"
     if first.lstrip().startswith("["):
         raise InputError(
-            f"{source}:{number}: the file is a JSON array; {expected} (jq -c '.[]' makes them of an "
-            "array)"
+            f"{source}:{number}: the file is a JSON array; {expected} (jq -c '.[]' makes them)"
         )
     try:
         json.loads(first)
