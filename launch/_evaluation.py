@@ -258,13 +258,15 @@ def text_options(*of_runs: TextOptions | None) -> TextOptions:
     return chosen
 
 
-def lowercase(models: Sequence[LanguageModel]) -> bool:
-    """Whether words that are given as such lose their capitals: as --lowercase says, else as those
-    of the training text did."""
+def word_options(models: Sequence[LanguageModel]) -> TextOptions:
+    """How words that are given as such are written: as flags say, else as those of the training
+    texts were."""
+    trained = next((lm.text.options for lm in models if lm.text.options is not None), PLAIN)
+    options = dataclasses.replace(PLAIN, lowercase=trained.lowercase, unicode=trained.unicode)
     given = _text.given_options(_TEXT)
-    if "lowercase" in given:
-        return given["lowercase"]
-    return any(lm.text.options is not None and lm.text.options.lowercase for lm in models)
+    return dataclasses.replace(
+        options, **{name: given[name] for name in ("lowercase", "unicode") if name in given}
+    )
 
 
 def read_words(

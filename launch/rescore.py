@@ -120,7 +120,7 @@ def main(argv: Sequence[str]) -> None:
         {run.label: run.lm for run in runs},
         lists,
         division,
-        lowercase=_evaluation.lowercase(models),
+        options=_evaluation.word_options(models),
     )
     segments = itertools.chain.from_iterable(task.documents)
     for _ in _evaluation.counting_unknown(
@@ -199,7 +199,10 @@ def _check_flags() -> None:
             raise InputError(f"--{flag.name} belongs to --tune, which is missing")
     if _VITERBI.value and _BEAM.present:
         raise InputError("--viterbi replaces --beam; expected one of the two")
-    for name in ("format", "normalize", "text_key", "encoding", "batch_size"):
+    for name in (
+        *("format", "normalize", "text_key", "language", "divider", "quoted", "encoding"),
+        "batch_size",
+    ):
         if flags.FLAGS[name].present:
             raise InputError(f"--{name} has no meaning for n-best lists")
     for flag, least in ((_BEAM, 1), (_RESTARTS, 0), (_BOOTSTRAP, 1), (_SEED, 0)):

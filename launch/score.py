@@ -215,7 +215,7 @@ def _continuations(runs: Sequence[_evaluation.Run]) -> Iterator[list[DocumentSco
     _evaluation.require_language_models(models, "launch.score --context")
     options = _evaluation.text_options(*(one.text.options for one in models))
     candidates = _evaluation.counting_unknown(
-        readers.read_candidates(path, options, _evaluation.ENCODING.value),
+        readers.read_candidates(path, options, _evaluation.ENCODING.value, report=_evaluation.tell),
         lambda words: [models[0].vocabulary.encode(words)],
         models[0].text,
         path,

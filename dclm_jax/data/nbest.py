@@ -102,8 +102,10 @@ def read_nbest(path: str, report: Callable[[str], None] = lambda line: None) -> 
     if folder.is_dir():
         hypotheses, lines = _with_costs(folder), []
     else:
-        source = read_lines(folder)
-        first = next(source)
+        source = (line for line in read_lines(folder) if line.text.strip())
+        first = next(source, None)
+        if first is None:
+            raise InputError(f"{path}: holds no hypotheses; expected an n-best list")
         is_moses = SEPARATOR in first.text
         hypotheses = list((_moses if is_moses else _kaldi)(itertools.chain([first], source), path))
         lines = [hypothesis.text for hypothesis in hypotheses] if is_moses else []
@@ -146,23 +148,24 @@ def read_division(path: str, nbest: NBestList) -> list[range]:
     names: list[str] = []
     seen: set[str] = set()
     segments = nbest.segments
-    for number, text in read_lines(pathlib.Path(path)):
+    lines = (line for line in read_lines(pathlib.Path(path)) if line.text.strip())
+    for number, (line, text) in enumerate(lines, start=1):
         fields = text.split()
         if len(fields) != 2:
-            raise InputError(f"{path}:{number}: is {shown(text)}; expected ID DOCUMENT")
+            raise InputError(f"{path}:{line}: is {shown(text)}; expected ID DOCUMENT")
         if number > len(segments):
             raise InputError(
-                f"{path}:{number}: is one line too many; {nbest.path} has {len(segments)} segments"
+                f"{path}:{line}: is one line too many; {nbest.path} has {len(segments)} segments"
             )
         expected, (identifier, name) = segments[number - 1].id, fields
         if identifier != expected:
             raise InputError(
-                f"{path}:{number}: names segment {shown(identifier)}; expected {shown(expected)}, "
+                f"{path}:{line}: names segment {shown(identifier)}; expected {shown(expected)}, "
                 f"which is number {number} of {nbest.path}"
             )
         if name in seen and name != names[-1]:
             raise InputError(
-                f"{path}:{number}: document {shown(name)} is here again after another one; "
+                f"{path}:{line}: document {shown(name)} is here again after another one; "
                 "expected its segments together"
             )
         names.append(name)

@@ -107,8 +107,8 @@ class Oddities:
         if self.titles:
             yield (
                 f"lines that begin with {divider} and end a document: {self.titles:,}; title words "
-                f"omitted: {self.title_words:,}, such as {shown(self.title)} (--divider=none "
-                "keeps them as text)"
+                f"omitted: {self.title_words:,}, such as {shown(self.title)} (--divider "
+                "names another first word, or none)"
             )
         if self.headings:
             yield (
@@ -163,8 +163,10 @@ def _mended(word: str, form: str) -> tuple[str, str]:
 
 @functools.lru_cache(1 << 16)
 def _unseen(word: str) -> tuple[str, bool]:
-    """The format characters of a word; whether its accents are apart."""
-    return "".join(filter(_is_format, word)), not unicodedata.is_normalized("NFC", word)
+    """The format characters of a word; whether its accents are apart, or it is such an accent."""
+    is_accent = unicodedata.category(word[0]).startswith("M")
+    is_apart = is_accent or not unicodedata.is_normalized("NFC", word)
+    return "".join(filter(_is_format, word)), is_apart
 
 
 def _named(characters: collections.Counter[str]) -> str:

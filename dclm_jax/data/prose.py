@@ -5,7 +5,8 @@ script normalize-punctuation.perl of Moses does. Otherwise every character that 
 is in a word.
 """
 
-from collections.abc import Callable, Iterable
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 
 from dclm_jax.data.documents import PLAIN, TextOptions
 from dclm_jax.errors import InputError
@@ -13,8 +14,9 @@ from dclm_jax.errors import InputError
 Paragraphs = list[str]
 Sentences = list[list[str]]
 
-# The time sacremoses takes grows with the square of the number of words.
-_MOST_WORDS = 1_000
+# The time that sacremoses takes grows with the square of the number of words, and that of sentencex
+# with the square of the number of quotations that are never closed.
+_SENTENCE_WORDS, _PARAGRAPH_WORDS = 1_000, 5_000
 
 
 def paragraphs(pieces: Iterable[str]) -> Paragraphs:
@@ -28,12 +30,19 @@ def sentence_splitter(options: TextOptions = PLAIN) -> Callable[[Paragraphs], Se
     sentencex, _ = _libraries()
     words, written = _word_tokenizer(options.language), _written(options)
 
+    def sentences(paragraph: str) -> Iterator[str]:
+        last = ""
+        for part in _parts(written(paragraph), _PARAGRAPH_WORDS):
+            # Where a part ends its last sentence may go on in the next one.
+            *complete, last = sentencex.segment(options.language, f"{last}{part} ")
+            yield from complete
+            if len(last) > len(part):
+                yield last
+                last = ""
+        yield last
+
     def split(paragraphs: Paragraphs) -> Sentences:
-        pieces = (
-            words(sentence)
-            for paragraph in paragraphs
-            for sentence in sentencex.segment(options.language, written(paragraph))
-        )
+        pieces = map(words, itertools.chain.from_iterable(map(sentences, paragraphs)))
         return [sentence for sentence in pieces if sentence]
 
     return split
@@ -84,11 +93,11 @@ def _word_tokenizer(language: str) -> Callable[[str], list[str]]:
             return words
         return given if len(given) == 1 else [part for word in given for part in lossless(word)]
 
-    def split(text: str) -> list[str]:
-        given = text.split()
-        if len(given) <= _MOST_WORDS:
-            return lossless(text)
-        parts = (given[at : at + _MOST_WORDS] for at in range(0, len(given), _MOST_WORDS))
-        return [word for part in parts for word in lossless(" ".join(part))]
+    return lambda text: [word for part in _parts(text, _SENTENCE_WORDS) for word in lossless(part)]
 
-    return split
+
+def _parts(text: str, most_words: int) -> Iterator[str]:
+    """A text in parts of at most so many words."""
+    words = text.split()
+    for at in range(0, len(words), most_words):
+        yield " ".join(words[at : at + most_words])

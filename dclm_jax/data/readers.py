@@ -231,7 +231,7 @@ def _kept(
 ) -> Iterator[Document]:
     """Documents of words as the options want them, without empty sentences."""
     for identifier, sentences, tags in blocks:
-        mended = [oddities.mended(words) for words in sentences]
+        mended = [as_words(words, options, oddities) for words in sentences]
         if tags is not None:
             # Sentences and tags lose what became of words without other than format characters.
             tags = [
@@ -250,9 +250,17 @@ def _kept(
         statistics.documents += 1
         statistics.sentences += len(kept)
         statistics.tokens += sum(map(len, kept))
-        if options.lowercase:
-            kept = [[word.lower() for word in words] for words in kept]
         yield Document(identifier, kept, tags)
+
+
+def as_words(words: Iterable[str], options: TextOptions, oddities: Oddities) -> list[str]:
+    """Words as the options want them: in their normal form, and in lower case. A word of nothing
+    but format characters may become empty."""
+    words = oddities.mended(words)
+    if not options.lowercase:
+        return words
+    # A letter in lower case may compose with an accent that it has no capital for.
+    return oddities.mended([word.lower() for word in words])
 
 
 def corresponding(
@@ -274,7 +282,10 @@ def corresponding(
 
 
 def read_candidates(
-    path: str, options: TextOptions = PLAIN, encoding: str = UTF8
+    path: str,
+    options: TextOptions = PLAIN,
+    encoding: str = UTF8,
+    report: Report = lambda line: None,
 ) -> Iterator[list[str]]:
     """The words of each line of a file, or of standard input ("-"), a sentence each.
 
@@ -294,11 +305,16 @@ def read_candidates(
         words = prose.word_tokenizer(options)
     oddities = Oddities(options.unicode)
     for number, text in lines:
-        # As documents are: words are found before they lose their capitals.
-        sentence = list(filter(None, oddities.mended(words(text))))
+        # As documents are: accents are composed before words are found, and words are found before
+        # they lose their capitals.
+        composed = " ".join(oddities.mended(text.split()))
+        sentence = list(filter(None, as_words(words(composed), options, oddities)))
         if not sentence:
             raise InputError(f"{path}:{number}: holds no words; expected a sentence a line")
-        yield [word.lower() for word in sentence] if options.lowercase else sentence
+        oddities.count(sentence)
+        yield sentence
+    for note in oddities.notes(options.divider):
+        report(f"note: {path}: {note}")
 
 
 def check_characters(path: str | pathlib.Path, encoding: str, name: str | None = None) -> None:
@@ -343,7 +359,10 @@ def _parse(
 ) -> Iterator[Document]:
     """The documents of a text; its format, when it is known, goes into `formats`, and what is
     guessed of the first text of an input into `guessed`, for the others."""
-    head, lines = ahead(text.lines, guesses.FIRST_LINES)
+    lines = text.lines
+    if format == "jsonl":
+        lines = (line for line in lines if not _is_blank(line))
+    head, lines = ahead(lines, guesses.FIRST_LINES)
     text = text._replace(lines=lines)
     if format == "auto":
         if not guessed:
@@ -354,7 +373,6 @@ def _parse(
     text_key = text.options.text_key
     is_raw = format in _RAW
     if format == "jsonl":
-        records.require_lines(head, text.source)
         is_raw = records.holds_raw_text(head, text_key)
     name = RAW_JSONL if is_raw and format == "jsonl" else format
     formats.add(name)

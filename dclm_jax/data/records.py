@@ -7,7 +7,7 @@ import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from dclm_jax.data.documents import LONGEST_LINE, Document, Line, TextOptions
 from dclm_jax.data.oddities import Oddities
@@ -18,11 +18,13 @@ from dclm_jax.files import parse_json
 RawDocument = tuple[str, Paragraphs]
 """A name and paragraphs of running text."""
 
+Value = TypeVar("Value")
+
 DEFAULT_TEXT_KEY = "text"
 _SENTENCES, _ID = "sentences", "id"
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _QUOTED = re.compile(r'"[^"]*(?:""[^"]*)*"')
-_PARAGRAPH_BREAK = re.compile(r"\n\s*\n")
+_PARAGRAPH_BREAK = re.compile(r"(?>\r\n?|\n)\s*(?:\r\n?|\n)")
 
 
 class Text(NamedTuple):
@@ -74,29 +76,36 @@ class _Record:
     id: Any = None
 
 
-def require_lines(head: Sequence[Line], source: str) -> None:
-    """Refuses JSON that is no JSON lines, by the first line that is not blank.
+def _parsed(line: str, where: str, kind: type[Value]) -> Value:
+    """A record from its line.
 
     Raises:
-      InputError: it begins an array, or an object that goes over several lines.
+      InputError: it is none, or the line begins an array or an object of several lines.
     """
-    number, first = next(((number, text) for number, text in head if text.strip()), (1, ""))
-    expected = "expected JSON lines: one object per line, with 'text' or 'sentences'"
-    if first.lstrip().startswith("["):
-        raise InputError(
-            f"{source}:{number}: the file is a JSON array; {expected} (jq -c '.[]' makes them)"
-        )
     try:
-        json.loads(first)
-    except json.JSONDecodeError as error:
-        if first.lstrip().startswith("{") and error.pos >= len(first.rstrip()):
+        return parse_json(line, where, kind)
+    except InputError:
+        expected = "expected JSON lines: one object per line, with 'text' or 'sentences'"
+        text = line.strip()
+        if text.startswith("["):
             raise InputError(
-                f"{source}:{number}: a JSON object spans several lines; {expected} (jq -c . "
-                "writes each object in one line)"
-            ) from error
-    except (ValueError, RecursionError):
-        # The record itself is refused where it is read.
-        return
+                f"{where}: a JSON array begins here; {expected} (jq -c '.[]' makes them)"
+            ) from None
+        try:
+            json.loads(text)
+        except json.JSONDecodeError as error:
+            if text.startswith("{") and error.pos >= len(text):
+                raise InputError(
+                    f"{where}: a JSON object spans several lines; {expected} (jq -c . writes each "
+                    "object in one line)"
+                ) from None
+            if error.msg == "Extra data":
+                raise InputError(
+                    f"{where}: the line holds more than one JSON value; {expected}"
+                ) from None
+        except (ValueError, RecursionError):
+            pass
+        raise
 
 
 def holds_raw_text(head: Sequence[Line], text_key: str | None) -> bool:
@@ -118,7 +127,7 @@ def read_sentences(text: Text) -> Iterator[Document]:
         if not line.strip():
             continue
         where = f"{text.source}:{number}"
-        record = parse_json(line, where, _Record)
+        record = _parsed(line, where, _Record)
         sentences = [_words(sentence, "word", where) for sentence in record.sentences]
         tags = None
         if record.tags is not None:
@@ -136,7 +145,12 @@ def read_objects(text: Text) -> Iterator[RawDocument]:
         if not line.strip():
             continue
         where = f"{text.source}:{number}"
-        record = parse_json(line, where, dict[str, Any])
+        record = _parsed(line, where, dict[str, Any])
+        if key not in record and _SENTENCES in record:
+            raise InputError(
+                f"{where}: holds 'sentences', and the first line of the file holds raw text; "
+                "divide the file in two"
+            )
         if key not in record:
             raise InputError(
                 f"{where}: has no {shown(key)}, nor 'sentences' of words; --text_key names the key "
@@ -220,20 +234,21 @@ def read_rows(text: Text, kind: str) -> Iterator[RawDocument]:
 
 
 def _look_like_rows(lines: Sequence[str], row: list[str], key: int, delimiter: str) -> bool:
-    """Whether most continuation lines of a row look like rows: they have the row's number of cells,
-    and outside the text column no cell is empty or has more words than the row's own cell."""
+    """Whether the last continuation lines of a row look like rows: they have as many cells, and
+    outside the text column numbers where the row has numbers, or no more words than the row."""
+    others = [index for index in range(len(row)) if index != key]
+    has_numbers = any(row[index].isdigit() for index in others)
 
     def is_row(line: str) -> bool:
         cells = line.split(delimiter)
-        if len(cells) != len(row) or len(row) == 1:
+        if len(cells) != len(row) or not others:
             return False
-        return all(
-            0 < len(cell.split()) <= len(row[at].split())
-            for at, cell in enumerate(cells)
-            if at != key
-        )
+        pairs = [(cells[index].strip(), row[index].strip()) for index in others]
+        if has_numbers:
+            return all(cell.isdigit() == of_row.isdigit() for cell, of_row in pairs)
+        return all(len(cell.split()) <= len(of_row.split()) for cell, of_row in pairs)
 
-    return 2 * sum(map(is_row, lines)) > len(lines)
+    return is_row(lines[-1])
 
 
 def _listed(names: Iterable[str]) -> str:

@@ -34,6 +34,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dclm_jax.data import nbest
+from dclm_jax.data.documents import PLAIN, TextOptions
+from dclm_jax.data.oddities import Oddities
+from dclm_jax.data.readers import as_words
 from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.reading.continuations import filled_up, log_probs_after, read_after
 
@@ -112,7 +115,7 @@ def rescoring_task(
     lists: nbest.NBestList,
     division: Sequence[range] | None = None,
     *,
-    lowercase: bool = False,
+    options: TextOptions = PLAIN,
 ) -> Task:
     """A task of models of one vocabulary, its hypotheses encoded.
 
@@ -121,7 +124,7 @@ def rescoring_task(
         name already, or it is "words" or "score", the model's ends in "_2".
       lists: to rescore.
       division: the segments of each document, in order; by default the list is one document.
-      lowercase: whether words are turned to lower case before they are encoded.
+      options: the case and the normal form that words are written in before they are encoded.
     """
     vocabulary = next(iter(models.values())).vocabulary
     counts_words = _WORDS not in lists.names
@@ -129,10 +132,14 @@ def rescoring_task(
     names: list[str] = []
     for name in models:
         names.append(_unused(name, [*taken, *names]))
-    read = str.lower if lowercase else str
+    oddities = Oddities(options.unicode)
+
+    def encode(words: list[str]) -> np.ndarray:
+        return vocabulary.encode(list(filter(None, as_words(words, options, oddities))))
+
     segments = [
         Segment(
-            [vocabulary.encode([read(word) for word in words]) for words in segment.hypotheses],
+            [encode(words) for words in segment.hypotheses],
             np.column_stack(
                 [segment.features_KxF, *[list(map(len, segment.hypotheses))] * counts_words]
             ),

@@ -216,7 +216,7 @@ GOOD = "0 ||| a ||| f= 1 ||| 1\n"
         (GOOD + "2 ||| a ||| f= 1 ||| 1\n", r":2: the id is '2'; expected 0 or 1"),
         (GOOD * 2 + "x ||| a ||| f= 1 ||| 1\n", r":3: the id is 'x'; expected 0 or 1"),
         (GOOD + GOOD.replace("0 |", "1 |") + GOOD, r":3: the id is '0'; expected 1 or 2"),
-        (GOOD + "\n", r":2: has 1 field; expected id \|\|\| words"),
+        (GOOD + "x\n", r":2: has 1 field; expected id \|\|\| words"),
         (GOOD + "0 ||| a ||| 1\n", r":2: has no total score, unlike .*list:1; expected one in ev"),
         ("0 ||| a ||| 1\n" + GOOD, r":2: has a total score, unlike .*list:1; expected one in eve"),
         (
@@ -242,7 +242,8 @@ GOOD = "0 ||| a ||| f= 1 ||| 1\n"
         ("a-1 x\na-3 y\n", r":2: the key is 'a-3'; expected 2 after '-'"),
         ("a-1 x\nb-2 y\n", r":2: the key is 'b-2'; expected 1 after '-'"),
         ("a-1 x\nb-1 y\na-1 z\n", r":3: segment 'a' is here again"),
-        ("a-1 x\n\n", r":2: is '\\n'; expected a segment's id"),
+        ("a-1 x\nx\n", r":2: is 'x\\n'; expected a segment's id"),
+        ("\n \n", ": holds no hypotheses; expected an n-best list"),
         ("", ": is empty"),
     ],
 )

@@ -307,7 +307,7 @@ def test_reading_streams(tmp_path):
         ("t.txt", b"", r"t\.txt: is empty"),
         ("t.txt", b" \n\n= x\n", r"t\.txt: holds no documents"),
         ("t.txt", b"good\nb\xc3\x28d\n", r"t\.txt:2: not valid UTF-8"),
-        ("t.jsonl", b'{"sentences": ["a"]}\n{"sentences": [\n', r"t\.jsonl:2: not JSON"),
+        ("t.jsonl", b'{"sentences": ["a"]}\n{"sentences": [}\n', r"t\.jsonl:2: not JSON"),
         ("t.jsonl", b'"a"\n', r"t\.jsonl:1: it is .*; expected a JSON object of sentences"),
         ("t.jsonl", b'{"body": "a"}\n', r"t\.jsonl:1: has no 'text', nor 'sentences' .*: 'body'$"),
         (

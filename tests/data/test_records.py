@@ -117,7 +117,7 @@ def test_json_lines_of_raw_text(tmp_path):
         ("t.csv", "id,text\n", r"t\.csv: holds no documents"),
         ("t.jsonl", '{"text": "a"}\n{"body": 1}\n', r"t\.jsonl:2: has no 'text', nor .*: 'body'$"),
         ("t.jsonl", '{"text": "a"}\n{"text": null}\n', r":2: 'text' is None; expected text"),
-        ("t.jsonl", '{"text": "a"}\n[]\n', r"t\.jsonl:2: it is \[\]; expected a JSON object"),
+        ("t.jsonl", '{"text": "a"}\n[]\n', r"t\.jsonl:2: a JSON array begins here; expected"),
         ("t.jsonl", '{"text": "\\ud800"}\n', r"t\.jsonl:1: holds half of a surrogate pair"),
         (
             "t.jsonl",

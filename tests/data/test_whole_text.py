@@ -183,6 +183,69 @@ def test_every_end_of_lines_is_read_as_a_line_feed(tmp_path, format, lines, end,
     assert len(documents("\n")) == {"lines": 3, "treebank": 1, "articles": 1}.get(format, 2)
 
 
+def test_json_lines_begin_after_any_number_of_blank_ones(tmp_path):
+    path = write(tmp_path / "t.jsonl", "\n" * 150 + '{"text": "It was. We left."}\n')
+    assert read(path)[0] == [["It was .", "We left ."]]
+    path = write(tmp_path / "t.jsonl", '{"text": "It was."}\n{"sentences": ["We left"]}\n')
+    with pytest.raises(InputError, match=r"t\.jsonl:2: holds 'sentences', and the first line"):
+        read(path)
+    path = write(tmp_path / "t.jsonl", '{"text": "a"}{"text": "b"}\n')
+    with pytest.raises(InputError, match=r"t\.jsonl:1: the line holds more than one JSON value"):
+        read(path)
+    for end in ("\\r\\r", "\\r\\n\\r\\n", "\\n \\n"):
+        path = write(tmp_path / "t.jsonl", '{"text": "One' + end + "Two." + end[:2] + 'Three"}\n')
+        assert read(path)[0] == [["One", "Two .", "Three"]]
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "is_told"),
+    [
+        ("id,label,text", '1,,"Hello, he said.\n2,,It was.\n3,,Left."\n', True),
+        ("id,title,text", '1,Fish,"Hello.\n2,Long title here,Fine.\n3,Other fish,Left."\n', True),
+        ("text,label", '"Hello.,pos\nIt was, well, fine.,neg\nLeft.",pos\n', True),
+        ("id,text", '1,"Hello.\nYes.\nNo.\n2,Fine.\n3,Left."\n', True),
+        ("id,text", '1,"Dear all,\nit was, he said, fine."\n', False),
+        ("stars,text,id", '5,"He left.\n\nAnother, odd paragraph",a\n', False),
+    ],
+)
+def test_rows_in_a_cell_are_told_by_their_numbers_or_short_cells(tmp_path, header, rows, is_told):
+    path = write(tmp_path / "t.csv", f"{header}\n{rows}")
+    assert any("that look like rows" in note for note in read(path)[1]) == is_told
+
+
+def test_accents_that_a_tokenizer_splits_off_are_counted(tmp_path):
+    path = write(tmp_path / "t", "The cafe\u0301 was nai\u0308ve.\n")
+    documents, notes = read(path, "prose")
+    assert documents == [["The cafe \u0301 was nai \u0308 ve ."]]
+    assert [note for note in notes if "decomposed" in note] == [
+        f"note: {path}: words with decomposed accents: 2, such as '\\u0301' (--unicode=nfc "
+        "composes them)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("format", "text", "words"),
+    [
+        ("prose", "The cafe\u0301.\u200b", ["the", "caf\u00e9", "."]),
+        # There is no J with a caron.
+        ("lines", "J\u030c \u200bx\u200by", ["\u01f0", "x\u200by"]),
+    ],
+)
+def test_candidates_become_words_as_documents_do(tmp_path, format, text, words):
+    path, notes = write(tmp_path / "t", f"{text}\n"), []
+    options = TextOptions(format, lowercase=True, unicode="nfc")
+    assert list(read_candidates(str(path), options, report=notes.append)) == [words]
+    assert [document.sentences for document in read_documents(path, options)] == [[words]]
+    assert notes[0] == f"note: {path}: format characters removed: U+200B ZERO WIDTH SPACE (1)"
+
+
+def test_quotations_that_are_never_closed_take_no_longer_than_others():
+    text = "\u201ca. " * 200_000
+    begin = time.process_time()
+    assert "".join(map("".join, prose.sentence_splitter()([text]))) == "".join(text.split())
+    assert time.process_time() - begin < 30
+
+
 def test_candidates_have_every_end_of_lines(tmp_path):
     for end in LINE_ENDS:
         path = write(tmp_path / "t", f"It was .{end}We left .{end}")
@@ -206,7 +269,7 @@ def test_a_divider_is_its_word_alone_or_before_a_title_that_is_counted(tmp_path,
     assert joined == ["=)Itwasold.", "Two.", "Three.", "==4."]
     assert notes == [
         f"note: {path}: lines that begin with = and end a document: 2; title words omitted: 9, "
-        "such as '= 5 + 3 is 8 .' (--divider=none keeps them as text)"
+        "such as '= 5 + 3 is 8 .' (--divider names another first word, or none)"
     ]
     documents, notes = read(path, format, divider="none")
     assert "".join("".join(documents[0]).split()) == "".join("".join(lines).split())
@@ -277,11 +340,11 @@ def test_words_are_composed_and_lose_format_characters_at_their_edges(tmp_path, 
     [
         (
             '[{"id": 1, "text": "Hello."}]\n',
-            r"t\.jsonl:1: the file is a JSON array; expected JSON lines: one",
+            r"t\.jsonl:1: a JSON array begins here; expected JSON lines: one",
         ),
         (
             '\n[\n  {"text": "Hello."}\n]\n',
-            r"t\.jsonl:2: the file is a JSON array; expected JSON lines: one",
+            r"t\.jsonl:2: a JSON array begins here; expected JSON lines: one",
         ),
         (
             '{\n  "text": "Hello."\n}\n',
@@ -291,7 +354,7 @@ def test_words_are_composed_and_lose_format_characters_at_their_edges(tmp_path, 
             '{"id": 1,\n "text": "a"}\n',
             r"t\.jsonl:1: a JSON object spans several lines; expected",
         ),
-        ('{"text": "a"}\n[1]\n', r"t\.jsonl:2: it is \[1\]; expected a JSON object"),
+        ('{"text": "a"}\n[1]\n', r"t\.jsonl:2: a JSON array begins here; expected JSON lines"),
     ],
 )
 def test_json_that_is_no_json_lines_is_refused_as_what_it_is(tmp_path, content, message):
@@ -386,5 +449,5 @@ def test_a_text_in_python_is_read_as_a_file_is():
     assert document == Document("text:2", [["It", "was", "."]])
     assert notes == [
         "note: text: lines that begin with = and end a document: 1; title words omitted: 1, such "
-        "as '= Title' (--divider=none keeps them as text)"
+        "as '= Title' (--divider names another first word, or none)"
     ]

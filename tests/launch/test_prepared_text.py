@@ -86,7 +86,7 @@ def test_what_was_written_is_shown(tmp_path):
     lines = launch("prepare", *arguments).stdout.splitlines()
     assert lines[:7] == [
         f"note: {tmp_path / 'text'}: lines that begin with = and end a document: 1; title words "
-        "omitted: 2, such as '= the cat' (--divider=none keeps them as text)",
+        "omitted: 2, such as '= the cat' (--divider names another first word, or none)",
         "sentences of train as they are encoded, [unknown] words in brackets:",
         "  the [cat] [sat] [.]",
         "  the [dog]",
