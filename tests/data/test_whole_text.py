@@ -240,7 +240,7 @@ def test_candidates_become_words_as_documents_do(tmp_path, format, text, words):
 
 
 def test_quotations_that_are_never_closed_take_no_longer_than_others():
-    text = "\u201ca. " * 200_000
+    text = "\u201ca! " * 200_000
     begin = time.process_time()
     assert "".join(map("".join, prose.sentence_splitter()([text]))) == "".join(text.split())
     assert time.process_time() - begin < 30
