@@ -158,8 +158,8 @@ def test_tsv_of_quotes_tabs_and_missing_values_is_read_back_whole(space, tmp_pat
     text = tmp_path / "text.jsonl"
     text.write_text("".join(json.dumps(one) + "\n" for one in documents))
     flags = [f"--workdir={space.run}", f"--input={text}"]
-    records = list(map(json.loads, launch("score", *flags).stdout.splitlines()))
-    printed = launch("score", *flags, "--output=-", "--output_format=tsv").stdout
+    records = list(map(json.loads, launch("score", *flags, quiet=False).stdout.splitlines()))
+    printed = launch("score", *flags, "--output=-", "--output_format=tsv", quiet=False).stdout
     rows = list(csv.DictReader(io.StringIO(printed, newline=""), delimiter="\t"))
     expected = [
         (record["id"], token, surprisal)
