@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dclm_jax.data import prose
+from dclm_jax.data import nbest, prose
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.readers import Document, parse_documents, read_candidates, read_documents
 from dclm_jax.errors import InputError
@@ -451,3 +451,24 @@ def test_a_text_in_python_is_read_as_a_file_is():
         "note: text: lines that begin with = and end a document: 1; title words omitted: 1, such "
         "as '= Title' (--divider names another first word, or none)"
     ]
+
+
+@fuzz(some(500, all=1000))
+@given(
+    st.lists(TEXT_LINE, min_size=1, max_size=5),
+    st.sampled_from(LINE_ENDS),
+    st.sampled_from(["{} ||| {} ||| f= 1 ||| -1", "{}\t|||{}|||", "seg{}-1 {}"]),
+)
+def test_no_word_of_lists_references_and_candidates_is_lost(place, lines, end, form):
+    lines = [" ".join(re.sub(r"[|\r\n]+", " ", line).split()) for line in lines]
+    path = place / "list"
+    text = "".join(form.format(index, line) + end for index, line in enumerate(lines))
+    path.write_bytes(text.encode())
+    lists = nbest.read_nbest(str(path))
+    assert [segment.hypotheses for segment in lists.segments] == [[line.split()] for line in lines]
+    if any(lines) and not lines[0].startswith("\ufeff"):
+        path.write_bytes("".join(f"{line}{end}" for line in lines).encode())
+        references = nbest.read_references(str(path), lists)
+        assert references == [line.split() for line in lines]
+        if all(lines):
+            assert list(read_candidates(str(path))) == references
