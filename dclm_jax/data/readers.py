@@ -139,10 +139,10 @@ def read_documents(
     for document in _kept(blocks, options, oddities, statistics, keep_empty):
         is_empty = False
         yield document
-    for note in oddities.notes(options.divider):
-        report(f"note: {name or path}: {note}")
     if is_empty:
         raise InputError(f"{name or path}: holds no documents")
+    for note in oddities.notes(options.divider):
+        report(f"note: {name or path}: {note}")
 
 
 def parse_documents(
@@ -170,10 +170,10 @@ def parse_documents(
     tell = _telling_once(lambda line: None)
     blocks = _parse(options.format, whole, statistics.formats, tell, guessed=["lines"])
     yield from _kept(blocks, options, oddities, statistics, keep_empty=False)
-    for note in oddities.notes(options.divider):
-        report(f"note: {name}: {note}")
     if not statistics.documents:
         raise InputError(f"{name}: holds no documents")
+    for note in oddities.notes(options.divider):
+        report(f"note: {name}: {note}")
 
 
 def remembered(options: TextOptions, formats: Collection[str] = ()) -> TextOptions:

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 from absl import app, flags
 from absl import logging as absl_logging
+from absl.flags import _helpers
 from absl.testing import flagsaver
 
 from tests.compiling import XLA_FLAGS
@@ -138,6 +139,9 @@ def launcher_state(errors: io.TextIOWrapper) -> Iterator[None]:
         registry, {id(flag): flag for flag in registry["__flags"].values()}
     )
     kept_values = flagsaver.save_flag_values()
+    # By their ids, which modules that are loaded later may have again.
+    disclaimed = _helpers.disclaim_module_ids
+    kept_disclaimed = set(disclaimed)
     kept_modules = {name: sys.modules.pop(name) for name in list(sys.modules) if of_launch(name)}
     kept_hook = sys.unraisablehook
     kept_seconds = jax.config.values["jax_persistent_cache_min_compile_time_secs"]
@@ -160,6 +164,8 @@ def launcher_state(errors: io.TextIOWrapper) -> Iterator[None]:
         registry.clear()
         registry.update(kept_registry)
         flagsaver.restore_flag_values(kept_values)
+        disclaimed.clear()
+        disclaimed.update(kept_disclaimed)
         sys.unraisablehook = kept_hook
         jax.config.update("jax_persistent_cache_min_compile_time_secs", kept_seconds)
 
