@@ -14,7 +14,7 @@ writes words_text, or a folder of Kaldi's with its costs. Features are written `
 `NAME=value`. A feature that a hypothesis lacks is 0 there, and a note counts such hypotheses.
 --documents has a line `ID DOCUMENT` for every segment; without it the list is one document.
 --references has a sentence a line, in the order of the list, and gives a table: the first of each
-list, a random one, the chosen one and the oracle, which is the best of each list by itself. BLEU is
+list, a random one, the chosen one and the oracle, the best hypothesis of each list. BLEU is
 sacrebleu's, of words as they are.
 
 Hypotheses and references may be empty (silence). An empty hypothesis has the log P of END alone. If

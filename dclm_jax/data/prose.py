@@ -33,7 +33,7 @@ def sentence_splitter(options: TextOptions = PLAIN) -> Callable[[Paragraphs], Se
     def sentences(paragraph: str) -> Iterator[str]:
         last = ""
         for part in _parts(written(paragraph), _PARAGRAPH_WORDS):
-            # Where a part ends its last sentence may go on in the next one.
+            # The last sentence of a part may continue in the next part.
             *complete, last = sentencex.segment(options.language, f"{last}{part} ")
             yield from complete
             if len(last) > len(part):
@@ -97,7 +97,7 @@ def _word_tokenizer(language: str) -> Callable[[str], list[str]]:
 
 
 def _parts(text: str, most_words: int) -> Iterator[str]:
-    """A text in parts of at most so many words."""
+    """A text in parts of at most `most_words` words."""
     words = text.split()
     for at in range(0, len(words), most_words):
         yield " ".join(words[at : at + most_words])
