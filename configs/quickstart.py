@@ -20,11 +20,7 @@ from dclm_jax.training.config import default_config
 
 
 def get_config(model: str = "ccdclm") -> ml_collections.ConfigDict:
-    """Returns the quickstart's configuration for the model of that name.
-
-    Raises:
-      InputError: there is no such model.
-    """
+    """Returns the quickstart's configuration for the model of that name."""
     config = default_config(model)
     config.update(
         model={

@@ -31,9 +31,6 @@ def require_memory(needed: int, what: str) -> None:
     Args:
       needed: bytes, at least.
       what: needs them, for the message.
-
-    Raises:
-      InputError: the machine has fewer.
     """
     if needed > (most := machine_memory()):
         needs, has = (f"{size / 2**30:,.1f} GiB" for size in (needed, most))

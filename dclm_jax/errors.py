@@ -13,7 +13,8 @@ _SHORT.maxlevel = 2
 class InputError(ValueError):
     """Bad input from the user: one line naming the file, line or flag and what was expected.
 
-    Launchers print the message without a traceback and exit with code 2.
+    Every function of the library raises it for bad input, which docstrings do not repeat. Launchers
+    print the message without a traceback and exit with code 2.
     """
 
     def __init__(self, message: str):

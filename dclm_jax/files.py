@@ -178,9 +178,6 @@ def replacing(target: storage.Location, last: str = "") -> Iterator[pathlib.Path
 
     What is to lie under an address is made on this machine and copied when it is complete, the file
     called `last` after all others.
-
-    Raises:
-      InputError: a file or directory cannot be written.
     """
     if not isinstance(target, pathlib.Path):
         with storage.scratch(target) as made:
@@ -234,9 +231,6 @@ def parse_json(text: bytes | str, place: str, kind: type[Value], *, exact: bool 
         `Literal`, a list, a dict, another dataclass, any of these or None, Any. Names that are no
         fields are left out, fields that are missing have their defaults.
       exact: a dataclass has no other names than those of its fields.
-
-    Raises:
-      InputError: it is something else.
     """
     try:
         value = json.loads(text if isinstance(text, str) else text.decode("utf-8"))

@@ -163,9 +163,6 @@ class ReadDocument:
     def score(self, candidates: Sequence[Sentence]) -> list[SentenceScore]:
         """Each candidate as the next sentence: its log-probability given all that has been read.
         A candidate without words has the log-probability of END directly after START.
-
-        Raises:
-          InputError: the candidates are not a list of sentences.
         """
         words = _words(candidates, "the candidates are")
         ids = [self.lm.vocabulary.encode(one) for one in words]
@@ -178,9 +175,6 @@ class ReadDocument:
         Args:
           prefix: the words of the sentence so far.
           k: how many; END, which closes the sentence, is one of them.
-
-        Raises:
-          InputError: `k` is no number from 1, or the prefix is no sentence.
         """
         if not isinstance(k, numbers.Integral) or k < 1:
             raise InputError(f"k is {shown(k)}; expected a whole number of at least 1")
@@ -224,11 +218,7 @@ class ReadDocument:
 
     @property
     def vector(self) -> np.ndarray:
-        """What has been read as one vector, float [X] (`DocumentModel.vector`).
-
-        Raises:
-          InputError: the model keeps nothing of the sentences before.
-        """
+        """What has been read as one vector, float [X] (`DocumentModel.vector`)."""
         vectors = self.lm.reader.vectors(self.place)
         if vectors is None:
             raise _without_context(self.lm.name)
@@ -275,11 +265,7 @@ class LanguageModel:
         return self.make_reader()
 
     def require_generating(self) -> Reader:
-        """The reader of a model that goes on with text.
-
-        Raises:
-          InputError: the model generates none, or it makes text of a source.
-        """
+        """The reader of a model that goes on with text."""
         if self.model is not None and self.model.reads_source:
             raise InputError(
                 f"{self.name} makes a text of another one: python -m launch.reconstruct; expected "
@@ -288,11 +274,7 @@ class LanguageModel:
         return generation.require_words(self.reader)
 
     def require_reconstructing(self) -> Reader:
-        """The reader of a model that makes text of a source.
-
-        Raises:
-          InputError: the model reads none.
-        """
+        """The reader of a model that makes text of a source."""
         if self.model is None or not self.model.reads_source:
             raise InputError(
                 f"{self.name} is a language model, which goes on with a text: python -m "
@@ -307,11 +289,7 @@ class LanguageModel:
         return f"{self.name}, {self.num_parameters:,} parameters{step}"
 
     def encode(self, document: Document | Sequence[Sentence]) -> list[np.ndarray]:
-        """The word ids of a document's sentences, of those that have words.
-
-        Raises:
-          InputError: it is not a list of sentences.
-        """
+        """The word ids of a document's sentences, of those that have words."""
         (encoded,) = _encoded(self.vocabulary, [document], keep_empty=True)
         return encoded.ids.sentences
 
@@ -328,9 +306,6 @@ class LanguageModel:
           name: of the text; documents are called NAME:LINE, unless the text gives them names.
 
         A Python warning counts omitted words and invisible characters.
-
-        Raises:
-          InputError: it is not of that format, or holds no words.
         """
         if not isinstance(text, str):
             raise InputError(f"text is {shown(text)}; expected a string")
@@ -344,11 +319,7 @@ class LanguageModel:
         return list(self.score(self.documents(text, options)))
 
     def read_text(self, text: str, options: TextOptions | None = None) -> ReadDocument:
-        """The one document of `documents(text, options)`, to read on from its end.
-
-        Raises:
-          InputError: as `documents`, or there are several.
-        """
+        """The one document of `documents(text, options)`, to read on from its end."""
         document, *others = self.documents(text, options)
         if others:
             raise InputError(f"the text holds {1 + len(others)} documents; expected one")
@@ -368,9 +339,6 @@ class LanguageModel:
           from 1; a sentence without words has a number and no row), "word", "surprisal" (float64,
           nats), where the context is compared "surprisal_alone" (the same of the sentence by
           itself), and "known" (bool), as of `SentenceScore`.
-
-        Raises:
-          InputError: as `score`.
         """
         rows = [
             (document.id, number, position, token, -log_prob, -alone, known)
@@ -420,10 +388,6 @@ class LanguageModel:
 
         Yields:
           A score for each, named by the Document's id, or else by its position from 0.
-
-        Raises:
-          InputError: a document is not a list of sentences, or the context is to be compared of a
-            model that reads a source.
         """
         if compare_context and self.model is not None and self.model.reads_source:
             raise InputError(
@@ -452,9 +416,6 @@ class LanguageModel:
     def attention(self, document: Document | Sequence[Sentence]) -> list[SentenceAttention]:
         """What every token of a document, as `score` takes one, attends to; see `Reader.attention`.
         A sentence without words has no targets and no positions.
-
-        Raises:
-          InputError: the model has no attention, or the document is not a list of sentences.
         """
         (encoded,) = _encoded(self.vocabulary, [document], keep_empty=True)
         if self.model is None:
@@ -481,10 +442,6 @@ class LanguageModel:
         Args:
           sentences: as `score` takes a document.
           source: what the document is made of, for a model that reads it.
-
-        Raises:
-          InputError: they are not lists of sentences, or there is a source and the model reads
-            none, or the other way round.
         """
         reader: Any = self.reader
         if source is None and self.model is not None and self.model.reads_source:
@@ -503,10 +460,6 @@ class LanguageModel:
         Returns:
           Indices into the sentences, those without words left out; log P of them in this order in
           nats, and whether it is known to be the best.
-
-        Raises:
-          InputError: the model reads no other sentence or reads a source, `beam` is below 1, or
-            there are no words.
         """
         if self.model is not None and self.model.reads_source:
             raise InputError(f"{self.name} makes a document of a source; it puts none in order")
@@ -533,10 +486,6 @@ class LanguageModel:
           documents: input larger than memory is fine.
           batch_size: documents of like length that are read together, at most. It changes speed and
             memory, not vectors.
-
-        Raises:
-          InputError: the model keeps nothing of the sentences before, `batch_size` is below 1, or a
-            document has no words or is not a list of sentences.
         """
         require_at_least("batch_size", batch_size, 1)
         batch_size = min(batch_size, MAX_ROWS)
@@ -585,10 +534,6 @@ class LanguageModel:
 
         Yields:
           Every document with its texts.
-
-        Raises:
-          InputError: a number below 1 (the seed: below 0), a document that is not a list of
-            sentences, or a model that generates no text or makes it of a source.
         """
         reader, limits = self.require_generating(), Limits(sentences, sentence_words)
         return self._texts(
@@ -614,10 +559,6 @@ class LanguageModel:
 
         Yields:
           Every document with its texts.
-
-        Raises:
-          InputError: `length` is not above 0, a number below 1 (the seed: below 0), a document
-            without words or that is not a list of sentences, or a model that reads no source.
         """
         reader = self.require_reconstructing()
         if not 0 < length < math.inf:
@@ -681,11 +622,7 @@ class LanguageModel:
         return GeneratedText(math.fsum(log_probs), sentences, text.has_ended)
 
     def perplexity(self, documents: Iterable[Document | Sequence[Sentence]]) -> Perplexity:
-        """The perplexity of documents, as `score` takes them; those without words are left out.
-
-        Raises:
-          InputError: there are no words to score, or a document is not a list of sentences.
-        """
+        """The perplexity of documents, as `score` takes them; those without words are left out."""
         encoded = (document.ids for document in _encoded(self.vocabulary, documents))
         return self.beside_own(measure(self.scorer, encoded))
 
@@ -702,9 +639,6 @@ def restore(
     Args:
       workdir: of the run, a directory or an address such as gs://bucket/run.
       batch_size: of `Scorer`; it changes speed and memory, not scores.
-
-    Raises:
-      InputError: `workdir` holds no run, or no model that can be read.
     """
     with storage.fetched(workdir, mirror.for_use) as folder:
         text = read_text(folder)
@@ -749,10 +683,6 @@ def mix(
       weight: w, from 0 to 1.
       tune_on: documents, as `LanguageModel.score` takes them, to find the weight on instead; other
         ones than the mixture is measured on.
-
-    Raises:
-      InputError: the vocabularies differ, or what the models predict does; the weight is out of its
-        range, or there are a weight and documents, or neither.
     """
     for one in (first, second):
         if not isinstance(one, LanguageModel):
@@ -827,10 +757,6 @@ def _encoded(
 
     At the end a warning counts what has no words and was left out: sentences, and unless
     `keep_empty` documents. Where no document is left there is none: the caller refuses that.
-
-    Raises:
-      InputError: (as they are read) they are not a list of documents, or one of these is not a list
-        of sentences.
     """
     if not isinstance(documents, Iterable):
         raise InputError(f"documents are {shown(documents)}; expected a list of them")

@@ -96,9 +96,6 @@ class NGramScorer:
         Args:
           path: made by `build_binary`, or an ARPA file.
           vocabulary: between the ids to score and the words of the model.
-
-        Raises:
-          InputError: the package `kenlm` is not installed, or cannot read the file.
         """
         self._model = _load(path)
         self._spellings = spellings(vocabulary)
@@ -183,10 +180,6 @@ def train(
 
     Returns:
       How many n-grams of orders 1, 2, ... are stored.
-
-    Raises:
-      InputError: bad data, an order that cannot be queried, KenLM is not there or fails, or
-        `workdir` holds something else.
     """
     require_at_least("order", order, 2)
     if storage.is_remote(workdir):
@@ -229,11 +222,7 @@ def train(
 
 
 def restore_run(workdir: str | os.PathLike[str]) -> NGramRun:
-    """The model that `train` made.
-
-    Raises:
-      InputError: the workdir holds none, or it cannot be read.
-    """
+    """The model that `train` made."""
     workdir = pathlib.Path(workdir)
     config = read_config(workdir)
     vocabulary = Vocabulary.load(workdir / VOCABULARY_FILE)
@@ -290,11 +279,7 @@ def _estimate(
 
 
 def _holds_same(workdir: pathlib.Path, config: Mapping[str, Any], vocabulary: Vocabulary) -> bool:
-    """Whether the workdir is there already; an empty directory is not.
-
-    Raises:
-      InputError: it holds something else.
-    """
+    """Whether the workdir is there already; an empty directory is not."""
     if not workdir.exists() or (workdir.is_dir() and not any(workdir.iterdir())):
         return False
     if not (workdir / CONFIG_FILE).is_file():

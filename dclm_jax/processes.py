@@ -51,10 +51,6 @@ def start(
       num_processes: of the job.
       process_id: from 0.
       stops_together: SIGTERM is kept for `stop_agreed` instead of ending the process.
-
-    Raises:
-      InputError: some arguments are missing or impossible. (Where the others do not come within
-        five minutes, JAX ends the process.)
     """
     if coordinator_address is None and num_processes is None and process_id is None:
         tasks = max(int(os.environ.get(variable) or 1) for variable in _TASKS_OF_A_STEP)
@@ -107,7 +103,6 @@ def together(action: Callable[[], Tree]) -> Tree:
 
     Raises:
       SharedError: it raised an `InputError` here or on another process.
-      InputError: likewise, where there is no other process.
     """
     if count() == 1:
         return action()

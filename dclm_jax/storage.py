@@ -32,11 +32,7 @@ Location = pathlib.Path | epath.Path
 
 
 def locate(path: PathLike) -> Location:
-    """A plain path, or what stands for an address.
-
-    Raises:
-      InputError: an address of a scheme that is not known, or of no bucket.
-    """
+    """A plain path, or what stands for an address."""
     match = re.match("([A-Za-z][A-Za-z0-9+.-]*)://", os.fspath(path))
     if match is None:
         return pathlib.Path(path)
@@ -243,9 +239,6 @@ def cached(directory: PathLike, checksums: Mapping[str, str | None]) -> pathlib.
       directory: where they lie.
       checksums: by name the SHA-256 of each file, which is copied again unless its copy has it;
         None: copied again in any case.
-
-    Raises:
-      InputError: a file cannot be read, or does not have its checksum.
     """
     location = locate(directory)
     if isinstance(location, pathlib.Path):

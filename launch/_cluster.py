@@ -25,9 +25,6 @@ def join(*, stops_together: bool = False) -> None:
     Args:
       stops_together: `processes.stop_agreed` will be asked whether there was a SIGTERM, which
         otherwise ends the process.
-
-    Raises:
-      InputError: flags are missing or wrong.
     """
     flags_given = (_COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value)
     processes.start(*flags_given, stops_together=stops_together)

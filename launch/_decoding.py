@@ -42,11 +42,7 @@ _METHOD_OF = {
 
 
 def decoding(*more: flags.FlagHolder) -> Decoding:
-    """What the flags say; `more` are flags of sampling that a launcher has of its own.
-
-    Raises:
-      InputError: a value is out of its range, or a flag has no effect with this method.
-    """
+    """What the flags say; `more` are flags of sampling that a launcher has of its own."""
     for method, own in _METHOD_OF.items():
         for flag in (*own, *more) if method == "sample" else own:
             if flag.present and method != _METHOD.value:

@@ -98,11 +98,7 @@ def restore_all() -> list[Run]:
 
 
 def expand_workdirs(value: str) -> list[str]:
-    """The runs that a value of --workdirs names.
-
-    Raises:
-      InputError: a name is empty, or a pattern stands for no run.
-    """
+    """The runs that a value of --workdirs names."""
     workdirs = []
     for name in (part.strip() for part in value.split(",")):
         if not name:
@@ -231,10 +227,6 @@ def text_options(*of_runs: TextOptions | None) -> TextOptions:
     """How text is read: as a training text was, where that is known, but for what flags say.
 
     Tells it, once, where it is not as it stands, and warns where it is otherwise than in training.
-
-    Raises:
-      InputError: the training texts of several runs were read differently, and flags do not say
-        what counts.
     """
     different = list(dict.fromkeys(of_runs))
     given = _text.given_options(_TEXT)

@@ -35,9 +35,6 @@ def parse(argv: Sequence[str], *, goes_on: bool = False) -> list[str]:
 
     Returns:
       What is left of the command line.
-
-    Raises:
-      InputError: there is no configuration, or a flag that may be meant as a key of it.
     """
     config_file, workdir = _peek(argv)
     if goes_on and workdir and config_file is None:
@@ -66,11 +63,7 @@ def parse(argv: Sequence[str], *, goes_on: bool = False) -> list[str]:
 
 
 def config() -> ConfigDict:
-    """The configuration, with the values of --config.KEY=VALUE.
-
-    Raises:
-      InputError: there is no such file, or it returns something else.
-    """
+    """The configuration, with the values of --config.KEY=VALUE."""
     return _checked(_CONFIG.value, source())
 
 

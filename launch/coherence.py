@@ -232,11 +232,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _check_flags() -> tuple[str, ...]:
-    """The tests beside that of all sentences permuted.
-
-    Raises:
-      InputError: flags are wrong, or have no effect.
-    """
+    """The tests beside that of all sentences permuted."""
     values = flags.FLAGS
     if min(_PERMUTATIONS.value, _BOOTSTRAP.value) < 0:
         raise InputError("--permutations and --bootstrap: expected 0 or more")

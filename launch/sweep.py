@@ -161,9 +161,6 @@ def _several(grid: Mapping[str, Sequence[Value]]) -> list[str]:
 def _write_jobs(plan: _Plan, path: Path) -> None:
     """Writes the flags of all cells, finished ones too: an element of an array reads its line again
     when it is requeued, so that lines keep their numbers.
-
-    Raises:
-      InputError: a value holds white space, or the file holds other lines.
     """
     lines = []
     for cell in plan.cells:

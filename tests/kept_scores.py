@@ -53,10 +53,10 @@ def _scores(run: pathlib.Path) -> list[list[list[float]]]:
 def make(folder: pathlib.Path) -> None:
     """Trains a few steps of every model and keeps what they say of other documents."""
     folder.mkdir(parents=True)
-    for split, seed, count in (("train", 0, 200), ("valid", 1, 10)):
+    for split, seed, count in (("train", 0, 200), ("valid", 1, 10), ("test", 3, 10)):
         text = "\n\n".join("\n".join(document) for document in _documents(seed, count))
         (folder / f"{split}.txt").write_text(text + "\n")
-    sources = {split: folder / f"{split}.txt" for split in ("train", "valid")}
+    sources = {split: folder / f"{split}.txt" for split in ("train", "valid", "test")}
     prepare(sources, folder / "data", vocab_size=300)
     for name in models.MODELS:
         config = default_config(name)
@@ -80,8 +80,8 @@ def make(folder: pathlib.Path) -> None:
 # The arguments of commands with what they read and write in the folder; each writes JSON or JSON
 # lines to OUT.
 _COMMANDS = {
-    "evaluate": "evaluate --workdirs=runs/ccdclm,runs/rnnlm --split=valid --adapt=unigram,cache "
-    "--interpolate --output=OUT",
+    "evaluate": "evaluate --workdirs=runs/ccdclm,runs/rnnlm --interpolate --output=OUT",
+    "adapt": "evaluate --workdir=runs/ccdclm --adapt=unigram,cache --output=OUT",
     "coherence": "coherence --workdir=runs/ccdclm --split=valid --permutations=2 --bootstrap=20 "
     "--pool=2 --also=all --output=OUT",
     "score": "score --workdir=runs/adclm --input=valid.txt --compare_context --output=OUT",

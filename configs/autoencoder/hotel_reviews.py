@@ -31,11 +31,7 @@ NAMES = tuple(model.name for model in MODELS)
 
 
 def get_config(model: str = "hierarchical_attention_autoencoder") -> ml_collections.ConfigDict:
-    """Returns the paper's settings for the model of that name; the data directory is for a flag.
-
-    Raises:
-      InputError: the paper has no such model.
-    """
+    """Returns the paper's settings for the model of that name; the data directory is for a flag."""
     require_known(model, NAMES)
     config = default_config(model)
     config.update(

@@ -43,11 +43,7 @@ and at 0.004 the development perplexity of the first epochs is 10^18."""
 
 
 def get_config(model: str = "hierarchical_attention_autoencoder") -> ml_collections.ConfigDict:
-    """Returns the settings for the model of that name; the data directory is for a flag.
-
-    Raises:
-      InputError: the paper has no such model.
-    """
+    """Returns the settings for the model of that name; the data directory is for a flag."""
     config = hotel_reviews.get_config(model)
     config.update(
         model={"embedding_dim": 128, "hidden_dim": 128, "num_layers": 1},

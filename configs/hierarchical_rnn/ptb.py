@@ -38,11 +38,7 @@ of a mean over them. The paper's 0.1 is that of an update a word, or a sentence.
 
 
 def get_config(model: str = "hrnnlm_two_step") -> ml_collections.ConfigDict:
-    """Returns the paper's settings for the model of that name; the data directory is for a flag.
-
-    Raises:
-      InputError: the paper has no such model.
-    """
+    """Returns the paper's settings for the model of that name; the data directory is for a flag."""
     require_known(model, RATES)
     config = default_config(model)
     # Words enter the hidden layer as they are: a flag for one of the two is one for both.

@@ -39,11 +39,7 @@ MODELS = tuple(name for name in models.MODELS if name.startswith("rlm"))
 
 
 def get_config(experiment: str = "imdb-rlm_seqbow_att_lf-4") -> ml_collections.ConfigDict:
-    """Returns the configuration for `CORPUS-MODEL` or `CORPUS-MODEL-n`.
-
-    Raises:
-      InputError: the paper has no such corpus or model, or n is no number.
-    """
+    """Returns the configuration for `CORPUS-MODEL` or `CORPUS-MODEL-n`."""
     corpus, _, model_and_n = experiment.partition("-")
     if corpus not in CORPORA:
         raise InputError(
@@ -60,9 +56,6 @@ def larger_context_config(experiment: str, units: int) -> ml_collections.ConfigD
       experiment: the model and its number of context sentences n, 4 if it is not given.
       units: width of the LSTM, and of embeddings, context vectors and attention, about which the
         paper says nothing.
-
-    Raises:
-      InputError: the paper has no such model, n is no number, or the model has no n.
     """
     model, dash, n = experiment.partition("-")
     require_known(model, MODELS)

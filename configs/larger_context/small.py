@@ -28,11 +28,7 @@ from configs.larger_context.paper import larger_context_config
 
 
 def get_config(experiment: str = "rlm_bow_lf-4") -> ml_collections.ConfigDict:
-    """Returns the configuration for `MODEL` or `MODEL-n`.
-
-    Raises:
-      InputError: the paper has no such model, n is no number, or the model has no n.
-    """
+    """Returns the configuration for `MODEL` or `MODEL-n`."""
     config = larger_context_config(experiment, units=128)
     config.update(
         data={"batch_size": 4},

@@ -26,11 +26,7 @@ from dclm_jax.training.config import default_config
 
 
 def get_config(model: str = "adclm") -> ml_collections.ConfigDict:
-    """Returns the configuration for the model of that name.
-
-    Raises:
-      InputError: there is no such model.
-    """
+    """Returns the configuration for the model of that name."""
     config = default_config(model)
     config.update(
         model={

@@ -22,11 +22,7 @@ from configs.modern import ptb
 
 
 def get_config(model: str = "adclm") -> ml_collections.ConfigDict:
-    """Returns the configuration for the model of that name.
-
-    Raises:
-      InputError: there is no such model.
-    """
+    """Returns the configuration for the model of that name."""
     config = ptb.get_config(model)
     config.update(
         model={

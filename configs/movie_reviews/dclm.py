@@ -31,11 +31,7 @@ from configs.ptb import paper
 
 
 def get_config(model: str = "ccdclm") -> ml_collections.ConfigDict:
-    """Returns the configuration for the model of that name.
-
-    Raises:
-      InputError: there is no such model among the six.
-    """
+    """Returns the configuration for the model of that name."""
     config = paper.get_config(model)
     config.update(
         optimizer={"learning_rate": 0.1 if model == "ccdclm" else 0.03, "warmup_steps": 0},

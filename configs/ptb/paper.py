@@ -33,11 +33,7 @@ _OWN_VALUES = {
 
 
 def get_config(model: str = "ccdclm") -> ml_collections.ConfigDict:
-    """Returns the paper's settings for the model of that name; the data directory is for a flag.
-
-    Raises:
-      InputError: the paper has no such model.
-    """
+    """Returns the paper's settings for the model of that name; the data directory is for a flag."""
     require_known(model, MODELS)
     config = default_config(model)
     config.update(

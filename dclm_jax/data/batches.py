@@ -122,10 +122,6 @@ class TrainingBatches:
           source: what each document is made of, which its batch holds as `source`: as many
             documents, of which all sentences are kept. That of a document may be the document
             itself: `source` is `corpus` then, and the batch its own source.
-
-        Raises:
-          InputError: an argument is too small, or not 0 where documents are made of a source; or no
-            sentence is short enough.
         """
         require_at_least("segment_length", segment_length, 0)
         require_at_least("batch_size", batch_size, 1)
@@ -203,7 +199,6 @@ class TrainingBatches:
 
         Raises:
           ValueError: `step` is negative.
-          InputError: the corpus holds an id there that is that of no word.
         """
         if step < 0:
             raise ValueError(f"step is {step}; expected 0 or more")
@@ -276,11 +271,7 @@ class _Sentences:
 
     @classmethod
     def of(cls, corpus: Corpus, most_words: int = 0) -> "_Sentences":
-        """Those of at most so many words; 0 for all.
-
-        Raises:
-          InputError: there is none.
-        """
+        """Those of at most so many words; 0 for all."""
         offsets, documents = (
             np.asarray(one) for one in (corpus.sentence_offsets, corpus.document_offsets)
         )

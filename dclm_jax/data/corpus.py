@@ -194,11 +194,7 @@ class Corpus:
 
     @functools.cached_property
     def document_ids(self) -> list[str]:
-        """Names of the documents, read when first asked for.
-
-        Raises:
-          InputError: the file is not UTF-8, or holds another number of names.
-        """
+        """Names of the documents, read when first asked for."""
         path = self.directory / split_files(self.split)[-1]
         try:
             # Read as bytes, since text would end lines where there is no line feed.
@@ -217,7 +213,6 @@ class Corpus:
 
         Raises:
           IndexError: there is no document `index`.
-          InputError: an id in it is that of no word.
         """
         if not 0 <= index < self.num_documents:
             raise IndexError(f"document {index} of {self.num_documents}")
@@ -230,9 +225,6 @@ class Corpus:
     def tags(self) -> np.ndarray | None:
         """int32 [num_tokens], the parts of speech of the words as numbers of `tag_names`; None if
         not all documents of the split had them.
-
-        Raises:
-          InputError: they are not as many as words.
         """
         name = tags_file(self.split)
         if name not in self.manifest.tags:
@@ -241,11 +233,7 @@ class Corpus:
 
     @functools.cached_property
     def tag_names(self) -> list[str]:
-        """How the text spells parts of speech.
-
-        Raises:
-          InputError: a line of the file is no tag<TAB>count.
-        """
+        """How the text spells parts of speech."""
         path, names = self.directory / TAGS_FILE, []
         for number, line in read_lines(path):
             name, _, count = line.removesuffix("\n").partition("\t")
@@ -260,7 +248,6 @@ class Corpus:
 
         Raises:
           IndexError: there is no document `index`.
-          InputError: the files of tags do not fit the split, or each other.
         """
         sentences = self.document(index)
         if self.tags is None:
@@ -272,11 +259,7 @@ class Corpus:
         return [[self.tag_names[tag] for tag in own] for own in np.split(tags, ends[:-1])]
 
     def check_tags(self, tags: np.ndarray) -> None:
-        """Checks tags where they are read, as `check_ids`.
-
-        Raises:
-          InputError: one is no number of `tag_names`.
-        """
+        """Checks tags where they are read, as `check_ids`."""
         size = len(self.tag_names)
         if len(tags) and not (tags.min() >= 0 and tags.max() < size):
             wrong = tags[(tags < 0) | (tags >= size)][0]
@@ -286,11 +269,7 @@ class Corpus:
             )
 
     def check_ids(self, ids: np.ndarray) -> None:
-        """Checks ids where they are read, since opening a split reads none of them.
-
-        Raises:
-          InputError: one is that of no word.
-        """
+        """Checks ids where they are read, since opening a split reads none of them."""
         size = len(self.vocabulary)
         if len(ids) and not (UNKNOWN <= ids.min() and ids.max() < size):
             wrong = ids[(ids < UNKNOWN) | (ids >= size)][0]
@@ -301,12 +280,7 @@ class Corpus:
 
 
 def read_manifest(directory: storage.PathLike) -> Manifest:
-    """The manifest of a prepared corpus.
-
-    Raises:
-      InputError: there is no directory or no readable manifest of this format in it, or the
-        manifest lacks something that is read, or names other files than a corpus has.
-    """
+    """The manifest of a prepared corpus."""
     directory = storage.cached(directory, {MANIFEST_FILE: None})
     path = directory / MANIFEST_FILE
     if not directory.is_dir():
@@ -340,10 +314,6 @@ def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = True)
       directory: made by `dclm_jax.data.prepare`.
       split: "train", "valid" or "test", or of paired documents its `source_split`.
       verify: compare every file's checksum and check all ids, which reads them once.
-
-    Raises:
-      InputError: the directory, its manifest, the split or a file is absent, or a file differs
-        from what the manifest says or does not fit the others.
     """
     location = storage.locate(directory)
     manifest = read_manifest(location)
@@ -380,9 +350,6 @@ def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = True)
 def open_source(corpus: Corpus, directory: storage.PathLike, *, verify: bool = True) -> Corpus:
     """What the documents of a split of that directory are made of: its `source_split`, or, where
     there is none, themselves.
-
-    Raises:
-      InputError: as `open_corpus`; or it does not have as many documents.
     """
     name = source_split(corpus.split)
     if name not in corpus.manifest.splits:
@@ -397,11 +364,7 @@ def open_source(corpus: Corpus, directory: storage.PathLike, *, verify: bool = T
 
 
 def open_array(path: pathlib.Path, dtype: np.dtype, length: int) -> np.ndarray:
-    """The values of a file, [length], mapped into memory.
-
-    Raises:
-      InputError: it cannot be read, or holds another number of them.
-    """
+    """The values of a file, [length], mapped into memory."""
     try:
         with storage.open_regular(path) as file:
             array = np.memmap(file, dtype, mode="r")
@@ -427,11 +390,7 @@ def describe_files(directory: pathlib.Path, names: Iterable[str]) -> dict[str, F
 def check_files(
     directory: storage.Location, described: dict[str, FileEntry], *, verify: bool = False
 ) -> None:
-    """Compares files with `describe_files`; checksums only with `verify`.
-
-    Raises:
-      InputError: a file is absent, differs, or is a link that leads out of the directory.
-    """
+    """Compares files with `describe_files`; checksums only with `verify`."""
     for name, expected in described.items():
         path = directory / name
         if not path.is_file():
@@ -447,11 +406,7 @@ def check_files(
 
 
 def files_sha256(root: pathlib.Path, paths: Iterable[pathlib.Path]) -> str:
-    """SHA-256 of the names of `paths` below `root`, and of what they hold.
-
-    Raises:
-      InputError: a file cannot be read.
-    """
+    """SHA-256 of the names of `paths` below `root`, and of what they hold."""
     digest = hashlib.sha256()
     for file in paths:
         # A single file may be renamed; in a folder the names decide the order.

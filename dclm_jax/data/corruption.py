@@ -35,11 +35,8 @@ class Corruption:
 
     def __init__(self, vocabulary: Vocabulary, candidates: int):
         """Args:
-          vocabulary: whose counts say which words are alike.
-          candidates: of a list, at most; a short sentence may have fewer corruptions.
-
-        Raises:
-          InputError: `candidates` is below 2.
+        vocabulary: whose counts say which words are alike.
+        candidates: of a list, at most; a short sentence may have fewer corruptions.
         """
         require_at_least("candidates", candidates, 2)
         self._candidates = candidates

@@ -111,12 +111,7 @@ class Line(NamedTuple):
 
 
 def input_files(path: str | pathlib.Path) -> list[pathlib.Path]:
-    """The file itself, or the files of a folder in the order they are read.
-
-    Raises:
-      InputError: there is no such file or folder, it or a folder below it cannot be read, or it
-        holds no files.
-    """
+    """The file itself, or the files of a folder in the order they are read."""
     if not str(path):
         raise InputError("the name of an input is empty; expected a file, a folder or -")
     path = pathlib.Path(path)
@@ -143,11 +138,7 @@ def _refuse(error: OSError) -> NoReturn:
 
 
 def files_in(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The files right in a folder, in the order of their names.
-
-    Raises:
-      InputError: it cannot be read.
-    """
+    """The files right in a folder, in the order of their names."""
     with reading(folder):
         return sorted(file for file in folder.iterdir() if file.is_file())
 
@@ -183,10 +174,6 @@ def read_lines(
       encoding: of its text.
       fallbacks: encodings to try in turn for a line that is not in it, as in corpora that
         are older than UTF-8.
-
-    Raises:
-      InputError: (as the stream is read) it cannot be read, is empty, damaged or not in this
-        encoding, or there is no such encoding.
     """
     source = source or str(file)
     unpack = _UNPACK.get(file.suffix.lower(), contextlib.nullcontext)
@@ -202,12 +189,7 @@ def read_lines(
 def decode(
     stream: BinaryIO, source: str, encoding: str = UTF8, fallbacks: tuple[str, ...] = ()
 ) -> Iterator[Line]:
-    """The lines of a stream of text; see `read_lines`.
-
-    Raises:
-      InputError: (as the stream is read) it is empty or not in this encoding, there is no such
-        encoding, or a line, a word or a run of blank lines is too long for a text.
-    """
+    """The lines of a stream of text; see `read_lines`."""
     encoding = checked_encoding(encoding)
     is_of_bytes = "\n".encode(encoding) == b"\n"
     lines = _decoded_lines if is_of_bytes else _decoded_stream

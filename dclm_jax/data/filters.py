@@ -23,9 +23,6 @@ class Filters:
     Attributes:
       min_words, max_words: of the document.
       max_unknown: the share of its words that are outside the vocabulary.
-
-    Raises:
-      InputError: a value that is none.
     """
 
     min_words: int | None = None

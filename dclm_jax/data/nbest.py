@@ -92,11 +92,6 @@ def read_nbest(path: str, report: Callable[[str], None] = lambda line: None) -> 
     Args:
       path: of the list.
       report: called with a line for each of the first features that some hypotheses lack.
-
-    Raises:
-      InputError: it cannot be read, or is something else; a feature has no value, one that is not
-        finite, or another number of values than before; ids are missing or out of order. The
-        message names file and line.
     """
     folder = pathlib.Path(path)
     if folder.is_dir():
@@ -125,11 +120,7 @@ def read_nbest(path: str, report: Callable[[str], None] = lambda line: None) -> 
 
 
 def moses_line(index: int, words: Sequence[str], score: float) -> str:
-    """A hypothesis of segment `index`, whose only feature is its score, as Moses would write it.
-
-    Raises:
-      InputError: a word is what separates the parts of the line.
-    """
+    """A hypothesis of segment `index`, whose only feature is its score, as Moses would write it."""
     if SEPARATOR in words:
         raise InputError(f"the text has the word {SEPARATOR}, which n-best lists cannot have")
     return f"{index} {SEPARATOR} {' '.join(words)} {SEPARATOR} {SEPARATOR} {score:.4f}\n"
@@ -140,10 +131,6 @@ def read_division(path: str, nbest: NBestList) -> list[range]:
 
     Returns:
       For each document its segments, as positions in the list.
-
-    Raises:
-      InputError: ids are not those of the list in its order, or a document comes twice; the
-        message names file and line.
     """
     names: list[str] = []
     seen: set[str] = set()
@@ -180,11 +167,7 @@ def read_division(path: str, nbest: NBestList) -> list[range]:
 
 
 def read_sentences(path: str, nbest: NBestList) -> list[list[str]]:
-    """What another system has chosen: a line of words, or an empty one, per segment of a list.
-
-    Raises:
-      InputError: there is another number of lines.
-    """
+    """What another system has chosen: a line of words, or an empty one, per segment of a list."""
     sentences = [text.split() for _, text in read_lines(pathlib.Path(path))]
     if len(sentences) != len(nbest.segments):
         raise InputError(
@@ -195,11 +178,7 @@ def read_sentences(path: str, nbest: NBestList) -> list[list[str]]:
 
 
 def read_references(path: str, nbest: NBestList) -> list[list[str]]:
-    """As `read_sentences`, to measure against: error rates are relative to the words of all.
-
-    Raises:
-      InputError: there is another number of lines, or no line has words.
-    """
+    """As `read_sentences`, to measure against: error rates are relative to the words of all."""
     references = read_sentences(path, nbest)
     if not any(references):
         raise InputError(
@@ -236,9 +215,6 @@ def extended_lines(
       nbest: the list.
       names: of L features.
       values: for each segment float [K, L].
-
-    Raises:
-      InputError: the list is one of Kaldi, a name cannot be read again, or a value is not finite.
     """
     require_extensible(nbest, names)
     rows = [row for values_KxL in values for row in values_KxL.tolist()]
@@ -272,11 +248,7 @@ def _extended(line: str, features: str) -> str:
 
 
 def _sizes(hypotheses: Sequence[_Hypothesis]) -> dict[str, int]:
-    """How many values each feature has, in the order in which features first appear.
-
-    Raises:
-      InputError: a feature has different numbers of values, or only some hypotheses have a score.
-    """
+    """How many values each feature has, in the order in which features first appear."""
     first: dict[str, _Hypothesis] = {}
     for hypothesis in hypotheses:
         place, features = hypothesis.place, hypothesis.features

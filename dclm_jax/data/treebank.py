@@ -62,10 +62,6 @@ def read_ptb(root: str | pathlib.Path) -> Iterator[Document]:
 
     Raw files (see `section_files`) hold a sentence a line, of which `prose` finds the words; a few
     lines hold two, which stay one. Their mark .START is left out.
-
-    Raises:
-      InputError: (as the stream is read) as `section_files`; a file cannot be read or is not of its
-        format; sacremoses, which raw files need, is not installed.
     """
     for file in itertools.chain(*section_files(root).values()):
         name = f"{file.parent.name}/{file.stem}"
@@ -85,9 +81,6 @@ def section_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
     (LDC99T42), combined/wsj (LDC95T7) or raw/wsj: the first of these that holds any. Documents are
     the files wsj_NNNN.mrg, or where no section has any, the raw files wsj_NNNN. All names may be in
     capitals, as some systems show those of a compact disc.
-
-    Raises:
-      InputError: there are no sections, not all of them, or one without documents.
     """
     root = pathlib.Path(root)
     places = (spelling for place in _PLACES for spelling in (place, place.upper()))
@@ -125,9 +118,6 @@ def read_nant(root: str | pathlib.Path) -> Iterator[Document]:
 
     Args:
       root: see `nant_files`.
-
-    Raises:
-      InputError: (as the stream is read) a file cannot be read or is not of this format.
     """
     sentences = (sentence for file in nant_files(root) for sentence in _named_sentences(file, root))
     for name, group in itertools.groupby(sentences, key=lambda sentence: sentence[0]):
@@ -138,9 +128,6 @@ def nant_files(root: str | pathlib.Path) -> list[pathlib.Path]:
     """The files of parses in a folder, which may be any part of the release.
 
     They are those that are compressed (.bz2, .gz) if any are, else all, wherever they lie below it.
-
-    Raises:
-      InputError: there is no such folder, or it holds no files.
     """
     files = input_files(root)
     return [file for file in files if is_compressed(file)] or files
@@ -158,11 +145,6 @@ def read_trees(lines: Iterable[Line], source: str) -> Iterator[Tree]:
     Args:
       lines: of the file.
       source: what to call it in messages.
-
-    Raises:
-      InputError: (as the stream is read) brackets do not pair or are too deep, there is text
-        outside of them, or one holds anything but a tag and its word, or a label and further
-        brackets. Only the outermost may do without a label.
     """
     # What each open bracket holds so far; the words and tags of the tree; where it began.
     stack: list[list[str]] = []

@@ -62,9 +62,6 @@ class Vocabulary:
             token's spelling met in the text takes one of the places.
           num_sentences: the count to give START and END.
           min_count: words that occur less often are left out.
-
-        Raises:
-          InputError: `size` or `min_count` is below 1, or no word occurs so often.
         """
         require_at_least("vocab_size", size, 1)
         require_at_least("min_count", min_count, 1)
@@ -122,10 +119,6 @@ class Vocabulary:
         """Reads what `save` wrote, or a plain list of one word a line.
 
         The special tokens may stand anywhere in the file; the other words keep their order.
-
-        Raises:
-          InputError: the file is absent, not UTF-8, lacks a special token, repeats a word or has a
-            line that is neither a word nor a word and a count.
         """
         counts: dict[str, int] = {}
         places: dict[str, int] = {}

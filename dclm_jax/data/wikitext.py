@@ -32,11 +32,7 @@ _QUOTE = '"'
 
 
 def article_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
-    """The file of each split.
-
-    Raises:
-      InputError: one of them is missing.
-    """
+    """The file of each split."""
     found = {}
     for split in corpus.SPLITS:
         names = [name.format(split) for name in _NAMES]
@@ -75,10 +71,6 @@ def read_articles(root: str | pathlib.Path, *, headings: bool) -> Iterator[Docum
       headings: keep titles and headings, each as a sentence.
 
     Text before the first title is an article of its own.
-
-    Raises:
-      InputError: as `article_files`; or (as the stream is read) a file cannot be read or is no
-        UTF-8.
     """
     for split, (file,) in article_files(root).items():
         leave_out = None if headings else lambda words: None

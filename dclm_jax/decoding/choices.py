@@ -33,9 +33,6 @@ class Decoding:
     START and empty sentences are never generated. What may not be generated is left out of the
     choice: sampling renormalises over the rest, while log-probabilities and the scores of beams
     stay those of the model over its whole vocabulary.
-
-    Raises:
-      InputError: a value out of its range.
     """
 
     method: str = "greedy"

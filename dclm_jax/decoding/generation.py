@@ -132,10 +132,6 @@ def generate(
       place: of the reader of a model of words.
       limits: one a row.
       keys_B: one a row, of `random_keys`; only sampling draws.
-
-    Raises:
-      InputError: the model predicts bags of words, its vocabulary has no words, a limit is no whole
-        number, below 1 or too large, or `decoding` is something else.
     """
     reader = require_words(place.reader)
     state, room = _opened(place, decoding, limits, keys_B)
@@ -160,9 +156,6 @@ def stream(
 
     Yields:
       Word ids, END among them, each with its log P in nats.
-
-    Raises:
-      InputError: as `generate`.
     """
     if decoding.width > 1:
         (text,) = generate(place, decoding, [limits], key[None])
@@ -200,9 +193,6 @@ def generate_many(
       place_of: gives the places of some documents, of which the last one may come several times.
       limits: one a document.
       keys: one a document, of `random_keys`.
-
-    Raises:
-      InputError: as `generate`.
     """
     texts = [Text()] * len(sizes)
     at_least_one = [(max(count, 1), longest, positions) for count, longest, positions in sizes]
@@ -221,9 +211,6 @@ def generate_many(
 def random_keys(seeds: Sequence[int], numbers: Sequence[int]) -> jax.Array:
     """Keys of sampling, each of a seed and the number of a document: what is drawn for a document
     does not depend on the others.
-
-    Raises:
-      InputError: a seed is out of its range.
     """
     for seed in seeds:
         if not 0 <= seed < 2**32:
@@ -236,11 +223,7 @@ def random_keys(seeds: Sequence[int], numbers: Sequence[int]) -> jax.Array:
 
 
 def require_words(reader: Any) -> Reader:
-    """The reader.
-
-    Raises:
-      InputError: its model generates no words.
-    """
+    """The reader."""
     if not isinstance(reader, Reader):
         raise InputError("n-gram models score text and generate none; expected a neural model")
     if reader.model.objective != "words":

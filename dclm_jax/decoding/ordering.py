@@ -56,9 +56,6 @@ def order_documents(
       context_order: of the model (`DocumentModel.context_order`).
       beam: beginnings that are kept where not all orders are looked at.
       on_document: called with the documents done and in all.
-
-    Raises:
-      InputError: the model reads no other sentence, `beam` is below 1, or a document is empty.
     """
     if context_order == 0:
         raise InputError(

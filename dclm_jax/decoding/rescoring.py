@@ -214,9 +214,6 @@ def search(
       beam: how many ways through a document are followed: 1 is greedy search; None for all that
         matter, which is Viterbi's algorithm.
       on_document: called with the documents done and in all, to show progress.
-
-    Raises:
-      InputError: `beam` is below 1, or None where scores depend on more than one hypothesis before.
     """
     require_at_least("beam", beam, 1)
     if beam is None and (context_order is None or context_order > 1):

@@ -68,11 +68,7 @@ _PIECE = 64
 
 @dataclasses.dataclass(frozen=True)
 class UnigramSetting:
-    """s, in targets.
-
-    Raises:
-      InputError: it is not above 0, or above 1e30.
-    """
+    """s, in targets."""
 
     strength: float
 
@@ -86,11 +82,7 @@ class UnigramSetting:
 
 @dataclasses.dataclass(frozen=True)
 class NeuralSetting:
-    """theta, the targets that are remembered at most, and s, in targets.
-
-    Raises:
-      InputError: theta or the strength is not from 0 to 1e30, or the window not from 1 to 1e9.
-    """
+    """theta, the targets that are remembered at most, and s, in targets."""
 
     theta: float
     window: int
@@ -136,10 +128,6 @@ class UnigramCache:
     """The unigram cache over any model of words."""
 
     def __init__(self, scorer: WordScorer):
-        """
-        Raises:
-          InputError: the model predicts bags of words.
-        """
         _require_words(scorer.objective)
         self.vocab_size = scorer.vocab_size
         self._scorer = scorer
@@ -184,11 +172,7 @@ class NeuralCache:
     """The neural cache over a model of the registry; memory holds the window of each row."""
 
     def __init__(self, model: DocumentModel, params: Params, *, batch_size: int = 32):
-        """As `Scorer`.
-
-        Raises:
-          InputError: the model predicts bags of words.
-        """
+        """As `Scorer`."""
         _require_words(model.objective)
         self.vocab_size = model.vocab_size
         self._model, self._params, self._batch_size = model, params, batch_size
@@ -329,12 +313,7 @@ class CachedScorer:
     objective = "words"
 
     def __init__(self, cache: Cache, setting: Any, weight: float):
-        """Of the cache's kind of setting; l is the weight.
-
-        Raises:
-          InputError: the weight is not from 0 to 1, or it is 1 and the setting gives words that
-            are new no probability.
-        """
+        """Of the cache's kind of setting; l is the weight."""
         check_weight(weight, [setting])
         self.vocab_size = cache.vocab_size
         self._cache, self._setting, self._weight = cache, setting, weight
@@ -369,10 +348,6 @@ def tune(
     Args:
       weight: of all settings, instead.
       on_document: called with the number of documents so far.
-
-    Raises:
-      InputError: there is no sentence to tune on, a score is not a number, or the weight is not
-        from 0 to 1, or it is 1 and no setting gives words that are new a probability.
     """
     check_weight(weight, settings)
     kept: list[np.ndarray] = []
@@ -397,12 +372,7 @@ def _require_words(objective: str) -> None:
 
 
 def check_weight(weight: float | None, settings: Iterable[Any]) -> None:
-    """Refuses a weight with which no setting is a model; None is tuned.
-
-    Raises:
-      InputError: the weight is not from 0 to 1, or it is 1 and no setting gives words that are new
-        a probability.
-    """
+    """Refuses a weight with which no setting is a model; None is tuned."""
     if weight is not None and not 0 <= weight <= 1:
         raise InputError(f"the cache's weight is {weight}; expected a number from 0 to 1")
     if weight == 1 and not any(one.strength for one in settings):

@@ -317,9 +317,6 @@ def compare(
       reader: of the model, if it has one (`Reader`): orders that have much in common are read as
         `prefixes` says, and their log P is the same but for rounding.
       on_document: called after every document.
-
-    Raises:
-      InputError: an argument is too small, or there is no document that the arrangement fits.
     """
     require_at_least("permutations", permutations, 1)
     require_at_least("seed", seed, 0)
@@ -346,9 +343,6 @@ def compare_given(
       scorer: of the model.
       documents: a split; those with fewer than two sentences are left out.
       orders: of each document int [P, S], P of its own; one that makes the same text ties.
-
-    Raises:
-      InputError: no document has two sentences.
     """
     chosen = movable(documents, keep_first=0)
     given = ((numbered(one), numbered(one)[orders[index]]) for index, one in chosen.items())
@@ -390,9 +384,6 @@ def bootstrap(
       seed: of test sets and permutations.
       reader: as in `compare`.
       on_document: called after every document.
-
-    Raises:
-      InputError: an argument is too small, or there is no document that the arrangement fits.
     """
     require_at_least("replicates", replicates, 1)
     if pool < 0 or pool == 1:
@@ -447,9 +438,6 @@ def first_sentence(
       places: other places of the first sentence, drawn without replacement from those that make
         another text; all of them where there are no more.
       seed: of the places, 0 or more.
-
-    Raises:
-      InputError: an argument is too small, or no document has two sentences.
     """
     require_at_least("places", places, 1)
     require_at_least("seed", seed, 0)
@@ -474,9 +462,6 @@ def z_test(
     with R: it says nothing of other documents or other training runs. The paper tests bootstrap
     results as well, by a formula that it does not give: on its Table 3 this one has z = 43.22 and
     34.68, where it prints 36.55 and 31.26.
-
-    Raises:
-      InputError: both standard deviations are 0, or n is below 1.
     """
     require_at_least("n", min(n_a, n_b), 1)
     variance = sd_a**2 / n_a + sd_b**2 / n_b + error**2
@@ -566,9 +551,6 @@ def movable(
 ) -> dict[int, Document]:
     """The documents that the arrangement fits after those sentences that are kept, by where they
     are among all.
-
-    Raises:
-      InputError: there is none.
     """
     require_at_least("keep_first", keep_first, 0)
     chosen = {

@@ -75,10 +75,6 @@ class DynamicScorer:
           decay: lam.
           sentences: of a step, at most.
           name: what is said to have diverged.
-
-        Raises:
-          InputError: the model predicts bags of words or reads a source, the rate or the decay is
-            no number from 0 to 1e38, or a step has no sentence.
         """
         _require(model, sentences)
         check_setting(rate, decay)
@@ -136,9 +132,6 @@ def root_mean_square(
     Args:
       sentences: of a step, as of `DynamicScorer`.
       steps: at most.
-
-    Raises:
-      InputError: as `DynamicScorer`; or there is no sentence.
     """
     _require(model, sentences)
     run, count = _compiled(model, default_tuning()), 0
@@ -159,11 +152,7 @@ def root_mean_square(
 
 
 def check_setting(rate: float | None, decay: float | None) -> None:
-    """Refuses a rate or a decay that is no number from 0 to 1e38; None is tuned.
-
-    Raises:
-      InputError: naming it.
-    """
+    """Refuses a rate or a decay that is no number from 0 to 1e38; None is tuned."""
     for what, value in (("rate", rate), ("decay", decay)):
         if value is not None and not 0 <= value <= _LARGEST:
             raise InputError(
@@ -197,7 +186,6 @@ def tune(
       on_document: called with the number of documents read so far, and None.
 
     Raises:
-      InputError: there are no words to tune on.
       DivergenceError: all diverged.
     """
     tried: dict[tuple[float, float], Tried] = {}

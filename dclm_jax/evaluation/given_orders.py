@@ -44,10 +44,6 @@ def read_given(read: Read, permuted: str, originals: str | None = None) -> list[
       read: reads text.
       permuted: a folder of permutations; without `originals`, of documents as well.
       originals: a folder of documents.
-
-    Raises:
-      InputError: a folder is none, or is not as said above; a file holds no document or several, a
-        permutation has no document or other sentences, or a document has no permutation.
     """
     permutations, documents = _texts(read, permuted), {}
     if originals is not None:

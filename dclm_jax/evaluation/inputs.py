@@ -49,9 +49,6 @@ def open_split(
 
     A tagger gets the parts of speech that were in the text, where they were kept, and reads the
     words that the ids stand for, `<UNKNOWN>` for those that the model does not know.
-
-    Raises:
-      InputError: it is not there, or its vocabulary is not the model's.
     """
     data = corpus.open_corpus(directory, split)
     require_vocabulary(data, directory, vocabulary)
@@ -75,11 +72,7 @@ def open_split(
 def require_vocabulary(
     data: corpus.Corpus, directory: str | pathlib.Path, vocabulary: Vocabulary
 ) -> None:
-    """Refuses a corpus, which lies there, that a model cannot read.
-
-    Raises:
-      InputError: its vocabulary is not the model's.
-    """
+    """Refuses a corpus, which lies there, that a model cannot read."""
     if data.vocabulary.fingerprint != vocabulary.fingerprint:
         raise InputError(
             f"{directory} was prepared with another vocabulary "
@@ -107,9 +100,6 @@ def open_text(
     """Text, streamed; "-" is standard input. Encoding and report as in `readers.read_documents`.
 
     A tagger reads the words of the text, whether the vocabulary holds them or not.
-
-    Raises:
-      InputError: (as it is read) it is missing or malformed.
     """
 
     def documents() -> Iterator[Encoded]:

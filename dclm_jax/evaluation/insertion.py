@@ -78,9 +78,6 @@ def insert(
       reader: the `Reader` of the model, if it has one. Without it, what reads all sentences before
         scores every order by itself.
       on_document: called after every document.
-
-    Raises:
-      InputError: `keep_first` is below 0, or no document has two other sentences.
     """
     chosen = movable(documents, keep_first)
     kept = list(chosen.values())

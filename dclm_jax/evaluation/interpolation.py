@@ -40,11 +40,7 @@ class MixedScorer:
     """The mixture of two models as a `WordScorer`."""
 
     def __init__(self, first: WordScorer, second: WordScorer, weight: float):
-        """Of models that share one vocabulary; the weight is the first one's.
-
-        Raises:
-          InputError: the weight is not from 0 to 1, or one model predicts words and the other bags.
-        """
+        """Of models that share one vocabulary; the weight is the first one's."""
         if not (isinstance(weight, int | float | np.floating) and 0 <= weight <= 1):
             raise InputError(f"the weight is {weight!r}; expected a number from 0 to 1")
         self._scorers, self._weight = (first, second), weight
@@ -75,10 +71,6 @@ def measure(
       weight: of the first of two models in their mixture, which is measured as a third one.
       by_tag: to which the documents are added, for as many models as are measured.
       on_document: called with the sums so far after every document, to show progress.
-
-    Raises:
-      InputError: there are no words to score, some models predict words and others bags,
-        or there are tags and models of bags.
     """
     num_models = len(scorers) + (weight is not None)
     totals = [_nothing(scorers)] * num_models
@@ -112,10 +104,6 @@ def tune(
       scorers: of the two models, which share one vocabulary.
       documents: what to tune on.
       on_document: called with the sums so far after every document, to show progress.
-
-    Raises:
-      InputError: there are no words to score, a score is not a number, or one model predicts
-        words and the other bags.
     """
     first = second = _nothing(scorers)
     kept: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
@@ -162,9 +150,6 @@ def best_weight(a: np.ndarray, b: np.ndarray) -> float:
 
     The log-likelihood is concave in the weight: its slope falls, and is halved in on. It is at an
     end, exactly, where it still rises towards it. Two equal models have 0.5.
-
-    Raises:
-      InputError: a score is not a number.
     """
     if np.isnan(a).any() or np.isnan(b).any():
         raise InputError("a score of the text to tune on is not a number")

@@ -109,9 +109,6 @@ def maximise(
     From each it goes along every feature's axis and as many random directions, to the best point of
     each, until none of them leads to a better one. A feature that is the same in each list has
     weight 0.
-
-    Raises:
-      InputError: all features are.
     """
     # In units in which all features vary alike, for random weights and directions.
     count_Sx1x1 = lists.is_real_SxK.sum(axis=1)[:, None, None]

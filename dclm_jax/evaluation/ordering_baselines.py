@@ -57,9 +57,6 @@ class OrderingBaseline(abc.ABC):
           train, valid: splits of a prepared corpus.
           seed: of all that is drawn, 0 or more.
           report: called with a line on the progress.
-
-        Raises:
-          InputError: no document has two different sentences, or a package is not installed.
         """
 
     @abc.abstractmethod
@@ -232,11 +229,7 @@ def labelled_windows(
 def all_labelled_windows(
     corpus: Corpus, permutations: int, rng: np.random.Generator, width: int, *, padded: bool
 ) -> list[tuple[int, LabelledWindows]]:
-    """`labelled_windows` of every document that has them, with its number.
-
-    Raises:
-      InputError: none has.
-    """
+    """`labelled_windows` of every document that has them, with its number."""
     documents = ((i, corpus.document(i)) for i in range(corpus.num_documents))
     found = [
         (i, labelled_windows(document, permutations, rng, width, padded=padded))

@@ -75,11 +75,7 @@ class Tagger:
         return " and ".join(sorted(self._sources, reverse=True))
 
     def __call__(self, document: Document) -> list[list[str]]:
-        """The tag of every word, one list a sentence.
-
-        Raises:
-          InputError: the document has no tags and HanTa is not installed.
-        """
+        """The tag of every word, one list a sentence."""
         if document.tags is not None:
             self._sources.add("input")
             return [[normalise(tag) for tag in tags] for tags in document.tags]
@@ -175,9 +171,6 @@ class TagSums:
         Returns:
           The classes in the order of their frequency, then "other", "punctuation" and END, where
           there are any. A class that is listed for one of its tags has its other tags as well.
-
-        Raises:
-          InputError: `num_tags` is below 1.
         """
         require_at_least("pos_tags", num_tags, 1)
         last = (OTHER_CLASS, PUNCTUATION_CLASS, END_CLASS)

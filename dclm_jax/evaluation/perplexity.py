@@ -138,9 +138,6 @@ class Perplexity:
 
         Args:
           purpose: what the words are needed for, such as "score".
-
-        Raises:
-          InputError: there are no words.
         """
         if not self.words:
             raise InputError(f"there are no words to {purpose}; expected a sentence with words")
@@ -215,9 +212,6 @@ def measure(
 
     Documents are streamed. Those that have `characters` are `inputs.Encoded`. `on_document` is
     called with the number of documents so far.
-
-    Raises:
-      InputError: there are no words to score.
     """
     total = Perplexity(vocabulary_size=scorer.vocab_size, objective=scorer.objective)
     for document, nll in scorer.score(documents):

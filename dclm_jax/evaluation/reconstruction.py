@@ -105,22 +105,14 @@ class Summary(NamedTuple):
 
 
 def require_packages() -> Tagger:
-    """The tagger of `measure`.
-
-    Raises:
-      InputError: one of the packages that measures need is missing.
-    """
+    """The tagger of `measure`."""
     translation.bleu_statistics([], [])
     _rouge_scorer()
     return parts_of_speech.Tagger()
 
 
 def measure(output: Sentences, reference: Sentences, tagger: Tagger) -> Measures:
-    """Measures an output document against its input, the reference.
-
-    Raises:
-      InputError: sacrebleu, rouge-score or HanTa is not installed.
-    """
+    """Measures an output document against its input, the reference."""
     words, of_reference = ([word for one in text for word in one] for text in (output, reference))
     found = _rouge_scorer().score(target=" ".join(of_reference), prediction=" ".join(words))
     features = content_words(output, tagger)
@@ -175,10 +167,6 @@ def evaluate_files(
       options: how both become words.
       encoding: of both.
       on_document: called after each with the number done.
-
-    Raises:
-      InputError: they cannot be read, their numbers of documents differ, an input has no words, or
-        a package is missing. An output may be empty.
     """
     paths, tagger = (outputs, inputs), require_packages()
     texts = [read_documents(path, options, encoding=encoding, keep_empty=True) for path in paths]

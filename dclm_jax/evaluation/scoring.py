@@ -144,9 +144,6 @@ class Scorer:
             times the devices, and at most `reader.MAX_ROWS` per device. It changes speed and
             memory, not scores.
           reading: of what is given for a target more than its nats.
-
-        Raises:
-          InputError: `batch_size` is below 1.
         """
         require_at_least("batch_size", batch_size, 1)
         self.vocab_size, self.context_order = model.vocab_size, model.context_order
@@ -170,9 +167,6 @@ class Scorer:
           Every document, and a list over its sentences of float32 [M + 1]: -log P(target) in nats
           of the targets w1..wM END, given all words before them in the document. If its `only_last`
           is true, the list has one such array, that of its last sentence.
-
-        Raises:
-          InputError: a model reads sources, and one has no sentence.
         """
         for window in self._windows(documents):
             sizes = [reader.size_of(one.sentences, one.source) for one in window]

@@ -41,9 +41,6 @@ class Metric(NamedTuple):
 def bleu_statistics(hypotheses: Sequence[Sequence[str]], reference: Sequence[str]) -> np.ndarray:
     """sacrebleu's: words of the hypothesis and of the reference, then of n-grams of orders 1 to 4
     those that are correct and all.
-
-    Raises:
-      InputError: sacrebleu is not installed.
     """
     # Of a single segment: without it sacrebleu warns, and the statistics are the same.
     bleu = _sacrebleu()(tokenize="none", effective_order=True)

@@ -277,9 +277,6 @@ def batches(corpus: Corpus, options: Options, seed: Sequence[int]) -> Iterator[W
     Documents whose longest sentences are of like length are put together until they have
     `batch_sentences` sentences; longer ones make a batch of their own. R is a power of two, W
     follows from it and N is a bucket of lengths.
-
-    Raises:
-      InputError: no document has two different sentences.
     """
     rng = np.random.default_rng(list(seed))
     labelled = all_labelled_windows(corpus, options.permutations, rng, WIDTH, padded=True)

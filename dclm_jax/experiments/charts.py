@@ -47,9 +47,6 @@ def figure(
       name: of the figure in the page.
       looks: by the labels of lines, numbers that tell colours and marks, so that several pictures
         of a page have the same; by default those of this picture.
-
-    Raises:
-      InputError: matplotlib, which finds the ticks, is not installed.
     """
     if reason := plots.undrawn(picture):
         return element("p", f"{picture.title} is not drawn: {reason}.", class_="missing")

@@ -120,10 +120,6 @@ def rows(results: Sequence[dict[str, Any]]) -> list[Row]:
       results: of `measurement.measure`, each with its run's `config`, keys as "a.b", the
         fingerprint of its `training_text`, whether training is `unfinished`, and `workdir`. What
         was measured may be missing as long as it is not asked for.
-
-    Raises:
-      InputError: two runs of one configuration have the same seed, or some predict words and
-        others bags of words.
     """
     # An older measurement does not say: there were no bags then.
     objectives = {one.get("objective", "words"): one["workdir"] for one in results}

@@ -172,9 +172,6 @@ def read(path: storage.PathLike, identity: dict[str, Any], num_documents: int) -
         "coherence_alone" it is `measure_coherence` that was kept, perhaps with a "block", and with
         "adapt" it is `measure_adapted` and the setting.
       num_documents: of the test set.
-
-    Raises:
-      InputError: there is no such file, or it is damaged or holds something else.
     """
     kind = _Adapted if "adapt" in identity else _Measurement
     kind = _Coherence if "coherence_alone" in identity else kind

@@ -85,11 +85,7 @@ class Result(NamedTuple):
 
 
 def check_target(path: str | os.PathLike[str]) -> None:
-    """Finds out before long work whether a picture can be made.
-
-    Raises:
-      InputError: matplotlib is not installed, or `path` has no suffix that it can write.
-    """
+    """Finds out before long work whether a picture can be made."""
     figure, _ = new_figure((1, 1))
     supported = figure.canvas.get_supported_filetypes()
     if _format(path) not in supported:
@@ -100,11 +96,7 @@ def check_target(path: str | os.PathLike[str]) -> None:
 
 
 def new_figure(size: tuple[float, float]) -> "tuple[Figure, Axes]":
-    """An empty figure, width and height in inches, and its axes.
-
-    Raises:
-      InputError: matplotlib is not installed.
-    """
+    """An empty figure, width and height in inches, and its axes."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -117,11 +109,7 @@ def new_figure(size: tuple[float, float]) -> "tuple[Figure, Axes]":
 
 
 def save(figure: "Figure", path: str | os.PathLike[str]) -> None:
-    """Writes a picture, whole or not at all; the suffix of `path` chooses the format.
-
-    Raises:
-      InputError: `path` has no suffix that matplotlib can write, or cannot be written.
-    """
+    """Writes a picture, whole or not at all; the suffix of `path` chooses the format."""
     picture = io.BytesIO()
     try:
         figure.savefig(picture, format=_format(path))
@@ -154,11 +142,7 @@ def draw(picture: Picture | Intervals, path: str | os.PathLike[str]) -> str:
 
 
 def plot_curves(picture: Picture, path: str | os.PathLike[str]) -> None:
-    """Draws lines over one another.
-
-    Raises:
-      InputError: matplotlib is not installed, or `path` cannot be written.
-    """
+    """Draws lines over one another."""
     figure, axes = new_figure((8, 5))
     for index, curve in enumerate(picture.curves):
         marker = _MARKERS[index // len(_COLOURS) % len(_MARKERS)]
@@ -183,9 +167,6 @@ def plot_intervals(picture: Intervals, path: str | os.PathLike[str]) -> None:
     """Draws points with their intervals, side by side at every tick.
 
     The axis fits the values: a long interval is cut by the frame, so that it hides no difference.
-
-    Raises:
-      InputError: a value is not finite, matplotlib is not installed, or `path` cannot be written.
     """
     shown = {one.label: [v for v in one.values if not np.isnan(v)] for one in picture.series}
     _require_finite(shown)
@@ -246,10 +227,6 @@ def plot_grid(
       columns: the same of the x axis.
       perplexities: by values of row and column. What is missing or not finite stays empty.
       path: picture to write.
-
-    Raises:
-      InputError: there is no finite perplexity, matplotlib is not installed, or `path` cannot be
-        written.
     """
     values = np.array(
         [[perplexities.get((row, column), np.nan) for column in columns[1]] for row in rows[1]]
@@ -295,10 +272,6 @@ def plot_grid(
 def plot_attention(sentences: "Sequence[SentenceAttention]", path: str | os.PathLike[str]) -> None:
     """Draws what the words of a document attend to: a heat map for each sentence that has two
     positions or more to attend to, its words from left to right, the positions from above.
-
-    Raises:
-      InputError: there is no such sentence, or there are too many words; matplotlib is not
-        installed, or `path` cannot be written.
     """
     numbered = [(n, one) for n, one in enumerate(sentences, 1) if len(one.positions) > 1]
     if not numbered:
@@ -335,10 +308,6 @@ def plot_context(results: Sequence[Result], path: str | os.PathLike[str]) -> Non
     """Draws perplexity against n, one line a model (Wang and Cho 2015, Figure 2).
 
     Runs without n are horizontal lines.
-
-    Raises:
-      InputError: no run has n, two runs of a model have the same, a perplexity is not finite,
-        matplotlib is not installed, or `path` cannot be written.
     """
     lines = require_context(results)
     _require_finite({one.label: [one.perplexity] for one in results})
@@ -364,11 +333,7 @@ def plot_context(results: Sequence[Result], path: str | os.PathLike[str]) -> Non
 
 
 def require_context(results: Sequence[Result]) -> dict[str, dict[int, Result]]:
-    """The runs that have n, by model and n.
-
-    Raises:
-      InputError: no run has n, two runs of a model have the same, or there is one run alone.
-    """
+    """The runs that have n, by model and n."""
     lines: dict[str, dict[int, Result]] = {}
     for one in results:
         if one.context_sentences is None:

@@ -85,12 +85,7 @@ class FinishedRun(NamedTuple):
 
 
 def read_runs(workdirs: Sequence[storage.PathLike]) -> list[FinishedRun]:
-    """Reads the results that training, evaluation and coherence left in each work directory.
-
-    Raises:
-      InputError: a directory holds no run, a file or field is broken, the runs were evaluated on
-        different tokens or vocabularies, or one was trained on since.
-    """
+    """Reads the results that training, evaluation and coherence left in each work directory."""
     with contextlib.ExitStack() as stack:
         folders = [
             stack.enter_context(storage.fetched(one, _READ.intersection)) for one in workdirs
@@ -117,9 +112,6 @@ def read_curve(folder: Path) -> tuple[list[ValidLine], float]:
 
     A run that was killed and resumed repeats the steps after its last checkpoint: of two lines of
     one step the later led to the final parameters, and so did the time that the last line counts.
-
-    Raises:
-      InputError: the run has no metrics, or they are broken or hold no evaluation.
     """
     lines = read_lines(folder)
     evaluations = _by_step(lines, ValidLine)

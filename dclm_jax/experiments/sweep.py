@@ -77,11 +77,7 @@ class Outcome(NamedTuple):
 
 
 def parse_grid(text: str) -> dict[str, list[str]]:
-    """The values of every key in "KEY=VALUE,VALUE;KEY=VALUE", as they are written.
-
-    Raises:
-      InputError: naming the part, what was found and what was expected.
-    """
+    """The values of every key in "KEY=VALUE,VALUE;KEY=VALUE", as they are written."""
     grid: dict[str, list[str]] = {}
     for part in text.split(";"):
         key, equals, values = (piece.strip() for piece in part.partition("="))
@@ -96,11 +92,7 @@ def parse_grid(text: str) -> dict[str, list[str]]:
 
 
 def typed(grid: Mapping[str, Sequence[str]], config: ConfigDict) -> dict[str, list[Value]]:
-    """The grid with values of the types that its keys have in the configuration.
-
-    Raises:
-      InputError: an unknown key, a value of another type, or one that is there twice.
-    """
+    """The grid with values of the types that its keys have in the configuration."""
     known = flat(config.to_dict())
     made: dict[str, list[Value]] = {key: [] for key in grid}
     for key, values in made.items():
@@ -157,9 +149,6 @@ def check(config: ConfigDict, all_cells: Sequence[Cell]) -> dict[str, int]:
 
     Returns:
       The number of parameters of each cell's model, by the cell's name.
-
-    Raises:
-      InputError: naming the cell, the key, what it is and what was expected.
     """
     vocabularies: dict[str, int] = {}
     parameters = {}
@@ -192,9 +181,6 @@ def agreed_grid(
     """The grid, its keys in the order of the sweep that the directory may hold.
 
     Its values may be others than there: a cell has the same name in every grid of these keys.
-
-    Raises:
-      InputError: the directory holds a run, or a sweep of another configuration or other keys.
     """
     path = directory / SWEEP_FILE
     if not path.exists():
@@ -222,20 +208,12 @@ def agreed_grid(
 
 
 def write_sweep(directory: Path, config: ConfigDict, grid: Mapping[str, Sequence[Value]]) -> None:
-    """Keeps what the directory is a sweep of.
-
-    Raises:
-      InputError: the file cannot be written.
-    """
+    """Keeps what the directory is a sweep of."""
     files.write_json(directory / SWEEP_FILE, {"grid": dict(grid), "config": config.to_dict()})
 
 
 def outcome(cell: Cell, parameters: int, workdir: Path) -> Outcome | None:
-    """What a finished cell has come to; None of one that is not finished.
-
-    Raises:
-      InputError: its result or metrics cannot be used.
-    """
+    """What a finished cell has come to; None of one that is not finished."""
     result = read_result(workdir)
     if result is None:
         return None
@@ -264,11 +242,7 @@ def table(best_first: Sequence[Outcome]) -> str:
 
 
 def write_table(path: Path, best_first: Sequence[Outcome]) -> None:
-    """Writes the finished cells as CSV, numbers unrounded.
-
-    Raises:
-      InputError: the file cannot be written.
-    """
+    """Writes the finished cells as CSV, numbers unrounded."""
     rows = [
         {
             "cell": one.cell.name,

@@ -21,11 +21,7 @@ _LARGEST = 2**31 - 1
 
 
 def model_class(name: str) -> type[DocumentModel]:
-    """The class registered under `name`.
-
-    Raises:
-      InputError: there is none; the message gives the nearest name.
-    """
+    """The class registered under `name`."""
     if name not in MODELS:
         what = f"unknown model {shown(name)}" if name else "no model is named"
         raise InputError(f"{what}{did_you_mean(name, MODELS)}")
@@ -33,11 +29,7 @@ def model_class(name: str) -> type[DocumentModel]:
 
 
 def create(name: str, **options: Any) -> DocumentModel:
-    """A model by name; options are the attributes of its class.
-
-    Raises:
-      InputError: an unknown name or option, or a value the model cannot be built from.
-    """
+    """A model by name; options are the attributes of its class."""
     cls = model_class(name)
     known = [field.name for field in dataclasses.fields(cls)]
     for option in options:

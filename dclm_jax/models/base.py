@@ -137,9 +137,6 @@ class DocumentModel:
       hashed: arrays of hashed features. All of a model have one size; a step of training touches
         the slices of the words of its batch alone.
       embedding_fan_in: inputs that the initial range of embeddings counts; None for all V words.
-
-    Raises:
-      InputError: a value that no model can be built from.
     """
 
     vocab_size: int

@@ -140,11 +140,7 @@ class Place:
     context: Context
 
     def take(self, rows: Sequence[int] | np.ndarray) -> "Place":
-        """The places of these rows, in this order; a row may come any number of times.
-
-        Raises:
-          InputError: there is no row, or not that one.
-        """
+        """The places of these rows, in this order; a row may come any number of times."""
         chosen = _chosen(rows, self.rows)
         return Place(self.reader, len(chosen), self.reader.take(self.context, chosen))
 
@@ -191,10 +187,6 @@ class Reader:
           rows: B.
           sources: of a model that reads sources, what each document is made of: sentences as `read`
             takes them, of any number.
-
-        Raises:
-          InputError: `rows` is below 1; or there are no sources, not as many, one without a
-            sentence, or words that are no ids; or the model reads none.
         """
         require_at_least("rows", rows, 1)
         if (sources is not None) != self.model.reads_source:
@@ -229,10 +221,6 @@ class Reader:
           The place after them, and for each row and sentence float32 [M + 1]: -log P(target) in
           nats of the targets w1..wM END, given all words before them in the document. It is 0 for
           a target that is not asked for.
-
-        Raises:
-          InputError: the place is another reader's, the sentences are not as many, or words are no
-            ids.
         """
         self._require_own(place)
         counts = {len(row) for row in sentences}
@@ -265,9 +253,6 @@ class Reader:
 
         Args:
           documents: each a sequence of sentences as `read` takes them; none is an empty document.
-
-        Raises:
-          InputError: there is no document, or words are no ids.
         """
         place = self.open(len(documents))
         self._require_documents(documents)
@@ -287,11 +272,7 @@ class Reader:
         return Place(self, place.rows, ended)
 
     def select(self, is_first_B: np.ndarray, first: Place, second: Place) -> Place:
-        """The rows of the first place where `is_first_B`, those of the second elsewhere.
-
-        Raises:
-          InputError: a place is another reader's, or they have other numbers of rows.
-        """
+        """The rows of the first place where `is_first_B`, those of the second elsewhere."""
         for place in (first, second):
             self._require_own(place)
         if not len(is_first_B) == first.rows == second.rows:
@@ -318,11 +299,7 @@ class Reader:
             )
 
     def start(self, place: Place) -> tuple[WordPlace, jax.Array]:
-        """Begins a sentence: the place after START, and log P [B, V] of its first word in nats.
-
-        Raises:
-          InputError: the place is another reader's, or the model predicts bags of words.
-        """
+        """Begins a sentence: the place after START, and log P [B, V] of its first word in nats."""
         self._require_own(place)
         if self.model.objective == "bags":
             raise InputError(f"{self.model.name} predicts bags of words: none of them is the next")
@@ -339,10 +316,6 @@ class Reader:
         Returns:
           The place after it, and log P [B, V] of the word that follows, END among them, in nats;
           where a sentence has ended they mean nothing.
-
-        Raises:
-          InputError: the place is another reader's, there is another number of words, or they are
-            no ids.
         """
         self._require_own(place)
         self._require_words(tokens_B)
@@ -356,20 +329,12 @@ class Reader:
         return WordPlace(self, place.rows, place.length + 1, after), log_probs_BxV
 
     def finish(self, place: WordPlace) -> Place:
-        """Closes the sentence: the place after it, as `read` gives it.
-
-        Raises:
-          InputError: the place is another reader's.
-        """
+        """Closes the sentence: the place after it, as `read` gives it."""
         self._require_own(place)
         return Place(self, place.rows, self._run.close(self.params, place.words))
 
     def vectors(self, place: Place) -> np.ndarray | None:
-        """The contexts as vectors [B, X] (`DocumentModel.vector`); None of a model without any.
-
-        Raises:
-          InputError: the place is another reader's.
-        """
+        """The contexts as vectors [B, X] (`DocumentModel.vector`); None of a model without any."""
         self._require_own(place)
         vectors = self._run.vector(self.params, place.context)
         return None if vectors is None else np.asarray(vectors)
@@ -384,9 +349,6 @@ class Reader:
 
         Returns:
           For each document the vectors [1 + S, X]; None of a model without any (see `vectors`).
-
-        Raises:
-          InputError: there is no document, or words are no ids.
         """
         self._require_documents(documents)
         rows = power_of_two(len(documents)) if documents else 0
@@ -417,9 +379,6 @@ class Reader:
           predicted; rows sum to 1. Positions are, of a model that attends to "words", the inputs
           START w1..wM of the sentence before, and c_0 alone of the first one; to "sentences", the n
           before, as far as there are so many: the first sentence has none of them.
-
-        Raises:
-          InputError: the model has no attention, or words are no ids.
         """
         kind, most = self.model.attends_to, self.model.context_order or 0
         if kind is None:
@@ -451,9 +410,6 @@ class Reader:
         Args:
           place, other: of as many rows, after sentences of no more than `length` - 1 words.
           length: of padded sentences.
-
-        Raises:
-          InputError: a place is another reader's.
         """
         for one in (place, other):
             self._require_own(one)

@@ -55,11 +55,7 @@ class RestoredRun(NamedTuple):
 
 
 def restore_run(workdir: str | Path) -> RestoredRun:
-    """Model, best parameters and vocabulary of a run, on whatever devices there are.
-
-    Raises:
-      InputError: the workdir holds no run, no finished evaluation yet, or nothing sound.
-    """
+    """Model, best parameters and vocabulary of a run, on whatever devices there are."""
     workdir = Path(workdir)
     config = read_config(workdir)
     vocabulary = Vocabulary.load(workdir / VOCABULARY_FILE)
@@ -83,12 +79,7 @@ def restore_run(workdir: str | Path) -> RestoredRun:
 
 
 class Checkpoints:
-    """Checkpoints of one kind, of KINDS, each sealed with the checksums of its files.
-
-    Raises:
-      InputError: (all methods) the directory cannot be read or written, the save before could not
-        be finished, or checkpoints exist and none is sound.
-    """
+    """Checkpoints of one kind, of KINDS, each sealed with the checksums of its files."""
 
     def __init__(self, workdir: Path, kind: str, *, read_only: bool = False):
         # Orbax logs every save, and it and asyncio every damaged file: the run has its own lines.

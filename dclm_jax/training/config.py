@@ -157,9 +157,6 @@ def default_config(model: str = "ccdclm") -> ConfigDict:
 
     Section `model` holds the model's options (`dclm_jax.models`); for the others see `DataConfig`,
     `OptimizerConfig` and `TrainingConfig`.
-
-    Raises:
-      InputError: an unknown model.
     """
     options = {
         field.name: field.default
@@ -171,11 +168,7 @@ def default_config(model: str = "ccdclm") -> ConfigDict:
 
 
 def require_known(model: str, known: Iterable[str]) -> None:
-    """What a configuration file for some models begins with.
-
-    Raises:
-      InputError: `model` is none of them; the message names all.
-    """
+    """What a configuration file for some models begins with."""
     names = list(known)
     if model not in names:
         what = f"unknown model {model!r}" if model else "no model is named"
@@ -188,9 +181,6 @@ def restored(saved: Mapping[str, Any], place: object) -> ConfigDict:
     Args:
       saved: see `check_saved`.
       place: the workdir, for messages.
-
-    Raises:
-      InputError: it is of a model that is not trained in steps.
     """
     name = saved["model"]["name"]
     if name not in MODELS:
@@ -202,11 +192,7 @@ def restored(saved: Mapping[str, Any], place: object) -> ConfigDict:
 
 
 def meanings(model: str) -> dict[str, str]:
-    """What the keys of a configuration for a model mean, in the words of the classes' docstrings.
-
-    Raises:
-      InputError: an unknown model.
-    """
+    """Meanings of the keys of a model's configuration, from the docstrings of its classes."""
     cls = model_class(model)
     about = (inspect.getdoc(cls) or "").split("\n\n")[0]
     told = {"model.name": " ".join(about.split())}
@@ -228,11 +214,7 @@ def _field_docs(cls: type) -> dict[str, str]:
 
 
 def validated(config: Mapping[str, Any] | ConfigDict) -> RunConfig:
-    """The configuration with every key known, present, of its type, and in range.
-
-    Raises:
-      InputError: naming the key, what it is and what was expected.
-    """
+    """The configuration with every key known, present, of its type, and in range."""
     given = config.to_dict() if isinstance(config, ConfigDict) else dict(config)
     name = given.get("model", {}).get("name")
     if name is None:
@@ -279,10 +261,6 @@ def check_saved(config: Any, place: str) -> None:
     Args:
       config: what was read.
       place: the file, for messages.
-
-    Raises:
-      InputError: it is not made of sections of plain values, or lacks the model's name or the
-        data's directory.
     """
     if not isinstance(config, dict):
         raise InputError(f"{place}: expected a JSON object")

@@ -30,9 +30,6 @@ def choose(patterns: str, paths: Collection[str]) -> frozenset[str]:
     Args:
       patterns: as in a shell (`fnmatch`), with commas between them; `*` also matches `/`.
       paths: of all parameters.
-
-    Raises:
-      InputError: a pattern that matches nothing, or patterns that leave nothing to train.
     """
     chosen: set[str] = set()
     for pattern in map(str.strip, patterns.split(",") if patterns else ()):

@@ -77,8 +77,6 @@ def train(
       report: takes each line for the user.
 
     Raises:
-      InputError: a configuration, data directory or workdir that cannot be used, or a disk that
-        cannot be written.
       DivergenceError: a loss or gradient that is not finite; the last good checkpoint stays.
     """
     place = storage.locate(workdir)

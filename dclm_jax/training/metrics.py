@@ -51,9 +51,6 @@ class MetricsLog(contextlib.AbstractContextManager):
     """Appends one JSON object a line to WORKDIR/metrics.jsonl and mirrors numbers to TensorBoard.
 
     A resumed run drops the lines after the step it resumes from, so no step appears twice.
-
-    Raises:
-      InputError: (all methods) it cannot be written.
     """
 
     def __init__(self, workdir: Path, step: int):

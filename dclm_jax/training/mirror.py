@@ -28,11 +28,7 @@ class Workplace(NamedTuple):
 
 @contextlib.contextmanager
 def workplace(workdir: storage.Location) -> Iterator[Workplace]:
-    """The workdir itself, or if it has an address a copy of what lies there, kept at the end, too.
-
-    Raises:
-      InputError: it cannot be read, or not be written.
-    """
+    """The workdir itself, or a local copy of a workdir with an address, synchronized at the end."""
     if isinstance(workdir, Path):
         yield Workplace(workdir, lambda finish: None)
         return

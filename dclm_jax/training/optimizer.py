@@ -91,11 +91,7 @@ SCHEDULES: dict[str, Callable[[OptimizerConfig, _Length], optax.Schedule]] = {
 def learning_rate(
     options: OptimizerConfig, total_steps: int, steps_per_epoch: int | None = None
 ) -> optax.Schedule:
-    """The learning rate as a function of the step; arguments are those of `create_optimizer`.
-
-    Raises:
-      InputError: an unknown schedule.
-    """
+    """The learning rate as a function of the step; arguments are those of `create_optimizer`."""
     if options.schedule not in SCHEDULES:
         raise InputError(
             f"optimizer.schedule is {options.schedule!r}{did_you_mean(options.schedule, SCHEDULES)}"
@@ -222,11 +218,7 @@ def rate_factor(optimizer_state: optax.OptState) -> jax.Array:
 
 
 def require_sparse(options: OptimizerConfig) -> None:
-    """Refuses, for models with hashed features to train, what moves parameters without a gradient.
-
-    Raises:
-      InputError: naming the option.
-    """
+    """Refuses what moves parameters without a gradient, for models with hashed features."""
     for key, value, allowed, expected in (
         ("name", options.name, options.name in SPARSE, " or ".join(SPARSE)),
         ("average_decay", options.average_decay, not options.average_decay, "0"),
@@ -248,9 +240,6 @@ def create_optimizer(
       total_steps: of the run, over which a learning rate decays.
       steps_per_epoch: those of `halve_after`, and after which `halve_on_plateau` looks at the loss;
         None for all steps.
-
-    Raises:
-      InputError: an unknown optimizer or schedule.
     """
     if not options.average_decay < 1:
         raise InputError(f"optimizer.average_decay is {options.average_decay}; expected below 1")

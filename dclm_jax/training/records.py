@@ -42,10 +42,6 @@ class Records(contextlib.AbstractContextManager):
 
     Every process makes one and calls its methods, which meet: an error on the first process is an
     error on all. Only `write` is the first one's alone, because it comes too often for a meeting.
-
-    Raises:
-      InputError: the workdir is in use, holds another run, a longer one, or checkpoints of which
-        none is sound; or (all methods) it cannot be written.
     """
 
     _place: Workplace

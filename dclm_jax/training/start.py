@@ -42,10 +42,6 @@ def start_from(
       model: of the parameters.
       params: initial values.
       vocabulary: of the model.
-
-    Raises:
-      InputError: there is no such run, it has no best checkpoint, it is an n-gram model, or it has
-        no word or no parameter in common with this one.
     """
     try:
         with storage.fetched(run, mirror.for_use) as folder:

@@ -56,9 +56,6 @@ def writing(workdir: Path) -> Iterator[None]:
 
     The lock is the operating system's: it ends with its process, however that ends. What the file
     says is for people.
-
-    Raises:
-      InputError: another job is writing there, or nothing can be written.
     """
     with contextlib.ExitStack() as stack:
         with files.writing(workdir):
@@ -125,10 +122,6 @@ def claim(
       total_steps: of the run.
       trained_steps: of the run that the workdir may hold.
       text: what is kept of it.
-
-    Raises:
-      InputError: the workdir holds a run with another configuration, vocabulary or corpus, or one
-        that was trained for longer.
     """
     config_path, vocabulary_path = workdir / CONFIG_FILE, workdir / VOCABULARY_FILE
     directory = config["data"]["directory"]
