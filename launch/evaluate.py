@@ -284,7 +284,7 @@ def _json(measured: _Measured) -> dict[str, Any]:
 
 def _plot(measured: _Measured, path: str) -> None:
     if measured.classes:
-        plots.plot_intervals(_classes_picture(measured), path)
+        plots.plot(_classes_picture(measured), path)
         return
     values = [one.perplexity for one in measured.perplexities]
     points = list(map(_point, measured.runs, values))

@@ -81,6 +81,7 @@ from dclm_jax.experiments import (
     report,
     runs,
     summary,
+    templates,
 )
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.training.config import flat
@@ -189,7 +190,8 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _require_place(path: str) -> None:
-    """There must be a place for the page before long work."""
+    """There must be a place for the page, and what makes it, before long work."""
+    templates.environment()
     location = storage.locate(path)
     if path in ("", "-") or location.is_dir():
         raise InputError(f"--html is {path!r}; expected a file to write")

@@ -115,14 +115,15 @@ def main(argv: Sequence[str]) -> None:
     if _UNKNOWN.value == "blank":
         scores = ([_blanked(one) for one in of_runs] for of_runs in scores)
     labels = [run.label for run in runs]
+    begin = _begin(labels)
     with open_output(_OUTPUT.value) as file, _evaluation.Progress("scoring") as progress:
-        file.write(_begin(labels))
+        file.write(begin)
         for number, of_runs in enumerate(scores, start=1):
             attention = list(map(_attention, runs, of_runs)) if _ATTENTION.value else []
             file.writelines(_lines(labels, of_runs, attention))
             progress(number, None)
         if _format() == "html":
-            file.write(surprisal_html.FOOT)
+            file.write(surprisal_html.foot())
 
 
 def _format() -> str:

@@ -102,7 +102,7 @@ def test_names_of_runs_in_a_table_and_a_picture(tmp_path, name):
     folder = write_run(tmp_path / "run", name, metrics=[infinite, infinite | {"step": 2}])
     runs = read_runs([folder])
     assert printable(name) in summary.text(runs).splitlines()[2]
-    plots.plot_curves(pictures.learning_curves(runs), tmp_path / "curves.png")
+    plots.plot(pictures.learning_curves(runs), tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -30,7 +30,6 @@ EXCUSED = {
     "dclm_jax/benchmark/report.py": (1, "reads /proc"),
     "dclm_jax/benchmark/timing.py": (1, "reads /proc"),
     "dclm_jax/benchmark/worker.py": (1, "reads /proc"),
-    "dclm_jax/experiments/markup.py": (1, "reads what is packed beside it, a style and a script"),
     "launch/_app.py": (4, "opens /dev/null in the place of closed standard streams"),
     "launch/_cluster.py": (1, "opens /dev/null in the place of standard output"),
 }

@@ -1,26 +1,32 @@
 """A report as one page of HTML: it needs no network, and without its script all of it is shown.
 
-The charts are those of `charts`, the look is page.css, and page.js steps through examples.
+The templates are page.html.j2 and parts.html.j2, the figures those of `charts`, the look is
+page.css, and page.js steps through examples.
 """
 
 import base64
 import hashlib
-import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
-from xml.etree.ElementTree import Element
 
-from dclm_jax.errors import printable
 from dclm_jax.evaluation import context
 from dclm_jax.evaluation.perplexity import COUNTING_RULES
-from dclm_jax.experiments import charts, examples, markup, pictures, report, summary, words
-from dclm_jax.experiments.examples import Example, Reading
+from dclm_jax.experiments import (
+    charts,
+    examples,
+    pictures,
+    plots,
+    report,
+    summary,
+    templates,
+    words,
+)
+from dclm_jax.experiments.examples import Example
 from dclm_jax.experiments.grouping import Row, shown_value, with_defaults
-from dclm_jax.experiments.markup import Child, disclosure, element, elements, table
 from dclm_jax.experiments.plots import Intervals, Picture
 from dclm_jax.experiments.report import Table
 from dclm_jax.experiments.runs import FinishedRun
-from dclm_jax.language_model import SentenceAttention
+from dclm_jax.language_model import SentenceAttention, SentenceScore
 
 # One-sided p from which a row is marked; 1 - p for one that is worse.
 _LEVELS = (0.05, 0.01, 0.001)
@@ -149,38 +155,37 @@ def render(title: str, subject: str, sections: Sequence[Section]) -> str:
       subject: what it is about, below the title.
       sections: in their order.
     """
-    script = markup.packed("page.js")
+    script = templates.source("page.js")
     # Nothing but this script runs and nothing is fetched, whatever a text may hold.
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = (
         f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
         f"script-src 'sha256-{digest}'"
     )
-    head = markup.head(
-        title,
-        element("meta", http_equiv="Content-Security-Policy", content=policy),
-        element("link", rel="icon", href="data:,"),
-    )
     drawn = (part for one in sections for part in one.parts)
-    looks = charts.looks_of(part for part in drawn if isinstance(part, Picture | Intervals))
-    links = [
-        element("li", element("a", section.title, href=f"#part-{number}"))
-        for number, section in enumerate(sections, start=1)
-    ]
-    body = element(
-        "body",
-        element("a", "Skip to the results", href="#main", class_="skip"),
-        element("header", element("h1", title), element("p", subject, class_="aside")),
-        element("nav", element("ul", *links), aria_label="Contents"),
-        element(
-            "main",
-            *(_section(number, one, looks) for number, one in enumerate(sections, start=1)),
-            id="main",
-        ),
-        element("script", script),
+    return (
+        templates.environment()
+        .get_template("page.html.j2")
+        .render(
+            title=title,
+            subject=subject,
+            sections=sections,
+            policy=policy,
+            style=templates.source("page.css"),
+            script=script,
+            looks=charts.looks_of(part for part in drawn if isinstance(part, Picture | Intervals)),
+            charts=charts,
+            compared=compared,
+            lines=plots.labels,
+            kind_of=lambda part: type(part).__name__,
+            nats=_nats,
+            significance=significance,
+            tokens=words.words,
+            undrawn=plots.undrawn,
+            unshown=unshown,
+            weights=words.weights,
+        )
     )
-    page = element("html", head, body, lang="en")
-    return f"<!doctype html>\n{markup.written(page)}\n"
 
 
 _MARKS = (
@@ -215,7 +220,7 @@ def _runs(all_rows: Sequence[Row]) -> Table:
         [
             row.label,
             str(seed),
-            printable(result["workdir"]),
+            result["workdir"],
             "" if result["step"] is None else f"{result['step']:,}",
             "" if result["seconds"] is None else f"{result['seconds'] / 60:.1f}",
             result["training_text"] or "",
@@ -235,143 +240,46 @@ def _configurations(configs: Mapping[str, Mapping[str, Any]]) -> Section:
     return Section("Configurations", about, [Configurations(configs)])
 
 
-def _section(number: int, section: Section, looks: Mapping[str, int]) -> Element:
-    name = f"part-{number}"
-    made = element(
-        "section",
-        element("h2", section.title, id=f"{name}-title"),
-        element("p", section.about) if section.about else None,
-        id=name,
-        aria_labelledby=f"{name}-title",
-    )
-
-    def is_figure(part: tuple[int, Part]) -> bool:
-        return isinstance(part[1], Picture | Intervals)
-
-    for are_figures, parts in itertools.groupby(enumerate(section.parts), is_figure):
-        drawn = [one for index, part in parts for one in _part(part, f"{name}-{index}", looks)]
-        made.extend([element("div", *drawn, class_="figures")] if are_figures else drawn)
-    return made
-
-
-def _part(part: Part, name: str, looks: Mapping[str, int]) -> Iterator[Element]:
-    match part:
-        case Table(title, about, cells):
-            header, *_ = cells
-            yield table(title, [[*map(_marked, header, row)] for row in cells])
-            yield from elements("p", filter(None, about.split("\n")), class_="aside")
-        case Picture() | Intervals():
-            yield charts.figure(part, name, looks)
-        case Example():
-            yield _example(part, name)
-        case Configurations(configs):
-            yield from _compared(configs)
-        case Missing(told):
-            yield element("p", told, class_="missing")
-        case Commands(title, lines):
-            yield element("h3", title)
-            yield element("pre", "\n".join(map(printable, lines)))
-        case Facts(title, values):
-            cells = [[name, printable(str(one))] for name, one in values.items()]
-            yield table(title, [["what", "value"], *cells], class_="facts")
-
-
-def _marked(column: str, cell: str) -> Child:
-    """The cell, with a mark where it is a p that tells something."""
-    if cell == column or not cell or not (column == "p" or column.startswith("p, ")):
-        return cell
+def significance(column: str, cell: str) -> str:
+    """The mark of a cell in a column of p where it tells something."""
+    if not cell or not (column == "p" or column.startswith("p, ")):
+        return ""
     p = float(cell.removeprefix("< "))
-    better = sum(p < level for level in _LEVELS)
-    worse = sum(1 - p < level for level in _LEVELS)
-    if not better and not worse:
-        return cell
-    told = f"{'better' if better else 'worse'} than the baseline"
-    mark = element("span", "▲" * better or "▼" * worse, aria_hidden="true")
-    return element("span", f"{cell} ", mark, element("span", f", {told}", class_="told"))
+    better, worse = ("▲" * sum(q < level for level in _LEVELS) for q in (p, 1 - p))
+    return better or worse.replace("▲", "▼")
 
 
-def _compared(configs: Mapping[str, Mapping[str, Any]]) -> Iterator[Element]:
+def compared(configs: Mapping[str, Mapping[str, Any]]) -> tuple[list[list[str]], list[list[str]]]:
+    """Tables of configurations by their labels: the options that differ, and the common ones."""
     first, *others = configs.values()
     keys = dict.fromkeys(key for config in configs.values() for key in config)
-    same = [key for key in keys if all(key in one and one[key] == first.get(key) for one in others)]
+    common = [
+        key for key in keys if all(key in one and one[key] == first.get(key) for one in others)
+    ]
 
-    def cell(config: Mapping[str, Any], key: str) -> Child:
-        shown = shown_value(key, config[key]) if key in config else "–"
-        is_as_first = (key in config) == (key in first) and config.get(key) == first.get(key)
-        return shown if is_as_first else element("mark", shown)
+    def values(key: str, of: Collection[Mapping[str, Any]]) -> list[str]:
+        return [key, *(shown_value(key, one[key]) if key in one else "–" for one in of)]
 
-    def rows(chosen: Sequence[str]) -> list[list[Child]]:
-        header: list[Child] = ["option", *configs]
-        return [header, *([key, *(cell(one, key) for one in configs.values())] for key in chosen)]
-
-    if differing := [key for key in keys if key not in same]:
-        yield table("What differs", rows(differing))
-    elif others:
-        yield element("p", "Nothing differs but the seed.")
-    shared = [["option", "value"], *([key, cell(first, key)] for key in same)]
-    yield disclosure(
-        f"What all have in common ({len(same)} options)", table("Common options", shared)
+    differing = [values(key, configs.values()) for key in keys if key not in common]
+    return (
+        [["option", *configs], *differing],
+        [["option", "value"], *(values(key, [first]) for key in common)],
     )
 
 
-def _example(example: Example, name: str) -> Element:
-    shown = len(example.readings[0].sentences)
-    rest = f" Its first {shown} of {example.num_sentences} sentences are shown."
-    controls = element(
-        "div",
-        element("button", "← Previous", type="button"),
-        element("button", "Next →", type="button"),
-        element("span", class_="told", aria_live="polite"),
-        class_="controls",
-        hidden="",
-    )
-    return element(
-        "section",
-        element("h3", f"Test document {example.number}", id=name),
-        element(
-            "p",
-            f"Chosen: {example.why}.{rest if shown < example.num_sentences else ''}",
-            class_="aside",
-        ),
-        controls,
-        element("ol", *(_step(example, at) for at in range(shown)), class_="steps"),
-        class_="example",
-        tabindex=0,
-        aria_labelledby=name,
-    )
-
-
-def _step(example: Example, at: int) -> Element:
-    sentences = example.readings[0].sentences
-    before = f"After: {printable(sentences[at - 1].text)}" if at else "The first of its document."
-    parts = [one for reading in example.readings for one in _reading(reading, at)]
-    return element(
-        "li",
-        element("h4", f"Sentence {at + 1} of {len(sentences)}: {printable(sentences[at].text)}"),
-        element("p", before, class_="aside"),
-        *parts,
-        class_="step",
-    )
-
-
-def _reading(reading: Reading, at: int) -> Iterator[Element]:
-    sentence = reading.sentences[at]
+def _nats(sentence: SentenceScore) -> str:
+    """Nats of a sentence, and how the sentences before change them."""
     alone = sentence.log_probs_alone or sentence.log_probs
     saved = sum(sentence.log_probs) - sum(alone)
     told = f", {abs(saved):.1f} {'less' if saved > 0 else 'more'} than by itself" if saved else ""
-    nats = f": {-sum(sentence.log_probs):.1f} nats{told}"
-    yield element("p", element("strong", reading.label), nats)
-    yield element("p", *words.words(sentence, changes=True), class_="words")
-    if reading.attention:
-        yield _attention(reading.label, reading.attention[at])
+    return f"{-sum(sentence.log_probs):.1f} nats{told}"
 
 
-def _attention(label: str, attention: SentenceAttention) -> Element:
+def unshown(attention: SentenceAttention) -> str:
+    """Why weights are not shown as a table; empty if they are."""
     targets, positions, _ = attention
     if len(positions) < 2:
-        told = f"there is {positions[0]} alone" if positions else "no sentence stands before"
-        return element("p", f"Attention of {label}: {printable(told)}.", class_="aside")
+        return f"there is {positions[0]} alone" if positions else "no sentence stands before"
     if len(targets) * len(positions) > _MOST_WEIGHTS:
-        told = f"{len(targets)} words by {len(positions)} are too many to show here"
-        return element("p", f"Attention of {label}: {told}.", class_="aside")
-    return words.attention(f"Attention of {label}", attention)
+        return f"{len(targets)} words by {len(positions)} are too many to show here"
+    return ""

@@ -4,7 +4,9 @@ Colours stay distinct for colour-blind readers; legends stand beside the data.
 """
 
 import io
+import math
 import os
+import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from dclm_jax import files
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,15 +23,18 @@ if TYPE_CHECKING:
 
     from dclm_jax.language_model import SentenceAttention
 
-# Okabe and Ito's.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+# Okabe and Ito's; page.css has those of pages.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 # Where the largest value is more than this many times the smallest, an axis is logarithmic.
 _LINEAR_RATIO = 8
 # Of heat maps: the side of a word's square in inches, squares for labels and in a picture.
 _SQUARE, _LABELS, _MOST_SQUARES = 0.17, 10, 60_000
-# Decades alone would leave most axes, which span less than one, without a labelled tick.
-LOG_TICKS = (1.0, 1.5, 2.0, 3.0, 5.0, 7.0)
+# Markers tell lines apart; on every point of a long one they would hide it.
+_MOST_MARKERS = 12
+GRID = "#b0b0b0"
+LINE = "line of "
+"""The begin of the gid of a line and of its intervals, before its label."""
 
 
 class Curve(NamedTuple):
@@ -129,57 +134,97 @@ def undrawn(picture: Picture | Intervals) -> str:
     return "" if most > 1 else "a single point is no plot" if most else "there is no point to draw"
 
 
+def labels(picture: Picture | Intervals) -> list[str]:
+    """The labels of a picture's lines."""
+    lines = picture.curves if isinstance(picture, Picture) else picture.series
+    return [line.label for line in lines]
+
+
 def draw(picture: Picture | Intervals, path: str | os.PathLike[str]) -> str:
-    """Draws a picture and says so, or why it is not drawn; for what it raises see `plot_curves` and
-    `plot_intervals`."""
+    """Draws a picture and says so, or why it is not drawn; for what it raises see `plot`."""
     if reason := undrawn(picture):
         return f"{path}: not drawn: {reason}"
-    if isinstance(picture, Picture):
-        plot_curves(picture, path)
-    else:
-        plot_intervals(picture, path)
+    plot(picture, path)
     return f"{picture.title}: {path}"
 
 
-def plot_curves(picture: Picture, path: str | os.PathLike[str]) -> None:
-    """Draws lines over one another."""
-    figure, axes = new_figure((8, 5))
-    for index, curve in enumerate(picture.curves):
-        marker = _MARKERS[index // len(_COLOURS) % len(_MARKERS)]
-        _line(axes, index, curve, marker=marker, markersize=3)
+def plot(picture: Picture | Intervals, path: str | os.PathLike[str]) -> None:
+    """Draws a picture; a number of `Intervals` that is infinite raises `InputError`."""
+    save(figure_of(picture), path)
+
+
+def figure_of(
+    picture: Picture | Intervals, looks: Sequence[int] | None = None, *, in_page: bool = False
+) -> "Figure":
+    """The figure of a picture.
+
+    Args:
+      picture: something to see, see `undrawn`.
+      looks: numbers that tell colours and marks of its lines; by default those of their order.
+      in_page: whether it stands in a column of a page, below its title, with its legend below.
+    """
+    looks = range(len(labels(picture))) if looks is None else looks
+    if isinstance(picture, Picture):
+        figure, axes = new_figure((8, 5))
+        _draw_curves(axes, picture, looks)
+    else:
+        num_ticks = len(picture.ticks)
+        figure, axes = new_figure((4 + 0.45 * num_ticks + 0.08 * num_ticks * len(looks), 5))
+        _draw_intervals(axes, picture, looks)
+    axes.set_xlabel(_plain(picture.x))
+    axes.grid(axis="y" if isinstance(picture, Intervals) else "both", color=GRID, alpha=0.4)
+    axes.set_axisbelow(True)
+    if in_page:
+        # Above the axis there is room for a long name.
+        figure.suptitle(axes.get_ylabel(), x=0.01, ha="left", fontsize=9)
+        axes.set_ylabel("")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(length=0, which="both")
+    else:
+        axes.set_title(_plain(picture.title))
+    handles, names = axes.get_legend_handles_labels()
+    names = [textwrap.fill(name, 45) for name in names]
+    title = "lines: 95% intervals" if isinstance(picture, Intervals) else None
+    place = "outside lower left" if in_page else "outside right upper"
+    legend = figure.legend(handles, names, loc=place, title=title, alignment="left")
+    if in_page:
+        legend.set_frame_on(False)
+        figure.set_size_inches(4.3, 3.3 + 0.2 * "\n".join(names).count("\n"))
+    return figure
+
+
+def _draw_curves(axes: "Axes", picture: Picture, looks: Sequence[int]) -> None:
+    for look, curve in zip(looks, picture.curves, strict=True):
+        every = math.ceil(len(curve.x) / _MOST_MARKERS) or 1
+        _line(axes, look, curve, marker=_marker(look), markersize=5, markevery=every)
         if curve.beside is not None:
-            style = {"linestyle": "--", "linewidth": 0.8, "markersize": 2}
-            _line(axes, index, curve.beside, marker=marker, **style)
+            _line(axes, look, curve.beside, linestyle="--", linewidth=0.8)
     if picture.log_scale:
         axes.set_yscale("log")
         _number_decades(axes.yaxis)
     if picture.ticks is None:
         axes.set_xlim(left=0)
+        axes.locator_params(axis="x", nbins=6)
+        axes.xaxis.set_major_formatter(lambda value, _: number(value))
     else:
-        axes.set_xticks(range(len(picture.ticks)), picture.ticks)
-    axes.set(xlabel=picture.x, ylabel=picture.y, title=picture.title)
-    axes.grid(alpha=0.3)
-    axes.legend()
-    save(figure, path)
+        axes.set_xticks(range(len(picture.ticks)), list(map(_plain, picture.ticks)))
+    axes.set_ylabel(_plain(picture.y))
 
 
-def plot_intervals(picture: Intervals, path: str | os.PathLike[str]) -> None:
-    """Draws points with their intervals, side by side at every tick.
+def _draw_intervals(axes: "Axes", picture: Intervals, looks: Sequence[int]) -> None:
+    """Points with their intervals, side by side at every tick.
 
     The axis fits the values: a long interval is cut by the frame, so that it hides no difference.
     """
     shown = {one.label: [v for v in one.values if not np.isnan(v)] for one in picture.series}
     _require_finite(shown)
-    num_points = len(picture.ticks) * len(picture.series)
-    figure, axes = new_figure((4 + 0.45 * len(picture.ticks) + 0.08 * num_points, 5))
-    for index, one in enumerate(picture.series):
-        offset = (index + 0.5) / len(picture.series) - 0.5
-        x = np.arange(len(picture.ticks)) + 0.8 * offset
-        colour = _COLOURS[index % len(_COLOURS)]
-        axes.vlines(x, one.low, one.high, color=colour, linewidth=1.5)
-        marker = _MARKERS[index % len(_MARKERS)]
-        label = _plain(one.label)
-        axes.plot(x, one.values, marker, color=colour, markersize=5, label=label)
+    places = np.arange(len(picture.ticks))
+    for index, (look, one) in enumerate(zip(looks, picture.series, strict=True)):
+        x = places + 0.8 * ((index + 0.5) / len(picture.series) - 0.5)
+        ends = axes.vlines(x, one.low, one.high, color=_colour(look), linewidth=1.5)
+        ends.set_gid(_gid(one.label))
+        points = Curve(one.label, x.tolist(), one.values.tolist())
+        _line(axes, look, points, linestyle="", marker=_marker(look), markersize=5)
     if picture.baseline:
         axes.axhline(1, color="black", linewidth=1, label=_plain(picture.baseline))
         axes.set_ylabel(_plain(f"perplexity relative to {picture.baseline}"))
@@ -187,21 +232,11 @@ def plot_intervals(picture: Intervals, path: str | os.PathLike[str]) -> None:
         axes.set_ylim(*limits_of_ratios(picture))
     else:
         _set_scale(axes, [value for values in shown.values() for value in values])
-    axes.set(xlim=(-0.6, len(picture.ticks) - 0.4), xlabel=_plain(picture.x), title=picture.title)
-    axes.set_xticks(range(len(picture.ticks)), list(map(_plain, picture.ticks)))
+    axes.set_xlim(-0.6, len(picture.ticks) - 0.4)
+    axes.set_xticks(places, list(map(_plain, picture.ticks)))
     axes.tick_params(axis="x", length=0)
-    axes.vlines(
-        np.arange(1, len(picture.ticks)) - 0.5,
-        *(0, 1),
-        transform=axes.get_xaxis_transform(),
-        color="0.85",
-        linewidth=0.8,
-        zorder=0,
-    )
-    axes.grid(axis="y", alpha=0.3)
-    axes.set_axisbelow(True)
-    figure.legend(loc="outside right upper", title="lines: 95% intervals")
-    save(figure, path)
+    across = {"transform": axes.get_xaxis_transform(), "color": GRID, "alpha": 0.6}
+    axes.vlines(places[1:] - 0.5, *(0, 1), linewidth=0.8, zorder=0, **across)
 
 
 def limits_of_ratios(picture: Intervals) -> tuple[float, float]:
@@ -256,7 +291,7 @@ def plot_grid(
         axes.text(x, y, text, ha="center", va="center", color="black" if is_light else "white")
         if value == low:
             # Within the square of a cell, whose outer edges the axes would cover.
-            frame = {"fill": False, "edgecolor": _COLOURS[1], "linewidth": 3}
+            frame = {"fill": False, "edgecolor": COLOURS[1], "linewidth": 3}
             axes.add_patch(Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, **frame))
     axes.set_xticks(range(len(columns[1])), list(map(_plain, columns[1])))
     axes.set_yticks(range(len(rows[1])), list(map(_plain, rows[1])))
@@ -317,7 +352,7 @@ def plot_context(results: Sequence[Result], path: str | os.PathLike[str]) -> Non
     for index, (model, line) in enumerate(lines.items()):
         numbers = sorted(line)
         curve = Curve(model, numbers, [line[number].perplexity for number in numbers])
-        _line(axes, index, curve, marker=_MARKERS[index % len(_MARKERS)])
+        _line(axes, index, curve, marker=_marker(index))
     level = [one for one in results if one.context_sentences is None]
     for index, one in enumerate(level, start=len(lines)):
         curve = Curve(f"{one.label} ({one.perplexity:.1f})", ends, [one.perplexity] * 2)
@@ -356,9 +391,21 @@ def require_context(results: Sequence[Result]) -> dict[str, dict[int, Result]]:
     return lines
 
 
-def _line(axes: "Axes", index: int, curve: Curve, **style: Any) -> None:
-    colour = _COLOURS[index % len(_COLOURS)]
-    axes.plot(curve.x, curve.y, color=colour, label=_plain(curve.label), **style)
+def _line(axes: "Axes", look: int, curve: Curve, **style: Any) -> None:
+    (line,) = axes.plot(curve.x, curve.y, color=_colour(look), label=_plain(curve.label), **style)
+    line.set_gid(_gid(curve.label))
+
+
+def _gid(label: str) -> str:
+    return f"{LINE}{printable(label)}"
+
+
+def _colour(look: int) -> str:
+    return COLOURS[look % len(COLOURS)]
+
+
+def _marker(look: int) -> str:
+    return _MARKERS[look % len(_MARKERS)]
 
 
 def _set_scale(axes: "Axes", values: Sequence[float]) -> None:
@@ -371,16 +418,20 @@ def _set_scale(axes: "Axes", values: Sequence[float]) -> None:
 
 def _number_decades(axis: "Axis") -> None:
     """Gives a logarithmic axis numbers that people read."""
-    from matplotlib.ticker import LogLocator
+    from matplotlib.ticker import LogLocator, MaxNLocator
 
-    axis.set_major_locator(LogLocator(subs=LOG_TICKS))
+    low, high = axis.get_view_interval()
+    # In less than a decade hardly one of the logarithmic ticks would have a number.
+    round_numbers = MaxNLocator(6, steps=[1, 2, 2.5, 5, 10])
+    is_wide = high > _LINEAR_RATIO * low
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if is_wide else round_numbers)
     axis.set_major_formatter(lambda value, _: number(value))
     axis.set_minor_formatter("")
 
 
 def number(value: float) -> str:
     """A number as people read it at an axis."""
-    return f"{value:,.0f}" if value >= 10 else f"{value:g}"
+    return f"{value:,.7g}"
 
 
 def percent(ratio: float) -> str:
@@ -396,8 +447,8 @@ def _require_finite(perplexities: Mapping[str, Sequence[float]]) -> None:
 
 
 def _plain(text: str) -> str:
-    """Text whose dollar signs, as in the tag PRP$, do not begin a formula."""
-    return text.replace("$", r"\$")
+    """Text as one line whose dollar signs, as in the tag PRP$, do not begin a formula."""
+    return printable(text).replace("$", r"\$")
 
 
 def _format(path: str | os.PathLike[str]) -> str:

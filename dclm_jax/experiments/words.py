@@ -1,4 +1,4 @@
-"""The words of scored sentences and what they attend to, as elements of pages.
+"""The words of scored sentences and what they attend to, for the templates of pages.
 
 No number is in a colour alone: a word has its numbers as its title and below it. The colours of the
 classes of numbers are in page.css, for both themes.
@@ -6,14 +6,11 @@ classes of numbers are in page.css, for both themes.
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
-from xml.etree.ElementTree import Element
 
 import numpy as np
 
-from dclm_jax.errors import printable
-from dclm_jax.experiments.markup import Child, element, table
 from dclm_jax.language_model import SentenceAttention, SentenceScore
 
 
@@ -27,22 +24,36 @@ class Scale(NamedTuple):
         """The CSS class of a number."""
         return f"{self.name}{np.searchsorted(self.bounds, nats, side='right')}"
 
-    def legend(self) -> Element:
-        """Every class with its numbers."""
+    def legend(self) -> list[str]:
+        """The numbers of every class."""
         ends = [f"{bound:g}".replace("-", "−") for bound in self.bounds]
         middle = [f"{low} to {high}" for low, high in itertools.pairwise(ends)]
-        texts = [f"below {ends[0]}", *middle, f"{ends[-1]} and more"]
-        items = (element("li", text, class_=f"{self.name}{i}") for i, text in enumerate(texts))
-        return element("ul", *items, class_="legend scale")
+        return [f"below {ends[0]}", *middle, f"{ends[-1]} and more"]
 
 
 SURPRISAL = Scale("s", (1, 2, 4, 6, 8, 10))
 SAVED = Scale("d", (-2, -1, -0.25, 0.25, 1, 2))
 
 
-def words(score: SentenceScore, *, changes: bool = False) -> Iterator[Child]:
-    """The tokens of a sentence, spaces between, in the colour of what the context saves, where that
-    is compared, elsewhere of their surprisal. That number in nats is below the word.
+class Word(NamedTuple):
+    """A token with its CSS classes, its title and the numbers below it."""
+
+    text: str
+    classes: str
+    title: str
+    numbers: list[str]
+
+
+class Weight(NamedTuple):
+    """A weight of attention in %, and its share of the largest one in the table."""
+
+    percent: str
+    share: float
+
+
+def words(score: SentenceScore, *, changes: bool = False) -> list[Word]:
+    """The tokens of a sentence in the colour of what the context saves, where that is compared,
+    elsewhere of their surprisal. That number in nats is below the word.
 
     Args:
       score: of the sentence.
@@ -51,6 +62,7 @@ def words(score: SentenceScore, *, changes: bool = False) -> Iterator[Child]:
     """
     alone = score.log_probs_alone or [None] * len(score.tokens)
     is_changed = score.log_probs_alone not in (None, score.log_probs)
+    tokens = []
     for token, log_prob, by_itself, known in zip(
         score.tokens, score.log_probs, alone, score.known, strict=True
     ):
@@ -68,9 +80,8 @@ def words(score: SentenceScore, *, changes: bool = False) -> Iterator[Child]:
                     numbers.append(_signed(-saved))
         if not known:
             classes, title = f"{classes} unknown", f"{title}; not in the vocabulary"
-        below = (element("rt", number) for number in numbers)
-        yield element("ruby", printable(token), *below, class_=classes, title=title)
-        yield " "
+        tokens.append(Word(token, classes, title, numbers))
+    return tokens
 
 
 def _signed(nats: float) -> str:
@@ -83,20 +94,11 @@ def saves(nats: float) -> str:
     return f"saves {nats:.2f}" if nats >= 0 else f"costs {-nats:.2f}"
 
 
-def attention(name: str, attended: SentenceAttention) -> Element:
-    """A table of weights in %, its cells coloured by their share of the largest weight.
-
-    Args:
-      name: of what it is.
-      attended: what to, two positions or more.
-    """
+def weights(attended: SentenceAttention) -> list[list[str | Weight]]:
+    """The cells of a table: targets as columns, and a row for each of two positions or more."""
     largest = float(attended.weights.max())
-    cells: list[list[Child]] = [["", *map(printable, attended.targets)]]
-    for position, weights in zip(attended.positions, attended.weights.T.tolist(), strict=True):
-        shares = (
-            element("td", f"{100 * weight:.0f}", style=f"--a:{weight / largest:.2f}")
-            for weight in weights
-        )
-        cells.append([printable(position), *shares])
-    caption = f"{name} in %: what a word (column) attends to when predicted; a column sums to 100"
-    return table(caption, cells, class_="attention")
+    rows = zip(attended.positions, attended.weights.T.tolist(), strict=True)
+    return [
+        ["", *attended.targets],
+        *([name, *(Weight(f"{100 * w:.0f}", w / largest) for w in row)] for name, row in rows),
+    ]

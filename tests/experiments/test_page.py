@@ -1,19 +1,34 @@
 """What a page holds: marks, what differs, examples by their rule, and what is missing."""
 
+import re
+import sys
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
-from dclm_jax.experiments import examples, grouping, page, words
-from dclm_jax.experiments.markup import element
+from dclm_jax.errors import InputError
+from dclm_jax.experiments import examples, grouping, page, templates, words
+from dclm_jax.experiments.page import Section
+from dclm_jax.experiments.report import Table
 from dclm_jax.experiments.runs import FinishedRun
 from tests.experiments import pages
 from tests.experiments.made_up import result
 
 
-def texts(element):
-    return ["".join(one.itertext()) for one in element]
+def tables(html):
+    """The rows of all tables, and for each cell its element."""
+    found = re.findall("<table.*?</table>", html, re.DOTALL)
+    return [[list(row) for row in ElementTree.fromstring(one).iter("tr")] for one in found]
+
+
+def texts(row):
+    return ["".join(one.itertext()).strip() for one in row]
+
+
+def rendered(*parts):
+    return page.render("", "", [Section("", "", parts)])
 
 
 def test_whatever_looks_like_markup_is_text():
@@ -31,23 +46,28 @@ def test_marks_say_how_sure_a_difference_is():
         "0.9600": "▼, worse",
         "0.9995": "▼▼▼, worse",
     }
-    for p, mark in marks.items():
-        for column in ("p", "p, rnnlm"):
-            (cell,) = texts([page._marked(column, p)])
-            assert cell == f"{p} {mark} than the baseline"
-    for column, p in (("p", "0.0500"), ("p", "0.9500"), ("p", ""), ("test", "0.0001"), ("p", "p")):
-        assert page._marked(column, p) == p
+    for column in ("p", "p, rnnlm"):
+        (rows,) = tables(rendered(Table("", "", [["model", column], *(["m", p] for p in marks)])))
+        for (p, mark), row in zip(marks.items(), rows[1:], strict=True):
+            assert texts(row) == ["m", f"{p} {mark} than the baseline"]
+    for column, p in (("p", "0.0500"), ("p", "0.9500"), ("p", ""), ("test", "0.0001")):
+        (rows,) = tables(rendered(Table("", "", [["model", column], ["m", p]])))
+        assert texts(rows[1]) == ["m", p]
 
 
 def test_options_that_differ_are_apart_and_marked():
     configs = {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}, "c": {"x": 1, "z": 4}}
-    differing, common = page._compared(configs)
-    rows = [texts(row) for row in differing.iter("tr")]
-    assert rows == [["option", "a", "b", "c"], ["y", "2", "3", "–"], ["z", "–", "–", "4"]]
-    assert [one.text for one in differing.iter("mark")] == ["3", "–", "4"]
-    assert [texts(row) for row in common.iter("tr")] == [["option", "value"], ["x", "1"]]
-    (alone,) = page._compared({"a": {"x": 1}})
-    assert alone.tag == "details"
+    differing, common = tables(rendered(page.Configurations(configs)))
+    expected = [["option", "a", "b", "c"], ["y", "2", "3", "–"], ["z", "–", "–", "4"]]
+    assert list(map(texts, differing)) == expected
+    marked = [mark.text for row in differing for cell in row for mark in cell.iter("mark")]
+    assert marked == ["3", "–", "4"]
+    assert list(map(texts, common)) == [["option", "value"], ["x", "1"]]
+    alone = rendered(page.Configurations({"a": {"x": 1}}))
+    assert list(map(list, map(texts, *tables(alone)))) == [["option", "value"], ["x", "1"]]
+    assert "differs" not in alone
+    same = rendered(page.Configurations({"a": {"x": 1}, "b": {"x": 1}}))
+    assert "Nothing differs but the seed." in same and "What differs" not in same
 
 
 def test_examples_are_the_first_and_those_where_the_context_saves_most_and_least():
@@ -94,22 +114,29 @@ def test_words_carry_their_numbers_and_what_the_sentences_before_change():
     reading = pages.reading("adclm", reads_context=True, attends=True)
     sentence = reading.sentences[1]
     assert sentence.log_probs_alone is not None
-    for item, token, log_prob, alone in zip(
-        element("p", *words.words(sentence, changes=True)),
+    for word, token, log_prob, alone in zip(
+        words.words(sentence, changes=True),
         *(sentence.tokens, sentence.log_probs, sentence.log_probs_alone),
         strict=True,
     ):
-        surprisal, change = (float(text.replace("−", "-")) for text in texts(item))
-        assert item.text == token
+        surprisal, change = (float(text.replace("−", "-")) for text in word.numbers)
+        assert word.text == token
         assert surprisal == pytest.approx(-log_prob, abs=0.051)
         assert change == pytest.approx(alone - log_prob, abs=0.051)
         below = sum(alone - log_prob <= bound for bound in (2, 1, 0.25, -0.25, -1, -2))
-        assert item.get("class") == f"d{below}"
-    header, *rows = [texts(row) for row in page._attention("", reading.attention[1]).iter("tr")]
+        assert word.classes == f"d{below}"
+    made = rendered(examples.Example(1, "", 3, [reading]))
+    first, *_ = tables(made)
+    header, *rows = map(texts, first)
     assert header == ["", *sentence.tokens]
     assert [row[0] for row in rows] == reading.attention[1].positions
     shown = np.array([[float(cell or 0) for cell in row[1:]] for row in rows])
     np.testing.assert_allclose(shown, 100 * reading.attention[1].weights.T, atol=0.51)
-    assert texts([page._attention("m", reading.attention[0])]) == [
-        "Attention of m: there is c_0 alone."
-    ]
+    assert "Attention of adclm: there is c_0 alone." in made
+
+
+def test_without_jinja2(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    templates.environment.cache_clear()
+    with pytest.raises(InputError, match=r"HTML needs jinja2: pip install 'dclm_jax\[plots\]'"):
+        templates.environment()

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from dclm_jax.experiments import charts
+from dclm_jax.experiments import plots
 from tests.experiments import pages
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -43,9 +43,8 @@ MARKS = """() => [...document.querySelectorAll("main svg[role=img]")].map((svg) 
     return [box.left - frame.left, box.top - frame.top, frame.right - box.right,
             frame.bottom - box.bottom];
   });
-  return {marks: boxes(".marker"), lines: boxes(".line path:not(.marker)"), texts: boxes("text"),
-          width: frame.width, height: frame.height,
-          colours: [...svg.querySelectorAll(".marker")].map((one) => getComputedStyle(one).fill)};
+  return {marks: boxes(".line use"), lines: boxes(".line > path"), texts: boxes("text"),
+          width: frame.width, height: frame.height};
 })"""
 FOCUSED = """() => {
   const one = document.activeElement;
@@ -121,7 +120,7 @@ def test_both_themes_can_be_read(visit):
             (what, text, ground) for what, text, ground in colours if contrast(text, ground) < 4.5
         ]
         assert poor == []
-        for index in range(charts.COLOURS):
+        for index in range(len(plots.COLOURS)):
             name = f"getComputedStyle(document.body).getPropertyValue('--c{index}')"
             colour = [int(page.evaluate(name)[at : at + 2], 16) for at in (1, 3, 5)]
             assert contrast(colour, colours[0][2]) >= 3

@@ -77,7 +77,7 @@ def test_points_are_ratios_with_their_intervals(figures, tmp_path, num_runs):
     ratios = [0.9, 1.05, 1.0, 0.8, 0.95, 1.02, 0.99, 0.7, 0.88, 1.01, 0.93]
     runs = [series(f"run{i}", [v - 0.01 * i for v in ratios]) for i in range(num_runs)]
     picture = Intervals("By class", "what classes are", CLASSES, runs, baseline="rnnlm")
-    plots.plot_intervals(picture, tmp_path / "points.png")
+    plots.plot(picture, tmp_path / "points.png")
     assert (tmp_path / "points.png").read_bytes().startswith(b"\x89PNG")
     (axes,) = figures[0].axes
     assert [label.get_text() for label in axes.get_xticklabels()] == CLASSES
@@ -105,12 +105,12 @@ def test_points_are_ratios_with_their_intervals(figures, tmp_path, num_runs):
 
 def test_differences_fill_the_axis_and_long_intervals_do_not_hide_them(figures, tmp_path):
     wide = Series("run", np.array([0.9, 0.92]), np.array([0.1, 0.91]), np.array([8.0, 0.93]))
-    plots.plot_intervals(Intervals("", "", ["a", "b"], [wide], "rnnlm"), tmp_path / "a.png")
+    plots.plot(Intervals("", "", ["a", "b"], [wide], "rnnlm"), tmp_path / "a.png")
     low, high = figures[0].axes[0].get_ylim()
     assert 0.8 < low < 0.9 and 1.0 < high < 1.1
     # Values that differ by a thousandth are not blown up to fill the axis.
     close = series("run", [0.9999, 1.0], half=0.0)
-    plots.plot_intervals(Intervals("", "", ["a", "b"], [close], "rnnlm"), tmp_path / "b.png")
+    plots.plot(Intervals("", "", ["a", "b"], [close], "rnnlm"), tmp_path / "b.png")
     low, high = figures[1].axes[0].get_ylim()
     assert high - low == pytest.approx(0.0021, abs=1e-4)
 
@@ -118,20 +118,20 @@ def test_differences_fill_the_axis_and_long_intervals_do_not_hide_them(figures, 
 def test_perplexities_of_one_run_have_an_axis_that_fits_them(figures, tmp_path):
     for values in ([10.0, 70.0], [10.0, 90.0]):
         alone = Intervals("", "", ["a", "b"], [series("run", values)])
-        plots.plot_intervals(alone, tmp_path / "alone.png")
+        plots.plot(alone, tmp_path / "alone.png")
     linear, log = (figure.axes[0] for figure in figures)
     assert (linear.get_yscale(), linear.get_ylabel()) == ("linear", "perplexity")
     assert (log.get_yscale(), log.get_ylabel()) == ("log", "perplexity (log scale)")
     assert log.get_ylim()[0] < 10 and log.get_ylim()[1] > 90
     assert len(linear.lines) == 1
-    plots.plot_intervals(Intervals("", "", CLASSES, [series("run", VALUES)]), tmp_path / "c.png")
+    plots.plot(Intervals("", "", CLASSES, [series("run", VALUES)]), tmp_path / "c.png")
     require_readable(figures[2])
 
 
 def test_what_is_not_there_is_left_out(figures, tmp_path):
     values = np.array([0.9, math.nan, 1.1])
     one = Series("run", values, np.array([0.8, math.nan, math.nan]), values + [0.1, 0.1, math.nan])
-    plots.plot_intervals(Intervals("", "", list("abc"), [one], "rnnlm"), tmp_path / "a.png")
+    plots.plot(Intervals("", "", list("abc"), [one], "rnnlm"), tmp_path / "a.png")
     ((line, whiskers),) = drawn_points(figures[0])
     np.testing.assert_array_equal(np.isnan(line.get_ydata()), [False, True, False])
     assert np.isfinite(figures[0].axes[0].get_ylim()).all()
@@ -165,7 +165,7 @@ def test_a_single_point_is_no_plot_of_curves(tmp_path):
 
 def test_dollar_signs_are_no_formulas(figures, tmp_path):
     picture = Intervals("", "x$y$", ["PP$$", "NP$"], [series("$a$", [1.0, 2.0])], "$b$")
-    plots.plot_intervals(picture, tmp_path / "points.svg")
+    plots.plot(picture, tmp_path / "points.svg")
     svg = (tmp_path / "points.svg").read_text()
     for text in ("PP$$", "NP$", "$a$", "$b$", "x$y$"):
         assert f"<!-- {text} -->" in svg
@@ -225,7 +225,7 @@ def test_what_cannot_be_drawn(tmp_path, results, message):
     assert not list(tmp_path.iterdir())
     infinite = Intervals("", "", ["a", "b"], [series("run", [1.0, math.inf])])
     with pytest.raises(InputError, match="a perplexity of run is not finite"):
-        plots.plot_intervals(infinite, tmp_path / "points.png")
+        plots.plot(infinite, tmp_path / "points.png")
 
 
 WIDTHS = ["32", "48", "64"]
@@ -327,3 +327,31 @@ def test_attention_is_drawn_for_sentences_with_something_to_choose(figures, tmp_
     with pytest.raises(InputError, match="5000 sentences of up to 2 words are too much"):
         plots.plot_attention([second] * 5000, tmp_path / "b.png")
     assert not (tmp_path / "b.png").exists()
+
+
+@pytest.mark.parametrize("ends", [(46, 46.9), (90, 400), (8, 30000)])
+def test_ticks_of_a_logarithmic_axis_are_few_and_told_apart(figures, tmp_path, ends):
+    curves = [Curve("", [0, 1], ends)]
+    plots.plot(Picture("", "", "", curves, log_scale=True), tmp_path / "a.png")
+    (axes,) = figures[0].axes
+    low, high = axes.get_ylim()
+    shown = [plots.number(tick) for tick in axes.get_yticks() if low <= tick <= high]
+    assert len(set(shown)) == len(shown) and 3 <= len(shown) <= 12
+
+
+def test_a_long_interval_ends_at_the_frame(figures, tmp_path):
+    one = Series("x", np.array([0.9, 1.1]), np.array([0.8, 1.0]), np.full(2, 9.0))
+    plots.plot(Intervals("", "", ["a", "b"], [one], "rnnlm"), tmp_path / "a.png")
+    (axes,) = figures[0].axes
+    low, high = axes.get_ylim()
+    assert low < 0.8 and 1.1 < high < 1.5
+    assert all(one.get_clip_on() for one in axes.collections)
+
+
+def test_long_labels_are_wrapped_and_marks_of_long_lines_are_few(figures, tmp_path):
+    curve = Curve("long " * 20, list(range(100)), list(range(100)))
+    plots.plot(Picture("", "", "", [curve]), tmp_path / "a.png")
+    (legend,) = figures[0].legends
+    (text,) = legend.get_texts()
+    assert max(map(len, text.get_text().split("\n"))) <= 45
+    assert figures[0].axes[0].lines[0].get_markevery() == 9

@@ -197,7 +197,7 @@ def test_a_line_that_is_still_being_written_is_left_out(tmp_path):
 
 
 def draw(runs, path):
-    plots.plot_curves(pictures.learning_curves(runs), path)
+    plots.plot(pictures.learning_curves(runs), path)
 
 
 def test_the_picture_is_a_png_with_one_line_a_run(tmp_path):

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 
-from dclm_jax.experiments import markup, surprisal_html
+from dclm_jax.experiments import surprisal_html, templates
 from dclm_jax.language_model import DocumentScore, SentenceAttention, SentenceScore
 
 TOKENS = ["<script>alert('&')</script>", "a&amp;b", '"\u202e', "<END>"]
@@ -51,7 +51,7 @@ def page(scores, attention=(), labels=("one", "<i>")):
     parts = [
         surprisal_html.head("<title> & all", compared=scores[0].sentences[0].log_probs_alone),
         surprisal_html.document(labels[: len(scores)], scores, attention),
-        surprisal_html.FOOT,
+        surprisal_html.foot(),
     ]
     return Parsed("".join(parts))
 
@@ -117,21 +117,21 @@ def luminance(colour):
 
 
 def test_every_colour_can_be_read_and_nothing_is_loaded():
-    light, dark = markup.packed("page.css").split("@media (prefers-color-scheme: dark)")
+    light, dark = templates.source("page.css").split("@media (prefers-color-scheme: dark)")
     for style in (light, dark):
         rules = re.findall(r"\.([sd]\d)\{background:(#\w+);color:(#\w+)\}", style)
         assert {name for name, *_ in rules} == {f"{kind}{i}" for kind in "sd" for i in range(7)}
         for name, background, ink in rules:
             low, high = sorted(map(luminance, (background, ink)))
             assert (high + 0.05) / (low + 0.05) >= 4.5, name
-    whole = surprisal_html.head("", compared=True) + surprisal_html.FOOT
+    whole = surprisal_html.head("", compared=True) + surprisal_html.foot()
     assert not re.search(r"\b(src|href|url|import|https?)\b", whole)
     assert 'name="viewport" content="width=device-width' in whole
 
 
 @pytest.mark.parametrize("compared", [False, True])
 def test_the_legend_has_every_class_and_the_unit(compared):
-    parsed = Parsed(surprisal_html.head("", compared=compared) + surprisal_html.FOOT)
+    parsed = Parsed(surprisal_html.head("", compared=compared) + surprisal_html.foot())
     kind = "d" if compared else "s"
     assert [attrs["class"] for attrs, _ in parsed.all("li")] == [f"{kind}{i}" for i in range(7)]
     assert "in nats" in parsed.all("p")[0][1]

@@ -194,7 +194,7 @@ def test_gold_parts_of_speech_against_a_loop(space, runs):
 
 def test_the_picture_by_part_of_speech_is_relative_to_the_first_run(space, tmp_path, monkeypatch):
     pictures = []
-    monkeypatch.setattr(plots, "plot_intervals", lambda picture, path: pictures.append(picture))
+    monkeypatch.setattr(plots, "plot", lambda picture, path: pictures.append(picture))
     workdirs, output = f"--workdirs={space.run},{space.rnnlm}", tmp_path / "a.json"
     plot = f"--plot={tmp_path / 'a.png'}"
     launch("evaluate", workdirs, "--by_pos", plot, f"--output={output}")
