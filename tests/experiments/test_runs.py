@@ -363,6 +363,6 @@ def test_the_training_curve_is_drawn_beside_the_development_curve(tmp_path, monk
         np.testing.assert_allclose(solid.get_ydata(), [300, 210])
         np.testing.assert_allclose(dashed.get_ydata(), [250, 150])
     assert lines[0].get_color() != lines[2].get_color()
-    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    names = [text.get_text() for text in figures[0].legends[0].get_texts()]
     assert names == ["rnnlm (best 210.0)", "ccdclm (best 210.0)"]
     assert "dashed in training" in axes.get_ylabel()
