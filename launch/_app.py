@@ -1,16 +1,13 @@
 """What every launcher shares: flags parsed, bad input reported in one line, exit codes."""
 
-import contextlib
 import errno
 import functools
 import io
-import logging.handlers
 import os
 import pathlib
 import sys
-import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import jax
@@ -28,8 +25,6 @@ CONFIG_MODULE = "config_config"
 """What ml_collections calls the file of a flag --config once it is loaded."""
 _OWN_FAULTS = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED")
 """What a device says that refuses what it was asked for: it would refuse that again."""
-_HELD_SECONDS = 10.0
-"""Bad input is mostly told by then."""
 _WRITE_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
@@ -42,8 +37,10 @@ def run(
     `parse` takes the command line and returns what is left of it without flags.
     """
 
-    @_holding_warnings()
     def guarded(argv: Sequence[str]) -> int | None:
+        # absl shows INFO once flags are parsed, such as every accelerator that JAX looked for.
+        if not flags.FLAGS["verbosity"].present:
+            absl_logging.set_verbosity(absl_logging.WARNING)
         if len(argv) > 1:
             wrong = f"unexpected argument {argv[1]!r}; flags are written --name=value (see --help)"
             _end(EXIT_BAD_INPUT, wrong)
@@ -99,38 +96,6 @@ def _has_devices() -> bool:
         return bool(jax.devices())
     except (RuntimeError, AssertionError):
         return False
-
-
-@contextlib.contextmanager
-def _holding_warnings() -> Iterator[None]:
-    """Keeps what libraries warn of from standing before an error, which says more; what goes on for
-    longer, or ends well, shows it."""
-    # absl shows INFO once flags are parsed, such as every accelerator that JAX looked for.
-    if not flags.FLAGS["verbosity"].present:
-        absl_logging.set_verbosity(absl_logging.WARNING)
-    root = logging.getLogger()
-    handlers = root.handlers[:]
-    held = logging.handlers.MemoryHandler(1000, logging.ERROR, absl_logging.get_absl_handler())
-
-    def show() -> None:
-        root.handlers[:] = handlers
-        held.flush()
-
-    timer = threading.Timer(_HELD_SECONDS, show)
-    timer.daemon = True
-    root.handlers[:] = [held]
-    logging.captureWarnings(True)
-    timer.start()
-    try:
-        yield
-    except SystemExit as end:
-        if end.code:
-            held.buffer.clear()
-        raise
-    finally:
-        timer.cancel()
-        logging.captureWarnings(False)
-        show()
 
 
 def _open_streams() -> None:

@@ -4,13 +4,14 @@ import dataclasses
 import functools
 import glob
 import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from absl import flags
+from rich import progress
+from rich.console import Console
 
 import dclm_jax
 from dclm_jax import processes
@@ -36,7 +37,6 @@ _BATCH_SIZE = flags.DEFINE_integer(
 _TEXT = _text.define_text_flags(as_in_training=True)
 ENCODING = flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16.")
 _OF_TEXT = (*_TEXT.values(), ENCODING)
-_PROGRESS_SECONDS = 0.5
 Read = TypeVar("Read")
 # What functions define below belongs to the launcher that calls them, whose --help lists it.
 flags.disclaim_key_flags()
@@ -312,30 +312,25 @@ def describe_run(lm: LanguageModel, workdir: str | None = None) -> dict[str, Any
     }
 
 
-class Progress:
+class Progress(progress.Progress):
     """In a `with` block, counts documents in a line on standard error, if that is a terminal."""
 
     def __init__(self, label: str):
-        self._label = label
-        self._start = self._shown = time.monotonic()
-        self._on = sys.stderr.isatty()
+        super().__init__(
+            progress.TextColumn("{task.description}", markup=False),
+            progress.BarColumn(),
+            progress.MofNCompleteColumn(),
+            progress.TextColumn("documents"),
+            progress.TimeRemainingColumn(),
+            console=Console(stderr=True),
+            transient=True,
+            refresh_per_second=2,
+            disable=not sys.stderr.isatty(),
+            # What is printed meanwhile goes where it belongs.
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._documents = self.add_task(label, total=None)
 
     def __call__(self, done: int, total: int | None) -> None:
-        now = time.monotonic()
-        if not self._on or now - self._shown < _PROGRESS_SECONDS:
-            return
-        self._shown = now
-        rate = done / (now - self._start)
-        text = f"{self._label}: {done:,} documents, {rate:,.1f}/s"
-        if total:
-            left = round((total - done) / rate)
-            text = f"{self._label}: {done:,} of {total:,} documents, {rate:,.1f}/s, {left:,} s left"
-        print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)
-
-    def __enter__(self) -> "Progress":
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        """Clears the line, so that what is printed next stands alone."""
-        if self._on:
-            print("\r\033[K", end="", file=sys.stderr, flush=True)
+        self.update(self._documents, completed=done, total=total)

@@ -11,7 +11,7 @@ if [[ $# -gt 0 && $folder != /* ]]; then
 fi
 cd "$repository"
 source launch/environment.sh
-prepare_environment "$PWD/.venv" text,plots,progress
+prepare_environment "$PWD/.venv" text,plots
 
 launch() {
   echo "== python -m launch.$*"

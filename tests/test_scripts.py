@@ -187,7 +187,7 @@ def quickstart_commands(folder, evaluated):
 def test_quickstart_evaluates_only_what_was_trained_since(tree):
     done, commands = tree.bash("launch/quickstart.sh")
     assert done.returncode == 0, done.stderr
-    assert commands[:2] == ["python3.12 -m venv ROOT/.venv", install("text,plots,progress")]
+    assert commands[:2] == ["python3.12 -m venv ROOT/.venv", install("text,plots")]
     folder = "runs/quickstart"
     assert commands[2:] == quickstart_commands(folder, evaluated=("rnnlm", "ccdclm"))
 

@@ -1,7 +1,6 @@
 """What a run says while it goes on: tables, rate and ETA; and the signals that end it early."""
 
 import datetime
-import importlib.util
 import os
 import signal
 import sys
@@ -11,6 +10,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import jax
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dclm_jax import processes
 from dclm_jax.models.base import Params
@@ -76,7 +77,7 @@ class Clock:
 
 
 class ProgressLine:
-    """The state of training: a live line on a terminal (with rich), plain lines elsewhere.
+    """The state of training: a live line on a terminal, plain lines elsewhere.
 
     `measure` is what the perplexity is called; `clock` gives the time that is left.
     """
@@ -95,12 +96,9 @@ class ProgressLine:
         """Takes a line that stays."""
         self._clock, self._start = clock, clock()
         self._live = None
-        if sys.stderr.isatty() and importlib.util.find_spec("rich"):
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-            columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+        if sys.stderr.isatty():
             console = Console(stderr=True)
+            columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
             self._live = Progress(*columns, console=console, transient=True, get_time=clock)
             self._task = self._live.add_task("starting", total=total_steps, completed=step)
             self._live.start()

@@ -70,39 +70,3 @@ def test_special_files_as_output_are_written_through(space):
     assert json.loads(text[text.index("{") : text.index("}") + 1])["model"] == "ccdclm"
     assert run(space, "$PYTHON launch.evaluate --workdir=$RUN --output=/dev/null").returncode == 0
     assert not os.path.isfile("/dev/null")
-
-
-WARNED = """
-import logging, os, sys, time, warnings
-from dclm_jax.errors import InputError
-from launch import _app
-
-END = os.environ["END"]
-
-def main(argv):
-    logging.getLogger("jax._src.xla_bridge").warning("no accelerator")
-    warnings.warn("an old option")
-    if END == "late":
-        time.sleep(1)
-        logging.warning("later")
-        print("printed", file=sys.stderr)
-    if END == "refused":
-        raise InputError("the input is wrong")
-
-_app._HELD_SECONDS = 0.1 if END == "late" else 60
-_app.run(main)
-"""
-
-
-@pytest.mark.parametrize("end", ["refused", "well", *also(["late"])])
-def test_an_error_stands_alone_and_warnings_are_shown_otherwise(end):
-    command, variables = [sys.executable, "-c", WARNED], environment(END=end)
-    done = subprocess.run(command, cwd=REPOSITORY, env=variables, capture_output=True)
-    said = done.stderr.decode()
-    if end == "refused":
-        assert (done.returncode, said) == (2, "error: the input is wrong\n")
-        return
-    assert done.returncode == 0, said
-    assert said.index("no accelerator") < said.index("an old option")
-    if end == "late":
-        assert said.index("an old option") < said.index("later") < said.index("printed")
