@@ -157,8 +157,13 @@ def test_documents_are_compared():
     assert again == single
 
 
-def test_where_sacrebleu_is_missing_its_installation_is_named(monkeypatch):
+@pytest.mark.parametrize(
+    ("metric", "module"),
+    [(BLEU, "sacrebleu.metrics.bleu"), (WER, "rapidfuzz.distance.Levenshtein")],
+)
+def test_where_a_package_is_missing_its_installation_is_named(monkeypatch, metric, module):
     translation._sacrebleu.cache_clear()
-    monkeypatch.setitem(__import__("sys").modules, "sacrebleu.metrics.bleu", None)
-    with pytest.raises(InputError, match=r"sacrebleu: pip install 'dclm_jax\[metrics\]'"):
-        BLEU.statistics([["a"]], ["a"])
+    monkeypatch.setitem(__import__("sys").modules, module, None)
+    name = module.split(".")[0]
+    with pytest.raises(InputError, match=rf"{name}: pip install 'dclm_jax\[metrics\]'"):
+        metric.statistics([["a"]], ["a"])
