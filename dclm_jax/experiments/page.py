@@ -254,11 +254,13 @@ def compared(configs: Mapping[str, Mapping[str, Any]]) -> tuple[list[list[str]],
     first, *others = configs.values()
     keys = dict.fromkeys(key for config in configs.values() for key in config)
     common = [
-        key for key in keys if all(key in one and one[key] == first.get(key) for one in others)
+        key
+        for key in keys
+        if all(key in config and config[key] == first.get(key) for config in others)
     ]
 
     def values(key: str, of: Collection[Mapping[str, Any]]) -> list[str]:
-        return [key, *(shown_value(key, one[key]) if key in one else "–" for one in of)]
+        return [key, *(shown_value(key, config[key]) if key in config else "–" for config in of)]
 
     differing = [values(key, configs.values()) for key in keys if key not in common]
     return (

@@ -216,14 +216,17 @@ def _draw_intervals(axes: "Axes", picture: Intervals, looks: Sequence[int]) -> N
 
     The axis fits the values: a long interval is cut by the frame, so that it hides no difference.
     """
-    shown = {one.label: [v for v in one.values if not np.isnan(v)] for one in picture.series}
-    _require_finite(shown)
+    perplexities = {
+        series.label: [value for value in series.values if not np.isnan(value)]
+        for series in picture.series
+    }
+    _require_finite(perplexities)
     places = np.arange(len(picture.ticks))
-    for index, (look, one) in enumerate(zip(looks, picture.series, strict=True)):
+    for index, (look, series) in enumerate(zip(looks, picture.series, strict=True)):
         x = places + 0.8 * ((index + 0.5) / len(picture.series) - 0.5)
-        ends = axes.vlines(x, one.low, one.high, color=_colour(look), linewidth=1.5)
-        ends.set_gid(_gid(one.label))
-        points = Curve(one.label, x.tolist(), one.values.tolist())
+        ends = axes.vlines(x, series.low, series.high, color=_colour(look), linewidth=1.5)
+        ends.set_gid(_gid(series.label))
+        points = Curve(series.label, x.tolist(), series.values.tolist())
         _line(axes, look, points, linestyle="", marker=_marker(look), markersize=5)
     if picture.baseline:
         axes.axhline(1, color="black", linewidth=1, label=_plain(picture.baseline))
@@ -231,7 +234,7 @@ def _draw_intervals(axes: "Axes", picture: Intervals, looks: Sequence[int]) -> N
         axes.yaxis.set_major_formatter(lambda value, _: percent(value))
         axes.set_ylim(*limits_of_ratios(picture))
     else:
-        _set_scale(axes, [value for values in shown.values() for value in values])
+        _set_scale(axes, [value for values in perplexities.values() for value in values])
     axes.set_xlim(-0.6, len(picture.ticks) - 0.4)
     axes.set_xticks(places, list(map(_plain, picture.ticks)))
     axes.tick_params(axis="x", length=0)

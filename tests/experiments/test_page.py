@@ -1,5 +1,8 @@
 """What a page holds: marks, what differs, examples by their rule, and what is missing."""
 
+import base64
+import hashlib
+import html
 import re
 import sys
 from typing import Any
@@ -17,9 +20,9 @@ from tests.experiments import pages
 from tests.experiments.made_up import result
 
 
-def tables(html):
+def tables(text):
     """The rows of all tables, and for each cell its element."""
-    found = re.findall("<table.*?</table>", html, re.DOTALL)
+    found = re.findall("<table.*?</table>", text, re.DOTALL)
     return [[list(row) for row in ElementTree.fromstring(one).iter("tr")] for one in found]
 
 
@@ -36,6 +39,13 @@ def test_whatever_looks_like_markup_is_text():
     assert pages.HOSTILE not in made and made.count("&lt;script&gt;") > 10
     assert made.count("<script>") == made.count("</script>") == 1
     assert len(made.encode()) < 200_000
+
+
+def test_the_policy_lets_the_page_s_own_script_run_alone():
+    made = pages.text()
+    (script,) = re.findall("<script>(.*?)</script>", made, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'\"" in html.unescape(made)
 
 
 def test_marks_say_how_sure_a_difference_is():
