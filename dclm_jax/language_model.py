@@ -37,7 +37,7 @@ from dclm_jax.evaluation import inputs, inside, interpolation
 from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Scorer, WordScorer
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.reading.continuations import score_after
+from dclm_jax.reading.continuations import SentenceReader, score_after
 from dclm_jax.reading.reader import (
     MAX_ROWS,
     Reader,
@@ -179,7 +179,7 @@ class ReadDocument:
         if not isinstance(k, numbers.Integral) or k < 1:
             raise InputError(f"k is {shown(k)}; expected a whole number of at least 1")
         (words,) = _words([prefix])
-        reader: Any = self.lm.reader
+        reader = self.lm.reader
         place, log_probs_1xV = reader.start(self.place)
         for word in self.lm.vocabulary.encode(words):
             place, log_probs_1xV = reader.next(place, [word])
@@ -246,7 +246,7 @@ class LanguageModel:
     config: dict[str, Any]
     step: int | None
     make_scorer: Callable[[], WordScorer] = dataclasses.field(repr=False)
-    make_reader: Callable[[], Reader | ngram.NGramScorer] = dataclasses.field(repr=False)
+    make_reader: Callable[[], SentenceReader[Any]] = dataclasses.field(repr=False)
     model: DocumentModel | None = None
     params: Params | None = dataclasses.field(default=None, repr=False)
     text: TrainingText = TrainingText()
@@ -260,7 +260,7 @@ class LanguageModel:
         return self.make_scorer()
 
     @functools.cached_property
-    def reader(self) -> Reader | ngram.NGramScorer:
+    def reader(self) -> SentenceReader[Any]:
         """Reads word ids on from any place."""
         return self.make_reader()
 
@@ -418,14 +418,14 @@ class LanguageModel:
         A sentence without words has no targets and no positions.
         """
         (encoded,) = _encoded(self.vocabulary, [document], keep_empty=True)
-        if self.model is None:
+        reader = self.reader
+        if not isinstance(reader, Reader):
             raise InputError(f"{self.name} has no attention to sentences before")
-        reader: Any = self.reader
         words = [*filter(None, encoded.words)]
         found = []
         weights_of = reader.attention(encoded.ids.sentences)
         for t, (targets, weights) in enumerate(zip(words, weights_of, strict=True)):
-            if self.model.attends_to == "words":
+            if reader.model.attends_to == "words":
                 positions = [START_TOKEN, *words[t - 1]] if t else ["c_0"]
             else:
                 positions = [" ".join(one) for one in words[t - weights.shape[1] : t]]
@@ -443,16 +443,17 @@ class LanguageModel:
           sentences: as `score` takes a document.
           source: what the document is made of, for a model that reads it.
         """
-        reader: Any = self.reader
         if source is None and self.model is not None and self.model.reads_source:
             raise InputError(f"{self.name} makes a document of another one; expected it as source")
-        if source is not None and self.model is None:
-            raise InputError(f"{self.name} reads no source")
+        reader = self.reader
         documents = [sentences] if source is None else [source, sentences]
         encoded = _encoded(self.vocabulary, documents, keep_empty=True)
         *sources, ids = (document.ids.sentences for document in encoded)
-        place = reader.open(1, sources) if sources else reader.open(1)
-        return ReadDocument(self, place).after(ids)
+        if not sources:
+            return ReadDocument(self, reader.open(1)).after(ids)
+        if not isinstance(reader, Reader):
+            raise InputError(f"{self.name} reads no source")
+        return ReadDocument(self, reader.open(1, sources)).after(ids)
 
     def order(self, sentences: Document | Sequence[Sentence], beam: int = DEFAULT_BEAM) -> Ordered:
         """The likeliest order of a document's sentences, see `decoding.ordering`.
@@ -489,11 +490,11 @@ class LanguageModel:
         """
         require_at_least("batch_size", batch_size, 1)
         batch_size = min(batch_size, MAX_ROWS)
-        reader: Any = self.reader
-        if self.model is None or self.model.context_order == 0:
+        reader = self.reader
+        if not isinstance(reader, Reader):
             raise _without_context(self.name)
         # Where a model that reads a source keeps the whole document.
-        whole = 0 if self.model.reads_source else -1
+        whole = 0 if reader.model.reads_source else -1
         remaining = _encoded(self.vocabulary, documents, keep_empty=True)
         while window := list(itertools.islice(remaining, max(_WINDOW, batch_size))):
             encoded = [document.ids.sentences for document in window]
@@ -502,11 +503,14 @@ class LanguageModel:
                     raise InputError(
                         f"document {document.ids.id} has no words, and so no vector; leave it out"
                     )
-            sizes = [size_of(one, one if self.model.reads_source else None) for one in encoded]
+            sizes = [size_of(one, one if reader.model.reads_source else None) for one in encoded]
             found: dict[int, np.ndarray] = {}
             for indices, _ in batches_of_like_size(sizes, power_of_two(batch_size)):
                 together = [encoded[index] for index in indices]
-                found.update(zip(indices, reader.vectors_along(together), strict=True))
+                vectors = reader.vectors_along(together)
+                if vectors is None:
+                    raise _without_context(self.name)
+                found.update(zip(indices, vectors, strict=True))
             for index, document in enumerate(window):
                 read = np.cumsum(list(map(bool, document.words)))
                 yield DocumentVectors(document.ids.id, found[index][whole], found[index][read])

@@ -102,6 +102,7 @@ from dclm_jax.evaluation.ordering_baselines import MaximumEntropy, OrderingBasel
 from dclm_jax.evaluation.orders import BLOCK_SIZES, PERMUTATION, SWAP, WINDOW, Arrangement, numbered
 from dclm_jax.evaluation.scoring import Document, SentenceScorer
 from dclm_jax.evaluation.window_classifier import WindowClassifier
+from dclm_jax.reading.reader import Reader
 from dclm_jax.tables import aligned, separated
 from launch import _adaptation, _app, _cluster, _evaluation
 
@@ -167,7 +168,7 @@ class _Subject(NamedTuple):
 
     label: str
     scorer: SentenceScorer
-    reader: Any
+    reader: Reader | None
     summary: str
     description: dict[str, Any]
 
@@ -288,7 +289,7 @@ def _models() -> tuple[list[_Subject], _Texts]:
         _Subject(
             run.label,
             run.lm.scorer,
-            run.lm.reader if run.lm.scorer.context_order is None else None,
+            reader if isinstance(reader := run.lm.reader, Reader) else None,
             run.lm.summary,
             _described(run),
         )

@@ -10,7 +10,6 @@ import optax
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.nn.backend import default_tuning
 from dclm_jax.reading.driver import read_documents, weighted
 from dclm_jax.reading.likelihoods import output_inputs, time_major
 from dclm_jax.training.config import OptimizerConfig
@@ -22,7 +21,7 @@ def step_memory(model: DocumentModel, shape_BxSxN: tuple[int, int, int]) -> int:
     """Bytes that our training step needs beside its arguments, on one device."""
     optimizer = create_optimizer(OptimizerConfig(), 1)
     state, batch, key = _arguments(model, optimizer, shape_BxSxN)
-    step = functools.partial(train_step, model, optimizer, default_tuning(), axis=None)
+    step = functools.partial(train_step, model, optimizer, axis=None)
     return _temporary_bytes(jax.jit(step, donate_argnums=0).lower(state, batch, key))
 
 
@@ -43,10 +42,10 @@ def plain_step_memory(model: DocumentModel, shape_BxSxN: tuple[int, int, int]) -
 def plain_nll(model: DocumentModel, params: Params, batch: Batch) -> jax.Array:
     """Nats per target of a batch, by one softmax over all positions [S*N*B, V]."""
     tokens, targets, mask = time_major(batch)
-    params, tuning = weighted(model, params), default_tuning()
+    params = weighted(model, params)
     context = model.open_document(params, tokens.shape[-1])
-    reading = read_documents(model, params, context, tokens, mask, None, tuning)
-    features, kernel, bias, shared = output_inputs(model, params, reading, tokens, tuning)
+    reading = read_documents(model, params, context, tokens, mask, None)
+    features, kernel, bias, shared = output_inputs(model, params, reading, tokens)
     logits_FxV = features @ kernel + bias
     if shared is not None:
         logits_FxV += shared.of(jnp.arange(len(features)), model.vocab_size)

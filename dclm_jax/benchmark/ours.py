@@ -9,12 +9,11 @@ import numpy as np
 from dclm_jax.benchmark.timing import Turn
 from dclm_jax.data.batches import Batch, length_bucket, pack_sentences
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.nn.backend import default_tuning
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import block_nll
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
-from dclm_jax.training.step import collect, first_state, parallel_step, spread, spread_rows
+from dclm_jax.training.step import first_state, parallel_step, spread, spread_rows
 
 MATRIX_DIM = 2048
 DEFAULT_OPTIMIZER = OptimizerConfig()
@@ -45,7 +44,7 @@ class Training:
             self._state, one = self._step(self._state, batch, self._key)
             metrics.append(one)
         jax.block_until_ready((self._state, metrics))
-        seconds, first = time.perf_counter() - start, collect(metrics[0])
+        seconds, first = time.perf_counter() - start, metrics[0]
         return Turn(seconds, float(first.nll + first.extra))
 
     def temporary_memory(self) -> int:
@@ -63,7 +62,7 @@ class Scoring:
     def __init__(self, model: DocumentModel, params: Params, batches: list[list[Any]]):
         def nll(params: Params, batch: Batch) -> jax.Array:
             context = model.open_document(weighted(model, params), len(batch.mask_BxSxN))
-            return block_nll(model, default_tuning(), params, context, batch)[1]
+            return block_nll(model, params, context, batch)[1]
 
         self._nll = jax.jit(nll)
         self._params = jax.device_put(params)

@@ -26,9 +26,8 @@ from dclm_jax.data.vocabulary import END, SPECIAL_TOKENS, START, UNKNOWN
 from dclm_jax.decoding.choices import Decoding, choose
 from dclm_jax.errors import InputError, shown
 from dclm_jax.models.base import Context, DocumentModel, Params
-from dclm_jax.nn.backend import Tuning
 from dclm_jax.reading import words
-from dclm_jax.reading.continuations import filled_up
+from dclm_jax.reading.continuations import SentenceReader, filled_up
 from dclm_jax.reading.driver import jit_weighted
 from dclm_jax.reading.reader import (
     Place,
@@ -135,7 +134,7 @@ def generate(
     """
     reader = require_words(place.reader)
     state, room = _opened(place, decoding, limits, keys_B)
-    run = _compiled(reader.model, reader.tuning, decoding)
+    run = _compiled(reader.model, decoding)
     texts = [Text()] * len(state.texts.row_R)
     for number in range(max(one.sentences for one in limits)):
         state, told = run.sentence(reader.params, state, number, room)
@@ -164,7 +163,7 @@ def stream(
         return
     reader = require_words(place.reader)
     state, room = _opened(place, decoding, [limits], key[None])
-    run = _compiled(reader.model, reader.tuning, decoding)
+    run = _compiled(reader.model, decoding)
     for number in range(limits.sentences):
         sentence = run.begin(reader.params, state, number, room)
         for position in range(room):
@@ -222,8 +221,8 @@ def random_keys(seeds: Sequence[int], numbers: Sequence[int]) -> jax.Array:
     return jax.vmap(key)(jnp.array(seeds, jnp.uint32), jnp.array(numbers, jnp.uint32))
 
 
-def require_words(reader: Any) -> Reader:
-    """The reader."""
+def require_words(reader: SentenceReader[Any]) -> Reader:
+    """The reader, if its model generates sentences word by word."""
     if not isinstance(reader, Reader):
         raise InputError("n-gram models score text and generate none; expected a neural model")
     if reader.model.objective != "words":
@@ -275,10 +274,10 @@ class _Programs(NamedTuple):
 
 
 @functools.cache
-def _compiled(model: DocumentModel, tuning: Tuning, decoding: Decoding) -> _Programs:
+def _compiled(model: DocumentModel, decoding: Decoding) -> _Programs:
     of_weighted = functools.partial(jit_weighted, model)
     begin = functools.partial(_begin, model, decoding)
-    step = functools.partial(_step, model, tuning, decoding)
+    step = functools.partial(_step, model, decoding)
     end = functools.partial(_end, model, decoding)
 
     def sentence(
@@ -337,12 +336,12 @@ def _begin(
 
 
 def _step(
-    model: DocumentModel, tuning: Tuning, decoding: Decoding, params: Params, sentence: _Sentence
+    model: DocumentModel, decoding: Decoding, params: Params, sentence: _Sentence
 ) -> _Sentence:
     """Reads what was chosen last, and chooses what comes after it."""
     texts, position = sentence.texts, sentence.words.count
     is_going_R = sentence.token_R != END
-    read, log_probs_RxV = words.advance(model, tuning, params, sentence.words, sentence.token_R)
+    read, log_probs_RxV = words.advance(model, params, sentence.words, sentence.token_R)
     ids_V = jnp.arange(model.vocab_size)
     is_end_V = ids_V == END
     is_word_V = (ids_V != START) & ~is_end_V

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dclm_jax.errors import InputError, require_at_least
-from dclm_jax.reading.continuations import log_probs_after, read_after
+from dclm_jax.reading.continuations import SentenceReader, log_probs_after, read_after
 
 MOST_EXACT = 15
 """Sentences of a document whose best order is found exactly, at most: time doubles with each."""
@@ -41,7 +41,7 @@ class _Beginning(NamedTuple):
 
 
 def order_documents(
-    reader: Any,
+    reader: SentenceReader[Any],
     documents: Sequence[Document],
     *,
     context_order: int | None,
@@ -74,7 +74,7 @@ def order_documents(
     return ordered
 
 
-def _exact(reader: Any, sentences: Document) -> Ordered:
+def _exact(reader: SentenceReader[Any], sentences: Document) -> Ordered:
     """The best order under a model that reads one sentence before."""
     count = len(sentences)
     start = reader.open(1)
@@ -105,7 +105,9 @@ def _exact(reader: Any, sentences: Document) -> Ordered:
     return Ordered(order[::-1], log_prob, is_exact=True)
 
 
-def _by_beam(reader: Any, sentences: Document, context_order: int | None, beam: int) -> Ordered:
+def _by_beam(
+    reader: SentenceReader[Any], sentences: Document, context_order: int | None, beam: int
+) -> Ordered:
     """The best order that a beam of beginnings finds."""
     spelled = [tuple(map(int, one)) for one in sentences]
     beginnings, place = [_Beginning(0, 0.0, ())], reader.open(1)

@@ -38,7 +38,13 @@ from dclm_jax.data.documents import PLAIN, TextOptions
 from dclm_jax.data.oddities import Oddities
 from dclm_jax.data.readers import as_words
 from dclm_jax.errors import InputError, require_at_least
-from dclm_jax.reading.continuations import filled_up, log_probs_after, read_after
+from dclm_jax.reading.continuations import (
+    PlaceT,
+    SentenceReader,
+    filled_up,
+    log_probs_after,
+    read_after,
+)
 
 _DOCUMENTS = 256
 """Documents that are read at once."""
@@ -100,7 +106,7 @@ class Task(NamedTuple):
 
     lists: nbest.NBestList
     names: list[str]
-    readers: list[Any]
+    readers: list[SentenceReader[Any]]
     context_order: int | None
     documents: list[list[Segment]]
 
@@ -195,7 +201,7 @@ def scored_lines(task: Task, features: Sequence[np.ndarray]) -> list[str]:
 
 
 def search(
-    readers: Sequence[Any],
+    readers: Sequence[SentenceReader[Any]],
     documents: Sequence[Sequence[Segment]],
     weights: np.ndarray,
     *,
@@ -239,7 +245,7 @@ def search(
 
 
 def _search(
-    readers: Sequence[Any],
+    readers: Sequence[SentenceReader[Any]],
     documents: Sequence[Sequence[Segment]],
     weights: np.ndarray,
     context_order: int | None,
@@ -279,7 +285,7 @@ def _search(
 
 
 def _read_on(
-    readers: Sequence[Any],
+    readers: Sequence[SentenceReader[Any]],
     places: Sequence[Any],
     documents: Sequence[Sequence[Segment]],
     paths: list[list[_Path]],
@@ -299,7 +305,12 @@ def _read_on(
     ]
 
 
-def _after(reader: Any, place: Any, rows: Sequence[int], sentences: Sequence[np.ndarray]) -> Any:
+def _after(
+    reader: SentenceReader[PlaceT],
+    place: PlaceT,
+    rows: Sequence[int],
+    sentences: Sequence[np.ndarray],
+) -> PlaceT:
     """As `read_after`, but that the place of an empty sentence is the one before it."""
     after = read_after(reader, place, rows, sentences)
     filled = filled_up(range(len(rows)))

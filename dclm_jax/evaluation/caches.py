@@ -48,7 +48,6 @@ from dclm_jax.evaluation.scoring import (
     sentences_to_score,
 )
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.nn.backend import Tuning
 from dclm_jax.reading.likelihoods import open_documents, read_and_score, time_major
 
 _GRAIN = 2.0**-30
@@ -205,9 +204,7 @@ class _NeuralReading(BlockReading):
     def shape(self) -> tuple[int, ...]:
         return (1 + len(self.settings),)
 
-    def open(
-        self, model: DocumentModel, tuning: Tuning, params: Params, rows: int, source: Batch | None
-    ) -> Any:
+    def open(self, model: DocumentModel, params: Params, rows: int, source: Batch | None) -> Any:
         output = model.output_layer(params)
         (kernel_DxV,) = jax.tree.leaves(output.kernel)
         room = rows, max(one.window for one in self.settings)
@@ -216,19 +213,18 @@ class _NeuralReading(BlockReading):
             jnp.zeros(room, jnp.int32),
             jnp.zeros(rows, jnp.int32),
         )
-        return open_documents(model, tuning, params, rows, source), window
+        return open_documents(model, params, rows, source), window
 
     def read(
         self,
         model: DocumentModel,
-        tuning: Tuning,
         params: Params,
         carried: Any,
         batch: Batch,
         scored: jax.Array,
     ) -> tuple[Any, jax.Array]:
         context, window = carried
-        reading, nll_BxSxN = read_and_score(model, tuning, params, context, batch, scored)
+        reading, nll_BxSxN = read_and_score(model, params, context, batch, scored)
         size = min(batch.mask_BxSxN.shape[2], _PIECE)
 
         def pieces(array_SxNxB: jax.Array) -> jax.Array:

@@ -30,6 +30,7 @@ from dclm_jax.evaluation.orders import (
     random_orders,
 )
 from dclm_jax.evaluation.scoring import Document, Progress, SentenceScorer
+from dclm_jax.reading.reader import Reader
 
 FIRST_DECIDES = 0.75
 """From this accuracy of `first_sentence` on, `Coherence.warning` has something to say."""
@@ -302,7 +303,7 @@ def compare(
     permutations: int = 20,
     keep_first: int = 0,
     seed: int = 0,
-    reader: Any = None,
+    reader: Reader | None = None,
     on_document: Progress = lambda done, of: None,
 ) -> Comparisons:
     """Every document beside `permutations` orders of its sentences.
@@ -364,7 +365,7 @@ def bootstrap(
     pool: int = 0,
     keep_first: int = 0,
     seed: int = 0,
-    reader: Any = None,
+    reader: Reader | None = None,
     on_document: Progress = lambda done, of: None,
 ) -> Coherence:
     """The paper's: mean and standard deviation of accuracy over resampled test sets.
@@ -494,7 +495,7 @@ def _scored(
     documents: dict[int, Document],
     orders: Iterable[tuple[np.ndarray, np.ndarray]],
     arrangement: Arrangement,
-    reader: Any,
+    reader: Reader | None,
     on_document: Progress,
 ) -> Iterator[np.ndarray]:
     """`log_probs`; with the reader where it gains."""

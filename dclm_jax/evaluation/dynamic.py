@@ -28,7 +28,6 @@ from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation.perplexity import measure
 from dclm_jax.evaluation.scoring import Document, Scored, sentences_to_score
 from dclm_jax.models.base import Context, DocumentModel, Params
-from dclm_jax.nn.backend import Tuning, default_tuning
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
 from dclm_jax.reading.reader import next_block, power_of_two
@@ -79,7 +78,7 @@ class DynamicScorer:
         _require(model, sentences)
         check_setting(rate, decay)
         self.vocab_size = model.vocab_size
-        self._run, self._rate, self._decay = _compiled(model, default_tuning()), rate, decay
+        self._run, self._rate, self._decay = _compiled(model), rate, decay
         self._sentences, self._name = sentences, name
         device = jax.local_devices()[0]
         self._params, self._scale = jax.device_put((params, root_mean_square), device)
@@ -134,7 +133,7 @@ def root_mean_square(
       steps: at most.
     """
     _require(model, sentences)
-    run, count = _compiled(model, default_tuning()), 0
+    run, count = _compiled(model), 0
     params = jax.device_put(params, jax.local_devices()[0])
     sums = jax.tree.map(jnp.zeros_like, params)
     for document in documents:
@@ -235,14 +234,14 @@ class _Functions(NamedTuple):
 
 
 @functools.cache
-def _compiled(model: DocumentModel, tuning: Tuning) -> _Functions:
+def _compiled(model: DocumentModel) -> _Functions:
     def open_document(params: Params) -> Context:
-        return open_documents(model, tuning, weighted(model, params), 1, None)
+        return open_documents(model, weighted(model, params), 1, None)
 
     def gradient(params: Params, context: Context, batch: Batch) -> Params:
-        return jax.grad(
-            lambda params: batch_likelihood(model, params, batch, tuning, context=context).nll
-        )(params)
+        return jax.grad(lambda params: batch_likelihood(model, params, batch, context=context).nll)(
+            params
+        )
 
     def learn(
         params: Params,
@@ -254,7 +253,7 @@ def _compiled(model: DocumentModel, tuning: Tuning) -> _Functions:
         context: Context,
         batch: Batch,
     ) -> tuple[Params, Context, jax.Array]:
-        after, nll_1xSxN = block_nll(model, tuning, params, context, batch)
+        after, nll_1xSxN = block_nll(model, params, context, batch)
 
         def moved(th: jax.Array, th_0: jax.Array, rms: jax.Array, g: jax.Array) -> jax.Array:
             pull = jnp.minimum(decay * rms / mean, 1)
@@ -266,7 +265,7 @@ def _compiled(model: DocumentModel, tuning: Tuning) -> _Functions:
     def add_square(
         sums: Params, params: Params, context: Context, batch: Batch
     ) -> tuple[Params, Context]:
-        after, _ = block_nll(model, tuning, params, context, batch)
+        after, _ = block_nll(model, params, context, batch)
         gradients = gradient(params, context, batch)
         return jax.tree.map(lambda total, g: total + g**2, sums, gradients), after
 

@@ -10,7 +10,7 @@ what follows the first change only, and no further than the change is felt.
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from dclm_jax.evaluation.order_scores import Piece, Pieces, log_probs_of_pieces
 from dclm_jax.evaluation.orders import numbered
 from dclm_jax.evaluation.prefixes import Prefixes
 from dclm_jax.evaluation.scoring import Document, Progress, SentenceScorer
+from dclm_jax.reading.reader import Reader
 
 _ORDERS_AT_ONCE = 2**20
 """Numbers of orders that are held at once, so that long documents do not fill the memory."""
@@ -66,7 +67,7 @@ def insert(
     documents: Sequence[Document],
     *,
     keep_first: int = 0,
-    reader: Any = None,
+    reader: Reader | None = None,
     on_document: Progress = lambda done, of: None,
 ) -> Insertions:
     """Every sentence of documents at every place.
@@ -169,7 +170,7 @@ def _by_pieces(
         )
 
 
-def _by_prefixes(reader: Any, document: Document, keep_first: int) -> np.ndarray:
+def _by_prefixes(reader: Reader, document: Document, keep_first: int) -> np.ndarray:
     """The gains in a document under a model that reads all sentences before."""
     own, count = numbered(document), len(document)
     prefixes = Prefixes(reader, document)

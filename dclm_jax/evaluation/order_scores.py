@@ -8,12 +8,13 @@ import collections
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dclm_jax.evaluation.prefixes import Prefixes
 from dclm_jax.evaluation.scoring import Document, Progress, SentenceScorer
+from dclm_jax.reading.reader import Reader
 
 Piece = tuple[int, ...]
 """Indices of sentences of a document that follow one another."""
@@ -66,7 +67,7 @@ def log_probs(
     documents: Sequence[Document],
     orders_of_documents: Iterable[tuple[np.ndarray, np.ndarray]],
     *,
-    reader: Any = None,
+    reader: Reader | None = None,
     on_document: Progress = lambda done, of: None,
 ) -> Iterator[np.ndarray]:
     """log P of documents and orders of their sentences.

@@ -8,13 +8,13 @@ way are one until they part. Recurrent models forget what was before within some
 a sentence that moves costs these at its old and its new place, whatever the length of the document.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dclm_jax.evaluation.orders import numbered
 from dclm_jax.evaluation.scoring import Document
-from dclm_jax.reading.reader import MAX_POSITIONS, Place, padded_length, power_of_two
+from dclm_jax.reading.reader import MAX_POSITIONS, Place, Reader, padded_length, power_of_two
 
 NEAR = 1e-4
 """Contexts whose numbers differ by no more count as one. What follows then has a log P that differs
@@ -47,11 +47,10 @@ class Prefixes:
       own_S: log P of the sentences in nats, float64 [S].
     """
 
-    def __init__(self, reader: Any, document: Document):
+    def __init__(self, reader: Reader, document: Document):
         """Reads the document, of one sentence or more.
 
         Args:
-          reader: a `Reader`.
           document: each sentence int [M] word ids without START and END.
         """
         self._reader, self._document = reader, document

@@ -18,7 +18,6 @@ from dclm_jax import processes
 from dclm_jax.data.batches import Batch
 from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.models.base import Context, DocumentModel, Params
-from dclm_jax.nn.backend import Tuning, default_tuning
 from dclm_jax.reading import reader
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import block_nll, open_documents
@@ -97,24 +96,21 @@ class BlockReading:
         """The shape of what is given for a target."""
         return ()
 
-    def open(
-        self, model: DocumentModel, tuning: Tuning, params: Params, rows: int, source: Batch | None
-    ) -> Any:
+    def open(self, model: DocumentModel, params: Params, rows: int, source: Batch | None) -> Any:
         """What is carried over the blocks of each of `rows` documents, before the first; `params`
         here are those of `weighted`."""
-        return open_documents(model, tuning, params, rows, source)
+        return open_documents(model, params, rows, source)
 
     def read(
         self,
         model: DocumentModel,
-        tuning: Tuning,
         params: Params,
         carried: Any,
         batch: Batch,
         scored: jax.Array,
     ) -> tuple[Any, jax.Array]:
         """What is carried on after a block, and what is given for its targets [B, S, N, ...]."""
-        return block_nll(model, tuning, params, carried, batch, scored)
+        return block_nll(model, params, carried, batch, scored)
 
 
 class Scorer:
@@ -153,7 +149,7 @@ class Scorer:
         self._batch_size = min(batch_size, reader.MAX_ROWS * self._num_devices)
         self._params = flax.jax_utils.replicate(params, jax.local_devices())
         self._shape = reading.shape
-        self._open, self._read = _on_devices(model, default_tuning(), reading)
+        self._open, self._read = _on_devices(model, reading)
         self._max_rows = reader.power_of_two(-(-self._batch_size // self._num_devices))
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
@@ -230,9 +226,7 @@ class Scorer:
 
 
 @functools.cache
-def _on_devices(
-    model: DocumentModel, tuning: Tuning, reading: BlockReading
-) -> tuple[Callable[..., Any], ...]:
+def _on_devices(model: DocumentModel, reading: BlockReading) -> tuple[Callable[..., Any], ...]:
     """What opens documents and what reads a block of them, over all local devices; compiled once
     for all scorers of a model."""
 
@@ -241,9 +235,9 @@ def _on_devices(
         params: Params, row_B: jax.Array, source: Batch | None
     ) -> tuple[Context, jax.Array]:
         params = weighted(model, params)
-        return reading.open(model, tuning, params, len(row_B), source), row_B
+        return reading.open(model, params, len(row_B), source), row_B
 
-    functions = (open_rows, functools.partial(reading.read, model, tuning))
+    functions = (open_rows, functools.partial(reading.read, model))
     if jax.local_device_count() > 1:
         return tuple(jax.pmap(one, devices=jax.local_devices()) for one in functions)
     return tuple(jax.jit(_on_one_device(one)) for one in functions)

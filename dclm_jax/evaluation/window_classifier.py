@@ -36,8 +36,8 @@ from dclm_jax.evaluation.ordering_baselines import (
 )
 from dclm_jax.evaluation.scoring import Document
 from dclm_jax.nn import stack
-from dclm_jax.nn.backend import default_tuning
 from dclm_jax.nn.layers import Weight, drop, glorot_uniform
+from dclm_jax.nn.plan import default_plan
 from dclm_jax.reading.reader import power_of_two
 
 Params = dict[str, Any]
@@ -125,7 +125,7 @@ def encode(
         x_NxRxK = x_NxRxK * drop(key, x_NxRxK.shape, rate)
     like_H = params["boundary"][0]
     zero = stack.initial_state(cell, len(layers), tokens_NxR.shape[1], like_H)
-    state, _ = stack.read_stack(cell, layers, zero, x_NxRxK, mask_NxR, tuning=default_tuning())
+    state, _ = stack.read_stack(cell, layers, zero, x_NxRxK, mask_NxR, plan=default_plan())
     return stack.top_hidden(state)
 
 

@@ -31,7 +31,7 @@ def model_class(name: str) -> type[DocumentModel]:
 def create(name: str, **options: Any) -> DocumentModel:
     """A model by name; options are the attributes of its class."""
     cls = model_class(name)
-    known = [field.name for field in dataclasses.fields(cls)]
+    known = [field.name for field in cls.options()]
     for option in options:
         if option not in known:
             raise InputError(
@@ -39,7 +39,7 @@ def create(name: str, **options: Any) -> DocumentModel:
             )
     if "vocab_size" not in options:
         raise InputError(f"model {name} needs vocab_size")
-    for field in dataclasses.fields(cls):
+    for field in cls.options():
         if field.name in options:
             _check_type(f"model.{field.name}", options[field.name], field)
     return cls(**options)

@@ -46,7 +46,6 @@ from dclm_jax.models.base import (
 )
 from dclm_jax.nn import stack
 from dclm_jax.nn.attention import Memory, attend, init_attention
-from dclm_jax.nn.backend import Tuning
 from dclm_jax.nn.layers import fold, num_words, uniform_matrices
 from dclm_jax.nn.stack import StackInput, StackState
 
@@ -108,21 +107,19 @@ class _Autoencoder(DocumentModel, abc.ABC):
         x_NxRxK = self.embed(params, words.tokens_SxNxB)
         for multipliers in words.dropout[:1]:
             x_NxRxK = x_NxRxK * multipliers
-        dropout = words.dropout[1:]
-        return self._encode(params[name], x_NxRxK, words.mask_SxNxB, words.tuning, dropout)[0]
+        return self._encode(params[name], x_NxRxK, words.mask_SxNxB, words.dropout[1:])[0]
 
     def _encode(
         self,
         layers: list[Params],
         x_NxRxX: jax.Array,
         mask_NxR: jax.Array,
-        tuning: Tuning,
         dropout: tuple[jax.Array, ...] = (),
     ) -> tuple[StackState, jax.Array]:
         """The last state, and the top hidden states of all positions [N, R, H]."""
         like = layers[0]["bias"][: self.hidden_dim]
         zero = stack.initial_state(self.cell, self.num_layers, mask_NxR.shape[1], like)
-        return stack.read_stack(self.cell, layers, zero, x_NxRxX, mask_NxR, dropout, tuning=tuning)
+        return stack.read_stack(self.cell, layers, zero, x_NxRxX, mask_NxR, dropout, plan=self.plan)
 
 
 class StandardAutoencoder(_Autoencoder):
@@ -179,11 +176,11 @@ class HierarchicalAutoencoder(_Autoencoder):
         sentences, _, rows = words.tokens_SxNxB.shape
         # Sentences are read at once: R = S * B rows.
         tokens_NxR, mask_NxR, dropout_NxR = fold((*words[:2], words.dropout))
-        words_NxR = Source(tokens_NxR, mask_NxR, dropout_NxR, words.tuning)
+        words_NxR = Source(tokens_NxR, mask_NxR, dropout_NxR)
         e_RxH = stack.top_hidden(self._encode_words(params, "word_encoder", words_NxR))
         e_SxBxH, exists_SxB = e_RxH.reshape(sentences, rows, -1), words.mask_SxNxB[:, 0]
         layers = params["sentence_encoder"]
-        e_D, h_SxBxH = self._encode(layers, e_SxBxH, exists_SxB, words.tuning)
+        e_D, h_SxBxH = self._encode(layers, e_SxBxH, exists_SxB)
         return e_D, h_SxBxH, exists_SxB
 
     def close_sentence(
@@ -289,4 +286,4 @@ def joined_sentences(words: Source) -> Source:
         return jnp.take_along_axis(array, index, axis=0)
 
     (tokens, mask), dropout = jax.tree.map(moved, arrays)
-    return Source(tokens, mask, dropout, words.tuning)
+    return Source(tokens, mask, dropout)

@@ -30,10 +30,10 @@ import jax.numpy as jnp
 
 from dclm_jax.errors import InputError
 from dclm_jax.nn import stack
-from dclm_jax.nn.backend import ACCELERATOR, Tuning
 from dclm_jax.nn.cells import CELLS
 from dclm_jax.nn.hashing import HashedRows
 from dclm_jax.nn.layers import Weight, glorot_uniform
+from dclm_jax.nn.plan import Plan, default_plan
 from dclm_jax.nn.stack import StackInput, StackState
 
 COMPUTE_DTYPES = ("float32", "bfloat16")
@@ -65,12 +65,11 @@ class Sentence(NamedTuple):
 class Source(NamedTuple):
     """The documents that B documents are made of: input tokens [S, N, B] (START w1..wM) and their
     mask; a row that is shorter than S ends in sentences without any. In training the multipliers
-    of embeddings [S, N, B, K] and of upper layers' inputs [S, N, B, H]; and how it is read."""
+    of embeddings [S, N, B, K] and of upper layers' inputs [S, N, B, H]."""
 
     tokens_SxNxB: jax.Array
     mask_SxNxB: jax.Array
     dropout: tuple[jax.Array, ...] = ()
-    tuning: Tuning = ACCELERATOR
 
 
 class OutputLayer(NamedTuple):
@@ -119,6 +118,8 @@ class DocumentModel:
         gradients of their weights; parameters, sums, states and losses stay float32.
       remat: forget gates and states of a sentence in training and read it again in the backward
         pass: less memory for more time.
+      plan: how the platform computes it; changes speed and memory alone, and is no option of a
+        configuration.
 
     Facts, which subclasses state:
       context_order: sentences before the current one that it depends on: 0, n, or None for all.
@@ -152,6 +153,7 @@ class DocumentModel:
     tie_embeddings: bool = False
     compute_dtype: str = "float32"
     remat: bool = False
+    plan: Plan = dataclasses.field(default_factory=default_plan, repr=False, kw_only=True)
 
     name: ClassVar[str]
     context_order: ClassVar[int | None]
@@ -164,6 +166,11 @@ class DocumentModel:
     tables: ClassVar[tuple[str, ...]] = ("embedding",)
     hashed: ClassVar[tuple[str, ...]] = ()
     embedding_fan_in: ClassVar[int | None] = 1
+
+    @classmethod
+    def options(cls) -> list[dataclasses.Field]:
+        """The attributes that a configuration states."""
+        return [field for field in dataclasses.fields(cls) if field.name != "plan"]
 
     def __post_init__(self):
         for field in ("vocab_size", "embedding_dim", "hidden_dim", "num_layers"):

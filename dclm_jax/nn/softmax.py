@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from dclm_jax.nn.backend import Tuning
 from dclm_jax.nn.layers import rounded_product
+from dclm_jax.nn.plan import Plan
 
 
 class RowLogits(NamedTuple):
@@ -99,7 +99,7 @@ SharedLogits = RowLogits | HashedLogits
 def _fold_chunks(
     mask_F: jax.Array,
     vocab_size: int,
-    tuning: Tuning,
+    plan: Plan,
     first: Callable[[jax.Array], Any],
     add: Callable[[Any, jax.Array], Any],
 ) -> Any:
@@ -109,7 +109,7 @@ def _fold_chunks(
     over, in the shortest of a few sizes that holds it; a batch of few tokens is that chunk alone.
     """
     size = mask_F.size
-    chunk = min(tuning.chunk_size(vocab_size), size)
+    chunk = min(plan.chunk_size(vocab_size), size)
     positions = jnp.nonzero(mask_F, size=size, fill_value=size)[0]
     count = jnp.sum(mask_F)
     whole_chunks = jnp.maximum(count - 1, 0) // chunk
@@ -119,9 +119,9 @@ def _fold_chunks(
         chosen = positions[:length]
         return first(jnp.where(jnp.arange(length) < rest, chosen, size))
 
-    num_sizes = tuning.only_chunks if size == chunk else tuning.short_chunks
+    num_sizes = plan.only_chunks if size == chunk else plan.short_chunks
     parts = (chunk * part // num_sizes for part in range(1, num_sizes))
-    least = max(tuning.min_short_chunk, tuning.min_short_logits // vocab_size)
+    least = max(plan.min_short_chunk, plan.min_short_logits // vocab_size)
     lengths = [*(length for length in parts if length >= least), chunk]
     shortest = jnp.searchsorted(jnp.asarray(lengths), rest)
     sums = jax.lax.switch(shortest, [partial(begin, length) for length in lengths])
@@ -146,13 +146,13 @@ def _softmax(
     shared: SharedLogits | None,
     chosen: jax.Array,
     targets_CxT: jax.Array,
-    tuning: Tuning,
+    plan: Plan,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """-log p(target) of a chunk [C, T], exp(logits - their bound) [C, V] and its row sums [C]."""
     products_CxV = rounded_product(features, kernel_DxV, kernel_DxV.dtype)
     if shared is not None:
         products_CxV += shared.of(chosen, bias_V.size)
-    bound = _logit_bound(products_CxV, bias_V, tuning)
+    bound = _logit_bound(products_CxV, bias_V, plan)
     exps_CxV = jnp.exp(products_CxV + (bias_V - bound[:, None]))
     normalizer = jnp.sum(exps_CxV, axis=1)
     product_CxT = jnp.take_along_axis(products_CxV, targets_CxT, axis=1)
@@ -163,13 +163,13 @@ def _softmax(
     return jnp.where(is_finite[:, None], nll_CxT, jnp.nan), exps_CxV, normalizer
 
 
-def _logit_bound(products_CxV: jax.Array, bias_V: jax.Array, tuning: Tuning) -> jax.Array:
+def _logit_bound(products_CxV: jax.Array, bias_V: jax.Array, plan: Plan) -> jax.Array:
     """What exps are relative to: at least each row's largest logit, and less than 30 above it.
 
     By parts it is the sum of both maxima. It is that close where biases are, and leaves the exp of
     the largest logit far above the smallest float32.
     """
-    if not tuning.bound_by_parts:
+    if not plan.bound_by_parts:
         return jnp.max(products_CxV + bias_V, axis=1)
     top = jnp.max(bias_V)
     return jax.lax.cond(
@@ -186,7 +186,7 @@ def token_nll(
     targets: jax.Array,
     mask: jax.Array,
     shared: SharedLogits | None,
-    tuning: Tuning,
+    plan: Plan,
 ) -> jax.Array:
     """-log softmax(features @ kernel + bias + shared)[target] in nats, 0 outside the mask.
 
@@ -200,14 +200,14 @@ def token_nll(
 
     def add_chunk(nll_FxT: jax.Array, chosen: jax.Array) -> jax.Array:
         features, targets_CxT = _take(features_FxD, chosen), _take(targets_FxT, chosen)
-        nll, _, _ = _softmax(features, kernel_DxV, bias_V, shared, chosen, targets_CxT, tuning)
+        nll, _, _ = _softmax(features, kernel_DxV, bias_V, shared, chosen, targets_CxT, plan)
         nll = jnp.where(_take(mask_FxT, chosen), nll, 0)
         return nll_FxT.at[chosen].set(nll, mode="drop")
 
     zeros_FxT = jnp.zeros(targets_FxT.shape, features_FxD.dtype)
     first = partial(add_chunk, zeros_FxT)
     has_any_F = jnp.any(mask_FxT, axis=1)
-    return _fold_chunks(has_any_F, bias_V.size, tuning, first, add_chunk).reshape(targets.shape)
+    return _fold_chunks(has_any_F, bias_V.size, plan, first, add_chunk).reshape(targets.shape)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(6,))
@@ -218,7 +218,7 @@ def summed_nll(
     targets: jax.Array,
     weights: jax.Array,
     shared: SharedLogits | None,
-    tuning: Tuning,
+    plan: Plan,
 ) -> jax.Array:
     """The sum of `token_nll` over all targets, each times its weight.
 
@@ -229,11 +229,11 @@ def summed_nll(
       targets: as those of `token_nll`.
       weights: of that shape, none negative; a mask is weights of 1 and 0. They have no gradient.
     """
-    nll = token_nll(features_FxD, kernel_DxV, bias_V, targets, weights > 0, shared, tuning)
+    nll = token_nll(features_FxD, kernel_DxV, bias_V, targets, weights > 0, shared, plan)
     return jnp.sum(nll * weights)
 
 
-def _summed_nll_forward(features_FxD, kernel_DxV, bias_V, targets, weights, shared, tuning):
+def _summed_nll_forward(features_FxD, kernel_DxV, bias_V, targets, weights, shared, plan):
     size, dtype = len(features_FxD), kernel_DxV.dtype
     targets_FxT, weights_FxT = (array.reshape(size, -1) for array in (targets, weights))
     weights_FxT = weights_FxT.astype(bias_V.dtype)
@@ -243,7 +243,7 @@ def _summed_nll_forward(features_FxD, kernel_DxV, bias_V, targets, weights, shar
         features, targets_CxT = _take(features_FxD, chosen), _take(targets_FxT, chosen)
         weights_CxT = _take(weights_FxT, chosen)
         nll_CxT, exps_CxV, normalizer = _softmax(
-            features, kernel_DxV, bias_V, shared, chosen, targets_CxT, tuning
+            features, kernel_DxV, bias_V, shared, chosen, targets_CxT, plan
         )
         # The gradient of a logit is w p - [weights of the targets it is of], p = exps / normalizer,
         # w the sum of weights. Dividing the thin factors spares a pass over exps.
@@ -273,7 +273,7 @@ def _summed_nll_forward(features_FxD, kernel_DxV, bias_V, targets, weights, shar
     d_shared = None if shared is None else jnp.zeros_like(shared.values)
     first = partial(of_chunk, d_features_FxD, d_shared)
     has_any_F = jnp.any(weights_FxT > 0, axis=1)
-    gradients = _fold_chunks(has_any_F, bias_V.size, tuning, first, add_chunk)
+    gradients = _fold_chunks(has_any_F, bias_V.size, plan, first, add_chunk)
     (total, d_kernel_DxV, d_bias_V), d_features_FxD, d_shared = gradients
     if shared is not None:
         no_gradient: Any = None
@@ -281,8 +281,8 @@ def _summed_nll_forward(features_FxD, kernel_DxV, bias_V, targets, weights, shar
     return total, (d_features_FxD, d_kernel_DxV.astype(dtype), d_bias_V, d_shared)
 
 
-def _summed_nll_backward(tuning, gradients, cotangent):
-    del tuning
+def _summed_nll_backward(plan, gradients, cotangent):
+    del plan
     d_features, d_kernel, d_bias, d_shared = jax.tree.map(
         lambda gradient: (cotangent * gradient).astype(gradient.dtype), gradients
     )

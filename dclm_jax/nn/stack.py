@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax.nn import recurrence
-from dclm_jax.nn.backend import Tuning
 from dclm_jax.nn.cells import CELLS, Expose, Params, State
 from dclm_jax.nn.layers import glorot_uniform
+from dclm_jax.nn.plan import Plan
 from dclm_jax.nn.rows import RowOrder, ends
 
 StackState = tuple[State, ...]
@@ -113,7 +113,7 @@ def read_stack(
     dropout: tuple[jax.Array, ...] = (),
     context_gates_BxGH: jax.Array | None = None,
     *,
-    tuning: Tuning,
+    plan: Plan,
 ) -> tuple[StackState, jax.Array]:
     """All tokens of a sentence, layer after layer: the input product of each layer is one for all.
 
@@ -122,17 +122,17 @@ def read_stack(
       mask_NxB: True at real positions; at others a row's state stays as it is.
       dropout: one [N, B, H] multiplier for the input of each layer after the first, or none.
       context_gates_BxGH: what is added to the first layer's gates at every position, or none.
-      tuning: how rows are read.
+      plan: how rows are read.
 
     Returns:
       The state of every layer after each row's last real token, and the top layer's hidden states
       [N, B, H].
     """
-    blocks = tuning.num_blocks(mask_NxB.shape[1])
+    blocks = plan.num_blocks(mask_NxB.shape[1])
     order = RowOrder.by_length(mask_NxB, blocks)
     x_NxBxK, mask_NxB, dropout = order.sort((x_NxBxK, mask_NxB, dropout))
     state, context_gates_BxGH = order.sort((state, context_gates_BxGH), axis=0)
-    num_steps = steps_to_take(mask_NxB, tuning, blocks)
+    num_steps = steps_to_take(mask_NxB, plan, blocks)
     last_state = []
     h_NxBxH = x_NxBxK
     for index, layer in enumerate(layers):
@@ -146,10 +146,10 @@ def read_stack(
     return order.restore(tuple(last_state), axis=0), order.restore(h_NxBxH)
 
 
-def steps_to_take(mask_NxB: jax.Array, tuning: Tuning, blocks: int = 1) -> jax.Array | None:
+def steps_to_take(mask_NxB: jax.Array, plan: Plan, blocks: int = 1) -> jax.Array | None:
     """The steps up to the last real position of any row, for each of some equal blocks of rows;
     None for all steps where loops do not end early."""
-    if not tuning.stops_early:
+    if not plan.stops_early:
         return None
     return jnp.max(ends(mask_NxB).reshape(blocks, -1), axis=1, initial=0)
 

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Sentence
+from dclm_jax.nn.plan import DEFINITION
 from dclm_jax.nn.stack import StackInput, StackState
 from dclm_jax.reading.driver import read_documents, weighted
 from dclm_jax.reading.likelihoods import time_major
@@ -37,7 +38,9 @@ class _Recording(DocumentModel):
 
 @functools.cache
 def _recording(model: DocumentModel) -> DocumentModel:
-    return type("Recording", (_Recording, type(model)), {})(**vars(model))
+    # By the definition, sentences are read after their contexts are known.
+    options = {**vars(model), "plan": DEFINITION}
+    return type("Recording", (_Recording, type(model)), {})(**options)
 
 
 def block_attention(
@@ -54,7 +57,5 @@ def block_attention(
       remembered.
     """
     tokens, _, mask = time_major(batch)
-    read = read_documents(
-        _recording(model), weighted(model, params), context, tokens, mask, None, None
-    )
+    read = read_documents(_recording(model), weighted(model, params), context, tokens, mask, None)
     return read.context, jnp.moveaxis(read.features, 2, 0)

@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, Self, TypeVar
 
 import numpy as np
 
@@ -12,8 +12,44 @@ ROWS = 256
 """Sentences that are scored at once, at most; a power of two."""
 
 
+class SentencePlace(Protocol):
+    """A place between sentences in each of some documents."""
+
+    def take(self, rows: Sequence[int]) -> Self:
+        """The places of these rows, in this order; a row may come any number of times."""
+        ...
+
+
+PlaceT = TypeVar("PlaceT", bound=SentencePlace)
+
+
+class SentenceReader(Protocol[PlaceT]):
+    """Reads documents on from places with a model, as `Reader` and n-gram models do; see `Reader`
+    for shapes."""
+
+    def open(self, rows: int) -> PlaceT: ...
+
+    def read(
+        self,
+        place: PlaceT,
+        sentences: Sequence[Sequence[np.ndarray]],
+        unscored: Sequence[int] | None = None,
+    ) -> tuple[PlaceT, list[list[np.ndarray]]]: ...
+
+    def select(self, is_first_B: np.ndarray, first: PlaceT, second: PlaceT) -> PlaceT: ...
+
+    def start(self, place: PlaceT) -> tuple[Any, Any]: ...
+
+    def next(self, place: Any, tokens_B: Sequence[int]) -> tuple[Any, Any]: ...
+
+    def vectors(self, place: PlaceT) -> np.ndarray | None: ...
+
+
 def score_after(
-    reader: Any, place: Any, rows: Sequence[int], sentences: Sequence[np.ndarray]
+    reader: SentenceReader[PlaceT],
+    place: PlaceT,
+    rows: Sequence[int],
+    sentences: Sequence[np.ndarray],
 ) -> list[np.ndarray]:
     """Each sentence as the next one after the place of its row.
 
@@ -22,7 +58,6 @@ def score_after(
     little is padding and few programs are compiled.
 
     Args:
-      reader: a `Reader`, or what an n-gram model has of it.
       place: of this reader.
       rows: R rows of the place, in any order and number.
       sentences: R of them, each int [M] word ids without START and END.
@@ -54,7 +89,10 @@ def score_after(
 
 
 def log_probs_after(
-    reader: Any, place: Any, rows: Sequence[int], sentences: Sequence[np.ndarray]
+    reader: SentenceReader[PlaceT],
+    place: PlaceT,
+    rows: Sequence[int],
+    sentences: Sequence[np.ndarray],
 ) -> np.ndarray:
     """log P in nats of each sentence as the next one after the place of its row, float64 [R]."""
     scores = score_after(reader, place, rows, sentences)
@@ -62,8 +100,11 @@ def log_probs_after(
 
 
 def read_after(
-    reader: Any, place: Any, rows: Sequence[int], sentences: Sequence[np.ndarray]
-) -> Any:
+    reader: SentenceReader[PlaceT],
+    place: PlaceT,
+    rows: Sequence[int],
+    sentences: Sequence[np.ndarray],
+) -> PlaceT:
     """The places after sentences, each read on from the place of its row and not scored; rows that
     fill up a power of two follow."""
     filled = filled_up(range(len(rows)))

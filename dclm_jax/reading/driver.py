@@ -1,7 +1,7 @@
 """The driver that reads documents with any model.
 
 The definition is a `lax.scan` over sentences, and in each a `lax.scan` over its tokens: that is
-what is done without a `Tuning`. With one the values are the same, faster.
+what the plan `DEFINITION` computes. With other plans the values are the same, faster.
 """
 
 from collections.abc import Callable
@@ -13,7 +13,6 @@ import jax.numpy as jnp
 
 from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Sentence
 from dclm_jax.nn import recurrence, stack
-from dclm_jax.nn.backend import Tuning
 from dclm_jax.nn.hashing import HashedRows, history_starts
 from dclm_jax.nn.layers import Weight, fold
 from dclm_jax.nn.recurrence import keep_at_padding
@@ -71,7 +70,6 @@ def read_documents(
     tokens_SxNxB: jax.Array,
     mask_SxNxB: jax.Array,
     masks: DropoutMasks | None,
-    tuning: Tuning | None,
 ) -> Reading:
     """Reads S sentences of B documents from `context` on.
 
@@ -83,7 +81,6 @@ def read_documents(
       mask_SxNxB: True at real positions, which come first in every sentence; a document that is
         shorter than S ends in sentences without any.
       masks: dropout multipliers, in training only.
-      tuning: how it is done; None for the definition.
     """
     length = tokens_SxNxB.shape[1]
     context = model.resize_context(context, length)
@@ -91,10 +88,10 @@ def read_documents(
     if model.objective == "bags":
         context, contexts_S = _close_sentences(model, params, context, tokens_SxNxB, mask_SxNxB)
         reading = Reading(context, contexts_S, None, None)
-    elif tuning is None or in_turn:
-        reading = _read_in_turn(model, params, context, tokens_SxNxB, mask_SxNxB, masks, tuning)
+    elif in_turn or model.plan.by_definition:
+        reading = _read_in_turn(model, params, context, tokens_SxNxB, mask_SxNxB, masks)
     else:
-        reading = _read_at_once(model, params, context, tokens_SxNxB, mask_SxNxB, masks, tuning)
+        reading = _read_at_once(model, params, context, tokens_SxNxB, mask_SxNxB, masks)
     return reading._replace(
         context=model.resize_context(reading.context, length, cut=True),
         contexts=jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), reading.contexts),
@@ -129,15 +126,14 @@ def _read_in_turn(
     tokens_SxNxB: jax.Array,
     mask_SxNxB: jax.Array,
     masks: DropoutMasks | None,
-    tuning: Tuning | None,
 ) -> Reading:
     """A sentence after the other."""
     sentences, _, rows = tokens_SxNxB.shape
     read_sentence, unroll = partial(scan_tokens, model), 1
-    if tuning is not None:
-        read_sentence = partial(_read_sentence, model, tuning)
+    if not model.plan.by_definition:
+        read_sentence = partial(_read_sentence, model)
         # Sentences of one round could not be forgotten one by one.
-        rounds = range(1, 1 if model.remat else tuning.unrolled_sentences)
+        rounds = range(1, 1 if model.remat else model.plan.unrolled_sentences)
         unroll = max((size + 1 for size in rounds if sentences % (size + 1) == 0), default=1)
 
     def read_one(context: Context, inputs: Any) -> tuple[Context, Any]:
@@ -170,7 +166,6 @@ def _read_at_once(
     tokens_SxNxB: jax.Array,
     mask_SxNxB: jax.Array,
     masks: DropoutMasks | None,
-    tuning: Tuning,
 ) -> Reading:
     """All sentences at once, before their contexts are known or after; R = S * B rows."""
     num_sentences, _, batch_size = tokens_SxNxB.shape
@@ -182,7 +177,7 @@ def _read_at_once(
     def read(conditioning: Conditioning, contexts: Context) -> tuple[StackState, Any]:
         state = model.open_sentence(params, contexts, rows)
         return _read_sentence(
-            model, tuning, params, conditioning, state, x_NxRxK, dropout_NxR, fold(mask_SxNxB)
+            model, params, conditioning, state, x_NxRxK, dropout_NxR, fold(mask_SxNxB)
         )
 
     state_SxB = outputs_S = None
@@ -207,7 +202,6 @@ def _read_at_once(
 
 def _read_sentence(
     model: DocumentModel,
-    tuning: Tuning,
     params: Params,
     conditioning: Conditioning,
     state: StackState,
@@ -222,7 +216,7 @@ def _read_sentence(
     layers, of_context = params["stack"], conditioning.gates
     if type(model).step is DocumentModel.step:
         return stack.read_stack(
-            model.cell, layers, state, x_NxBxK, mask_NxB, dropout_NxB, of_context, tuning=tuning
+            model.cell, layers, state, x_NxBxK, mask_NxB, dropout_NxB, of_context, plan=model.plan
         )
 
     def step(constants: Any, state: StackState, x: StackInput) -> tuple[StackState, Any]:
@@ -230,7 +224,7 @@ def _read_sentence(
         return model.step(params, conditioning, state, x)
 
     x_NxB = StackInput(stack.first_gates(layers, x_NxBxK, of_context), dropout_NxB)
-    num_steps = stack.steps_to_take(mask_NxB, tuning)
+    num_steps = stack.steps_to_take(mask_NxB, model.plan)
     return recurrence.scan(step, (params, conditioning), state, x_NxB, mask_NxB, num_steps)
 
 

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import Bags, Conditioning, Context, DocumentModel, Params, Source
-from dclm_jax.nn.backend import Tuning
 from dclm_jax.nn.layers import Weight, flat, product, rounded_product
 from dclm_jax.nn.softmax import RowLogits, SharedLogits, summed_nll, token_nll
 from dclm_jax.reading.driver import Reading, context_after, read_documents, weighted
@@ -48,7 +47,6 @@ def batch_likelihood(
     model: DocumentModel,
     params: Params,
     batch: Batch,
-    tuning: Tuning,
     keys_B: jax.Array | None = None,
     weights_key: jax.Array | None = None,
     context: Context | None = None,
@@ -59,7 +57,6 @@ def batch_likelihood(
       batch: its `earlier` sentences, if any, give the first contexts and are not scored: as many as
         `earlier_sentences` says. Where contexts are not made of their words alone they have no
         gradient and no dropout but that of weights, and a row has all of them or none.
-      tuning: how it is computed.
       keys_B: one dropout key a row, in training; None scores without dropout.
       weights_key: the key of dropout on weights, in training.
       context: of the sentences before, to read on from; None for the start.
@@ -73,37 +70,34 @@ def batch_likelihood(
     drawn_SxN = (num_sentences, 1 if model.objective == "bags" else length)
     masks = None if keys_B is None else draw_masks(model, params, keys_B, drawn_SxN)
     if context is None:
-        context = open_documents(model, tuning, params, rows, batch.source, keys_B)
+        context = open_documents(model, params, rows, batch.source, keys_B)
     if batch.earlier is not None:
-        context = _carried(model, params, context, batch.earlier, tuning)
-    reading = read_documents(model, params, context, tokens, mask, masks, tuning)
-    nll, terms = _bags_nll(model, params, reading, targets, mask, masks, tuning)
+        context = _carried(model, params, context, batch.earlier)
+    reading = read_documents(model, params, context, tokens, mask, masks)
+    nll, terms = _bags_nll(model, params, reading, targets, mask, masks)
     is_target, extra = mask, jnp.zeros(())
     if model.objective == "bags":
         is_target = _is_word(mask)
     else:
         extra, terms = nll + _endings_nll(model, params, reading, mask), jnp.sum(mask)
-        nll = _words_nll(model, params, reading, tokens, targets, mask, masks, tuning)
+        nll = _words_nll(model, params, reading, tokens, targets, mask, masks)
     # Every sentence has a first position, START's.
     return Likelihood(nll, extra, jnp.sum(is_target), jnp.sum(mask[:, 0]), terms)
 
 
-def _carried(
-    model: DocumentModel, params: Params, context: Context, earlier: Batch, tuning: Tuning
-) -> Context:
+def _carried(model: DocumentModel, params: Params, context: Context, earlier: Batch) -> Context:
     """The context after the sentences before."""
     tokens, _, mask = time_major(earlier)
     if _contexts_are_words(model):
         return context_after(model, params, context, tokens, mask)
     context = model.resize_context(context, tokens.shape[1])
     fixed = jax.lax.stop_gradient((params, context))
-    after = read_documents(model, *fixed, tokens, mask, None, tuning).context
+    after = read_documents(model, *fixed, tokens, mask, None).context
     return select(model, params, jnp.any(mask, axis=(0, 1)), after, context)
 
 
 def open_documents(
     model: DocumentModel,
-    tuning: Tuning,
     params: Params,
     rows: int,
     source: Batch | None,
@@ -120,7 +114,7 @@ def open_documents(
         return model.open_document(params, rows)
     tokens, _, mask = time_major(source)
     dropout = () if keys_B is None else draw_source_masks(model, keys_B, tokens.shape[:2])
-    return model.open_document(params, rows, Source(tokens, mask, dropout, tuning))
+    return model.open_document(params, rows, Source(tokens, mask, dropout))
 
 
 def _words_nll(
@@ -131,15 +125,14 @@ def _words_nll(
     targets_SxNxB: jax.Array,
     mask_SxNxB: jax.Array,
     masks: DropoutMasks | None,
-    tuning: Tuning,
 ) -> jax.Array:
     """Nats of all words and ENDs."""
     if masks is not None:
         reading = reading._replace(features=reading.features * masks.features)
-    features, kernel, bias, shared = output_inputs(model, params, reading, tokens_SxNxB, tuning)
+    features, kernel, bias, shared = output_inputs(model, params, reading, tokens_SxNxB)
     weights = mask_SxNxB.astype(bias.dtype)
     targets, weights = targets_SxNxB.reshape(-1), weights.reshape(-1)
-    return summed_nll(features, kernel, bias, targets, weights, shared, tuning)
+    return summed_nll(features, kernel, bias, targets, weights, shared, model.plan)
 
 
 def _bags_nll(
@@ -149,7 +142,6 @@ def _bags_nll(
     targets_SxNxB: jax.Array,
     mask_SxNxB: jax.Array,
     masks: DropoutMasks | None,
-    tuning: Tuning,
 ) -> tuple[jax.Array, jax.Array]:
     """Weighted nats of the words of all sentences as bags, and of how many sentences; 0 of a model
     without that objective."""
@@ -164,7 +156,9 @@ def _bags_nll(
     weights_RxN = bags.weight * is_word_RxN.astype(bias.dtype)
     if bags.mean:
         weights_RxN /= jnp.maximum(words_Rx1, 1)
-    nll: jax.Array = summed_nll(features, kernel, bias, targets_RxN, weights_RxN, shared, tuning)
+    nll: jax.Array = summed_nll(
+        features, kernel, bias, targets_RxN, weights_RxN, shared, model.plan
+    )
     return nll, jnp.sum(words_Rx1 > 0)
 
 
@@ -187,7 +181,6 @@ def _endings_nll(
 
 def block_nll(
     model: DocumentModel,
-    tuning: Tuning,
     params: Params,
     context: Context,
     batch: Batch,
@@ -204,13 +197,12 @@ def block_nll(
       The context after them and the negative log-likelihoods [B, S, N], 0 at padding, at targets
       that are not scored and, of bags, at END.
     """
-    reading, nll_BxSxN = read_and_score(model, tuning, params, context, batch, scored)
+    reading, nll_BxSxN = read_and_score(model, params, context, batch, scored)
     return reading.context, nll_BxSxN
 
 
 def read_and_score(
     model: DocumentModel,
-    tuning: Tuning,
     params: Params,
     context: Context,
     batch: Batch,
@@ -220,17 +212,18 @@ def read_and_score(
     model = dataclasses.replace(model, remat=False)
     params = weighted(model, params)
     tokens, targets, mask = time_major(batch)
-    reading = read_documents(model, params, context, tokens, mask, None, tuning)
+    reading = read_documents(model, params, context, tokens, mask, None)
     if scored is not None:
         mask &= jnp.moveaxis(scored, 0, 2)
     if model.objective == "bags":
         bags: Any = model.bags(params, reading.contexts)
         features, kernel, bias, shared = _bag_inputs(model, bags)
         targets_RxN, is_word_RxN = _by_sentence(targets), _by_sentence(_is_word(mask))
-        nll_RxN = token_nll(features, kernel, bias, targets_RxN, is_word_RxN, shared, tuning)
+        nll_RxN = token_nll(features, kernel, bias, targets_RxN, is_word_RxN, shared, model.plan)
         return reading, jnp.swapaxes(nll_RxN.reshape(len(mask), -1, mask.shape[1]), 0, 1)
-    features, kernel, bias, shared = output_inputs(model, params, reading, tokens, tuning)
-    nll_F = token_nll(features, kernel, bias, targets.reshape(-1), mask.reshape(-1), shared, tuning)
+    features, kernel, bias, shared = output_inputs(model, params, reading, tokens)
+    targets_F, mask_F = targets.reshape(-1), mask.reshape(-1)
+    nll_F = token_nll(features, kernel, bias, targets_F, mask_F, shared, model.plan)
     return reading, jnp.moveaxis(nll_F.reshape(mask.shape), 2, 0)
 
 
@@ -250,7 +243,6 @@ def word_log_probs(
     conditioning: Conditioning,
     tokens_B: jax.Array,
     output: Any,
-    tuning: Tuning,
 ) -> jax.Array:
     """log P [B, V] in nats of the next word, after a step that read these tokens and gave this
     output.
@@ -266,7 +258,7 @@ def word_log_probs(
         features=features_1xBxD[None],
         context_features=None if of_context is None else of_context[None],
     )
-    features, kernel, bias, shared = output_inputs(model, params, reading, tokens_B, tuning)
+    features, kernel, bias, shared = output_inputs(model, params, reading, tokens_B)
     logits_BxV = rounded_product(features, kernel, kernel.dtype) + bias
     if shared is not None:
         logits_BxV += shared.of(jnp.arange(len(tokens_B)), model.vocab_size)
@@ -274,7 +266,7 @@ def word_log_probs(
 
 
 def output_inputs(
-    model: DocumentModel, params: Params, reading: Reading, tokens: jax.Array, tuning: Tuning
+    model: DocumentModel, params: Params, reading: Reading, tokens: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array, SharedLogits | None]:
     """Features of all positions [F, D], kernel [D, V], bias [V] and the contexts' part of logits,
     or that of hashed features, given the tokens read there; no model has both.
@@ -292,7 +284,7 @@ def output_inputs(
         shared = None if bigrams is None else bigrams.logits(tokens.reshape(-1, 1))
         return flat(features), kernel_DxV, output.bias, shared
     sentences, length, rows, _ = features.shape
-    if sentences * rows * model.vocab_size > tuning.shared_logits:
+    if sentences * rows * model.vocab_size > model.plan.shared_logits:
         contexts = jnp.broadcast_to(contexts[:, None], (*features.shape[:3], contexts.shape[-1]))
         both = jnp.concatenate([features, contexts], axis=-1)
         return flat(both), jnp.concatenate([kernel_DxV, kernel_ExV]), output.bias, None

@@ -29,7 +29,6 @@ from dclm_jax.data.vocabulary import START
 from dclm_jax.errors import InputError, require_at_least, shown
 from dclm_jax.models import MODELS
 from dclm_jax.models.base import Context, DocumentModel, Params
-from dclm_jax.nn.backend import Tuning, default_tuning
 from dclm_jax.reading import rows, words
 from dclm_jax.reading.attention import block_attention
 from dclm_jax.reading.driver import jit_weighted
@@ -171,14 +170,12 @@ class Reader:
     Attributes:
       model: any model of the registry.
       params: its parameters, on the device.
-      tuning: how it is computed.
     """
 
-    def __init__(self, model: DocumentModel, params: Params, tuning: Tuning | None = None):
+    def __init__(self, model: DocumentModel, params: Params):
         self.model = model
         self.params = jax.device_put(params, jax.local_devices()[0])
-        self.tuning = tuning or default_tuning()
-        self._run = _compiled(model, self.tuning)
+        self._run = _compiled(model)
 
     def open(self, rows: int, sources: Sequence[Sentences] | None = None) -> Place:
         """The start of so many documents.
@@ -339,7 +336,7 @@ class Reader:
         vectors = self._run.vector(self.params, place.context)
         return None if vectors is None else np.asarray(vectors)
 
-    def vectors_along(self, documents: list[Sentences]) -> list[np.ndarray] | None:
+    def vectors_along(self, documents: Sequence[Sentences]) -> list[np.ndarray] | None:
         """The contexts of whole documents before and after every sentence, without scoring any.
 
         Args:
@@ -353,7 +350,7 @@ class Reader:
         self._require_documents(documents)
         rows = power_of_two(len(documents)) if documents else 0
         # What fills up the batch is read like a document.
-        filled = [*documents, *documents[:1] * (rows - len(documents))]
+        filled = [*documents, *([*documents[:1]] * (rows - len(documents)))]
         context = self.open(rows, filled if self.model.reads_source else None).context
         vectors_SxBxX = [self._run.vector(self.params, context)]
         if vectors_SxBxX[0] is None:
@@ -450,17 +447,17 @@ class _Compiled(NamedTuple):
 
 
 @functools.cache
-def _compiled(model: DocumentModel, tuning: Tuning) -> _Compiled:
+def _compiled(model: DocumentModel) -> _Compiled:
     """Compiled once for all readers of a model."""
 
     of_weighted = functools.partial(jit_weighted, model)
     return _Compiled(
-        open=of_weighted(functools.partial(open_documents, model, tuning), 1),
-        read=jax.jit(functools.partial(block_nll, model, tuning)),
+        open=of_weighted(functools.partial(open_documents, model), 1),
+        read=jax.jit(functools.partial(block_nll, model)),
         # Nothing that is only scored is computed.
-        skim=jax.jit(lambda *read: block_nll(model, tuning, *read)[0]),
+        skim=jax.jit(lambda *read: block_nll(model, *read)[0]),
         begin=of_weighted(functools.partial(words.begin, model, room=_MIN_ROOM), 2),
-        advance=of_weighted(functools.partial(words.advance, model, tuning)),
+        advance=of_weighted(functools.partial(words.advance, model)),
         close=of_weighted(functools.partial(words.close, model)),
         vector=of_weighted(model.vector),
         take=of_weighted(functools.partial(words.take, model)),

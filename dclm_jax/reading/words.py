@@ -8,7 +8,6 @@ import jax.numpy as jnp
 from dclm_jax.data.vocabulary import END
 from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Sentence
 from dclm_jax.nn import stack
-from dclm_jax.nn.backend import Tuning
 from dclm_jax.nn.layers import resized
 from dclm_jax.nn.recurrence import keep_at_padding
 from dclm_jax.nn.stack import StackInput, StackState
@@ -57,7 +56,7 @@ def begin(model: DocumentModel, params: Params, context: Context, rows: int, roo
 
 
 def advance(
-    model: DocumentModel, tuning: Tuning, params: Params, words: Words, tokens_B: jax.Array
+    model: DocumentModel, params: Params, words: Words, tokens_B: jax.Array
 ) -> tuple[Words, jax.Array]:
     """Reads a token in every row, and gives log P [B, V] of the next one in nats; END ends a row's
     sentence, and what is read after it changes nothing there."""
@@ -73,7 +72,7 @@ def advance(
         state=keep_at_padding(is_real_B, state, words.state),
         read=jax.tree.map(put, words.read, Read(tokens_B, is_real_B, output)),
     )
-    return words, word_log_probs(model, params, words.conditioning, tokens_B, output, tuning)
+    return words, word_log_probs(model, params, words.conditioning, tokens_B, output)
 
 
 def _step(

@@ -160,7 +160,7 @@ def default_config(model: str = "ccdclm") -> ConfigDict:
     """
     options = {
         field.name: field.default
-        for field in dataclasses.fields(model_class(model))
+        for field in model_class(model).options()
         if field.name != "vocab_size"
     }
     sections = {name: dataclasses.asdict(section()) for name, section in _SECTIONS.items()}

@@ -52,7 +52,6 @@ from dclm_jax.training.start import Start, start_from
 from dclm_jax.training.step import (
     StepMetrics,
     TrainState,
-    collect,
     first_state,
     parallel_step,
     spread,
@@ -92,7 +91,7 @@ def train(
         done = int(state.step)
         _report_start(say, work, place, state, start)
         step = parallel_step(work.model, work.optimizer, options.loss_per)
-        # One copy a device, and none of them shares its buffers with `state`, which is donated.
+        # A copy, since steps are given the buffers of the state.
         state = spread(state)
         shapes = _Shapes(work, done)
         clock = Clock()
@@ -127,7 +126,7 @@ def train(
                     # Nothing is saved before every step up to it is known to be finite.
                     run.add(*pending)
                     pending = None
-                    host_state = jax.device_get(collect(state))
+                    host_state = jax.device_get(state)
                     # A finite loss and gradient can still make an update that is not.
                     if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(host_state)):
                         raise run.divergence(done, "the update is not finite")
@@ -280,7 +279,7 @@ class _Run:
           DivergenceError: the loss or the norm of the gradient is not finite.
         """
         work, progress = self._work, self.progress
-        metrics = jax.device_get(collect(metrics))
+        metrics = jax.device_get(metrics)
         nll, extra, terms, tokens, norm, factor = (one.item() for one in metrics)
         if math.isfinite(nll) and math.isfinite(norm):
             self._nll, self._terms = self._nll + nll, self._terms + int(terms)

@@ -1,24 +1,17 @@
-"""One training step: pure, and data-parallel under `jax.pmap`.
-
-A run on a single device has no use for pmap, whose leading axis of length 1 makes XLA copy the
-parameters and the optimizer's state at every step. `spread`, `parallel_step` and `collect` are the
-places that know which of the two is in use.
-"""
+"""One training step: pure, and data-parallel under `jax.pmap`."""
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from flax import jax_utils
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.nn.backend import Tuning, default_tuning
 from dclm_jax.reading.likelihoods import Likelihood, batch_likelihood
 from dclm_jax.training.frozen import joined, split
 from dclm_jax.training.hashed import HashedSlices
@@ -64,7 +57,6 @@ def first_state(
 def train_step(
     model: DocumentModel,
     optimizer: optax.GradientTransformation,
-    tuning: Tuning,
     state: TrainState,
     batch: Batch,
     key: jax.Array,
@@ -78,7 +70,6 @@ def train_step(
     device would compute.
 
     Args:
-      tuning: how it is computed.
       key: the run's dropout key; the step and each row's index in the global batch are folded in.
       axis: name of the pmap axis over all devices; None where there is one device and no pmap.
       loss_per: "token" or "sentence", what the loss is a mean over; of bags always sentences.
@@ -98,7 +89,7 @@ def train_step(
     @functools.partial(jax.grad, has_aux=True)
     def gradient(trained: Params) -> tuple[jax.Array, Likelihood]:
         params = slices.as_rows(joined(trained, held))
-        sums = batch_likelihood(model, params, batch, tuning, keys_B, weights_key)
+        sums = batch_likelihood(model, params, batch, keys_B, weights_key)
         return sums.nll + sums.extra, sums
 
     gradients, sums = gradient(trained)
@@ -124,39 +115,32 @@ def train_step(
 def parallel_step(
     model: DocumentModel, optimizer: optax.GradientTransformation, loss_per: str = "token"
 ) -> Callable[[TrainState, Batch, jax.Array], tuple[TrainState, StepMetrics]]:
-    """`train_step` over the devices of all processes: state (donated) and batch of `spread`,
-    broadcast key."""
-    step = functools.partial(train_step, model, optimizer, default_tuning(), loss_per=loss_per)
-    if _on_one_device():
-        return jax.jit(functools.partial(step, axis=None), donate_argnums=(0,))
+    """`train_step` over the devices of all processes: state (donated) and key as one device holds
+    them, batch of `shard_rows`."""
+    step = functools.partial(train_step, model, optimizer, loss_per=loss_per)
     # In the order of the rows that `spread_rows` gives to processes.
     devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+    # The state has no axis of devices: none is copied in or out of it.
     return jax.pmap(
-        step, axis_name=DEVICES, in_axes=(0, 0, None), donate_argnums=(0,), devices=devices
+        step,
+        axis_name=DEVICES,
+        in_axes=(None, 0, None),
+        out_axes=(None, None),
+        donate_argnums=(0,),
+        devices=devices,
     )
 
 
-def _on_one_device() -> bool:
-    return jax.device_count() == 1
-
-
 def spread(state: TrainState) -> TrainState:
-    """A copy of the state on every local device, none of which shares its buffers with `state`."""
-    if not _on_one_device():
-        return jax_utils.replicate(state)
-    # Committed to the device as what was restored is: the compiled step is then the same.
-    return jax.tree.map(jnp.copy, jax.device_put(state, jax.devices()[0]))
-
-
-def collect(tree: Any) -> Any:
-    """A spread state, or a step's metrics, as one device holds them: all have the same."""
-    return tree if _on_one_device() else jax_utils.unreplicate(tree)
+    """A copy of the state on every local device, where steps leave it: the first step of a run is
+    compiled for the same arrays as all others."""
+    mesh = jax.sharding.Mesh(np.array(jax.local_devices()), (DEVICES,))
+    on_every_device = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    return jax.tree.map(jnp.copy, jax.device_put(state, on_every_device))
 
 
 def spread_rows(batch: Batch) -> Batch:
     """The rows of a global batch that belong to this process's devices."""
-    if _on_one_device():
-        return batch
     first = jax.process_index() * jax.local_device_count()
     mine = slice(first, first + jax.local_device_count())
     return jax.tree.map(lambda array: array[mine], shard_rows(batch, jax.device_count()))

@@ -13,7 +13,6 @@ from dclm_jax.benchmark.timing import require_same_loss
 from dclm_jax.benchmark.worker import Job
 from dclm_jax.benchmark.workloads import Size, synthetic_documents
 from dclm_jax.data.batches import pack_sentences
-from dclm_jax.nn.backend import CPU
 from dclm_jax.reading.likelihoods import batch_likelihood
 
 TINY = Size(vocab_size=30, embedding_dim=4, hidden_dim=6)
@@ -33,7 +32,7 @@ def work(name: str, cell: str = "lstm") -> tuple[Job, float]:
     """A job of one batch, and our loss."""
     model = TINY.model(name, cell)
     params = random_params(model)
-    likelihood = jax.jit(lambda params, batch: batch_likelihood(model, params, batch, CPU))
+    likelihood = jax.jit(lambda params, batch: batch_likelihood(model, params, batch))
     batch = pack_sentences(DOCUMENTS, 3, 64)
     ours = likelihood(params, dataclasses.replace(batch, source=batch))
     return Job("train", name, params, [DOCUMENTS]), float(ours.nll + ours.extra)

@@ -9,7 +9,6 @@ from dclm_jax import models
 from dclm_jax.benchmark.timing import Turn
 from dclm_jax.benchmark.worker import Job
 from dclm_jax.data.batches import pack_sentences
-from dclm_jax.nn.backend import CPU
 from dclm_jax.reading.likelihoods import batch_likelihood
 
 
@@ -28,7 +27,7 @@ class Twin:
         batch = pack_sentences(rows, max(map(len, rows)), 64)
         batch = dataclasses.replace(batch, source=batch)
         params = jax.tree.map(jnp.asarray, job.params)
-        likelihood = jax.jit(lambda params, batch: batch_likelihood(model, params, batch, CPU))
+        likelihood = jax.jit(lambda params, batch: batch_likelihood(model, params, batch))
         sums = likelihood(params, batch)
         self.nll = job.options["factor"] * float(sums.nll + sums.extra)
 

@@ -17,7 +17,6 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import scoring
 from dclm_jax.evaluation.inputs import Encoded
 from dclm_jax.evaluation.scoring import Continuation, Scorer
-from dclm_jax.nn.backend import CPU
 from dclm_jax.reading import likelihoods, reader
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
@@ -81,8 +80,8 @@ def score_alone(model, params, document, size=0, length=0):
     @jax.jit
     def nll(params):
         # A document is made of itself.
-        context = open_documents(model, CPU, weighted(model, params), 1, batch)
-        return block_nll(model, CPU, params, context, batch)[1]
+        context = open_documents(model, weighted(model, params), 1, batch)
+        return block_nll(model, params, context, batch)[1]
 
     nll_1xSxN = nll(params)
     return [
@@ -138,8 +137,8 @@ def test_a_document_may_be_made_of_another_one(name, monkeypatch):
     def expected(document, source):
         batch = pack_sentences([document], len(document), 20)
         of_source = pack_sentences([source], len(source), 20)
-        context = open_documents(model, CPU, weighted(model, params), 1, of_source)
-        nll_SxN = block_nll(model, CPU, params, context, batch)[1][0]
+        context = open_documents(model, weighted(model, params), 1, of_source)
+        nll_SxN = block_nll(model, params, context, batch)[1][0]
         return [
             np.asarray(nll)[: len(words) + 1] for nll, words in zip(nll_SxN, document, strict=True)
         ]
@@ -170,15 +169,15 @@ def test_sentences_that_are_not_scored_stay_out_of_the_output_layer(monkeypatch,
     masks = []
     token_nll = likelihoods.token_nll
 
-    def spy(features, kernel, bias, targets, mask, shared, tuning):
+    def spy(features, kernel, bias, targets, mask, shared, plan):
         masks.append(mask)
-        return token_nll(features, kernel, bias, targets, mask, shared, tuning)
+        return token_nll(features, kernel, bias, targets, mask, shared, plan)
 
     monkeypatch.setattr(likelihoods, "token_nll", spy)
     scored = np.array([[False, False, True, False], [True, False, True, True], [False] * 4])
-    context_after, every = block_nll(model, CPU, params, context, batch)
+    context_after, every = block_nll(model, params, context, batch)
     context_after_some, some = block_nll(
-        model, CPU, params, context, batch, jnp.asarray(scored)[..., None]
+        model, params, context, batch, jnp.asarray(scored)[..., None]
     )
     # Words and END of each sentence: (3, 0, 5), (5, 5, 5) and (1) words.
     assert [int(mask.sum()) for mask in masks] == [(4 + 1 + 6) + (6 + 6 + 6) + 2, 6 + 6 + 6]
@@ -206,7 +205,7 @@ def test_scores_sum_to_the_training_likelihood():
     model, params = make_model("ccdclm")
     document = make_documents()[5]
     batch = pack_sentences([document], len(document), 16)
-    likelihood = batch_likelihood(model, params, batch, CPU)
+    likelihood = batch_likelihood(model, params, batch)
     (scores,) = scored(Scorer(model, params), [document])
     total = sum(float(one.sum()) for one in scores)
     assert total == pytest.approx(float(likelihood.nll), rel=1e-5)
@@ -308,7 +307,7 @@ def test_context_goes_past_a_very_long_sentence():
     model, params = make_model("ccdclm", embedding_dim=2, hidden_dim=2)
     document = make_document(np.random.default_rng(2), [3, 50_000, 4])
     (scores,) = scored(Scorer(model, params), [document])
-    read = jax.jit(functools.partial(block_nll, model, CPU, params))
+    read = jax.jit(functools.partial(block_nll, model, params))
     context, first = read(model.open_document(params, 1), pack_sentences([document[:1]], 1, 4))
     context, _ = read(context, pack_sentences([document[1:2]], 1, 50_001))
     _, last = read(context, pack_sentences([document[2:]], 1, 5))

@@ -13,7 +13,6 @@ import pytest
 from dclm_jax import models
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel
-from dclm_jax.nn.backend import CPU, Tuning
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
 from tests.exhaustive import also
@@ -115,19 +114,19 @@ def random_params(model: DocumentModel, seed: int = 0) -> Any:
 @model_jit
 def likelihood(model: DocumentModel, params: Any, batch: Batch, *keys: jax.Array):
     """`batch_likelihood` as CPUs compute it."""
-    return batch_likelihood(model, params, batch, CPU, *keys)
+    return batch_likelihood(model, params, batch, *keys)
 
 
 @model_jit
 def scores(model: DocumentModel, params: Any, batch: Batch) -> jax.Array:
     """The nats of every target [B, S, N], documents read from their start."""
-    return block_nll(model, CPU, params, opened(model, params, batch), batch)[1]
+    return block_nll(model, params, opened(model, params, batch), batch)[1]
 
 
-def opened(model: DocumentModel, params: Any, batch: Batch, tuning: Tuning = CPU) -> Any:
+def opened(model: DocumentModel, params: Any, batch: Batch) -> Any:
     """The contexts before the first sentences of a batch."""
     rows = len(batch.tokens_BxSxN)
-    return open_documents(model, tuning, weighted(model, params), rows, batch.source)
+    return open_documents(model, weighted(model, params), rows, batch.source)
 
 
 def plain_nll(

@@ -14,7 +14,6 @@ from dclm_jax import models
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.autoencoder import in_reading_order, joined_sentences
 from dclm_jax.models.base import Source
-from dclm_jax.nn.backend import CPU
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import first_state, train_step
@@ -147,7 +146,7 @@ def test_a_step_of_a_large_vocabulary_does_not_hold_all_logits(name):
         batch = dataclasses.replace(batch, source=batch)
         return first_state(model.init(key), optimizer), batch, key
 
-    step = jax.jit(partial(train_step, model, optimizer, CPU, axis=None), donate_argnums=0)
+    step = jax.jit(partial(train_step, model, optimizer, axis=None), donate_argnums=0)
     compiled: Any = step.lower(*jax.eval_shape(arguments)).compile()
     all_logits = 4 * V * math.prod(shape_BxSxN)
     assert compiled.memory_analysis().temp_size_in_bytes < all_logits / 8

@@ -10,7 +10,6 @@ import pytest
 from dclm_jax import models
 from dclm_jax.data.batches import Batch
 from dclm_jax.errors import InputError
-from dclm_jax.nn.backend import CPU
 from dclm_jax.reading.likelihoods import batch_likelihood
 from tests.exhaustive import also
 from tests.models.support import (
@@ -29,7 +28,7 @@ BATCH = pack(DOCUMENTS)
 @model_jit
 def loss_and_gradient(model, params, keys_B):
     def loss(params):
-        result = batch_likelihood(model, params, BATCH, CPU, keys_B)
+        result = batch_likelihood(model, params, BATCH, keys_B)
         return result.nll + result.extra
 
     return jax.value_and_grad(loss)(params)
@@ -56,7 +55,7 @@ def test_remat_keeps_long_documents_small(name):
     params = jax.eval_shape(model.init, jax.random.key(0))
 
     def temporary_bytes(model):
-        gradient = jax.grad(lambda params, batch: batch_likelihood(model, params, batch, CPU).nll)
+        gradient = jax.grad(lambda params, batch: batch_likelihood(model, params, batch).nll)
         memory = jax.jit(gradient).lower(params, batch).compile().memory_analysis()
         assert memory is not None
         return memory.temp_size_in_bytes
@@ -96,7 +95,7 @@ def test_bfloat16_sums_the_gradient_of_a_frequent_word_in_float32(name):
 
     def gradient(copies):
         batch = pack([((3, 4, 3), (5,))] * copies)
-        objective = jax.grad(lambda params: batch_likelihood(model, params, batch, CPU).nll)
+        objective = jax.grad(lambda params: batch_likelihood(model, params, batch).nll)
         return np.asarray(jax.jit(objective)(params)["embedding"])
 
     np.testing.assert_allclose(gradient(1024), 1024 * gradient(1), rtol=0.02, atol=1e-3)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dclm_jax import models
-from dclm_jax.nn.backend import CPU
+from dclm_jax.nn.plan import CPU
 from dclm_jax.reading.likelihoods import batch_likelihood, earlier_sentences
 from tests.models.support import likelihood, pack, random_params, scores, simple_model
 
@@ -81,9 +81,7 @@ def test_a_bag_is_never_dense(name):
         batch = pack([DOCUMENT] * 8)
         batch = dataclasses.replace(batch, earlier=pack([DOCUMENT[:1] * n] * 8))
         params = jax.eval_shape(model.init, jax.random.key(0))
-        jaxpr = jax.make_jaxpr(jax.grad(lambda p: batch_likelihood(model, p, batch, CPU).nll))(
-            params
-        )
+        jaxpr = jax.make_jaxpr(jax.grad(lambda p: batch_likelihood(model, p, batch).nll))(params)
         return {tuple(v.aval.shape) for v in _variables(jaxpr.jaxpr) if V in v.aval.shape}
 
     few, many = shapes(1), shapes(8)

@@ -11,8 +11,8 @@ import pytest
 from dclm_jax import models
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel, Source
-from dclm_jax.nn.backend import ACCELERATOR, CPU
 from dclm_jax.nn.cells import CELLS
+from dclm_jax.nn.plan import ACCELERATOR, CPU, DEFINITION
 from dclm_jax.reading.driver import read_documents, weighted
 from dclm_jax.reading.dropout import draw_masks, draw_source_masks, drop_weights
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
@@ -47,7 +47,7 @@ BATCH = pack(DOCUMENTS)
 close = partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-10)
 
 
-continue_scores = jax.jit(block_nll, static_argnums=(0, 1))
+continue_scores = model_jit(block_nll)
 
 
 def total(model, params, documents, **padding):
@@ -59,7 +59,7 @@ def total(model, params, documents, **padding):
 @model_jit
 def gradient_of_objective(model, params):
     def objective(params):
-        result = batch_likelihood(model, params, BATCH, CPU)
+        result = batch_likelihood(model, params, BATCH)
         return result.nll + result.extra
 
     return jax.grad(objective)(params)
@@ -116,7 +116,7 @@ SMALL_BLOCKS = dataclasses.replace(CPU, row_block=2, unrolled_sentences=2)
 
 
 @pytest.mark.parametrize("name", WORD_MODELS)
-def test_every_tuning_has_the_values_and_gradients_of_the_definition(name):
+def test_every_plan_has_the_values_and_gradients_of_the_definition(name):
     model = small_model(name, dropout=0.3)
     params = random_params(model)
     tokens_SxNxB, targets_SxNxB, mask_SxNxB = map(
@@ -125,6 +125,7 @@ def test_every_tuning_has_the_values_and_gradients_of_the_definition(name):
     keys_B = jax.random.split(jax.random.key(0), len(DOCUMENTS))
 
     def definition(params):
+        model = dataclasses.replace(small_model(name, dropout=0.3), plan=DEFINITION)
         params = weighted(model, params)
         masks = draw_masks(model, params, keys_B, tokens_SxNxB.shape[:2])
         assert masks is not None
@@ -132,7 +133,7 @@ def test_every_tuning_has_the_values_and_gradients_of_the_definition(name):
             tokens_SxNxB, mask_SxNxB, draw_source_masks(model, keys_B, tokens_SxNxB.shape[:2])
         )
         context = model.open_document(params, len(DOCUMENTS), source)
-        reading = read_documents(model, params, context, tokens_SxNxB, mask_SxNxB, masks, None)
+        reading = read_documents(model, params, context, tokens_SxNxB, mask_SxNxB, masks)
         contexts = reading.context_features
         contexts = None if contexts is None else contexts[:, None]
         features = reading.features * masks.features
@@ -141,14 +142,15 @@ def test_every_tuning_has_the_values_and_gradients_of_the_definition(name):
         nll += plain_bags_nll(model, params, reading.contexts, targets_SxNxB, mask_SxNxB)
         return nll + plain_endings_nll(model, params, reading, BATCH.mask_BxSxN)
 
-    def tuned(tuning, params):
-        result = batch_likelihood(model, params, BATCH, tuning, keys_B)
+    def planned(plan, params):
+        planned_model = dataclasses.replace(model, plan=plan)
+        result = batch_likelihood(planned_model, params, BATCH, keys_B)
         return result.nll + result.extra
 
     expected = jax.jit(jax.value_and_grad(definition))(params)
-    tunings = (SMALL_BLOCKS, ACCELERATOR)
-    for tuning in tunings if name in FEW_MODELS else some(tunings[:1], all=tunings):
-        actual = jax.jit(jax.value_and_grad(partial(tuned, tuning)))(params)
+    plans = (SMALL_BLOCKS, ACCELERATOR)
+    for plan in plans if name in FEW_MODELS else some(plans[:1], all=plans):
+        actual = jax.jit(jax.value_and_grad(partial(planned, plan)))(params)
         jax.tree.map(close, actual, expected)
 
 
@@ -156,12 +158,12 @@ def test_contexts_enter_the_output_layer_alike_where_logits_are_too_many():
     model = small_model("codclm")
     params = random_params(model)
 
-    def loss(tuning, params):
-        return batch_likelihood(model, params, BATCH, tuning).nll
+    def loss(plan, params):
+        return batch_likelihood(dataclasses.replace(model, plan=plan), params, BATCH).nll
 
     once, each = (
-        jax.jit(jax.value_and_grad(partial(loss, tuning)))(params)
-        for tuning in (CPU, dataclasses.replace(CPU, shared_logits=0))
+        jax.jit(jax.value_and_grad(partial(loss, plan)))(params)
+        for plan in (CPU, dataclasses.replace(CPU, shared_logits=0))
     )
     jax.tree.map(close, each, once)
 
@@ -185,7 +187,7 @@ def test_context_carries_over_calls_of_other_lengths(name):
 
     def read(context, first, last):
         batch = pack([document[first:last]])
-        context, nll_1xSxN = continue_scores(model, CPU, params, context, batch)
+        context, nll_1xSxN = continue_scores(model, params, context, batch)
         mask_SxN = batch.mask_BxSxN[0]
         close(nll_1xSxN[0][mask_SxN], whole[first:last, : mask_SxN.shape[1]][mask_SxN])
         return context
@@ -220,7 +222,7 @@ def test_predictions_depend_on_the_past_alone(name):
         tokens, targets, mask = map(
             time_major, (batch.tokens_BxSxN, batch.targets_BxSxN, batch.mask_BxSxN)
         )
-        reading = read_documents(model, changed, context, tokens, mask, None, CPU)
+        reading = read_documents(model, changed, context, tokens, mask, None)
         contexts = reading.context_features
         contexts = None if contexts is None else contexts[:, None]
         return plain_nll(model, changed, reading.features, targets, contexts).reshape(-1)
@@ -379,10 +381,10 @@ def test_recurrent_dropout_is_of_the_weights_of_the_recurrences_alone(name):
 def test_the_likelihood_of_a_training_step_drops_weights():
     model = small_model("ccdclm", recurrent_dropout=0.5)
     params, key = random_params(model), jax.random.key(1)
-    got = batch_likelihood(model, params, BATCH, CPU, None, key).nll
-    expected = batch_likelihood(model, drop_weights(model, params, key), BATCH, CPU).nll
+    got = batch_likelihood(model, params, BATCH, None, key).nll
+    expected = batch_likelihood(model, drop_weights(model, params, key), BATCH).nll
     np.testing.assert_allclose(got, expected, rtol=1e-6)
-    assert not np.isclose(got, batch_likelihood(model, params, BATCH, CPU).nll, rtol=1e-3)
+    assert not np.isclose(got, batch_likelihood(model, params, BATCH).nll, rtol=1e-3)
 
 
 @pytest.mark.parametrize("name", [name for name in LANGUAGE_MODELS if name not in LIN])

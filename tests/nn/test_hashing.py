@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from dclm_jax.nn import hashing
-from dclm_jax.nn.backend import ACCELERATOR, CPU
 from dclm_jax.nn.hashing import HashedRows, Window, count_collisions, history_starts
+from dclm_jax.nn.plan import ACCELERATOR, CPU
 from dclm_jax.nn.softmax import summed_nll, token_nll
-from tests.nn.test_softmax import tuning
+from tests.nn.test_softmax import plan_of
 from tests.oracles import hashed_row
 
 
@@ -96,12 +96,12 @@ def test_logits_and_gradient_are_those_of_whole_rows(x64):
         jnp.asarray, (features, kernel, bias, array, targets)
     )
     is_target, weights = jnp.asarray(weights > 0), jnp.asarray(weights)
-    for tuned in (tuning(1), tuning(4), CPU, ACCELERATOR):
-        nll = token_nll(features, kernel, bias, targets, is_target, logits_of(array), tuned)
+    for plan in (plan_of(1), plan_of(4), CPU, ACCELERATOR):
+        nll = token_nll(features, kernel, bias, targets, is_target, logits_of(array), plan)
         np.testing.assert_allclose(nll, np.where(weights > 0, expected, 0), rtol=1e-12, atol=1e-12)
 
-        def loss(features, kernel, bias, array, tuned=tuned):
-            return summed_nll(features, kernel, bias, targets, weights, logits_of(array), tuned)
+        def loss(features, kernel, bias, array, plan=plan):
+            return summed_nll(features, kernel, bias, targets, weights, logits_of(array), plan)
 
         value, gradients = jax.value_and_grad(loss, argnums=(0, 1, 2, 3))(
             features, kernel, bias, array
@@ -117,7 +117,7 @@ def test_no_array_of_all_positions_and_words_exists():
     def loss(features, kernel, bias, array, targets, histories):
         rows = HashedRows(array, history_starts(V, size)).logits(histories)
         mask = jnp.ones(positions, bool)
-        return summed_nll(features, kernel, bias, targets, mask, rows, tuning(128))
+        return summed_nll(features, kernel, bias, targets, mask, rows, plan_of(128))
 
     shapes = [(positions, 4), (4, V), (V,), (size,)]
     arrays = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]

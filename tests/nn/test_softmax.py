@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dclm_jax.nn.backend import ACCELERATOR, CPU, Tuning
+from dclm_jax.nn.plan import ACCELERATOR, CPU, Plan
 from dclm_jax.nn.softmax import RowLogits, summed_nll, token_nll
 
 pytestmark = pytest.mark.usefixtures("x64")
@@ -34,7 +34,7 @@ token_nlls = jax.jit(token_nll, static_argnums=6)
 summed_nlls = jax.jit(summed_nll, static_argnums=6)
 
 
-def tuning(chunk: int, platform: Tuning = CPU) -> Tuning:
+def plan_of(chunk: int, platform: Plan = CPU) -> Plan:
     """Chunks of so many tokens; what is left over has all sizes at these few positions, too."""
     short = {"min_short_chunk": 1, "min_short_logits": 1}
     return dataclasses.replace(platform, min_chunk=chunk, max_chunk=chunk, **short)
@@ -42,7 +42,7 @@ def tuning(chunk: int, platform: Tuning = CPU) -> Tuning:
 
 TUNINGS = pytest.mark.parametrize(
     "tuned",
-    [tuning(1), tuning(5), tuning(SIZE), tuning(5, ACCELERATOR), CPU, ACCELERATOR],
+    [plan_of(1), plan_of(5), plan_of(SIZE), plan_of(5, ACCELERATOR), CPU, ACCELERATOR],
     ids=["1", "5", "all", "5 on accelerators", "CPU", "accelerators"],
 )
 EACH_MASK = pytest.mark.parametrize("mask_F", MASKS.values(), ids=MASKS.keys())
@@ -151,8 +151,8 @@ def test_values_outside_the_mask_do_not_matter():
     mask_F = MASKS["some"]
     spoiled_FxD = np.where(mask_F[:, None], FEATURES_FxD, np.nan)
     rest = [jnp.asarray(array) for array in (KERNEL_DxV, BIAS_V, TARGETS_F, mask_F)]
-    clean = jax.value_and_grad(summed_nll)(jnp.asarray(FEATURES_FxD), *rest, None, tuning(5))
-    spoiled = jax.value_and_grad(summed_nll)(jnp.asarray(spoiled_FxD), *rest, None, tuning(5))
+    clean = jax.value_and_grad(summed_nll)(jnp.asarray(FEATURES_FxD), *rest, None, plan_of(5))
+    spoiled = jax.value_and_grad(summed_nll)(jnp.asarray(spoiled_FxD), *rest, None, plan_of(5))
     jax.tree.map(np.testing.assert_array_equal, spoiled, clean)
 
 
@@ -161,7 +161,7 @@ def test_large_logits_stay_finite_in_float32(scale):
     features, kernel, bias = (
         jnp.asarray(array, jnp.float32) for array in (scale * FEATURES_FxD, KERNEL_DxV, BIAS_V)
     )
-    rest = (jnp.asarray(TARGETS_F), jnp.asarray(MASKS["all"]), None, tuning(5))
+    rest = (jnp.asarray(TARGETS_F), jnp.asarray(MASKS["all"]), None, plan_of(5))
     nll_F = token_nll(features, kernel, bias, *rest)
     expected_F = numpy_nll(*(np.asarray(a, np.float64) for a in (features, kernel, bias)))
     assert nll_F.dtype == jnp.float32
@@ -188,7 +188,7 @@ def test_biases_far_apart_stay_exact_in_float32(spread):
     features, kernel, bias = (
         jnp.asarray(a, jnp.float32) for a in (features_FxD, kernel_DxV, bias_V)
     )
-    rest = (jnp.asarray(TARGETS_F), jnp.asarray(MASKS["all"]), None, tuning(5))
+    rest = (jnp.asarray(TARGETS_F), jnp.asarray(MASKS["all"]), None, plan_of(5))
     nll_F = token_nll(features, kernel, bias, *rest)
     expected_F = numpy_nll(features_FxD, kernel_DxV, bias_V)
     np.testing.assert_allclose(nll_F, expected_F, rtol=1e-4, atol=1e-4)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.models import MODELS
-from dclm_jax.nn.backend import ACCELERATOR, CPU
+from dclm_jax.nn.plan import ACCELERATOR, CPU
 from dclm_jax.reading.likelihoods import batch_likelihood, earlier_sentences
 from dclm_jax.reading.reader import Reader
 from tests import oracles
@@ -65,19 +65,19 @@ def test_no_gradient_reaches_the_segment_before(name):
     both = pack([DOCUMENT[2:4], DOCUMENT[:2]], S=2, N=8)
     earlier = pack([DOCUMENT[2 - before : 2], ()], S=before, N=8)
 
-    def carried(tuning, params):
+    def carried(plan, params):
         batch = dataclasses.replace(both, earlier=earlier)
-        result = batch_likelihood(model, params, batch, tuning)
+        result = batch_likelihood(dataclasses.replace(model, plan=plan), params, batch)
         return result.nll + result.extra
 
     def apart(params):
-        fixed = batch_likelihood(model, params, first, CPU, context=place.context)
-        fresh = batch_likelihood(model, params, second, CPU)
+        fixed = batch_likelihood(model, params, first, context=place.context)
+        fresh = batch_likelihood(model, params, second)
         return fixed.nll + fixed.extra + fresh.nll + fresh.extra
 
     expected = jax.jit(jax.grad(apart))(params)
-    for tuning in (CPU, ACCELERATOR):
-        gradient = jax.jit(jax.grad(lambda params, tuning=tuning: carried(tuning, params)))(params)
+    for plan in (CPU, ACCELERATOR):
+        gradient = jax.jit(jax.grad(carried, argnums=1), static_argnums=0)(plan, params)
         jax.tree.map(
             lambda ours, one: np.testing.assert_allclose(ours, one, rtol=1e-8, atol=1e-10),
             gradient,
@@ -93,7 +93,7 @@ def test_the_gradient_of_a_carried_segment_is_its_central_difference(name):
     before = earlier_sentences(model, carried=2)
     earlier, segment = DOCUMENT[2 - before : 2], DOCUMENT[2:4]
     batch = dataclasses.replace(pack([segment], S=2, N=8), earlier=pack([earlier], S=before, N=8))
-    gradient = jax.grad(lambda params: batch_likelihood(model, params, batch, CPU).nll)(params)
+    gradient = jax.grad(lambda params: batch_likelihood(model, params, batch).nll)(params)
 
     def nll(moved):
         each = [as_arrays(params)] * before + [as_arrays(moved)] * len(segment)

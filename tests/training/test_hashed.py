@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from dclm_jax.errors import InputError
-from dclm_jax.nn.backend import CPU
 from dclm_jax.nn.hashing import history_starts
 from dclm_jax.reading.likelihoods import batch_likelihood
 from dclm_jax.training.config import OptimizerConfig
@@ -29,7 +28,7 @@ def stepped(model, options, frozen="", steps=2, batch=BATCH):
     optimizer = create_optimizer(options, steps)
     params = random_params(model)
     state = first_state(params, optimizer, choose(frozen, by_path(params)))
-    step = jax.jit(partial(train_step, model, optimizer, CPU, axis=None))
+    step = jax.jit(partial(train_step, model, optimizer, axis=None))
     for _ in range(steps):
         state, metrics = step(state, batch, jax.random.key(0))
     return jax.device_get(state), float(metrics.gradient_norm)
@@ -39,7 +38,7 @@ def require_whole(model, options, batch, state, norm):
     """Two clipped steps are those on the dense gradient of all entries."""
 
     def loss(params):
-        likelihood = batch_likelihood(model, params, batch, CPU)
+        likelihood = batch_likelihood(model, params, batch)
         return (likelihood.nll + likelihood.extra) / likelihood.terms
 
     dense = create_optimizer(options, 2)

@@ -26,7 +26,7 @@ from dclm_jax.training.config import OptimizerConfig, default_config
 from dclm_jax.training.frozen import by_path
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.start import start_from, word_axes
-from dclm_jax.training.step import collect, first_state, parallel_step, spread, spread_rows
+from dclm_jax.training.step import first_state, parallel_step, spread, spread_rows
 from dclm_jax.training.workdir import claim, read_result
 from tests.compiling import TWO_DEVICES
 from tests.models.support import DOCUMENTS, MODELS, pack, random_params, small_model
@@ -238,8 +238,8 @@ def steps(frozen: frozenset[str] = frozenset(), count: int = 2, **options: Any):
     step, batch, norms = parallel_step(model, optimizer), spread_rows(pack(DOCUMENTS)), []
     for _ in range(count):
         state, metrics = jax.block_until_ready(step(state, batch, jax.random.key(7)))
-        norms.append(float(collect(metrics).gradient_norm))
-    return jax.device_get(params), jax.device_get(collect(state)), norms
+        norms.append(float(metrics.gradient_norm))
+    return jax.device_get(params), jax.device_get(state), norms
 
 
 def leaf_paths(tree: Any) -> set[str]:

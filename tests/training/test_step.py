@@ -18,13 +18,12 @@ import pytest
 from dclm_jax.data.batches import Batch
 from dclm_jax.evaluation.inputs import Encoded
 from dclm_jax.evaluation.scoring import Scorer
-from dclm_jax.nn.backend import ACCELERATOR, CPU
+from dclm_jax.nn.plan import ACCELERATOR, CPU
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, earlier_sentences
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import (
     TrainState,
-    collect,
     first_state,
     parallel_step,
     shard_rows,
@@ -62,14 +61,13 @@ def run_steps(
     optimizer = create_optimizer(OptimizerConfig(learning_rate=RATE, clip_norm=CLIP), steps)
     params = random_params(model)
     state = TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
-    state = spread(state)
-    step = parallel_step(model, optimizer, loss_per)
+    state, step = spread(state), parallel_step(model, optimizer, loss_per)
     batch = spread_rows(make_batch(name))
     norms = []
     for _ in range(steps):
         state, metrics = jax.block_until_ready(step(state, batch, jax.random.key(7)))
-        norms.append(float(collect(metrics).gradient_norm))
-    return jax.device_get(collect(state)), norms
+        norms.append(float(metrics.gradient_norm))
+    return jax.device_get(state), norms
 
 
 def make_batch(name: str) -> Batch:
@@ -92,7 +90,7 @@ def test_two_steps_of_clipped_adagrad_by_hand(name, loss_per):
     count = {"token": batch.mask_BxSxN.sum(), "sentence": sum(map(len, DOCUMENTS))}[loss_per]
 
     def loss(params):
-        likelihood = batch_likelihood(model, params, batch, CPU)
+        likelihood = batch_likelihood(model, params, batch)
         return (likelihood.nll + likelihood.extra) / count
 
     params = random_params(model)
@@ -125,10 +123,12 @@ def test_a_step_is_the_same_however_it_is_computed(name):
     optimizer = create_optimizer(OptimizerConfig(learning_rate=RATE, clip_norm=CLIP), 1)
     several = dataclasses.replace(CPU, min_short_chunk=1, min_short_logits=1, row_block=2)
     steps = []
-    for tuning in (CPU, several, ACCELERATOR):
+    for plan in (CPU, several, ACCELERATOR):
         params = random_params(model)
         state = TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
-        step = jax.jit(partial(train_step, model, optimizer, tuning, axis=None))
+        step = jax.jit(
+            partial(train_step, dataclasses.replace(model, plan=plan), optimizer, axis=None)
+        )
         steps.append(step(state, batch, jax.random.key(0)))
     close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7)
     for other in steps[1:]:
@@ -137,15 +137,15 @@ def test_a_step_is_the_same_however_it_is_computed(name):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_accelerators_can_compile_a_step_and_a_block_of_scores(name):
-    """Lowered with their tuning, without anything that XLA for them does not have itself."""
-    model, batch = small_model(name, dropout=0.3), make_batch(name)
-    optimizer = create_optimizer(OptimizerConfig(), 1)
+    """Lowered with their plan, without anything that XLA for them does not have itself."""
+    model = dataclasses.replace(small_model(name, dropout=0.3), plan=ACCELERATOR)
+    batch, optimizer = make_batch(name), create_optimizer(OptimizerConfig(), 1)
     state = jax.eval_shape(lambda key: first_state(model.init(key), optimizer), jax.random.key(0))
-    step = jax.jit(partial(train_step, model, optimizer, ACCELERATOR, axis=None))
+    step = jax.jit(partial(train_step, model, optimizer, axis=None))
 
     def scores(params, batch):
-        context = opened(model, params, batch, ACCELERATOR)
-        return block_nll(model, ACCELERATOR, params, context, batch)
+        context = opened(model, params, batch)
+        return block_nll(model, params, context, batch)
 
     def exported(function, *arguments):
         lowered = jax.export.export(function, platforms=("cuda", "tpu"))(*arguments)

@@ -1,6 +1,6 @@
-"""How computations are arranged on a platform: all tuning there is, in one value.
+"""How computations are arranged on a platform, in one value that a model carries.
 
-Tuning changes speed and memory. What is computed stays the same, but for the rounding of sums;
+A plan changes speed and memory. What is computed stays the same, but for the rounding of sums;
 tests compare every arrangement with the definition on a CPU.
 """
 
@@ -10,7 +10,7 @@ import jax
 
 
 @dataclasses.dataclass(frozen=True)
-class Tuning:
+class Plan:
     """An arrangement of computations; the defaults are those of accelerators.
 
     Attributes:
@@ -35,6 +35,7 @@ class Tuning:
       unrolled_sentences: sentences in one round of the loop over them, at most. What the backward
         pass needs of a sentence is copied between rounds alone, while each sentence of a round is
         compiled anew.
+      by_definition: sentences and tokens are read one after the other, as the models define them.
     """
 
     chunk_logits: int = 2**26
@@ -49,6 +50,7 @@ class Tuning:
     stops_early: bool = False
     row_block: int = 0
     unrolled_sentences: int = 5
+    by_definition: bool = False
 
     def chunk_size(self, vocab_size: int) -> int:
         """Tokens in a chunk of the output layer, a power of two unless a bound is none."""
@@ -63,10 +65,11 @@ class Tuning:
         return max(1, rows // sizes[-1])
 
 
-ACCELERATOR = Tuning()
-CPU = Tuning(chunk_logits=2**22, bound_by_parts=True, stops_early=True, row_block=24)
+ACCELERATOR = Plan()
+DEFINITION = Plan(by_definition=True)
+CPU = Plan(chunk_logits=2**22, bound_by_parts=True, stops_early=True, row_block=24)
 
 
-def default_tuning() -> Tuning:
+def default_plan() -> Plan:
     """The arrangement for the platform that JAX computes on by default."""
     return CPU if jax.default_backend() == "cpu" else ACCELERATOR
