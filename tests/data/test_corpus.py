@@ -5,6 +5,7 @@ import pytest
 
 from dclm_jax.data import open_corpus, prepare, statistics_table
 from dclm_jax.data.corpus import open_source, source_split
+from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.errors import InputError
 
 TRAIN = "a b\na\n\nb a c\n"
@@ -16,7 +17,7 @@ def directory(tmp_path):
     (tmp_path / "train.txt").write_text(TRAIN)
     (tmp_path / "valid.txt").write_text(VALID)
     sources = {"valid": tmp_path / "valid.txt", "train": tmp_path / "train.txt"}
-    prepare(sources, tmp_path / "out", vocab_size=2)
+    prepare(sources, tmp_path / "out", options=PrepareOptions(vocab_size=2))
     return tmp_path / "out"
 
 

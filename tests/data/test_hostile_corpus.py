@@ -19,6 +19,7 @@ from dclm_jax.data import (
     statistics_table,
 )
 from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
 from tests.fuzzing import attack, attack_json, fuzz, value_or_input_error
@@ -32,7 +33,7 @@ EXTREMES = [0, 1, 2, 3, 4, 5, 6, 7, -1, 2**31 - 1, -(2**31)]
 def prepared(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("prepared")
     (root / "text").write_text("a b\na\n\nb a c\n\na b c d\n")
-    prepare({"train": root / "text"}, root / "corpus", vocab_size=3)
+    prepare({"train": root / "text"}, root / "corpus", options=PrepareOptions(vocab_size=3))
     return root / "corpus"
 
 
@@ -40,7 +41,12 @@ def prepared(tmp_path_factory) -> Path:
 def with_tags(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("with_tags")
     (root / "text").write_text("a/X b/Y\na/X\n\nb/Y a/X c/Z\n\na/X b/Y c/Z d/Y\n")
-    prepare({"train": root / "text"}, root / "corpus", TextOptions(format="tagged"), vocab_size=3)
+    prepare(
+        {"train": root / "text"},
+        root / "corpus",
+        TextOptions(format="tagged"),
+        PrepareOptions(vocab_size=3),
+    )
     return root / "corpus"
 
 
@@ -111,7 +117,9 @@ def test_manifest(prepared, place):
     def check(content: bytes) -> None:
         (directory / "manifest.json").write_bytes(content)
         value_or_input_error(directory, lambda: use(directory))
-        value_or_input_error(directory, lambda: prepare(sources, directory, vocab_size=3))
+        value_or_input_error(
+            directory, lambda: prepare(sources, directory, options=PrepareOptions(vocab_size=3))
+        )
 
     attack_json(check, json.loads((prepared / "manifest.json").read_text()), 100)
 
