@@ -26,7 +26,6 @@ _HTML = re.compile(
     r"|table|td|th|title|tr|u|ul)(\s[^<>]*)?/?>",
     re.IGNORECASE,
 )
-_BRACES = re.compile(r"[{}]+")
 _ATTACHED = re.compile(r"\w{2,}[,;!?]")
 _SECTION = re.compile(r"= = .+ = =")
 _MANY = 10
@@ -65,8 +64,6 @@ def warnings(lines: Sequence[Line], format: str) -> Iterator[str]:
         )
     elif is_running and texts and _is_record(texts[0]):
         yield "looks like JSON lines; --format=jsonl reads them"
-    elif is_running and (found := _in_quantity(_BRACES, texts)):
-        yield f"holds braces ({found}): --format={format} reads markup and programs as words"
     if format in ("prose", "paragraphs") and is_tagged(lines):
         yield "looks like words with tags, WORD/TAG; --format=tagged reads them"
     if format == "lines" and (found := _attached(texts)):
@@ -76,7 +73,7 @@ def warnings(lines: Sequence[Line], format: str) -> Iterator[str]:
         )
     if format == "lines" and any(map(_SECTION.fullmatch, texts)):
         yield "looks like articles under headings, as in WikiText; --format=articles reads them"
-    if format != "treebank" and (found := _in_quantity(_HTML, texts)):
+    if format != "treebank" and (found := _markup(texts)):
         yield (
             f"holds HTML ({found}): --format={format} reads it as words; remove it from the text "
             "before"
@@ -120,9 +117,9 @@ def _attached(texts: Sequence[str]) -> str:
     return f"{shown(found[0])}, {len(found):,} in its first {len(texts):,} lines"
 
 
-def _in_quantity(pattern: re.Pattern[str], texts: Sequence[str]) -> str:
-    """The first find and the number of all, where there are many."""
-    found = [match[0] for text in texts for match in pattern.finditer(text)]
+def _markup(texts: Sequence[str]) -> str:
+    """The first tag of HTML and the number of all, where there are many."""
+    found = [match[0] for text in texts for match in _HTML.finditer(text)]
     if len(found) < max(_MANY, len(texts) // 5):
         return ""
     return f"{shown(found[0])}, {len(found):,} in its first {len(texts):,} lines"

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from dclm_jax.data import corpus, guesses, prose, records, treebank, wikitext
+from dclm_jax.data import guesses, prose, records, treebank, wikitext
 from dclm_jax.data.documents import (
     PLAIN,
     UTF8,
@@ -500,13 +500,3 @@ _RAW: dict[str, Callable[[Text], Iterator[records.RawDocument]]] = {
 }
 TEXT_FORMATS = ("auto", *dict.fromkeys([*_WORDS, *_RAW]))
 FORMATS = (*TEXT_FORMATS, *COLLECTIONS)
-
-
-def training_text(manifest: corpus.Manifest) -> corpus.TrainingText:
-    """What a run that is trained on a corpus is to remember of its text. Of an older corpus it
-    follows from the options that it was made with."""
-    text, made = manifest.text, manifest.options
-    if text is None and made.get("format") in FORMATS:
-        text = remembered(TextOptions(made["format"], made.get("lowercase") is True))
-    rates = {name: one.oov_rate for name, one in manifest.splits.items()}
-    return corpus.TrainingText(text, rates)

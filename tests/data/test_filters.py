@@ -1,7 +1,6 @@
 """Documents that `prepare` leaves out or cuts, against loops over lists of words."""
 
 import collections
-import json
 from typing import Any
 
 import numpy as np
@@ -188,23 +187,6 @@ def test_empty_sentences_of_cut_documents_are_counted_once(tmp_path):
     )
     entry = manifest.splits["train"]
     assert (entry.documents, entry.empty_sentences) == (3, 1)
-
-
-def test_a_corpus_of_before_there_were_filters_opens_and_is_reused(tmp_path):
-    text = write(tmp_path / "t", random_documents(1, 5))
-    prepare({"train": text}, tmp_path / "out")
-    path = tmp_path / "out" / "manifest.json"
-    value = json.loads(path.read_text())
-    del value["splits"]["train"]["dropped_documents"]
-    for option in ("document_words", "min_words", "max_words", "max_unknown"):
-        assert value["options"].pop(option) is None
-    path.write_text(json.dumps(value))
-    said = []
-    prepare({"train": text}, tmp_path / "out", report=said.append)
-    assert said[0].startswith("reusing")
-    assert open_corpus(tmp_path / "out", "train").num_documents == 5
-    with pytest.raises(InputError, match=r"made otherwise \(min_words differ\)"):
-        prepare({"train": text}, tmp_path / "out", options=PrepareOptions(min_words=2))
 
 
 @pytest.mark.parametrize(

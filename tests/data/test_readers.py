@@ -247,11 +247,6 @@ def test_tagged_text_is_recognised(tmp_path, text, format):
         ("prose", "The/AT cat/NN\nsat/VBD\n", r"looks like words with tags, WORD/TAG; --format=t"),
         (
             "prose",
-            "A {{tag}}.\n" * 5,
-            r"holds braces \('\{\{', 10 in its first 5 lines\): --format=prose",
-        ),
-        (
-            "prose",
             "It <br /> rained.<BR>\n" * 5,
             r"holds HTML \('<br />', 10 in .*: --format=prose",
         ),
@@ -262,7 +257,6 @@ def test_tagged_text_is_recognised(tmp_path, text, format):
         ),
         ("lines", "a , b , c\nd , e , f\n", None),
         ("lines", "the <unk> rose <s> N </s> to $ N million\n" * 20, None),
-        ("lines", "a { b\n" * 9, None),
         ("prose", "Well, he said.\nYes, he did.\n", None),
         ("jsonl", '{"sentences": ["{ { {", "} } }", "{ {", "} } }"]}\n', None),
     ],
@@ -308,7 +302,7 @@ def test_reading_streams(tmp_path):
         ("t.txt", b" \n\n= x\n", r"t\.txt: holds no documents"),
         ("t.txt", b"good\nb\xc3\x28d\n", r"t\.txt:2: not valid UTF-8"),
         ("t.jsonl", b'{"sentences": ["a"]}\n{"sentences": [}\n', r"t\.jsonl:2: not JSON"),
-        ("t.jsonl", b'"a"\n', r"t\.jsonl:1: it is .*; expected a JSON object of sentences"),
+        ("t.jsonl", b'"a"\n', r"t\.jsonl:1: is '\"a\"'; expected JSON lines: an object on each"),
         ("t.jsonl", b'{"body": "a"}\n', r"t\.jsonl:1: has no 'text', nor 'sentences' .*: 'body'$"),
         (
             "t.jsonl",
@@ -343,7 +337,7 @@ def test_reading_streams(tmp_path):
         ),
         ("t.jsonl", b'{"sentences": ["a"], "tags": [1]}\n', r":1: expected the tags of each"),
         ("t.jsonl", b'{"sentences": ["a"], "tags": [["X Y"]]}\n', r":1: a tag is empty or holds"),
-        ("t.jsonl", b'{"a":' * 200_000, r"t\.jsonl:1: nested too deeply"),
+        ("t.jsonl", b'{"a":' * 200_000 + b"}", r"t\.jsonl:1: nested too deeply"),
         ("t.jsonl", b'{"sentences": [""]}\n', r"t\.jsonl: holds no documents"),
     ],
 )

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from dclm_jax.data import open_corpus, prepare, read_documents
-from dclm_jax.data.corpus import read_manifest
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.evaluation.inputs import open_split
@@ -118,18 +117,6 @@ def test_splits_with_other_text_have_none(tmp_path, tagged):
     without = prepare({"train": tmp_path / "plain"}, tmp_path / "without")
     assert without.tags == {}
     assert not [path.name for path in (tmp_path / "without").iterdir() if "tags" in path.name]
-
-
-def test_a_corpus_of_before_has_none(tmp_path, tagged):
-    prepare({"train": tagged}, tmp_path / "out", TextOptions(format="tagged"))
-    path = tmp_path / "out" / "manifest.json"
-    manifest = json.loads(path.read_text())
-    # To a program of before, the other way round, the new names mean nothing.
-    assert not [name for name in manifest["splits"]["train"]["files"] if "tags" in name]
-    del manifest["tags"], manifest["splits"]["train"]["characters"]
-    path.write_text(json.dumps(manifest))
-    assert tags_of(tmp_path / "out", "train") == [None] * 3
-    assert read_manifest(tmp_path / "out").splits["train"].characters == 0
 
 
 def test_a_split_is_tagged_as_its_text_was(tmp_path, tagged):

@@ -5,7 +5,7 @@ import pytest
 from dclm_jax.data import open_corpus, prepare, read_documents
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.prepare import PrepareOptions
-from dclm_jax.data.readers import parse_documents, training_text
+from dclm_jax.data.readers import parse_documents
 from dclm_jax.errors import InputError
 
 TRAIN = """\
@@ -136,7 +136,7 @@ def test_other_text_is_read_like_that_of_the_corpus(folder, tmp_path, corpus, fo
         folder, tmp_path / "out", TextOptions(format=corpus), PrepareOptions(min_count=1)
     )
     remembered = TextOptions(format)
-    assert training_text(manifest).options == remembered
+    assert manifest.training_text.options == remembered
     for split, text in (("train", TRAIN), ("test", TEST)):
         expected = {name: one for name, one in whole.items() if name.startswith(split)}
         alike = list(parse_documents(text, remembered))

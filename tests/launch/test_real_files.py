@@ -158,12 +158,7 @@ def test_wrong_characters_of_any_split_are_found_before_the_first_is_split(tmp_p
 
 
 def test_options_of_text_are_plain(corpus):
-    """A corpus of before says nothing of them, and is read as it was."""
     path = corpus / "manifest.json"
     manifest = json.loads(path.read_text())
     kept = manifest["text"]
     assert kept == dataclasses.asdict(TextOptions("prose", True, True, "review"))
-    manifest["text"] = {"format": "prose", "lowercase": True}
-    path.write_text(json.dumps(manifest))
-    assert read_manifest(corpus).text == TextOptions("prose", True)
-    path.write_text(json.dumps({**manifest, "text": kept}))
