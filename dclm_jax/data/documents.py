@@ -191,10 +191,8 @@ def decode(
 ) -> Iterator[Line]:
     """The lines of a stream of text; see `read_lines`."""
     encoding = checked_encoding(encoding)
-    is_of_bytes = "\n".encode(encoding) == b"\n"
-    lines = _decoded_lines if is_of_bytes else _decoded_stream
     number = blank = 0
-    for number, text in enumerate(lines(stream, source, encoding, *fallbacks), start=1):
+    for number, text in enumerate(_decoded_lines(stream, source, encoding, *fallbacks), start=1):
         blank = blank + 1 if text.isspace() else 0
         if blank > _MOST_BLANK_LINES:
             raise InputError(
@@ -247,11 +245,15 @@ def _each_line(stream: BinaryIO, source: str, encoding: str) -> Iterator[str]:
 
 
 def _decoded_lines(stream: BinaryIO, source: str, encoding: str, *fallbacks: str) -> Iterator[str]:
-    # Latin-1 has a character for each byte, so that lines are found before they are decoded.
-    for number, characters in enumerate(_each_line(stream, source, "latin-1"), start=1):
-        line = characters.encode("latin-1")
+    # Latin-1 has a character for each byte, so that lines are found before they are decoded; but
+    # the end of a line in UTF-16 is more than a byte.
+    is_of_bytes = "\n".encode(encoding) == b"\n"
+    read_as = "latin-1" if is_of_bytes else encoding
+    for number, text in enumerate(_each_line(stream, source, read_as), start=1):
+        line = text.encode("latin-1") if is_of_bytes else b""
         try:
-            text = _decoded(line, encoding, *fallbacks)
+            if is_of_bytes:
+                text = _decoded(line, encoding, *fallbacks)
             if text.count("\0") * _NULS_OF_TEXT > len(text):
                 raise InputError(
                     f"{source}:{number}: is no text in {encoding}: most of it is NUL bytes, as in "
@@ -262,19 +264,6 @@ def _decoded_lines(stream: BinaryIO, source: str, encoding: str, *fallbacks: str
         except UnicodeError as error:
             where = f"{source}:{number}"
             raise InputError(f"{where}: {_reason(line, encoding, number, error)}") from error
-
-
-def _decoded_stream(stream: BinaryIO, source: str, encoding: str, *fallbacks: str) -> Iterator[str]:
-    """The same where a line feed is not one byte, as in UTF-16."""
-    del fallbacks
-    for number, line in enumerate(_each_line(stream, source, encoding)):
-        try:
-            line.encode(UTF8)
-        except UnicodeError as error:
-            raise InputError(
-                f"{source}: not valid {encoding} after line {number}: {error}"
-            ) from error
-        yield line
 
 
 def _decoded(line: bytes, encoding: str, *fallbacks: str) -> str:

@@ -35,7 +35,7 @@ from dclm_jax.data.documents import (
 )
 from dclm_jax.data.filters import KEPT, Filters, count_dropped, first_reason, require_some
 from dclm_jax.data.known_corpora import COLLECTIONS, DRAWN, OPTIONS, Collection
-from dclm_jax.data.raw_text import RawText
+from dclm_jax.data.numbering import RawText
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, printable, require_at_least, shown
 
@@ -84,18 +84,14 @@ class PrepareOptions(Filters):
 
     def __post_init__(self):
         super().__post_init__()
-        for name, least in {
-            "seed": 0,
-            "vocab_size": 1,
-            "min_count": 1,
-            "document_words": 1,
-        }.items():
-            require_at_least(name, getattr(self, name), least)
+        require_at_least("seed", self.seed, 0)
+        require_at_least("vocab_size", self.vocab_size, 1)
+        require_at_least("min_count", self.min_count, 1)
+        require_at_least("document_words", self.document_words, 1)
         if self.min_count is not None and self.vocabulary is not None:
             raise InputError("min_count belongs to a vocabulary of training words; one is given")
         if self.unknown_token is not None and self.unknown_token.split() != [self.unknown_token]:
             raise InputError(f"unknown_token is {self.unknown_token!r}; expected one word")
-        checked_encoding(self.encoding)
 
 
 DEFAULT_OPTIONS = PrepareOptions()
@@ -237,9 +233,7 @@ def _plan(
     if [*map(str, [*inputs.values(), *paired_inputs.values()])].count(readers.STDIN) > 1:
         raise InputError("only one text can be read from standard input")
 
-    refused = set() if is_divided else {"fractions", "seed"}
-    if collection:
-        refused = ({*OPTIONS} - {*collection.options}) | _OF_OTHER_TEXT
+    refused = _refused(source, collection)
     changed = _changed(text) | _changed(options) | ({"source"} if source is not None else set())
     if refused & changed:
         what = text.format if collection else "a source for each split"
@@ -262,10 +256,10 @@ def _plan(
         )
     # The embedded corpus is in lower case by itself.
     text = dataclasses.replace(text, lowercase=text.lowercase or "lowercase" in refused)
-    vocabulary, vocab_size = None, options.vocab_size
     unknown_token = options.unknown_token or (collection.unknown_token if collection else None)
     if unknown_token and text.lowercase:
         unknown_token = unknown_token.lower()
+    vocabulary, vocab_size = None, options.vocab_size
     if options.vocabulary is not None:
         vocabulary, vocab_size = Vocabulary.load(options.vocabulary), None
         unknown_token = unknown_token or vocabulary.unknown_token
@@ -290,6 +284,13 @@ def _plan(
     if paired_inputs:
         splits += map(corpus.source_split, splits[:])
     return _Plan(inputs, paired_inputs, splits, text, options, collection, vocabulary, recorded)
+
+
+def _refused(source: Source, collection: Collection | None) -> set[str]:
+    """The options without a meaning for such a source."""
+    if collection:
+        return ({*OPTIONS} - {*collection.options}) | _OF_OTHER_TEXT
+    return {"fractions", "seed"} if isinstance(source, Mapping) else set()
 
 
 def _changed(options: TextOptions | PrepareOptions) -> set[str]:

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from dclm_jax.data.documents import LONGEST_LINE, Document, Line, TextOptions
@@ -21,7 +21,7 @@ RawDocument = tuple[str, Paragraphs]
 Value = TypeVar("Value")
 
 DEFAULT_TEXT_KEY = "text"
-_SENTENCES, _ID = "sentences", "id"
+SENTENCES, _ID = "sentences", "id"
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _QUOTED = re.compile(r'"[^"]*(?:""[^"]*)*"')
 _PARAGRAPH_BREAK = re.compile(r"(?>\r\n?|\n)\s*(?:\r\n?|\n)")
@@ -82,19 +82,6 @@ def _parsed(line: str, where: str, kind: type[Value]) -> Value:
     return parse_json(line, where, kind)
 
 
-def holds_raw_text(head: Sequence[Line], text_key: str | None) -> bool:
-    """Whether JSON lines that begin so hold raw text, not sentences of words."""
-    first = next((text for _, text in head if text.strip()), "")
-    try:
-        record = json.loads(first)
-    except (ValueError, RecursionError):
-        return False
-    if not isinstance(record, dict):
-        return False
-    # Where a key was given, a file of words may be read beside those of text.
-    return _SENTENCES not in record or (text_key is not None and text_key in record)
-
-
 def read_sentences(text: Text) -> Iterator[Document]:
     """Documents of JSON lines {"id": ..., "sentences": [...], "tags": [...]}."""
     for number, line in text.lines:
@@ -120,7 +107,7 @@ def read_objects(text: Text) -> Iterator[RawDocument]:
             continue
         where = f"{text.source}:{number}"
         record = _parsed(line, where, dict[str, Any])
-        if key not in record and _SENTENCES in record:
+        if key not in record and SENTENCES in record:
             raise InputError(
                 f"{where}: holds 'sentences', and the first line of the file holds raw text; "
                 "divide the file in two"

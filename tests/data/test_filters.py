@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dclm_jax.data import open_corpus, prepare, raw_text, statistics_table
+from dclm_jax.data import numbering, open_corpus, prepare, statistics_table
 from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.errors import InputError
 from tests.launch.support import launch, refuse
@@ -77,7 +77,7 @@ def expected_splits(texts, min_words, max_words, max_unknown, size):
 
 @pytest.mark.parametrize("chunk", [1 << 20, 7])
 def test_filters_against_a_loop(tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr(raw_text, "_CHUNK", chunk)
+    monkeypatch.setattr(numbering, "_CHUNK", chunk)
     texts = {split: random_documents(seed, 80) for seed, split in enumerate(SPLITS)}
     paths = {split: write(tmp_path / split, documents) for split, documents in texts.items()}
     options: dict[str, Any] = dict(min_words=6, max_words=20, max_unknown=0.1)

@@ -248,7 +248,7 @@ def test_split_and_vocabulary_of_the_treebank(tmp_path):
     assert (vocabulary.counts[3:], manifest.options["vocab_size"]) == ((21, 1), 10_000)
     assert manifest.sources["ptb"]["files"] == {"train": 21, "valid": 2, "test": 2}
     assert manifest.options["format"] == "ptb" and "seed" not in manifest.options
-    assert said[0] == "reading the Penn Treebank (under a minute); train: 21; valid: 2; test: 2"
+    assert said[0] == "reading the Penn Treebank; train: 21; valid: 2; test: 2"
     assert said[2:5] == 3 * ["  A"]
     # Other files beside the documents make no difference, other documents do.
     write(root / "00" / "readme", "x")
@@ -431,7 +431,7 @@ def test_news_divided_in_the_proportions_of_the_paper(tmp_path):
     assert [len(ids[split]) for split in ("train", "valid", "test")] == [180, 1, 19]
     assert sorted(sum(ids.values(), [])) == sorted(f"d{i}" for i in range(200))
     assert manifest.splits["test"].sentences == 38
-    assert said[0].startswith("reading BLLIP North American News Text (")
+    assert said[0].startswith("reading BLLIP North American News Text; files: ")
     assert said[0].endswith("; files: 1")
     prepare(
         root,
