@@ -47,6 +47,7 @@ formats and corpora.
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
@@ -87,34 +88,38 @@ _CORPUS = flags.DEFINE_enum(
     "sotu: the embedded corpus. All others: the corpus in the folder --input.",
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Directory to make.")
-_VOCAB_SIZE = flags.DEFINE_integer(
-    "vocab_size",
-    None,
-    "How many of the most frequent training words to keep, at most. Default: "
-    f"{DEFAULT_VOCAB_SIZE:,}; with --min_count all that occur so often.",
-)
-_MIN_COUNT = flags.DEFINE_integer(
-    "min_count", None, "How often a training word occurs that is kept, at least."
-)
-_VOCABULARY = flags.DEFINE_string(
-    "vocabulary", None, "Vocabulary file to use instead: word<TAB>count lines or a word list."
-)
-_UNKNOWN_TOKEN = flags.DEFINE_string(
-    "unknown_token", None, "How the text itself spells an unknown word, such as <unk>."
-)
 _TEXT = _text.define_text_flags()
-_ENCODING = flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16.")
-_DOCUMENT_WORDS = flags.DEFINE_integer(
-    "document_words",
-    None,
-    "Cut longer documents into documents of at most so many words, of whole sentences.",
+_OPTIONS: tuple["flags.FlagHolder[Any]", ...] = (
+    flags.DEFINE_integer("seed", 0, "With --input or --source: which documents go where."),
+    flags.DEFINE_integer(
+        "vocab_size",
+        None,
+        "How many of the most frequent training words to keep, at most. Default: "
+        f"{DEFAULT_VOCAB_SIZE:,}; with --min_count all that occur so often.",
+    ),
+    flags.DEFINE_integer(
+        "min_count", None, "How often a training word occurs that is kept, at least."
+    ),
+    flags.DEFINE_string(
+        "vocabulary", None, "Vocabulary file to use instead: word<TAB>count lines or a word list."
+    ),
+    flags.DEFINE_string(
+        "unknown_token", None, "How the text itself spells an unknown word, such as <unk>."
+    ),
+    flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16."),
+    flags.DEFINE_integer(
+        "document_words",
+        None,
+        "Cut longer documents into documents of at most so many words, of whole sentences.",
+    ),
+    flags.DEFINE_integer("min_words", None, "Leave out documents of fewer words."),
+    flags.DEFINE_integer("max_words", None, "Leave out documents of more words."),
+    flags.DEFINE_float(
+        "max_unknown",
+        None,
+        "Leave out documents of a larger share of words outside the vocabulary.",
+    ),
 )
-_MIN_WORDS = flags.DEFINE_integer("min_words", None, "Leave out documents of fewer words.")
-_MAX_WORDS = flags.DEFINE_integer("max_words", None, "Leave out documents of more words.")
-_MAX_UNKNOWN = flags.DEFINE_float(
-    "max_unknown", None, "Leave out documents of a larger share of words outside the vocabulary."
-)
-_SEED = flags.DEFINE_integer("seed", 0, "With --input or --source: which documents go where.")
 _OVERWRITE = flags.DEFINE_bool(
     "overwrite", False, "Replace a corpus in --output that came from other text or options."
 )
@@ -156,19 +161,7 @@ def main(argv: Sequence[str]) -> None:
         of_splits or (_INPUT.value if _TARGET.value is None else _TARGET.value),
         _OUTPUT.value,
         _text_options(),
-        data.PrepareOptions(
-            fractions=_fractions(),
-            seed=_SEED.value,
-            vocab_size=_VOCAB_SIZE.value,
-            min_count=_MIN_COUNT.value,
-            vocabulary=_VOCABULARY.value,
-            unknown_token=_UNKNOWN_TOKEN.value,
-            encoding=_ENCODING.value,
-            document_words=_DOCUMENT_WORDS.value,
-            min_words=_MIN_WORDS.value,
-            max_words=_MAX_WORDS.value,
-            max_unknown=_MAX_UNKNOWN.value,
-        ),
+        data.PrepareOptions(fractions=_fractions(), **{flag.name: flag.value for flag in _OPTIONS}),
         paired_source=paired or _SOURCE.value,
         overwrite=_OVERWRITE.value,
         report=lambda line: print(line, flush=True),

@@ -244,17 +244,15 @@ def read_candidates(
     if finds_words(remembered(options)):
         words = prose.word_tokenizer(options)
     oddities = Oddities(options.unicode)
-    for number, text in lines:
-        # As documents are: accents are composed before words are found, and words are found before
-        # they lose their capitals.
-        composed = " ".join(oddities.mended(text.split()))
-        sentence = list(filter(None, as_words(words(composed), options, oddities)))
-        if not sentence:
-            raise InputError(f"{path}:{number}: holds no words; expected a sentence a line")
-        oddities.count(sentence)
-        yield sentence
-    for note in oddities.notes(options.divider):
-        report(f"note: {path}: {note}")
+    reading = _Reading(options, ReadStatistics(), oddities, report)
+    # As of documents, accents are composed before words are found.
+    composed = ((number, " ".join(oddities.mended(text.split()))) for number, text in lines)
+    documents = (Document(f"{path}:{number}", [words(text)]) for number, text in composed)
+    for document in reading.kept(documents, keep_empty=True):
+        if not document.sentences:
+            raise InputError(f"{document.id}: holds no words; expected a sentence a line")
+        yield document.sentences[0]
+    reading.finish(path, report)
 
 
 def check_characters(path: str | pathlib.Path, encoding: str, name: str | None = None) -> None:

@@ -169,18 +169,15 @@ def test_encodings(tmp_path, encoding, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "encoding", "message"),
     [
-        # The second byte of a sign: in cp1252 the first one is a letter.
+        ("it \u201cis\u201d\n".encode(), "cp1252", r":1: not valid cp1252: the byte 0x9d at 11; "),
         (
-            "it \u201cis\u201d\n".encode(),
-            "cp1252",
-            r":1: not valid cp1252: the byte 0x9d at 11, '\u201d' in utf-8",
+            b"a\nit\x92s\n",
+            "utf-8",
+            r":2: not valid UTF-8: the byte 0x92 at 3; --encoding names another, such as cp1252,",
         ),
-        (b"a\nit\x92s\n", "utf-8", r":2: not valid UTF-8: the byte 0x92 at 3, '\u2019' in cp1252"),
-        (b"a\nit\x92s\n", "utf-8", r"\(--encoding=cp1252\)$"),
-        (b"\xe9\x81\n", "utf-8", r":1: not valid UTF-8: the byte 0xe9 at 1, '\u00e9' in latin-1"),
-        ("a\n".encode("utf-16"), "utf-8", r"byte 0xff at 1; utf-16 would .*--encoding=utf-16\)$"),
-        ("a\né\n".encode(), "ascii", r":2: not valid ascii: the byte 0xc3 at 1, '\u00e9' in utf-8"),
-        (b"a\x81\n", "cp1252", r":1: not valid cp1252: the byte 0x81 at 2$"),
+        (b"\xe9\x81\n", "utf-8", r":1: not valid UTF-8: the byte 0xe9 at 1; "),
+        ("a\n".encode("utf-16"), "utf-8", r":1: not valid UTF-8: the byte 0xff at 1; .* utf-16$"),
+        ("a\né\n".encode(), "ascii", r":2: not valid ascii: the byte 0xc3 at 1; "),
         (b"\xff\xfea\x00\n\x00b", "utf-16", r"t: not valid utf-16 after line 1: "),
         (b"a\x00\n\x00\x00\xd8", "utf-16-le", r"t: not valid utf-16-le after line "),
         (b"+2AA-\n", "utf-7", r":1: not valid utf-7"),
