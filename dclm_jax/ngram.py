@@ -35,7 +35,6 @@ import numpy as np
 
 from dclm_jax import files, storage
 from dclm_jax.data.corpus import Corpus, file_sha256, open_corpus
-from dclm_jax.data.readers import training_text
 from dclm_jax.data.vocabulary import END, START, Vocabulary
 from dclm_jax.errors import InputError, require_at_least, shown
 from dclm_jax.evaluation.scoring import Scored, sentences_to_score
@@ -212,7 +211,7 @@ def train(
         _require_success(_run(directory, build_binary, "-T", sort, ARPA_FILE, BINARY_FILE))
         counts = _read_counts(directory / ARPA_FILE)
         data.vocabulary.save(directory / VOCABULARY_FILE)
-        keep_text(directory, training_text(data.manifest))
+        keep_text(directory, data.manifest.training_text)
         kept = {**config, "binary": {"sha256": file_sha256(directory / BINARY_FILE)}}
         files.write_json(directory / CONFIG_FILE, kept)
     for length, count in enumerate(counts, start=1):

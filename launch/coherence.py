@@ -91,7 +91,7 @@ from dclm_jax import files
 from dclm_jax.data.corpus import TrainingText, open_corpus
 from dclm_jax.data.documents import Document as Text
 from dclm_jax.data.documents import TextOptions
-from dclm_jax.data.readers import read_documents, training_text
+from dclm_jax.data.readers import read_documents
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import coherence, inputs, intervals
@@ -318,7 +318,7 @@ def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Subject], _Texts]:
     if _TRAINING_SEED.value < 0:
         raise InputError(f"--training_seed is {_TRAINING_SEED.value}; expected 0 or more")
     train, valid = (open_corpus(values.data, split) for split in ("train", "valid"))
-    trained_on = training_text(train.manifest)
+    trained_on = train.manifest.training_text
     # Bad text is refused before the training.
     if _PERMUTED.value is not None:
         options = _evaluation.text_options(trained_on.options)

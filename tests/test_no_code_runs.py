@@ -25,6 +25,7 @@ from dclm_jax import files, models
 from dclm_jax.data import Vocabulary, open_corpus, prepare, read_documents
 from dclm_jax.data.corpus import TrainingText, file_sha256
 from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.data.readers import Document
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS
 from dclm_jax.errors import InputError
@@ -307,7 +308,12 @@ def test_data_of_pickles_is_refused(tmp_path, kind):
     marker, text = tmp_path / "marker", tmp_path / "text"
     content = payloads(marker)[kind]
     text.write_text("a/X b/Y\n\nb/Y a/X c/Z\n")
-    prepare({"train": text}, tmp_path / "corpus", TextOptions(format="tagged"), vocab_size=3)
+    prepare(
+        {"train": text},
+        tmp_path / "corpus",
+        TextOptions(format="tagged"),
+        PrepareOptions(vocab_size=3),
+    )
     for file in files_of(tmp_path / "corpus"):
         kept, manifest = file.read_bytes(), (tmp_path / "corpus" / "manifest.json").read_text()
         file.write_bytes(content)
@@ -366,7 +372,7 @@ if control == "unpickle":
 def test_restoring_and_scoring_unpickle_nothing_and_start_nothing(finished, tmp_path, control):
     """Of the libraries below, too."""
     (tmp_path / "text").write_text("a b\n\nb a c\n")
-    prepare({"train": tmp_path / "text"}, tmp_path / "corpus", vocab_size=3)
+    prepare({"train": tmp_path / "text"}, tmp_path / "corpus", options=PrepareOptions(vocab_size=3))
     done = subprocess.run(
         [sys.executable, "-c", AUDIT, finished, tmp_path / "corpus", control],
         cwd=REPOSITORY,

@@ -18,7 +18,7 @@ import pytest
 import dclm_jax
 from dclm_jax import files, ngram, storage
 from dclm_jax.data.corpus import open_corpus
-from dclm_jax.data.prepare import prepare
+from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.experiments.runs import read_runs
 from dclm_jax.training import loop, mirror
@@ -92,7 +92,7 @@ def sources(tmp_path_factory) -> dict[str, str]:
 def whole(sources, tmp_path_factory) -> tuple[Path, Path]:
     """A corpus and a run of this machine, to be equalled."""
     root = tmp_path_factory.mktemp("whole")
-    prepare(sources, root / "prepared", vocab_size=20, report=quiet)
+    prepare(sources, root / "prepared", options=PrepareOptions(vocab_size=20), report=quiet)
     loop.train(config(root / "prepared"), root / "run", report=quiet)
     return root / "prepared", root / "run"
 
@@ -196,32 +196,35 @@ def test_sweeps_and_new_ngram_models_need_a_file_system(tmp_path):
 def test_a_corpus_is_prepared_there_and_read_back(bucket, sources, whole, tmp_path):
     local, _ = whole
     lines: list[str] = []
-    manifest = prepare(sources, DATA, vocab_size=20, report=lines.append)
-    assert manifest == prepare(sources, local, vocab_size=20, report=quiet)
+    manifest = prepare(sources, DATA, options=PrepareOptions(vocab_size=20), report=lines.append)
+    assert manifest == prepare(sources, local, options=PrepareOptions(vocab_size=20), report=quiet)
     assert support.fingerprint(local) == support.fingerprint(bucket.copy(DATA, tmp_path / "copy"))
     assert bucket.names("gs://bucket") == [f"data/small/{name}" for name in bucket.names(DATA)]
     here, there = (open_corpus(place, "train") for place in (local, DATA))
     assert np.array_equal(here.tokens, there.tokens)
     assert here.document_ids == there.document_ids
     assert (here.checksums, here.vocabulary) == (there.checksums, there.vocabulary)
-    assert prepare(sources, DATA, vocab_size=20, report=lines.append) == manifest
+    assert (
+        prepare(sources, DATA, options=PrepareOptions(vocab_size=20), report=lines.append)
+        == manifest
+    )
     assert lines[-1] == f"reusing {DATA}: it holds the same sources and options"
     assert not list((tmp_path / "tmp").iterdir())
 
 
 def test_another_corpus_is_refused_or_replaces_the_old_one(bucket, sources):
-    prepare(sources, DATA, vocab_size=20, report=quiet)
+    prepare(sources, DATA, options=PrepareOptions(vocab_size=20), report=quiet)
     before = {name: bucket.read(f"{DATA}/{name}") for name in bucket.names(DATA)}
     with pytest.raises(InputError, match=f"{DATA}: already holds .*vocab_size"):
-        prepare(sources, DATA, vocab_size=5, report=quiet)
+        prepare(sources, DATA, options=PrepareOptions(vocab_size=5), report=quiet)
     assert {name: bucket.read(f"{DATA}/{name}") for name in bucket.names(DATA)} == before
     fewer = {split: sources[split] for split in ("train", "valid")}
-    prepare(fewer, DATA, vocab_size=5, report=quiet, overwrite=True)
+    prepare(fewer, DATA, options=PrepareOptions(vocab_size=5), report=quiet, overwrite=True)
     assert not [name for name in bucket.names(DATA) if name.startswith("test")]
     assert len(open_corpus(DATA, "train").vocabulary) == 8
     bucket.write("gs://bucket/other/text", b"mine")
     with pytest.raises(InputError, match="gs://bucket/other: exists and is no prepared corpus"):
-        prepare(sources, "gs://bucket/other", vocab_size=20, report=quiet)
+        prepare(sources, "gs://bucket/other", options=PrepareOptions(vocab_size=20), report=quiet)
 
 
 def test_a_corpus_that_is_cut_off_on_its_way_is_none(bucket, sources, monkeypatch):
@@ -230,18 +233,18 @@ def test_a_corpus_that_is_cut_off_on_its_way_is_none(bucket, sources, monkeypatc
         monkeypatch.setenv(FAILS_AFTER, str(number))
         place = f"gs://bucket/{number}"
         with pytest.raises(InputError, match=f"{place}/.*ConnectionResetError: the network"):
-            prepare(sources, place, vocab_size=20, report=quiet)
+            prepare(sources, place, options=PrepareOptions(vocab_size=20), report=quiet)
         monkeypatch.delenv(FAILS_AFTER)
         assert len(bucket.names(place)) == number
         with pytest.raises(InputError, match="manifest.json"):
             open_corpus(place, "train")
     monkeypatch.setenv(FAILS_AFTER, str(files))
-    prepare(sources, DATA, vocab_size=20, report=quiet)
+    prepare(sources, DATA, options=PrepareOptions(vocab_size=20), report=quiet)
     assert len(bucket.names(DATA)) == files
 
 
 def test_a_copy_that_is_old_or_damaged_is_not_used(bucket, sources, tmp_path, monkeypatch):
-    prepare(sources, DATA, vocab_size=20, report=quiet)
+    prepare(sources, DATA, options=PrepareOptions(vocab_size=20), report=quiet)
     fetched = counted_downloads(monkeypatch)
     first = open_corpus(DATA, "test")
     assert len(fetched) == 6
@@ -255,7 +258,7 @@ def test_a_copy_that_is_old_or_damaged_is_not_used(bucket, sources, tmp_path, mo
     assert np.array_equal(open_corpus(DATA, "test").tokens, np.frombuffer(content, "<i4"))
     # Prepared again, the same names hold something else.
     other = sources | {"test": sources["valid"]}
-    prepare(other, DATA, vocab_size=20, report=quiet, overwrite=True)
+    prepare(other, DATA, options=PrepareOptions(vocab_size=20), report=quiet, overwrite=True)
     assert np.array_equal(open_corpus(DATA, "test").tokens, open_corpus(DATA, "valid").tokens)
     bucket.write(f"{DATA}/train.tokens.bin", content)
     with pytest.raises(InputError, match=f"{DATA}/train.tokens.bin: its checksum differs"):
@@ -271,7 +274,7 @@ def test_an_object_that_stands_for_a_folder_is_no_file(bucket, sources):
     assert not isinstance(location, Path)
     assert storage.list_files(location) == ["run", "sub/x"]
     (bucket.folder / quote(f"{DATA[5:]}/", safe="")).write_bytes(b"")
-    prepare(sources, DATA, vocab_size=20, report=quiet)
+    prepare(sources, DATA, options=PrepareOptions(vocab_size=20), report=quiet)
     assert open_corpus(DATA, "train").num_documents == 30
 
 
@@ -293,7 +296,7 @@ def test_names_that_lead_out_are_not_followed(bucket, tmp_path):
 
 def test_a_run_there_is_the_run_here(bucket, sources, whole, tmp_path):
     _, here = whole
-    prepare(sources, DATA, vocab_size=20, report=quiet)
+    prepare(sources, DATA, options=PrepareOptions(vocab_size=20), report=quiet)
     lines: list[str] = []
     result = loop.train(config(Path("unused"), **{"data.directory": DATA}), RUN, lines.append)
     assert result.ending == "finished" and f"workdir: {RUN}" in lines

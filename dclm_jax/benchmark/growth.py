@@ -12,7 +12,7 @@ from dclm_jax.benchmark.worker import AnonymousPeak, peak_memory
 from dclm_jax.benchmark.workloads import sentence_lengths
 from dclm_jax.data.batches import TrainingBatches
 from dclm_jax.data.corpus import open_corpus
-from dclm_jax.data.prepare import prepare
+from dclm_jax.data.prepare import PrepareOptions, prepare
 
 VOCAB_SIZE = 10_000
 SENTENCES, BATCH_SIZE, SEGMENT_LENGTH = 20, 16, 5
@@ -38,7 +38,7 @@ class FromText:
         with tempfile.TemporaryDirectory() as folder, AnonymousPeak() as peak:
             start = time.perf_counter()
             directory = pathlib.Path(folder, "corpus")
-            prepare({"train": self._text}, directory, vocab_size=VOCAB_SIZE)
+            prepare({"train": self._text}, directory, options=PrepareOptions(vocab_size=VOCAB_SIZE))
             batches = TrainingBatches(
                 open_corpus(directory, "train"),
                 segment_length=SEGMENT_LENGTH,

@@ -8,7 +8,7 @@ from dclm_jax.data.batches import (
 )
 from dclm_jax.data.corpus import Corpus, open_corpus, statistics_table
 from dclm_jax.data.documents import Document
-from dclm_jax.data.prepare import prepare
+from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.data.readers import ReadStatistics, read_documents
 from dclm_jax.data.vocabulary import END, START, UNKNOWN, Vocabulary
 
@@ -19,6 +19,7 @@ __all__ = [
     "Batch",
     "Corpus",
     "Document",
+    "PrepareOptions",
     "ReadStatistics",
     "TrainingBatches",
     "Vocabulary",

@@ -298,9 +298,7 @@ class _Sentences:
         places = np.arange(lengths.sum()) + np.repeat(
             begins - np.cumsum(lengths) + lengths, lengths
         )
-        words = self.corpus.tokens[places]
-        self.corpus.check_ids(words)
-        return _fill(words, lengths_BxS, length)
+        return _fill(self.corpus.tokens[places], lengths_BxS, length)
 
 
 def _buckets(sizes: np.ndarray, boundaries: tuple[int, ...]) -> np.ndarray:

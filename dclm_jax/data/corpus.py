@@ -68,8 +68,8 @@ class Dropped:
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitEntry:
     """What the manifest says of a split: counts of what lies there; and of its text the characters
-    (those of each word, and one after it; 0 in an older corpus), the tokens outside the vocabulary,
-    the sentences that were empty and the documents that were dropped."""
+    (those of each word, and one after it), the tokens outside the vocabulary, the sentences that
+    were empty and the documents that were dropped."""
 
     documents: Count
     sentences: Count
@@ -78,11 +78,11 @@ class SplitEntry:
     oov_rate: Share
     tokens_per_document: Finite
     sentences_per_document: Finite
-    longest_sentence: Count = 0
-    longest_document: Count = 0
-    characters: Count = 0
+    longest_sentence: Count
+    longest_document: Count
+    characters: Count
     empty_sentences: Count
-    dropped_documents: Dropped = Dropped()
+    dropped_documents: Dropped
     files: dict[str, FileEntry]
 
 
@@ -109,7 +109,7 @@ class Manifest:
       options: what the corpus was made with.
       sources: by name, what it was made of: each has a "name" and a "sha256".
       splits: by name.
-      text: how other text is read like that of the corpus; None in an older corpus.
+      text: how other text is read like that of the corpus.
       tags: the files of parts of speech, TAGS_FILE and the `tags_file` of every split whose
         documents all have them.
     """
@@ -119,8 +119,14 @@ class Manifest:
     options: dict[str, Any]
     sources: dict[str, dict[str, Any]]
     splits: dict[str, SplitEntry]
-    text: TextOptions | None = None
-    tags: dict[str, FileEntry] = dataclasses.field(default_factory=dict)
+    text: TextOptions
+    tags: dict[str, FileEntry]
+
+    @property
+    def training_text(self) -> TrainingText:
+        """What a run that is trained on the corpus is to remember of its text."""
+        rates = {split: entry.oov_rate for split, entry in self.splits.items()}
+        return TrainingText(self.text, rates)
 
     def original_tokens(self, split: str) -> int:
         """How many tokens published perplexities count in the text of a split; 0 where that is not
@@ -218,7 +224,6 @@ class Corpus:
             raise IndexError(f"document {index} of {self.num_documents}")
         first, last = self.document_offsets[index : index + 2]
         offsets = self.sentence_offsets[first : last + 1]
-        self.check_ids(self.tokens[offsets[0] : offsets[-1]])
         return [self.tokens[begin:end] for begin, end in zip(offsets, offsets[1:], strict=False)]
 
     @functools.cached_property
@@ -255,28 +260,7 @@ class Corpus:
         ends = np.cumsum([len(words) for words in sentences])
         begin = self.sentence_offsets[self.document_offsets[index]]
         tags = self.tags[begin : begin + ends[-1]]
-        self.check_tags(tags)
         return [[self.tag_names[tag] for tag in own] for own in np.split(tags, ends[:-1])]
-
-    def check_tags(self, tags: np.ndarray) -> None:
-        """Checks tags where they are read, as `check_ids`."""
-        size = len(self.tag_names)
-        if len(tags) and not (tags.min() >= 0 and tags.max() < size):
-            wrong = tags[(tags < 0) | (tags >= size)][0]
-            raise InputError(
-                f"{self.directory / tags_file(self.split)}: holds the tag {wrong}; expected those "
-                f"of {TAGS_FILE}, 0 to {size - 1}"
-            )
-
-    def check_ids(self, ids: np.ndarray) -> None:
-        """Checks ids where they are read, since opening a split reads none of them."""
-        size = len(self.vocabulary)
-        if len(ids) and not (UNKNOWN <= ids.min() and ids.max() < size):
-            wrong = ids[(ids < UNKNOWN) | (ids >= size)][0]
-            path = self.directory / split_files(self.split)[0]
-            raise InputError(
-                f"{path}: holds the id {wrong}; expected those of words, {UNKNOWN} to {size - 1}"
-            )
 
 
 def read_manifest(directory: storage.PathLike) -> Manifest:
@@ -287,7 +271,10 @@ def read_manifest(directory: storage.PathLike) -> Manifest:
         raise InputError(f"{directory}: no such directory; expected one made by launch.prepare")
     if not path.is_file():
         raise InputError(f"{directory}: holds no {MANIFEST_FILE}; expected a prepared corpus")
-    manifest = read_json(path, Manifest)
+    try:
+        manifest = read_json(path, Manifest)
+    except InputError as error:
+        raise InputError(f"{error}; prepare the corpus again") from error
     if others := [split for split in manifest.splits if split not in ALL_SPLITS]:
         expected = ", ".join(ALL_SPLITS)
         raise InputError(f"{path}: names a split {shown(others[0])}; expected {expected}")
@@ -308,12 +295,12 @@ def read_manifest(directory: storage.PathLike) -> Manifest:
 
 
 def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = True) -> Corpus:
-    """Opens a split; its words are mapped into memory, and ids are checked where they are read.
+    """Opens a split; its words are mapped into memory, after all ids were read once and checked.
 
     Args:
       directory: made by `dclm_jax.data.prepare`.
       split: "train", "valid" or "test", or of paired documents its `source_split`.
-      verify: compare every file's checksum and check all ids, which reads them once.
+      verify: compare every file's checksum.
     """
     location = storage.locate(directory)
     manifest = read_manifest(location)
@@ -339,11 +326,10 @@ def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = True)
     )
     _check_offsets(sentences, corpus.sentence_offsets, corpus.num_tokens)
     _check_offsets(documents, corpus.document_offsets, corpus.num_sentences)
-    if verify:
-        for begin in range(0, corpus.num_tokens, _CHUNK):
-            corpus.check_ids(corpus.tokens[begin : begin + _CHUNK])
-            if corpus.tags is not None:
-                corpus.check_tags(corpus.tags[begin : begin + _CHUNK])
+    _check_ids(tokens, corpus.tokens, range(UNKNOWN, len(vocabulary)), "ids of words")
+    if corpus.tags is not None:
+        tags = directory / tags_file(split)
+        _check_ids(tags, corpus.tags, range(len(corpus.tag_names)), f"tags of {TAGS_FILE}")
     return corpus
 
 
@@ -374,6 +360,16 @@ def open_array(path: pathlib.Path, dtype: np.dtype, length: int) -> np.ndarray:
     if len(array) != length:
         raise InputError(f"{path}: has {len(array)} values; the manifest says {length}")
     return array
+
+
+def _check_ids(path: pathlib.Path, ids: np.ndarray, expected: range, kind: str) -> None:
+    for begin in range(0, len(ids), _CHUNK):
+        chunk = ids[begin : begin + _CHUNK]
+        for id in (int(chunk.min()), int(chunk.max())):
+            if id not in expected:
+                raise InputError(
+                    f"{path}: holds {id}; expected {kind}, {expected[0]} to {expected[-1]}"
+                )
 
 
 def _check_offsets(path: pathlib.Path, offsets: np.ndarray, end: int) -> None:

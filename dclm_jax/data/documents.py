@@ -10,7 +10,6 @@ import itertools
 import os
 import pathlib
 import re
-import unicodedata
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, BinaryIO, NamedTuple, NoReturn
@@ -32,7 +31,6 @@ _MOST_BLANK_LINES = 1_000_000
 # A line of UTF-16 has a NUL in every other place or so, a word with one has few.
 _NULS_OF_TEXT = 3
 _LANGUAGE = re.compile("[a-z]{2,3}")
-_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class Document(NamedTuple):
@@ -191,10 +189,8 @@ def decode(
 ) -> Iterator[Line]:
     """The lines of a stream of text; see `read_lines`."""
     encoding = checked_encoding(encoding)
-    is_of_bytes = "\n".encode(encoding) == b"\n"
-    lines = _decoded_lines if is_of_bytes else _decoded_stream
     number = blank = 0
-    for number, text in enumerate(lines(stream, source, encoding, *fallbacks), start=1):
+    for number, text in enumerate(_decoded_lines(stream, source, encoding, *fallbacks), start=1):
         blank = blank + 1 if text.isspace() else 0
         if blank > _MOST_BLANK_LINES:
             raise InputError(
@@ -247,11 +243,15 @@ def _each_line(stream: BinaryIO, source: str, encoding: str) -> Iterator[str]:
 
 
 def _decoded_lines(stream: BinaryIO, source: str, encoding: str, *fallbacks: str) -> Iterator[str]:
-    # Latin-1 has a character for each byte, so that lines are found before they are decoded.
-    for number, characters in enumerate(_each_line(stream, source, "latin-1"), start=1):
-        line = characters.encode("latin-1")
+    # Latin-1 has a character for each byte, so that lines are found before they are decoded; but
+    # the end of a line in UTF-16 is more than a byte.
+    is_of_bytes = "\n".encode(encoding) == b"\n"
+    read_as = "latin-1" if is_of_bytes else encoding
+    for number, text in enumerate(_each_line(stream, source, read_as), start=1):
+        line = text.encode("latin-1") if is_of_bytes else b""
         try:
-            text = _decoded(line, encoding, *fallbacks)
+            if is_of_bytes:
+                text = _decoded(line, encoding, *fallbacks)
             if text.count("\0") * _NULS_OF_TEXT > len(text):
                 raise InputError(
                     f"{source}:{number}: is no text in {encoding}: most of it is NUL bytes, as in "
@@ -260,21 +260,14 @@ def _decoded_lines(stream: BinaryIO, source: str, encoding: str, *fallbacks: str
             # Some encodings have signs for half a character, which no file of ours can hold.
             yield text if encoding == UTF8 else text.encode(UTF8).decode(UTF8)
         except UnicodeError as error:
-            where = f"{source}:{number}"
-            raise InputError(f"{where}: {_reason(line, encoding, number, error)}") from error
-
-
-def _decoded_stream(stream: BinaryIO, source: str, encoding: str, *fallbacks: str) -> Iterator[str]:
-    """The same where a line feed is not one byte, as in UTF-16."""
-    del fallbacks
-    for number, line in enumerate(_each_line(stream, source, encoding)):
-        try:
-            line.encode(UTF8)
-        except UnicodeError as error:
-            raise InputError(
-                f"{source}: not valid {encoding} after line {number}: {error}"
-            ) from error
-        yield line
+            reason = str(error)
+            if isinstance(error, UnicodeDecodeError):
+                reason = (
+                    f"the byte 0x{line[error.start]:02x} at {error.start + 1}; --encoding names "
+                    "another, such as cp1252, latin-1 or utf-16"
+                )
+            called = encoding.upper() if encoding == UTF8 else encoding
+            raise InputError(f"{source}:{number}: not valid {called}: {reason}") from error
 
 
 def _decoded(line: bytes, encoding: str, *fallbacks: str) -> str:
@@ -284,24 +277,6 @@ def _decoded(line: bytes, encoding: str, *fallbacks: str) -> str:
         if not fallbacks:
             raise
         return _decoded(line, *fallbacks)
-
-
-def _reason(line: bytes, encoding: str, number: int, error: UnicodeError) -> str:
-    """What is wrong with a line, and which encoding would read it."""
-    called = encoding.upper() if encoding == UTF8 else encoding
-    if not isinstance(error, UnicodeDecodeError):
-        return f"not valid {called}: {error}"
-    byte = f"the byte 0x{line[error.start]:02x} at {error.start + 1}"
-    if number == 1 and line.startswith(_UTF16_MARKS):
-        return f"not valid {called}: {byte}; utf-16 would read it (--encoding=utf-16)"
-    for other in (UTF8, "cp1252", "latin-1"):
-        with contextlib.suppress(UnicodeDecodeError):
-            # The byte may be the second one of a character.
-            sign = line.decode(other)[len(line[: error.start].decode(other, "ignore"))]
-            if unicodedata.category(sign) != "Cc":
-                read = f"{shown(sign)} in {other}"
-                return f"not valid {called}: {byte}, {read} (--encoding={other})"
-    return f"not valid {called}: {byte}"
 
 
 def ahead(lines: Iterable[Line], count: int) -> tuple[list[Line], Iterator[Line]]:

@@ -52,13 +52,11 @@ class Collection:
 
     Attributes:
       title: what it is called in messages.
-      duration: what to expect of reading it.
       fractions: the shares of the splits that are divided; the corpus has its own of the others.
       files: its folder -> its files in the order they are read, by the parts that a manifest
         counts; raises InputError if the folder is not of its layout.
       read: its folder -> its documents; raises InputError, also for what is in a file.
       parts: names of its documents -> the index of each one's split, or DRAWN.
-      is_prose: it is split into sentences, not only read.
       text_format: the format of text that is read like its own.
       options: what may be chosen; with "source" it lies in a folder, which must be given.
       count: its folder -> further counts for the manifest.
@@ -67,12 +65,10 @@ class Collection:
     """
 
     title: str
-    duration: str
     fractions: tuple[float, ...]
     files: Files
     read: Callable[[str | pathlib.Path], Iterator[Document]]
     parts: Callable[[Sequence[str]], list[int]] = lambda names: [DRAWN] * len(names)
-    is_prose: bool = True
     text_format: str = "prose"
     options: tuple[str, ...] = OPTIONS
     count: Callable[[str | pathlib.Path], dict[str, Any]] = lambda root: {}
@@ -90,11 +86,10 @@ class Collection:
 
     def announce(self, description: dict[str, Any]) -> str:
         """What is about to be done, of the corpus that `describe` describes."""
-        work = "splitting {} into sentences" if self.is_prose else "reading {}"
         counts = description.get("files", {}).items()
-        found = "".join(f"; {part}: {count:,}" for part, count in counts)
-        told = f"{work.format(self.title)} ({self.duration}){found}"
-        return "\n".join(filter(None, [told, self.remark(description)]))
+        files = "".join(f"; {part}: {count:,}" for part, count in counts)
+        lines = [f"reading {self.title}{files}", self.remark(description)]
+        return "\n".join(filter(None, lines))
 
 
 def _folders(title: str, names: Sequence[str], optional: Sequence[str] = ()) -> Files:
@@ -176,12 +171,10 @@ _REVIEWS = _folders(
 _ARTICLES = _folders("the BBC articles", ("business", "entertainment", "politics", "sport", "tech"))
 _WIKITEXT = Collection(
     title="WikiText",
-    duration="under a minute for WikiText-2",
     fractions=(),
     files=wikitext.article_files,
     read=functools.partial(wikitext.read_articles, headings=True),
     parts=_named_first,
-    is_prose=False,
     text_format="articles",
     options=("source", "lowercase"),
     count=wikitext.count,
@@ -192,7 +185,6 @@ _WIKITEXT = Collection(
 COLLECTIONS = {
     "sotu": Collection(
         title="the State of the Union addresses",
-        duration="half a minute",
         fractions=_SOTU_SHARES,
         files=_addresses,
         read=_read_prose(_addresses, lambda text: prose.paragraphs(text.split("\n"))),
@@ -201,7 +193,6 @@ COLLECTIONS = {
     ),
     "imdb": Collection(
         title="the IMDB reviews",
-        duration="about four minutes",
         fractions=(0.86, 0.14),
         files=_REVIEWS,
         read=_read_prose(_REVIEWS, lambda text: prose.paragraphs(re.split(r"(?i)<br\s*/?>", text))),
@@ -209,7 +200,6 @@ COLLECTIONS = {
     ),
     "bbc": Collection(
         title="the BBC articles",
-        duration="under a minute",
         fractions=(0.9, 0.05, 0.05),
         files=_ARTICLES,
         # Five bytes mean nothing in cp1252; every byte is something in Latin-1.
@@ -217,33 +207,27 @@ COLLECTIONS = {
     ),
     "ptb": Collection(
         title="the Penn Treebank",
-        duration="under a minute",
         fractions=(),
         files=_ptb_files,
         read=treebank.read_ptb,
         parts=lambda names: [_split_of_section(name.split("/")[0]) for name in names],
-        is_prose=False,
         text_format="lines",
         options=("source", "lowercase"),
     ),
     "nant": Collection(
         title="BLLIP North American News Text",
-        duration="some five minutes for 100,000 sentences of 50 parses",
         fractions=tuple(count / 29_363 for count in (26_462, 148, 2_753)),
         files=lambda root: {"files": treebank.nant_files(root)},
         read=treebank.read_nant,
-        is_prose=False,
         text_format="lines",
     ),
     # Cettolo et al. (2012); the shares are those of Lin et al. (2015), 6.1.
     "ted": Collection(
         title="TED talks of IWSLT",
-        duration="a minute or two",
         fractions=(0.9, 0.1),
         files=ted.talk_files,
         read=ted.read_talks,
         parts=_drawn_of_training,
-        is_prose=False,
     ),
     "wikitext": _WIKITEXT,
     "wikitext_body": dataclasses.replace(

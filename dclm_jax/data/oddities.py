@@ -32,7 +32,6 @@ class Oddities:
       long_cells, longest_cell: cells of a table that go over several lines; the first and the last
         line of the longest one.
       quoted_cells: cells of an unquoted table that begin and end with a quotation mark.
-      row_cells: cells over several lines that look like rows of the table; the first of them.
       format_characters, removed_characters: occurrences of each that stay, or were removed.
       apart, word_apart: words whose accents are written apart, the first of them.
     """
@@ -46,8 +45,6 @@ class Oddities:
     long_cells: int = 0
     longest_cell: tuple[int, int] = (0, 0)
     quoted_cells: int = 0
-    row_cells: int = 0
-    row_cell: str = ""
     format_characters: collections.Counter[str] = dataclasses.field(
         default_factory=collections.Counter
     )
@@ -68,15 +65,12 @@ class Oddities:
         self.headings += 1
         self.heading_words += len(words)
 
-    def add_long_cell(self, first: int, last: int, *, is_rows: bool) -> None:
+    def add_long_cell(self, first: int, last: int) -> None:
         """Counts a row of a table with a cell over the lines from `first` to `last`."""
         self.long_cells += 1
         self.longest_cell = max(
             self.longest_cell, (first, last), key=lambda lines: lines[1] - lines[0]
         )
-        if is_rows:
-            self.row_cells += 1
-            self.row_cell = self.row_cell or f"lines {first} to {last}"
 
     def mended(self, words: Iterable[str]) -> list[str]:
         """Words in the normal form, without format characters at their edges; as they are where no
@@ -115,16 +109,11 @@ class Oddities:
                 f"headings left out: {self.headings:,}, of {self.heading_words:,} words "
                 "(--format=articles keeps them)"
             )
-        if self.row_cells:
-            yield (
-                f"cells over several lines that look like rows: {self.row_cells:,}, the first in "
-                f"{self.row_cell}; check these lines for an unclosed quotation mark"
-            )
-        elif self.long_cells:
+        if self.long_cells:
             first, last = self.longest_cell
             yield (
                 f"cells over several lines: {self.long_cells:,}, the longest in lines {first} to "
-                f"{last}"
+                f"{last}; check them for a quotation mark that is never closed"
             )
         if self.quoted_cells:
             yield (

@@ -18,8 +18,8 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -35,51 +35,30 @@ from dclm_jax.data.documents import (
 )
 from dclm_jax.data.filters import KEPT, Filters, count_dropped, first_reason, require_some
 from dclm_jax.data.known_corpora import COLLECTIONS, DRAWN, OPTIONS, Collection
-from dclm_jax.data.raw_text import RawText
+from dclm_jax.data.numbering import RawText
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, printable, require_at_least, shown
 
 PathLike = str | pathlib.Path
+Source = PathLike | Mapping[str, PathLike] | None
 
 DEFAULT_VOCAB_SIZE = 10_000
+_DEFAULT_FRACTIONS = (0.8, 0.1, 0.1)
+# The name of an input that is divided.
+_INPUT = "input"
+_OF_OTHER_TEXT = {*TextOptions.__dataclass_fields__, "encoding"} - {"format", "lowercase"}
 # How texts spell words that were left out of them.
 _UNKNOWN_SPELLINGS = {"<unk>", "<UNK>", "[UNK]", "@unk@"}
 _CURLY = re.compile(r"[\u2018\u2019\u201c\u201d\u2013\u2014]")
 _SHOWN_SENTENCES, _SHOWN_WORDS, _SHOWN_UNKNOWN = 3, 40, 10
 
 
-def prepare(
-    source: PathLike | Mapping[str, PathLike] | None,
-    output: PathLike,
-    text: TextOptions = PLAIN,
-    *,
-    paired_source: PathLike | Mapping[str, PathLike] | None = None,
-    fractions: Sequence[float] | None = None,
-    seed: int = 0,
-    vocab_size: int | None = None,
-    min_count: int | None = None,
-    vocabulary: PathLike | None = None,
-    unknown_token: str | None = None,
-    encoding: str = UTF8,
-    document_words: int | None = None,
-    min_words: int | None = None,
-    max_words: int | None = None,
-    max_unknown: float | None = None,
-    overwrite: bool = False,
-    report: Callable[[str], None] = lambda line: None,
-) -> corpus.Manifest:
-    """Prepares separate inputs for the splits, one input to divide, or a corpus that has a name.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PrepareOptions(Filters):
+    """How documents become a prepared corpus: into which splits they go, which words are in the
+    vocabulary, and which documents are left out (`Filters`).
 
-    Args:
-      source: split name ("train", "valid", "test"; any of them) -> file, folder or "-"; or one
-        such input, whose documents are divided at random into train, valid and test; or the folder
-        of a corpus of `known_corpora` (None for sotu, which is embedded).
-      output: the directory to make. It appears complete or not at all.
-      text: the format and how text becomes words; with the name of a corpus as its format, the
-        documents are divided as `known_corpora` says.
-      paired_source: of paired documents what those of `source` are made of, given as that is: as
-        many in the same order, none of them empty. They become the splits `corpus.source_split`,
-        and the vocabulary is counted over both.
+    Attributes:
       fractions: the shares of train, valid and test (imdb, ted: of train and valid), by default
         0.8, 0.1 and 0.1 or those of the corpus; a share of 0 leaves the split out.
       seed: which documents go where.
@@ -92,8 +71,55 @@ def prepare(
       encoding: see `readers.read_documents`.
       document_words: cut longer documents into documents of at most so many words, see
         `RawText.cut`.
-      min_words, max_words, max_unknown: leave out documents of fewer or more words, and those of a
-        larger share of unknown words, see `filters`. A pair is left out if either of it is.
+    """
+
+    fractions: Sequence[float] | None = None
+    seed: int = 0
+    vocab_size: int | None = None
+    min_count: int | None = None
+    vocabulary: PathLike | None = None
+    unknown_token: str | None = None
+    encoding: str = UTF8
+    document_words: int | None = None
+
+    def __post_init__(self):
+        super().__post_init__()
+        require_at_least("seed", self.seed, 0)
+        require_at_least("vocab_size", self.vocab_size, 1)
+        require_at_least("min_count", self.min_count, 1)
+        require_at_least("document_words", self.document_words, 1)
+        if self.min_count is not None and self.vocabulary is not None:
+            raise InputError("min_count belongs to a vocabulary of training words; one is given")
+        if self.unknown_token is not None and self.unknown_token.split() != [self.unknown_token]:
+            raise InputError(f"unknown_token is {self.unknown_token!r}; expected one word")
+
+
+DEFAULT_OPTIONS = PrepareOptions()
+
+
+def prepare(
+    source: Source,
+    output: PathLike,
+    text: TextOptions = PLAIN,
+    options: PrepareOptions = DEFAULT_OPTIONS,
+    *,
+    paired_source: Source = None,
+    overwrite: bool = False,
+    report: Callable[[str], None] = lambda line: None,
+) -> corpus.Manifest:
+    """Prepares separate inputs for the splits, one input to divide, or a corpus that has a name.
+
+    Args:
+      source: split name ("train", "valid", "test"; any of them) -> file, folder or "-"; or one
+        such input, whose documents are divided at random into train, valid and test; or the folder
+        of a corpus of `known_corpora` (None for sotu, which is embedded).
+      output: the directory to make. It appears complete or not at all.
+      text: the format and how text becomes words; with the name of a corpus as its format, the
+        documents are divided as `known_corpora` says.
+      options: how documents become a corpus.
+      paired_source: of paired documents what those of `source` are made of, given as that is: as
+        many in the same order, none of them empty. They become the splits `corpus.source_split`,
+        and the vocabulary is counted over both. A pair is left out if either of it is.
       overwrite: replace a prepared corpus that came from other sources or options.
       report: called with a line when an existing corpus is reused, before one that has a name is
         read, for what `readers.read_documents` reports, and in the end for some sentences as they
@@ -102,258 +128,242 @@ def prepare(
     Returns:
       The manifest.
     """
-    format, lowercase = text.format, text.lowercase
-    inputs, takes, shares, collection = _way(source, format)
-    paired_inputs = _paired_inputs(source, paired_source, format)
-    texts = inputs | paired_inputs
-    if sum(str(path) == readers.STDIN for path in texts.values()) > 1:
-        raise InputError("only one text can be read from standard input")
-    given = {
-        "source": source is not None,
-        "fractions": fractions is not None,
-        "seed": seed != 0,
-        "lowercase": lowercase,
-    }
-    refused = [option for option in OPTIONS if option not in takes]
-    if any(given[option] for option in refused):
-        what = format if collection else "a source for each split"
-        raise InputError(f"{what} takes no {', '.join(refused[:-1])} or {refused[-1]}")
-    encoding = checked_encoding(encoding)
-    of_text = {
-        name: value != getattr(PLAIN, name)
-        for name, value in dataclasses.asdict(text).items()
-        if name not in ("format", "lowercase")
-    }
-    of_text["encoding"] = encoding != UTF8
-    if collection and any(of_text.values()):
-        refused = ", ".join(option for option, is_given in of_text.items() if is_given)
-        raise InputError(f"{format} takes no {refused}")
-    if collection and source is None and "source" in takes:
-        raise InputError(f"{format} needs a source: the folder of {collection.title}")
-    if fractions is not None:
-        shares = _check_fractions(fractions, corpus.SPLITS[: len(shares)])
-    if seed < 0:
-        raise InputError(f"seed is {seed}; expected 0 or more")
-    if vocab_size is None and min_count is None:
-        vocab_size = DEFAULT_VOCAB_SIZE
-    require_at_least("vocab_size", vocab_size, 1)
-    require_at_least("min_count", min_count, 1)
-    if min_count is not None and vocabulary is not None:
-        raise InputError("min_count belongs to a vocabulary of training words; one is given")
-    if unknown_token is not None and unknown_token.split() != [unknown_token]:
-        raise InputError(f"unknown_token is {unknown_token!r}; expected one word")
-    require_at_least("document_words", document_words, 1)
-    if document_words is not None and paired_inputs:
-        raise InputError("document_words cuts documents one by one; paired documents stay whole")
-    filters = Filters(min_words, max_words, max_unknown)
-    # The embedded corpus is in lower case by itself.
-    lowercase = lowercase or "lowercase" not in takes
-    if collection:
-        unknown_token = unknown_token or collection.unknown_token
-    spelling = unknown_token.lower() if unknown_token and lowercase else unknown_token
-
-    splits, division = list(inputs), {}
-    if not isinstance(source, Mapping):
-        without = {split for split, share in zip(corpus.SPLITS, shares, strict=False) if not share}
-        splits = [split for split in corpus.SPLITS if split not in without]
-        division = {"fractions": list(shares)} | ({"seed": seed} if "seed" in takes else {})
-    known = None
-    if vocabulary is not None:
-        known = Vocabulary.load(vocabulary)
-        known = dataclasses.replace(known, unknown_token=spelling or known.unknown_token)
-    elif "train" not in splits:
-        raise InputError(
-            "without a train split a vocabulary is needed: give its file (--vocabulary)"
-        )
-    text = dataclasses.replace(text, lowercase=lowercase)
-    options = {
-        **division,
-        **dataclasses.asdict(text),
-        "encoding": encoding,
-        "unknown_token": known.unknown_token if known else spelling,
-        "vocab_size": None if known else vocab_size,
-        "min_count": min_count,
-        "vocabulary": known.fingerprint if known else None,
-        "document_words": document_words,
-        **dataclasses.asdict(filters),
-    }
-    width = 1
-    if paired_inputs:
-        # Each document is followed by its source.
-        width = 2
-        splits += map(corpus.source_split, splits[:])
-
-    def assign(raw: RawText) -> np.ndarray:
-        """The index of each document's split in `corpus.ALL_SPLITS`."""
-        parts = np.asarray(collection.parts(raw.names)) if collection else raw.parts[::width]
-        drawn = np.flatnonzero(parts == DRAWN)
-        if drawn.size:
-            whose = format if collection else inputs["input"]
-            parts[drawn] = divide(drawn.size, shares, seed, whose)
-        return (parts[:, None] + len(corpus.SPLITS) * np.arange(width)).ravel()
-
-    def arrange(raw: RawText) -> RawText:
-        raw = dataclasses.replace(raw, parts=assign(raw))
-        return raw if document_words is None else raw.cut(document_words)
-
-    def build(counts: Mapping[str, int], num_sentences: int) -> Vocabulary:
-        return known or Vocabulary.build(
-            counts, vocab_size, spelling, num_sentences, min_count or 1
-        )
-
-    def show(raw: RawText, vocabulary: Vocabulary, chosen: Mapping[str, np.ndarray]) -> None:
-        for line in _shown(raw, vocabulary, chosen, reading.remembered):
-            report(line)
-
+    plan = _plan(source, paired_source, text, options)
+    target = storage.resolve(output)
     with contextlib.ExitStack() as stack:
-        paths = texts
-        if collection:
-            sources = {format: collection.describe(inputs[format])}
-        else:
-            paths = {name: _on_disk(path, stack) for name, path in texts.items()}
-            sources = {name: _describe(path, paths[name]) for name, path in texts.items()}
-        target = storage.resolve(output)
-        if existing := _existing(target, options, sources, overwrite):
+        reading = _Reading.of(plan, report, stack)
+        if existing := _existing(target, plan.recorded, reading.sources, overwrite):
             report(f"reusing {target}: it holds the same sources and options")
             return existing
-        if collection:
-            report(collection.announce(sources[format]))
-        with files.replacing(target, last=corpus.MANIFEST_FILE) as directory:
-            reading = _Reading(text, encoding, report, texts, paths)
-            if not collection:
-                reading.check_characters()
-            documents = reading.documents(inputs)
-            entry, entries, tags = _write(
-                directory, documents, arrange, splits, filters, build, width, show
-            )
-            trained = reading.remembered
-            if format == TextOptions.format:
-                found = ", ".join(sorted(reading.statistics.formats))
-                report(f"--format={format}: read as {found}")
-            if left_out := reading.statistics.empty_documents * (not paired_inputs):
-                report(f"documents without words that were left out: {left_out:,}")
-            if "train" in entries and not entries["train"].oov_tokens:
-                report(
-                    "note: train has no unknown word, so that the probability of words that are "
-                    "new later on is not learned; --min_count=2 leaves rare words out"
-                )
-            manifest = corpus.Manifest(1, entry, options, sources, entries, trained, tags)
-            files.write_json(directory / corpus.MANIFEST_FILE, dataclasses.asdict(manifest))
+        directory = stack.enter_context(files.replacing(target, last=corpus.MANIFEST_FILE))
+        reading.begin()
+        scratch = stack.enter_context(tempfile.TemporaryDirectory(dir=directory))
+        raw = plan.arrange(RawText.read(reading.documents(), pathlib.Path(scratch)))
+        manifest = _write(directory, raw, plan, reading)
+        files.write_json(directory / corpus.MANIFEST_FILE, dataclasses.asdict(manifest))
     return manifest
 
 
-class _Way(NamedTuple):
-    """How a source is prepared.
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """What is read and how it becomes a corpus.
 
     Attributes:
-      inputs: what is read, by the name of its split, or by another name if it is divided.
-      takes: the options that apply.
-      shares: of the splits among which documents are divided, unless others are given.
+      inputs: what is read, by the name of its split, as "input" if it is divided, or by the name of
+        the corpus that it is.
+      paired_inputs: what their documents are made of, by the `corpus.source_split` of those names.
+      splits: what is written.
+      text: how text becomes words.
+      options: how documents become a corpus, with the defaults of such inputs.
       collection: of a corpus that has a name.
+      vocabulary: the one that the options name.
+      recorded: the options as the manifest has them.
     """
 
     inputs: dict[str, PathLike]
-    takes: tuple[str, ...]
-    shares: tuple[float, ...]
-    collection: Collection | None = None
+    paired_inputs: dict[str, PathLike]
+    splits: list[str]
+    text: TextOptions
+    options: PrepareOptions
+    collection: Collection | None
+    vocabulary: Vocabulary | None
+    recorded: dict[str, Any]
+
+    @property
+    def texts(self) -> dict[str, PathLike]:
+        return self.inputs | self.paired_inputs
+
+    @property
+    def width(self) -> int:
+        """2 where documents are paired, each followed by its source, otherwise 1."""
+        return 2 if self.paired_inputs else 1
+
+    def arrange(self, raw: RawText) -> RawText:
+        """The documents to write, whose parts are indices of `corpus.ALL_SPLITS`."""
+        parts = raw.parts[:: self.width]
+        if self.collection:
+            parts = np.asarray(self.collection.parts(raw.names))
+        drawn = np.flatnonzero(parts == DRAWN)
+        if drawn.size:
+            whose = self.text.format if self.collection else self.inputs[_INPUT]
+            parts[drawn] = divide(
+                drawn.size, self.options.fractions or (), self.options.seed, whose
+            )
+        parts = parts[:, None] + len(corpus.SPLITS) * np.arange(self.width)
+        raw = dataclasses.replace(raw, parts=parts.ravel())
+        max_words = self.options.document_words
+        return raw if max_words is None else raw.cut(max_words)
+
+    def select(self, raw: RawText) -> tuple[Vocabulary, np.ndarray]:
+        """The vocabulary, and the reason [D] to leave out each document, or KEPT."""
+        options = self.options
+
+        def dropping(*reasons_D: np.ndarray) -> np.ndarray:
+            """Why each document is left out, which is why its pair is."""
+            reason_D = first_reason(np.stack(reasons_D))
+            reason_D = first_reason(reason_D.reshape(-1, self.width).T).repeat(self.width)
+            for at, split in enumerate(corpus.SPLITS):
+                require_some(reason_D[raw.parts == at], split)
+            return reason_D
+
+        reason_D = dropping(options.by_length(raw.tokens))
+        is_training_D = raw.parts % len(corpus.SPLITS) == corpus.SPLITS.index("train")
+        training = np.flatnonzero(is_training_D & (reason_D == KEPT))
+        vocabulary = self.vocabulary or Vocabulary.build(
+            raw.count_words(training),
+            options.vocab_size,
+            options.unknown_token,
+            int(raw.sentences[training].sum()),
+            options.min_count or 1,
+        )
+        unknown_D = options.by_unknown(raw.count_unknown(vocabulary), raw.tokens)
+        return vocabulary, dropping(reason_D, unknown_D)
 
 
-def _way(source: PathLike | Mapping[str, PathLike] | None, format: str) -> _Way:
-    if isinstance(source, Mapping):
-        inputs = {split: source[split] for split in corpus.SPLITS if split in source}
-        if not inputs or len(inputs) < len(source):
-            expected = ", ".join(corpus.SPLITS)
-            raise InputError(f"expected a source for any of {expected}: {list(source)}")
-        return _Way(inputs, ("source", "lowercase"), ())
-    if collection := COLLECTIONS.get(format):
-        own = format if source is None else source
-        return _Way({format: own}, collection.options, collection.fractions, collection)
-    return _Way({"input": source or ""}, OPTIONS, (0.8, 0.1, 0.1))
+def _plan(
+    source: Source, paired_source: Source, text: TextOptions, options: PrepareOptions
+) -> _Plan:
+    is_divided = not isinstance(source, Mapping)
+    collection = COLLECTIONS.get(text.format) if is_divided else None
+    if collection and paired_source is not None:
+        raise InputError(f"{text.format} takes no paired source")
+    name = text.format if collection else _INPUT
+    inputs = _inputs(source or (name if collection else ""), name)
+    paired_inputs = {} if paired_source is None else _paired_inputs(inputs, paired_source)
+    if [*map(str, [*inputs.values(), *paired_inputs.values()])].count(readers.STDIN) > 1:
+        raise InputError("only one text can be read from standard input")
+
+    refused = _refused(source, collection)
+    changed = _changed(text) | _changed(options) | ({"source"} if source is not None else set())
+    if refused & changed:
+        what = text.format if collection else "a source for each split"
+        raise InputError(f"{what} takes no {', '.join(sorted(refused & changed))}")
+    if collection and source is None and "source" not in refused:
+        raise InputError(f"{text.format} needs a source: the folder of {collection.title}")
+    if options.document_words is not None and paired_inputs:
+        raise InputError("document_words cuts documents one by one; paired documents stay whole")
+
+    fractions, splits = None, [*inputs]
+    if is_divided:
+        fractions = collection.fractions if collection else _DEFAULT_FRACTIONS
+        if options.fractions is not None:
+            fractions = _check_fractions(options.fractions, corpus.SPLITS[: len(fractions)])
+        shares = dict(zip(corpus.SPLITS, fractions, strict=False))
+        splits = [split for split in corpus.SPLITS if shares.get(split) != 0]
+    if "train" not in splits and options.vocabulary is None:
+        raise InputError(
+            "without a train split a vocabulary is needed: give its file (--vocabulary)"
+        )
+    # The embedded corpus is in lower case by itself.
+    text = dataclasses.replace(text, lowercase=text.lowercase or "lowercase" in refused)
+    unknown_token = options.unknown_token or (collection.unknown_token if collection else None)
+    if unknown_token and text.lowercase:
+        unknown_token = unknown_token.lower()
+    vocabulary, vocab_size = None, options.vocab_size
+    if options.vocabulary is not None:
+        vocabulary, vocab_size = Vocabulary.load(options.vocabulary), None
+        unknown_token = unknown_token or vocabulary.unknown_token
+        vocabulary = dataclasses.replace(vocabulary, unknown_token=unknown_token)
+    elif vocab_size is None and options.min_count is None:
+        vocab_size = DEFAULT_VOCAB_SIZE
+    options = dataclasses.replace(
+        options,
+        fractions=fractions,
+        vocab_size=vocab_size,
+        unknown_token=unknown_token,
+        encoding=checked_encoding(options.encoding),
+    )
+    recorded = {
+        **dataclasses.asdict(text),
+        **dataclasses.asdict(options),
+        "fractions": None if fractions is None else list(fractions),
+        "vocabulary": vocabulary.fingerprint if vocabulary else None,
+    }
+    if "seed" in refused:
+        del recorded["seed"]
+    if paired_inputs:
+        splits += map(corpus.source_split, splits[:])
+    return _Plan(inputs, paired_inputs, splits, text, options, collection, vocabulary, recorded)
+
+
+def _refused(source: Source, collection: Collection | None) -> set[str]:
+    """The options without a meaning for such a source."""
+    if collection:
+        return ({*OPTIONS} - {*collection.options}) | _OF_OTHER_TEXT
+    return {"fractions", "seed"} if isinstance(source, Mapping) else set()
+
+
+def _changed(options: TextOptions | PrepareOptions) -> set[str]:
+    """The names of the options that differ from their defaults."""
+    fields = dataclasses.fields(options)
+    return {field.name for field in fields if getattr(options, field.name) != field.default}
+
+
+def _inputs(source: PathLike | Mapping[str, PathLike], name: str) -> dict[str, PathLike]:
+    """The inputs by their split; a single one has the name."""
+    if not isinstance(source, Mapping):
+        return {name: source}
+    inputs = {split: source[split] for split in corpus.SPLITS if split in source}
+    if not inputs or len(inputs) < len(source):
+        expected = ", ".join(corpus.SPLITS)
+        raise InputError(f"expected a source for any of {expected}: {list(source)}")
+    return inputs
 
 
 def _paired_inputs(
-    source: PathLike | Mapping[str, PathLike] | None,
-    paired_source: PathLike | Mapping[str, PathLike] | None,
-    format: str,
+    inputs: Mapping[str, PathLike], paired_source: PathLike | Mapping[str, PathLike]
 ) -> dict[str, PathLike]:
-    """The inputs that those of `_way` are paired with, by their `corpus.source_split`."""
-    if paired_source is None:
-        return {}
-    if format in COLLECTIONS:
-        raise InputError(f"{format} takes no paired source")
-    of_splits = isinstance(source, Mapping)
-    if of_splits != isinstance(paired_source, Mapping):
+    """What the documents of inputs are made of, by the `corpus.source_split` of their names."""
+    if (_INPUT in inputs) == isinstance(paired_source, Mapping):
         raise InputError("expected one source to divide, or a source for each split, as of targets")
-    paired = paired_source if isinstance(paired_source, Mapping) else {"input": paired_source}
-    if isinstance(source, Mapping) and paired.keys() != source.keys():
+    paired = _inputs(paired_source, _INPUT)
+    if paired.keys() != inputs.keys():
         raise InputError(
-            f"there are sources of {', '.join(paired)} and targets of {', '.join(source)}; "
+            f"there are sources of {', '.join(paired)} and targets of {', '.join(inputs)}; "
             "expected both of the same splits"
         )
     return {corpus.source_split(name): path for name, path in paired.items()}
 
 
 def _write(
-    directory: pathlib.Path,
-    documents: Iterable[tuple[int, int, Document]],
-    arrange: Callable[[RawText], RawText],
-    splits: Sequence[str],
-    filters: Filters,
-    build: Callable[[Mapping[str, int], int], Vocabulary],
-    width: int,
-    show: Callable[[RawText, Vocabulary, Mapping[str, np.ndarray]], None],
-) -> tuple[corpus.VocabularyEntry, dict[str, corpus.SplitEntry], dict[str, corpus.FileEntry]]:
-    """Writes all files but the manifest, which is to have what is returned.
-
-    Args:
-      directory: where.
-      documents: as `RawText.read` takes them.
-      arrange: gives a text the documents to write, whose parts are indices of ALL_SPLITS.
-      splits: what to write, where documents are paired with their `source_split`.
-      filters: which documents to leave out.
-      build: how often each word is in train, how many sentences are there -> the vocabulary.
-      width: 2 where documents are paired, each followed by its source, otherwise 1.
-      show: called with the text, the vocabulary and the documents of each split.
-    """
-    with tempfile.TemporaryDirectory(dir=directory) as scratch:
-        raw = arrange(RawText.read(documents, pathlib.Path(scratch)))
-
-        def dropping(*reasons_D: np.ndarray) -> np.ndarray:
-            """Why each document is left out, which is why its pair is."""
-            reason_D = first_reason(np.stack(reasons_D))
-            reason_D = np.repeat(first_reason(reason_D.reshape(-1, width).T), width)
-            for at, split in enumerate(corpus.SPLITS):
-                require_some(reason_D[raw.parts == at], split)
-            return reason_D
-
-        reason_D = dropping(filters.by_length(raw.tokens))
-        is_training_D = raw.parts % len(corpus.SPLITS) == corpus.SPLITS.index("train")
-        training = np.flatnonzero(is_training_D & (reason_D == KEPT))
-        vocabulary = build(raw.count_words(training), int(raw.sentences[training].sum()))
-        vocabulary.save(directory / corpus.VOCABULARY_FILE)
-        entry = corpus.VocabularyEntry(
-            size=len(vocabulary),
-            fingerprint=vocabulary.fingerprint,
-            unknown_token=vocabulary.unknown_token,
-            files=corpus.describe_files(directory, [corpus.VOCABULARY_FILE]),
+    directory: pathlib.Path, raw: RawText, plan: _Plan, reading: "_Reading"
+) -> corpus.Manifest:
+    """Writes all files but the manifest, which it returns."""
+    vocabulary, reason_D = plan.select(raw)
+    vocabulary.save(directory / corpus.VOCABULARY_FILE)
+    vocabulary_entry = corpus.VocabularyEntry(
+        size=len(vocabulary),
+        fingerprint=vocabulary.fingerprint,
+        unknown_token=vocabulary.unknown_token,
+        files=corpus.describe_files(directory, [corpus.VOCABULARY_FILE]),
+    )
+    entries, documents = {}, {}
+    for split in plan.splits:
+        is_here_D = raw.parts == corpus.ALL_SPLITS.index(split)
+        documents[split] = np.flatnonzero(is_here_D & (reason_D == KEPT))
+        entries[split] = raw.write_split(
+            directory, split, documents[split], vocabulary, count_dropped(reason_D[is_here_D])
         )
-        unknown_D = filters.by_unknown(raw.count_unknown(vocabulary), raw.tokens)
-        reason_D = dropping(reason_D, unknown_D)
-        entries, chosen = {}, {}
-        for split in splits:
-            is_here_D = raw.parts == corpus.ALL_SPLITS.index(split)
-            chosen[split] = np.flatnonzero(is_here_D & (reason_D == KEPT))
-            entries[split] = raw.write_split(
-                directory, split, chosen[split], vocabulary, count_dropped(reason_D[is_here_D])
-            )
-        show(raw, vocabulary, chosen)
-        return entry, entries, raw.write_tags(directory, chosen)
+    manifest = corpus.Manifest(
+        format_version=1,
+        vocabulary=vocabulary_entry,
+        options=plan.recorded,
+        sources=reading.sources,
+        splits=entries,
+        text=reading.remembered,
+        tags=raw.write_tags(directory, documents),
+    )
+    for line in _shown(raw, vocabulary, documents, reading.remembered):
+        reading.report(line)
+    for line in reading.notes(entries):
+        reading.report(line)
+    return manifest
 
 
 def _shown(
     raw: RawText,
     vocabulary: Vocabulary,
-    chosen: Mapping[str, np.ndarray],
+    documents: Mapping[str, np.ndarray],
     options: TextOptions,
 ) -> Iterator[str]:
     """Lines that show sentences of the first split and the unknown words of all, and what flags
@@ -366,11 +376,11 @@ def _shown(
         )
         return " ".join(spelled) + " ..." * (len(words) > _SHOWN_WORDS)
 
-    split = next(iter(chosen))
+    split = next(iter(documents))
     yield f"sentences of {split} as they are encoded, [unknown] words in brackets:"
-    for words in raw.first_sentences(chosen[split], _SHOWN_SENTENCES):
+    for words in raw.first_sentences(documents[split], _SHOWN_SENTENCES):
         yield "  " + printable(encoded(words))
-    counts = raw.count_words(np.sort(np.concatenate(list(chosen.values()))))
+    counts = raw.count_words(np.sort(np.concatenate(list(documents.values()))))
     named = {*SPECIAL_TOKENS, vocabulary.unknown_token}
     words = [word for word in counts if word not in named]
     unknown = [
@@ -441,58 +451,74 @@ def _on_disk(path: PathLike, stack: contextlib.ExitStack) -> PathLike:
     return copy.name
 
 
-def _describe(source: PathLike, path: PathLike) -> dict[str, str]:
-    checksum = corpus.files_sha256(pathlib.Path(path), input_files(path))
-    return {"name": str(source), "sha256": checksum}
-
-
 @dataclasses.dataclass(frozen=True)
 class _Reading:
-    """How the texts of a corpus are read.
+    """The texts of a plan as they are read.
 
     Attributes:
-      options, encoding, report: as `readers.read_documents` takes them.
-      texts, paths: by its name what a text is called, and where it lies.
+      plan: what is read.
+      report: as `prepare` takes it.
+      paths: where each text lies, by its name.
+      sources: what the manifest says of them.
       statistics: of what has been read.
     """
 
-    options: TextOptions
-    encoding: str
+    plan: _Plan
     report: Callable[[str], None]
-    texts: Mapping[str, PathLike]
     paths: Mapping[str, PathLike]
+    sources: dict[str, dict[str, Any]]
     statistics: readers.ReadStatistics = dataclasses.field(default_factory=readers.ReadStatistics)
 
-    def _called(self, name: str) -> str | None:
-        return None if self.paths[name] == self.texts[name] else str(self.texts[name])
+    @classmethod
+    def of(
+        cls, plan: _Plan, report: Callable[[str], None], stack: contextlib.ExitStack
+    ) -> "_Reading":
+        """Copies texts that are pipes to files, which the stack removes."""
+        if plan.collection:
+            name = plan.text.format
+            return cls(
+                plan, report, plan.inputs, {name: plan.collection.describe(plan.inputs[name])}
+            )
+        paths, sources = {}, {}
+        for name, path in plan.texts.items():
+            paths[name] = copy = _on_disk(path, stack)
+            checksum = corpus.files_sha256(pathlib.Path(copy), input_files(copy))
+            sources[name] = {"name": str(path), "sha256": checksum}
+        return cls(plan, report, paths, sources)
 
-    def check_characters(self) -> None:
-        """Looks through all texts before the first is read."""
+    def begin(self) -> None:
+        """Says what is read, or looks through all texts before the first is read."""
+        if self.plan.collection:
+            self.report(self.plan.collection.announce(self.sources[self.plan.text.format]))
+            return
         for name, path in self.paths.items():
-            readers.check_characters(path, self.encoding, self._called(name))
+            readers.check_characters(path, self.plan.options.encoding, self._called(name))
 
-    def documents(self, inputs: Iterable[str]) -> Iterator[tuple[int, int, Document]]:
+    def documents(self) -> Iterator[tuple[int, int, Document]]:
         """The index of a document's split or DRAWN, empty sentences dropped before it, and itself;
         of paired documents each source after its document."""
-        for name in inputs:
+        for name in self.plan.inputs:
             part = corpus.SPLITS.index(name) if name in corpus.SPLITS else DRAWN
-            if (source := corpus.source_split(name)) in self.texts:
-                pair = (self._read(name, keep_empty=True), self._read(source, keep_empty=True))
-                stream = _alternating(pair, (self.texts[name], self.texts[source]))
-            else:
-                stream = self._read(name)
+            stream = self._read(name)
+            if (source := corpus.source_split(name)) in self.paths:
+                names = (self.plan.texts[name], self.plan.texts[source])
+                stream = _alternating((stream, self._read(source)), names)
             for empty_sentences, document in stream:
                 yield part, empty_sentences, document
 
-    def _read(self, name: str, *, keep_empty: bool = False) -> Iterator[tuple[int, Document]]:
+    def _called(self, name: str) -> str | None:
+        text = self.plan.texts[name]
+        return None if self.paths[name] == text else str(text)
+
+    def _read(self, name: str) -> Iterator[tuple[int, Document]]:
         before = self.statistics.empty_sentences
         for document in readers.read_documents(
             self.paths[name],
-            self.options,
-            encoding=self.encoding,
+            self.plan.text,
+            encoding=self.plan.options.encoding,
             statistics=self.statistics,
             name=self._called(name),
-            keep_empty=keep_empty,
+            keep_empty=bool(self.plan.paired_inputs),
             report=self.report,
         ):
             yield self.statistics.empty_sentences - before, document
@@ -501,7 +527,7 @@ class _Reading:
     @property
     def remembered(self) -> TextOptions:
         """How text is read like what has been read."""
-        options, formats = self.options, self.statistics.formats
+        options, formats = self.plan.text, self.statistics.formats
         remembered = readers.remembered(options, formats)
         for name in ("normalize", "language"):
             if getattr(options, name) != getattr(remembered, name):
@@ -516,6 +542,19 @@ class _Reading:
         if options.quoted and "tsv" not in formats:
             raise InputError("quoted has no effect: the input has no TSV file; remove --quoted")
         return remembered
+
+    def notes(self, entries: Mapping[str, corpus.SplitEntry]) -> Iterator[str]:
+        """What was guessed and left out, and what may be amiss."""
+        format = self.plan.text.format
+        if format == TextOptions.format:
+            yield f"--format={format}: read as {', '.join(sorted(self.statistics.formats))}"
+        if (left_out := self.statistics.empty_documents) and not self.plan.paired_inputs:
+            yield f"documents without words that were left out: {left_out:,}"
+        if "train" in entries and not entries["train"].oov_tokens:
+            yield (
+                "note: train has no unknown word, so that the probability of words that are new "
+                "later on is not learned; --min_count=2 leaves rare words out"
+            )
 
 
 def _alternating(

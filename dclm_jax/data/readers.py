@@ -9,9 +9,9 @@ import pathlib
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from dclm_jax.data import corpus, guesses, prose, records, treebank, wikitext
+from dclm_jax.data import detect_format, prose, records, treebank, wikitext
 from dclm_jax.data.documents import (
     PLAIN,
     UTF8,
@@ -39,6 +39,7 @@ Report = Callable[[str], None]
 RAW_JSONL = "raw jsonl"
 KEYED = ("csv", "tsv", RAW_JSONL)
 """Formats of records that hold raw text under a key."""
+_RAW = {"prose", "paragraphs", *KEYED}
 _BY_NAME = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv"}
 _DETAILS = re.compile(r"[(:;,]| with ")
 # Formats of files whose names do not say it; where several were read the first one counts.
@@ -120,24 +121,14 @@ def read_documents(
     """
     if options.format not in FORMATS:
         raise InputError(f"unknown format {options.format!r}; expected one of {', '.join(FORMATS)}")
-    statistics = statistics or ReadStatistics()
-    oddities = Oddities(options.unicode)
-    is_empty = True
+    reading = _Reading(options, statistics or ReadStatistics(), Oddities(options.unicode), report)
     if options.format in COLLECTIONS:
         blocks = COLLECTIONS[options.format].read(path)
     else:
-        texts = _texts(path, options, oddities, name, encoding)
-        tell = _telling_once(report)
-        guessed: list[str] = []
-        parsed = (_parse(format, text, statistics.formats, tell, guessed) for format, text in texts)
-        blocks = itertools.chain.from_iterable(parsed)
-    for document in _kept(blocks, options, oddities, statistics, keep_empty):
-        is_empty = False
-        yield document
-    if is_empty:
-        raise InputError(f"{name or path}: holds no documents")
-    for note in oddities.notes(options.divider):
-        report(f"note: {name or path}: {note}")
+        texts = _texts(path, reading, name, encoding)
+        blocks = itertools.chain.from_iterable(itertools.starmap(reading.parse, texts))
+    yield from reading.kept(blocks, keep_empty)
+    reading.finish(name or path, report)
 
 
 def parse_documents(
@@ -156,16 +147,12 @@ def parse_documents(
         content = text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise InputError(f"{name} holds half of a surrogate pair, which is no text") from error
-    lines = decode(io.BytesIO(content), name)
-    statistics, oddities = ReadStatistics(), Oddities(options.unicode)
-    whole = Text(lines, name, name, options, {}, oddities)
-    tell = _telling_once(lambda line: None)
-    blocks = _parse(options.format, whole, statistics.formats, tell, guessed=["lines"])
-    yield from _kept(blocks, options, oddities, statistics, keep_empty=False)
-    if not statistics.documents:
-        raise InputError(f"{name}: holds no documents")
-    for note in oddities.notes(options.divider):
-        report(f"note: {name}: {note}")
+    # What is guessed is not reported.
+    reading = _Reading(options, ReadStatistics(), Oddities(options.unicode), lambda line: None)
+    format = "lines" if options.format == "auto" else options.format
+    whole = reading.text(decode(io.BytesIO(content), name), name, name)
+    yield from reading.kept(reading.parse(format, whole))
+    reading.finish(name, report)
 
 
 def remembered(options: TextOptions, formats: Collection[str] = ()) -> TextOptions:
@@ -203,7 +190,7 @@ def read_alike(options: TextOptions, trained: TextOptions) -> bool:
     words are words, whatever is beside them, JSON lines say themselves what they hold, and where
     text lies in a record or a document ends does not matter."""
     format = remembered(options).format
-    if options.format == "jsonl" or _RAW.keys().isdisjoint((format, trained.format)):
+    if options.format == "jsonl" or _RAW.isdisjoint((format, trained.format)):
         format = trained.format
     return trained == dataclasses.replace(
         options,
@@ -212,37 +199,6 @@ def read_alike(options: TextOptions, trained: TextOptions) -> bool:
         divider=trained.divider,
         quoted=trained.quoted,
     )
-
-
-def _kept(
-    blocks: Iterable[Document],
-    options: TextOptions,
-    oddities: Oddities,
-    statistics: ReadStatistics,
-    keep_empty: bool,
-) -> Iterator[Document]:
-    """Documents of words as the options want them, without empty sentences."""
-    for identifier, sentences, tags in blocks:
-        mended = [as_words(words, options, oddities) for words in sentences]
-        if tags is not None:
-            # Sentences and tags lose what became of words without other than format characters.
-            tags = [
-                [tag for word, tag in zip(words, of_words, strict=True) if word]
-                for words, of_words in zip(mended, tags, strict=True)
-            ]
-            tags = [of_words for of_words in tags if of_words]
-        kept = [list(filter(None, words)) for words in mended]
-        kept = [words for words in kept if words]
-        for words in kept:
-            oddities.count(words)
-        statistics.empty_sentences += len(sentences) - len(kept)
-        statistics.empty_documents += not kept
-        if not (kept or keep_empty):
-            continue
-        statistics.documents += 1
-        statistics.sentences += len(kept)
-        statistics.tokens += sum(map(len, kept))
-        yield Document(identifier, kept, tags)
 
 
 def as_words(words: Iterable[str], options: TextOptions, oddities: Oddities) -> list[str]:
@@ -288,17 +244,15 @@ def read_candidates(
     if finds_words(remembered(options)):
         words = prose.word_tokenizer(options)
     oddities = Oddities(options.unicode)
-    for number, text in lines:
-        # As documents are: accents are composed before words are found, and words are found before
-        # they lose their capitals.
-        composed = " ".join(oddities.mended(text.split()))
-        sentence = list(filter(None, as_words(words(composed), options, oddities)))
-        if not sentence:
-            raise InputError(f"{path}:{number}: holds no words; expected a sentence a line")
-        oddities.count(sentence)
-        yield sentence
-    for note in oddities.notes(options.divider):
-        report(f"note: {path}: {note}")
+    reading = _Reading(options, ReadStatistics(), oddities, report)
+    # As of documents, accents are composed before words are found.
+    composed = ((number, " ".join(oddities.mended(text.split()))) for number, text in lines)
+    documents = (Document(f"{path}:{number}", [words(text)]) for number, text in composed)
+    for document in reading.kept(documents, keep_empty=True):
+        if not document.sentences:
+            raise InputError(f"{document.id}: holds no words; expected a sentence a line")
+        yield document.sentences[0]
+    reading.finish(path, report)
 
 
 def check_characters(path: str | pathlib.Path, encoding: str, name: str | None = None) -> None:
@@ -308,84 +262,122 @@ def check_characters(path: str | pathlib.Path, encoding: str, name: str | None =
             collections.deque(read_lines(file, name, encoding=encoding), maxlen=0)
 
 
+@dataclasses.dataclass
+class _Reading:
+    """What the texts of an input share while they are read.
+
+    Attributes:
+      options: how text becomes words.
+      statistics: of what has been read.
+      oddities: of what has been read.
+      report: called with a line for what is guessed.
+      ids: the ids that documents have given themselves so far, and where.
+      told: what has been reported, which is not said again of another text.
+      guessed: the format that the first text seems to have, where none is given.
+      is_empty: whether there was no document so far.
+    """
+
+    options: TextOptions
+    statistics: ReadStatistics
+    oddities: Oddities
+    report: Report
+    ids: dict[str, str] = dataclasses.field(default_factory=dict)
+    told: set[str] = dataclasses.field(default_factory=set)
+    guessed: str | None = None
+    is_empty: bool = True
+
+    def text(self, lines: Iterator[Line], label: str, source: str) -> Text:
+        return Text(lines, label, source, self.options, self.ids, self.oddities)
+
+    def parse(self, format: str, text: Text) -> Iterator[Document]:
+        """The documents of a text."""
+        lines = text.lines
+        if format == "jsonl":
+            lines = (line for line in lines if not _is_blank(line))
+        head, lines = ahead(lines, detect_format.FIRST_LINES)
+        text = text._replace(lines=lines)
+        if format == "auto":
+            self.guessed = self.guessed or ("tagged" if detect_format.is_tagged(head) else "lines")
+            format = self.guessed
+            if format == "tagged":
+                self._tell("note", text, "read as tagged text: its words are WORD/TAG")
+        if format == "jsonl" and detect_format.holds_raw_text(head, self.options.text_key):
+            format = RAW_JSONL
+        self.statistics.formats.add(format)
+        kind = format.removeprefix("raw ")
+        if format in KEYED:
+            key = shown(self.options.text_key or records.DEFAULT_TEXT_KEY)
+            self._tell("note", text, f"read as {kind.upper()}, the raw text of its {key}")
+        for warning in detect_format.warnings(head, kind):
+            self._tell("warning", text, warning)
+        documents = _PARSERS[format](text)
+        if format not in _RAW:
+            return documents
+        language = self.options.language
+        if not prose.has_abbreviations(language):
+            self._tell(
+                "note",
+                text,
+                f"sacremoses has no abbreviations of the language {shown(language)} and takes "
+                "English ones to find words",
+            )
+        return _split(documents, text)
+
+    def kept(self, documents: Iterable[Document], keep_empty: bool = False) -> Iterator[Document]:
+        """Documents of words as the options want them, without empty sentences."""
+        statistics = self.statistics
+        for identifier, sentences, tags in documents:
+            mended = [as_words(words, self.options, self.oddities) for words in sentences]
+            if tags is not None:
+                # Sentences and tags lose what became of words without other than format characters.
+                tags = [
+                    [tag for word, tag in zip(words, of_words, strict=True) if word]
+                    for words, of_words in zip(mended, tags, strict=True)
+                ]
+                tags = [of_words for of_words in tags if of_words]
+            kept = [list(filter(None, words)) for words in mended]
+            kept = [words for words in kept if words]
+            for words in kept:
+                self.oddities.count(words)
+            statistics.empty_sentences += len(sentences) - len(kept)
+            statistics.empty_documents += not kept
+            if kept or keep_empty:
+                self.is_empty = False
+                statistics.documents += 1
+                statistics.sentences += len(kept)
+                statistics.tokens += sum(map(len, kept))
+                yield Document(identifier, kept, tags)
+
+    def finish(self, name: str | pathlib.Path, report: Report) -> None:
+        """Refuses an input without documents, and reports what was left out or is odd."""
+        if self.is_empty:
+            raise InputError(f"{name}: holds no documents")
+        for note in self.oddities.notes(self.options.divider):
+            report(f"note: {name}: {note}")
+
+    def _tell(self, kind: str, text: Text, message: str) -> None:
+        said = _DETAILS.split(message)[0]
+        if said not in self.told:
+            self.told.add(said)
+            self.report(f"{kind}: {text.source}: {message}")
+
+
 def _texts(
-    path: str | pathlib.Path,
-    options: TextOptions,
-    oddities: Oddities,
-    name: str | None,
-    encoding: str,
+    path: str | pathlib.Path, reading: _Reading, name: str | None, encoding: str
 ) -> Iterator[tuple[str, Text]]:
-    """Each text of an input and its format."""
-    make = functools.partial(Text, options=options, ids={}, oddities=oddities)
+    """The format and the lines of each text of an input."""
+    format = reading.options.format
     if str(path) == STDIN:
         lines = decode(sys.stdin.buffer, STDIN, encoding)
-        yield options.format, make(lines, label=name or STDIN, source=STDIN)
+        yield format, reading.text(lines, name or STDIN, STDIN)
         return
     files = input_files(path)
-    formats = [_BY_NAME.get(name_suffix(file), options.format) for file in files]
-    if not _RAW.keys().isdisjoint(formats):
+    formats = [_BY_NAME.get(name_suffix(file), format) for file in files]
+    if not _RAW.isdisjoint(formats) or "jsonl" in formats:
         check_characters(path, encoding, name)
     for file, format in zip(files, formats, strict=True):
         source, label = name or str(file), printable(name) if name else file_label(file, path)
-        yield format, make(read_lines(file, source, encoding=encoding), label=label, source=source)
-
-
-def _parse(
-    format: str,
-    text: Text,
-    formats: set[str],
-    tell: Callable[[str, str, str], None],
-    guessed: list[str],
-) -> Iterator[Document]:
-    """The documents of a text; its format, when it is known, goes into `formats`, and what is
-    guessed of the first text of an input into `guessed`, for the others."""
-    lines = text.lines
-    if format == "jsonl":
-        lines = (line for line in lines if not _is_blank(line))
-    head, lines = ahead(lines, guesses.FIRST_LINES)
-    text = text._replace(lines=lines)
-    if format == "auto":
-        if not guessed:
-            guessed.append("tagged" if guesses.is_tagged(head) else "lines")
-        (format,) = guessed
-        if format == "tagged":
-            tell("note", text.source, "read as tagged text: its words are WORD/TAG")
-    text_key = text.options.text_key
-    is_raw = format in _RAW
-    if format == "jsonl":
-        is_raw = records.holds_raw_text(head, text_key)
-    name = RAW_JSONL if is_raw and format == "jsonl" else format
-    formats.add(name)
-    if name in KEYED:
-        key = text_key or records.DEFAULT_TEXT_KEY
-        tell("note", text.source, f"read as {format.upper()}, the raw text of its {shown(key)}")
-    for warning in guesses.warnings(head, format):
-        tell("warning", text.source, warning)
-    if not is_raw:
-        return _WORDS[format](text)
-    language = text.options.language
-    if not prose.has_abbreviations(language):
-        tell(
-            "note",
-            text.source,
-            f"sacremoses has no abbreviations of the language {shown(language)} and takes English "
-            "ones to find words",
-        )
-    return _split(_RAW[format](text), text)
-
-
-def _telling_once(report: Report) -> Callable[[str, str, str], None]:
-    """Reports a kind of line, the name of a text and what there is to say of it; of several texts
-    of which the same is said only the first."""
-    told: set[str] = set()
-
-    def tell(kind: str, source: str, message: str) -> None:
-        said = _DETAILS.split(message)[0]
-        if said not in told:
-            told.add(said)
-            report(f"{kind}: {source}: {message}")
-
-    return tell
+        yield format, reading.text(read_lines(file, source, encoding=encoding), label, source)
 
 
 def _blocks(lines: Iterable[Line], is_boundary: Callable[[Line], bool]) -> Iterator[list[Line]]:
@@ -483,30 +475,19 @@ def _has_long_word(text: str) -> bool:
     return any(word.end() - word.start() > _LONGEST_WORD for word in words)
 
 
-_WORDS: dict[str, Callable[[Text], Iterator[Document]]] = {
+_PARSERS: dict[str, Callable[[Text], Iterator[Any]]] = {
     "lines": _parse_lines,
     "tagged": _parse_tagged,
     "jsonl": records.read_sentences,
     "treebank": _parse_treebank,
     "articles": functools.partial(_parse_articles, headings=True),
     "articles_body": functools.partial(_parse_articles, headings=False),
-}
-_RAW: dict[str, Callable[[Text], Iterator[records.RawDocument]]] = {
     "prose": _parse_prose,
     "paragraphs": _parse_paragraphs,
-    "jsonl": records.read_objects,
     "csv": functools.partial(records.read_rows, kind="csv"),
     "tsv": functools.partial(records.read_rows, kind="tsv"),
+    RAW_JSONL: records.read_objects,
 }
-TEXT_FORMATS = ("auto", *dict.fromkeys([*_WORDS, *_RAW]))
+"""By format, a text -> its documents; of the formats in _RAW each is its name and paragraphs."""
+TEXT_FORMATS = ("auto", *(format for format in _PARSERS if format != RAW_JSONL))
 FORMATS = (*TEXT_FORMATS, *COLLECTIONS)
-
-
-def training_text(manifest: corpus.Manifest) -> corpus.TrainingText:
-    """What a run that is trained on a corpus is to remember of its text. Of an older corpus it
-    follows from the options that it was made with."""
-    text, made = manifest.text, manifest.options
-    if text is None and made.get("format") in FORMATS:
-        text = remembered(TextOptions(made["format"], made.get("lowercase") is True))
-    rates = {name: one.oov_rate for name, one in manifest.splits.items()}
-    return corpus.TrainingText(text, rates)

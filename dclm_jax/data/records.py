@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from dclm_jax.data.documents import LONGEST_LINE, Document, Line, TextOptions
@@ -21,7 +21,7 @@ RawDocument = tuple[str, Paragraphs]
 Value = TypeVar("Value")
 
 DEFAULT_TEXT_KEY = "text"
-_SENTENCES, _ID = "sentences", "id"
+SENTENCES, _ID = "sentences", "id"
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
 _QUOTED = re.compile(r'"[^"]*(?:""[^"]*)*"')
 _PARAGRAPH_BREAK = re.compile(r"(?>\r\n?|\n)\s*(?:\r\n?|\n)")
@@ -74,43 +74,12 @@ class _Record:
 
 def _parsed(line: str, where: str, kind: type[Value]) -> Value:
     """A record from its line."""
-    try:
-        return parse_json(line, where, kind)
-    except InputError:
-        expected = "expected JSON lines: one object per line, with 'text' or 'sentences'"
-        text = line.strip()
-        if text.startswith("["):
-            raise InputError(
-                f"{where}: a JSON array begins here; {expected} (jq -c '.[]' makes them)"
-            ) from None
-        try:
-            json.loads(text)
-        except json.JSONDecodeError as error:
-            if text.startswith("{") and error.pos >= len(text):
-                raise InputError(
-                    f"{where}: a JSON object spans several lines; {expected} (jq -c . writes each "
-                    "object in one line)"
-                ) from None
-            if error.msg == "Extra data":
-                raise InputError(
-                    f"{where}: the line holds more than one JSON value; {expected}"
-                ) from None
-        except (ValueError, RecursionError):
-            pass
-        raise
-
-
-def holds_raw_text(head: Sequence[Line], text_key: str | None) -> bool:
-    """Whether JSON lines that begin so hold raw text, not sentences of words."""
-    first = next((text for _, text in head if text.strip()), "")
-    try:
-        record = json.loads(first)
-    except (ValueError, RecursionError):
-        return False
-    if not isinstance(record, dict):
-        return False
-    # Where a key was given, a file of words may be read beside those of text.
-    return _SENTENCES not in record or (text_key is not None and text_key in record)
+    if not line.lstrip().startswith("{") or not line.rstrip().endswith("}"):
+        raise InputError(
+            f"{where}: is {shown(line.strip())}; expected JSON lines: an object on each line, with "
+            "'text' or 'sentences' (jq -c '.[]' makes them of an array, jq -c . of other JSON)"
+        )
+    return parse_json(line, where, kind)
 
 
 def read_sentences(text: Text) -> Iterator[Document]:
@@ -138,7 +107,7 @@ def read_objects(text: Text) -> Iterator[RawDocument]:
             continue
         where = f"{text.source}:{number}"
         record = _parsed(line, where, dict[str, Any])
-        if key not in record and _SENTENCES in record:
+        if key not in record and SENTENCES in record:
             raise InputError(
                 f"{where}: holds 'sentences', and the first line of the file holds raw text; "
                 "divide the file in two"
@@ -168,15 +137,8 @@ def read_rows(text: Text, kind: str) -> Iterator[RawDocument]:
     is_quoted = kind == "csv" or text.options.quoted
     # A text may be longer than the module expects of a cell.
     csv.field_size_limit(LONGEST_LINE)
-    lines: list[str] = []
-
-    def remembering() -> Iterator[str]:
-        for line in text.lines:
-            lines.append(line.text)
-            yield line.text
-
     rows = csv.reader(
-        remembering(),
+        (line.text for line in text.lines),
         delimiter=_DELIMITERS[kind],
         quoting=csv.QUOTE_MINIMAL if is_quoted else csv.QUOTE_NONE,
         strict=True,
@@ -184,7 +146,6 @@ def read_rows(text: Text, kind: str) -> Iterator[RawDocument]:
     header: list[str] = []
     while True:
         number = rows.line_num + 1
-        lines.clear()
         try:
             row = next(rows, None)
         except csv.Error as error:
@@ -213,31 +174,12 @@ def read_rows(text: Text, kind: str) -> Iterator[RawDocument]:
                 f"{where}: has {len(row)} cells; expected {len(header)}, as many as the header"
                 f"{advice}"
             )
-        if len(lines) > 1:
-            is_rows = _look_like_rows(lines[1:], row, header.index(key), _DELIMITERS[kind])
-            text.oddities.add_long_cell(number, rows.line_num, is_rows=is_rows)
+        if rows.line_num > number:
+            text.oddities.add_long_cell(number, rows.line_num)
         cells = dict(zip(header, row, strict=True))
         text.oddities.quoted_cells += not is_quoted and bool(_QUOTED.fullmatch(cells[key]))
         name = text.named(None if key == _ID else cells.get(_ID), number)
         yield name, paragraphs(_PARAGRAPH_BREAK.split(cells[key]))
-
-
-def _look_like_rows(lines: Sequence[str], row: list[str], key: int, delimiter: str) -> bool:
-    """Whether the last continuation lines of a row look like rows: they have as many cells, and
-    outside the text column numbers where the row has numbers, or no more words than the row."""
-    others = [index for index in range(len(row)) if index != key]
-    has_numbers = any(row[index].isdigit() for index in others)
-
-    def is_row(line: str) -> bool:
-        cells = line.split(delimiter)
-        if len(cells) != len(row) or not others:
-            return False
-        pairs = [(cells[index].strip(), row[index].strip()) for index in others]
-        if has_numbers:
-            return all(cell.isdigit() == of_row.isdigit() for cell, of_row in pairs)
-        return all(len(cell.split()) <= len(of_row.split()) for cell, of_row in pairs)
-
-    return is_row(lines[-1])
 
 
 def _listed(names: Iterable[str]) -> str:

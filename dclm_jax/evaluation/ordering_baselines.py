@@ -104,7 +104,6 @@ class Overlap(_OfPairs):
 
     @classmethod
     def train(cls, train: Corpus, valid: Corpus, *, seed: int, report: Report) -> "Overlap":
-        train.check_ids(train.tokens)
         first_word = UNKNOWN + 1
         counts = np.bincount(train.tokens, minlength=len(train.vocabulary))[first_word:]
         by_frequency = first_word + np.argsort(-counts, kind="stable")

@@ -8,7 +8,6 @@ from typing import Any
 
 from dclm_jax import files, processes, storage
 from dclm_jax.data.corpus import Corpus
-from dclm_jax.data.readers import training_text
 from dclm_jax.models.base import Params
 from dclm_jax.training.checkpoints import Checkpoints, trained_steps
 from dclm_jax.training.metrics import MetricsLog
@@ -71,7 +70,7 @@ class Records(contextlib.AbstractContextManager):
                 corpus.checksums,
                 total_steps,
                 done,
-                training_text(corpus.manifest),
+                corpus.manifest.training_text,
             )
             forget_result(directory)
             self._best, self._latest = (

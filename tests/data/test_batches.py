@@ -11,6 +11,7 @@ from dclm_jax.data import (
     pack_sentences,
     prepare,
 )
+from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.errors import InputError
 
 L, B = 3, 4
@@ -30,7 +31,7 @@ def corpus(tmp_path_factory):
         for _ in range(23)
     )
     (directory / "t").write_text(text)
-    prepare({"train": directory / "t"}, directory / "out", vocab_size=10**6)
+    prepare({"train": directory / "t"}, directory / "out", options=PrepareOptions(vocab_size=10**6))
     return open_corpus(directory / "out", "train")
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from dclm_jax.data import open_corpus, prepare, statistics_table
 from dclm_jax.data.corpus import open_source, source_split
+from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.errors import InputError
 
 TRAIN = "a b\na\n\nb a c\n"
@@ -16,7 +17,7 @@ def directory(tmp_path):
     (tmp_path / "train.txt").write_text(TRAIN)
     (tmp_path / "valid.txt").write_text(VALID)
     sources = {"valid": tmp_path / "valid.txt", "train": tmp_path / "train.txt"}
-    prepare(sources, tmp_path / "out", vocab_size=2)
+    prepare(sources, tmp_path / "out", options=PrepareOptions(vocab_size=2))
     return tmp_path / "out"
 
 
@@ -105,7 +106,10 @@ def test_absent_directory_or_manifest(tmp_path):
         ("{", "not JSON"),
         ("[]", "it is .*; expected a JSON object"),
         ('{"format_version": 1}', "vocabulary is missing; expected"),
-        ('{"format_version": 99, "splits": {}}', "format_version is 99; expected 1"),
+        (
+            '{"format_version": 99, "splits": {}}',
+            "format_version is 99; expected 1; prepare the corpus again$",
+        ),
     ],
 )
 def test_broken_manifest(directory, content, message):
@@ -126,7 +130,7 @@ def test_truncated_file_is_found_always(directory):
 
 def test_changed_file_is_found_by_checksum(directory):
     path = directory / "train.tokens.bin"
-    path.write_bytes(bytes(24))
+    path.write_bytes(b"\2\0\0\0" * 6)
     open_corpus(directory, "train", verify=False)
     with pytest.raises(InputError, match="checksum differs"):
         open_corpus(directory, "train")

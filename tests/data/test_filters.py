@@ -1,13 +1,13 @@
 """Documents that `prepare` leaves out or cuts, against loops over lists of words."""
 
 import collections
-import json
 from typing import Any
 
 import numpy as np
 import pytest
 
-from dclm_jax.data import open_corpus, prepare, raw_text, statistics_table
+from dclm_jax.data import numbering, open_corpus, prepare, statistics_table
+from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.errors import InputError
 from tests.launch.support import launch, refuse
 
@@ -77,11 +77,11 @@ def expected_splits(texts, min_words, max_words, max_unknown, size):
 
 @pytest.mark.parametrize("chunk", [1 << 20, 7])
 def test_filters_against_a_loop(tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr(raw_text, "_CHUNK", chunk)
+    monkeypatch.setattr(numbering, "_CHUNK", chunk)
     texts = {split: random_documents(seed, 80) for seed, split in enumerate(SPLITS)}
     paths = {split: write(tmp_path / split, documents) for split, documents in texts.items()}
     options: dict[str, Any] = dict(min_words=6, max_words=20, max_unknown=0.1)
-    manifest = prepare(paths, tmp_path / "out", vocab_size=12, **options)
+    manifest = prepare(paths, tmp_path / "out", options=PrepareOptions(vocab_size=12, **options))
     left, reasons = expected_splits(texts, **options, size=12)
     for split, entry in manifest.splits.items():
         assert list(contents(tmp_path / "out", split).values()) == left[split]
@@ -101,12 +101,13 @@ def test_limits_are_within_what_is_kept(tmp_path):
     # 29 words of 100 are outside; 0.29 * 100 in floating point is below 29.
     text = write(tmp_path / "t", [[["a"] * 71 + ["b"] * 29], [["a"] * 200]])
     options: dict[str, Any] = dict(min_words=100, max_words=200, max_unknown=0.29, vocab_size=1)
-    manifest = prepare({"train": text}, tmp_path / "out", **options)
+    manifest = prepare({"train": text}, tmp_path / "out", options=PrepareOptions(**options))
     assert manifest.splits["train"].documents == 2
     assert manifest.splits["train"].oov_tokens == 29
     limits: dict[str, Any] = dict(min_words=101, max_words=199, max_unknown=0.28)
     for name, value in limits.items():
-        other = prepare({"train": text}, tmp_path / name, **(options | {name: value}))
+        narrower = PrepareOptions(**(options | {name: value}))
+        other = prepare({"train": text}, tmp_path / name, options=narrower)
         assert getattr(other.splits["train"].dropped_documents, name) == 1
         assert other.splits["train"].documents == 1
 
@@ -117,9 +118,9 @@ def test_own_unknown_token_counts_as_unknown_and_given_vocabularies_are_used(tmp
     manifest = prepare(
         {"test": text},
         tmp_path / "out",
-        vocabulary=tmp_path / "v.tsv",
-        unknown_token="<unk>",
-        max_unknown=0.4,
+        options=PrepareOptions(
+            vocabulary=tmp_path / "v.tsv", unknown_token="<unk>", max_unknown=0.4
+        ),
     )
     assert manifest.splits["test"].dropped_documents.max_unknown == 2
     assert list(contents(tmp_path / "out", "test").values()) == [[["a", "a"]]]
@@ -127,8 +128,8 @@ def test_own_unknown_token_counts_as_unknown_and_given_vocabularies_are_used(tmp
 
 def test_which_split_a_document_is_in_does_not_depend_on_filters(tmp_path):
     text = write(tmp_path / "t", random_documents(5, 60))
-    prepare(text, tmp_path / "all", seed=3)
-    prepare(text, tmp_path / "some", seed=3, min_words=10)
+    prepare(text, tmp_path / "all", options=PrepareOptions(seed=3))
+    prepare(text, tmp_path / "some", options=PrepareOptions(seed=3, min_words=10))
     for split in SPLITS:
         before, after = (contents(tmp_path / name, split) for name in ("all", "some"))
         assert list(after) == [name for name, one in before.items() if num_words(one) >= 10]
@@ -139,7 +140,7 @@ def test_long_documents_are_cut_between_sentences(tmp_path):
     lengths = [[3, 3, 4, 1, 9, 2], [10], [4, 5], [12, 1]]
     documents = [[["x"] * length for length in own] for own in lengths]
     text = write(tmp_path / "t", documents)
-    prepare({"train": text}, tmp_path / "out", document_words=10)
+    prepare({"train": text}, tmp_path / "out", options=PrepareOptions(document_words=10))
     found = {name: [*map(len, one)] for name, one in contents(tmp_path / "out", "train").items()}
     # A sentence of 12 words is a document by itself.
     assert found == {
@@ -151,7 +152,11 @@ def test_long_documents_are_cut_between_sentences(tmp_path):
         "t:13#1": [12],
         "t:13#2": [1],
     }
-    manifest = prepare({"train": text}, tmp_path / "filtered", document_words=10, max_words=10)
+    manifest = prepare(
+        {"train": text},
+        tmp_path / "filtered",
+        options=PrepareOptions(document_words=10, max_words=10),
+    )
     assert manifest.splits["train"].documents == 6
     assert manifest.options["document_words"] == 10
 
@@ -159,8 +164,10 @@ def test_long_documents_are_cut_between_sentences(tmp_path):
 def test_pieces_of_a_document_are_in_one_split_and_keep_its_words(tmp_path):
     documents = random_documents(7, 60)
     text = write(tmp_path / "t", documents)
-    prepare(text, tmp_path / "whole", seed=1, vocab_size=1000)
-    prepare(text, tmp_path / "cut", seed=1, vocab_size=1000, document_words=8)
+    prepare(text, tmp_path / "whole", options=PrepareOptions(seed=1, vocab_size=1000))
+    prepare(
+        text, tmp_path / "cut", options=PrepareOptions(seed=1, vocab_size=1000, document_words=8)
+    )
     for split in SPLITS:
         whole, cut = (contents(tmp_path / name, split) for name in ("whole", "cut"))
         joined = collections.defaultdict(list)
@@ -175,26 +182,11 @@ def test_pieces_of_a_document_are_in_one_split_and_keep_its_words(tmp_path):
 
 def test_empty_sentences_of_cut_documents_are_counted_once(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"sentences": ["a b", "", "c d", "e f"]}\n')
-    manifest = prepare({"train": tmp_path / "t.jsonl"}, tmp_path / "out", document_words=2)
+    manifest = prepare(
+        {"train": tmp_path / "t.jsonl"}, tmp_path / "out", options=PrepareOptions(document_words=2)
+    )
     entry = manifest.splits["train"]
     assert (entry.documents, entry.empty_sentences) == (3, 1)
-
-
-def test_a_corpus_of_before_there_were_filters_opens_and_is_reused(tmp_path):
-    text = write(tmp_path / "t", random_documents(1, 5))
-    prepare({"train": text}, tmp_path / "out")
-    path = tmp_path / "out" / "manifest.json"
-    value = json.loads(path.read_text())
-    del value["splits"]["train"]["dropped_documents"]
-    for option in ("document_words", "min_words", "max_words", "max_unknown"):
-        assert value["options"].pop(option) is None
-    path.write_text(json.dumps(value))
-    said = []
-    prepare({"train": text}, tmp_path / "out", report=said.append)
-    assert said[0].startswith("reusing")
-    assert open_corpus(tmp_path / "out", "train").num_documents == 5
-    with pytest.raises(InputError, match=r"made otherwise \(min_words differ\)"):
-        prepare({"train": text}, tmp_path / "out", min_words=2)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +203,7 @@ def test_a_corpus_of_before_there_were_filters_opens_and_is_reused(tmp_path):
 def test_bad_options(tmp_path, options, message):
     text = write(tmp_path / "t", [[["a"]]])
     with pytest.raises(InputError, match=message):
-        prepare({"train": text}, tmp_path / "out", **options)
+        prepare({"train": text}, tmp_path / "out", options=PrepareOptions(**options))
     assert not (tmp_path / "out").exists()
 
 

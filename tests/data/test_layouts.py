@@ -4,6 +4,7 @@ import pytest
 
 from dclm_jax.data import ReadStatistics, known_corpora, open_corpus, prepare, read_documents
 from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.data.readers import Document
 from dclm_jax.errors import InputError
 
@@ -118,7 +119,9 @@ def test_imdb_division(tmp_path):
 
 def test_imdb_without_unsupervised_reviews(tmp_path):
     root = write_imdb(tmp_path / "aclImdb", unsup=0)
-    prepare(root, tmp_path / "out", TextOptions(format="imdb"), fractions=(0.5, 0.5))
+    prepare(
+        root, tmp_path / "out", TextOptions(format="imdb"), PrepareOptions(fractions=(0.5, 0.5))
+    )
     assert {split: len(names) for split, names in ids_of(tmp_path / "out").items()} == {
         "train": 10,
         "valid": 10,
@@ -128,7 +131,7 @@ def test_imdb_without_unsupervised_reviews(tmp_path):
 
 def test_imdb_share_of_zero_leaves_valid_out_and_keeps_the_test_reviews(tmp_path):
     root = write_imdb(tmp_path / "aclImdb")
-    prepare(root, tmp_path / "out", TextOptions(format="imdb"), fractions=(1, 0))
+    prepare(root, tmp_path / "out", TextOptions(format="imdb"), PrepareOptions(fractions=(1, 0)))
     ids = ids_of(tmp_path / "out")
     assert {split: len(names) for split, names in ids.items()} == {"train": 26, "test": 4}
     assert all(name.startswith("test/") for name in ids["test"])
@@ -139,7 +142,7 @@ def test_seed_says_what_is_held_out(tmp_path, name):
     root = (write_imdb if name == "imdb" else write_bbc)(tmp_path / "corpus")
     ids = []
     for number, seed in enumerate((1, 1, 2)):
-        prepare(root, tmp_path / str(number), TextOptions(format=name), seed=seed)
+        prepare(root, tmp_path / str(number), TextOptions(format=name), PrepareOptions(seed=seed))
         ids.append(ids_of(tmp_path / str(number)))
     assert ids[0] == ids[1]
     assert ids[0]["valid"] != ids[2]["valid"]
@@ -192,7 +195,7 @@ def test_bbc_division_and_case(tmp_path):
         root,
         tmp_path / "low",
         TextOptions(format="bbc", lowercase=True),
-        fractions=(0.5, 0.25, 0.25),
+        PrepareOptions(fractions=(0.5, 0.25, 0.25)),
     )
     ids = ids_of(tmp_path / "low")
     assert [len(names) for names in ids.values()] == [20, 10, 10]
@@ -213,8 +216,8 @@ def test_existing_corpus_is_reused_whatever_lies_beside_the_articles(tmp_path):
 @pytest.mark.parametrize(
     ("change", "differing"),
     [
-        (dict(seed=1), "seed"),
-        (dict(fractions=(0.5, 0.3, 0.2)), "fractions"),
+        (dict(options=PrepareOptions(seed=1)), "seed"),
+        (dict(options=PrepareOptions(fractions=(0.5, 0.3, 0.2))), "fractions"),
         (dict(text=TextOptions("bbc", lowercase=True)), "lowercase"),
         (dict(edit="business/001.txt"), "sources"),
         (dict(edit="business/009.txt"), "sources"),
@@ -273,7 +276,7 @@ def test_bad_review_is_named_and_nothing_is_left(tmp_path, content, message):
         ("wsj", dict(source="IN"), "unknown format 'wsj'; .*, sotu, imdb, bbc, ptb, nant, ted"),
         ("bbc", {}, "bbc needs a source: the folder of the BBC articles"),
         ("sotu", dict(source="x"), "sotu takes no source"),
-        ("sotu", dict(seed=1), "sotu takes no source"),
+        ("sotu", dict(seed=1), "sotu takes no seed"),
         ("imdb", dict(source="IN", fractions=(0.8, 0.1, 0.1)), "two shares of train and valid"),
         ("bbc", dict(source="IN", fractions=(0.5, 0.5)), "three shares of train, valid and test"),
         ("imdb", dict(source="IN", seed=-1), "seed is -1"),
@@ -288,7 +291,7 @@ def test_bad_options_of_collections(tmp_path, name, options, message):
             root if source == "IN" else source,
             tmp_path / "out",
             TextOptions(format=name),
-            **options,
+            options=PrepareOptions(**options),
         )
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 

@@ -1,12 +1,11 @@
 """Paired documents: what a document is made of lies beside it, in the same order."""
 
-from typing import Any
-
 import pytest
 
 from dclm_jax.data import open_corpus, prepare, read_documents
 from dclm_jax.data.corpus import source_split
 from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.errors import InputError
 from tests.data.test_filters import SPLITS, contents, write
 from tests.launch.support import launch, refuse
@@ -29,7 +28,9 @@ def numbers_of(documents):
 def test_both_are_divided_alike_over_one_vocabulary(tmp_path):
     targets, sources = write_pairs(tmp_path, range(40))
     out = tmp_path / "out"
-    manifest = prepare(targets, out, paired_source=sources, seed=2, vocab_size=1000)
+    manifest = prepare(
+        targets, out, options=PrepareOptions(seed=2, vocab_size=1000), paired_source=sources
+    )
     assert list(manifest.splits) == [*SPLITS, *map(source_split, SPLITS)]
     assert source_split("train") == "train_source"
     corpus = open_corpus(out, "train_source")
@@ -48,11 +49,16 @@ def test_both_are_divided_alike_over_one_vocabulary(tmp_path):
         name: of_sources[name] for name in contents(out, "train_source")
     }
     # As without sources, and in the order of the text.
-    prepare(targets, tmp_path / "alone", seed=2, vocab_size=1000)
+    prepare(targets, tmp_path / "alone", options=PrepareOptions(seed=2, vocab_size=1000))
     assert list(contents(tmp_path / "alone", "valid")) == list(contents(out, "valid"))
-    assert prepare(targets, out, paired_source=sources, seed=2, vocab_size=1000) == manifest
+    assert (
+        prepare(
+            targets, out, options=PrepareOptions(seed=2, vocab_size=1000), paired_source=sources
+        )
+        == manifest
+    )
     with pytest.raises(InputError, match="sources differ"):
-        prepare(targets, out, seed=2, vocab_size=1000)
+        prepare(targets, out, options=PrepareOptions(seed=2, vocab_size=1000))
 
 
 def test_a_pair_is_dropped_for_either_side(tmp_path):
@@ -61,9 +67,8 @@ def test_a_pair_is_dropped_for_either_side(tmp_path):
     manifest = prepare(
         {"train": targets},
         tmp_path / "out",
+        options=PrepareOptions(min_words=2, max_words=10),
         paired_source={"train": sources},
-        min_words=2,
-        max_words=10,
     )
     for split in ("train", "train_source"):
         entry = manifest.splits[split]
@@ -79,9 +84,11 @@ def test_a_pair_is_dropped_for_either_side(tmp_path):
 def test_unknown_words_of_a_source_drop_the_pair(tmp_path):
     targets = write(tmp_path / "t", [[["a", "a"]], [["a", "a"]]])
     sources = write(tmp_path / "s", [[["a", "b"]], [["a", "a"]]])
-    options: dict[str, Any] = dict(vocab_size=1, max_unknown=0.1)
     manifest = prepare(
-        {"train": targets}, tmp_path / "o", paired_source={"train": sources}, **options
+        {"train": targets},
+        tmp_path / "o",
+        options=PrepareOptions(vocab_size=1, max_unknown=0.1),
+        paired_source={"train": sources},
     )
     assert manifest.splits["train"].dropped_documents.max_unknown == 1
     assert [*contents(tmp_path / "o", "train")] == ["t:3"]

@@ -10,6 +10,7 @@ import pytest
 
 from dclm_jax.data import Vocabulary, open_corpus, prepare, read_documents
 from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.errors import InputError
 from tests.launch.support import launch, refuse
 
@@ -45,7 +46,7 @@ def test_unknown_token_maps_to_unknown_also_when_lowercased(tmp_path, text):
         {"test": text, "train": text},
         tmp_path / "o",
         TextOptions(lowercase=True),
-        unknown_token="<UNK>",
+        PrepareOptions(unknown_token="<UNK>"),
     )
     corpus = open_corpus(tmp_path / "o", "test")
     assert corpus.manifest.splits[corpus.split].oov_tokens == 20
@@ -61,7 +62,9 @@ def test_vocabulary_is_that_of_train_alone(tmp_path, text):
 
 def test_given_vocabulary_and_its_unknown_token(tmp_path, text):
     Vocabulary.build({"c": 2, ".": 1}, 9, "<unk>").save(tmp_path / "v.tsv")
-    manifest = prepare({"test": text}, tmp_path / "out", vocabulary=tmp_path / "v.tsv")
+    manifest = prepare(
+        {"test": text}, tmp_path / "out", options=PrepareOptions(vocabulary=tmp_path / "v.tsv")
+    )
     assert manifest.splits["test"].oov_tokens == 50
     assert words_of(tmp_path / "out", "test")[0] == [["<UNKNOWN>"] * 4, ["c", "<UNKNOWN>", "."]]
     assert open_corpus(tmp_path / "out", "test").vocabulary.unknown_token == "<unk>"
@@ -87,7 +90,7 @@ def test_other_options_or_sources_are_refused_unless_overwritten(tmp_path, text)
     prepare({"train": text}, out)
     before = snapshot(out)
     with pytest.raises(InputError, match=r"made otherwise \(vocab_size differ\)"):
-        prepare({"train": text}, out, vocab_size=1)
+        prepare({"train": text}, out, options=PrepareOptions(vocab_size=1))
     text.write_text("changed\n")
     with pytest.raises(InputError, match=r"made otherwise \(sources differ\)"):
         prepare({"train": text}, out)
@@ -123,7 +126,7 @@ def test_nothing_is_left_after_an_error_late_in_the_text(tmp_path):
 
 def test_input_is_split_by_document_and_seed(tmp_path, text):
     def ids(name, seed):
-        prepare(text, tmp_path / name, seed=seed)
+        prepare(text, tmp_path / name, options=PrepareOptions(seed=seed))
         return [open_corpus(tmp_path / name, s).document_ids for s in ("train", "valid", "test")]
 
     one, same, other = ids("one", 1), ids("same", 1), ids("other", 2)
@@ -147,14 +150,14 @@ def test_input_split_keeps_text_and_makes_vocabulary_from_train(tmp_path, text):
 
 
 def test_share_of_zero_leaves_a_split_out(tmp_path, text):
-    manifest = prepare(text, tmp_path / "out", fractions=(0.5, 0, 0.5))
+    manifest = prepare(text, tmp_path / "out", options=PrepareOptions(fractions=(0.5, 0, 0.5)))
     assert {s: e.documents for s, e in manifest.splits.items()} == {"train": 5, "test": 5}
 
 
 @pytest.mark.parametrize("fractions", [(0.8, 0.1), (0.8, 0.1, 0.2), (1.1, 0, -0.1)])
 def test_bad_fractions(tmp_path, text, fractions):
     with pytest.raises(InputError, match="expected three shares"):
-        prepare(text, tmp_path / "out", fractions=fractions)
+        prepare(text, tmp_path / "out", options=PrepareOptions(fractions=fractions))
 
 
 def test_too_few_documents_to_split(tmp_path):
@@ -191,7 +194,7 @@ def test_penn_treebank_without_document_boundaries_is_one_document_a_split(tmp_p
     sources = {split: tmp_path / f"ptb.{split}.txt" for split in sizes}
     for split, size in sizes.items():
         sources[split].write_text(line * size)
-    manifest = prepare(sources, tmp_path / "out", unknown_token="<unk>")
+    manifest = prepare(sources, tmp_path / "out", options=PrepareOptions(unknown_token="<unk>"))
     for split, size in sizes.items():
         entry = manifest.splits[split]
         assert (entry.documents, entry.sentences, entry.tokens) == (1, size, 9 * size)
@@ -218,12 +221,18 @@ def test_named_pipe_is_read_once(tmp_path):
     [
         (dict(vocab_size=0), "vocab_size is 0"),
         (dict(unknown_token="two words"), "expected one word"),
-        (dict(text=TextOptions("xml")), "unknown format 'xml'"),
+        (dict(encoding="base64"), "there is no encoding 'base64'"),
     ],
 )
 def test_bad_options(tmp_path, text, options, message):
     with pytest.raises(InputError, match=message):
-        prepare({"train": text}, tmp_path / "out", **options)
+        prepare({"train": text}, tmp_path / "out", options=PrepareOptions(**options))
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_unknown_format(tmp_path, text):
+    with pytest.raises(InputError, match="unknown format 'xml'"):
+        prepare({"train": text}, tmp_path / "out", TextOptions("xml"))
     assert not (tmp_path / "out").exists()
 
 

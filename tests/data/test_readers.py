@@ -169,18 +169,15 @@ def test_encodings(tmp_path, encoding, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "encoding", "message"),
     [
-        # The second byte of a sign: in cp1252 the first one is a letter.
+        ("it \u201cis\u201d\n".encode(), "cp1252", r":1: not valid cp1252: the byte 0x9d at 11; "),
         (
-            "it \u201cis\u201d\n".encode(),
-            "cp1252",
-            r":1: not valid cp1252: the byte 0x9d at 11, '\u201d' in utf-8",
+            b"a\nit\x92s\n",
+            "utf-8",
+            r":2: not valid UTF-8: the byte 0x92 at 3; --encoding names another, such as cp1252,",
         ),
-        (b"a\nit\x92s\n", "utf-8", r":2: not valid UTF-8: the byte 0x92 at 3, '\u2019' in cp1252"),
-        (b"a\nit\x92s\n", "utf-8", r"\(--encoding=cp1252\)$"),
-        (b"\xe9\x81\n", "utf-8", r":1: not valid UTF-8: the byte 0xe9 at 1, '\u00e9' in latin-1"),
-        ("a\n".encode("utf-16"), "utf-8", r"byte 0xff at 1; utf-16 would .*--encoding=utf-16\)$"),
-        ("a\né\n".encode(), "ascii", r":2: not valid ascii: the byte 0xc3 at 1, '\u00e9' in utf-8"),
-        (b"a\x81\n", "cp1252", r":1: not valid cp1252: the byte 0x81 at 2$"),
+        (b"\xe9\x81\n", "utf-8", r":1: not valid UTF-8: the byte 0xe9 at 1; "),
+        ("a\n".encode("utf-16"), "utf-8", r":1: not valid UTF-8: the byte 0xff at 1; .* utf-16$"),
+        ("a\né\n".encode(), "ascii", r":2: not valid ascii: the byte 0xc3 at 1; "),
         (b"\xff\xfea\x00\n\x00b", "utf-16", r"t: not valid utf-16 after line 1: "),
         (b"a\x00\n\x00\x00\xd8", "utf-16-le", r"t: not valid utf-16-le after line "),
         (b"+2AA-\n", "utf-7", r":1: not valid utf-7"),
@@ -247,11 +244,6 @@ def test_tagged_text_is_recognised(tmp_path, text, format):
         ("prose", "The/AT cat/NN\nsat/VBD\n", r"looks like words with tags, WORD/TAG; --format=t"),
         (
             "prose",
-            "A {{tag}}.\n" * 5,
-            r"holds braces \('\{\{', 10 in its first 5 lines\): --format=prose",
-        ),
-        (
-            "prose",
             "It <br /> rained.<BR>\n" * 5,
             r"holds HTML \('<br />', 10 in .*: --format=prose",
         ),
@@ -262,7 +254,6 @@ def test_tagged_text_is_recognised(tmp_path, text, format):
         ),
         ("lines", "a , b , c\nd , e , f\n", None),
         ("lines", "the <unk> rose <s> N </s> to $ N million\n" * 20, None),
-        ("lines", "a { b\n" * 9, None),
         ("prose", "Well, he said.\nYes, he did.\n", None),
         ("jsonl", '{"sentences": ["{ { {", "} } }", "{ {", "} } }"]}\n', None),
     ],
@@ -308,7 +299,7 @@ def test_reading_streams(tmp_path):
         ("t.txt", b" \n\n= x\n", r"t\.txt: holds no documents"),
         ("t.txt", b"good\nb\xc3\x28d\n", r"t\.txt:2: not valid UTF-8"),
         ("t.jsonl", b'{"sentences": ["a"]}\n{"sentences": [}\n', r"t\.jsonl:2: not JSON"),
-        ("t.jsonl", b'"a"\n', r"t\.jsonl:1: it is .*; expected a JSON object of sentences"),
+        ("t.jsonl", b'"a"\n', r"t\.jsonl:1: is '\"a\"'; expected JSON lines: an object on each"),
         ("t.jsonl", b'{"body": "a"}\n', r"t\.jsonl:1: has no 'text', nor 'sentences' .*: 'body'$"),
         (
             "t.jsonl",
@@ -343,7 +334,7 @@ def test_reading_streams(tmp_path):
         ),
         ("t.jsonl", b'{"sentences": ["a"], "tags": [1]}\n', r":1: expected the tags of each"),
         ("t.jsonl", b'{"sentences": ["a"], "tags": [["X Y"]]}\n', r":1: a tag is empty or holds"),
-        ("t.jsonl", b'{"a":' * 200_000, r"t\.jsonl:1: nested too deeply"),
+        ("t.jsonl", b'{"a":' * 200_000 + b"}", r"t\.jsonl:1: nested too deeply"),
         ("t.jsonl", b'{"sentences": [""]}\n', r"t\.jsonl: holds no documents"),
     ],
 )

@@ -65,7 +65,8 @@ def test_a_column_of_a_table_is_raw_text(tmp_path, kind, delimiter, end):
     assert list(found) == expected
     assert told == [
         f"note: {path}: read as {kind.upper()}, the raw text of its 'review'",
-        f"note: {path}: cells over several lines: 2, the longest in lines 2 to 4",
+        f"note: {path}: cells over several lines: 2, the longest in lines 2 to 4; check "
+        "them for a quotation mark that is never closed",
     ]
     assert statistics.formats == {kind}
     quoted = TextOptions("prose", text_key="review", quoted=True)
@@ -117,7 +118,11 @@ def test_json_lines_of_raw_text(tmp_path):
         ("t.csv", "id,text\n", r"t\.csv: holds no documents"),
         ("t.jsonl", '{"text": "a"}\n{"body": 1}\n', r"t\.jsonl:2: has no 'text', nor .*: 'body'$"),
         ("t.jsonl", '{"text": "a"}\n{"text": null}\n', r":2: 'text' is None; expected text"),
-        ("t.jsonl", '{"text": "a"}\n[]\n', r"t\.jsonl:2: a JSON array begins here; expected"),
+        (
+            "t.jsonl",
+            '{"text": "a"}\n[]\n',
+            r"t\.jsonl:2: is '\[\]'; expected JSON lines: an object on each",
+        ),
         ("t.jsonl", '{"text": "\\ud800"}\n', r"t\.jsonl:1: holds half of a surrogate pair"),
         (
             "t.jsonl",

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dclm_jax.data import open_corpus, prepare, read_documents
-from dclm_jax.data.corpus import read_manifest
 from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.evaluation.inputs import open_split
 from dclm_jax.evaluation.parts_of_speech import Tagger
 
@@ -34,7 +34,7 @@ def test_values(tmp_path, tagged):
         {"train": tagged},
         tmp_path / "out",
         TextOptions(format="tagged", lowercase=True),
-        vocab_size=2,
+        PrepareOptions(vocab_size=2),
     )
     corpus = open_corpus(tmp_path / "out", "train")
     names = (tmp_path / "out" / "tags.tsv").read_text()
@@ -91,10 +91,7 @@ def test_documents_are_divided_cut_and_left_out_with_their_tags(tmp_path):
         tmp_path / "text",
         tmp_path / "out",
         TextOptions(format="tagged"),
-        document_words=7,
-        min_words=3,
-        max_words=7,
-        fractions=(0.6, 0.2, 0.2),
+        PrepareOptions(document_words=7, min_words=3, max_words=7, fractions=(0.6, 0.2, 0.2)),
     )
     assert sum(entry.dropped_documents.min_words for entry in manifest.splits.values())
     for split in ("train", "valid", "test"):
@@ -122,20 +119,13 @@ def test_splits_with_other_text_have_none(tmp_path, tagged):
     assert not [path.name for path in (tmp_path / "without").iterdir() if "tags" in path.name]
 
 
-def test_a_corpus_of_before_has_none(tmp_path, tagged):
-    prepare({"train": tagged}, tmp_path / "out", TextOptions(format="tagged"))
-    path = tmp_path / "out" / "manifest.json"
-    manifest = json.loads(path.read_text())
-    # To a program of before, the other way round, the new names mean nothing.
-    assert not [name for name in manifest["splits"]["train"]["files"] if "tags" in name]
-    del manifest["tags"], manifest["splits"]["train"]["characters"]
-    path.write_text(json.dumps(manifest))
-    assert tags_of(tmp_path / "out", "train") == [None] * 3
-    assert read_manifest(tmp_path / "out").splits["train"].characters == 0
-
-
 def test_a_split_is_tagged_as_its_text_was(tmp_path, tagged):
-    prepare({"train": tagged}, tmp_path / "out", TextOptions(format="tagged"), vocab_size=1)
+    prepare(
+        {"train": tagged},
+        tmp_path / "out",
+        TextOptions(format="tagged"),
+        PrepareOptions(vocab_size=1),
+    )
     vocabulary = open_corpus(tmp_path / "out", "train").vocabulary
     tagger = Tagger()
     found = [
@@ -159,7 +149,10 @@ def test_damaged_tags_are_not_reused(tmp_path, tagged):
 
 def test_characters(tmp_path, tagged):
     manifest = prepare(
-        {"train": tagged}, tmp_path / "out", TextOptions(format="tagged"), vocab_size=1
+        {"train": tagged},
+        tmp_path / "out",
+        TextOptions(format="tagged"),
+        PrepareOptions(vocab_size=1),
     )
     words = [
         w

@@ -131,7 +131,7 @@ def test_division(tmp_path):
     expected = [f"train/{i}" for i in range(20)]
     assert collections.Counter(names["train"] + names["valid"]) == collections.Counter(expected)
     assert manifest.sources["ted"]["files"] == {"train": 1, "tst2010": 1}
-    assert said[0].startswith("reading TED talks of IWSLT (")
+    assert said[0].startswith("reading TED talks of IWSLT; train: ")
     (root / "README").write_text("another")
     again = prepare(root, tmp_path / "out", TextOptions(format="ted"), report=said.append)
     assert again == manifest and said[-1].startswith("reusing")

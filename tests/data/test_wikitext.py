@@ -4,7 +4,8 @@ import pytest
 
 from dclm_jax.data import open_corpus, prepare, read_documents
 from dclm_jax.data.documents import TextOptions
-from dclm_jax.data.readers import parse_documents, training_text
+from dclm_jax.data.prepare import PrepareOptions
+from dclm_jax.data.readers import parse_documents
 from dclm_jax.errors import InputError
 
 TRAIN = """\
@@ -76,7 +77,9 @@ def test_articles_headings_and_sentences(folder, format):
 
 def test_the_original_tokens_are_counted_and_unknown_words_are_the_texts(folder, tmp_path):
     told = []
-    scarce = prepare(folder, tmp_path / "scarce", TextOptions(format="wikitext"), min_count=1)
+    scarce = prepare(
+        folder, tmp_path / "scarce", TextOptions(format="wikitext"), PrepareOptions(min_count=1)
+    )
     # Words of the other splits are unknown to us, but not in the text.
     assert {split: scarce.original_tokens(split) for split in TOKENS} == {
         "train": 66,
@@ -86,7 +89,11 @@ def test_the_original_tokens_are_counted_and_unknown_words_are_the_texts(folder,
     with open(folder / "wiki.train.tokens", "a") as file:
         file.write(f"{TEST_WORDS}\n")
     manifest = prepare(
-        folder, tmp_path / "out", TextOptions(format="wikitext"), min_count=1, report=told.append
+        folder,
+        tmp_path / "out",
+        TextOptions(format="wikitext"),
+        PrepareOptions(min_count=1),
+        report=told.append,
     )
     tokens = TOKENS | {"train": TOKENS["train"] + len(TEST_WORDS.split()) + 1}
     assert {split: manifest.original_tokens(split) for split in TOKENS} == tokens
@@ -98,16 +105,26 @@ def test_the_original_tokens_are_counted_and_unknown_words_are_the_texts(folder,
     assert open_corpus(tmp_path / "out", "test").num_documents == 2
     # Of another text than the original one the number would say nothing.
     cut = prepare(
-        folder, tmp_path / "cut", TextOptions(format="wikitext"), max_words=20, min_count=1
+        folder,
+        tmp_path / "cut",
+        TextOptions(format="wikitext"),
+        PrepareOptions(max_words=20, min_count=1),
     )
     assert cut.original_tokens("train") == 0
-    body = prepare(folder, tmp_path / "body", TextOptions(format="wikitext_body"), min_count=1)
+    body = prepare(
+        folder, tmp_path / "body", TextOptions(format="wikitext_body"), PrepareOptions(min_count=1)
+    )
     assert body.original_tokens("test") == 0
     # Words that are unknown to us alone are predicted too easily, and so is a text in lower case.
-    few = prepare(folder, tmp_path / "few", TextOptions(format="wikitext"), vocab_size=9)
+    few = prepare(
+        folder, tmp_path / "few", TextOptions(format="wikitext"), PrepareOptions(vocab_size=9)
+    )
     assert few.original_tokens("train") == 0
     lower = prepare(
-        folder, tmp_path / "low", TextOptions(format="wikitext", lowercase=True), min_count=1
+        folder,
+        tmp_path / "low",
+        TextOptions(format="wikitext", lowercase=True),
+        PrepareOptions(min_count=1),
     )
     assert lower.splits["train"].oov_tokens == 1 and lower.original_tokens("train") == 0
 
@@ -115,9 +132,11 @@ def test_the_original_tokens_are_counted_and_unknown_words_are_the_texts(folder,
 @pytest.mark.parametrize(("corpus", "format"), CORPORA)
 def test_other_text_is_read_like_that_of_the_corpus(folder, tmp_path, corpus, format):
     whole = {one.id: one.sentences for one in read_documents(folder, TextOptions(corpus))}
-    manifest = prepare(folder, tmp_path / "out", TextOptions(format=corpus), min_count=1)
+    manifest = prepare(
+        folder, tmp_path / "out", TextOptions(format=corpus), PrepareOptions(min_count=1)
+    )
     remembered = TextOptions(format)
-    assert training_text(manifest).options == remembered
+    assert manifest.training_text.options == remembered
     for split, text in (("train", TRAIN), ("test", TEST)):
         expected = {name: one for name, one in whole.items() if name.startswith(split)}
         alike = list(parse_documents(text, remembered))

@@ -13,6 +13,7 @@ import pytest
 
 from dclm_jax.data import open_corpus, prepare
 from dclm_jax.data.batches import LENGTH_BOUNDARIES
+from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import coherence, ordering_baselines, window_classifier
 from dclm_jax.evaluation.ordering_baselines import (
@@ -140,7 +141,7 @@ def test_content_words_are_not_the_most_frequent_ones(tmp_path, monkeypatch):
     prepare(
         {split: tmp_path / "text" for split in ("train", "valid")},
         tmp_path / "corpus",
-        unknown_token="<x>",
+        options=PrepareOptions(unknown_token="<x>"),
     )
     corpus = open_corpus(tmp_path / "corpus", "train")
     baseline = Overlap.train(corpus, corpus, seed=0, report=ignore)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.data import open_corpus, prepare
+from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.data.readers import Document
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import parts_of_speech
@@ -275,7 +276,11 @@ def test_a_tagger_reads_the_words_of_a_split_and_of_text(tmp_path, unknown_token
     text = tmp_path / "text.txt"
     text.write_text("the cat sat\nthe rare cat\n\nthe cat sat\n")
     corpus = tmp_path / "corpus"
-    prepare({"test": text, "train": text}, corpus, vocab_size=3, unknown_token=unknown_token)
+    prepare(
+        {"test": text, "train": text},
+        corpus,
+        options=PrepareOptions(vocab_size=3, unknown_token=unknown_token),
+    )
     vocabulary = open_corpus(corpus, "test").vocabulary
     assert vocabulary.decode([3, 4, 5]) == ["cat", "the", "sat"]
     ids = [[[4, 3, 5], [4, 2, 3]], [[4, 3, 5]]]

@@ -11,7 +11,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from dclm_jax import models
-from dclm_jax.data.prepare import prepare
+from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.errors import InputError
 from dclm_jax.experiments import sweep
 from dclm_jax.experiments.sweep import Cell, Outcome
@@ -25,7 +25,9 @@ def config(tmp_path) -> ConfigDict:
     text = tmp_path / "text.txt"
     text.write_text("a b c\nb c\n\nc\n")
     sources = {split: str(text) for split in ("train", "valid")}
-    prepare(sources, tmp_path / "corpus", vocab_size=3, report=lambda line: None)
+    prepare(
+        sources, tmp_path / "corpus", options=PrepareOptions(vocab_size=3), report=lambda line: None
+    )
     config = default_config("ccdclm")
     config.update_from_flattened_dict({"data.directory": str(tmp_path / "corpus")})
     return config.lock()

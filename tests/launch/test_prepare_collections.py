@@ -47,7 +47,7 @@ def test_bbc_by_default_and_with_all_its_flags(bbc, tmp_path):
     first = tmp_path / "first"
     arguments = ("--corpus=bbc", f"--input={bbc}", "--vocab_size=9")
     output = launch(*arguments, f"--output={first}")
-    assert output.splitlines()[0].startswith("splitting the BBC articles into sentences")
+    assert output.splitlines()[0].startswith("reading the BBC articles; business: ")
     assert f"prepared corpus: {first}" in output
     sizes = {split: len(document_ids(first, split)) for split in ("train", "valid", "test")}
     assert sizes == {"train": 18, "valid": 1, "test": 1}
@@ -90,7 +90,7 @@ def test_treebank_parsed_and_raw(tmp_path):
             (folder / f"wsj_{section:02}01{suffix}").write_text(content)
     root, out = tmp_path / "treebank_3", tmp_path / "out"
     output = launch("--corpus=ptb", f"--input={root}", f"--output={out}")
-    assert output.startswith("reading the Penn Treebank (")
+    assert output.startswith("reading the Penn Treebank; ")
     assert document_ids(out, "valid") == ["21/wsj_2101", "22/wsj_2201"]
     assert document_ids(out, "test") == ["23/wsj_2301", "24/wsj_2401"]
     splits = json.loads((out / "manifest.json").read_text("utf-8"))["splits"]
@@ -133,7 +133,7 @@ def test_talks_by_default_and_with_another_share(tmp_path):
     ):
         out = tmp_path / name
         output = launch("--corpus=ted", f"--input={tmp_path}", *more, f"--output={out}")
-        assert output.startswith("reading TED talks of IWSLT (")
+        assert output.startswith("reading TED talks of IWSLT; ")
         splits = json.loads((out / "manifest.json").read_text("utf-8"))["splits"]
         assert [split["documents"] for split in splits.values()] == sizes
         assert document_ids(out, "test") == ["tst2011/7"]

@@ -98,7 +98,7 @@ def test_a_run_reads_tables_and_raw_text_like_its_own(space: Workspace, corpus, 
         "punctuation normalised, in lower case\n"
     )
     flags = [f"--workdir={run}", f"--input={tmp_path / 'raw.txt'}"]
-    assert launch("evaluate", *flags, code=2).stderr.endswith("it (--encoding=utf-16)\n")
+    assert launch("evaluate", *flags, code=2).stderr.endswith("latin-1 or utf-16\n")
 
 
 @pytest.mark.parametrize("end", [[], ['{"sentences": []}']])
@@ -132,7 +132,7 @@ def test_scores_join_with_the_text_line_by_line(space: Workspace, tmp_path, end)
         ),
         (["--text_key=a"], "a b\n", "text_key has no effect: the input has no CSV, TSV or JSON"),
         (["--encoding=utf-9"], "a b\n", "there is no encoding 'utf-9'"),
-        (["--encoding=ascii"], "é b\n", ":1: not valid ascii: the byte 0xc3 at 1, 'é' in utf-8"),
+        (["--encoding=ascii"], "é b\n", ":1: not valid ascii: the byte 0xc3 at 1; --encoding"),
         (["--format=csv"], "a,b\n1,2\n", "t.txt:1: has no column 'text'; --text_key names that"),
     ],
 )
@@ -158,12 +158,7 @@ def test_wrong_characters_of_any_split_are_found_before_the_first_is_split(tmp_p
 
 
 def test_options_of_text_are_plain(corpus):
-    """A corpus of before says nothing of them, and is read as it was."""
     path = corpus / "manifest.json"
     manifest = json.loads(path.read_text())
     kept = manifest["text"]
     assert kept == dataclasses.asdict(TextOptions("prose", True, True, "review"))
-    manifest["text"] = {"format": "prose", "lowercase": True}
-    path.write_text(json.dumps(manifest))
-    assert read_manifest(corpus).text == TextOptions("prose", True)
-    path.write_text(json.dumps({**manifest, "text": kept}))

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 import dclm_jax
-from dclm_jax.data.corpus import read_manifest
 from dclm_jax.data.documents import TextOptions
-from dclm_jax.data.readers import training_text
 from dclm_jax.errors import InputError
 from tests.launch.support import Workspace, launch, refuse
 
@@ -146,18 +144,3 @@ def test_runs_whose_texts_were_read_differently_need_to_be_told_how(space, tmp_p
         for run in (cased, lower)
     ]
     assert results[0]["oov_words"] == 1
-
-
-def test_a_corpus_of_before_says_how_its_text_is_read(raw_run, tmp_path):
-    corpus = tmp_path / "corpus"
-    shutil.copytree(raw_run.parent / "corpus", corpus)
-    manifest = json.loads((corpus / "manifest.json").read_text())
-    del manifest["text"]
-    (corpus / "manifest.json").write_text(json.dumps(manifest))
-    assert training_text(read_manifest(corpus)).options == TextOptions("prose", lowercase=True)
-    manifest["options"] = {"format": "sotu", "lowercase": True}
-    (corpus / "manifest.json").write_text(json.dumps(manifest))
-    assert training_text(read_manifest(corpus)).options == TextOptions("prose", lowercase=True)
-    manifest["options"] = {}
-    (corpus / "manifest.json").write_text(json.dumps(manifest))
-    assert training_text(read_manifest(corpus)).options is None

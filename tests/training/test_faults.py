@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.data.corpus import open_corpus
-from dclm_jax.data.prepare import prepare
+from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.training import loop, step
 from dclm_jax.training.checkpoints import CHECKSUMS_FILE, Checkpoints, restore_run
@@ -49,7 +49,7 @@ def sources(tmp_path_factory) -> dict[str, str]:
 @pytest.fixture
 def data(sources, tmp_path) -> Path:
     """A corpus of the test's own, to be damaged."""
-    prepare(sources, tmp_path / "prepared", vocab_size=20, report=quiet)
+    prepare(sources, tmp_path / "prepared", options=PrepareOptions(vocab_size=20), report=quiet)
     return tmp_path / "prepared"
 
 
@@ -57,7 +57,7 @@ def data(sources, tmp_path) -> Path:
 def whole(sources, tmp_path_factory) -> tuple[Path, Path]:
     """A corpus and an uninterrupted run on it, to be copied."""
     root = tmp_path_factory.mktemp("whole")
-    prepare(sources, root / "prepared", vocab_size=20, report=quiet)
+    prepare(sources, root / "prepared", options=PrepareOptions(vocab_size=20), report=quiet)
     loop.train(config(root / "prepared"), root / "run", report=quiet)
     return root / "prepared", root / "run"
 
@@ -218,9 +218,9 @@ def test_full_disk_while_a_workdir_is_begun(whole, tmp_path):
 def test_full_disk_while_a_corpus_is_prepared(sources, tmp_path):
     output = tmp_path / "prepared"
     with files_of_at_most(500), pytest.raises(InputError, match="cannot be written: File too"):
-        prepare(sources, output, vocab_size=20, report=quiet)
+        prepare(sources, output, options=PrepareOptions(vocab_size=20), report=quiet)
     assert list(tmp_path.iterdir()) == []
-    prepare(sources, output, vocab_size=20, report=quiet)
+    prepare(sources, output, options=PrepareOptions(vocab_size=20), report=quiet)
     assert open_corpus(output, "train").num_documents == 30
 
 
@@ -333,7 +333,13 @@ def test_a_corpus_that_changed_is_refused(sources, data, tmp_path):
     text = Path(sources["train"]).read_text().split("\n\n")
     other = tmp_path / "other.txt"
     other.write_text("\n\n".join(text[::-1]))
-    prepare(sources | {"train": str(other)}, data, vocab_size=20, report=quiet, overwrite=True)
+    prepare(
+        sources | {"train": str(other)},
+        data,
+        options=PrepareOptions(vocab_size=20),
+        report=quiet,
+        overwrite=True,
+    )
     message = r"prepared has changed since this run began: train\.\S+ has another checksum"
     with pytest.raises(InputError, match=message):
         loop.train(config(data, **{"training.max_steps": 2}), run, report=quiet)

@@ -5,7 +5,7 @@ import random
 import time
 from pathlib import Path
 
-from dclm_jax.data.prepare import prepare
+from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.training.checkpoints import restore_run
 from tests.exhaustive import some
 from tests.training import lives
@@ -63,7 +63,7 @@ def test_kills_leave_the_bits_of_an_uninterrupted_run(tmp_path):
         for seed, (split, count) in enumerate((("train", 30), ("valid", 5)))
     }
     data, cache = tmp_path / "prepared", tmp_path / "cache"
-    prepare(sources, data, vocab_size=20, report=lambda line: None)
+    prepare(sources, data, options=PrepareOptions(vocab_size=20), report=lambda line: None)
     whole, run = tmp_path / "whole", tmp_path / "run"
     live(data, whole, cache)
     rng = random.Random(0)

@@ -20,7 +20,7 @@ from jax.experimental.compilation_cache import compilation_cache
 import dclm_jax
 from dclm_jax.data.batches import TrainingBatches
 from dclm_jax.data.corpus import open_corpus
-from dclm_jax.data.prepare import prepare
+from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.training import loop, progress
 from dclm_jax.training.checkpoints import Checkpoints, restore_run
@@ -53,7 +53,9 @@ def data(tmp_path_factory) -> Path:
         split: str(write_documents(root / f"{split}.txt", seed, count))
         for seed, (split, count) in enumerate((("train", 30), ("valid", 5)))
     }
-    prepare(sources, root / "prepared", vocab_size=20, report=lambda line: None)
+    prepare(
+        sources, root / "prepared", options=PrepareOptions(vocab_size=20), report=lambda line: None
+    )
     return root / "prepared"
 
 
@@ -439,7 +441,9 @@ def of_lengths(tmp_path_factory) -> Path:
     documents = [[" ".join(WORDS * 2)[: 2 * words - 1]] * 2 for words in (3, 12, 20) * 8]
     (root / "text.txt").write_text("\n\n".join(map("\n".join, documents)))
     sources = {split: str(root / "text.txt") for split in ("train", "valid")}
-    prepare(sources, root / "prepared", vocab_size=20, report=lambda line: None)
+    prepare(
+        sources, root / "prepared", options=PrepareOptions(vocab_size=20), report=lambda line: None
+    )
     return root / "prepared"
 
 

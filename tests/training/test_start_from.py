@@ -17,7 +17,7 @@ import pytest
 
 from dclm_jax import models, ngram
 from dclm_jax.data.corpus import TrainingText
-from dclm_jax.data.prepare import prepare
+from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.training import loop
@@ -65,7 +65,7 @@ def corpus(root: Path, words: str) -> Path:
         split: write_text(root / split, words, seed, documents)
         for seed, (split, documents) in enumerate((("train", 40), ("valid", 6)))
     }
-    prepare(sources, root / "prepared", vocab_size=20, report=quiet)
+    prepare(sources, root / "prepared", options=PrepareOptions(vocab_size=20), report=quiet)
     return root / "prepared"
 
 

@@ -1,16 +1,15 @@
-"""What the first lines of a text tell: tags of words, and that it is no text but a table or markup.
-
-A guess is told whoever reads; nothing but the choice between words and tagged words follows from
-one.
-"""
+"""What the first lines of a text tell: tags of words, raw text in JSON lines, or that the format
+may be another one, which is only reported."""
 
 import csv
 import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from dclm_jax.data.documents import Line
+from dclm_jax.data.records import SENTENCES
 from dclm_jax.errors import shown
 
 FIRST_LINES = 100
@@ -26,7 +25,6 @@ _HTML = re.compile(
     r"|table|td|th|title|tr|u|ul)(\s[^<>]*)?/?>",
     re.IGNORECASE,
 )
-_BRACES = re.compile(r"[{}]+")
 _ATTACHED = re.compile(r"\w{2,}[,;!?]")
 _SECTION = re.compile(r"= = .+ = =")
 _MANY = 10
@@ -48,6 +46,15 @@ def is_tagged(lines: Iterable[Line]) -> bool:
     return len(texts) < len(tags) >= _TAGGED_SHARE * len(tokens) and is_set
 
 
+def holds_raw_text(lines: Sequence[Line], text_key: str | None) -> bool:
+    """Whether JSON lines that begin so hold raw text, not sentences of words."""
+    record = _record([text for _, text in lines if text.strip()])
+    # Where a key was given, a file of words may be read beside those of text.
+    return record is not None and (
+        SENTENCES not in record or (text_key is not None and text_key in record)
+    )
+
+
 def warnings(lines: Sequence[Line], format: str) -> Iterator[str]:
     """What a text that is read in this format seems to be instead, each with the flag that helps.
 
@@ -63,10 +70,8 @@ def warnings(lines: Sequence[Line], format: str) -> Iterator[str]:
             f"looks like {kind.upper()} with the columns {', '.join(columns)}; --format={kind} "
             "--text_key=COLUMN reads the text in one of them"
         )
-    elif is_running and texts and _is_record(texts[0]):
+    elif is_running and _record(texts) is not None:
         yield "looks like JSON lines; --format=jsonl reads them"
-    elif is_running and (found := _in_quantity(_BRACES, texts)):
-        yield f"holds braces ({found}): --format={format} reads markup and programs as words"
     if format in ("prose", "paragraphs") and is_tagged(lines):
         yield "looks like words with tags, WORD/TAG; --format=tagged reads them"
     if format == "lines" and (found := _attached(texts)):
@@ -76,7 +81,7 @@ def warnings(lines: Sequence[Line], format: str) -> Iterator[str]:
         )
     if format == "lines" and any(map(_SECTION.fullmatch, texts)):
         yield "looks like articles under headings, as in WikiText; --format=articles reads them"
-    if format != "treebank" and (found := _in_quantity(_HTML, texts)):
+    if format != "treebank" and (found := _markup(texts)):
         yield (
             f"holds HTML ({found}): --format={format} reads it as words; remove it from the text "
             "before"
@@ -103,11 +108,13 @@ def _rows(texts: Sequence[str], delimiter: str) -> list[list[str]]:
         return []
 
 
-def _is_record(text: str) -> bool:
+def _record(texts: Sequence[str]) -> dict[str, Any] | None:
+    """The JSON object in the first line, if it is one."""
     try:
-        return isinstance(json.loads(text), dict)
+        record = json.loads(texts[0]) if texts else None
     except (ValueError, RecursionError):
-        return False
+        return None
+    return record if isinstance(record, dict) else None
 
 
 def _attached(texts: Sequence[str]) -> str:
@@ -120,9 +127,9 @@ def _attached(texts: Sequence[str]) -> str:
     return f"{shown(found[0])}, {len(found):,} in its first {len(texts):,} lines"
 
 
-def _in_quantity(pattern: re.Pattern[str], texts: Sequence[str]) -> str:
-    """The first find and the number of all, where there are many."""
-    found = [match[0] for text in texts for match in pattern.finditer(text)]
+def _markup(texts: Sequence[str]) -> str:
+    """The first tag of HTML and the number of all, where there are many."""
+    found = [match[0] for text in texts for match in _HTML.finditer(text)]
     if len(found) < max(_MANY, len(texts) // 5):
         return ""
     return f"{shown(found[0])}, {len(found):,} in its first {len(texts):,} lines"
