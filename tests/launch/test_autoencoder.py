@@ -152,7 +152,6 @@ def test_another_corpus_says_nothing_of_the_documents_of_training(run, tmp_path)
         ),
         (["--output=-", "--metrics=-"], "--output and --metrics are both standard output"),
         (["--output=OUT", "--target=x"], "--target belongs to --input, which is missing"),
-        (["--output=OUT", "--length=0", "--nomeasure"], "length is 0.0; expected a number above 0"),
         (
             ["--output=OUT", "--input=EMPTY", "--nomeasure"],
             "document a has no words; expected some",
@@ -162,7 +161,6 @@ def test_another_corpus_says_nothing_of_the_documents_of_training(run, tmp_path)
             "target a has no words; expected some to compare with",
             marks=pytest.mark.skipif(not find_spec("HanTa"), reason="HanTa is not installed"),
         ),
-        (["--output=OUT", "--beam=0", "--method=beam"], "beam width is 0; expected at least 1"),
     ],
 )
 def test_bad_input_of_reconstruct(run, tmp_path, flags, message):

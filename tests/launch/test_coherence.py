@@ -171,9 +171,6 @@ def test_given_permutations_are_compared_over_all_pairs(space, tmp_path):
     assert runs[1]["tuning"]["split"] == "test" and runs[1]["pairs"] == 5
     error = refuse("coherence", run, *adapted[:2], f"--tune_input={folder}")
     assert "would be tuned on text it is measured on" in error
-    (folder / "b.perm-4").write_text("w6 w7\nw8\n")
-    error = refuse("coherence", run, f"--permuted={folder}")
-    assert "b.perm-4: sentence 2, 'w8', is none of its document's" in error
 
 
 @pytest.mark.parametrize(
@@ -183,21 +180,16 @@ def test_given_permutations_are_compared_over_all_pairs(space, tmp_path):
         (["--permuted=x", "--also=swaps"], "--also has no effect on the permutations of --permut"),
         (["--permuted=x", "--bootstrap=3"], "--bootstrap has no effect on the permutations of"),
         (["--permuted=x", "--data=y"], "--permuted replaces --data"),
-        (["--permuted=nowhere"], "nowhere: no such folder"),
         (["--tsv=t", "--permutations=0", "--bootstrap=2"], "--tsv tells of --permutations or"),
         (["--tsv=-", "--output=-"], "--tsv and --output are both standard output"),
         (["--workdirs=a,b"], "--workdir is for one run, --workdirs for several"),
         (["--seed=-1"], "--seed is -1; expected 0 or more"),
-        (["--input=one.txt"], "no document has two sentences"),
-        (["--input=empty.txt"], "empty.txt"),
     ],
 )
 def test_bad_input_is_refused(space, tmp_path, arguments, expected):
-    (tmp_path / "one.txt").write_text("w1 w3\n\nw2 w3\n")
-    (tmp_path / "empty.txt").write_text("")
     error = refuse("coherence", f"--workdir={space.run}", *arguments, cwd=tmp_path)
     assert expected in error
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["empty.txt", "one.txt"]
+    assert not list(tmp_path.iterdir())
 
 
 def test_coherence_fixed_and_bootstrap(space, tmp_path):
@@ -247,4 +239,3 @@ def test_coherence_with_the_first_sentence_moved_alone_or_kept(space, tmp_path):
     assert "sentences kept at the start of each: 2" in printed
     assert f"left out for fewer than two sentences to permute: {short}" in printed
     assert "--keep_first is -1" in refuse("coherence", run, "--keep_first=-1")
-    assert "after the first 99" in refuse("coherence", run, "--keep_first=99")
