@@ -43,7 +43,7 @@ def test_generated_texts_have_the_scores_of_those_texts(space, tmp_path):
 def test_one_document_is_gone_on_with_word_by_word(space, tmp_path):
     run, text = f"--workdir={space.run}", "w1 w2 w5\nw3 w5\n"
     flags = ["--sentences=3", "--sentence_words=4"]
-    piped = launch("generate", run, "--context=-", *flags, stdin=text, process=True).stdout
+    piped = launch("generate", run, "--context=-", *flags, stdin=text).stdout
     beam = launch("generate", run, "--context=-", "--method=beam", *flags, stdin=text).stdout
     lm = dclm_jax.restore(space.run)
     for printed, decoding in ((piped, GREEDY), (beam, Decoding("beam"))):

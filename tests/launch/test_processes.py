@@ -159,6 +159,7 @@ def test_an_error_of_one_process_ends_all_and_is_said_once(space, tmp_path):
     assert not run.exists()
 
 
+@pytest.mark.exhaustive
 def test_an_error_of_the_first_process_ends_all(space, tmp_path):
     """Only the first one looks at the workdir, which holds a run of another configuration."""
     arguments = space.training(space.run, "--config.model.hidden_dim=9")
@@ -167,6 +168,7 @@ def test_an_error_of_the_first_process_ends_all(space, tmp_path):
     assert second == ("", "")
 
 
+@pytest.mark.exhaustive
 def test_standard_input_cannot_be_shared(space):
     first, second = together("score", f"--workdir={space.run}", "--input=-", code=2)
     assert first == (

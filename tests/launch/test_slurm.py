@@ -183,6 +183,7 @@ def test_an_array_is_requeued_by_the_time_limit(cluster, tmp_path):
         assert f"job {job}_{element}: interrupted, to be requeued" in log
 
 
+@pytest.mark.exhaustive
 def test_a_preempted_job_is_requeued(cluster):
     job = cluster.submit(f"--ntasks={TASKS}", PYTHON=str(cluster.interpreter))
     cluster.wait_for(job, "started with", TASKS)
@@ -194,6 +195,7 @@ def test_a_preempted_job_is_requeued(cluster):
     assert log.count("started with") == 2 * TASKS
 
 
+@pytest.mark.exhaustive
 def test_a_job_one_of_whose_tasks_fails_is_not_requeued(cluster, tmp_path):
     failing = tmp_path / "interpreter"
     failing.write_text("#!/usr/bin/env bash\nexit $((SLURM_PROCID == 1 ? 2 : 75))\n")
@@ -204,6 +206,7 @@ def test_a_job_one_of_whose_tasks_fails_is_not_requeued(cluster, tmp_path):
     assert "JobState=FAILED" in state and "ExitCode=2:0" in state and "Restarts=0" in state
 
 
+@pytest.mark.exhaustive
 def test_a_cancelled_job_stays_cancelled(cluster):
     job = cluster.submit(PYTHON=str(cluster.interpreter))
     cluster.wait_for(job, "started with")
