@@ -107,19 +107,6 @@ def test_any_two_runs_are_compared(both):
     assert {row["run"] for row in rows} == {"ccdclm", "rnnlm"}
 
 
-def test_names_in_the_table_are_whole(space, tmp_path):
-    names = ["NA", 'a\t"b"', "\\NA"]
-    text, table = tmp_path / "text.jsonl", tmp_path / "table.tsv"
-    documents = [{"id": name, "sentences": ["w1 w2", "w3", "w1"]} for name in names]
-    text.write_text("".join(json.dumps(one) + "\n" for one in documents))
-    flags = [f"--workdir={space.run}", f"--input={text}", "--permutations=1", f"--tsv={table}"]
-    launch("coherence", *flags, quiet=False)
-    with table.open(newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t"))
-    assert [row["document"] for row in rows] == ["\\NA", 'a\t"b"', "\\\\NA"]
-    assert [row["words"] for row in rows] == ["4", "4", "4"]
-
-
 def test_what_is_written_is_read_back_with_a_run(space, tmp_path):
     path = tmp_path / "coherence.json"
     flags = ["--also=blocks,insertion", "--permutations=2", "--bootstrap=3", "--keep_first=1"]

@@ -1,8 +1,6 @@
 """launch.encode: the array and the names beside it, and the example of its manual."""
 
 import ast
-import csv
-import json
 import re
 import runpy
 import textwrap
@@ -42,17 +40,6 @@ def test_documents_and_sentences(space, tmp_path):
         for number, _ in enumerate(document.sentences, start=1)
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["vectors.ids.txt", "vectors.npy"]
-
-
-def test_names_are_whole(space, tmp_path):
-    text = tmp_path / "text.jsonl"
-    documents = [{"id": name, "sentences": ["w1", "w2"]} for name in ("NA", 'a\t"b"')]
-    text.write_text("".join(json.dumps(one) + "\n" for one in documents))
-    *_, ids = encode(space, tmp_path, f"--input={text}")
-    assert list(csv.reader(ids, delimiter="\t")) == [["\\NA"], ['a\t"b"']]
-    *_, ids = encode(space, tmp_path, f"--input={text}", "--unit=sentences")
-    rows = [["\\NA", "1"], ["\\NA", "2"], ['a\t"b"', "1"], ['a\t"b"', "2"]]
-    assert list(csv.reader(ids, delimiter="\t")) == rows
 
 
 def test_the_example_of_the_manual_finds_neighbours(space, tmp_path, monkeypatch, capsys):

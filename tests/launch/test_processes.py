@@ -1,10 +1,8 @@
 """Jobs of two processes with two devices each, against one process with one device."""
 
-import contextlib
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,16 +16,10 @@ from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.metrics import read_metrics
 from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also, some
-from tests.launch.support import REPOSITORY, TOLERANCE, environment, launch
+from tests.launch.support import REPOSITORY, TOLERANCE, environment, free_port, launch
 
 PROCESSES = 2
 STEPS = 60
-
-
-def free_port() -> int:
-    with contextlib.closing(socket.socket()) as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def start_together(name: str, *arguments, second: str | None = None) -> list[subprocess.Popen[str]]:

@@ -1,9 +1,7 @@
 """Jobs on a real Slurm of this one machine, where slurm-wlm and munge are installed."""
 
-import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -14,7 +12,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.training.checkpoints import restore_run
-from tests.launch.support import REPOSITORY, STEPS, TOLERANCE, environment, launch
+from tests.launch.support import REPOSITORY, STEPS, TOLERANCE, environment, free_port, launch
 
 FOLDER = REPOSITORY / "launch/slurm"
 SEARCHED = f"{os.environ['PATH']}:/usr/sbin:/sbin"
@@ -33,17 +31,6 @@ echo "started with ${*: -2}"
 [[ ${SLURM_RESTART_COUNT:-0} -eq 0 ]] || exit 0
 while :; do sleep 0.2; done
 """
-
-
-def free_port() -> int:
-    """A port that is free, and so is the next one."""
-    while True:
-        with contextlib.closing(socket.socket()) as one, contextlib.closing(socket.socket()) as two:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-            with contextlib.suppress(OSError):
-                two.bind(("127.0.0.1", port + 1))
-                return port
 
 
 class Cluster:

@@ -114,18 +114,6 @@ def test_hostile_notes_of_a_checkpoint_are_left_with_it(two_checkpoints, tmp_pat
     assert sorted(os.listdir(workdir / "checkpoints" / "latest")) == ["2", "3"]
 
 
-def test_a_workdir_without_a_sound_checkpoint_is_refused(two_checkpoints, tmp_path):
-    workdir = tmp_path / "run"
-    shutil.copytree(two_checkpoints, workdir)
-    for number in ("1", "2"):
-        flip(workdir / "checkpoints" / "latest" / number / "progress" / "metadata")
-    with (
-        contextlib.closing(Checkpoints(workdir, "latest")) as checkpoints,
-        pytest.raises(InputError, match=r"no checkpoint in .*latest can be used"),
-    ):
-        checkpoints.restore(tiny_state(0))
-
-
 # Disks
 
 
