@@ -179,28 +179,6 @@ def test_bad_input_is_refused(space, tmp_path, arguments, expected):
     assert not list(tmp_path.iterdir())
 
 
-def test_coherence_fixed_and_bootstrap(space, tmp_path):
-    run = f"--workdir={space.run}"
-    results = {}
-    for name, data in (("a", "--split=test"), ("b", f"--input={space.text['test']}")):
-        path = tmp_path / f"{name}.json"
-        done = launch(
-            "coherence", run, data, "--permutations=4", "--bootstrap=6", f"--output={path}"
-        )
-        assert "coherence (fixed)" in done.stdout and "coherence (bootstrap)" in done.stdout
-        results[name] = json.loads(path.read_text())
-    bootstrap, fixed = results["a"], results["a"]["fixed"]
-    assert (bootstrap["kind"], bootstrap["replicates"], bootstrap["pairs"]) == ("bootstrap", 6, 66)
-    assert (fixed["kind"], fixed["permutations"], fixed["pairs"]) == ("fixed", 4, 44)
-    assert 0 <= fixed["mean"] <= 1 and 0 <= bootstrap["mean"] <= 1
-    # Accuracies are counts over pairs, half a pair for a tie.
-    for result in (fixed, bootstrap):
-        assert 2 * result["mean"] * result["pairs"] == pytest.approx(
-            round(2 * result["mean"] * result["pairs"]), abs=1e-6
-        )
-    assert (results["b"]["mean"], results["b"]["sd"]) == (bootstrap["mean"], bootstrap["sd"])
-
-
 def test_coherence_with_the_first_sentence_moved_alone_or_kept(space, tmp_path):
     lm = dclm_jax.restore(space.run)
     opened = open_split(lm.vocabulary, space.corpus, "test").documents
