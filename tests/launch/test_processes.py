@@ -129,6 +129,7 @@ def test_evaluation_of_two_processes_merges_exactly(space, name, arguments):
     assert len(alone) > 100
 
 
+@pytest.mark.exhaustive
 def test_results_of_two_processes_are_written_by_the_first(space, tmp_path):
     output = tmp_path / "perplexity.json"
     together("evaluate", f"--workdir={space.run}", f"--output={output}")

@@ -133,6 +133,7 @@ def test_two_tasks_train_are_interrupted_and_finish_as_one_process(cluster, spac
     )
 
 
+@pytest.mark.exhaustive
 def test_a_sweep_is_an_array_that_the_same_command_tabulates(cluster, space, tmp_path):
     arguments = [
         *space.training(tmp_path / "sweep"),
