@@ -30,6 +30,7 @@ from dclm_jax.training.records import Progress
 from dclm_jax.training.step import collect
 from dclm_jax.training.workdir import Result, keep_result, read_result
 from tests.exhaustive import also
+from tests.launch.support import fingerprint
 from tests.training.support import (
     WORDS,
     assert_same_bits,
@@ -123,10 +124,15 @@ def test_crash_between_checkpoints_is_uninterrupted(data, uninterrupted, tmp_pat
 
 
 def test_finished_run_started_again_changes_nothing(data, uninterrupted):
-    before = (uninterrupted / "metrics.jsonl").stat().st_mtime_ns
+    def contents():
+        files = fingerprint(uninterrupted)
+        return {name: content for name, content in files.items() if "tensorboard" not in name}
+
+    before, changed = contents(), (uninterrupted / "metrics.jsonl").stat().st_mtime_ns
     result = loop.train(config(data), uninterrupted, report=quiet)
     assert (result.ending, result.step) == ("finished", 12)
-    assert (uninterrupted / "metrics.jsonl").stat().st_mtime_ns == before
+    assert (uninterrupted / "metrics.jsonl").stat().st_mtime_ns == changed
+    assert contents() == before
 
 
 def truncate(directory: Path) -> None:
