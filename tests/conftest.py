@@ -7,7 +7,10 @@ from pathlib import Path
 import jax
 import pytest
 
+from dclm_jax.data.prepare import PrepareOptions, prepare
+from dclm_jax.training import loop
 from tests import compiling, exhaustive
+from tests.training import support
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,6 +56,35 @@ def compiled_programs() -> Iterator[None]:
 def place(tmp_path_factory) -> Path:
     """A directory for files that every example of a test writes anew."""
     return tmp_path_factory.mktemp("place")
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory) -> dict[str, str]:
+    """A text for every split, which all tests read and none changes, like all that follow."""
+    return support.write_texts(tmp_path_factory.mktemp("texts"))
+
+
+@pytest.fixture(scope="session")
+def data(texts, tmp_path_factory) -> Path:
+    """The prepared corpus of `texts`."""
+    directory = tmp_path_factory.mktemp("data") / "prepared"
+    prepare(texts, directory, options=PrepareOptions(vocab_size=20), report=support.quiet)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def uninterrupted(data, tmp_path_factory) -> Path:
+    """A finished run of 12 steps on `data`."""
+    workdir = tmp_path_factory.mktemp("runs") / "whole"
+    result = loop.train(support.config(data), workdir, report=support.quiet)
+    assert (result.ending, result.step) == ("finished", 12)
+    return workdir
+
+
+@pytest.fixture(scope="session")
+def sealed(tmp_path_factory) -> Path:
+    """A workdir with a checkpoint for use and one for resuming, made without training."""
+    return support.save_checkpoints(tmp_path_factory.mktemp("sealed") / "run")
 
 
 @pytest.fixture

@@ -1,8 +1,6 @@
 """What lies in a workdir, a checkpoint or a folder of data is read, and never run."""
 
 import ast
-import contextlib
-import dataclasses
 import gzip
 import hashlib
 import io
@@ -14,30 +12,23 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
 import dclm_jax
-from dclm_jax import files, models
-from dclm_jax.data import Vocabulary, open_corpus, prepare, read_documents
-from dclm_jax.data.corpus import TrainingText, file_sha256
+from dclm_jax import files
+from dclm_jax.data import open_corpus, prepare, read_documents
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.data.readers import Document
-from dclm_jax.data.vocabulary import SPECIAL_TOKENS
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.coherence import Coherence
 from dclm_jax.evaluation.parts_of_speech import Tagger
 from dclm_jax.experiments.runs import read_runs
-from dclm_jax.training.checkpoints import CHECKSUMS_FILE, Checkpoints
-from dclm_jax.training.config import OptimizerConfig, default_config
-from dclm_jax.training.optimizer import create_optimizer
-from dclm_jax.training.step import TrainState, first_state
-from dclm_jax.training.workdir import claim, read_config
+from dclm_jax.training.checkpoints import CHECKSUMS_FILE
 from tests.exhaustive import pairs
+from tests.training.support import resume, seal, use
 
 REPOSITORY = Path(__file__).parents[1]
 SOURCES = sorted(
@@ -183,55 +174,6 @@ def test_payloads_work(tmp_path):
         marker.rmdir()
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> Path:
-    return finish(tmp_path_factory.mktemp("finished") / "run")
-
-
-def finish(workdir: Path) -> Path:
-    """Makes a workdir with a checkpoint for use and one for resuming."""
-    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "b"), (0,) * 5)
-    config = default_config("ccdclm").to_dict()
-    config["model"].update(embedding_dim=2, hidden_dim=2, num_layers=1)
-    config["data"]["directory"] = "data"
-    workdir.mkdir()
-    claim(workdir, config, vocabulary, {}, total_steps=9, trained_steps=0, text=TrainingText())
-    state = state_of(config)
-    info = {"step": 3, "perplexity": 2.0, "vocabulary": vocabulary.fingerprint}
-    for kind, tree, values in (("best", state.params, info), ("latest", state, {"tokens": 9})):
-        with contextlib.closing(Checkpoints(workdir, kind)) as checkpoints:
-            checkpoints.save(3, tree, values)
-    return workdir
-
-
-def state_of(config: dict[str, Any]) -> TrainState:
-    options = dict(config["model"])
-    model = models.create(options.pop("name"), vocab_size=5, **options)
-    optimizer = create_optimizer(OptimizerConfig(), 9)
-    state = first_state(model.init(jax.random.key(0)), optimizer)
-    return dataclasses.replace(state, step=jax.numpy.int32(3))
-
-
-def use(workdir: Path) -> int:
-    """The step of the best model."""
-    return dclm_jax.restore(workdir).step or 0
-
-
-def resume(workdir: Path) -> int:
-    """The step that training goes on from."""
-    with contextlib.closing(Checkpoints(workdir, "latest")) as checkpoints:
-        found = checkpoints.restore(state_of(read_config(workdir)))
-    assert found is not None and found[2] == {"tokens": 9}
-    return int(found[1].step)
-
-
-def seal(run: Path) -> None:
-    """Makes the checksums true again, as who means harm would."""
-    for sums in run.rglob(CHECKSUMS_FILE):
-        names = json.loads(sums.read_text())
-        sums.write_text(json.dumps({name: file_sha256(sums.parent / name) for name in names}))
-
-
 def files_of(folder: Path) -> list[Path]:
     return [path for path in sorted(folder.rglob("*")) if path.is_file()]
 
@@ -239,9 +181,9 @@ def files_of(folder: Path) -> list[Path]:
 @pytest.mark.parametrize(
     ("read", "kind"), pairs([use, resume], KINDS, usual=[(use, "pickle"), (resume, "npz")])
 )
-def test_a_checkpoint_of_pickles_is_refused(finished, tmp_path, read, kind):
+def test_a_checkpoint_of_pickles_is_refused(sealed, tmp_path, read, kind):
     run, marker = tmp_path / "run", tmp_path / "marker"
-    shutil.copytree(finished, run)
+    shutil.copytree(sealed, run)
     assert read(run) == 3
     content = payloads(marker)[kind]
     files = [file for file in files_of(run / "checkpoints") if file.name != CHECKSUMS_FILE]
@@ -268,10 +210,10 @@ def test_a_checkpoint_of_pickles_is_refused(finished, tmp_path, read, kind):
     ("read", "kind"),
     pairs([use, resume], ["pickle", "npz"], usual=[(use, "npz"), (resume, "pickle")]),
 )
-def test_pickles_beside_the_files_of_a_checkpoint_are_not_run(finished, tmp_path, read, kind):
+def test_pickles_beside_the_files_of_a_checkpoint_are_not_run(sealed, tmp_path, read, kind):
     names = ["checkpoint", "aggregate", "state.pkl", "params.npy", "model.npz", "_sharding"]
     run, marker = tmp_path / "run", tmp_path / "marker"
-    shutil.copytree(finished, run)
+    shutil.copytree(sealed, run)
     folders = [run, *(path for path in run.rglob("*") if path.is_dir())]
     for file in [folder / name for folder in folders for name in names]:
         if file.exists():
@@ -286,11 +228,11 @@ def test_pickles_beside_the_files_of_a_checkpoint_are_not_run(finished, tmp_path
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_workdir_of_pickles_is_refused(finished, tmp_path, kind):
+def test_a_workdir_of_pickles_is_refused(sealed, tmp_path, kind):
     marker = tmp_path / "marker"
     for name in ("config.json", "vocabulary.tsv"):
         run = tmp_path / name / "run"
-        shutil.copytree(finished, run)
+        shutil.copytree(sealed, run)
         (run / name).write_bytes(payloads(marker)[kind])
         with pytest.raises(InputError, match=name):
             dclm_jax.restore(run)
@@ -369,12 +311,12 @@ if control == "unpickle":
 
 
 @pytest.mark.parametrize("control", ["nothing", "unpickle"])
-def test_restoring_and_scoring_unpickle_nothing_and_start_nothing(finished, tmp_path, control):
+def test_restoring_and_scoring_unpickle_nothing_and_start_nothing(sealed, tmp_path, control):
     """Of the libraries below, too."""
     (tmp_path / "text").write_text("a b\n\nb a c\n")
     prepare({"train": tmp_path / "text"}, tmp_path / "corpus", options=PrepareOptions(vocab_size=3))
     done = subprocess.run(
-        [sys.executable, "-c", AUDIT, finished, tmp_path / "corpus", control],
+        [sys.executable, "-c", AUDIT, sealed, tmp_path / "corpus", control],
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,

@@ -27,14 +27,10 @@ from dclm_jax.training.metrics import read_metrics
 from tests.buckets.gcsfs import FAILS_AFTER, FOLDER, GCSFileSystem
 from tests.exhaustive import some
 from tests.launch import support
-from tests.training.test_loop import assert_same_bits, config, latest_state, write_documents
+from tests.training.support import assert_same_bits, config, latest_state, quiet
 
 BUCKETS = Path(__file__).parent / "buckets"
 DATA, RUN = "gs://bucket/data/small", "gs://bucket/runs/one"
-
-
-def quiet(line: str) -> None:
-    del line
 
 
 class Bucket:
@@ -77,24 +73,6 @@ def bucket(tmp_path, monkeypatch) -> Bucket:
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
     return Bucket(folder)
-
-
-@pytest.fixture(scope="module")
-def sources(tmp_path_factory) -> dict[str, str]:
-    root = tmp_path_factory.mktemp("text")
-    return {
-        split: str(write_documents(root / f"{split}.txt", seed, count))
-        for seed, (split, count) in enumerate((("train", 30), ("valid", 5), ("test", 6)))
-    }
-
-
-@pytest.fixture(scope="module")
-def whole(sources, tmp_path_factory) -> tuple[Path, Path]:
-    """A corpus and a run of this machine, to be equalled."""
-    root = tmp_path_factory.mktemp("whole")
-    prepare(sources, root / "prepared", options=PrepareOptions(vocab_size=20), report=quiet)
-    loop.train(config(root / "prepared"), root / "run", report=quiet)
-    return root / "prepared", root / "run"
 
 
 def put(bucket: Bucket, directory: Path, address: str) -> None:
@@ -154,15 +132,14 @@ def test_an_address_is_kept_as_it_is(monkeypatch, tmp_path):
         ("ngram", ["--data=gs://bucket/data"]),
     ],
 )
-def test_a_missing_package_is_one_line(command, flags, tmp_path):
+def test_a_missing_package_is_one_line(command, flags, tmp_path, monkeypatch):
     (tmp_path / "text.txt").write_text("a b c .\n")
     # As if it were not there, whether it is or not.
-    (tmp_path / "gcsfs.py").write_text("raise ImportError\n")
-    path = f"{support.REPOSITORY}{os.pathsep}{tmp_path}"
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
     if "--workdir" not in str(flags) and command in ("train", "ngram"):
         flags = [*flags, f"--workdir={tmp_path / 'run'}"]
     flags = [flag.replace("configs/", f"{support.REPOSITORY}/configs/") for flag in flags]
-    error = support.refuse(command, *flags, cwd=tmp_path, PYTHONPATH=path, EPATH_USE_TF="false")
+    error = support.refuse(command, *flags, cwd=tmp_path, EPATH_USE_TF="false")
     assert "gs:// needs a package: pip install 'etils[epath-gcs]'" in error
     assert error.startswith("error: gs://bucket/")
     assert not (tmp_path / "run").exists()
@@ -193,58 +170,56 @@ def test_sweeps_and_new_ngram_models_need_a_file_system(tmp_path):
 # Corpora
 
 
-def test_a_corpus_is_prepared_there_and_read_back(bucket, sources, whole, tmp_path):
-    local, _ = whole
+def test_a_corpus_is_prepared_there_and_read_back(bucket, texts, data, tmp_path):
     lines: list[str] = []
-    manifest = prepare(sources, DATA, options=PrepareOptions(vocab_size=20), report=lines.append)
-    assert manifest == prepare(sources, local, options=PrepareOptions(vocab_size=20), report=quiet)
-    assert support.fingerprint(local) == support.fingerprint(bucket.copy(DATA, tmp_path / "copy"))
+    manifest = prepare(texts, DATA, options=PrepareOptions(vocab_size=20), report=lines.append)
+    assert manifest == prepare(texts, data, options=PrepareOptions(vocab_size=20), report=quiet)
+    assert support.fingerprint(data) == support.fingerprint(bucket.copy(DATA, tmp_path / "copy"))
     assert bucket.names("gs://bucket") == [f"data/small/{name}" for name in bucket.names(DATA)]
-    here, there = (open_corpus(place, "train") for place in (local, DATA))
+    here, there = (open_corpus(place, "train") for place in (data, DATA))
     assert np.array_equal(here.tokens, there.tokens)
     assert here.document_ids == there.document_ids
     assert (here.checksums, here.vocabulary) == (there.checksums, there.vocabulary)
     assert (
-        prepare(sources, DATA, options=PrepareOptions(vocab_size=20), report=lines.append)
-        == manifest
+        prepare(texts, DATA, options=PrepareOptions(vocab_size=20), report=lines.append) == manifest
     )
     assert lines[-1] == f"reusing {DATA}: it holds the same sources and options"
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_another_corpus_is_refused_or_replaces_the_old_one(bucket, sources):
-    prepare(sources, DATA, options=PrepareOptions(vocab_size=20), report=quiet)
+def test_another_corpus_is_refused_or_replaces_the_old_one(bucket, texts):
+    prepare(texts, DATA, options=PrepareOptions(vocab_size=20), report=quiet)
     before = {name: bucket.read(f"{DATA}/{name}") for name in bucket.names(DATA)}
     with pytest.raises(InputError, match=f"{DATA}: already holds .*vocab_size"):
-        prepare(sources, DATA, options=PrepareOptions(vocab_size=5), report=quiet)
+        prepare(texts, DATA, options=PrepareOptions(vocab_size=5), report=quiet)
     assert {name: bucket.read(f"{DATA}/{name}") for name in bucket.names(DATA)} == before
-    fewer = {split: sources[split] for split in ("train", "valid")}
+    fewer = {split: texts[split] for split in ("train", "valid")}
     prepare(fewer, DATA, options=PrepareOptions(vocab_size=5), report=quiet, overwrite=True)
     assert not [name for name in bucket.names(DATA) if name.startswith("test")]
     assert len(open_corpus(DATA, "train").vocabulary) == 8
     bucket.write("gs://bucket/other/text", b"mine")
     with pytest.raises(InputError, match="gs://bucket/other: exists and is no prepared corpus"):
-        prepare(sources, "gs://bucket/other", options=PrepareOptions(vocab_size=20), report=quiet)
+        prepare(texts, "gs://bucket/other", options=PrepareOptions(vocab_size=20), report=quiet)
 
 
-def test_a_corpus_that_is_cut_off_on_its_way_is_none(bucket, sources, monkeypatch):
+def test_a_corpus_that_is_cut_off_on_its_way_is_none(bucket, texts, monkeypatch):
     files = 14
     for number in range(files):
         monkeypatch.setenv(FAILS_AFTER, str(number))
         place = f"gs://bucket/{number}"
         with pytest.raises(InputError, match=f"{place}/.*ConnectionResetError: the network"):
-            prepare(sources, place, options=PrepareOptions(vocab_size=20), report=quiet)
+            prepare(texts, place, options=PrepareOptions(vocab_size=20), report=quiet)
         monkeypatch.delenv(FAILS_AFTER)
         assert len(bucket.names(place)) == number
         with pytest.raises(InputError, match="manifest.json"):
             open_corpus(place, "train")
     monkeypatch.setenv(FAILS_AFTER, str(files))
-    prepare(sources, DATA, options=PrepareOptions(vocab_size=20), report=quiet)
+    prepare(texts, DATA, options=PrepareOptions(vocab_size=20), report=quiet)
     assert len(bucket.names(DATA)) == files
 
 
-def test_a_copy_that_is_old_or_damaged_is_not_used(bucket, sources, tmp_path, monkeypatch):
-    prepare(sources, DATA, options=PrepareOptions(vocab_size=20), report=quiet)
+def test_a_copy_that_is_old_or_damaged_is_not_used(bucket, texts, tmp_path, monkeypatch):
+    prepare(texts, DATA, options=PrepareOptions(vocab_size=20), report=quiet)
     fetched = counted_downloads(monkeypatch)
     first = open_corpus(DATA, "test")
     assert len(fetched) == 6
@@ -257,7 +232,7 @@ def test_a_copy_that_is_old_or_damaged_is_not_used(bucket, sources, tmp_path, mo
     copy.write_bytes(content[:-4] + b"\3\0\0\0")
     assert np.array_equal(open_corpus(DATA, "test").tokens, np.frombuffer(content, "<i4"))
     # Prepared again, the same names hold something else.
-    other = sources | {"test": sources["valid"]}
+    other = texts | {"test": texts["valid"]}
     prepare(other, DATA, options=PrepareOptions(vocab_size=20), report=quiet, overwrite=True)
     assert np.array_equal(open_corpus(DATA, "test").tokens, open_corpus(DATA, "valid").tokens)
     bucket.write(f"{DATA}/train.tokens.bin", content)
@@ -265,7 +240,7 @@ def test_a_copy_that_is_old_or_damaged_is_not_used(bucket, sources, tmp_path, mo
         open_corpus(DATA, "train")
 
 
-def test_an_object_that_stands_for_a_folder_is_no_file(bucket, sources):
+def test_an_object_that_stands_for_a_folder_is_no_file(bucket, texts):
     for name in ("bucket/run/", "bucket/run/sub/"):
         (bucket.folder / quote(name, safe="")).write_bytes(b"")
     bucket.write("gs://bucket/run/run", b"one of its name")
@@ -274,7 +249,7 @@ def test_an_object_that_stands_for_a_folder_is_no_file(bucket, sources):
     assert not isinstance(location, Path)
     assert storage.list_files(location) == ["run", "sub/x"]
     (bucket.folder / quote(f"{DATA[5:]}/", safe="")).write_bytes(b"")
-    prepare(sources, DATA, options=PrepareOptions(vocab_size=20), report=quiet)
+    prepare(texts, DATA, options=PrepareOptions(vocab_size=20), report=quiet)
     assert open_corpus(DATA, "train").num_documents == 30
 
 
@@ -294,43 +269,41 @@ def test_names_that_lead_out_are_not_followed(bucket, tmp_path):
 # Runs
 
 
-def test_a_run_there_is_the_run_here(bucket, sources, whole, tmp_path):
-    _, here = whole
-    prepare(sources, DATA, options=PrepareOptions(vocab_size=20), report=quiet)
+def test_a_run_there_is_the_run_here(bucket, texts, uninterrupted, tmp_path):
+    prepare(texts, DATA, options=PrepareOptions(vocab_size=20), report=quiet)
     lines: list[str] = []
     result = loop.train(config(Path("unused"), **{"data.directory": DATA}), RUN, lines.append)
     assert result.ending == "finished" and f"workdir: {RUN}" in lines
     there = bucket.copy(RUN, tmp_path / "copy")
-    assert_same_bits(latest_state(there, 12), latest_state(here, 12))
-    assert_same_bits(restore_run(there).params, restore_run(here).params)
+    assert_same_bits(latest_state(there, 12), latest_state(uninterrupted, 12))
+    assert_same_bits(restore_run(there).params, restore_run(uninterrupted).params)
     # Orbax gives its files of arrays names that mean nothing.
     names, expected = (
         {re.sub("/d/[0-9a-f]{32}$", "/d/", name) for name in files if "tensorboard" not in name}
-        for files in (bucket.names(RUN), support.fingerprint(here))
+        for files in (bucket.names(RUN), support.fingerprint(uninterrupted))
     )
     assert names == expected
-    assert bucket.read(f"{RUN}/result.json") == (here / "result.json").read_bytes()
+    assert bucket.read(f"{RUN}/result.json") == (uninterrupted / "result.json").read_bytes()
     assert bucket.read(f"{RUN}/lock") == b""
     assert json.loads(bucket.read(f"{RUN}/config.json"))["data"]["directory"] == DATA
     steps = [line["step"] for line in read_metrics(there / "metrics.jsonl")]
-    assert steps == [line["step"] for line in read_metrics(here / "metrics.jsonl")]
+    assert steps == [line["step"] for line in read_metrics(uninterrupted / "metrics.jsonl")]
     # What used it, and what it was used for, is gone.
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_a_model_there_scores_as_the_one_here(bucket, whole):
-    data, here = whole
-    put(bucket, here, RUN)
+def test_a_model_there_scores_as_the_one_here(bucket, data, uninterrupted):
+    put(bucket, uninterrupted, RUN)
     documents = [["a b c", "d e"], ["f zz"]]
     there = dclm_jax.restore(RUN)
-    assert list(there.score(documents)) == list(dclm_jax.restore(here).score(documents))
+    assert list(there.score(documents)) == list(dclm_jax.restore(uninterrupted).score(documents))
     assert there.config["data"]["directory"] == str(data)
     with pytest.raises(InputError, match="gs/bucket/runs/two holds no run"):
         dclm_jax.restore("gs://bucket/runs/two")
 
 
-def test_only_what_is_used_is_copied(bucket, whole, monkeypatch):
-    put(bucket, whole[1], RUN)
+def test_only_what_is_used_is_copied(bucket, uninterrupted, monkeypatch):
+    put(bucket, uninterrupted, RUN)
     bucket.write(f"{RUN}/tensorboard/events", b"")
     fetched = counted_downloads(monkeypatch)
     dclm_jax.restore(RUN)
@@ -339,8 +312,7 @@ def test_only_what_is_used_is_copied(bucket, whole, monkeypatch):
     assert kinds == {"best"}
 
 
-def test_an_ngram_model_there_is_read(bucket, whole, monkeypatch):
-    data, here = whole
+def test_an_ngram_model_there_is_read(bucket, data, uninterrupted, monkeypatch):
     binary = b"of KenLM"
     config = {
         "model": {"name": "ngram", "order": 2},
@@ -348,7 +320,7 @@ def test_an_ngram_model_there_is_read(bucket, whole, monkeypatch):
         "binary": {"sha256": hashlib.sha256(binary).hexdigest()},
     }
     bucket.write(f"{RUN}/config.json", json.dumps(config).encode())
-    bucket.write(f"{RUN}/vocabulary.tsv", (here / "vocabulary.tsv").read_bytes())
+    bucket.write(f"{RUN}/vocabulary.tsv", (uninterrupted / "vocabulary.tsv").read_bytes())
     bucket.write(f"{RUN}/model.arpa", b"\\data\\\nngram 1=3\nngram 2=1\n\n\\1-grams:\n")
     bucket.write(f"{RUN}/model.binary", binary)
     loaded = []
@@ -360,8 +332,7 @@ def test_an_ngram_model_there_is_read(bucket, whole, monkeypatch):
         dclm_jax.restore(RUN)
 
 
-def test_a_checkpoint_is_kept_before_the_run_goes_on(bucket, whole, monkeypatch):
-    data, _ = whole
+def test_a_checkpoint_is_kept_before_the_run_goes_on(bucket, data, monkeypatch):
     seen = []
     evaluate = loop._Run.evaluate
 
@@ -410,8 +381,7 @@ def test_what_says_that_something_is_whole_comes_last_and_goes_first(bucket, mon
     assert bucket.names(RUN) == []
 
 
-def test_a_run_that_diverges_keeps_its_numbers(bucket, whole):
-    data, _ = whole
+def test_a_run_that_diverges_keeps_its_numbers(bucket, data):
     values = {"optimizer.name": "sgd", "optimizer.learning_rate": 1e30, "optimizer.clip_norm": 0.0}
     with pytest.raises(DivergenceError):
         loop.train(config(data, **values), RUN, quiet)
@@ -420,9 +390,8 @@ def test_a_run_that_diverges_keeps_its_numbers(bucket, whole):
     assert "result.json" not in bucket.names(RUN)
 
 
-def test_another_run_changes_nothing(bucket, whole):
-    data, here = whole
-    put(bucket, here, RUN)
+def test_another_run_changes_nothing(bucket, data, uninterrupted):
+    put(bucket, uninterrupted, RUN)
     owner = json.dumps({"host": "elsewhere", "process": 7, "since": "today"}).encode()
     bucket.write(f"{RUN}/lock", owner)
     before = {name: bucket.read(f"{RUN}/{name}") for name in bucket.names(RUN)}
@@ -431,9 +400,8 @@ def test_another_run_changes_nothing(bucket, whole):
     assert {name: bucket.read(f"{RUN}/{name}") for name in bucket.names(RUN)} == before
 
 
-def test_a_job_is_told_who_was_writing_there(bucket, whole, capfd):
-    data, here = whole
-    put(bucket, here, RUN)
+def test_a_job_is_told_who_was_writing_there(bucket, data, uninterrupted, capfd):
+    put(bucket, uninterrupted, RUN)
     owner = json.dumps({"host": "elsewhere", "process": 7, "since": "today"}).encode()
     bucket.write(f"{RUN}/lock", owner)
     assert loop.train(config(data), RUN, quiet).ending == "finished"
@@ -441,8 +409,7 @@ def test_a_job_is_told_who_was_writing_there(bucket, whole, capfd):
     assert "gs/bucket/runs/one was left locked by process 7 on elsewhere since today" in note
 
 
-def test_files_of_others_stay(bucket, whole):
-    data, _ = whole
+def test_files_of_others_stay(bucket, data):
     bucket.write(f"{RUN}/perplexity.json", b"mine")
     bucket.write(f"{RUN}/tensorboard/events.before", b"mine")
     evaluate = loop._Run.evaluate
@@ -464,14 +431,15 @@ def uploads_of_a_run() -> int:
     return 1000 - int(os.environ[FAILS_AFTER])
 
 
-def test_a_run_goes_on_wherever_its_network_was_lost(bucket, whole, monkeypatch, capfd):
+def test_a_run_goes_on_wherever_its_network_was_lost(
+    bucket, data, uninterrupted, monkeypatch, capfd
+):
     """What lies there then can be gone on from, with the bits of a run that was left alone."""
-    data, here = whole
     monkeypatch.setenv(FAILS_AFTER, "1000")
     loop.train(config(data), RUN, quiet)
     total = uploads_of_a_run()
     assert total > 60
-    expected = latest_state(here, 12)
+    expected = latest_state(uninterrupted, 12)
     # In every part of it; a few uploads more or less are those of orbax.
     for number in range(3, total - 10, total // some(3, all=8)):
         address = f"gs://bucket/lost/{number}"
@@ -487,9 +455,9 @@ def test_a_run_goes_on_wherever_its_network_was_lost(bucket, whole, monkeypatch,
         assert "cannot be used" not in capfd.readouterr().err
         there = bucket.copy(address, bucket.folder.parent / str(number))
         assert_same_bits(latest_state(there, 12), expected)
-        assert_same_bits(restore_run(there).params, restore_run(here).params)
+        assert_same_bits(restore_run(there).params, restore_run(uninterrupted).params)
         steps = sorted(os.listdir(there / "checkpoints" / "latest"))
-        assert steps == sorted(os.listdir(here / "checkpoints" / "latest"))
+        assert steps == sorted(os.listdir(uninterrupted / "checkpoints" / "latest"))
         shutil.rmtree(there)
 
 
@@ -515,10 +483,9 @@ def test_results_are_written_there_whole_or_not_at_all(bucket, monkeypatch):
         files.write_json("gs://bucket/new/b.json", {})
 
 
-def test_commands_take_addresses(bucket, sources, tmp_path, monkeypatch):
-    variables: dict[str, Any] = {"PYTHONPATH": f"{support.REPOSITORY}{os.pathsep}{BUCKETS}"}
-    text = [f"--{split}={path}" for split, path in sources.items()]
-    support.launch("prepare", *text, f"--output={DATA}", "--vocab_size=20", **variables)
+def test_commands_take_addresses(bucket, texts, tmp_path):
+    text = [f"--{split}={path}" for split, path in texts.items()]
+    support.launch("prepare", *text, f"--output={DATA}", "--vocab_size=20")
     configuration = tmp_path / "tiny.py"
     configuration.write_text(support.CONFIG.format(steps=8))
     training = [
@@ -526,34 +493,33 @@ def test_commands_take_addresses(bucket, sources, tmp_path, monkeypatch):
         # A curve has two points.
         "--config.training.evaluate_every=4",
     ]
-    support.launch("train", *training, **variables)
+    support.launch("train", *training)
     run = f"--workdir={RUN}"
-    support.launch("evaluate", run, f"--output={RUN}/perplexity.json", **variables)
+    support.launch("evaluate", run, f"--output={RUN}/perplexity.json")
     result = json.loads(bucket.read(f"{RUN}/perplexity.json"))
     assert (result["workdir"], result["data"]) == (RUN, DATA)
     flags = [run, f"--data={DATA}", "--permutations=2", f"--output={RUN}/coherence.json"]
-    support.launch("coherence", *flags, **variables)
-    score = [run, f"--input={sources['test']}", f"--output={RUN}/scores.jsonl"]
-    support.launch("score", *score, **variables)
+    support.launch("coherence", *flags)
+    score = [run, f"--input={texts['test']}", f"--output={RUN}/scores.jsonl"]
+    support.launch("score", *score)
     assert bucket.read(f"{RUN}/scores.jsonl").count(b"\n") == 6
     flags = ["--quick", f"--workdirs={RUN},{RUN}", f"--output={RUN}"]
-    table = support.launch("report", *flags, **variables).stdout
+    table = support.launch("report", *flags).stdout
     assert table.count(RUN) >= 2 and f"{result['perplexity']:.2f}" in table
     assert bucket.read(f"{RUN}/learning_curves.png").startswith(b"\x89PNG")
     evaluation = read_runs([RUN])[0].evaluation
     assert evaluation is not None and evaluation.perplexity == result["perplexity"]
 
 
-def test_arrays_do_not_need_their_files_any_longer(bucket, whole):
+def test_arrays_do_not_need_their_files_any_longer(bucket, uninterrupted):
     """The copy is gone before the model is used."""
-    put(bucket, whole[1], RUN)
+    put(bucket, uninterrupted, RUN)
     params = dclm_jax.restore(RUN).params  # pyright: ignore[reportAttributeAccessIssue]
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
 
 
-def test_a_run_there_starts_from_a_run_there(bucket, whole):
-    data, run = whole
-    put(bucket, run, RUN)
+def test_a_run_there_starts_from_a_run_there(bucket, data, uninterrupted):
+    put(bucket, uninterrupted, RUN)
     two, none = "gs://bucket/runs/two", "gs://bucket/runs/none"
     settings = config(data, **{"training.start_from": none, "training.frozen": "embedding"})
     with pytest.raises(InputError, match=r"^training.start_from: .*/runs/none holds no run"):

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 from typing import Any
 
 import jax
@@ -270,8 +271,10 @@ def test_settings_that_are_none(small):
     for window in (0, 10**9 + 1):
         with pytest.raises(InputError, match=f"cache's window is {window}; expected a number from"):
             NeuralSetting(0.3, window)
-    with pytest.raises(InputError, match="the cache's theta is -0.1; expected a number from 0"):
-        NeuralSetting(-0.1, 5)
+    for theta in (-0.1, 1e300):
+        message = re.escape(f"the cache's theta is {theta:g}; expected a number from 0")
+        with pytest.raises(InputError, match=message):
+            NeuralSetting(theta, 5)
     with pytest.raises(InputError, match="the cache's strength is -1; expected a number from 0"):
         NeuralSetting(0.1, 5, -1)
     with pytest.raises(

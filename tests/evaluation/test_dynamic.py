@@ -221,9 +221,10 @@ def test_tuning_tries_rates_then_decays(small, monkeypatch):
 
 
 def test_what_cannot_be_evaluated_dynamically(small):
-    for name, kind in (("rate", {"rate": -1.0}), ("decay", {"decay": 1e39})):
-        with pytest.raises(InputError, match=f"the {name} of dynamic evaluation is "):
-            small.scorer(**kind)
+    for name, value in (("rate", -1.0), ("rate", np.nan), ("decay", 1e39), ("decay", np.inf)):
+        message = re.escape(f"the {name} of dynamic evaluation is {value}; expected ")
+        with pytest.raises(InputError, match=message):
+            small.scorer(**{name: value})
     with pytest.raises(InputError, match="a step of dynamic evaluation has 0 sentences"):
         small.scorer(sentences=0)
     for name in ("rnnslm", "standard_autoencoder"):

@@ -9,6 +9,7 @@ import logging
 import os
 import runpy
 import shutil
+import socket
 import subprocess
 import sys
 import warnings
@@ -174,6 +175,17 @@ def of_launch(module: str) -> bool:
     return module.split(".")[0] == "launch"
 
 
+def free_port() -> int:
+    """A port that is free, and so is the next one."""
+    while True:
+        with contextlib.closing(socket.socket()) as one, contextlib.closing(socket.socket()) as two:
+            one.bind(("127.0.0.1", 0))
+            port = one.getsockname()[1]
+            with contextlib.suppress(OSError):
+                two.bind(("127.0.0.1", port + 1))
+                return port
+
+
 def start(name: str, *arguments, group: bool = False) -> subprocess.Popen[str]:
     """Starts `python -m launch.NAME`, which goes on by itself; in a process group of its own if a
     signal is meant for the whole group, as of a terminal."""
@@ -234,6 +246,7 @@ class Workspace:
 
     def __init__(self, root: Path):
         self.root = root
+        self.printed: dict[str, str] = {}
         self.text = {
             split: write_documents(root / f"{split}.txt", seed, documents)
             for seed, (split, documents) in enumerate(
@@ -265,9 +278,17 @@ class Workspace:
         directory = f"--config.data.directory={self.other_corpus}"
         return self.train("other_run", "ccdclm", directory, "--config.training.max_steps=1")
 
+    @functools.cached_property
+    def autoencoder(self) -> Path:
+        """A run of whole documents; `printed["autoencoder"]` is what training printed."""
+        name = "hierarchical_attention_autoencoder"
+        whole = ("--config.data.segment_length=0", "--config.training.max_steps=8")
+        return self.train("autoencoder", name, *whole)
+
     def train(self, name: str, model: str, *more: str) -> Path:
         workdir = self.root / name
-        launch("train", *self.training(workdir, *more, config=Path(f"{self.config}:{model}")))
+        arguments = self.training(workdir, *more, config=Path(f"{self.config}:{model}"))
+        self.printed[name] = launch("train", *arguments).stdout
         return workdir
 
     def sources(self) -> list[str]:

@@ -107,19 +107,6 @@ def test_any_two_runs_are_compared(both):
     assert {row["run"] for row in rows} == {"ccdclm", "rnnlm"}
 
 
-def test_names_in_the_table_are_whole(space, tmp_path):
-    names = ["NA", 'a\t"b"', "\\NA"]
-    text, table = tmp_path / "text.jsonl", tmp_path / "table.tsv"
-    documents = [{"id": name, "sentences": ["w1 w2", "w3", "w1"]} for name in names]
-    text.write_text("".join(json.dumps(one) + "\n" for one in documents))
-    flags = [f"--workdir={space.run}", f"--input={text}", "--permutations=1", f"--tsv={table}"]
-    launch("coherence", *flags, quiet=False)
-    with table.open(newline="") as file:
-        rows = list(csv.DictReader(file, delimiter="\t"))
-    assert [row["document"] for row in rows] == ["\\NA", 'a\t"b"', "\\\\NA"]
-    assert [row["words"] for row in rows] == ["4", "4", "4"]
-
-
 def test_what_is_written_is_read_back_with_a_run(space, tmp_path):
     path = tmp_path / "coherence.json"
     flags = ["--also=blocks,insertion", "--permutations=2", "--bootstrap=3", "--keep_first=1"]
@@ -171,9 +158,6 @@ def test_given_permutations_are_compared_over_all_pairs(space, tmp_path):
     assert runs[1]["tuning"]["split"] == "test" and runs[1]["pairs"] == 5
     error = refuse("coherence", run, *adapted[:2], f"--tune_input={folder}")
     assert "would be tuned on text it is measured on" in error
-    (folder / "b.perm-4").write_text("w6 w7\nw8\n")
-    error = refuse("coherence", run, f"--permuted={folder}")
-    assert "b.perm-4: sentence 2, 'w8', is none of its document's" in error
 
 
 @pytest.mark.parametrize(
@@ -183,43 +167,16 @@ def test_given_permutations_are_compared_over_all_pairs(space, tmp_path):
         (["--permuted=x", "--also=swaps"], "--also has no effect on the permutations of --permut"),
         (["--permuted=x", "--bootstrap=3"], "--bootstrap has no effect on the permutations of"),
         (["--permuted=x", "--data=y"], "--permuted replaces --data"),
-        (["--permuted=nowhere"], "nowhere: no such folder"),
         (["--tsv=t", "--permutations=0", "--bootstrap=2"], "--tsv tells of --permutations or"),
         (["--tsv=-", "--output=-"], "--tsv and --output are both standard output"),
         (["--workdirs=a,b"], "--workdir is for one run, --workdirs for several"),
         (["--seed=-1"], "--seed is -1; expected 0 or more"),
-        (["--input=one.txt"], "no document has two sentences"),
-        (["--input=empty.txt"], "empty.txt"),
     ],
 )
 def test_bad_input_is_refused(space, tmp_path, arguments, expected):
-    (tmp_path / "one.txt").write_text("w1 w3\n\nw2 w3\n")
-    (tmp_path / "empty.txt").write_text("")
     error = refuse("coherence", f"--workdir={space.run}", *arguments, cwd=tmp_path)
     assert expected in error
-    assert sorted(one.name for one in tmp_path.iterdir()) == ["empty.txt", "one.txt"]
-
-
-def test_coherence_fixed_and_bootstrap(space, tmp_path):
-    run = f"--workdir={space.run}"
-    results = {}
-    for name, data in (("a", "--split=test"), ("b", f"--input={space.text['test']}")):
-        path = tmp_path / f"{name}.json"
-        done = launch(
-            "coherence", run, data, "--permutations=4", "--bootstrap=6", f"--output={path}"
-        )
-        assert "coherence (fixed)" in done.stdout and "coherence (bootstrap)" in done.stdout
-        results[name] = json.loads(path.read_text())
-    bootstrap, fixed = results["a"], results["a"]["fixed"]
-    assert (bootstrap["kind"], bootstrap["replicates"], bootstrap["pairs"]) == ("bootstrap", 6, 66)
-    assert (fixed["kind"], fixed["permutations"], fixed["pairs"]) == ("fixed", 4, 44)
-    assert 0 <= fixed["mean"] <= 1 and 0 <= bootstrap["mean"] <= 1
-    # Accuracies are counts over pairs, half a pair for a tie.
-    for result in (fixed, bootstrap):
-        assert 2 * result["mean"] * result["pairs"] == pytest.approx(
-            round(2 * result["mean"] * result["pairs"]), abs=1e-6
-        )
-    assert (results["b"]["mean"], results["b"]["sd"]) == (bootstrap["mean"], bootstrap["sd"])
+    assert not list(tmp_path.iterdir())
 
 
 def test_coherence_with_the_first_sentence_moved_alone_or_kept(space, tmp_path):
@@ -247,4 +204,3 @@ def test_coherence_with_the_first_sentence_moved_alone_or_kept(space, tmp_path):
     assert "sentences kept at the start of each: 2" in printed
     assert f"left out for fewer than two sentences to permute: {short}" in printed
     assert "--keep_first is -1" in refuse("coherence", run, "--keep_first=-1")
-    assert "after the first 99" in refuse("coherence", run, "--keep_first=99")

@@ -9,6 +9,7 @@ import pytest
 
 import dclm_jax
 from dclm_jax.training.checkpoints import restore_run
+from tests.exhaustive import also
 from tests.launch.support import BAD_TEXT, launch, refuse
 
 _OF_TEXT = {"format", "lowercase", "normalize", "text_key", "encoding"}
@@ -35,7 +36,7 @@ def test_help_lists_all_flags(name, some):
     assert name != "report" or "tune_on" not in listed
 
 
-@pytest.mark.parametrize("name", ["evaluate", "coherence", "score", "order"])
+@pytest.mark.parametrize("name", ["evaluate", *also(["coherence", "score", "order"])])
 def test_a_flipped_bit_in_a_split_is_found(space, tmp_path, name):
     corpus = tmp_path / "corpus"
     shutil.copytree(space.corpus, corpus)
@@ -47,7 +48,7 @@ def test_a_flipped_bit_in_a_split_is_found(space, tmp_path, name):
     assert error == f"error: {corpus}/test.tokens.bin: its checksum differs from the manifest's"
 
 
-@pytest.mark.parametrize("name", ["evaluate", "coherence", "score", "generate"])
+@pytest.mark.parametrize("name", ["evaluate", "generate", *also(["coherence", "score"])])
 def test_a_directory_without_a_run_is_refused(space, tmp_path, name):
     output = tmp_path / "output"
     text = "context" if name == "generate" else "input"
@@ -66,8 +67,6 @@ def test_a_directory_without_a_run_is_refused(space, tmp_path, name):
         ("evaluate", ["--input=absent.txt"], ["absent.txt"]),
         ("evaluate", ["--input=latin1.txt"], ["latin1.txt:3"]),
         ("evaluate", ["--split=tset"], ["--split=tset"]),
-        ("coherence", ["--data=OTHER"], ["OTHER", "another vocabulary"]),
-        ("score", ["--input=latin1.txt"], ["latin1.txt:3"]),
         ("score", ["--context=blank.txt"], ["--input is missing"]),
         ("score", ["--format=lines"], ["--format belongs to --input"]),
         ("score", ["--input=latin1.txt", "--split=valid"], ["--input replaces --data and"]),

@@ -1,8 +1,6 @@
 """launch.encode: the array and the names beside it, and the example of its manual."""
 
 import ast
-import csv
-import json
 import re
 import runpy
 import textwrap
@@ -44,17 +42,6 @@ def test_documents_and_sentences(space, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["vectors.ids.txt", "vectors.npy"]
 
 
-def test_names_are_whole(space, tmp_path):
-    text = tmp_path / "text.jsonl"
-    documents = [{"id": name, "sentences": ["w1", "w2"]} for name in ("NA", 'a\t"b"')]
-    text.write_text("".join(json.dumps(one) + "\n" for one in documents))
-    *_, ids = encode(space, tmp_path, f"--input={text}")
-    assert list(csv.reader(ids, delimiter="\t")) == [["\\NA"], ['a\t"b"']]
-    *_, ids = encode(space, tmp_path, f"--input={text}", "--unit=sentences")
-    rows = [["\\NA", "1"], ["\\NA", "2"], ['a\t"b"', "1"], ['a\t"b"', "2"]]
-    assert list(csv.reader(ids, delimiter="\t")) == rows
-
-
 def test_the_example_of_the_manual_finds_neighbours(space, tmp_path, monkeypatch, capsys):
     _, vectors, ids = encode(space, tmp_path, f"--input={space.text['test']}")
     manual = ast.get_docstring(ast.parse((REPOSITORY / "launch/encode.py").read_text())) or ""
@@ -81,7 +68,6 @@ def test_bad_input_leaves_what_was_there(space, tmp_path):
     given = (f"--output={output}", f"--input={bad}")
     for flags, message in (
         ((f"--workdir={space.run}", *given), "bad.txt:3: not valid UTF-8"),
-        ((f"--workdir={space.rnnlm}", *given), "rnnlm reads every sentence by itself"),
         ((f"--workdir={space.run}", given[0]), "--input is missing"),
         ((f"--workdir={space.run}", given[1]), "--output is ''; expected the name of a file"),
         ((f"--workdir={space.run}", given[1], "--output=-"), "expected the name of a file, NAME."),

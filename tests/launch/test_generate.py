@@ -43,7 +43,7 @@ def test_generated_texts_have_the_scores_of_those_texts(space, tmp_path):
 def test_one_document_is_gone_on_with_word_by_word(space, tmp_path):
     run, text = f"--workdir={space.run}", "w1 w2 w5\nw3 w5\n"
     flags = ["--sentences=3", "--sentence_words=4"]
-    piped = launch("generate", run, "--context=-", *flags, stdin=text, process=True).stdout
+    piped = launch("generate", run, "--context=-", *flags, stdin=text).stdout
     beam = launch("generate", run, "--context=-", "--method=beam", *flags, stdin=text).stdout
     lm = dclm_jax.restore(space.run)
     for printed, decoding in ((piped, GREEDY), (beam, Decoding("beam"))):
@@ -71,27 +71,16 @@ def test_samples_of_a_tiny_temperature_are_greedy_and_json(space):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--context=absent.txt"], "absent.txt"),
         (["--context=blank.txt"], "blank.txt: holds no documents"),
-        (["--context=latin1.txt"], "latin1.txt:3"),
         (["--method=bean"], "--method=bean"),
-        (["--method=beam", "--beam=0"], "beam width is 0; expected at least 1"),
         (["--beam=3"], "--beam belongs to --method=beam"),
         (["--seed=3"], "--seed belongs to --method=sample"),
-        (["--method=sample", "--temperature=0"], "temperature is 0.0; expected a number above 0"),
-        (["--method=sample", "--top_p=1.1"], "top p is 1.1; expected 0 < top p <= 1"),
-        (["--method=sample", "--top_k=0"], "top k is 0; expected at least 1"),
-        (["--method=sample", "--seed=-1"], "seed is -1; expected a whole number from 0"),
-        (["--method=sample", "--samples=0"], "samples is 0; expected at least 1"),
-        (["--sentences=0"], "the limit of sentences is 0; expected at least 1"),
-        (["--sentence_words=0"], "the limit of sentence_words is 0; expected at least 1"),
         (["--batch_size=2"], "--batch_size has no effect"),
         (["story.txt"], "'story.txt'"),
     ],
 )
 def test_generate_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments, expected):
-    for name in ("blank.txt", "latin1.txt"):
-        (tmp_path / name).write_bytes(BAD_TEXT[name])
+    (tmp_path / "blank.txt").write_bytes(BAD_TEXT["blank.txt"])
     before = fingerprint(tmp_path)
     flags = [f"--workdir={space.run}", "--output=output", *arguments]
     assert expected in refuse("generate", *flags, cwd=tmp_path)

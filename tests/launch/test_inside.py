@@ -113,18 +113,10 @@ def test_attention_stands_beside_the_scores(attending, text, tmp_path):
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
-def test_what_cannot_be_looked_into_is_told(space, attending, text, tmp_path):
+def test_what_cannot_be_looked_into_is_told(attending, text, tmp_path):
     of_text, plot = f"--input={text}", f"--plot={tmp_path / 'a.png'}"
-    own, other = f"--workdir={attending}", f"--workdir={space.run}"
+    own = f"--workdir={attending}"
     for flags, expected in (
-        (
-            [other, of_text, "--attention"],
-            "ccdclm has no attention to sentences before; expected one of adclm",
-        ),
-        (
-            [other, of_text, plot],
-            "ccdclm has no attention to sentences before; expected one of adclm",
-        ),
         ([own, of_text, plot], "--plot draws one document, and the text holds several"),
         ([own, of_text, "--plot=a.xyz"], "a.xyz: cannot write the plot"),
         (

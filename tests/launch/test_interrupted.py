@@ -1,41 +1,17 @@
 """launch.train: runs that are interrupted, damaged, or diverge."""
 
-import json
 import re
-import shutil
 import signal
 from pathlib import Path
 
 import jax
 import numpy as np
-import orbax.checkpoint as ocp
 import pytest
 
 from dclm_jax.training.checkpoints import restore_run
 from tests.exhaustive import also
 from tests.launch.support import STEPS, launch, refuse, start
-
-
-def latest_state(run: Path, step: int):
-    """Every array of a checkpoint for resuming, read without the code under test."""
-    with ocp.StandardCheckpointer() as reader:
-        return reader.restore((run / "checkpoints" / "latest" / str(step) / "state").resolve())
-
-
-def assert_same_run(one: Path, other: Path, step: int) -> None:
-    """The last state and the best parameters are the same, bit for bit."""
-    for read in (lambda run: latest_state(run, step), lambda run: restore_run(run).params):
-        left, right = read(one), read(other)
-        assert jax.tree.structure(left) == jax.tree.structure(right)
-        jax.tree.map(np.testing.assert_array_equal, left, right)
-    assert restore_run(one).info == restore_run(other).info
-
-
-def damage(checkpoint: Path) -> None:
-    """Halves every file of a checkpoint, manifests of its arrays included."""
-    for file in checkpoint.rglob("*"):
-        if file.is_file():
-            file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+from tests.training.support import assert_same_bits, latest_state
 
 
 @pytest.fixture(scope="module")
@@ -77,26 +53,10 @@ def test_interrupted_training_goes_on_bit_for_bit(space, long_run, tmp_path, num
     assert resumed.stderr.count("\n") == (number == signal.SIGKILL)
     assert "resuming after step" in resumed.stdout
     assert "finished 400 steps" in resumed.stdout
-    assert_same_run(run, whole, 400)
-
-
-@pytest.mark.parametrize("kind", ["latest", "best"])
-def test_truncated_newest_checkpoint_falls_back_and_says_so(space, tmp_path, kind):
-    run = tmp_path / "run"
-    shutil.copytree(space.run, run)
-    checkpoints = run / "checkpoints" / kind
-    previous, newest = sorted(checkpoints.iterdir(), key=lambda step: int(step.name))
-    damage(newest)
-    if kind == "latest":
-        errors = launch("train", *space.training(run), quiet=False).stderr
-        assert_same_run(run, space.run, STEPS)
-    else:
-        output = run / "perplexity.json"
-        errors = launch("evaluate", f"--workdir={run}", f"--output={output}", quiet=False).stderr
-        assert json.loads(output.read_text())["step"] == int(previous.name)
-    first, second = errors.splitlines()
-    assert first.startswith(f"warning: {newest} cannot be used: ")
-    assert second == f"warning: using step {previous.name} instead"
+    assert_same_bits(latest_state(run, 400), latest_state(whole, 400))
+    ours, theirs = restore_run(run), restore_run(whole)
+    assert_same_bits(ours.params, theirs.params)
+    assert ours.info == theirs.info
 
 
 def test_divergence_is_one_line_with_the_step_and_keeps_the_best_model(space, tmp_path):

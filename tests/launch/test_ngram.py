@@ -80,18 +80,12 @@ def test_an_ngram_model_goes_wherever_a_neural_one_does(space, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--order=1"], "order is 1; expected at least 2"),
-        ([], "KenLM's program lmplz is not in absent (KENLM_BIN)"),
-        (["--data=TESTONLY"], "'train'"),
-        (["--data=absent"], "absent: no such directory"),
         (["--order=five"], "--order=five"),
         (["--workdir=RUN"], "another configuration: model.name is 'ccdclm' there and 'ngram' here"),
     ],
 )
 def test_ngram_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments, expected):
-    places = {"TESTONLY": space.test_only, "RUN": space.run}
-    for name, place in places.items():
-        arguments = [argument.replace(name, str(place)) for argument in arguments]
+    arguments = [argument.replace("RUN", str(space.run)) for argument in arguments]
     given = [f"--data={space.corpus}", "--workdir=run", *arguments]
     assert expected in refuse("ngram", *given, cwd=tmp_path, KENLM_BIN="absent")
     assert not list(tmp_path.iterdir())

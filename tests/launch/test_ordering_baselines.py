@@ -17,7 +17,6 @@ def corpus(tmp_path_factory):
     root = tmp_path_factory.mktemp("baselines")
     (root / "text").write_text(TEXT)
     prepare({split: root / "text" for split in ("train", "valid", "test")}, root / "corpus")
-    prepare({"train": root / "text"}, root / "train alone")
     (root / "new").write_text("c1 d1\na1 b1\nb1 c1\n")
     return root
 
@@ -80,9 +79,6 @@ def test_a_trained_baseline_says_how_training_goes(corpus):
         (["--baseline=neural", "--data=C/corpus", "--training_seed=-1"], "--training_seed is -1"),
         (["--workdir=x", "--training_seed=1"], "--training_seed belongs to --baseline"),
         (["--baseline=grid", "--data=C/corpus"], "--baseline"),
-        (["--baseline=neural", "--data=C/train alone"], "split 'valid' has no data in"),
-        (["--baseline=neural", "--data=C/none"], "none: no such directory"),
-        (["--baseline=overlap", "--data=C/corpus", "--input=C/none"], "none: no such file"),
         (
             ["--baseline=overlap", "--data=C/corpus", "--lowercase"],
             "--lowercase belongs to --input",

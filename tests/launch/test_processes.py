@@ -1,10 +1,8 @@
 """Jobs of two processes with two devices each, against one process with one device."""
 
-import contextlib
 import json
 import re
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,16 +16,10 @@ from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.metrics import read_metrics
 from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also, some
-from tests.launch.support import REPOSITORY, TOLERANCE, environment, launch
+from tests.launch.support import REPOSITORY, TOLERANCE, environment, free_port, launch
 
 PROCESSES = 2
 STEPS = 60
-
-
-def free_port() -> int:
-    with contextlib.closing(socket.socket()) as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
 
 
 def start_together(name: str, *arguments, second: str | None = None) -> list[subprocess.Popen[str]]:
@@ -137,6 +129,7 @@ def test_evaluation_of_two_processes_merges_exactly(space, name, arguments):
     assert len(alone) > 100
 
 
+@pytest.mark.exhaustive
 def test_results_of_two_processes_are_written_by_the_first(space, tmp_path):
     output = tmp_path / "perplexity.json"
     together("evaluate", f"--workdir={space.run}", f"--output={output}")
@@ -159,6 +152,7 @@ def test_an_error_of_one_process_ends_all_and_is_said_once(space, tmp_path):
     assert not run.exists()
 
 
+@pytest.mark.exhaustive
 def test_an_error_of_the_first_process_ends_all(space, tmp_path):
     """Only the first one looks at the workdir, which holds a run of another configuration."""
     arguments = space.training(space.run, "--config.model.hidden_dim=9")
@@ -167,6 +161,7 @@ def test_an_error_of_the_first_process_ends_all(space, tmp_path):
     assert second == ("", "")
 
 
+@pytest.mark.exhaustive
 def test_standard_input_cannot_be_shared(space):
     first, second = together("score", f"--workdir={space.run}", "--input=-", code=2)
     assert first == (

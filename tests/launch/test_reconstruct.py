@@ -60,17 +60,11 @@ def test_input_may_be_standard_input_and_metrics_standard_output(texts):
         (["--outputs=OUT", "--input=IN", "--batch_size=2"], "--batch_size has no effect"),
         (["--outputs=OUT", "--input=IN", "--length=2"], "--length has no effect on documents that"),
         (["--outputs=OUT", "--input=IN", "--method=beam"], "--method has no effect on documents"),
-        (["--outputs=OUT.none", "--input=IN"], "OUT.none: no such file or folder"),
-        (["--outputs=SHORT", "--input=IN"], "holds 1 documents and"),
     ],
 )
 def test_bad_input(texts, tmp_path, flags, message):
-    short = tmp_path / "short.txt"
-    short.write_text("a b\n")
     for name, path in {"OUT": texts[1], "=IN": f"={texts[0]}", ",IN": f",{texts[0]}"}.items():
         flags = [flag.replace(name, str(path)) for flag in flags]
-        message = message.replace(name, str(path))
-    flags = [flag.replace("SHORT", str(short)) for flag in flags]
     metrics = tmp_path / "metrics.json"
     assert message in refuse("reconstruct", *flags, f"--metrics={metrics}")
     assert not metrics.exists()

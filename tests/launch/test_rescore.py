@@ -194,14 +194,10 @@ def test_a_list_is_rescored_in_python(space, lists, tmp_path):
         (["--output=LISTS/x", "--metrics=LISTS/x"], "x; expected two places"),
         (["--output=LISTS/x", "--scored_nbest=LISTS/x"], "--scored_nbest are both "),
         (["--weights=0,0,0"], "expected finite numbers, not all of them 0"),
-        (["--weights=LISTS/references.txt"], "references.txt: not JSON"),
-        (["--viterbi"], "reads all sentences before; expected a beam"),
         (["--viterbi", "--beam=2"], "--viterbi replaces --beam"),
         (["--beam=0"], "--beam=0; expected at least 1"),
         (["--objective=wer"], "--objective belongs to --tune"),
         (["--tune", "--references="], "--tune needs --references"),
-        (["--documents=LISTS/references.txt"], "references.txt:1: "),
-        (["--references=LISTS/nbest.txt"], "expected one for each of the"),
         (["--format=lines"], "--format has no meaning for n-best lists"),
         (["--nbest="], "--nbest is missing"),
         (["--workdir="], "--workdir is missing"),
@@ -226,7 +222,5 @@ def test_what_cannot_be_measured_or_written_is_refused_before_it_is_scored(space
     assert {path.name for path in tmp_path.iterdir()} == {"empty.txt", "words_text"}
 
 
-def test_lists_are_not_made_of_nothing(space, tmp_path):
+def test_lists_are_not_made_of_nothing(space):
     assert "--data and --output" in refuse("corrupt", f"--data={space.corpus}")
-    error = refuse("corrupt", f"--data={space.corpus}", f"--output={tmp_path}", "--candidates=1")
-    assert "candidates is 1" in error and not list(tmp_path.iterdir())

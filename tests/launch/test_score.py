@@ -34,7 +34,7 @@ def test_score_agrees_in_every_form_with_evaluate_and_python(space, tmp_path):
     assert known.count(False) == evaluated["oov_words"]
 
     arguments = [run, "--input=-", "--output=-"]
-    piped = launch("score", *arguments, stdin=text.read_text(), process=True)
+    piped = launch("score", *arguments, stdin=text.read_text())
     for line, document in zip(piped.stdout.splitlines(), documents, strict=True):
         assert json.loads(line)["log_prob"] == pytest.approx(document["log_prob"], rel=TOLERANCE)
 

@@ -1,9 +1,7 @@
 """Jobs on a real Slurm of this one machine, where slurm-wlm and munge are installed."""
 
-import contextlib
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -14,7 +12,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.training.checkpoints import restore_run
-from tests.launch.support import REPOSITORY, STEPS, TOLERANCE, environment, launch
+from tests.launch.support import REPOSITORY, STEPS, TOLERANCE, environment, free_port, launch
 
 FOLDER = REPOSITORY / "launch/slurm"
 SEARCHED = f"{os.environ['PATH']}:/usr/sbin:/sbin"
@@ -33,17 +31,6 @@ echo "started with ${*: -2}"
 [[ ${SLURM_RESTART_COUNT:-0} -eq 0 ]] || exit 0
 while :; do sleep 0.2; done
 """
-
-
-def free_port() -> int:
-    """A port that is free, and so is the next one."""
-    while True:
-        with contextlib.closing(socket.socket()) as one, contextlib.closing(socket.socket()) as two:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
-            with contextlib.suppress(OSError):
-                two.bind(("127.0.0.1", port + 1))
-                return port
 
 
 class Cluster:
@@ -146,6 +133,7 @@ def test_two_tasks_train_are_interrupted_and_finish_as_one_process(cluster, spac
     )
 
 
+@pytest.mark.exhaustive
 def test_a_sweep_is_an_array_that_the_same_command_tabulates(cluster, space, tmp_path):
     arguments = [
         *space.training(tmp_path / "sweep"),
@@ -183,6 +171,7 @@ def test_an_array_is_requeued_by_the_time_limit(cluster, tmp_path):
         assert f"job {job}_{element}: interrupted, to be requeued" in log
 
 
+@pytest.mark.exhaustive
 def test_a_preempted_job_is_requeued(cluster):
     job = cluster.submit(f"--ntasks={TASKS}", PYTHON=str(cluster.interpreter))
     cluster.wait_for(job, "started with", TASKS)
@@ -194,6 +183,7 @@ def test_a_preempted_job_is_requeued(cluster):
     assert log.count("started with") == 2 * TASKS
 
 
+@pytest.mark.exhaustive
 def test_a_job_one_of_whose_tasks_fails_is_not_requeued(cluster, tmp_path):
     failing = tmp_path / "interpreter"
     failing.write_text("#!/usr/bin/env bash\nexit $((SLURM_PROCID == 1 ? 2 : 75))\n")
@@ -204,6 +194,7 @@ def test_a_job_one_of_whose_tasks_fails_is_not_requeued(cluster, tmp_path):
     assert "JobState=FAILED" in state and "ExitCode=2:0" in state and "Restarts=0" in state
 
 
+@pytest.mark.exhaustive
 def test_a_cancelled_job_stays_cancelled(cluster):
     job = cluster.submit(PYTHON=str(cluster.interpreter))
     cluster.wait_for(job, "started with")

@@ -171,11 +171,6 @@ def test_a_dry_run_shows_commands_and_writes_nothing(space, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--grid=model.hiden_dim=3"], "--grid: unknown configuration key 'model.hiden_dim'; did"),
-        (
-            ["--grid=optimizer.name=sgd,adagard"],
-            "name=adagard: optimizer.name is 'adagard'; did you",
-        ),
         (
             ["--grid=data.batch_size=4,8", "--config.data.batch_size=3"],
             "--config.data.batch_size sets a key of --grid; expected one of the two",

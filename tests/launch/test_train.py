@@ -12,6 +12,7 @@ import pytest
 
 from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.config import default_config, flat
+from tests.exhaustive import also
 from tests.launch.support import REPOSITORY, STEPS, fingerprint, launch, refuse
 
 LONGER = f"--config.training.max_steps={STEPS + 8}"
@@ -44,25 +45,15 @@ def test_a_run_goes_on_by_its_workdir_alone(space, tmp_path):
         ([], "error: --config is missing, and none holds no run to go on with; expected a file"),
         (["--config.training.epochs=4"], "--config is missing, and none holds no run to go on"),
         (["--workdir=RUN", "--config.model.hidden_dim=9"], "model.hidden_dim is 8 there and 9"),
-        (["--workdir=RUN", LONGER.replace("=32", "=8")], "make 8 here, expected at least as many"),
-        (["--workdir=RUN", "--config.model.hiden_dim=9"], '"hidden_dim"'),
         (["--workdir=RUN", "--config.training.epochs=x"], "--config.training.epochs=x"),
-        (["--workdir=NGRAM"], "NGRAM holds a model 'ngram', which launch.train does not train"),
-        (["--workdir=BROKEN"], "config.json: not JSON"),
     ],
 )
 def test_a_workdir_alone_that_cannot_go_on_is_one_line(space, tmp_path, arguments, expected):
-    for name, content in (
-        ("NGRAM", json.dumps({"model": {"name": "ngram"}, "data": {"directory": "x"}})),
-        ("BROKEN", "{"),
-    ):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "config.json").write_text(content)
-    before = fingerprint(tmp_path), fingerprint(space.run)
+    before = fingerprint(space.run)
     given = [text.replace("RUN", str(space.run)) for text in arguments]
     assert expected in refuse("train", "--workdir=none", *given, cwd=tmp_path)
-    assert (fingerprint(tmp_path), fingerprint(space.run)) == before
-    assert not (tmp_path / "none").exists()
+    assert fingerprint(space.run) == before
+    assert not list(tmp_path.iterdir())
 
 
 def keys_of(help_text: str) -> dict[str, tuple[str, str]]:
@@ -135,7 +126,7 @@ def test_help_teaches_with_commands_that_are_accepted(space, name, tmp_path):
         ("--notie_embeddings", "--config.model.tie_embeddings"),
     ],
 )
-@pytest.mark.parametrize("name", ["train", "sweep"])
+@pytest.mark.parametrize("name", ["train", *also(["sweep"])])
 def test_a_bare_flag_that_is_a_key_is_told_its_name(space, tmp_path, name, flag, meant):
     bare = flag.removeprefix("--").split("=")[0]
     error = refuse(name, *space.training(tmp_path / "run", flag))
@@ -161,7 +152,7 @@ OWN_WAY = "def get_config(size):\n    return {'small': 1}[size]\n"
 
 
 @pytest.mark.parametrize("more", [[], ["--help"]])
-@pytest.mark.parametrize("name", ["train", "sweep"])
+@pytest.mark.parametrize("name", ["train", *also(["sweep"])])
 def test_a_configuration_that_needs_a_name_says_which_there_are(tmp_path, name, more):
     own, bare = tmp_path / "own.py", tmp_path / "bare.py"
     own.write_text(NEEDS_NAME)
@@ -204,34 +195,14 @@ def test_train_says_what_it_does_and_keeps_what_a_run_needs(space):
     assert saved["model"]["hidden_dim"] == 8
 
 
-def test_finished_run_started_again_does_nothing(space):
-    def contents():
-        files = fingerprint(space.run)
-        return {name: data for name, data in files.items() if "tensorboard" not in name}
-
-    before = contents()
-    done = launch("train", *space.training(space.run))
-    assert f"finished {STEPS} steps" in done.stdout
-    assert contents() == before
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         (["--config.model.hiden_dim=3"], ["'hiden_dim'", '"hidden_dim"']),
         (["--config=tiny.py:ccdcml"], ["'ccdcml'", "'ccdclm'"]),
-        (["--config.model.name=rnlm"], ["'rnlm'", "'rnnlm'"]),
-        (["--config.model.cell=lsmt"], ["'lsmt'", "lstm"]),
-        (["--config.optimizer.name=adagard"], ["'adagard'", "'adagrad'"]),
-        (["--config=bad_key.py"], ["'training.max_step'", "'training.max_steps'"]),
         (["--config=raises.py"], ["raises.py:5", "max_step"]),
         (["--config=syntax.py"], ["syntax.py:1"]),
         (["--config=absent.py"], ["absent.py"]),
-        (["--config.model.dropout=1.0"], ["model.dropout is 1.0; expected 0 <= dropout < 1"]),
-        (["--config.data.segment_length=-1"], ["data.segment_length is -1"]),
-        (["--config.data.directory=absent"], ["absent"]),
-        (["--config.data.directory=EMPTY"], ["EMPTY"]),
-        (["--config.data.directory=TESTONLY"], ["'train'", "TESTONLY", "test"]),
         (["--config.data.batch_size=x"], ["--config.data.batch_size=x"]),
         (["stray"], ["'stray'"]),
     ],
@@ -239,14 +210,11 @@ def test_finished_run_started_again_does_nothing(space):
 def test_train_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments, expected):
     good = space.config.read_text()
     (tmp_path / "tiny.py").write_text(good)
-    (tmp_path / "bad_key.py").write_text(good.replace("max_steps=", "max_step="))
     (tmp_path / "syntax.py").write_text("x = (1\n")
     (tmp_path / "raises.py").write_text(
         "from dclm_jax.training.config import default_config\n\n"
         "def get_config():\n    config = default_config()\n    return config.training.max_step\n"
     )
-    (tmp_path / "EMPTY").mkdir()
-    shutil.copytree(space.test_only, tmp_path / "TESTONLY")
     before = fingerprint(tmp_path)
     given = [text.removeprefix("--config=") for text in arguments if "--config=" in text]
     others = [text for text in arguments if "--config=" not in text]
@@ -263,16 +231,9 @@ def test_train_needs_its_flags(space):
     assert "--workdir" in refuse("train", f"--config={space.config}")
 
 
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        (["--config.model.hidden_dim=9"], "model.hidden_dim is 8 there and 9 here"),
-        (["--config.data.directory=CORPUS"], "another vocabulary"),
-    ],
-)
-def test_train_refuses_a_workdir_of_another_run(space, more, expected):
+def test_train_refuses_a_workdir_of_another_vocabulary(space):
     before = fingerprint(space.run)
-    more = [text.replace("CORPUS", str(space.other_corpus)) for text in more]
-    error = refuse("train", *space.training(space.run, *more))
-    assert str(space.run) in error and expected in error
+    corpus = f"--config.data.directory={space.other_corpus}"
+    error = refuse("train", *space.training(space.run, corpus))
+    assert str(space.run) in error and "another vocabulary" in error
     assert fingerprint(space.run) == before

@@ -29,6 +29,8 @@ from tests.fuzzing import PIECES, drawn_fault
 from tests.launch import tries
 from tests.launch.support import (
     REPOSITORY,
+    STEPS,
+    copy_run,
     environment,
     launch,
     launcher_state,
@@ -135,13 +137,8 @@ def world(space, tmp_path_factory) -> tuple[Path, Path]:
         (root / name).write_text(text)
     shutil.copytree(space.corpus, root / "corpus")
     shutil.copy(space.config, root / "tiny.py")
-    config = ["--config.training.max_steps=8", "--config.data.directory=corpus"]
-    for name, model in (("run", "ccdclm"), ("other", "rnnlm")):
-        launch("train", f"--config=tiny.py:{model}", f"--workdir={name}", *config, cwd=root)
-    (root / "tiny.py").write_text(
-        (root / "tiny.py").read_text().replace("max_steps=24", "max_steps=8")
-    )
-    for name in ("run", "other"):
+    for name, run in (("run", space.run), ("other", space.rnnlm)):
+        copy_run(run, root / name, data_directory=str(root / "corpus"))
         launch("evaluate", f"--workdir={name}", f"--output={name}/perplexity.json", cwd=root)
         measure = [f"--output={name}/coherence.json", "--permutations=2"]
         launch("coherence", f"--workdir={name}", *measure, cwd=root)
@@ -149,7 +146,7 @@ def world(space, tmp_path_factory) -> tuple[Path, Path]:
     for cell in sweep.cells({"model.hidden_dim": [8, 9], "training.seed": [1]}):
         folder = root / "cells" / "cells" / cell.name
         folder.mkdir(parents=True)
-        keep_result(folder, Result("finished", 8, 8, 20.0))
+        keep_result(folder, Result("finished", STEPS, STEPS, 20.0))
         shutil.copy(root / "run" / "metrics.jsonl", folder)
     command = f"sweep --config=tiny.py --config.data.directory=corpus --workdir=cells {SWEEP}"
     launch(*command.split(), cwd=root)

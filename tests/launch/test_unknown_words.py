@@ -85,9 +85,7 @@ def test_a_split_is_warned_of(space, tmp_path):
 
 
 def test_sources_are_warned_of(space, text):
-    options = ("--config.data.segment_length=0", "--config.training.max_steps=1")
-    run = space.train("of_unknown_words", "standard_autoencoder", *options)
-    flags = [f"--workdir={run}", f"--input={text}", "--nomeasure", "--output=-"]
+    flags = [f"--workdir={space.autoencoder}", f"--input={text}", "--nomeasure", "--output=-"]
     done = launch("reconstruct", *flags, quiet=False)
     assert done.stderr.startswith(warning(space, text))
     assert len(done.stdout.splitlines()) == 1

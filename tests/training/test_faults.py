@@ -28,38 +28,15 @@ from dclm_jax.training.checkpoints import CHECKSUMS_FILE, Checkpoints, restore_r
 from dclm_jax.training.metrics import read_metrics
 from dclm_jax.training.step import TrainState
 from dclm_jax.training.workdir import writing
-from tests.training.test_loop import assert_same_bits, config, latest_state, write_documents
+from tests.training.support import assert_same_bits, config, latest_state, quiet
 
 NOBODY = 65534
 
 
-def quiet(line: str) -> None:
-    del line
-
-
-@pytest.fixture(scope="module")
-def sources(tmp_path_factory) -> dict[str, str]:
-    root = tmp_path_factory.mktemp("text")
-    return {
-        split: str(write_documents(root / f"{split}.txt", seed, count))
-        for seed, (split, count) in enumerate((("train", 30), ("valid", 5)))
-    }
-
-
 @pytest.fixture
-def data(sources, tmp_path) -> Path:
-    """A corpus of the test's own, to be damaged."""
-    prepare(sources, tmp_path / "prepared", options=PrepareOptions(vocab_size=20), report=quiet)
-    return tmp_path / "prepared"
-
-
-@pytest.fixture(scope="module")
-def whole(sources, tmp_path_factory) -> tuple[Path, Path]:
-    """A corpus and an uninterrupted run on it, to be copied."""
-    root = tmp_path_factory.mktemp("whole")
-    prepare(sources, root / "prepared", options=PrepareOptions(vocab_size=20), report=quiet)
-    loop.train(config(root / "prepared"), root / "run", report=quiet)
-    return root / "prepared", root / "run"
+def copied_data(data, tmp_path) -> Path:
+    """A corpus to be damaged."""
+    return Path(shutil.copytree(data, tmp_path / "prepared"))
 
 
 # Checkpoints
@@ -137,18 +114,6 @@ def test_hostile_notes_of_a_checkpoint_are_left_with_it(two_checkpoints, tmp_pat
     assert sorted(os.listdir(workdir / "checkpoints" / "latest")) == ["2", "3"]
 
 
-def test_a_workdir_without_a_sound_checkpoint_is_refused(two_checkpoints, tmp_path):
-    workdir = tmp_path / "run"
-    shutil.copytree(two_checkpoints, workdir)
-    for number in ("1", "2"):
-        flip(workdir / "checkpoints" / "latest" / number / "progress" / "metadata")
-    with (
-        contextlib.closing(Checkpoints(workdir, "latest")) as checkpoints,
-        pytest.raises(InputError, match=r"no checkpoint in .*latest can be used"),
-    ):
-        checkpoints.restore(tiny_state(0))
-
-
 # Disks
 
 
@@ -163,9 +128,8 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_full_disk_while_a_checkpoint_is_written(whole, tmp_path, monkeypatch):
+def test_full_disk_while_a_checkpoint_is_written(data, uninterrupted, tmp_path, monkeypatch):
     """The disk fills up after step 5; the run stops, keeps step 5, and later goes on from there."""
-    data, uninterrupted = whole
     run = tmp_path / "run"
     full = contextlib.ExitStack()
     add = loop._Run.add
@@ -194,8 +158,7 @@ def test_full_disk_while_a_checkpoint_is_written(whole, tmp_path, monkeypatch):
     assert not list(run.glob("checkpoints/*/*tmp*"))
 
 
-def test_full_disk_while_metrics_are_written(whole, tmp_path):
-    data, uninterrupted = whole
+def test_full_disk_while_metrics_are_written(data, uninterrupted, tmp_path):
     run = tmp_path / "run"
     message = r"metrics.jsonl: cannot be written: File too large"
     late = {"training.checkpoint_every": 100, "training.evaluate_every": 100}
@@ -208,19 +171,18 @@ def test_full_disk_while_metrics_are_written(whole, tmp_path):
     assert [line["step"] for line in lines if line["kind"] == "train"] == list(range(1, 13))
 
 
-def test_full_disk_while_a_workdir_is_begun(whole, tmp_path):
-    data, _ = whole
+def test_full_disk_while_a_workdir_is_begun(data, tmp_path):
     with files_of_at_most(10), pytest.raises(InputError, match="cannot be written: File too"):
         loop.train(config(data), tmp_path / "run", report=quiet)
     assert loop.train(config(data), tmp_path / "run", report=quiet).ending == "finished"
 
 
-def test_full_disk_while_a_corpus_is_prepared(sources, tmp_path):
+def test_full_disk_while_a_corpus_is_prepared(texts, tmp_path):
     output = tmp_path / "prepared"
     with files_of_at_most(500), pytest.raises(InputError, match="cannot be written: File too"):
-        prepare(sources, output, options=PrepareOptions(vocab_size=20), report=quiet)
+        prepare(texts, output, options=PrepareOptions(vocab_size=20), report=quiet)
     assert list(tmp_path.iterdir()) == []
-    prepare(sources, output, options=PrepareOptions(vocab_size=20), report=quiet)
+    prepare(texts, output, options=PrepareOptions(vocab_size=20), report=quiet)
     assert open_corpus(output, "train").num_documents == 30
 
 
@@ -237,8 +199,7 @@ def without_rights() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("existing", [False, True])
-def test_read_only_workdir_is_one_line(whole, tmp_path, existing):
-    data, uninterrupted = whole
+def test_read_only_workdir_is_one_line(data, uninterrupted, tmp_path, existing):
     place = tmp_path / "place"
     if existing:
         shutil.copytree(uninterrupted, place / "run")
@@ -288,8 +249,9 @@ def hold(workdir: Path) -> subprocess.Popen[str]:
     return holder
 
 
-def test_a_second_job_is_refused_and_a_lock_of_the_dead_is_taken(whole, tmp_path, capfd):
-    data, uninterrupted = whole
+def test_a_second_job_is_refused_and_a_lock_of_the_dead_is_taken(
+    data, uninterrupted, tmp_path, capfd
+):
     run = tmp_path / "run"
     shutil.copytree(uninterrupted, run)
     before = latest_state(run, 12)
@@ -326,29 +288,29 @@ def test_a_lock_that_ended_well_says_nothing(tmp_path, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_a_corpus_that_changed_is_refused(sources, data, tmp_path):
+def test_a_corpus_that_changed_is_refused(texts, copied_data, tmp_path):
     run = tmp_path / "run"
-    loop.train(config(data, **{"training.max_steps": 2}), run, report=quiet)
+    loop.train(config(copied_data, **{"training.max_steps": 2}), run, report=quiet)
     # Another text with the same words: the vocabulary is the same file.
-    text = Path(sources["train"]).read_text().split("\n\n")
+    text = Path(texts["train"]).read_text().split("\n\n")
     other = tmp_path / "other.txt"
     other.write_text("\n\n".join(text[::-1]))
     prepare(
-        sources | {"train": str(other)},
-        data,
+        texts | {"train": str(other)},
+        copied_data,
         options=PrepareOptions(vocab_size=20),
         report=quiet,
         overwrite=True,
     )
     message = r"prepared has changed since this run began: train\.\S+ has another checksum"
     with pytest.raises(InputError, match=message):
-        loop.train(config(data, **{"training.max_steps": 2}), run, report=quiet)
+        loop.train(config(copied_data, **{"training.max_steps": 2}), run, report=quiet)
 
 
-def test_a_flipped_bit_in_the_corpus_is_refused(data, tmp_path):
-    flip(data / "train.tokens.bin")
+def test_a_flipped_bit_in_the_corpus_is_refused(copied_data, tmp_path):
+    flip(copied_data / "train.tokens.bin")
     with pytest.raises(InputError, match="train.tokens.bin: its checksum differs"):
-        loop.train(config(data), tmp_path / "run", report=quiet)
+        loop.train(config(copied_data), tmp_path / "run", report=quiet)
     assert not (tmp_path / "run").exists()
 
 
@@ -374,8 +336,7 @@ def poison(monkeypatch, steps: set[int]) -> None:
     monkeypatch.setattr(step, "train_step", poisoned)
 
 
-def test_a_gradient_that_is_not_a_number_stops_the_run(whole, tmp_path, monkeypatch):
-    data, _ = whole
+def test_a_gradient_that_is_not_a_number_stops_the_run(data, tmp_path, monkeypatch):
     poison(monkeypatch, {8})
     with pytest.raises(
         DivergenceError, match="step 8: loss per token is nan and gradient norm nan"
@@ -384,8 +345,7 @@ def test_a_gradient_that_is_not_a_number_stops_the_run(whole, tmp_path, monkeypa
     assert restore_run(tmp_path / "run").step == 5
 
 
-def test_a_gradient_that_is_not_a_number_is_left_out_on_request(whole, tmp_path, monkeypatch):
-    data, _ = whole
+def test_a_gradient_that_is_not_a_number_is_left_out_on_request(data, tmp_path, monkeypatch):
     poison(monkeypatch, {3, 7, 8})
     lines: list[str] = []
     settings = config(data, **{"optimizer.max_skipped_steps": 2})
@@ -409,8 +369,7 @@ def test_a_gradient_that_is_not_a_number_is_left_out_on_request(whole, tmp_path,
     assert_same_bits(two["optimizer_state"][inner], three["optimizer_state"][inner])
 
 
-def test_too_many_steps_in_a_row_that_are_not_finite_stop_the_run(whole, tmp_path, monkeypatch):
-    data, _ = whole
+def test_too_many_steps_in_a_row_that_are_not_finite_stop_the_run(data, tmp_path, monkeypatch):
     poison(monkeypatch, {6, 7, 8})
     with pytest.raises(DivergenceError, match="step 8: "):
         settings = config(data, **{"optimizer.max_skipped_steps": 2})
@@ -419,8 +378,7 @@ def test_too_many_steps_in_a_row_that_are_not_finite_stop_the_run(whole, tmp_pat
     assert all(np.isfinite(value).all() for value in params)
 
 
-def test_a_clock_that_jumps_changes_nothing(whole, tmp_path, monkeypatch):
-    data, uninterrupted = whole
+def test_a_clock_that_jumps_changes_nothing(data, uninterrupted, tmp_path, monkeypatch):
     jumps, now = random.Random(0), time.time
     monkeypatch.setattr(time, "time", lambda: max(0.0, now() + jumps.uniform(-100, 100)))
     result = loop.train(config(data), tmp_path / "run", report=quiet)

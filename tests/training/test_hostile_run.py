@@ -18,20 +18,15 @@ from dclm_jax.training.records import Progress
 from dclm_jax.training.workdir import claim, read_config, writing
 from tests.exhaustive import some
 from tests.fuzzing import anything, attack_json, damaged, fuzz, single_faults, value_or_input_error
-from tests.test_no_code_runs import finish, resume, seal, use
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory) -> Path:
-    return finish(tmp_path_factory.mktemp("finished") / "run")
+from tests.training.support import resume, seal, use
 
 
 @pytest.mark.parametrize(
     "name", ["best/3/info/metadata", "best/3/_CHECKPOINT_METADATA", "best/3/params/_METADATA"]
 )
-def test_descriptions_of_a_checkpoint(finished, tmp_path_factory, name):
+def test_descriptions_of_a_checkpoint(sealed, tmp_path_factory, name):
     run = tmp_path_factory.mktemp("described") / "run"
-    shutil.copytree(finished, run)
+    shutil.copytree(sealed, run)
     file = run / "checkpoints" / name
     original = file.read_bytes()
 
@@ -47,10 +42,10 @@ def test_descriptions_of_a_checkpoint(finished, tmp_path_factory, name):
 
 
 @pytest.mark.parametrize("name", ["checkpoints", "checkpoints/latest", "tensorboard"])
-def test_folders_that_lead_out_of_a_run_are_refused(finished, tmp_path, name):
+def test_folders_that_lead_out_of_a_run_are_refused(sealed, tmp_path, name):
     """What looks like a checkpoint that was being written would be removed there."""
     run, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
-    shutil.copytree(finished, run)
+    shutil.copytree(sealed, run)
     left = elsewhere / "7.orbax-checkpoint-tmp"
     left.mkdir(parents=True)
     folder = run / name
@@ -62,9 +57,9 @@ def test_folders_that_lead_out_of_a_run_are_refused(finished, tmp_path, name):
 
 
 @pytest.mark.parametrize("name", ["lock", "metrics.jsonl"])
-def test_links_in_a_run_are_not_written_through(finished, tmp_path, name):
+def test_links_in_a_run_are_not_written_through(sealed, tmp_path, name):
     run, other = tmp_path / "run", tmp_path / "other"
-    shutil.copytree(finished, run)
+    shutil.copytree(sealed, run)
     # Lines of before stay as they are, and others are written after them.
     mine = json.dumps({"kind": "train", "step": 1}) + "\n"
     other.write_text(mine)
@@ -84,9 +79,9 @@ def test_links_in_a_run_are_not_written_through(finished, tmp_path, name):
     ],
 )
 @pytest.mark.parametrize("kind", ["pipe", "endless"])
-def test_pipes_and_devices_in_a_run_are_refused_at_once(finished, tmp_path, name, kind):
+def test_pipes_and_devices_in_a_run_are_refused_at_once(sealed, tmp_path, name, kind):
     run = tmp_path / "run"
-    shutil.copytree(finished, run)
+    shutil.copytree(sealed, run)
     (run / name).unlink()
     os.mkfifo(run / name) if kind == "pipe" else (run / name).symlink_to("/dev/zero")
     with pytest.raises(InputError):
@@ -99,9 +94,9 @@ def claim_again(run: Path) -> None:
     claim(run, config, vocabulary, {}, total_steps=9, trained_steps=0, text=text)
 
 
-def test_values_of_a_checkpoint(finished, tmp_path_factory):
+def test_values_of_a_checkpoint(sealed, tmp_path_factory):
     run = tmp_path_factory.mktemp("damaged") / "run"
-    shutil.copytree(finished, run)
+    shutil.copytree(sealed, run)
     for file in (run / "checkpoints" / "best" / "3" / "params").rglob("*"):
         if not file.is_file():
             continue
@@ -116,9 +111,9 @@ def test_values_of_a_checkpoint(finished, tmp_path_factory):
         file.write_bytes(original)
 
 
-def test_a_checkpoint_of_another_kind_is_not_resumed(finished, tmp_path):
+def test_a_checkpoint_of_another_kind_is_not_resumed(sealed, tmp_path):
     run = tmp_path / "run"
-    shutil.copytree(finished, run)
+    shutil.copytree(sealed, run)
     for content in (b"[1]", b'"x"', b"3", b"null"):
         (run / "checkpoints" / "latest" / "3" / "progress" / "metadata").write_bytes(content)
         seal(run)
@@ -127,10 +122,10 @@ def test_a_checkpoint_of_another_kind_is_not_resumed(finished, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../../../../secret", "/dev/zero", "params/../../3/secret"])
-def test_checksums_lead_nowhere_else(finished, tmp_path, name, capfd):
+def test_checksums_lead_nowhere_else(sealed, tmp_path, name, capfd):
     """A device that never ends would be read for ever."""
     run = tmp_path / "run"
-    shutil.copytree(finished, run)
+    shutil.copytree(sealed, run)
     (tmp_path / "secret").write_bytes(b"secret")
     file = run / "checkpoints" / "best" / "3" / "checksums.json"
     sums = json.loads(file.read_text())
@@ -144,9 +139,9 @@ def test_checksums_lead_nowhere_else(finished, tmp_path, name, capfd):
         assert expected in capfd.readouterr().err
 
 
-def test_checksums(finished, tmp_path_factory):
+def test_checksums(sealed, tmp_path_factory):
     run = tmp_path_factory.mktemp("sealed") / "run"
-    shutil.copytree(finished, run)
+    shutil.copytree(sealed, run)
     file = run / "checkpoints" / "best" / "3" / "checksums.json"
 
     def check(content: bytes) -> None:

@@ -5,11 +5,10 @@ import random
 import time
 from pathlib import Path
 
-from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.training.checkpoints import restore_run
 from tests.exhaustive import some
 from tests.training import lives
-from tests.training.test_loop import assert_same_bits, comparable, latest_state, write_documents
+from tests.training.support import assert_same_bits, comparable, latest_state
 
 KILLS = some(3, all=50)
 WITHIN_A_SAVE = some(1, all=10)
@@ -57,14 +56,8 @@ def killed(data: Path, run: Path, cache: Path, rng: random.Random) -> tuple[bool
     return being_saved(run), last
 
 
-def test_kills_leave_the_bits_of_an_uninterrupted_run(tmp_path):
-    sources = {
-        split: str(write_documents(tmp_path / f"{split}.txt", seed, count))
-        for seed, (split, count) in enumerate((("train", 30), ("valid", 5)))
-    }
-    data, cache = tmp_path / "prepared", tmp_path / "cache"
-    prepare(sources, data, options=PrepareOptions(vocab_size=20), report=lambda line: None)
-    whole, run = tmp_path / "whole", tmp_path / "run"
+def test_kills_leave_the_bits_of_an_uninterrupted_run(data, tmp_path):
+    whole, run, cache = (tmp_path / name for name in ("whole", "run", "cache"))
     live(data, whole, cache)
     rng = random.Random(0)
     kills = within_a_save = 0

@@ -29,89 +29,15 @@ from dclm_jax.training.metrics import MetricsLog, ValidLine, read_lines, read_me
 from dclm_jax.training.records import Progress
 from dclm_jax.training.workdir import Result, keep_result, read_result
 from tests.exhaustive import also
-
-WORDS = "a b c d e f g h i j".split()
-
-
-def write_documents(path: Path, seed: int, documents: int) -> Path:
-    rng = np.random.default_rng(seed)
-    lines = []
-    for _ in range(documents):
-        topic = rng.integers(0, 5)
-        for _ in range(rng.integers(2, 8)):
-            words = rng.choice(WORDS[topic : topic + 5], rng.integers(1, 7))
-            lines.append(" ".join(words))
-        lines.append("")
-    path.write_text("\n".join(lines))
-    return path
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    root = tmp_path_factory.mktemp("data")
-    sources = {
-        split: str(write_documents(root / f"{split}.txt", seed, count))
-        for seed, (split, count) in enumerate((("train", 30), ("valid", 5)))
-    }
-    prepare(
-        sources, root / "prepared", options=PrepareOptions(vocab_size=20), report=lambda line: None
-    )
-    return root / "prepared"
-
-
-def config(data: Path, **values):
-    config = default_config(values.get("model.name", "ccdclm"))
-    config.update_from_flattened_dict(
-        {
-            "model.embedding_dim": 4,
-            "model.hidden_dim": 4,
-            "model.num_layers": 1,
-            # It compiles fastest.
-            "model.cell": "rnn",
-            "model.dropout": 0.3,
-            "data.directory": str(data),
-            "data.batch_size": 4,
-            "optimizer.name": "adam",
-            "optimizer.learning_rate": 0.05,
-            "optimizer.average_decay": 0.5,
-            "training.max_steps": 12,
-            "training.evaluate_every": 5,
-            "training.checkpoint_every": 4,
-            "training.log_every": 1,
-            **values,
-        }
-    )
-    return config
-
-
-def latest_state(workdir: Path, step: int):
-    """Every array of a checkpoint for resuming, read without the code under test."""
-    import orbax.checkpoint as ocp
-
-    with ocp.StandardCheckpointer() as reader:
-        return reader.restore((workdir / "checkpoints" / "latest" / str(step) / "state").resolve())
-
-
-def assert_same_bits(one, other):
-    assert jax.tree.structure(one) == jax.tree.structure(other)
-    jax.tree.map(np.testing.assert_array_equal, one, other)
-
-
-def comparable(workdir: Path) -> list[dict]:
-    """The metrics without the clock."""
-    lines = read_metrics(workdir / "metrics.jsonl")
-    return [
-        {k: v for k, v in line.items() if k not in ("seconds", "tokens_per_second")}
-        for line in lines
-    ]
-
-
-@pytest.fixture(scope="module")
-def uninterrupted(data, tmp_path_factory) -> Path:
-    workdir = tmp_path_factory.mktemp("runs") / "whole"
-    result = loop.train(config(data), workdir, report=lambda line: None)
-    assert (result.ending, result.step) == ("finished", 12)
-    return workdir
+from tests.launch.support import fingerprint
+from tests.training.support import (
+    WORDS,
+    assert_same_bits,
+    comparable,
+    config,
+    latest_state,
+    quiet,
+)
 
 
 @pytest.fixture
@@ -157,7 +83,7 @@ def test_interrupted_and_resumed_is_uninterrupted(
             os.kill(os.getpid(), signal.SIGTERM)
 
     monkeypatch.setattr(loop._Run, "add", add_then_signal)
-    first = loop.train(config(data), tmp_path / "run", report=lambda line: None)
+    first = loop.train(config(data), tmp_path / "run", report=quiet)
     assert first.ending == "interrupted"
     assert stop_at <= first.step < 12
     assert read_result(tmp_path / "run") is None
@@ -184,9 +110,9 @@ def train_with_a_crash(values, workdir, monkeypatch):
 
     monkeypatch.setattr(loop._Run, "add", add_then_crash)
     with pytest.raises(RuntimeError, match="killed"):
-        loop.train(values, workdir, report=lambda line: None)
+        loop.train(values, workdir, report=quiet)
     monkeypatch.undo()
-    loop.train(values, workdir, report=lambda line: None)
+    loop.train(values, workdir, report=quiet)
 
 
 def test_crash_between_checkpoints_is_uninterrupted(data, uninterrupted, tmp_path, monkeypatch):
@@ -197,10 +123,15 @@ def test_crash_between_checkpoints_is_uninterrupted(data, uninterrupted, tmp_pat
 
 
 def test_finished_run_started_again_changes_nothing(data, uninterrupted):
-    before = (uninterrupted / "metrics.jsonl").stat().st_mtime_ns
-    result = loop.train(config(data), uninterrupted, report=lambda line: None)
+    def contents():
+        files = fingerprint(uninterrupted)
+        return {name: content for name, content in files.items() if "tensorboard" not in name}
+
+    before, changed = contents(), (uninterrupted / "metrics.jsonl").stat().st_mtime_ns
+    result = loop.train(config(data), uninterrupted, report=quiet)
     assert (result.ending, result.step) == ("finished", 12)
-    assert (uninterrupted / "metrics.jsonl").stat().st_mtime_ns == before
+    assert (uninterrupted / "metrics.jsonl").stat().st_mtime_ns == changed
+    assert contents() == before
 
 
 def truncate(directory: Path) -> None:
@@ -216,7 +147,7 @@ def test_truncated_checkpoints_fall_back_to_the_previous_and_say_so(
     run = tmp_path / "run"
     shutil.copytree(uninterrupted, run)
     truncate(run / "checkpoints" / "latest" / "12")
-    result = loop.train(config(data), run, report=lambda line: None)
+    result = loop.train(config(data), run, report=quiet)
     errors = capfd.readouterr().err
     assert f"{Path('latest') / '12'} cannot be used: state/" in errors
     assert "differs from its checksum" in errors
@@ -265,9 +196,9 @@ def test_early_stopping_keeps_the_best(data, tmp_path):
     """At rate 0 nothing improves after the first evaluation."""
     values = {"optimizer.learning_rate": 0.0, "training.evaluate_every": 2, "training.patience": 2}
     settings = config(data, **values)
-    result = loop.train(settings, tmp_path, report=lambda line: None)
+    result = loop.train(settings, tmp_path, report=quiet)
     assert (result.ending, result.step, result.best_step) == ("early_stop", 6, 2)
-    again = loop.train(settings, tmp_path, report=lambda line: None)
+    again = loop.train(settings, tmp_path, report=quiet)
     assert (again.ending, again.step) == ("early_stop", 6)
 
 
@@ -332,7 +263,7 @@ def test_an_autoencoder_goes_on_with_the_rates_of_an_uninterrupted_run(data, tmp
         },
     )
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    loop.train(values, whole, report=lambda line: None)
+    loop.train(values, whole, report=quiet)
     lines = [line for line in read_metrics(whole / "metrics.jsonl") if line["kind"] == "train"]
     halvings = [0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
     rates = [line["learning_rate"] for line in lines]
@@ -366,7 +297,7 @@ def test_a_rate_halved_on_plateaus_goes_on_after_a_kill_and_with_more_epochs(
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     lines: list[str] = []
     last = loop.train(hashed(4), whole, report=lines.append).step
-    assert any(line.startswith("hashed features: 12 histories of 12 weights") for line in lines)
+    assert any(line.startswith("hashed features: 13 histories of 13 weights") for line in lines)
     shapes = [line for line in lines if line.startswith("compiling shape ")]
     told = r"compiling shape \d of \d or more: .* positions, at most (2|4|8|16) different words"
     assert shapes and all(re.fullmatch(told, line) for line in shapes)
@@ -392,10 +323,10 @@ def test_a_rate_halved_on_plateaus_goes_on_after_a_kill_and_with_more_epochs(
 
     monkeypatch.setattr(loop._Run, "add", add_then_crash)
     with pytest.raises(RuntimeError, match="killed"):
-        loop.train(hashed(3), killed, report=lambda line: None)
+        loop.train(hashed(3), killed, report=quiet)
     monkeypatch.undo()
-    assert loop.train(hashed(3), killed, report=lambda line: None).step == 3 * steps_per_epoch
-    assert loop.train(hashed(4), killed, report=lambda line: None).step == last
+    assert loop.train(hashed(3), killed, report=quiet).step == 3 * steps_per_epoch
+    assert loop.train(hashed(4), killed, report=quiet).step == last
     assert_same_bits(latest_state(killed, last), latest_state(whole, last))
     assert comparable(killed) == comparable(whole)
 
@@ -407,11 +338,11 @@ def test_optimizers_that_move_all_hashed_features_are_refused_unless_these_are_f
     lin = default_config("rnn_lin").to_dict()["model"] | {"hash_size": 50}
     values["model"] = lin | {"embedding_dim": 4, "hidden_dim": 4}
     with pytest.raises(InputError, match="optimizer.name is 'adam', which moves all hashed"):
-        loop.train(values, tmp_path / "run", report=lambda line: None)
+        loop.train(values, tmp_path / "run", report=quiet)
     assert not (tmp_path / "run").exists()
     values["training"]["frozen"] = "bigrams"
     values["training"]["max_steps"] = 1
-    loop.train(values, tmp_path / "run", report=lambda line: None)
+    loop.train(values, tmp_path / "run", report=quiet)
     assert not np.any(restore_run(tmp_path / "run").params["bigrams"])
 
 
@@ -441,9 +372,7 @@ def of_lengths(tmp_path_factory) -> Path:
     documents = [[" ".join(WORDS * 2)[: 2 * words - 1]] * 2 for words in (3, 12, 20) * 8]
     (root / "text.txt").write_text("\n\n".join(map("\n".join, documents)))
     sources = {split: str(root / "text.txt") for split in ("train", "valid")}
-    prepare(
-        sources, root / "prepared", options=PrepareOptions(vocab_size=20), report=lambda line: None
-    )
+    prepare(sources, root / "prepared", options=PrepareOptions(vocab_size=20), report=quiet)
     return root / "prepared"
 
 

@@ -29,9 +29,16 @@ from dclm_jax.training.start import start_from, word_axes
 from dclm_jax.training.step import first_state, parallel_step, spread, spread_rows
 from dclm_jax.training.workdir import claim, read_result
 from tests.compiling import TWO_DEVICES
+from tests.launch.support import fingerprint
 from tests.models.support import DOCUMENTS, MODELS, pack, random_params, small_model
-from tests.training import test_loop
-from tests.training.test_loop import assert_same_bits, comparable, latest_state
+from tests.training.support import (
+    assert_same_bits,
+    comparable,
+    config,
+    latest_state,
+    quiet,
+    write_texts,
+)
 
 WORD_AXES = {
     "embedding": 0,
@@ -44,45 +51,13 @@ WORD_AXES = {
 }
 
 
-def quiet(line: str) -> None:
-    del line
-
-
-def fingerprint(directory: Path) -> dict[str, bytes]:
-    return {str(p): p.read_bytes() for p in sorted(directory.rglob("*")) if p.is_file()}
-
-
-def write_text(path: Path, words: str, seed: int, documents: int) -> str:
-    rng = np.random.default_rng(seed)
-    sentences = [" ".join(rng.choice(words.split(), 4)) for _ in range(3 * documents)]
-    path.write_text("\n\n".join("\n".join(sentences[i::documents]) for i in range(documents)))
-    return str(path)
-
-
-def corpus(root: Path, words: str) -> Path:
-    root.mkdir()
-    sources = {
-        split: write_text(root / split, words, seed, documents)
-        for seed, (split, documents) in enumerate((("train", 40), ("valid", 6)))
-    }
-    prepare(sources, root / "prepared", options=PrepareOptions(vocab_size=20), report=quiet)
-    return root / "prepared"
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory) -> Path:
-    """The words a to j, 10 steps an epoch."""
-    return corpus(tmp_path_factory.mktemp("corpora") / "one", "a b c d e f g h i j")
-
-
 @pytest.fixture(scope="module")
 def other_data(tmp_path_factory) -> Path:
     """As many words, of which f to j are those of `data`, in another order."""
-    return corpus(tmp_path_factory.mktemp("corpora") / "other", "m l k o n j i h g f")
-
-
-def config(data: Path, **values: Any):
-    return test_loop.config(data, **{"model.num_layers": 1, **values})
+    root = tmp_path_factory.mktemp("other")
+    sources = write_texts(root, "m l k o n j i h g f".split())
+    prepare(sources, root / "prepared", options=PrepareOptions(vocab_size=20), report=quiet)
+    return root / "prepared"
 
 
 def of_epochs(data: Path, epochs: int, **values: Any):

@@ -1,0 +1,142 @@
+"""A corpus of a few sentences, and runs of a few steps on it."""
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+
+import dclm_jax
+from dclm_jax import models
+from dclm_jax.data.corpus import TrainingText, file_sha256
+from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from dclm_jax.training.checkpoints import CHECKSUMS_FILE, Checkpoints
+from dclm_jax.training.config import OptimizerConfig, default_config
+from dclm_jax.training.metrics import read_metrics
+from dclm_jax.training.optimizer import create_optimizer
+from dclm_jax.training.step import TrainState, first_state
+from dclm_jax.training.workdir import claim, read_config
+
+WORDS = "a b c d e f g h i j".split()
+
+
+def write_documents(
+    path: Path, seed: int, documents: int, vocabulary: Sequence[str] = WORDS
+) -> Path:
+    rng = np.random.default_rng(seed)
+    lines = []
+    for _ in range(documents):
+        topic = int(rng.integers(0, 6))
+        for _ in range(rng.integers(2, 8)):
+            words = rng.choice(vocabulary[topic : topic + 5], rng.integers(1, 7))
+            lines.append(" ".join(words))
+        lines.append("")
+    path.write_text("\n".join(lines))
+    return path
+
+
+def write_texts(root: Path, vocabulary: Sequence[str] = WORDS) -> dict[str, str]:
+    """A text for every split, by its name. Training has 10 batches of 4 segments."""
+    counts = {"train": 30, "valid": 5, "test": 6}
+    return {
+        split: str(write_documents(root / f"{split}.txt", seed, count, vocabulary))
+        for seed, (split, count) in enumerate(counts.items())
+    }
+
+
+def quiet(line: str) -> None:
+    del line
+
+
+def config(data: Path, **values):
+    config = default_config(values.get("model.name", "ccdclm"))
+    config.update_from_flattened_dict(
+        {
+            "model.embedding_dim": 4,
+            "model.hidden_dim": 4,
+            "model.num_layers": 1,
+            # It compiles fastest.
+            "model.cell": "rnn",
+            "model.dropout": 0.3,
+            "data.directory": str(data),
+            "data.batch_size": 4,
+            "optimizer.name": "adam",
+            "optimizer.learning_rate": 0.05,
+            "optimizer.average_decay": 0.5,
+            "training.max_steps": 12,
+            "training.evaluate_every": 5,
+            "training.checkpoint_every": 4,
+            "training.log_every": 1,
+            **values,
+        }
+    )
+    return config
+
+
+def latest_state(workdir: Path, step: int):
+    """Every array of a checkpoint for resuming, read without the code under test."""
+    with ocp.StandardCheckpointer() as reader:
+        return reader.restore((workdir / "checkpoints" / "latest" / str(step) / "state").resolve())
+
+
+def assert_same_bits(one, other):
+    assert jax.tree.structure(one) == jax.tree.structure(other)
+    jax.tree.map(np.testing.assert_array_equal, one, other)
+
+
+def comparable(workdir: Path) -> list[dict]:
+    """The metrics without the clock."""
+    lines = read_metrics(workdir / "metrics.jsonl")
+    return [
+        {k: v for k, v in line.items() if k not in ("seconds", "tokens_per_second")}
+        for line in lines
+    ]
+
+
+def save_checkpoints(workdir: Path) -> Path:
+    """Makes a workdir with a checkpoint for use and one for resuming."""
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "b"), (0,) * 5)
+    config = default_config("ccdclm").to_dict()
+    config["model"].update(embedding_dim=2, hidden_dim=2, num_layers=1)
+    config["data"]["directory"] = "data"
+    workdir.mkdir()
+    claim(workdir, config, vocabulary, {}, total_steps=9, trained_steps=0, text=TrainingText())
+    state = state_of(config)
+    info = {"step": 3, "perplexity": 2.0, "vocabulary": vocabulary.fingerprint}
+    for kind, tree, values in (("best", state.params, info), ("latest", state, {"tokens": 9})):
+        with contextlib.closing(Checkpoints(workdir, kind)) as checkpoints:
+            checkpoints.save(3, tree, values)
+    return workdir
+
+
+def state_of(config: dict[str, Any]) -> TrainState:
+    options = dict(config["model"])
+    model = models.create(options.pop("name"), vocab_size=5, **options)
+    optimizer = create_optimizer(OptimizerConfig(), 9)
+    state = first_state(model.init(jax.random.key(0)), optimizer)
+    return dataclasses.replace(state, step=jax.numpy.int32(3))
+
+
+def use(workdir: Path) -> int:
+    """The step of the best model."""
+    return dclm_jax.restore(workdir).step or 0
+
+
+def resume(workdir: Path) -> int:
+    """The step that training goes on from."""
+    with contextlib.closing(Checkpoints(workdir, "latest")) as checkpoints:
+        found = checkpoints.restore(state_of(read_config(workdir)))
+    assert found is not None and found[2] == {"tokens": 9}
+    return int(found[1].step)
+
+
+def seal(run: Path) -> None:
+    """Makes the checksums true again, as who means harm would."""
+    for sums in run.rglob(CHECKSUMS_FILE):
+        names = json.loads(sums.read_text())
+        sums.write_text(json.dumps({name: file_sha256(sums.parent / name) for name in names}))
