@@ -14,6 +14,7 @@ from dclm_jax.evaluation.inputs import open_split
 from dclm_jax.evaluation.insertion import insert
 from dclm_jax.evaluation.orders import SWAP, WINDOW, Arrangement
 from dclm_jax.experiments.runs import read_runs
+from dclm_jax.reading.reader import Reader
 from tests.launch.support import launch, refuse
 
 
@@ -70,6 +71,7 @@ def test_every_test_is_that_of_python(space, text, both):
         ).result
         assert run[key] == found.to_json()
         assert blind[key]["mean"] == 0.5
+    assert isinstance(lm.reader, Reader)
     inserted = insert(lm.scorer, documents, reader=lm.reader)
     assert run["insertion"] == inserted.result.to_json()
     assert blind["insertion"]["accuracy"] == inserted.result.chance_accuracy
