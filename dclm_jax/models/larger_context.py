@@ -32,7 +32,6 @@ from dclm_jax.nn import stack
 from dclm_jax.nn.attention import Memory, attend, attention_weights, init_attention
 from dclm_jax.nn.cells import CELLS
 from dclm_jax.nn.layers import glorot_uniform, num_words, sum_of_rows
-from dclm_jax.nn.plan import ACCELERATOR
 from dclm_jax.nn.stack import StackInput, StackState
 
 
@@ -188,8 +187,7 @@ class _SeqBoW(_LargerContext):
 
     def _read_bags(self, layers: list[Params], bags_CxBxP: jax.Array, exists_CxB: jax.Array):
         zero = stack.initial_state(self.cell, 1, bags_CxBxP.shape[1], bags_CxBxP)
-        # Of n steps, on every platform: too few for blocks of rows, and most rows have all of them.
-        return stack.read_stack(self.cell, layers, zero, bags_CxBxP, exists_CxB, plan=ACCELERATOR)
+        return stack.read_stack(self.cell, layers, zero, bags_CxBxP, exists_CxB, plan=self.plan)
 
 
 @dataclasses.dataclass(frozen=True)

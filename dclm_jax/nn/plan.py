@@ -29,9 +29,6 @@ class Plan:
         which spares a pass over all logits.
       stops_early: loops over tokens end with the longest sentence, at no cost on CPUs. On other
         platforms every step of such a loop would ask the host whether to go on.
-      row_block: rows that are read together, at most; 0 for all. Few rows stay in a cache, and
-        short ones end early. Of fewer than half as many a step costs more than its work: rows that
-        do not part into equal blocks between the two are one block.
       unrolled_sentences: sentences in one round of the loop over them, at most. What the backward
         pass needs of a sentence is copied between rounds alone, while each sentence of a round is
         compiled anew.
@@ -48,7 +45,6 @@ class Plan:
     shared_logits: int = 2**24
     bound_by_parts: bool = False
     stops_early: bool = False
-    row_block: int = 0
     unrolled_sentences: int = 5
     by_definition: bool = False
 
@@ -57,17 +53,10 @@ class Plan:
         tokens = self.chunk_logits // vocab_size
         return min(max(self.min_chunk, 1 << max(0, tokens.bit_length() - 1)), self.max_chunk)
 
-    def num_blocks(self, rows: int) -> int:
-        """The number of equal blocks in which so many rows are read."""
-        sizes = [size for size in range(1, self.row_block + 1) if rows % size == 0]
-        if not sizes or 2 * sizes[-1] < self.row_block:
-            return 1
-        return max(1, rows // sizes[-1])
-
 
 ACCELERATOR = Plan()
 DEFINITION = Plan(by_definition=True)
-CPU = Plan(chunk_logits=2**22, bound_by_parts=True, stops_early=True, row_block=24)
+CPU = Plan(chunk_logits=2**22, bound_by_parts=True, stops_early=True)
 
 
 def default_plan() -> Plan:

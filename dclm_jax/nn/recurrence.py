@@ -6,8 +6,7 @@ products a_n W and the products' cotangents z'_n, and dW = sum_n a_n^T z'_n is o
 after the loop. The products' values are kept from the forward pass, so that the backward pass
 repeats elementwise work only.
 
-Leaves of carries, inputs and outputs have rows [B, ...] (inputs and outputs stacked, [N, B, ...]),
-which may be read in blocks: fewer rows at a time stay in a cache, and short ones end early.
+Leaves of carries, inputs and outputs have rows [B, ...] (inputs and outputs stacked, [N, B, ...]).
 """
 
 from collections.abc import Callable
@@ -40,10 +39,8 @@ def scan(
       carry: floating-point arrays [B, ...]; the carry before the first step.
       xs: inputs [N, B, ...], stacked along the first axis, as the outputs will be.
       mask_NxB: True at real positions.
-      num_steps: int, one for each of some equal blocks of consecutive rows, which are read one
-        after the other: a block's later steps are left out, and their `ys` are zero. With more than
-        one block, no leaf of `params` has rows. None for all steps of all rows, in a loop whose
-        length is known when it is compiled.
+      num_steps: int, the steps to take: later ones are left out, and their `ys` are zero. None for
+        all steps, in a loop whose length is known when it is compiled.
 
     Returns:
       The last carry and the stacked `ys`.
@@ -208,40 +205,29 @@ def _loop(
     *,
     reverse: bool = False,
 ) -> tuple[Any, Any, Any]:
-    """`lax.scan` of `carry, sums, y = body(carry, sums, x)` over the first `num_steps` of `xs` of
-    each block of rows; `sums` go through all blocks. Returns carry, sums and the stacked `y`."""
+    """`lax.scan` of `carry, sums, y = body(carry, sums, x)` over the first `num_steps` of `xs`.
+    Returns carry, sums and the stacked `y`."""
     if num_steps is None:
 
-        def of_all_rows(state: tuple[Any, Any], x: Any) -> tuple[tuple[Any, Any], Any]:
+        def with_sums(state: tuple[Any, Any], x: Any) -> tuple[tuple[Any, Any], Any]:
             carry, sums, y = body(*state, x)
             return (carry, sums), y
 
-        (carry, sums), ys = jax.lax.scan(of_all_rows, (carry, sums), xs, reverse=reverse)
+        (carry, sums), ys = jax.lax.scan(with_sums, (carry, sums), xs, reverse=reverse)
         return carry, sums, ys
-    blocks, length = len(num_steps), len(jax.tree.leaves(xs)[0])
-    carry = jax.tree.map(lambda a: a.reshape(blocks, -1, *a.shape[1:]), carry)
-    xs = jax.tree.map(lambda a: a.reshape(length * blocks, -1, *a.shape[2:]), xs)
-    carry_shapes, x_shapes = jax.tree.map(_without_first_axis, (carry, xs))
-    _, _, y_shapes = jax.eval_shape(body, carry_shapes, sums, x_shapes)
-    ys = jax.tree.map(lambda y: jnp.zeros((length * blocks, *y.shape), y.dtype), y_shapes)
-    ends = jnp.cumsum(num_steps)
+    length = len(jax.tree.leaves(xs)[0])
+    _, _, y_shapes = jax.eval_shape(body, carry, sums, jax.tree.map(_without_first_axis, xs))
+    ys = jax.tree.map(lambda y: jnp.zeros((length, *y.shape), y.dtype), y_shapes)
 
     def step(count: jax.Array, state: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
         carry, sums, ys = state
-        taken = ends[-1] - 1 - count if reverse else count
-        block = jnp.sum(taken >= ends[:-1])
-        # Step n of a block is at n * blocks + block of the axis that both share.
-        index = (taken - ends[block] + num_steps[block]) * blocks + block
-        get, put = jax.lax.dynamic_index_in_dim, jax.lax.dynamic_update_index_in_dim
-        own = jax.tree.map(lambda a: get(a, block, keepdims=False), carry)
-        x = jax.tree.map(lambda a: get(a, index, keepdims=False), xs)
-        own, sums, y = body(own, sums, x)
-        carry = jax.tree.map(lambda a, own: put(a, own, block, 0), carry, own)
-        return carry, sums, jax.tree.map(lambda all_ys, y: put(all_ys, y, index, 0), ys, y)
+        index = num_steps - 1 - count if reverse else count
+        x = jax.tree.map(lambda a: jax.lax.dynamic_index_in_dim(a, index, keepdims=False), xs)
+        carry, sums, y = body(carry, sums, x)
+        put = partial(jax.lax.dynamic_update_index_in_dim, index=index, axis=0)
+        return carry, sums, jax.tree.map(put, ys, y)
 
-    carry, sums, ys = jax.lax.fori_loop(0, ends[-1], step, (carry, sums, ys))
-    carry = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), carry)
-    return carry, sums, jax.tree.map(lambda y: y.reshape(length, -1, *y.shape[2:]), ys)
+    return jax.lax.fori_loop(0, num_steps, step, (carry, sums, ys))
 
 
 def _places(arrays: list[Any], known: list[Any]) -> list[int | None]:

@@ -14,7 +14,6 @@ from dclm_jax.nn import recurrence
 from dclm_jax.nn.cells import CELLS, Expose, Params, State
 from dclm_jax.nn.layers import glorot_uniform
 from dclm_jax.nn.plan import Plan
-from dclm_jax.nn.rows import RowOrder, ends
 
 StackState = tuple[State, ...]
 
@@ -128,11 +127,7 @@ def read_stack(
       The state of every layer after each row's last real token, and the top layer's hidden states
       [N, B, H].
     """
-    blocks = plan.num_blocks(mask_NxB.shape[1])
-    order = RowOrder.by_length(mask_NxB, blocks)
-    x_NxBxK, mask_NxB, dropout = order.sort((x_NxBxK, mask_NxB, dropout))
-    state, context_gates_BxGH = order.sort((state, context_gates_BxGH), axis=0)
-    num_steps = steps_to_take(mask_NxB, plan, blocks)
+    num_steps = steps_to_take(mask_NxB, plan)
     last_state = []
     h_NxBxH = x_NxBxK
     for index, layer in enumerate(layers):
@@ -143,15 +138,16 @@ def read_stack(
             CELLS[cell].step, layer, state[index], gates_NxBxGH, mask_NxB, num_steps
         )
         last_state.append(last)
-    return order.restore(tuple(last_state), axis=0), order.restore(h_NxBxH)
+    return tuple(last_state), h_NxBxH
 
 
-def steps_to_take(mask_NxB: jax.Array, plan: Plan, blocks: int = 1) -> jax.Array | None:
-    """The steps up to the last real position of any row, for each of some equal blocks of rows;
-    None for all steps where loops do not end early."""
+def steps_to_take(mask_NxB: jax.Array, plan: Plan) -> jax.Array | None:
+    """The number of positions up to the last real one of any batch element; None for all positions
+    where loops do not end early."""
     if not plan.stops_early:
         return None
-    return jnp.max(ends(mask_NxB).reshape(blocks, -1), axis=1, initial=0)
+    position_N = jnp.arange(1, len(mask_NxB) + 1)
+    return jnp.max(jnp.where(jnp.any(mask_NxB, axis=1), position_N, 0), initial=0)
 
 
 def top_hidden(state: StackState) -> jax.Array:

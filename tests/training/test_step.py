@@ -121,7 +121,7 @@ def test_a_step_is_the_same_however_it_is_computed(name):
     """Models as small as these have one size of a chunk unless told."""
     model, batch = simple_model(name), make_batch(name)
     optimizer = create_optimizer(OptimizerConfig(learning_rate=RATE, clip_norm=CLIP), 1)
-    several = dataclasses.replace(CPU, min_short_chunk=1, min_short_logits=1, row_block=2)
+    several = dataclasses.replace(CPU, min_short_chunk=1, min_short_logits=1)
     steps = []
     for plan in (CPU, several, ACCELERATOR):
         params = random_params(model)
