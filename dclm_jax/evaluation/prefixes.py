@@ -18,7 +18,8 @@ from dclm_jax.reading.reader import MAX_POSITIONS, Place, Reader, padded_length,
 
 NEAR = 1e-4
 """Contexts whose numbers differ by no more count as one. What follows then has a log P that differs
-by about as many nats, which decoding in other batches may make of rounding, too."""
+by about as many nats, which decoding in other batches may make of rounding, too. Every sentence of
+three documents of 16 to 26 sentences at every place takes 0.67 s so, and 1.96 s read to the end."""
 _ROWS = (8, 32, 128)
 """Places that are read on at once: few numbers, for each of which programs are compiled."""
 
