@@ -418,8 +418,7 @@ class LanguageModel:
         A sentence without words has no targets and no positions.
         """
         (encoded,) = _encoded(self.vocabulary, [document], keep_empty=True)
-        reader = self.reader
-        if not isinstance(reader, Reader):
+        if self.model is None or not isinstance(reader := self.reader, Reader):
             raise InputError(f"{self.name} has no attention to sentences before")
         words = [*filter(None, encoded.words)]
         found = []

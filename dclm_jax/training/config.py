@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 
 from dclm_jax.errors import InputError, did_you_mean, shown
 from dclm_jax.models import MODELS, model_class
+from dclm_jax.models.base import DocumentModel
 
 LOSS_UNITS = ("token", "sentence")
 HALVE_ON_PLATEAU, HALVE_AFTER = "halve_on_plateau", "halve_after"
@@ -204,7 +205,8 @@ def meanings(model: str) -> dict[str, str]:
 def _field_docs(cls: type) -> dict[str, str]:
     """The entries "name: text" or "name, name: text" of a dataclass's docstring and of those of its
     bases; lines that are indented further belong to the text."""
-    fields = {field.name for field in dataclasses.fields(cls)}
+    options = cls.options() if issubclass(cls, DocumentModel) else dataclasses.fields(cls)
+    fields = {field.name for field in options}
     entry = re.compile(r"^( *)(\w+(?:, \w+)*): (.*(?:\n\1 +\S.*)*)", re.MULTILINE)
     told = {}
     for base in reversed(cls.__mro__):

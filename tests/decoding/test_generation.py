@@ -1,6 +1,5 @@
 """Generated texts, against their definition in plain Python, brute force and probabilities."""
 
-import dataclasses
 import functools
 import math
 import re
@@ -46,7 +45,7 @@ class Ending(CCDCLM):
 def reader(name, vocab_size=11):
     model = simple_model("ccdclm" if name == "ending" else name, vocab_size=vocab_size)
     if name == "ending":
-        model = Ending(**dataclasses.asdict(model))
+        model = Ending(**vars(model))
     params = random_params(model)
     # Otherwise likely words are likely everywhere, and sentences never end.
     params = jax.tree.map(lambda array: 2 * array, params)

@@ -321,7 +321,7 @@ def poison(monkeypatch, steps: set[int]) -> None:
     """The gradient of these steps (from 1) is not a number."""
     train_step = step.train_step
 
-    def poisoned(model, optimizer, state, batch, key, axis, loss_per):
+    def poisoned(model, optimizer, state, batch, key, axis=step.DEVICES, loss_per="token"):
         bad = jnp.isin(state.step + 1, jnp.array(sorted(steps)))
         likelihood = step.batch_likelihood
 
