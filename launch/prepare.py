@@ -110,7 +110,7 @@ _OPTIONS: tuple["flags.FlagHolder[Any]", ...] = (
     flags.DEFINE_integer(
         "document_words",
         None,
-        "Cut longer documents into documents of at most so many words, of whole sentences.",
+        "Maximum number of words per document; longer documents are cut between sentences.",
     ),
     flags.DEFINE_integer("min_words", None, "Leave out documents of fewer words."),
     flags.DEFINE_integer("max_words", None, "Leave out documents of more words."),

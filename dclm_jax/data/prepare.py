@@ -69,7 +69,7 @@ class PrepareOptions(Filters):
       unknown_token: how the text spells an unknown word, if it does; some corpora that have a name
         say it by themselves.
       encoding: see `readers.read_documents`.
-      document_words: cut longer documents into documents of at most so many words, see
+      document_words: maximum number of words per document; longer documents are cut, see
         `RawText.cut`.
     """
 

@@ -121,7 +121,7 @@ def read_stack(
       mask_NxB: True at real positions; at others a row's state stays as it is.
       dropout: one [N, B, H] multiplier for the input of each layer after the first, or none.
       context_gates_BxGH: what is added to the first layer's gates at every position, or none.
-      plan: how rows are read.
+      plan: whether the loop over tokens ends early.
 
     Returns:
       The state of every layer after each row's last real token, and the top layer's hidden states
