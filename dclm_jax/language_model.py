@@ -33,7 +33,7 @@ from dclm_jax.decoding.choices import GREEDY, Decoding
 from dclm_jax.decoding.generation import Limits
 from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_documents
 from dclm_jax.errors import InputError, require_at_least, shown
-from dclm_jax.evaluation import inputs, inside, interpolation
+from dclm_jax.evaluation import by_word, datasets, interpolation
 from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Scorer, WordScorer
 from dclm_jax.models.base import DocumentModel, Params
@@ -402,7 +402,7 @@ class LanguageModel:
                 yield document.ids.sentences
 
         if compare_context:
-            scored: Iterable[Any] = inside.compare_context(self.scorer, encoded())
+            scored: Iterable[Any] = by_word.compare_context(self.scorer, encoded())
         else:
             scored = self.scorer.score(encoded())
         without_words = SentenceScore(0.0, [], [], [], [] if compare_context else None)
@@ -690,7 +690,7 @@ def mix(
     for one in (first, second):
         if not isinstance(one, LanguageModel):
             raise InputError(f"a model is {shown(one)}; expected what dclm_jax.restore gives")
-    own, other = (inputs.describe_vocabulary(one.vocabulary) for one in (first, second))
+    own, other = (datasets.describe_vocabulary(one.vocabulary) for one in (first, second))
     if own != other:
         raise InputError(f"the models have two vocabularies ({own}; {other}); expected one")
     if (weight is None) == (tune_on is None):
@@ -740,7 +740,7 @@ class _Document(NamedTuple, Generic[AnyDocument]):
 
     passed: AnyDocument
     words: list[list[str]]
-    ids: inputs.Encoded
+    ids: datasets.Encoded
 
     @property
     def indices(self) -> list[int]:
@@ -778,7 +778,7 @@ def _encoded(
             continue
         kept += 1
         name = document.id if isinstance(document, Document) else str(index)
-        ids = inputs.encode(vocabulary, with_words)._replace(id=name)
+        ids = datasets.encode(vocabulary, with_words)._replace(id=name)
         yield _Document(document, words, ids)
     if kept and (empty_sentences or empty_documents):
         of_documents = f"; documents without words: {empty_documents:,}" if empty_documents else ""

@@ -11,8 +11,8 @@ from absl import flags
 from dclm_jax.data.corpus import SPLITS, open_corpus
 from dclm_jax.data.readers import STDIN, input_files
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import caches, dynamic, inputs
-from dclm_jax.evaluation.inputs import Encoded
+from dclm_jax.evaluation import caches, datasets, dynamic
+from dclm_jax.evaluation.datasets import Encoded
 from dclm_jax.evaluation.scoring import WordScorer
 from dclm_jax.language_model import LanguageModel
 from launch import _evaluation
@@ -207,7 +207,7 @@ def reads_split(mixes: bool = False) -> bool:
     return tunes_on_split or "dynamic" in ADAPT.value
 
 
-def open_tuning(runs: Sequence[_evaluation.Run]) -> inputs.Input:
+def open_tuning(runs: Sequence[_evaluation.Run]) -> datasets.Input:
     """The text to tune on."""
     if TUNE_INPUT.value is None:
         return _evaluation.open_split(list(runs), TUNE_ON.value)
@@ -265,7 +265,7 @@ def adapt_one(run: _evaluation.Run, kind: str, runs: Sequence[_evaluation.Run]) 
     return _dynamic(run, tuning) if kind == "dynamic" else _cached(run, kind, tuning)
 
 
-def _cached(run: _evaluation.Run, kind: str, tuning: inputs.Input | None) -> Adapted:
+def _cached(run: _evaluation.Run, kind: str, tuning: datasets.Input | None) -> Adapted:
     cache, to_try = _cache(run, kind), _to_try(kind)
     weight: Any = _WEIGHT.value
     if tuning is None:
@@ -297,13 +297,13 @@ def _cache(run: _evaluation.Run, kind: str) -> caches.Cache:
     return caches.NeuralCache(model, params, batch_size=flags.FLAGS.batch_size)
 
 
-def _dynamic(run: _evaluation.Run, tuning: inputs.Input | None) -> Adapted:
+def _dynamic(run: _evaluation.Run, tuning: datasets.Input | None) -> Adapted:
     model: Any
     params: Any
     model, params = run.lm.model, run.lm.params
     directory = _evaluation.directory_of([run])
     training = open_corpus(directory, "train")
-    inputs.require_vocabulary(training, directory, run.lm.vocabulary)
+    datasets.require_vocabulary(training, directory, run.lm.vocabulary)
     order = np.random.default_rng(0).permutation(training.num_documents)
     sentences = _SENTENCES.value
     scale = dynamic.root_mean_square(

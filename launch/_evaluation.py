@@ -20,7 +20,7 @@ from dclm_jax.data.documents import PLAIN, UTF8, Document, TextOptions
 from dclm_jax.data.readers import read_alike, read_documents
 from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import inputs, perplexity
+from dclm_jax.evaluation import datasets, perplexity
 from dclm_jax.experiments.runs import distinct_labels
 from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
 from dclm_jax.training.workdir import CONFIG_FILE
@@ -115,7 +115,7 @@ def expand_workdirs(value: str) -> list[str]:
 def restore_comparable(workdirs: Sequence[str]) -> list[LanguageModel]:
     """Runs of one vocabulary, whose perplexities can be compared."""
     models = [_restore(workdir) for workdir in workdirs]
-    own, *others = (inputs.describe_vocabulary(lm.vocabulary) for lm in models)
+    own, *others = (datasets.describe_vocabulary(lm.vocabulary) for lm in models)
     for workdir, other in zip(workdirs[1:], others, strict=True):
         if other != own:
             raise InputError(
@@ -161,7 +161,7 @@ def check_data_flags(*, other_split: bool = False, other_text: bool = False) -> 
         raise InputError(f"--{given[0]} belongs to --input, which is missing")
 
 
-def open_input(runs: Sequence[Run], tagger: inputs.Tagger | None = None) -> inputs.Input:
+def open_input(runs: Sequence[Run], tagger: datasets.Tagger | None = None) -> datasets.Input:
     """What --input names, or else --data and --split; with parts of speech if there is a tagger."""
     values = flags.FLAGS
     if values.input is not None:
@@ -170,11 +170,11 @@ def open_input(runs: Sequence[Run], tagger: inputs.Tagger | None = None) -> inpu
 
 
 def open_text(
-    models: Sequence[LanguageModel], path: str, tagger: inputs.Tagger | None = None
-) -> inputs.Input:
+    models: Sequence[LanguageModel], path: str, tagger: datasets.Tagger | None = None
+) -> datasets.Input:
     """Text as `text_options` says, for models of one vocabulary."""
     options = text_options(*(lm.text.options for lm in models))
-    return inputs.open_text(
+    return datasets.open_text(
         models[0].vocabulary, path, options, encoding=ENCODING.value, tagger=tagger, report=tell
     )
 
@@ -271,7 +271,7 @@ def read_words(
         return
     directory = directory_of(runs)
     data = open_corpus(directory, flags.FLAGS.split)
-    inputs.require_vocabulary(data, directory, runs[0].lm.vocabulary)
+    datasets.require_vocabulary(data, directory, runs[0].lm.vocabulary)
     if source_split(data.split) in data.manifest.splits:
         require_language_models((run.lm for run in runs), f"{command} of paired documents")
     documents = (
@@ -283,10 +283,10 @@ def read_words(
 
 
 def open_split(
-    runs: Sequence[Run], split: str, tagger: inputs.Tagger | None = None
-) -> inputs.Input:
+    runs: Sequence[Run], split: str, tagger: datasets.Tagger | None = None
+) -> datasets.Input:
     """A split of --data, or of the corpus that all runs were trained on."""
-    return inputs.open_split(runs[0].lm.vocabulary, directory_of(runs), split, tagger=tagger)
+    return datasets.open_split(runs[0].lm.vocabulary, directory_of(runs), split, tagger=tagger)
 
 
 def directory_of(runs: Sequence[Run]) -> str:

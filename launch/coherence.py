@@ -94,7 +94,7 @@ from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.readers import read_documents
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import coherence, inputs, intervals
+from dclm_jax.evaluation import coherence, datasets, significance
 from dclm_jax.evaluation.coherence import Coherence, Comparisons
 from dclm_jax.evaluation.given_orders import read_given
 from dclm_jax.evaluation.insertion import Insertions, insert
@@ -324,10 +324,10 @@ def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Subject], _Texts]:
         options = _evaluation.text_options(trained_on.options)
         texts = _given(_PERMUTED.value, options, train.vocabulary, trained_on)
     elif values.input is None:
-        opened = inputs.open_split(train.vocabulary, values.data, values.split)
+        opened = datasets.open_split(train.vocabulary, values.data, values.split)
         texts = _texts(opened, trained_on)
     else:
-        found = inputs.open_text(
+        found = datasets.open_text(
             train.vocabulary,
             values.input,
             _evaluation.text_options(trained_on.options),
@@ -346,7 +346,7 @@ def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Subject], _Texts]:
     return [_Subject(kind.name, baseline, None, summary, description)], texts
 
 
-def _texts(opened: inputs.Input, trained_on: TrainingText) -> _Texts:
+def _texts(opened: datasets.Input, trained_on: TrainingText) -> _Texts:
     where = opened.source
     name = where.get("input") or f"{where['data']}, {where['split']}"
     documents = list(
@@ -367,7 +367,7 @@ def _given(
 
     found = read_given(read, permuted, flags.FLAGS.input)
     name = flags.FLAGS.input or permuted
-    encoded = (inputs.encode(vocabulary, one.document.sentences).sentences for one in found)
+    encoded = (datasets.encode(vocabulary, one.document.sentences).sentences for one in found)
     documents = list(
         _evaluation.counting_unknown(encoded, lambda sentences: sentences, trained_on, name)
     )
@@ -455,15 +455,15 @@ def _measure(
     return measured
 
 
-def _pairs(measured: Sequence[_Measured]) -> dict[str, list[intervals.Difference]]:
+def _pairs(measured: Sequence[_Measured]) -> dict[str, list[significance.Difference]]:
     """By test the differences of any two subjects."""
     if len(measured) == 1:
         return {}
     pairs = {}
     for test in measured[0].by_document:
         sums = [one.by_document[test].sums for one in measured]
-        together = intervals.Sums(np.hstack([one.nll for one in sums]), sums[0].count)
-        pairs[test] = intervals.differences(together, seed=_SEED.value)
+        together = significance.Sums(np.hstack([one.nll for one in sums]), sums[0].count)
+        pairs[test] = significance.differences(together, seed=_SEED.value)
     return pairs
 
 
@@ -494,7 +494,7 @@ def _json(measured: _Measured, tests: Sequence[str]) -> dict[str, Any]:
 def _text(
     subjects: Sequence[_Subject],
     measured: Sequence[_Measured],
-    pairs: dict[str, list[intervals.Difference]],
+    pairs: dict[str, list[significance.Difference]],
 ) -> str:
     lines = []
     for subject, one in zip(subjects, measured, strict=True):
@@ -546,7 +546,7 @@ def _table(subjects: Sequence[_Subject], measured: Sequence[_Measured]) -> list[
 
 
 def _differences(
-    labels: Sequence[str], pairs: dict[str, list[intervals.Difference]]
+    labels: Sequence[str], pairs: dict[str, list[significance.Difference]]
 ) -> list[list[str]]:
     rows = [["test", "runs", "difference", "95% interval", "p", "p, all pairs (Holm)"]]
     for test, found in pairs.items():

@@ -85,7 +85,7 @@ from absl import flags
 
 from dclm_jax import files
 from dclm_jax.errors import InputError, require_at_least
-from dclm_jax.evaluation import interpolation, intervals, parts_of_speech
+from dclm_jax.evaluation import interpolation, parts_of_speech, significance
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.experiments import plots
 from dclm_jax.tables import aligned
@@ -122,7 +122,7 @@ class _Measured(NamedTuple):
     mixture: interpolation.Mixture | None
     tuned_on: dict[str, Any]
     classes: list[parts_of_speech.ClassSums]
-    by_document: list[intervals.Sums]
+    by_document: list[significance.Sums]
     tagger: str
 
     @property
@@ -302,10 +302,12 @@ def _classes_picture(measured: _Measured) -> plots.Intervals:
     first, *others = measured.by_document
     label, *labels = measured.labels
     series = [
-        plots.Series(name, sums.perplexities / first.perplexities, *intervals.of_ratio(sums, first))
+        plots.Series(
+            name, sums.perplexities / first.perplexities, *significance.of_ratio(sums, first)
+        )
         for name, sums in zip(labels, others, strict=True)
     ]
-    alone = plots.Series(label, first.perplexities, *intervals.interval(first.resampled()))
+    alone = plots.Series(label, first.perplexities, *significance.interval(first.resampled()))
     return plots.Intervals(
         "Perplexity by part of speech",
         parts_of_speech.explained(measured.classes),

@@ -68,7 +68,7 @@ from absl import flags
 
 from dclm_jax import files, storage
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import inputs
+from dclm_jax.evaluation import datasets
 from dclm_jax.evaluation.orders import BLOCK_SIZES, Arrangement
 from dclm_jax.experiments import (
     examples,
@@ -295,7 +295,7 @@ def _restore_all(workdirs: Sequence[str]) -> list[_Run]:
             raise InputError(f"--adapt={kind}: each of the runs {obstacles[0]}")
     vocabulary = models[0].vocabulary
     data = _DATA.value or models[0].config["data"]["directory"]
-    splits = {split: inputs.open_split(vocabulary, data, split) for split in ("valid", "test")}
+    splits = {split: datasets.open_split(vocabulary, data, split) for split in ("valid", "test")}
     documents = {
         split: [document.sentences for document in opened.documents]
         for split, opened in splits.items()

@@ -20,7 +20,6 @@ import numpy as np
 from dclm_jax import files
 from dclm_jax.allocation import require_memory
 from dclm_jax.errors import InputError, require_at_least
-from dclm_jax.evaluation.intervals import Sums
 from dclm_jax.evaluation.order_scores import log_probs
 from dclm_jax.evaluation.orders import (
     PERMUTATION,
@@ -30,6 +29,7 @@ from dclm_jax.evaluation.orders import (
     random_orders,
 )
 from dclm_jax.evaluation.scoring import Document, Progress, SentenceScorer
+from dclm_jax.evaluation.significance import Sums
 from dclm_jax.reading.reader import Reader
 
 FIRST_DECIDES = 0.75

@@ -15,11 +15,11 @@ from typing import NamedTuple
 import numpy as np
 
 from dclm_jax.evaluation.coherence import Insertion, OfDocument, count_words, movable
-from dclm_jax.evaluation.intervals import Sums
 from dclm_jax.evaluation.order_scores import Piece, Pieces, log_probs_of_pieces
 from dclm_jax.evaluation.orders import numbered
 from dclm_jax.evaluation.prefixes import Prefixes
 from dclm_jax.evaluation.scoring import Document, Progress, SentenceScorer
+from dclm_jax.evaluation.significance import Sums
 from dclm_jax.reading.reader import Reader
 
 _ORDERS_AT_ONCE = 2**20

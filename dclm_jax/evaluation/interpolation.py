@@ -13,7 +13,7 @@ import numpy as np
 
 from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.inputs import Encoded
+from dclm_jax.evaluation.datasets import Encoded
 from dclm_jax.evaluation.parts_of_speech import TagSums
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.scoring import Scored, WordScorer

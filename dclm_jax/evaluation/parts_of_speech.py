@@ -20,7 +20,7 @@ import numpy as np
 
 from dclm_jax.data.readers import Document
 from dclm_jax.errors import InputError, require_at_least
-from dclm_jax.evaluation.intervals import Sums
+from dclm_jax.evaluation.significance import Sums
 from dclm_jax.tables import aligned
 
 END_CLASS, OTHER_CLASS, PUNCTUATION_CLASS = "END", "other", "punctuation"

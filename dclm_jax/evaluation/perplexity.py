@@ -210,7 +210,7 @@ def measure(
 ) -> Perplexity:
     """The perplexity of documents (word ids, as `Scorer.score` takes them), each scored whole.
 
-    Documents are streamed. Those that have `characters` are `inputs.Encoded`. `on_document` is
+    Documents are streamed. Those that have `characters` are `datasets.Encoded`. `on_document` is
     called with the number of documents so far.
     """
     total = Perplexity(vocabulary_size=scorer.vocab_size, objective=scorer.objective)

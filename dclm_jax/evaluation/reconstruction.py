@@ -25,7 +25,7 @@ from dclm_jax.data.documents import PLAIN, UTF8, Document, TextOptions
 from dclm_jax.data.readers import corresponding, read_documents
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import parts_of_speech, translation
-from dclm_jax.evaluation.inputs import Tagger
+from dclm_jax.evaluation.datasets import Tagger
 from dclm_jax.tables import aligned
 
 Sentences = Sequence[Sequence[str]]

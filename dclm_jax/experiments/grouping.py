@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dclm_jax.errors import InputError, printable
-from dclm_jax.evaluation import intervals
+from dclm_jax.evaluation import significance
 from dclm_jax.evaluation.coherence import ZTest, z_test
 from dclm_jax.models import MODELS
 from dclm_jax.training.config import default_config, flat
@@ -71,11 +71,11 @@ class Row:
         documents for all rows."""
         nats_DxR = self.values("by_document").T
         targets_Dx1 = self.values("by_token", "count")[0].sum(axis=1, keepdims=True)
-        return np.exp(intervals.resample(nats_DxR, targets_Dx1)).mean(axis=1)
+        return np.exp(significance.resample(nats_DxR, targets_Dx1)).mean(axis=1)
 
-    def sums(self, place: str) -> intervals.Sums:
+    def sums(self, place: str) -> significance.Sums:
         """Nats, means over runs, and targets of every document by `place`."""
-        return intervals.Sums(
+        return significance.Sums(
             self.values(place, "nll").mean(axis=0), self.values(place, "count").mean(axis=0)
         )
 
@@ -100,7 +100,7 @@ class Row:
 
     def perplexity_interval(self) -> list[float] | None:
         """The ends of the 95% interval of the test perplexity over documents."""
-        ends = intervals.interval(self.resampled()[:, None])[:, 0]
+        ends = significance.interval(self.resampled()[:, None])[:, 0]
         return None if np.isnan(ends).any() else ends.tolist()
 
     def coherence_interval(self, *path: str) -> list[float] | None:
@@ -260,7 +260,7 @@ class Comparison(NamedTuple):
       seeds: of the runs compared, those that both rows have; None where they share none and all
         runs are compared.
       ratio: of test perplexities.
-      interval: the ends of its 95% interval over documents (`evaluation.intervals`); None where
+      interval: the ends of its 95% interval over documents (`evaluation.significance`); None where
         there are fewer than two.
       perplexity: `test_perplexity`; None where it is not defined.
       coherence: `test_coherence`; None where it is not defined or not measured.
@@ -288,7 +288,7 @@ def compare(row: Row, all_rows: Sequence[Row], name: str) -> Comparison | None:
         return None
     row, other, seeds = paired(row, found[0])
     ratios = row.resampled() / other.resampled()
-    ends = intervals.interval(ratios[:, None])[:, 0].tolist()
+    ends = significance.interval(ratios[:, None])[:, 0].tolist()
     return Comparison(
         other.label,
         found[1],
@@ -313,7 +313,7 @@ def ratios(
         return None
     row, other, _ = paired(row, found[0])
     own, others = row.sums(place), other.sums(place)
-    return own.perplexities / others.perplexities, intervals.of_ratio(own, others)
+    return own.perplexities / others.perplexities, significance.of_ratio(own, others)
 
 
 def _defined(test: Callable[[Row, Row], ZTest], row: Row, other: Row) -> ZTest | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dclm_jax import files, storage
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import coherence, context, perplexity
+from dclm_jax.evaluation import coherence, context_ablation, perplexity
 from dclm_jax.evaluation.orders import Arrangement
 from dclm_jax.evaluation.scoring import Document, Progress, WordScorer
 from dclm_jax.language_model import LanguageModel
@@ -39,7 +39,7 @@ class _Split:
 
 @dataclasses.dataclass(frozen=True)
 class _Positions:
-    """`intervals.Sums.to_json`."""
+    """`significance.Sums.to_json`."""
 
     nll: list[list[files.Nonnegative]]
     count: list[list[files.Count]]
@@ -99,11 +99,11 @@ def measure(
       seed: of all that is drawn.
       on_document: called with the documents of a part of the work done and in all.
     """
-    positions = context.by_position(scorer, test, on_document=on_document)
+    positions = context_ablation.by_position(scorer, test, on_document=on_document)
     arrangements = {"own": positions.perplexity.perplexity}
-    for name in context.ARRANGEMENTS:
+    for name in context_ablation.ARRANGEMENTS:
         if name not in arrangements:
-            arrangements[name] = context.rearranged(scorer, test, name, seed)
+            arrangements[name] = context_ablation.rearranged(scorer, test, name, seed)
     return {
         "valid": perplexity.measure(scorer, valid).to_json(),
         "test": positions.perplexity.to_json(),
@@ -220,7 +220,8 @@ def _agrees(measured: _Measurement, num_documents: int) -> bool:
     places, test = (measured.by_token, measured.by_sentence), measured.test
     sizes = {len(row) for one in places for rows in (one.nll, one.count) for row in rows}
     lengths = {len(rows) for one in places for rows in (one.nll, one.count)}
-    if sizes != {len(context.BOUNDS)} or lengths | {len(measured.by_document)} != {num_documents}:
+    lengths.add(len(measured.by_document))
+    if sizes != {len(context_ablation.BOUNDS)} or lengths != {num_documents}:
         return False
     # Of whole numbers without bound, and so exact.
     targets = [[sum(row) for row in one.count] for one in places]
@@ -231,14 +232,14 @@ def _agrees(measured: _Measurement, num_documents: int) -> bool:
         for nats, count in zip(row, counts, strict=True)
     )
     nats = [sum(map(sum, one.nll)) for one in places] + [sum(measured.by_document)]
-    rounded = _ROUNDED * num_documents * len(context.BOUNDS)
+    rounded = _ROUNDED * num_documents * len(context_ablation.BOUNDS)
     return (
         not empty
         and targets[0] == targets[1]
         and min(targets[0]) > 0
         and sum(targets[0]) == test.tokens
         and np.allclose(nats, test.nll, atol=rounded, rtol=1e-5)
-        and measured.arrangements.keys() == context.ARRANGEMENTS.keys()
+        and measured.arrangements.keys() == context_ablation.ARRANGEMENTS.keys()
         and measured.arrangements["own"] == test.perplexity
     )
 

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from dclm_jax.evaluation import context
+from dclm_jax.evaluation import context_ablation
 from dclm_jax.evaluation.perplexity import COUNTING_RULES
 from dclm_jax.experiments import (
     charts,
@@ -87,7 +87,7 @@ def measured(
     drawn = pictures.of_rows(all_rows, baselines)
     curves = [pictures.development_curves(all_rows)]
     curves += [one for name, one in drawn.items() if name == pictures.SEGMENT_LENGTH]
-    places = [drawn[f"{place}.png"] for place in context.PLACES]
+    places = [drawn[f"{place}.png"] for place in context_ablation.PLACES]
     perplexities = [report.perplexity_table(all_rows, baselines[0])]
     if any(row.adapted for row in all_rows):
         perplexities.append(report.adaptation_table(all_rows, baselines[0]))
@@ -100,7 +100,7 @@ def measured(
             "By position",
             "Where in a sentence, and in a document, a model is better. Lines are 95% intervals "
             "over the test documents.",
-            [*places, *(report.place_table(all_rows, place) for place in context.PLACES)],
+            [*places, *(report.place_table(all_rows, place) for place in context_ablation.PLACES)],
         ),
         Section("Examples", _EXAMPLES, read or [Missing("No test document has two sentences.")]),
         Section("How these numbers were made", _made(all_rows), [_runs(all_rows), *made]),

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 
-from dclm_jax.evaluation import context
+from dclm_jax.evaluation import context_ablation
 from dclm_jax.experiments.grouping import BASELINES, LENGTH, Row, ratios, without
 from dclm_jax.experiments.plots import Curve, Intervals, Picture, Series
 from dclm_jax.experiments.report import BLOCKS
@@ -19,8 +19,8 @@ def of_rows(
 ) -> dict[str, Picture | Intervals]:
     """What there may be to draw of the rows, by the names of files; see `plots.undrawn`."""
     drawn: dict[str, Picture | Intervals] = {}
-    at, ticks = "position, 1 is the first", context.ranges()
-    for place, title in context.PLACES.items():
+    at, ticks = "position, 1 is the first", context_ablation.ranges()
+    for place, title in context_ablation.PLACES.items():
         series = []
         for row in all_rows:
             if (found := ratios(row, all_rows, baselines[0], place)) is not None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from dclm_jax.evaluation import coherence, context
+from dclm_jax.evaluation import coherence, context_ablation
 from dclm_jax.experiments.grouping import BASELINES, Comparison, Row, compare, differing, without
 from dclm_jax.tables import separated
 
@@ -47,8 +47,8 @@ def of_rows(
                 one[f"coherence_{kind}"] = row.mean("adapted", kind, "coherence", "mean")
         if row.has("coherence") and not row.results[0]["coherence"]["keep_first"]:
             one["first_sentence"] = row.mean("coherence", "first_sentence")
-        one |= {name: row.mean("arrangements", name) for name in context.ARRANGEMENTS}
-        for place in context.PLACES:
+        one |= {name: row.mean("arrangements", name) for name in context_ablation.ARRANGEMENTS}
+        for place in context_ablation.PLACES:
             values = _positions(row, place).items()
             one |= {f"{place}_{name}": value for name, value in values if value is not None}
         made.append(one)
@@ -80,7 +80,10 @@ def to_json(all_rows: Sequence[Row], baselines: Sequence[str] = BASELINES) -> di
                     {
                         "seed": seed,
                         **without(result, ("config", "by_document")),
-                        **{place: _positions(row.only([seed]), place) for place in context.PLACES},
+                        **{
+                            place: _positions(row.only([seed]), place)
+                            for place in context_ablation.PLACES
+                        },
                     }
                     for seed, result in zip(row.seeds, row.results, strict=True)
                 ],
@@ -100,7 +103,7 @@ def _pair(name: str, ends: list[float] | None) -> dict[str, float]:
 
 
 def _positions(row: Row, place: str) -> dict[str, float | None]:
-    values = zip(context.ranges(), row.sums(place).perplexities.tolist(), strict=True)
+    values = zip(context_ablation.ranges(), row.sums(place).perplexities.tolist(), strict=True)
     return {name: None if math.isnan(value) else value for name, value in values}
 
 

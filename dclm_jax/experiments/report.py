@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dclm_jax import tables as layout
-from dclm_jax.evaluation import coherence, context
+from dclm_jax.evaluation import coherence, context_ablation
 from dclm_jax.evaluation.perplexity import COUNTING_RULES, warning
 from dclm_jax.experiments.grouping import (
     BASELINES,
@@ -41,15 +41,15 @@ def tables(all_rows: Sequence[Row], baselines: Sequence[str] = BASELINES) -> lis
         made.append(block_table(all_rows))
     if any(row.adapted for row in all_rows):
         made.append(adaptation_table(all_rows, baselines[0]))
-    places = [place_table(all_rows, place) for place in context.PLACES]
+    places = [place_table(all_rows, place) for place in context_ablation.PLACES]
     return [*made, context_table(all_rows), *places]
 
 
 def context_table(all_rows: Sequence[Row]) -> Table:
     """Perplexities with the context exchanged or removed."""
-    cells = [["model", *context.ARRANGEMENTS]]
+    cells = [["model", *context_ablation.ARRANGEMENTS]]
     for row in all_rows:
-        values = [row.mean("arrangements", name) for name in context.ARRANGEMENTS]
+        values = [row.mean("arrangements", name) for name in context_ablation.ARRANGEMENTS]
         cells.append([row.label, *(f"{value:.2f}" for value in values)])
     about = (
         "Test perplexity of the same sentences: in their own documents; in another order; mixed "
@@ -100,13 +100,13 @@ def _about_other(cells: Sequence[Sequence[str]], baseline: str) -> str:
 
 
 def place_table(all_rows: Sequence[Row], place: str) -> Table:
-    """Perplexities by position, `place` is one of context.PLACES."""
-    cells = [["model", *context.ranges()]]
+    """Perplexities by position, `place` is one of context_ablation.PLACES."""
+    cells = [["model", *context_ablation.ranges()]]
     for row in all_rows:
         values = row.sums(place).perplexities
         cells.append([row.label, *("" if math.isnan(v) else f"{v:.1f}" for v in values)])
     about = "Test perplexity of the targets there; 1 is the first."
-    return Table(context.PLACES[place], about, cells)
+    return Table(context_ablation.PLACES[place], about, cells)
 
 
 def perplexity_table(all_rows: Sequence[Row], baseline: str) -> Table:

@@ -24,7 +24,7 @@ from dclm_jax.data.corpus import (
     statistics_table,
 )
 from dclm_jax.errors import DivergenceError, InputError
-from dclm_jax.evaluation.inputs import documents_of
+from dclm_jax.evaluation.datasets import documents_of
 from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.models.base import DocumentModel, Params

@@ -8,7 +8,7 @@ import pytest
 from dclm_jax.data import open_corpus, prepare, read_documents
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.prepare import PrepareOptions
-from dclm_jax.evaluation.inputs import open_split
+from dclm_jax.evaluation.datasets import open_split
 from dclm_jax.evaluation.parts_of_speech import Tagger
 
 TAGGED = (

@@ -10,7 +10,7 @@ import pytest
 from dclm_jax import models
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import interpolation, perplexity
-from dclm_jax.evaluation.inputs import Encoded
+from dclm_jax.evaluation.datasets import Encoded
 from dclm_jax.evaluation.parts_of_speech import TagSums
 from dclm_jax.evaluation.scoring import Scorer, sentences_to_score
 

@@ -12,7 +12,7 @@ from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.data.readers import Document
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import parts_of_speech
-from dclm_jax.evaluation.inputs import open_split, open_text
+from dclm_jax.evaluation.datasets import open_split, open_text
 from dclm_jax.evaluation.parts_of_speech import ClassSums, Tagger, TagSums
 from dclm_jax.evaluation.perplexity import Perplexity
 

@@ -11,7 +11,7 @@ import pytest
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import perplexity
-from dclm_jax.evaluation.inputs import encode
+from dclm_jax.evaluation.datasets import encode
 from dclm_jax.evaluation.perplexity import Perplexity
 
 DOCUMENTS = [

@@ -15,7 +15,7 @@ from dclm_jax import models
 from dclm_jax.data.batches import pack_sentences
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import scoring
-from dclm_jax.evaluation.inputs import Encoded
+from dclm_jax.evaluation.datasets import Encoded
 from dclm_jax.evaluation.scoring import Continuation, Scorer
 from dclm_jax.reading import likelihoods, reader
 from dclm_jax.reading.driver import weighted

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dclm_jax.evaluation import context
+from dclm_jax.evaluation import context_ablation
 from dclm_jax.experiments import report
 
 
@@ -62,7 +62,7 @@ def result(
 
 def by_range(*documents: list[float]) -> dict[str, list[list[float]]]:
     """Nats of documents in the first ranges; one target wherever there are any."""
-    nll = [[*one, *[0.0] * (len(context.BOUNDS) - len(one))] for one in documents]
+    nll = [[*one, *[0.0] * (len(context_ablation.BOUNDS) - len(one))] for one in documents]
     return {"nll": nll, "count": [[int(value > 0) for value in one] for one in nll]}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import context
+from dclm_jax.evaluation import context_ablation
 from dclm_jax.experiments import grouping, pictures, plots, records
 from tests.experiments.made_up import by_column, by_range, result, table
 
@@ -163,7 +163,7 @@ def test_ratios_by_range_and_their_pictures():
     tokens, sentences = drawn["by_token.png"], drawn["by_sentence.png"]
     assert isinstance(tokens, plots.Intervals) and tokens.baseline == "rnnlm"
     (series,) = tokens.series
-    assert series.label == "ccdclm" and tokens.ticks == context.ranges()
+    assert series.label == "ccdclm" and tokens.ticks == context_ablation.ranges()
     np.testing.assert_array_equal(series.values, values)
     np.testing.assert_array_equal([series.low, series.high], ends)
     assert plots.undrawn(tokens) == ""

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import coherence, context, perplexity
+from dclm_jax.evaluation import coherence, context_ablation, perplexity
 from dclm_jax.experiments import grouping, measurement, report
-from tests.evaluation.test_context import DOCUMENTS, Neighbours
+from tests.evaluation.test_context_ablation import DOCUMENTS, Neighbours
 from tests.exhaustive import also
 from tests.experiments.made_up import result
 from tests.fuzzing import single_faults, value_or_input_error
@@ -23,8 +23,8 @@ def test_a_measurement_holds_what_its_parts_measure():
     assert measured["test"] == expected.to_json()
     assert measured["valid"] == perplexity.measure(Neighbours(), DOCUMENTS[:2]).to_json()
     assert measured["arrangements"] == {
-        name: pytest.approx(context.rearranged(Neighbours(), DOCUMENTS, name, 5))
-        for name in context.ARRANGEMENTS
+        name: pytest.approx(context_ablation.rearranged(Neighbours(), DOCUMENTS, name, 5))
+        for name in context_ablation.ARRANGEMENTS
     }
     assert sum(measured["by_document"]) == pytest.approx(expected.nll, abs=0.01)
     bootstrap = coherence.bootstrap(Neighbours(), DOCUMENTS, **counts)

@@ -13,7 +13,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.evaluation import coherence
 from dclm_jax.evaluation.orders import Arrangement
 from dclm_jax.experiments import grouping, measurement, pictures, plots, records, report
-from tests.evaluation.test_context import Neighbours
+from tests.evaluation.test_context_ablation import Neighbours
 from tests.experiments.made_up import by_column, result, table
 
 

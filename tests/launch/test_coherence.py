@@ -10,7 +10,7 @@ import dclm_jax
 from dclm_jax import files
 from dclm_jax.data.readers import read_documents
 from dclm_jax.evaluation import coherence
-from dclm_jax.evaluation.inputs import open_split
+from dclm_jax.evaluation.datasets import open_split
 from dclm_jax.evaluation.insertion import insert
 from dclm_jax.evaluation.orders import SWAP, WINDOW, Arrangement
 from dclm_jax.experiments.runs import read_runs

@@ -12,7 +12,7 @@ import pytest
 
 import dclm_jax
 from dclm_jax.data.readers import read_documents
-from dclm_jax.evaluation import inputs
+from dclm_jax.evaluation import datasets
 from dclm_jax.experiments import plots
 from dclm_jax.training.checkpoints import restore_run
 from tests.compiling import TWO_DEVICES
@@ -401,7 +401,7 @@ def test_a_fault_of_ours_is_none_of_a_device(space, monkeypatch):
         raise ValueError("a fault")
 
     asked = jax.config.values["jax_platforms"]
-    monkeypatch.setattr(inputs, "open_split", fail)
+    monkeypatch.setattr(datasets, "open_split", fail)
     jax.config.update("jax_platforms", "cpu")
     try:
         with pytest.raises(ValueError, match="a fault"):

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.data.batches import Batch
-from dclm_jax.evaluation.inputs import Encoded
+from dclm_jax.evaluation.datasets import Encoded
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.nn.plan import ACCELERATOR, CPU
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, earlier_sentences

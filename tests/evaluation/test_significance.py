@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dclm_jax.evaluation.intervals import Sums, differences, interval, of_ratio, resample
+from dclm_jax.evaluation.significance import Sums, differences, interval, of_ratio, resample
 
 
 def test_resampled_means_against_a_loop():

@@ -5,7 +5,7 @@ import collections
 import numpy as np
 import pytest
 
-from dclm_jax.evaluation import context
+from dclm_jax.evaluation import context_ablation
 from dclm_jax.evaluation.scoring import sentences_to_score
 
 
@@ -41,7 +41,7 @@ DOCUMENTS = [
 
 @pytest.mark.parametrize("bounds", [range(6), (0, 1, 3), (0, 2, 40)])
 def test_sums_by_position_against_a_loop(bounds):
-    result = context.by_position(Neighbours(), DOCUMENTS, bounds=bounds)
+    result = context_ablation.by_position(Neighbours(), DOCUMENTS, bounds=bounds)
     for d, (_, nll) in enumerate(Neighbours().score(DOCUMENTS)):
         tokens, sentences = collections.defaultdict(list), collections.defaultdict(list)
         for t, one in enumerate(nll):
@@ -56,9 +56,9 @@ def test_sums_by_position_against_a_loop(bounds):
     assert result.perplexity.nll == pytest.approx(sum(result.by_document))
 
 
-@pytest.mark.parametrize("name", context.ARRANGEMENTS)
+@pytest.mark.parametrize("name", context_ablation.ARRANGEMENTS)
 def test_an_arrangement_holds_the_same_sentences(name):
-    arranged = context.ARRANGEMENTS[name](DOCUMENTS, np.random.default_rng(0))
+    arranged = context_ablation.ARRANGEMENTS[name](DOCUMENTS, np.random.default_rng(0))
     key = lambda sentence: tuple(sentence.tolist())  # noqa: E731
     flat = [key(one) for document in arranged for one in document]
     assert sorted(flat) == sorted(key(one) for document in DOCUMENTS for one in document)
@@ -75,21 +75,25 @@ def test_arrangements_move_sentences():
     firsts = {
         name: [
             [int(one[0]) for one in document]
-            for document in context.ARRANGEMENTS[name](documents, np.random.default_rng(1))
+            for document in context_ablation.ARRANGEMENTS[name](documents, np.random.default_rng(1))
         ]
         for name in ("shuffled", "mixed")
     }
     assert firsts["shuffled"] == [[3 + d] * 6 for d in range(6)]
     assert firsts["mixed"] != firsts["shuffled"]
-    shuffled = context.ARRANGEMENTS["shuffled"](documents, np.random.default_rng(1))
+    shuffled = context_ablation.ARRANGEMENTS["shuffled"](documents, np.random.default_rng(1))
     assert all([int(one[1]) for one in document] != list(range(20, 26)) for document in shuffled)
 
 
 def test_perplexity_of_arrangements():
     """One repetition (3 3) of two targets, and one (9 9) of three; none where contexts are gone."""
-    own = context.by_position(Neighbours(), DOCUMENTS).perplexity
-    none = context.rearranged(Neighbours(), DOCUMENTS, "none", 0)
+    own = context_ablation.by_position(Neighbours(), DOCUMENTS).perplexity
+    none = context_ablation.rearranged(Neighbours(), DOCUMENTS, "none", 0)
     assert own.perplexity == pytest.approx(none * np.exp(3 / 17), rel=1e-6)
-    assert context.rearranged(Neighbours(), DOCUMENTS, "own", 0) == pytest.approx(own.perplexity)
-    orders = {context.rearranged(Neighbours(), DOCUMENTS, "shuffled", s) for s in range(20)}
+    assert context_ablation.rearranged(Neighbours(), DOCUMENTS, "own", 0) == pytest.approx(
+        own.perplexity
+    )
+    orders = {
+        context_ablation.rearranged(Neighbours(), DOCUMENTS, "shuffled", s) for s in range(20)
+    }
     assert min(orders) < own.perplexity, "3 5 3 has no repetition"

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from dclm_jax.evaluation import inside
+from dclm_jax.evaluation import by_word
 from dclm_jax.evaluation.scoring import Scorer
 from tests.exhaustive import some
 from tests.models.support import LANGUAGE_MODELS, random_params, simple_model
@@ -28,12 +28,12 @@ DOCUMENTS = [
 
 @pytest.mark.parametrize("name", some(USUAL, all=LANGUAGE_MODELS))
 def test_alone_is_scored_as_a_document_of_one_sentence(name, monkeypatch):
-    monkeypatch.setattr(inside, "_WINDOW_TOKENS", 12)
+    monkeypatch.setattr(by_word, "_WINDOW_TOKENS", 12)
     model = simple_model(name)
     scorer = Scorer(model, random_params(model))
     differ = []
     for (document, nll, alone), (_, expected) in zip(
-        inside.compare_context(scorer, iter(DOCUMENTS)), scorer.score(DOCUMENTS), strict=True
+        by_word.compare_context(scorer, iter(DOCUMENTS)), scorer.score(DOCUMENTS), strict=True
     ):
         assert len(nll) == len(alone) == len(document)
         for one, other in zip(nll, expected, strict=True):
@@ -64,15 +64,15 @@ class Counting:
 
 def test_a_sentence_of_a_window_is_read_once_and_windows_are_bounded(monkeypatch):
     scorer = Counting()
-    assert len(list(inside.compare_context(scorer, DOCUMENTS))) == len(DOCUMENTS)
+    assert len(list(by_word.compare_context(scorer, DOCUMENTS))) == len(DOCUMENTS)
     whole, alone = scorer.asked[: len(DOCUMENTS)], scorer.asked[len(DOCUMENTS) :]
     assert [len(document) for document in whole] == [4, 1, 0, 4]
     # The first sentences of documents are not among them.
     assert alone == [[(6,)], [(8, 2, 3)], [(5, 3, 7, 4)], [()]]
 
-    monkeypatch.setattr(inside, "_WINDOW_TOKENS", 20)
+    monkeypatch.setattr(by_word, "_WINDOW_TOKENS", 20)
     scorer = Counting()
     endless = itertools.cycle([DOCUMENTS[0]])
-    next(inside.compare_context(scorer, endless))
+    next(by_word.compare_context(scorer, endless))
     # 13 targets a document.
     assert len(scorer.asked) == 2 + 2

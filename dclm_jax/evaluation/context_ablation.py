@@ -10,9 +10,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dclm_jax.evaluation import orders, perplexity
-from dclm_jax.evaluation.intervals import Sums
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.scoring import Document, Progress, WordScorer
+from dclm_jax.evaluation.significance import Sums
 
 
 def _shuffled(documents: Sequence[Document], rng: np.random.Generator) -> list[Document]:
