@@ -33,7 +33,7 @@ development list, and --weights takes them from there to another one:
     python -m launch.rescore --workdirs=runs/a,runs/b --nbest=test.nbest --documents=test.docs \\
         --references=test.txt --weights=tuned.json --output=best.txt --metrics=test.json
 
-Search is greedy, or follows --beam documents so far; --viterbi is exact, for models that read one
+Search is greedy, or follows --beam partial documents; --viterbi is exact, for models that read one
 sentence before at most (rnnlm, codclm, n-grams). p-values are of a paired bootstrap over documents
 (over segments where there is one document): how likely it is that the row is no better than the
 first of the list, or than what --baseline says another system has chosen.
@@ -42,38 +42,32 @@ first of the list, or than what --baseline says another system has chosen.
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from absl import flags
 
 from dclm_jax import files
-from dclm_jax.data import nbest
-from dclm_jax.decoding.rescoring import (
-    Task,
-    decode_list,
-    default_weights,
-    rescoring_task,
-    scored_lines,
-)
+from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError, shown
-from dclm_jax.evaluation import mert, translation
-from dclm_jax.evaluation.translation import METRICS
-from dclm_jax.tables import aligned
+from dclm_jax.evaluation import perplexity
+from dclm_jax.rescoring import mert, metrics, nbest
+from dclm_jax.rescoring.metrics import METRICS
+from dclm_jax.rescoring.search import Rescorer
 from launch import _app, _evaluation
 
 flags.declare_key_flag("workdir")
 flags.declare_key_flag("lowercase")
 _evaluation.define_workdirs()
 _NBEST = flags.DEFINE_string("nbest", None, "N-best list: a file, or a folder of Kaldi's.")
-_DOCUMENTS = flags.DEFINE_string("documents", None, "A line `ID DOCUMENT` for every segment.")
-_REFERENCES = flags.DEFINE_string("references", None, "References: a line for every segment.")
+_DOCUMENTS = flags.DEFINE_string("documents", None, "File with one line `ID DOCUMENT` per segment.")
+_REFERENCES = flags.DEFINE_string("references", None, "File with one reference per segment.")
 _BASELINE = flags.DEFINE_string(
-    "baseline", None, "What to compare with instead of the first of each list: a line a segment."
+    "baseline", None, "File with one sentence per segment to compare with, instead of the 1-best."
 )
 _OUTPUT = flags.DEFINE_string(
-    "output", None, "File for the chosen hypotheses, a line a segment; '-' is standard output."
+    "output", None, "File for the chosen hypotheses, one per line; '-' is standard output."
 )
 _METRICS = flags.DEFINE_string(
     "metrics", None, "JSON file for weights and measures; '-' is standard output."
@@ -88,13 +82,24 @@ _WEIGHTS = flags.DEFINE_string(
     "weights", None, "Weights of all features, separated by commas, or a file that --metrics wrote."
 )
 _TUNE = flags.DEFINE_bool("tune", False, "Tune the weights on this list and its references.")
-_OBJECTIVE = flags.DEFINE_enum("objective", "bleu", list(METRICS), "What --tune improves.")
-_RESTARTS = flags.DEFINE_integer("restarts", 10, "Random weights that --tune begins with as well.")
-_BEAM = flags.DEFINE_integer("beam", 1, "Ways through a document to follow; 1 is greedy search.")
+_OBJECTIVE = flags.DEFINE_enum("objective", "bleu", list(METRICS), "Metric that --tune improves.")
+_RESTARTS = flags.DEFINE_integer(
+    "restarts", 10, "Random weights that --tune begins with as well.", lower_bound=0
+)
+_BEAM = flags.DEFINE_integer("beam", 1, "Beam width; 1 is greedy search.", lower_bound=1)
 _VITERBI = flags.DEFINE_bool("viterbi", False, "Exact search.")
-_BOOTSTRAP = flags.DEFINE_integer("bootstrap", 1000, "Resampled test sets of p-values.")
-_SEED = flags.DEFINE_integer("seed", 0, "Seed of random choices, tuning and test sets.")
+_BOOTSTRAP = flags.DEFINE_integer(
+    "bootstrap", 1000, "Resampled test sets of p-values.", lower_bound=1
+)
+_SEED = flags.DEFINE_integer(
+    "seed", 0, "Random seed for random hypotheses, tuning and test sets.", lower_bound=0
+)
+flags.mark_flag_as_required("nbest")
 _OUTPUTS = (_OUTPUT, _METRICS, _SCORED_NBEST)
+_WITHOUT_MEANING = (
+    *("format", "normalize", "text_key", "language", "divider", "quoted", "encoding"),
+    "batch_size",
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -116,60 +121,76 @@ def main(argv: Sequence[str]) -> None:
     runs = _evaluation.restore_all()
     models = [run.lm for run in runs]
     _evaluation.require_language_models(models, "launch.rescore")
-    task = rescoring_task(
-        {run.label: run.lm for run in runs},
-        lists,
-        division,
-        options=_evaluation.word_options(models),
-    )
-    segments = itertools.chain.from_iterable(task.documents)
-    for _ in _evaluation.counting_unknown(
-        segments, lambda segment: segment.hypotheses, models[0].text, lists.path
-    ):
-        pass
+    options = _evaluation.word_options(models)
+    rescorer = Rescorer({run.label: run.lm for run in runs}, lists, division, options=options)
+    words = np.concatenate([ids for segment in rescorer.segments for ids in segment.hypotheses])
+    oov_rate = np.count_nonzero(words == UNKNOWN) / max(len(words), 1)
+    trained_oov_rate = models[0].text.unknown_rates.get("test")
+    if warning := perplexity.warning(oov_rate, trained_oov_rate, lists.path):
+        _evaluation.tell(warning)
     if _SCORED_NBEST.value:
-        nbest.require_extensible(lists, task.model_names)
-    weights = _weights(task)
-    statistics = {
-        name: [
-            metric.statistics(segment.hypotheses, reference)
-            for segment, reference in zip(lists.segments, references, strict=True)
-        ]
-        for name, metric in METRICS.items()
-        if references
-    }
-    to_screen = files.STDOUT not in [flag.value for flag in _OUTPUTS]
-    show: Callable[[str], None] = print if to_screen else lambda line: None
-    for name, run in zip(task.model_names, runs, strict=True):
+        nbest.require_extensible(lists, rescorer.model_names)
+    weights = _weights(rescorer)
+    prints = files.STDOUT not in [flag.value for flag in _OUTPUTS]
+    beam = None if _VITERBI.value else _BEAM.value
+
+    def show(text: str) -> None:
+        if prints:
+            print(text)
+
+    def decode(weights: np.ndarray) -> tuple[list[int], list[np.ndarray]]:
+        with _evaluation.Progress("rescoring") as progress:
+            return rescorer.decode(weights, beam=beam, on_document=progress)
+
+    for name, run in zip(rescorer.model_names, runs, strict=True):
         show(f"{name}: {run.lm.summary}")
-    show(f"{len(lists.segments):,} segments of {_described(division)}")
+    documents = "one document; --documents=FILE says which segments belong together"
+    documents = f"{len(division):,} documents" if _DOCUMENTS.value else documents
+    show(f"{len(lists.segments):,} segments of {documents}")
+    statistics = {}
+    if references:
+        hypotheses = [segment.hypotheses for segment in lists.segments]
+        statistics = metrics.list_statistics(hypotheses, references)
     if _TUNE.value:
-        weights = _tuned(task, statistics[_OBJECTIVE.value], weights, show)
-    show("weights: " + ", ".join(map("{} {:.4g}".format, task.names, weights)))
-    chosen, features = _decode(task, weights)
-    scored = scored_lines(task, features) if _SCORED_NBEST.value else []
+        metric = METRICS[_OBJECTIVE.value]
+        weights = mert.tune(
+            decode,
+            statistics[_OBJECTIVE.value],
+            metric,
+            weights,
+            restarts=_RESTARTS.value,
+            seed=_SEED.value,
+            on_round=lambda number, tuned: show(f"round {number}: {metric.name} {tuned.value:.2f}"),
+        ).weights
+    show("weights: " + ", ".join(map("{} {:.4g}".format, rescorer.names, weights)))
+    choices, features = decode(weights)
+    scored = rescorer.scored_lines(features) if _SCORED_NBEST.value else []
     value: dict[str, Any] = {
         "nbest": lists.path,
         "segments": len(lists.segments),
         "documents": len(division),
         "search": "viterbi" if _VITERBI.value else f"beam of {_BEAM.value}",
-        "weights": dict(zip(task.names, weights.tolist(), strict=True)),
+        "weights": dict(zip(rescorer.names, weights.tolist(), strict=True)),
         "runs": [_evaluation.describe_run(run.lm, run.workdir) for run in runs],
         "seed": _SEED.value,
     }
     if references:
-        systems = _systems(chosen, statistics)
+        systems = metrics.systems_of(statistics, choices, seed=_SEED.value)
         if baseline:
-            pairs = list(zip(baseline, references, strict=True))
-            systems["baseline"] = {
-                name: np.array([metric.statistics([ours], of)[0] for ours, of in pairs])
-                for name, metric in METRICS.items()
-            }
-        value |= _measured(systems, division)
-        show("\n".join(_table(value)))
+            given = metrics.list_statistics([[words] for words in baseline], references)
+            systems["baseline"] = {name: np.concatenate(rows) for name, rows in given.items()}
+        measured = metrics.measure(
+            systems,
+            "baseline" if baseline else "first",
+            division,
+            samples=_BOOTSTRAP.value,
+            seed=_SEED.value,
+        )
+        show(metrics.table(measured))
+        value |= measured
     if _OUTPUT.value:
         with files.open_output(_OUTPUT.value) as file:
-            for segment, choice in zip(lists.segments, chosen, strict=True):
+            for segment, choice in zip(lists.segments, choices, strict=True):
                 file.write(" ".join(segment.hypotheses[choice]) + "\n")
     if _SCORED_NBEST.value:
         with files.open_output(_SCORED_NBEST.value) as file:
@@ -180,8 +201,6 @@ def main(argv: Sequence[str]) -> None:
 
 def _check_flags() -> None:
     """Refuses what is missing, and flags that have no effect."""
-    if not _NBEST.value:
-        raise InputError("--nbest is missing; expected an n-best list")
     if not any(flag.value for flag in (*_OUTPUTS, _REFERENCES)):
         raise InputError(
             "--output, --metrics, --scored_nbest and --references: expected one of them at least"
@@ -199,35 +218,23 @@ def _check_flags() -> None:
             raise InputError(f"--{flag.name} belongs to --tune, which is missing")
     if _VITERBI.value and _BEAM.present:
         raise InputError("--viterbi replaces --beam; expected one of the two")
-    for name in (
-        *("format", "normalize", "text_key", "language", "divider", "quoted", "encoding"),
-        "batch_size",
-    ):
+    for name in _WITHOUT_MEANING:
         if flags.FLAGS[name].present:
             raise InputError(f"--{name} has no meaning for n-best lists")
-    for flag, least in ((_BEAM, 1), (_RESTARTS, 0), (_BOOTSTRAP, 1), (_SEED, 0)):
-        if flag.value < least:
-            raise InputError(f"--{flag.name}={flag.value}; expected at least {least}")
 
 
-def _described(division: Sequence[range]) -> str:
-    if _DOCUMENTS.value:
-        return f"{len(division):,} documents"
-    return "one document; --documents=FILE says which segments belong together"
-
-
-def _weights(task: Task) -> np.ndarray:
-    """Those of --weights; without it models and the decoder's score count 1, all else 0."""
-    given, names = _WEIGHTS.value, task.names
+def _weights(rescorer: Rescorer) -> np.ndarray:
+    """The numbers of --weights, or those of the file that it names."""
+    given, names = _WEIGHTS.value, rescorer.names
     if given is None:
-        return default_weights(task)
+        return rescorer.default_weights
     if os.path.isfile(given):
-        found = files.read_json(given, _Written).weights
-        if set(found) != set(names):
+        weights = files.read_json(given, _Written).weights
+        if set(weights) != set(names):
             raise InputError(
-                f"{given}: has weights of {shown(list(found))}; expected {', '.join(names)}"
+                f"{given}: has weights of {shown(list(weights))}; expected {', '.join(names)}"
             )
-        values, place = [found[name] for name in names], given
+        values, place = [weights[name] for name in names], given
     else:
         values, place = given.split(","), "--weights"
         if len(values) != len(names):
@@ -236,95 +243,12 @@ def _weights(task: Task) -> np.ndarray:
                 f"{', '.join(names)}"
             )
     try:
-        weights = np.array(values, np.float64)
-    except (TypeError, ValueError) as error:
+        numbers = np.array(values, np.float64)
+    except ValueError as error:
         raise InputError(f"{place}: {shown(values)}; expected numbers") from error
-    if not np.all(np.isfinite(weights)) or not weights.any():
+    if not np.all(np.isfinite(numbers)) or not numbers.any():
         raise InputError(f"{place}: {shown(values)}; expected finite numbers, not all of them 0")
-    return weights
-
-
-def _decode(task: Task, weights: np.ndarray) -> tuple[list[int], list[np.ndarray]]:
-    """As `decode_list`, by the search of the flags, with its progress on the terminal."""
-    beam = None if _VITERBI.value else _BEAM.value
-    with _evaluation.Progress("rescoring") as progress:
-        return decode_list(task, weights, beam=beam, on_document=progress)
-
-
-def _tuned(
-    task: Task,
-    statistics: Sequence[np.ndarray],
-    start: np.ndarray,
-    show: Callable[[str], None],
-) -> np.ndarray:
-    metric = METRICS[_OBJECTIVE.value]
-    tuned = mert.tune(
-        lambda weights: _decode(task, weights),
-        statistics,
-        metric,
-        start,
-        restarts=_RESTARTS.value,
-        seed=_SEED.value,
-        on_round=lambda number, now: show(f"round {number}: {metric.name} {now.value:.2f}"),
-    )
-    return tuned.weights
-
-
-def _systems(
-    chosen: Sequence[int], statistics: dict[str, list[np.ndarray]]
-) -> dict[str, dict[str, np.ndarray]]:
-    """The statistics [S, Q] of what each row of the table chooses, by metric."""
-    lists = next(iter(statistics.values()))
-    random = np.random.default_rng(_SEED.value).integers([len(one) for one in lists]).tolist()
-    choices = {"first": [0] * len(chosen), "random": random, "rescored": chosen}
-    systems = {
-        row: {name: translation.picked(of, choice) for name, of in statistics.items()}
-        for row, choice in choices.items()
-    }
-    systems["oracle"] = {
-        name: translation.picked(of, translation.oracle(METRICS[name], of))
-        for name, of in statistics.items()
-    }
-    return systems
-
-
-def _measured(
-    systems: dict[str, dict[str, np.ndarray]], division: Sequence[range]
-) -> dict[str, Any]:
-    """The metrics of every row, and what all others are compared with."""
-    baseline = "baseline" if "baseline" in systems else "first"
-    rows: dict[str, Any] = {}
-    for row, statistics in systems.items():
-        rows[row] = {"right": float(np.mean(statistics["wer"][:, 0] == 0))}
-        for name, metric in METRICS.items():
-            result = translation.compare(
-                metric,
-                statistics[name],
-                systems[baseline][name],
-                division,
-                samples=_BOOTSTRAP.value,
-                seed=_SEED.value,
-            )
-            rows[row][name] = result._asdict() if row != baseline else {"value": result.value}
-    return {"compared_with": baseline, "bootstrap": _BOOTSTRAP.value, "rows": rows}
-
-
-def _table(value: dict[str, Any]) -> list[str]:
-    header = ["", "segments right"]
-    for metric in METRICS.values():
-        header += [metric.name, "documents better", "p"]
-    lines = [header]
-    for row, measured in value["rows"].items():
-        cells = [row, f"{100 * measured['right']:.2f}%"]
-        for name in METRICS:
-            cells.append(f"{measured[name]['value']:.2f}")
-            if row == value["compared_with"]:
-                cells += ["", ""]
-            else:
-                cells.append(f"{100 * measured[name]['improved']:.2f}%")
-                cells.append(f"{measured[name]['p']:.4f}")
-        lines.append(cells)
-    return [*aligned(lines), f"better and p: than {value['compared_with']}"]
+    return numbers
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ LAYERS = [
     ("nn",),
     ("models",),
     ("reading",),
+    ("rescoring",),
     ("decoding", "evaluation"),
     ("training",),
     ("ngram",),

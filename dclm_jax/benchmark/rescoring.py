@@ -10,9 +10,10 @@ from dclm_jax.benchmark.report import Goal, Row
 from dclm_jax.benchmark.setting import Setting
 from dclm_jax.benchmark.timing import alternate, stopwatch
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS
-from dclm_jax.decoding.rescoring import Segment, search
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.reading.reader import Reader
+from dclm_jax.rescoring.nbest import Segment
+from dclm_jax.rescoring.search import search
 
 DOCUMENTS, SENTENCES, HYPOTHESES = 155, 20, 10
 SAMPLE = 8
@@ -30,7 +31,7 @@ def rescore_row(name: str, setting: Setting) -> list[Row]:
     reader, scorer = Reader(model, params), Scorer(model, params)
 
     def rescore() -> None:
-        search([reader], documents, np.ones(1), context_order=model.context_order)
+        search([reader], documents, np.ones(1))
 
     def anew() -> None:
         for position in range(SENTENCES):

@@ -24,8 +24,9 @@ import numpy as np
 from dclm_jax.data.documents import PLAIN, UTF8, Document, TextOptions
 from dclm_jax.data.readers import corresponding, read_documents
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import parts_of_speech, translation
+from dclm_jax.evaluation import parts_of_speech
 from dclm_jax.evaluation.datasets import Tagger
+from dclm_jax.rescoring import metrics
 from dclm_jax.tables import aligned
 
 Sentences = Sequence[Sequence[str]]
@@ -45,7 +46,7 @@ class Measures(NamedTuple):
     """An output document against its input.
 
     Attributes:
-      bleu_statistics: int64 [10], which add up over documents (`translation.bleu_statistics`).
+      bleu_statistics: int64 [10], which add up over documents (`metrics.bleu_statistics`).
       rouge_1, rouge_2, rouge_w: see the module.
       coherence: L; None of an output of fewer than two sentences, which has no pairs of them.
       unaligned: sentences of the output that have no verb or noun of the input.
@@ -106,7 +107,7 @@ class Summary(NamedTuple):
 
 def require_packages() -> Tagger:
     """The tagger of `measure`."""
-    translation.bleu_statistics([], [])
+    metrics.bleu_statistics([], [])
     _rouge_scorer()
     return parts_of_speech.Tagger()
 
@@ -118,7 +119,7 @@ def measure(output: Sentences, reference: Sentences, tagger: Tagger) -> Measures
     features = content_words(output, tagger)
     positions, f1 = align(features, content_words(reference, tagger))
     return Measures(
-        bleu_statistics=translation.bleu_statistics([words], of_reference)[0],
+        bleu_statistics=metrics.bleu_statistics([words], of_reference)[0],
         rouge_1=_percent(found["rouge1"].recall, found["rouge1"].precision),
         rouge_2=_percent(found["rouge2"].recall, found["rouge2"].precision),
         rouge_w=rouge_w(words, of_reference),
@@ -138,7 +139,7 @@ def summarize(measures: Sequence[Measures]) -> Summary:
 
     return Summary(
         documents=len(measures),
-        bleu=translation.bleu(np.sum([one.bleu_statistics for one in measures], axis=0)),
+        bleu=metrics.bleu(np.sum([one.bleu_statistics for one in measures], axis=0)),
         rouge_1=mean(one.rouge_1 for one in measures),
         rouge_2=mean(one.rouge_2 for one in measures),
         rouge_w=mean(one.rouge_w for one in measures),
@@ -295,5 +296,5 @@ def _rouge_scorer() -> Any:
     try:
         from rouge_score.rouge_scorer import RougeScorer
     except ImportError as error:
-        raise InputError(f"ROUGE needs the package rouge-score: {translation.INSTALL}") from error
+        raise InputError(f"ROUGE needs the package rouge-score: {metrics.INSTALL}") from error
     return RougeScorer(["rouge1", "rouge2"], tokenizer=_Words())

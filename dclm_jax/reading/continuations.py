@@ -27,6 +27,9 @@ class SentenceReader(Protocol[PlaceT]):
     """Reads documents on from places with a model, as `Reader` and n-gram models do; see `Reader`
     for shapes."""
 
+    @property
+    def context_order(self) -> int | None: ...
+
     def open(self, rows: int) -> PlaceT: ...
 
     def read(

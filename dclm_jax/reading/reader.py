@@ -170,10 +170,11 @@ class Reader:
     Attributes:
       model: any model of the registry.
       params: its parameters, on the device.
+      context_order: of the model.
     """
 
     def __init__(self, model: DocumentModel, params: Params):
-        self.model = model
+        self.model, self.context_order = model, model.context_order
         self.params = jax.device_put(params, jax.local_devices()[0])
         self._run = _compiled(model)
 

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dclm_jax.data import nbest, prose
+from dclm_jax.data import prose
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.readers import Document, parse_documents, read_candidates, read_documents
 from dclm_jax.errors import InputError
+from dclm_jax.rescoring import nbest
 from tests.exhaustive import some
 from tests.fuzzing import fuzz
 

@@ -6,12 +6,12 @@ import re
 
 import numpy as np
 import pytest
+from tests.decoding.test_rescoring import context_order, log_probs, reader
 
 from dclm_jax.decoding import ordering
 from dclm_jax.decoding.ordering import order_documents
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import order_measures
-from tests.decoding.test_rescoring import context_order, log_probs, reader
 from tests.exhaustive import also
 from tests.models.support import VOCAB
 from tests.test_read_document import language_model

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from tests.decoding.test_rescoring import log_probs, reader
 
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import coherence
@@ -11,7 +12,6 @@ from dclm_jax.evaluation.insertion import insert
 from dclm_jax.evaluation.orders import SWAP, WINDOW, numbered
 from dclm_jax.evaluation.prefixes import Prefixes
 from dclm_jax.evaluation.scoring import Scorer
-from tests.decoding.test_rescoring import log_probs, reader
 from tests.evaluation.test_coherence import FakeScorer, of_neighbours, order_blind, sentences
 from tests.exhaustive import pairs, some
 from tests.models.support import LANGUAGE_MODELS, VOCAB

@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 import dclm_jax
-from dclm_jax.data import nbest
 from dclm_jax.data.vocabulary import END_TOKEN
-from dclm_jax.decoding import rescoring
-from dclm_jax.errors import InputError
+from dclm_jax.rescoring import nbest
+from dclm_jax.rescoring.search import Rescorer
 from tests.launch.support import fingerprint, launch, refuse
 
 
@@ -123,8 +122,8 @@ def test_silence_and_sparse_features_are_scored_and_the_list_is_written_again(sp
     *notes, warning = done.stderr.splitlines()
     assert warning.startswith(f"warning: {path}: 30.00% of the words are unknown")
     assert notes == [
-        f"note: {path}: the feature 'LM' is missing in 2 of 6 hypotheses and counts as 0 there",
-        f"note: {path}: the feature 'TM' is missing in 4 of 6 hypotheses and counts as 0 there",
+        f"note: {path}: features that some of the 6 hypotheses lack count as 0 there: 'LM' in 2, "
+        "'TM' in 4"
     ]
     assert output.read_text() == "w1 w2 w3\n\nnowhere at_all\n"
     # A deletion, nothing, a substitution and an insertion, of 5 words of references.
@@ -172,17 +171,14 @@ def test_a_list_is_rescored_in_python(space, lists, tmp_path):
     }
     found = nbest.read_nbest(str(tmp_path / "list"))
     division = nbest.read_division(str(lists / "documents.txt"), found)
-    task = rescoring.rescoring_task(models, found, division)
-    assert task.names == ["ccdclm", "rnnlm", "score", "LM", "words"]
-    choices, features = rescoring.decode_list(task, rescoring.default_weights(task))
-    lines = rescoring.scored_lines(task, features)
+    rescorer = Rescorer(models, found, division)
+    assert rescorer.names == ["ccdclm", "rnnlm", "score", "LM", "words"]
+    choices, features = rescorer.decode(rescorer.default_weights)
+    lines = rescorer.scored_lines(features)
     assert (tmp_path / "scored").read_text() == "".join(lines)
     assert " LM=-1 ccdclm=-" in lines[0] and " rnnlm=-" in lines[0]
     best = [of.hypotheses[choice] for of, choice in zip(found.segments, choices, strict=True)]
     assert (tmp_path / "best").read_text().splitlines() == [" ".join(words) for words in best]
-    features[1][0, 1] = float("nan")
-    with pytest.raises(InputError, match=r"list:\d+: the feature 'rnnlm' is nan for this"):
-        rescoring.scored_lines(task, features)
 
 
 @pytest.mark.parametrize(
@@ -190,17 +186,14 @@ def test_a_list_is_rescored_in_python(space, lists, tmp_path):
     [
         (["--weights=1,2"], "--weights is no file and has 2 parts; expected 3 numbers: ccdclm, sc"),
         (["--weights=1,x,2"], "expected numbers"),
-        (["--weights=" + ",".join(["0.123456789"] * 30)], "has 30 parts; expected 3 numbers"),
         (["--output=LISTS/x", "--metrics=LISTS/x"], "x; expected two places"),
         (["--output=LISTS/x", "--scored_nbest=LISTS/x"], "--scored_nbest are both "),
         (["--weights=0,0,0"], "expected finite numbers, not all of them 0"),
         (["--viterbi", "--beam=2"], "--viterbi replaces --beam"),
-        (["--beam=0"], "--beam=0; expected at least 1"),
+        (["--beam=0"], "flag --beam=0: 0 is not"),
         (["--objective=wer"], "--objective belongs to --tune"),
         (["--tune", "--references="], "--tune needs --references"),
         (["--format=lines"], "--format has no meaning for n-best lists"),
-        (["--nbest="], "--nbest is missing"),
-        (["--workdir="], "--workdir is missing"),
     ],
 )
 def test_wrong_input_is_refused_and_nothing_is_written(space, lists, tmp_path, options, message):
@@ -223,4 +216,6 @@ def test_what_cannot_be_measured_or_written_is_refused_before_it_is_scored(space
 
 
 def test_lists_are_not_made_of_nothing(space):
-    assert "--data and --output" in refuse("corrupt", f"--data={space.corpus}")
+    assert "--output" in refuse("corrupt", f"--data={space.corpus}")
+    flags = (f"--data={space.corpus}", "--output=never", "--max_sentences=-1")
+    assert "max_sentences is -1; expected at least 0" in refuse("corrupt", *flags)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import mert
-from dclm_jax.evaluation.translation import METRICS, picked
+from dclm_jax.rescoring import mert
+from dclm_jax.rescoring.metrics import METRICS, picked
 
 BLEU, WER = METRICS["bleu"], METRICS["wer"]
 
@@ -48,7 +48,7 @@ def test_the_line_search_finds_the_best_of_all_points_between_crossings(seed):
     weights, direction = rng.normal(size=(2, 2))
     points = between(crossings(features, weights, direction))
     best = max(metric_at(features, statistics, WER, weights + p * direction) for p in points)
-    lists = mert.padded(features, statistics)
+    lists = mert.joined(features, statistics)
     gamma, value = mert.line_search(lists, WER, weights, direction)
     assert value == pytest.approx(best, abs=1e-9)
     found = metric_at(features, statistics, WER, weights + gamma * direction)
@@ -70,8 +70,7 @@ def test_the_weights_of_two_features_are_the_best_of_all_directions(seed):
         for one in middles
     )
     rng = np.random.default_rng(0)
-    lists = mert.padded(features, statistics)
-    tuned = mert.maximise(lists, WER, np.array([1.0, 0.0]), restarts=20, rng=rng)
+    tuned = mert.maximize(features, statistics, WER, np.array([1.0, 0.0]), restarts=20, rng=rng)
     assert metric_at(features, statistics, WER, tuned.weights) == pytest.approx(best, abs=1e-9)
     assert WER.sign * tuned.value == pytest.approx(best, abs=1e-9)
     assert np.abs(tuned.weights).sum() == pytest.approx(1)
@@ -79,15 +78,13 @@ def test_the_weights_of_two_features_are_the_best_of_all_directions(seed):
 
 def test_lines_of_one_segment_by_hand():
     # y = 1 - x until 0.5, y = 0.5 until 1.5, y = x - 1 from there; y = -1 is nowhere the highest.
-    lists = mert.Lists(
-        np.array([[[1.0, -1.0], [0.5, 0.0], [-1.0, 1.0], [-1.0, 0.0], [9.0, 9.0]]]),
-        np.array([[True, True, True, True, False]]),
-        np.array([[[3, 10], [1, 10], [2, 10], [0, 10], [0, 10]]]),
-    )
+    features = np.array([[1.0, -1.0], [0.5, 0.0], [-1.0, 1.0], [-1.0, 0.0]])
+    statistics = np.array([[3, 10], [1, 10], [2, 10], [0, 10]])
+    lists = mert.joined([features], [statistics])
     offset, slope = np.eye(2)
     assert mert.line_search(lists, WER, offset, slope) == (1.0, -10.0)
     # Without the middle one the outer ones cross at 1, and the right one goes on without end.
-    outer = mert.Lists(*(array[:, [0, 2]] for array in lists))
+    outer = mert.joined([features[[0, 2]]], [statistics[[0, 2]]])
     assert mert.line_search(outer, WER, offset, slope) == (2.0, -20.0)
     # Where nothing depends on the direction the search stays where it is.
     assert mert.line_search(lists, WER, offset, 0 * slope) == (0.0, -30.0)
@@ -99,8 +96,7 @@ def test_bleu_is_tuned_and_the_scale_of_a_feature_does_not_matter():
     statistics = [BLEU.statistics([bad, good], reference)] * 3
     features = [np.array([[1.0, 0.0], [0.0, 1e-6 * scale]]) for scale in (1, 2, 3)]
     rng = np.random.default_rng(0)
-    lists = mert.padded(features, statistics)
-    tuned = mert.maximise(lists, BLEU, np.array([1.0, 0.0]), restarts=2, rng=rng)
+    tuned = mert.maximize(features, statistics, BLEU, np.array([1.0, 0.0]), restarts=2, rng=rng)
     assert tuned.value == pytest.approx(BLEU.score(3 * statistics[0][1]))
     assert metric_at(features, statistics, BLEU, tuned.weights) == pytest.approx(tuned.value)
 
@@ -110,14 +106,13 @@ def test_a_feature_that_is_constant_in_each_list_has_no_weight():
     # 0.1 is no float: its distance from its mean is rounding.
     features = [np.column_stack([rng.normal(size=7), np.full(7, 0.1)]) for _ in range(20)]
     statistics = [WER.statistics([["a"] * (1 + k) for k in range(7)], ["a"])] * 20
-    lists = mert.padded(features, statistics)
     for seed in range(3):
         rng = np.random.default_rng(seed)
-        tuned = mert.maximise(lists, WER, np.array([0.5, 0.5]), restarts=2, rng=rng)
+        tuned = mert.maximize(features, statistics, WER, np.array([0.5, 0.5]), restarts=2, rng=rng)
         assert np.abs(tuned.weights).tolist() == [1, 0]
-    constant = mert.padded([one[:, 1:] for one in features], statistics)
+    constant = [one[:, 1:] for one in features]
     with pytest.raises(InputError, match="no feature differs within a list"):
-        mert.maximise(constant, WER, np.ones(1), restarts=0, rng=rng)
+        mert.maximize(constant, statistics, WER, np.ones(1), restarts=0, rng=rng)
 
 
 def test_what_is_decoded_decides_where_features_depend_on_what_is_chosen():

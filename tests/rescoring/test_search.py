@@ -6,11 +6,12 @@ import itertools
 import numpy as np
 import pytest
 
-from dclm_jax.decoding import rescoring
-from dclm_jax.decoding.rescoring import Segment, search
 from dclm_jax.errors import InputError
 from dclm_jax.ngram import NGramScorer
 from dclm_jax.reading.reader import Reader
+from dclm_jax.rescoring import search as module
+from dclm_jax.rescoring.nbest import Segment
+from dclm_jax.rescoring.search import search
 from tests.exhaustive import some
 from tests.models.support import LANGUAGE_MODELS, VOCAB, pack, random_params, scores, small_model
 
@@ -21,10 +22,6 @@ WEIGHTS = np.array([1.0, 0.5])
 def reader(name: str) -> Reader:
     model = small_model(name)
     return Reader(model, random_params(model))
-
-
-def context_order(name):
-    return reader(name).model.context_order
 
 
 def random_documents(seed, lengths):
@@ -44,7 +41,9 @@ def with_silence(documents, *bonuses):
     return [
         [
             Segment([first, first[:0], third], features_KxF + [[0.0], [bonus], [0.0]])
-            for ((first, _, third), features_KxF), bonus in zip(document, itertools.cycle(bonuses))
+            for ((first, _, third), features_KxF, _), bonus in zip(
+                document, itertools.cycle(bonuses)
+            )
         ]
         for document in documents
     ]
@@ -106,7 +105,6 @@ def test_greedy_search_is_what_scoring_every_prefix_anew_chooses(name):
         [reader(name)],
         documents,
         WEIGHTS,
-        context_order=context_order(name),
         on_document=lambda *counts: seen.append(counts),
     )
     for document, decoded in zip(documents, found, strict=True):
@@ -115,7 +113,7 @@ def test_greedy_search_is_what_scoring_every_prefix_anew_chooses(name):
             features = features_after(name, document, chosen, position)
             np.testing.assert_allclose(decoded.features[position], features, rtol=1e-5, atol=1e-4)
             chosen.append(int(np.argmax(features @ WEIGHTS)))
-        assert decoded.chosen == chosen
+        assert decoded.choices == tuple(chosen)
         assert decoded.score == pytest.approx(totals(name, document, [chosen])[0], rel=1e-5)
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
@@ -123,13 +121,10 @@ def test_greedy_search_is_what_scoring_every_prefix_anew_chooses(name):
 @pytest.mark.parametrize("name", ["codclm", "rnnlm"])
 def test_viterbi_finds_the_best_of_all_ways_and_greedy_search_does_not(name):
     documents = random_documents(2, [4] * 6)
-    exact, greedy = (
-        search([reader(name)], documents, WEIGHTS, context_order=context_order(name), beam=beam)
-        for beam in (None, 1)
-    )
+    exact, greedy = (search([reader(name)], documents, WEIGHTS, beam=beam) for beam in (None, 1))
     for document, decoded in zip(documents, exact, strict=True):
         score, way = best_of_all(name, document)
-        assert decoded.chosen == list(way)
+        assert decoded.choices == way
         assert decoded.score == pytest.approx(score, rel=1e-5)
     missed = sum(a.score < b.score - 1e-3 for a, b in zip(greedy, exact, strict=True))
     # Without context greedy search is exact.
@@ -139,13 +134,10 @@ def test_viterbi_finds_the_best_of_all_ways_and_greedy_search_does_not(name):
 def test_a_beam_that_holds_all_ways_finds_the_best_and_its_features_are_those_of_the_best():
     name = "ccdclm"
     documents = random_documents(3, [3] * 6)
-    wide, two, one = (
-        search([reader(name)], documents, WEIGHTS, context_order=None, beam=beam)
-        for beam in (27, 2, 1)
-    )
+    wide, two, one = (search([reader(name)], documents, WEIGHTS, beam=beam) for beam in (27, 2, 1))
     for document, decoded in zip(documents, wide, strict=True):
         score, way = best_of_all(name, document)
-        assert decoded.chosen == list(way)
+        assert decoded.choices == way
         assert decoded.score == pytest.approx(score, rel=1e-5)
         for position, features in enumerate(decoded.features):
             expected = features_after(name, document, way, position)
@@ -157,23 +149,23 @@ def test_a_beam_that_holds_all_ways_finds_the_best_and_its_features_are_those_of
 @pytest.mark.parametrize("name", some(["ccdclm", "adclm", "rlm_bow_lf"], all=LANGUAGE_MODELS))
 def test_an_empty_hypothesis_is_scored_and_does_not_enter_the_context(name):
     documents = with_silence(random_documents(7, [5, 3, 4]), -99.0, 99.0, -12.0)
-    found = search([reader(name)], documents, WEIGHTS, context_order=context_order(name))
+    found = search([reader(name)], documents, WEIGHTS)
     for document, decoded in zip(documents, found, strict=True):
         for position in range(len(document)):
-            features = features_after(name, document, decoded.chosen, position)
+            features = features_after(name, document, decoded.choices, position)
             np.testing.assert_allclose(decoded.features[position], features, rtol=1e-5, atol=1e-4)
-            assert decoded.chosen[position] == np.argmax(features @ WEIGHTS)
+            assert decoded.choices[position] == np.argmax(features @ WEIGHTS)
     # Words come before what is empty, and after it.
-    assert all(decoded.chosen[1] == 1 for decoded in found)
-    assert all(decoded.chosen[0] != 1 for decoded in found)
-    assert all(decoded.chosen[3] != 1 for decoded in found if len(decoded.chosen) > 3)
+    assert all(decoded.choices[1] == 1 for decoded in found)
+    assert all(decoded.choices[0] != 1 for decoded in found)
+    assert all(decoded.choices[3] != 1 for decoded in found if len(decoded.choices) > 3)
 
 
 def test_documents_of_silence_alone():
     name = "ccdclm"
     documents = with_silence(random_documents(8, [3]), 99.0)
-    (decoded,) = search([reader(name)], documents, WEIGHTS, context_order=None)
-    assert decoded.chosen == [1, 1, 1]
+    (decoded,) = search([reader(name)], documents, WEIGHTS)
+    assert decoded.choices == (1, 1, 1)
     # Each is read as the first sentence.
     (end,) = log_probs(name, [[documents[0][0].hypotheses[1]]])[:, 0]
     for features in decoded.features:
@@ -183,13 +175,13 @@ def test_documents_of_silence_alone():
 def test_viterbi_finds_the_best_of_all_ways_whatever_silence_lies_between_words():
     name = "codclm"
     documents = with_silence(random_documents(9, [4] * 3), -12.0)
-    found = search([reader(name)], documents, WEIGHTS, context_order=1, beam=None)
+    found = search([reader(name)], documents, WEIGHTS, beam=None)
     for document, decoded in zip(documents, found, strict=True):
         ways = list(itertools.product(range(3), repeat=len(document)))
         scores = totals_in_turn(name, document, ways)
-        assert decoded.chosen == list(ways[np.argmax(scores)])
+        assert decoded.choices == ways[np.argmax(scores)]
         assert decoded.score == pytest.approx(scores.max(), rel=1e-5)
-    chosen = [choice for decoded in found for choice in decoded.chosen[:-1]]
+    chosen = [choice for decoded in found for choice in decoded.choices[:-1]]
     assert 0 < chosen.count(1) < len(chosen)
 
 
@@ -197,19 +189,21 @@ def test_several_models_are_several_features_and_equal_scores_keep_the_order_of_
     (document,) = random_documents(4, [3])
     names = ("rnnlm", "ccdclm")
     readers = [reader(name) for name in names]
-    (decoded,) = search(readers, [document], np.array([0.3, 0.7, 0.0]), context_order=None)
+    (decoded,) = search(readers, [document], np.array([0.3, 0.7, 0.0]))
     for position, found in enumerate(decoded.features):
-        expected = [features_after(name, document, decoded.chosen, position) for name in names]
+        expected = [features_after(name, document, decoded.choices, position) for name in names]
         expected = np.column_stack([expected[0][:, :1], expected[1]])
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-4)
-        assert decoded.chosen[position] == np.argmax(expected @ [0.3, 0.7, 0])
-    (decoded,) = search(readers, [document], np.zeros(3), context_order=None, beam=3)
-    assert decoded.chosen == [0, 0, 0]
+        assert decoded.choices[position] == np.argmax(expected @ [0.3, 0.7, 0])
+    (decoded,) = search(readers, [document], np.zeros(3), beam=3)
+    assert decoded.choices == (0, 0, 0)
 
 
 def test_an_ngram_model_is_read_by_the_same_functions():
     class Unigram(NGramScorer):
         """-log P of a word is its id / 10, that of END 1."""
+
+        context_order = 0
 
         def __init__(self):
             pass
@@ -221,9 +215,9 @@ def test_an_ngram_model_is_read_by_the_same_functions():
     documents += with_silence(documents, 0.0, 9.0)
     scorer = Unigram()
     for beam in (1, None):
-        found = search([scorer], documents, WEIGHTS, context_order=0, beam=beam)
+        found = search([scorer], documents, WEIGHTS, beam=beam)
         for document, decoded in zip(documents, found, strict=True):
-            for segment, choice in zip(document, decoded.chosen, strict=True):
+            for segment, choice in zip(document, decoded.choices, strict=True):
                 nats = [sum(words) / 10 + 1 for words in segment.hypotheses]
                 assert choice == np.argmax(segment.features_KxF[:, 0] / 2 - nats)
 
@@ -232,19 +226,19 @@ def test_documents_that_are_read_in_turns_are_found_as_when_read_at_once(monkeyp
     documents = random_documents(5, [1, 3, 2, 3])
     whole, parts = [], []
     for rows, found in ((256, whole), (3, parts)):
-        monkeypatch.setattr(rescoring, "_DOCUMENTS", rows)
-        found += search([reader("ccdclm")], documents, WEIGHTS, context_order=None, beam=2)
-    assert [one.chosen for one in whole] == [one.chosen for one in parts]
+        monkeypatch.setattr(module, "_DOCUMENTS", rows)
+        found += search([reader("ccdclm")], documents, WEIGHTS, beam=2)
+    assert [one.choices for one in whole] == [one.choices for one in parts]
 
 
 @pytest.mark.parametrize(
-    ("beam", "order", "message"),
+    ("name", "beam", "message"),
     [
-        (0, None, "beam is 0; expected at least 1"),
-        (None, None, "reads all sentences before; expected a beam"),
-        (None, 2, "reads 2 sentences before; expected a beam"),
+        ("rnnlm", 0, "beam is 0; expected at least 1"),
+        ("ccdclm", None, "reads all sentences before; expected a beam"),
+        ("rlm_bow_lf", None, "reads 2 sentences before; expected a beam"),
     ],
 )
-def test_searches_that_cannot_be_made_are_refused(beam, order, message):
+def test_searches_that_cannot_be_made_are_refused(name, beam, message):
     with pytest.raises(InputError, match=message):
-        search([reader("rnnlm")], [], WEIGHTS, context_order=order, beam=beam)
+        search([reader(name)], [], WEIGHTS, beam=beam)

@@ -22,7 +22,7 @@ import math
 import pathlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -36,26 +36,28 @@ SCORE = "score"
 """The feature that a decoder's total score is."""
 UNNAMED = "f"
 """The feature of values that stand before any name."""
-_MOST_NOTES = 5
-"""Sparse features that notes name."""
 KALDI_WORDS = "words_text"
 KALDI_COSTS = ("acwt", "lmwt.nolm", "lmwt.lmonly")
-"""Acoustic cost, graph cost without the language model, and that of the language model: features
+"""Acoustic cost, graph cost without the language model, and cost of the language model: features
 are their negatives."""
+_MOST_MISSING = 5
+"""Maximum number of features that a note names."""
+
+Words = TypeVar("Words", list[str], np.ndarray)
 
 
-class Segment(NamedTuple):
-    """The hypotheses of one segment.
+class Segment(NamedTuple, Generic[Words]):
+    """The K hypotheses of a segment.
 
     Attributes:
+      hypotheses: K lists of words, or word ids int [M] without START and END; M may be 0.
+      features_KxF: float64; more is better.
       id: as the list has it.
-      hypotheses: K lists of words, which may be empty.
-      features_KxF: float64, the features of `NBestList.names`; more is better.
     """
 
-    id: str
-    hypotheses: list[list[str]]
+    hypotheses: Sequence[Words]
     features_KxF: np.ndarray
+    id: str = ""
 
 
 class NBestList(NamedTuple):
@@ -69,21 +71,19 @@ class NBestList(NamedTuple):
     """
 
     path: str
-    segments: list[Segment]
+    segments: list[Segment[list[str]]]
     names: tuple[str, ...]
     lines: list[str]
 
 
 class _Hypothesis(NamedTuple):
-    """A line of a list: where it is, its key, its segment, its words, the values of its features by
-    name, and its text."""
+    """A line of a list: where it is, the id of its segment, its words and the values of its
+    features by name."""
 
     place: str
-    key: str
     segment: str
     words: list[str]
     features: dict[str, list[float]]
-    text: str
 
 
 def read_nbest(path: str, report: Callable[[str], None] = lambda line: None) -> NBestList:
@@ -91,32 +91,39 @@ def read_nbest(path: str, report: Callable[[str], None] = lambda line: None) -> 
 
     Args:
       path: of the list.
-      report: called with a line for each of the first features that some hypotheses lack.
+      report: called with a line that counts the features that some hypotheses lack.
     """
     folder = pathlib.Path(path)
-    if folder.is_dir():
-        hypotheses, lines = _with_costs(folder), []
+    lines: list[Line] = [] if folder.is_dir() else _lines_with_text(path, "hypothesis")
+    is_moses = bool(lines) and SEPARATOR in lines[0].text
+    if is_moses:
+        hypotheses = list(_moses(lines, path))
     else:
-        source = (line for line in read_lines(folder) if line.text.strip())
-        first = next(source, None)
-        if first is None:
-            raise InputError(f"{path}: holds no hypotheses; expected an n-best list")
-        is_moses = SEPARATOR in first.text
-        hypotheses = list((_moses if is_moses else _kaldi)(itertools.chain([first], source), path))
-        lines = [hypothesis.text for hypothesis in hypotheses] if is_moses else []
+        hypotheses = list(_kaldi(lines, path)) if lines else _kaldi_folder(folder)
     sizes = _sizes(hypotheses)
-    names = [name for feature, size in sizes.items() for name in _column_names(feature, size)]
+    names = [
+        name if size == 1 else f"{name}.{number}"
+        for name, size in sizes.items()
+        for number in range(1, size + 1)
+    ]
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
         raise InputError(f"{path}: two features are called {shown(repeated[0])}; rename one")
-    _report_missing(path, hypotheses, sizes, report)
-    absent = {feature: [0.0] * size for feature, size in sizes.items()}
+    present = Counter(name for hypothesis in hypotheses for name in hypothesis.features)
+    missing = {name: len(hypotheses) - present[name] for name in sizes}
+    if sparse := [f"{shown(name)} in {count:,}" for name, count in missing.items() if count]:
+        more = f" and {len(sparse) - _MOST_MISSING:,} more" if len(sparse) > _MOST_MISSING else ""
+        report(
+            f"note: {path}: features that some of the {len(hypotheses):,} hypotheses lack count as "
+            f"0 there: {', '.join(sparse[:_MOST_MISSING])}{more}"
+        )
+    absent = {name: [0.0] * size for name, size in sizes.items()}
     segments = []
     for identifier, group in itertools.groupby(hypotheses, key=lambda each: each.segment):
         members = list(group)
         values = [list(itertools.chain(*(absent | each.features).values())) for each in members]
-        words = [member.words for member in members]
-        segments.append(Segment(identifier, words, np.array(values, np.float64)))
-    return NBestList(path, segments, tuple(names), lines)
+        features_KxF = np.array(values, np.float64)
+        segments.append(Segment([member.words for member in members], features_KxF, identifier))
+    return NBestList(path, segments, tuple(names), [text for _, text in lines if is_moses])
 
 
 def moses_line(index: int, words: Sequence[str], score: float) -> str:
@@ -127,54 +134,36 @@ def moses_line(index: int, words: Sequence[str], score: float) -> str:
 
 
 def read_division(path: str, nbest: NBestList) -> list[range]:
-    """Which segments of a list make which document: a line ID DOCUMENT for each of them.
+    """The documents of a list, by a line ID DOCUMENT per segment.
 
     Returns:
       For each document its segments, as positions in the list.
     """
-    names: list[str] = []
-    seen: set[str] = set()
-    segments = nbest.segments
-    lines = (line for line in read_lines(pathlib.Path(path)) if line.text.strip())
-    for number, (line, text) in enumerate(lines, start=1):
-        fields = text.split()
-        if len(fields) != 2:
-            raise InputError(f"{path}:{line}: is {shown(text)}; expected ID DOCUMENT")
-        if number > len(segments):
+    lines, segments = _lines_with_text(path, "segment"), nbest.segments
+    documents: dict[str, list[int]] = {}
+    for index, ((number, text), segment) in enumerate(zip(lines, segments, strict=False)):
+        place, fields = f"{path}:{number}", text.split()
+        if len(fields) != 2 or fields[0] != segment.id:
             raise InputError(
-                f"{path}:{line}: is one line too many; {nbest.path} has {len(segments)} segments"
+                f"{place}: is {shown(text)}; expected {shown(segment.id)} DOCUMENT, for segment "
+                f"{index + 1} of {nbest.path}"
             )
-        expected, (identifier, name) = segments[number - 1].id, fields
-        if identifier != expected:
+        positions = documents.setdefault(fields[1], [])
+        if positions and positions[-1] != index - 1:
             raise InputError(
-                f"{path}:{line}: names segment {shown(identifier)}; expected {shown(expected)}, "
-                f"which is number {number} of {nbest.path}"
+                f"{place}: document {shown(fields[1])} is here again after another one; expected "
+                "its segments together"
             )
-        if name in seen and name != names[-1]:
-            raise InputError(
-                f"{path}:{line}: document {shown(name)} is here again after another one; "
-                "expected its segments together"
-            )
-        names.append(name)
-        seen.add(name)
-    if len(names) < len(segments):
-        raise InputError(
-            f"{path}: has {len(names)} lines; expected one for each of the {len(segments)} "
-            f"segments of {nbest.path}"
-        )
-    ends = list(itertools.accumulate(len(list(group)) for _, group in itertools.groupby(names)))
-    return [range(start, end) for start, end in itertools.pairwise([0, *ends])]
+        positions.append(index)
+    _require_count(path, lines, len(segments), f"segments of {nbest.path}")
+    return [range(positions[0], positions[-1] + 1) for positions in documents.values()]
 
 
 def read_sentences(path: str, nbest: NBestList) -> list[list[str]]:
     """What another system has chosen: a line of words, or an empty one, per segment of a list."""
-    sentences = [text.split() for _, text in read_lines(pathlib.Path(path))]
-    if len(sentences) != len(nbest.segments):
-        raise InputError(
-            f"{path}: has {len(sentences)} lines; expected one for each of the "
-            f"{len(nbest.segments)} segments of {nbest.path}"
-        )
-    return sentences
+    lines = list(read_lines(pathlib.Path(path)))
+    _require_count(path, lines, len(nbest.segments), f"segments of {nbest.path}")
+    return [text.split() for _, text in lines]
 
 
 def read_references(path: str, nbest: NBestList) -> list[list[str]]:
@@ -223,28 +212,38 @@ def extended_lines(
     gap = " " if next(named, "=").endswith("=") else ""
     lines = []
     for number, (line, row) in enumerate(zip(nbest.lines, rows, strict=True), start=1):
+        features = ""
         for name, value in zip(names, row, strict=True):
             if not abs(value) <= LARGEST:
                 raise InputError(
                     f"{nbest.path}:{number}: the feature {shown(name)} is {value} for this "
                     "hypothesis; expected a finite number"
                 )
-        features = [f"{name}={gap}{value:.6f}" for name, value in zip(names, row, strict=True)]
-        lines.append(_extended(line, " ".join(features)))
+            features += f" {name}={gap}{value:.6f}"
+        text = line.rstrip("\r\n")
+        identifier, words, *fields = text.split(SEPARATOR)
+        if fields:
+            before = fields[0].rstrip()
+            after = fields[0][len(before) :] or " " * (len(fields) > 1)
+            fields[0] = f"{before}{features}{after}"
+        else:
+            words, fields = f"{words} ", [features]
+        lines.append(SEPARATOR.join([identifier, words, *fields]) + line[len(text) :])
     return lines
 
 
-def _extended(line: str, features: str) -> str:
-    """The line with these features at the end of its third field."""
-    text = line.rstrip("\r\n")
-    line_end = line[len(text) :]
-    identifier, words, *fields = text.split(SEPARATOR)
-    if not fields:
-        return f"{text} {SEPARATOR} {features}{line_end}"
-    before = fields[0].rstrip()
-    after = fields[0][len(before) :] or " " * (len(fields) > 1)
-    fields[0] = f"{before} {features}{after}"
-    return SEPARATOR.join([identifier, words, *fields]) + line_end
+def _lines_with_text(path: str, what: str) -> list[Line]:
+    lines = [line for line in read_lines(pathlib.Path(path)) if line.text.strip()]
+    if not lines:
+        raise InputError(f"{path}: has no line of text; expected one per {what}")
+    return lines
+
+
+def _require_count(path: str, lines: Sequence[Line], count: int, what: str) -> None:
+    if len(lines) != count:
+        raise InputError(
+            f"{path}: has {len(lines)} lines; expected one for each of the {count} {what}"
+        )
 
 
 def _sizes(hypotheses: Sequence[_Hypothesis]) -> dict[str, int]:
@@ -260,67 +259,36 @@ def _sizes(hypotheses: Sequence[_Hypothesis]) -> dict[str, int]:
             )
         for name, values in features.items():
             known = first.setdefault(name, hypothesis)
-            size = len(known.features[name])
-            if len(values) != size:
+            if len(values) != (size := len(known.features[name])):
                 raise InputError(
-                    f"{place}: the feature {shown(name)} has {_counted(len(values))}; expected "
-                    f"{size}, as at {known.place}"
+                    f"{place}: the number of values of the feature {shown(name)} is {len(values)}; "
+                    f"expected {size}, as at {known.place}"
                 )
     return {name: len(hypothesis.features[name]) for name, hypothesis in first.items()}
 
 
-def _counted(values: int) -> str:
-    return "1 value" if values == 1 else f"{values} values"
-
-
-def _report_missing(
-    path: str,
-    hypotheses: Sequence[_Hypothesis],
-    features: Iterable[str],
-    report: Callable[[str], None],
-) -> None:
-    present = Counter(name for hypothesis in hypotheses for name in hypothesis.features)
-    sparse = [name for name in features if present[name] < len(hypotheses)]
-    for name in sparse[:_MOST_NOTES]:
-        report(
-            f"note: {path}: the feature {shown(name)} is missing in "
-            f"{len(hypotheses) - present[name]:,} of {len(hypotheses):,} hypotheses and counts as "
-            "0 there"
-        )
-    if more := sparse[_MOST_NOTES:]:
-        report(f"note: {path}: {len(more):,} more features are missing in some hypotheses")
-
-
-def _column_names(feature: str, size: int) -> list[str]:
-    """The names of the values of a feature: NAME, or NAME.1, NAME.2, ... of several."""
-    return [feature] if size == 1 else [f"{feature}.{index}" for index in range(1, size + 1)]
-
-
 def _moses(lines: Iterable[Line], path: str) -> Iterator[_Hypothesis]:
-    last = -1
+    expected = ["0"]
     for number, text in lines:
         place = f"{path}:{number}"
         fields = [field.strip() for field in text.split(SEPARATOR)]
         if len(fields) < 2:
             raise InputError(f"{place}: has 1 field; expected id ||| words ||| features ||| score")
-        identifier, words, features, score = (*fields, "", "")[:4]
-        allowed = {str(last), str(last + 1)} if last >= 0 else {"0"}
-        if identifier not in allowed:
+        identifier, words, named, score = (*fields, "", "")[:4]
+        if identifier not in expected:
             raise InputError(
-                f"{place}: the id is {shown(identifier)}; expected {' or '.join(sorted(allowed))}: "
-                "ids count segments from 0 and leave none out"
+                f"{place}: the id is {shown(identifier)}; expected {' or '.join(expected)}: ids "
+                "count segments from 0 and leave none out"
             )
-        last = int(identifier)
-        total = {SCORE: [_number(score, "score", place)]} if score else {}
-        named = _moses_features(features, place, total)
-        yield _Hypothesis(place, identifier, identifier, words.split(), named, text)
+        expected = [identifier, str(int(identifier) + 1)]
+        features = {SCORE: [_number(score, "score", place)]} if score else {}
+        _add_moses_features(features, named, place)
+        yield _Hypothesis(place, identifier, words.split(), features)
 
 
-def _moses_features(
-    text: str, place: str, before: dict[str, list[float]]
-) -> dict[str, list[float]]:
-    """The values by name, after those of `before`."""
-    features, values = dict(before), None
+def _add_moses_features(features: dict[str, list[float]], text: str, place: str) -> None:
+    """Adds the values by name; the names of older lists end in ":"."""
+    values = None
     for token in text.split():
         name, mark, value = token.rpartition("=")
         if not mark and token.endswith(":"):
@@ -340,7 +308,6 @@ def _moses_features(
                 f"{place}: the feature {shown(name)} has no value; write a number after it or "
                 "remove the name"
             )
-    return features
 
 
 def _kaldi(lines: Iterable[Line], path: str) -> Iterator[_Hypothesis]:
@@ -365,46 +332,30 @@ def _kaldi(lines: Iterable[Line], path: str) -> Iterator[_Hypothesis]:
         count += 1
         if rank != str(count):
             raise InputError(f"{place}: the key is {shown(key)}; expected {count} after '-'")
-        yield _Hypothesis(place, key, identifier, words, {}, text)
+        yield _Hypothesis(place, identifier, words, {})
 
 
-def _with_costs(folder: pathlib.Path) -> list[_Hypothesis]:
+def _kaldi_folder(folder: pathlib.Path) -> list[_Hypothesis]:
     path = folder / KALDI_WORDS
     if not path.is_file():
         raise InputError(f"{folder}: holds no {KALDI_WORDS}; expected a folder as Kaldi writes it")
-    hypotheses = list(_kaldi(read_lines(path), str(path)))
+    lines = _lines_with_text(str(path), "hypothesis")
+    hypotheses = list(_kaldi(lines, str(path)))
     for name in KALDI_COSTS:
         if not (folder / name).is_file():
             continue
-        costs = list(_costs(folder / name))
-        for one, cost in zip(hypotheses, costs, strict=False):
-            if cost.key != one.key:
+        costs = _lines_with_text(str(folder / name), "hypothesis")
+        for hypothesis, line, (number, text) in zip(hypotheses, lines, costs, strict=False):
+            place, fields = f"{folder / name}:{number}", text.split()
+            key = line.text.split()[0]
+            if len(fields) != 2 or fields[0] != key:
                 raise InputError(
-                    f"{cost.place}: the key is {shown(cost.key)}; expected {shown(one.key)}, as at "
-                    f"{one.place}"
+                    f"{place}: is {shown(text)}; expected {shown(key)}, as at {hypothesis.place}, "
+                    "and a number"
                 )
-            one.features[name] = [-cost.cost]
-        if len(costs) != len(hypotheses):
-            raise InputError(
-                f"{folder / name}: has {len(costs)} lines; expected one for each of the "
-                f"{len(hypotheses)} of {path}"
-            )
+            hypothesis.features[name] = [-_number(fields[1], "cost", place)]
+        _require_count(str(folder / name), costs, len(lines), f"of {path}")
     return hypotheses
-
-
-class _Cost(NamedTuple):
-    place: str
-    key: str
-    cost: float
-
-
-def _costs(path: pathlib.Path) -> Iterator[_Cost]:
-    for number, text in read_lines(path):
-        place = f"{path}:{number}"
-        key, *values = text.split() or [""]
-        if len(values) != 1:
-            raise InputError(f"{place}: is {shown(text)}; expected a key and a number")
-        yield _Cost(place, key, _number(values[0], "cost", place))
 
 
 def _number(text: str, what: str, place: str) -> float:

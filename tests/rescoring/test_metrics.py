@@ -7,8 +7,8 @@ import pytest
 from sacrebleu.metrics.bleu import BLEU as SacreBleu
 
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import translation
-from dclm_jax.evaluation.translation import METRICS
+from dclm_jax.rescoring import metrics
+from dclm_jax.rescoring.metrics import METRICS
 
 BLEU, WER = METRICS["bleu"], METRICS["wer"]
 
@@ -60,9 +60,9 @@ def test_empty_hypotheses_and_references_are_deletions_and_insertions():
     expected = [[[3, 3], [1, 3]], [[0, 0], [2, 0]], [[2, 2]], [[0, 0]]]
     assert [one.tolist() for one in counted] == expected
     # The list's 5 reference words: 3 deletions, 2 insertions, 2 deletions.
-    totals = translation.picked(counted, [0, 1, 0, 0]).sum(axis=0)
+    totals = metrics.picked(counted, [0, 1, 0, 0]).sum(axis=0)
     assert WER.score(totals) == pytest.approx(100 * 7 / 5)
-    assert translation.oracle(WER, counted) == [1, 0, 0, 0]
+    assert metrics.oracle(WER, counted) == [1, 0, 0, 0]
 
 
 def test_bleu_of_empty_hypotheses_and_references():
@@ -77,11 +77,11 @@ def test_bleu_of_empty_hypotheses_and_references():
     # 5 words of 7, and precisions 4/5, 3/4, 2/3, 1/2, whose product is 1/5; with the insertion 6 of
     # 7, and 4/6 of the words.
     none, one = (
-        BLEU.score(translation.picked(counted, [1, choice, 0]).sum(axis=0)) for choice in (1, 0)
+        BLEU.score(metrics.picked(counted, [1, choice, 0]).sum(axis=0)) for choice in (1, 0)
     )
     assert none == pytest.approx(100 * np.exp(1 - 7 / 5) * (1 / 5) ** 0.25)
     assert one == pytest.approx(100 * np.exp(1 - 7 / 6) * (1 / 6) ** 0.25)
-    assert translation.oracle(BLEU, counted) == [1, 1, 0]
+    assert metrics.oracle(BLEU, counted) == [1, 1, 0]
     assert BLEU.score(counted[0][0]) == 0
 
 
@@ -95,13 +95,13 @@ def test_documents_and_test_sets_of_empty_references_alone_are_compared(metric):
         )
         for texts in (ours, theirs)
     )
-    result = translation.compare(
+    result = metrics.compare(
         metric, counted, others, [range(1), range(1, 2), range(2, 3)], samples=4000, seed=0
     )
-    assert result.value == pytest.approx(100 if metric is BLEU else 0)
-    assert result.improved == pytest.approx(1 / 3)
+    assert result["value"] == pytest.approx(100 if metric is BLEU else 0)
+    assert result["improved"] == pytest.approx(1 / 3)
     # No better where the second document is not drawn.
-    assert result.p == pytest.approx((2 / 3) ** 3, abs=0.03)
+    assert result["p"] == pytest.approx((2 / 3) ** 3, abs=0.03)
 
 
 def test_bleu_is_that_of_sacrebleu():
@@ -132,11 +132,11 @@ def test_the_oracle_is_the_best_of_every_list():
         sum(one[choice, 0] for one, choice in zip(of_lists, way, strict=True))
         for way in itertools.product(range(5), repeat=6)
     )
-    chosen = translation.oracle(WER, of_lists)
-    assert translation.picked(of_lists, chosen)[:, 0].sum() == least
+    chosen = metrics.oracle(WER, of_lists)
+    assert metrics.picked(of_lists, chosen)[:, 0].sum() == least
     perfect = [[*one, of] for one, of in zip(lists, references, strict=True)]
     of_lists = [BLEU.statistics(*pair) for pair in zip(perfect, references, strict=True)]
-    assert translation.oracle(BLEU, of_lists) == [5] * 6
+    assert metrics.oracle(BLEU, of_lists) == [5] * 6
 
 
 def test_documents_are_compared():
@@ -144,16 +144,16 @@ def test_documents_are_compared():
     ours = np.array([[1, 10], [2, 10], [3, 10], [2, 10]])
     theirs = np.array([[4, 10], [0, 10], [2, 10], [3, 10]])
     documents = [range(2), range(2, 4)]
-    result = translation.compare(WER, ours, theirs, documents, samples=4000, seed=0)
-    assert (result.value, result.improved) == (20.0, 0.5)
+    result = metrics.compare(WER, ours, theirs, documents, samples=4000, seed=0)
+    assert (result["value"], result["improved"]) == (20.0, 0.5)
     # No better if the second document is drawn twice, which is one test set in four.
-    assert result.p == pytest.approx(0.25, abs=0.03)
+    assert result["p"] == pytest.approx(0.25, abs=0.03)
     # By segments: the differences are -3, 2, 1 and -1, and all 4^4 test sets are as likely.
     drawn = [sum(one) for one in itertools.product([-3, 2, 1, -1], repeat=4)]
-    single = translation.compare(WER, ours, theirs, [range(4)], samples=4000, seed=0)
-    assert single.p == pytest.approx(np.mean(np.array(drawn) >= 0), abs=0.03)
-    assert single.improved == 1.0
-    again = translation.compare(WER, ours, theirs, [range(4)], samples=4000, seed=0)
+    single = metrics.compare(WER, ours, theirs, [range(4)], samples=4000, seed=0)
+    assert single["p"] == pytest.approx(np.mean(np.array(drawn) >= 0), abs=0.03)
+    assert single["improved"] == 1.0
+    again = metrics.compare(WER, ours, theirs, [range(4)], samples=4000, seed=0)
     assert again == single
 
 
@@ -162,7 +162,7 @@ def test_documents_are_compared():
     [(BLEU, "sacrebleu.metrics.bleu"), (WER, "rapidfuzz.distance.Levenshtein")],
 )
 def test_where_a_package_is_missing_its_installation_is_named(monkeypatch, metric, module):
-    translation._sacrebleu.cache_clear()
+    metrics._sacrebleu.cache_clear()
     monkeypatch.setitem(__import__("sys").modules, module, None)
     name = module.split(".")[0]
     with pytest.raises(InputError, match=rf"{name}: pip install 'dclm_jax\[metrics\]'"):

@@ -5,9 +5,9 @@ import collections
 import numpy as np
 import pytest
 
-from dclm_jax.data.corruption import MAX_EDITS, Corruption
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError
+from dclm_jax.rescoring.corruption import MAX_EDITS, Corruption
 
 WORDS = 200
 # The likeliest words have the largest ids, so that ids are not taken for ranks.
@@ -27,11 +27,12 @@ def lists(count=60, length=9, candidates=10, seed=0):
 def test_a_list_has_the_sentence_once_and_different_corruptions_in_the_order_of_scores():
     first = 0
     for sentence, found in lists():
-        texts = [tuple(one.words.tolist()) for one in found]
+        texts = [tuple(words.tolist()) for words, _ in found]
+        scores = [score for _, score in found]
         assert len(set(texts)) == len(texts) == 10
         assert texts.count(tuple(sentence.tolist())) == 1
-        assert all(one.words.dtype == np.int32 and len(one.words) for one in found)
-        assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
+        assert all(words.dtype == np.int32 and len(words) for words, _ in found)
+        assert scores == sorted(scores, reverse=True)
         assert min(len(text) for text in texts) >= len(sentence) - MAX_EDITS
         first += texts[0] == tuple(sentence.tolist())
     # Better than chance, which is 6 of 60, and no oracle.
@@ -60,7 +61,7 @@ def test_corruptions_are_swaps_deletions_and_words_of_like_frequency():
 def test_the_same_seed_makes_the_same_lists_and_another_one_others():
     def text(seed):
         return [
-            [(one.words.tolist(), one.score) for one in found] for _, found in lists(3, seed=seed)
+            [(words.tolist(), score) for words, score in found] for _, found in lists(3, seed=seed)
         ]
 
     assert text(1) == text(1) != text(2)
@@ -69,10 +70,10 @@ def test_the_same_seed_makes_the_same_lists_and_another_one_others():
 def test_short_sentences_have_as_many_as_there_are():
     makes, rng = Corruption(VOCABULARY, 10), np.random.default_rng(0)
     # Nothing is known to be like an unknown word, and a single word is not deleted.
-    (only,) = makes.candidates(np.array([UNKNOWN]), rng)
-    assert only.words.tolist() == [UNKNOWN]
+    ((words, _),) = makes.candidates(np.array([UNKNOWN]), rng)
+    assert words.tolist() == [UNKNOWN]
     found = makes.candidates(np.array([UNKNOWN, UNKNOWN]), rng)
-    assert sorted(one.words.tolist() for one in found) == [[UNKNOWN], [UNKNOWN, UNKNOWN]]
+    assert sorted(words.tolist() for words, _ in found) == [[UNKNOWN], [UNKNOWN, UNKNOWN]]
     assert len(makes.candidates(np.array([100]), rng)) == 10
     with pytest.raises(InputError, match="candidates is 1; expected at least 2"):
         Corruption(VOCABULARY, 1)

@@ -1,0 +1,250 @@
+"""Hypotheses against references: BLEU, word error rate, and whether a difference is chance.
+
+A metric is a function of sufficient statistics that add up over segments, so that documents,
+resampled test sets and choices of hypotheses are sums of them. BLEU is sacrebleu's, of words as
+they are given.
+
+Hypotheses and references may be empty. An empty hypothesis of an empty reference has no errors and
+a BLEU of 100.
+"""
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dclm_jax.errors import InputError
+from dclm_jax.tables import aligned
+
+INSTALL = "pip install 'dclm_jax[metrics]'"
+_ORDERS = 4
+
+Systems = Mapping[str, Mapping[str, np.ndarray]]
+"""The statistics [S, Q] of what each system has chosen, by system and by metric."""
+
+
+class Metric(NamedTuple):
+    """How hypotheses are measured.
+
+    Attributes:
+      name: for tables, with its unit.
+      sign: 1 where more is better, -1 where less is.
+      statistics: int64 [K, Q] of K hypotheses of one segment and its reference.
+      score: of the sum [Q] of statistics over segments, from 0 to 100 and for error rates beyond.
+      segment_score: of the statistics of a single segment.
+    """
+
+    name: str
+    sign: int
+    statistics: Callable[[Sequence[Sequence[str]], Sequence[str]], np.ndarray]
+    score: Callable[[np.ndarray], float]
+    segment_score: Callable[[np.ndarray], float]
+
+
+def bleu_statistics(hypotheses: Sequence[Sequence[str]], reference: Sequence[str]) -> np.ndarray:
+    """sacrebleu's: words of the hypothesis and of the reference, then of n-grams of orders 1 to 4
+    those that are correct and all.
+    """
+    # Of a single segment: without it sacrebleu warns, and the statistics are the same.
+    bleu = _sacrebleu()(tokenize="none", effective_order=True)
+    results = [bleu.sentence_score(" ".join(words), [" ".join(reference)]) for words in hypotheses]
+    return np.array([[r.sys_len, r.ref_len, *r.counts, *r.totals] for r in results])
+
+
+def bleu(totals_Q: np.ndarray, *, effective_order: bool = False) -> float:
+    """BLEU of summed statistics, smoothed as sacrebleu does by default where a count is 0."""
+    sys_len, ref_len, *counts = totals_Q.tolist()
+    if not sys_len and not ref_len:
+        return 100.0
+    result = _sacrebleu().compute_bleu(
+        counts[:_ORDERS],
+        counts[_ORDERS:],
+        sys_len,
+        ref_len,
+        smooth_method="exp",
+        effective_order=effective_order,
+    )
+    return result.score
+
+
+def wer_statistics(hypotheses: Sequence[Sequence[str]], reference: Sequence[str]) -> np.ndarray:
+    """The fewest insertions, deletions and substitutions that make the reference of each
+    hypothesis, and the words of the reference."""
+    try:
+        from rapidfuzz.distance.Levenshtein import distance
+    except ImportError as error:
+        raise InputError(f"word error rates need the package rapidfuzz: {INSTALL}") from error
+    return np.array([[distance(words, reference), len(reference)] for words in hypotheses])
+
+
+def wer(totals_Q: np.ndarray) -> float:
+    """Errors in percent of the words of the references.
+
+    Segments, documents and resampled test sets whose references are all empty count as one word:
+    systems are compared there by their errors.
+    """
+    errors, words = totals_Q.tolist()
+    return 100 * errors / max(words, 1)
+
+
+METRICS = {
+    "bleu": Metric("BLEU", 1, bleu_statistics, bleu, functools.partial(bleu, effective_order=True)),
+    "wer": Metric("WER %", -1, wer_statistics, wer, wer),
+}
+
+
+def list_statistics(
+    lists: Iterable[Sequence[Sequence[str]]], references: Sequence[Sequence[str]]
+) -> dict[str, list[np.ndarray]]:
+    """By metric and segment the statistics [K, Q] of the K hypotheses of each list."""
+    pairs = list(zip(lists, references, strict=True))
+    return {
+        name: [metric.statistics(hypotheses, reference) for hypotheses, reference in pairs]
+        for name, metric in METRICS.items()
+    }
+
+
+def oracle(metric: Metric, statistics: Sequence[np.ndarray]) -> list[int]:
+    """For each segment the hypothesis that is best by itself, the first of equals; exact for the
+    word error rate, and the usual approximation for BLEU."""
+    return [
+        int(np.argmax([metric.sign * metric.segment_score(row_Q) for row_Q in segment_KxQ]))
+        for segment_KxQ in statistics
+    ]
+
+
+def picked(statistics: Sequence[np.ndarray], choices: Sequence[int]) -> np.ndarray:
+    """The statistics [S, Q] of the chosen hypotheses."""
+    return np.array([rows[choice] for rows, choice in zip(statistics, choices, strict=True)])
+
+
+def systems_of(
+    statistics: Mapping[str, Sequence[np.ndarray]], choices: Sequence[int], *, seed: int
+) -> dict[str, dict[str, np.ndarray]]:
+    """`Systems` of a list: the first hypotheses, random ones, the choices and the best ones.
+
+    Args:
+      statistics: of `list_statistics`.
+      choices: for each segment the hypothesis that rescoring has chosen.
+      seed: of the random hypotheses.
+    """
+    rng = np.random.default_rng(seed)
+    random = rng.integers(list(map(len, next(iter(statistics.values()))))).tolist()
+    rows = {"first": [0] * len(choices), "random": random, "rescored": choices}
+    result = {
+        row: {name: picked(lists, chosen) for name, lists in statistics.items()}
+        for row, chosen in rows.items()
+    }
+    result["oracle"] = {
+        name: picked(lists, oracle(METRICS[name], lists)) for name, lists in statistics.items()
+    }
+    return result
+
+
+def measure(
+    systems: Systems, baseline: str, division: Sequence[range], *, samples: int, seed: int
+) -> dict[str, Any]:
+    """Measures systems for a result file, and compares them with the one called `baseline`.
+
+    Args:
+      systems: what each has chosen for the same segments.
+      baseline: the name of one of them.
+      division, samples, seed: see `compare`.
+
+    Returns:
+      Under "rows" for each system the share of segments without word errors ("right"), and by
+      metric what `compare` gives; of the baseline the "value" alone.
+    """
+    rows: dict[str, Any] = {}
+    for row, statistics in systems.items():
+        rows[row] = {"right": float(np.mean(statistics["wer"][:, 0] == 0))}
+        for name, metric in METRICS.items():
+            pair = statistics[name], systems[baseline][name]
+            compared = compare(metric, *pair, division, samples=samples, seed=seed)
+            rows[row][name] = {"value": compared["value"]} if row == baseline else compared
+    return {"compared_with": baseline, "bootstrap": samples, "rows": rows}
+
+
+def compare(
+    metric: Metric,
+    ours_SxQ: np.ndarray,
+    theirs_SxQ: np.ndarray,
+    division: Sequence[range],
+    *,
+    samples: int,
+    seed: int,
+) -> dict[str, float]:
+    """Compares what two systems have chosen for the same segments.
+
+    Args:
+      metric: to compare by.
+      ours_SxQ, theirs_SxQ: statistics of the chosen hypotheses.
+      division: the segments of each document; together they are all segments in their order.
+      samples, seed: see `bootstrap_p`. Documents are resampled, because the segments of a document
+        depend on one another; segments where there is a single document.
+
+    Returns:
+      Our metric ("value"), the share of documents on which we are better ("improved", Lin et al.
+      2015, Table 4), and the one-sided "p".
+    """
+    starts = [segments.start for segments in division]
+    ours_DxQ, theirs_DxQ = (np.add.reduceat(a, starts) for a in (ours_SxQ, theirs_SxQ))
+    better = [
+        metric.sign * metric.score(ours_Q) > metric.sign * metric.score(theirs_Q)
+        for ours_Q, theirs_Q in zip(ours_DxQ, theirs_DxQ, strict=True)
+    ]
+    units = (ours_DxQ, theirs_DxQ) if len(division) > 1 else (ours_SxQ, theirs_SxQ)
+    return {
+        "value": metric.score(ours_SxQ.sum(axis=0)),
+        "improved": float(np.mean(better)),
+        "p": bootstrap_p(metric, *units, samples=samples, seed=seed),
+    }
+
+
+def table(measured: Mapping[str, Any]) -> str:
+    """Aligned text: a row for each system of what `measure` gives."""
+    header = ["", "reference chosen"]
+    for metric in METRICS.values():
+        header += [metric.name, "documents better", "p"]
+    lines = [header]
+    for row, values in measured["rows"].items():
+        cells = [row, f"{100 * values['right']:.2f}%"]
+        for name in METRICS:
+            cells.append(f"{values[name]['value']:.2f}")
+            if row == measured["compared_with"]:
+                cells += ["", ""]
+            else:
+                cells += [f"{100 * values[name]['improved']:.2f}%", f"{values[name]['p']:.4f}"]
+        lines.append(cells)
+    return "\n".join([*aligned(lines), f"better and p: than {measured['compared_with']}"])
+
+
+def bootstrap_p(
+    metric: Metric, ours_UxQ: np.ndarray, theirs_UxQ: np.ndarray, *, samples: int, seed: int
+) -> float:
+    """Paired bootstrap (Koehn 2004): how often we are no better on units that are resampled.
+
+    Args:
+      metric: to compare by.
+      ours_UxQ, theirs_UxQ: summed statistics of the same U units.
+      samples: test sets of U units each, drawn with replacement.
+      seed: of the test sets.
+
+    Returns:
+      (1 + test sets on which we are no better) / (1 + samples), a one-sided p-value.
+    """
+    units = len(ours_UxQ)
+    draws_RxU = np.random.default_rng(seed).multinomial(units, [1 / units] * units, size=samples)
+    pairs = zip(draws_RxU @ ours_UxQ, draws_RxU @ theirs_UxQ, strict=True)
+    worse = sum(metric.sign * (metric.score(a) - metric.score(b)) <= 0 for a, b in pairs)
+    return (1 + worse) / (1 + samples)
+
+
+@functools.cache
+def _sacrebleu() -> Any:
+    try:
+        from sacrebleu.metrics.bleu import BLEU
+    except ImportError as error:
+        raise InputError(f"BLEU needs the package sacrebleu: {INSTALL}") from error
+    return BLEU

@@ -1,0 +1,276 @@
+"""The best hypotheses of documents, each scored given those that are chosen before it.
+
+Lin et al. (2015), 6.3.2: the best translation of the first sentence is chosen, then that of the
+second given the first, and so on. A hypothesis e of segment t has the score
+
+    sum_m w_m log P_m(e | chosen hypotheses before t) + sum_f w_f feature_f(e)
+
+in a log-linear model with a feature for every language model m, then those of the list. The score
+of a document is the sum over its segments. Greedy search keeps the best choice for every segment,
+a beam some partial documents. Of partial documents that end in the same `context_order` hypotheses
+only the best can be part of the best document, so that the others are dropped: for models of order
+0 greedy search is exact, and for models of order 1 a beam without bound is Viterbi's algorithm,
+which Ji et al. (2015), 2.2.1, hold to be the advantage of CODCLM.
+
+The history is read once, by every partial document, and not once for every hypothesis.
+
+A hypothesis without words (silence) has the log P of END alone. If it is chosen, it does not enter
+the history: models are trained on documents without empty sentences, so the next segment is scored
+given the chosen hypotheses that have words. `context_order` counts those alone.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dclm_jax.data.documents import PLAIN, TextOptions
+from dclm_jax.data.oddities import Oddities
+from dclm_jax.data.readers import as_words
+from dclm_jax.errors import InputError, require_at_least
+from dclm_jax.reading.continuations import (
+    PlaceT,
+    SentenceReader,
+    filled_up,
+    log_probs_after,
+    read_after,
+)
+from dclm_jax.rescoring.nbest import SCORE, NBestList, Segment, extended_lines
+
+_DOCUMENTS = 256
+"""Maximum number of documents that are read at once."""
+_WORDS = "words"
+"""The feature that is the number of words of a hypothesis."""
+
+Document = Sequence[Segment[np.ndarray]]
+OnDocument = Callable[[int, int], None]
+"""Called with the documents done and in all, to show progress."""
+
+
+class Decoded(NamedTuple):
+    """A document, or its first segments, decided on.
+
+    Attributes:
+      choices: for each segment the index of a hypothesis.
+      features: for each segment float64 [K, L + F], those of all hypotheses given the chosen ones
+        before it: log P in nats under each of L language models, then those of the segment.
+      score: of the chosen hypotheses.
+      history: position and index of the chosen hypotheses that have words.
+      row: where the history before the last choice is being read.
+    """
+
+    choices: tuple[int, ...]
+    features: tuple[np.ndarray, ...]
+    score: float
+    history: tuple[tuple[int, int], ...]
+    row: int
+
+
+class Rescorer:
+    """Language models of one vocabulary that choose the hypotheses of a list.
+
+    Attributes:
+      names: of all L + F features: L models, the features of the list, and the number of words if
+        the list has no feature of that name.
+      model_names: of the L models.
+      default_weights: float64 [L + F], 1 for the models and the decoder's score, 0 for the others.
+      segments: of the list, their hypotheses as word ids and with F features.
+    """
+
+    def __init__(
+        self,
+        models: Mapping[str, Any],
+        nbest: NBestList,
+        division: Sequence[range] | None = None,
+        *,
+        options: TextOptions = PLAIN,
+    ):
+        """Encodes the hypotheses.
+
+        Args:
+          models: `LanguageModel`s by the names of their features; where a feature of the list has a
+            name already, or it is "words" or "score", the model's ends in "_2".
+          nbest: the list to rescore.
+          division: the segments of each document, in order; by default the list is one document.
+          options: the case and the normal form that words are written in before they are encoded.
+        """
+        self._nbest, self._readers = nbest, [model.reader for model in models.values()]
+        self._division = division or [range(len(nbest.segments))]
+        counted = [] if _WORDS in nbest.names else [_WORDS]
+        self.model_names: list[str] = []
+        for name in models:
+            taken = {*nbest.names, SCORE, _WORDS, *self.model_names}
+            numbered = (f"{name}_{number}" for number in itertools.count(2))
+            free = (new for new in itertools.chain([name], numbered) if new not in taken)
+            self.model_names.append(next(free))
+        self.names = [*self.model_names, *nbest.names, *counted]
+        self.default_weights = np.array(
+            [float(name in [*self.model_names, SCORE]) for name in self.names]
+        )
+        vocabulary, oddities = next(iter(models.values())).vocabulary, Oddities(options.unicode)
+        self.segments = []
+        for segment in nbest.segments:
+            hypotheses = [
+                vocabulary.encode(list(filter(None, as_words(words, options, oddities))))
+                for words in segment.hypotheses
+            ]
+            counts = [list(map(len, segment.hypotheses)) for _ in counted]
+            features_KxF = np.column_stack([segment.features_KxF, *counts])
+            self.segments.append(Segment(hypotheses, features_KxF, segment.id))
+
+    def decode(
+        self,
+        weights: np.ndarray,
+        *,
+        beam: int | None = 1,
+        on_document: OnDocument = lambda done, of: None,
+    ) -> tuple[list[int], list[np.ndarray]]:
+        """For each segment of the list the index of the chosen hypothesis, and the features
+        [K, L + F] of all of them given those chosen before; see `search`."""
+        documents = [[self.segments[index] for index in part] for part in self._division]
+        decoded = search(self._readers, documents, weights, beam=beam, on_document=on_document)
+        choices = itertools.chain.from_iterable(document.choices for document in decoded)
+        features = itertools.chain.from_iterable(document.features for document in decoded)
+        return list(choices), list(features)
+
+    def scored_lines(self, features: Sequence[np.ndarray]) -> list[str]:
+        """The lines of the list, each with log P of its hypothesis under every model as a feature,
+        from the features that `decode` gives; see `nbest.extended_lines`."""
+        log_probs = [features_KxE[:, : len(self._readers)] for features_KxE in features]
+        return extended_lines(self._nbest, self.model_names, log_probs)
+
+
+def search(
+    readers: Sequence[SentenceReader[Any]],
+    documents: Sequence[Document],
+    weights: np.ndarray,
+    *,
+    beam: int | None = 1,
+    on_document: OnDocument = lambda done, of: None,
+) -> list[Decoded]:
+    """Chooses a hypothesis of every segment of every document.
+
+    Args:
+      readers: of the language models, in the order of their weights.
+      documents: of at least one segment, each of at least one hypothesis.
+      weights: float [L + F].
+      beam: beam width, the number of partial documents that are followed: 1 is greedy search; None
+        follows all that matter, which is Viterbi's algorithm.
+      on_document: see `OnDocument`.
+    """
+    require_at_least("beam", beam, 1)
+    orders = [reader.context_order for reader in readers]
+    context_order = None if None in orders else max(order or 0 for order in orders)
+    if beam is None and (context_order is None or context_order > 1):
+        depends = "all sentences" if context_order is None else f"{context_order} sentences"
+        raise InputError(
+            "Viterbi's algorithm needs scores that depend on the sentence before at most; this "
+            f"model reads {depends} before; expected a beam"
+        )
+    decoded: dict[int, Decoded] = {}
+    # Those of like length together, so that few rows run out early.
+    order = sorted(range(len(documents)), key=lambda index: len(documents[index]), reverse=True)
+    for first in range(0, len(order), _DOCUMENTS):
+        indices = order[first : first + _DOCUMENTS]
+        batch = [documents[index] for index in indices]
+
+        def report(num_ended: int, before: int = first) -> None:
+            on_document(before + num_ended, len(documents))
+
+        best = _search(readers, batch, weights, context_order, beam, report)
+        decoded.update(zip(indices, best, strict=True))
+    return [decoded[index] for index in range(len(documents))]
+
+
+def _search(
+    readers: Sequence[SentenceReader[Any]],
+    documents: Sequence[Document],
+    weights: np.ndarray,
+    context_order: int | None,
+    beam: int | None,
+    report: Callable[[int], None],
+) -> list[Decoded]:
+    """As `search`, all documents at once; reports after every position how many have ended."""
+    beams = [[Decoded((), (), 0.0, (), row)] for row in range(len(documents))]
+    places = [reader.open(len(documents)) for reader in readers]
+    for position in range(max(map(len, documents))):
+        active = [index for index, document in enumerate(documents) if position < len(document)]
+        # One row per partial document.
+        partials = [(index, partial) for index in active for partial in beams[index]]
+        if position:
+            rows = [partial.row for _, partial in partials]
+            sentences = [
+                documents[index][position - 1].hypotheses[partial.choices[-1]]
+                for index, partial in partials
+            ]
+            places = [
+                _after(reader, place, rows, sentences)
+                for reader, place in zip(readers, places, strict=True)
+            ]
+        segments = [documents[index][position] for index, _ in partials]
+        counts = [len(segment.hypotheses) for segment in segments]
+        rows = np.repeat(np.arange(len(partials)), counts).tolist()
+        hypotheses = [words for segment in segments for words in segment.hypotheses]
+        log_probs_RxL = np.column_stack(
+            [
+                log_probs_after(reader, place, rows, hypotheses)
+                for reader, place in zip(readers, places, strict=True)
+            ]
+        )
+        for index in active:
+            beams[index] = []
+        log_probs = np.split(log_probs_RxL, np.cumsum(counts)[:-1])
+        for row, (index, partial) in enumerate(partials):
+            segment = segments[row]
+            features_KxE = np.hstack([log_probs[row], segment.features_KxF])
+            beams[index] += _extensions(partial._replace(row=row), segment, features_KxE, weights)
+        for index in active:
+            beams[index] = _survivors(beams[index], context_order, beam)
+        report(sum(len(document) <= position + 1 for document in documents))
+    return [best for best, *_ in beams]
+
+
+def _after(
+    reader: SentenceReader[PlaceT],
+    place: PlaceT,
+    rows: Sequence[int],
+    sentences: Sequence[np.ndarray],
+) -> PlaceT:
+    """As `read_after`, but that the place of an empty sentence is the one before it."""
+    after = read_after(reader, place, rows, sentences)
+    filled = filled_up(range(len(rows)))
+    has_words = np.array([len(sentences[i]) > 0 for i in filled])
+    if has_words.all():
+        return after
+    return reader.select(has_words, after, place.take([rows[i] for i in filled]))
+
+
+def _extensions(
+    partial: Decoded, segment: Segment[np.ndarray], features_KxE: np.ndarray, weights: np.ndarray
+) -> list[Decoded]:
+    """The partial document with each of the segment's hypotheses."""
+    position = len(partial.choices)
+    scores = (features_KxE @ weights).tolist()
+    return [
+        Decoded(
+            (*partial.choices, choice),
+            (*partial.features, features_KxE),
+            partial.score + score,
+            (*partial.history, (position, choice)) if len(words) else partial.history,
+            partial.row,
+        )
+        for choice, (score, words) in enumerate(zip(scores, segment.hypotheses, strict=True))
+    ]
+
+
+def _survivors(
+    extended: list[Decoded], context_order: int | None, beam: int | None
+) -> list[Decoded]:
+    """The best ones, the best first; of equals the one with the earlier hypotheses."""
+    best: dict[tuple[tuple[int, int], ...], Decoded] = {}
+    for partial in sorted(extended, key=lambda partial: partial.score, reverse=True):
+        length = len(partial.history)
+        context = length if context_order is None else min(context_order, length)
+        best.setdefault(partial.history[length - context :], partial)
+    return list(best.values())[:beam]
