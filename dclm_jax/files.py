@@ -142,7 +142,17 @@ def _whole(path: storage.PathLike, mode: str, **options: Any) -> Iterator[Any]:
         with open(os.devnull, mode, **options) as nowhere:
             yield nowhere
         return
-    with storage.uploading(path) as target, writing(path), contextlib.ExitStack() as stack:
+    target = storage.locate(path)
+    if not isinstance(target, pathlib.Path):
+        # An address that cannot be reached is refused before the work.
+        with storage.reaching(target):
+            target.exists()
+        with storage.scratch(target) as copy:
+            with _whole(copy, mode, **options) as file:
+                yield file
+            storage.upload(copy, target)
+        return
+    with writing(path), contextlib.ExitStack() as stack:
         if _is_special(target):
             with open(target, mode, **options) as file:
                 yield file

@@ -45,10 +45,9 @@ from dclm_jax.reading.reader import (
     power_of_two,
     size_of,
 )
-from dclm_jax.training import mirror
 from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.progress import count_parameters
-from dclm_jax.training.workdir import read_config, read_text
+from dclm_jax.training.workdir import needed_for_use, read_config, read_text
 
 Sentence = str | Sequence[str]
 """Words separated by spaces, or a list of words."""
@@ -643,7 +642,7 @@ def restore(
       workdir: of the run, a directory or an address such as gs://bucket/run.
       batch_size: of `Scorer`; it changes speed and memory, not scores.
     """
-    with storage.fetched(workdir, mirror.for_use) as folder:
+    with storage.fetched(workdir, needed_for_use) as folder:
         text = read_text(folder)
         if read_config(folder)["model"]["name"] == ngram.NAME:
             counted = ngram.restore_run(folder)

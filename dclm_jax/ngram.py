@@ -18,6 +18,7 @@ KenLM trusts its binary files: one that is damaged may end the process. So a che
 first. It finds damage, but not intent: use n-gram runs of people you trust.
 """
 
+import dataclasses
 import functools
 import itertools
 import math
@@ -41,8 +42,8 @@ from dclm_jax.evaluation.scoring import Scored, sentences_to_score
 from dclm_jax.training.config import flat
 from dclm_jax.training.workdir import (
     CONFIG_FILE,
+    TEXT_FILE,
     VOCABULARY_FILE,
-    keep_text,
     read_config,
 )
 
@@ -211,7 +212,8 @@ def train(
         _require_success(_run(directory, build_binary, "-T", sort, ARPA_FILE, BINARY_FILE))
         counts = _read_counts(directory / ARPA_FILE)
         data.vocabulary.save(directory / VOCABULARY_FILE)
-        keep_text(directory, data.manifest.training_text)
+        text = dataclasses.asdict(data.manifest.training_text)
+        files.write_json(directory / TEXT_FILE, text)
         kept = {**config, "binary": {"sha256": file_sha256(directory / BINARY_FILE)}}
         files.write_json(directory / CONFIG_FILE, kept)
     for length, count in enumerate(counts, start=1):

@@ -1,4 +1,4 @@
-"""Files under addresses such as gs://bucket/run, copied here and back through epath.
+"""Files under addresses, gs://bucket/run, copied here and back through epath.
 
 Everything that reads and writes works on this machine's files: what lies under an address is copied
 here first, what is made goes there when it is whole. An object is there whole or not at all, but
@@ -24,21 +24,17 @@ from etils import epath
 
 from dclm_jax.errors import InputError
 
-PACKAGES = {"gs": "etils[epath-gcs]", "s3": "etils[epath-s3]"}
-"""The schemes that are known, and what epath needs for them."""
-
 PathLike = str | os.PathLike[str]
 Location = pathlib.Path | epath.Path
 
 
 def locate(path: PathLike) -> Location:
     """A plain path, or what stands for an address."""
-    match = re.match("([A-Za-z][A-Za-z0-9+.-]*)://", os.fspath(path))
-    if match is None:
+    text = os.fspath(path)
+    if not re.match("[A-Za-z][A-Za-z0-9+.-]*://", text):
         return pathlib.Path(path)
-    if match[1] not in PACKAGES or os.fspath(path)[match.end() :][:1] in ("", "/"):
-        expected = " or ".join(f"{scheme}://BUCKET/..." for scheme in PACKAGES)
-        raise InputError(f"{os.fspath(path)}: expected {expected}, or a path of this machine")
+    if not re.match("gs://[^/]", text):
+        raise InputError(f"{text}: expected gs://BUCKET/... or a path of this machine")
     return epath.Path(path)
 
 
@@ -126,10 +122,8 @@ def reaching(location: Location) -> Iterator[None]:
         if isinstance(location, pathlib.Path):
             raise
         if isinstance(error, ImportError):
-            scheme = str(location).partition("://")[0]
-            raise InputError(
-                f"{location}: {scheme}:// needs a package: pip install '{PACKAGES[scheme]}'"
-            ) from error
+            needed = "gs:// needs a package: pip install 'etils[epath-gcs]'"
+            raise InputError(f"{location}: {needed}") from error
         reason = (str(error).splitlines() or [""])[0][:200]
         raise InputError(f"{location}: {type(error).__name__}: {reason}") from error
 
@@ -187,21 +181,6 @@ def upload_directory(directory: pathlib.Path, location: epath.Path, last: str) -
         upload(directory / name, location / name)
     for name in set(before) - set(names):
         remove(location / name)
-
-
-@contextlib.contextmanager
-def uploading(path: PathLike) -> Iterator[pathlib.Path]:
-    """The path of a file to write, which is copied to its address if the block does not raise. An
-    address that cannot be reached is refused before."""
-    location = locate(path)
-    if isinstance(location, pathlib.Path):
-        yield location
-        return
-    with reaching(location):
-        location.exists()
-    with scratch(location) as file:
-        yield file
-        upload(file, location)
 
 
 @contextlib.contextmanager

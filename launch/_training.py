@@ -13,7 +13,7 @@ from ml_collections import ConfigDict, config_flags
 
 from dclm_jax import storage
 from dclm_jax.errors import InputError
-from dclm_jax.training.config import default_config, flat, meanings, restored
+from dclm_jax.training.config import default_config, flat, meanings
 from dclm_jax.training.workdir import CONFIG_FILE, read_config
 from launch import _app
 
@@ -105,7 +105,7 @@ def _take_saved(workdir: str) -> None:
     with storage.fetched(workdir, {CONFIG_FILE}.intersection) as folder:
         if not (folder / CONFIG_FILE).is_file():
             return
-        saved = restored(read_config(folder), workdir)
+        saved = ConfigDict(read_config(folder))
     delattr(flags.FLAGS, "config")
     config_flags.DEFINE_config_dict("config", saved, "The configuration of the run.")
 

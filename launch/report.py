@@ -85,8 +85,7 @@ from dclm_jax.experiments import (
 )
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.training.config import flat
-from dclm_jax.training.metrics import FILE as METRICS_FILE
-from dclm_jax.training.workdir import CORPUS_FILE, RESULT_FILE
+from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE
 from launch import _adaptation, _app, _evaluation
 
 _evaluation.define_workdirs()

@@ -21,13 +21,13 @@ from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.experiments.runs import read_runs
-from dclm_jax.training import loop, mirror
+from dclm_jax.training import loop, run_writer
 from dclm_jax.training.checkpoints import restore_run
-from dclm_jax.training.metrics import read_metrics
+from dclm_jax.training.workdir import complete
 from tests.buckets.gcsfs import FAILS_AFTER, FOLDER, GCSFileSystem
 from tests.exhaustive import some
 from tests.launch import support
-from tests.training.support import assert_same_bits, config, latest_state, quiet
+from tests.training.support import assert_same_bits, config, latest_state, quiet, read_metrics
 
 BUCKETS = Path(__file__).parent / "buckets"
 DATA, RUN = "gs://bucket/data/small", "gs://bucket/runs/one"
@@ -103,23 +103,22 @@ def test_paths_of_this_machine_stay_what_they_were(tmp_path):
         assert not storage.is_remote(text)
         assert storage.absolute(text) == str(Path(text).absolute())
     assert storage.locate(tmp_path) == tmp_path
-    with mirror.workplace(tmp_path) as place:
-        assert place.directory is tmp_path
-        place.keep(lambda: pytest.fail("saves go on by themselves"))
 
 
-@pytest.mark.parametrize("text", ["hdfs://a/b", "gs://", "gs:///", "GS://a/b", "file:///tmp/x"])
+@pytest.mark.parametrize(
+    "text", ["hdfs://a/b", "s3://a/b", "gs://", "gs:///", "GS://a/b", "file:///tmp/x"]
+)
 def test_other_addresses_are_refused(text):
-    with pytest.raises(InputError, match=f"{text}: expected gs://BUCKET/... or s3://BUCKET/..."):
+    with pytest.raises(InputError, match=f"^{text}: expected gs://BUCKET/... or a path"):
         storage.locate(text)
 
 
 def test_an_address_is_kept_as_it_is(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    for text in ("gs://bucket/a/b", "s3://bucket/a"):
-        assert str(storage.locate(text)) == storage.absolute(text) == text
-        assert str(storage.resolve(text)) == text
-        assert storage.is_remote(text) and storage.is_remote(storage.locate(text))
+    text = "gs://bucket/a/b"
+    assert str(storage.locate(text)) == storage.absolute(text) == text
+    assert str(storage.resolve(text)) == text
+    assert storage.is_remote(text) and storage.is_remote(storage.locate(text))
 
 
 @pytest.mark.parametrize(
@@ -145,13 +144,13 @@ def test_a_missing_package_is_one_line(command, flags, tmp_path, monkeypatch):
     assert not (tmp_path / "run").exists()
 
 
-def test_s3_needs_its_own_package_before_anything_is_done(monkeypatch):
+def test_a_missing_package_is_told_before_anything_is_done(monkeypatch):
     monkeypatch.setenv("EPATH_USE_TF", "false")
-    monkeypatch.setitem(sys.modules, "s3fs", None)
-    message = r"^s3://b/x: s3:// needs a package: pip install 'etils\[epath-s3\]'"
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    message = r"^gs://b/x: gs:// needs a package: pip install 'etils\[epath-gcs\]'"
     with pytest.raises(InputError, match=message):
-        dclm_jax.restore("s3://b/x")
-    with pytest.raises(InputError, match=message), files.open_output("s3://b/x"):
+        dclm_jax.restore("gs://b/x")
+    with pytest.raises(InputError, match=message), files.open_output("gs://b/x"):
         pytest.fail("an hour of work")
 
 
@@ -286,8 +285,8 @@ def test_a_run_there_is_the_run_here(bucket, texts, uninterrupted, tmp_path):
     assert bucket.read(f"{RUN}/result.json") == (uninterrupted / "result.json").read_bytes()
     assert bucket.read(f"{RUN}/lock") == b""
     assert json.loads(bucket.read(f"{RUN}/config.json"))["data"]["directory"] == DATA
-    steps = [line["step"] for line in read_metrics(there / "metrics.jsonl")]
-    assert steps == [line["step"] for line in read_metrics(uninterrupted / "metrics.jsonl")]
+    steps = [line["step"] for line in read_metrics(there)]
+    assert steps == [line["step"] for line in read_metrics(uninterrupted)]
     # What used it, and what it was used for, is gone.
     assert not list((tmp_path / "tmp").iterdir())
 
@@ -336,17 +335,17 @@ def test_a_checkpoint_is_kept_before_the_run_goes_on(bucket, data, monkeypatch):
     seen = []
     evaluate = loop._Run.evaluate
 
-    def look(run, step, params):
-        there = mirror.complete(bucket.names(RUN))
-        seen.append((step, {name.split("/")[2] for name in there if "/latest/" in name}))
-        evaluate(run, step, params)
+    def look(run, params):
+        there = complete(bucket.names(RUN))
+        seen.append((run.step, {name.split("/")[2] for name in there if "/latest/" in name}))
+        evaluate(run, params)
 
     monkeypatch.setattr(loop._Run, "evaluate", look)
     loop.train(config(data), RUN, quiet)
     assert seen == [(5, {"4"}), (10, {"5", "8"}), (12, {"8", "10"})]
 
 
-def test_what_says_that_something_is_whole_comes_last_and_goes_first(bucket, monkeypatch):
+def test_what_says_that_something_is_whole_comes_last_and_goes_first(bucket, tmp_path, monkeypatch):
     order: list[str] = []
     upload, remove = storage.upload, storage.remove
 
@@ -361,23 +360,25 @@ def test_what_says_that_something_is_whole_comes_last_and_goes_first(bucket, mon
     monkeypatch.setattr(storage, "upload", counted_upload)
     monkeypatch.setattr(storage, "remove", counted_remove)
     bucket.write(f"{RUN}/checkpoints/best/3/params/lost", b"")
-    with mirror.workplace(storage.locate(RUN)) as place:
-        saved = place.directory / "checkpoints" / "best"
-        for name in ("4/checksums.json", "4/params/a", "4/params/z", "4/zz", "5.tmp/a", "6/b/c"):
-            (saved / name).parent.mkdir(parents=True, exist_ok=True)
-            (saved / name).write_text(name)
-            os.utime(saved / name, (1, 1))
-        waited = []
-        place.keep(lambda: waited.append(list(order)))
-        assert waited == [[]]
-        assert sorted(order[:3]) == ["a", "z", "zz"]
-        assert order[3:] == ["checksums.json", "-lost"]
-        order.clear()
-        place.keep(lambda: None)
-        assert order == []
-        shutil.rmtree(saved / "4")
-        place.keep(lambda: None)
-        assert order[0] == "-checksums.json" and len(order) == 4
+    location = storage.locate(RUN)
+    assert not isinstance(location, Path)
+    copy = run_writer._Copy(location, tmp_path / "copy")
+    copy.finish()
+    assert order == []
+    saved = tmp_path / "copy" / "checkpoints" / "best"
+    for name in ("4/checksums.json", "4/params/a", "4/params/z", "4/zz", "5.tmp/a", "6/b/c"):
+        (saved / name).parent.mkdir(parents=True, exist_ok=True)
+        (saved / name).write_text(name)
+        os.utime(saved / name, (1, 1))
+    copy.upload()
+    assert sorted(order[:3]) == ["a", "z", "zz"]
+    assert order[3:] == ["checksums.json", "-lost"]
+    order.clear()
+    copy.finish()
+    assert order == []
+    shutil.rmtree(saved / "4")
+    copy.finish()
+    assert order[0] == "-checksums.json" and len(order) == 4
     assert bucket.names(RUN) == []
 
 
@@ -392,18 +393,16 @@ def test_a_run_that_diverges_keeps_its_numbers(bucket, data):
 
 def test_another_run_changes_nothing(bucket, data, uninterrupted):
     put(bucket, uninterrupted, RUN)
-    owner = json.dumps({"host": "elsewhere", "process": 7, "since": "today"}).encode()
-    bucket.write(f"{RUN}/lock", owner)
+    bucket.write(f"{RUN}/lock", b"process 7 on elsewhere since today")
     before = {name: bucket.read(f"{RUN}/{name}") for name in bucket.names(RUN)}
-    with pytest.raises(InputError, match="holds a run with another configuration: model.dropout"):
+    with pytest.raises(InputError, match="already contains a different run .model.dropout"):
         loop.train(config(data, **{"model.dropout": 0.1}), RUN, quiet)
     assert {name: bucket.read(f"{RUN}/{name}") for name in bucket.names(RUN)} == before
 
 
 def test_a_job_is_told_who_was_writing_there(bucket, data, uninterrupted, capfd):
     put(bucket, uninterrupted, RUN)
-    owner = json.dumps({"host": "elsewhere", "process": 7, "since": "today"}).encode()
-    bucket.write(f"{RUN}/lock", owner)
+    bucket.write(f"{RUN}/lock", b"process 7 on elsewhere since today")
     assert loop.train(config(data), RUN, quiet).ending == "finished"
     note = capfd.readouterr().err
     assert "gs/bucket/runs/one was left locked by process 7 on elsewhere since today" in note
@@ -414,10 +413,10 @@ def test_files_of_others_stay(bucket, data):
     bucket.write(f"{RUN}/tensorboard/events.before", b"mine")
     evaluate = loop._Run.evaluate
 
-    def write_beside(run, step, params):
+    def write_beside(run, params):
         bucket.write(f"{RUN}/perplexity.json", b"newer")
         bucket.write(f"{RUN}/coherence.json", b"new")
-        evaluate(run, step, params)
+        evaluate(run, params)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(loop._Run, "evaluate", write_beside)

@@ -13,9 +13,8 @@ from dclm_jax.evaluation.coherence import Coherence, FurtherTests
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.models import MODELS
 from dclm_jax.training.config import flat
-from dclm_jax.training.metrics import FILE as METRICS_FILE
 from dclm_jax.training.metrics import Line, TrainLine, ValidLine, read_lines
-from dclm_jax.training.workdir import CONFIG_FILE, read_config
+from dclm_jax.training.workdir import CONFIG_FILE, METRICS_FILE, read_config
 
 PERPLEXITY_FILE = "perplexity.json"
 COHERENCE_FILE = "coherence.json"

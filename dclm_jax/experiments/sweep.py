@@ -24,8 +24,8 @@ from dclm_jax import files, models
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.errors import InputError, did_you_mean
 from dclm_jax.tables import aligned, separated
-from dclm_jax.training.config import differences, flat, validated
-from dclm_jax.training.frozen import by_path, choose
+from dclm_jax.training.config import difference_text, differences, flat, validated
+from dclm_jax.training.freezing import by_path, choose
 from dclm_jax.training.metrics import read_lines
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.progress import count_parameters
@@ -200,9 +200,8 @@ def agreed_grid(
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(f"{path}: expected the configuration of a sweep over its grid") from error
     if different := differences(old.to_dict(), configured(config, chosen).to_dict()):
-        more = f" (and {len(different) - 1} more)" if len(different) > 1 else ""
         raise InputError(
-            f"{directory} holds a sweep of another configuration: {different[0]}{more}"
+            f"{directory} holds a sweep of another configuration: {difference_text(different)}"
         )
     return {key: grid[key] for key in held.grid}
 

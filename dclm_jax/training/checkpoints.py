@@ -27,9 +27,8 @@ from dclm_jax.data.corpus import file_sha256
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, printable
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.training.workdir import VOCABULARY_FILE, read_config
+from dclm_jax.training.workdir import CHECKSUMS_FILE, VOCABULARY_FILE, read_config
 
-CHECKSUMS_FILE = "checksums.json"
 _NOTES_FILE = "_CHECKPOINT_METADATA"
 KINDS = {"latest": ("state", "progress"), "best": ("params", "info")}
 """What arrays and values are called in each kind of checkpoint."""

@@ -11,14 +11,14 @@ from typing import Any
 from ml_collections import ConfigDict
 
 from dclm_jax.errors import InputError, did_you_mean, shown
-from dclm_jax.models import MODELS, model_class
+from dclm_jax.models import model_class
 from dclm_jax.models.base import DocumentModel
 
 LOSS_UNITS = ("token", "sentence")
 HALVE_ON_PLATEAU, HALVE_AFTER = "halve_on_plateau", "halve_after"
 _FREE_TO_CHANGE = ("data.directory", "training.log_every", "training.evaluation_batch_size")
 """Keys that may differ when a run goes on: they decide no parameter."""
-_STEPS = ("training.epochs", "training.max_steps")
+_STEPS = {"training.epochs", "training.max_steps"}
 
 
 def _option(default: Any, least: float = 0) -> Any:
@@ -176,22 +176,6 @@ def require_known(model: str, known: Iterable[str]) -> None:
         raise InputError(f"{what}; expected one of {', '.join(names)}")
 
 
-def restored(saved: Mapping[str, Any], place: object) -> ConfigDict:
-    """The configuration of a run as it was saved, with defaults for keys that were not there yet.
-
-    Args:
-      saved: see `check_saved`.
-      place: the workdir, for messages.
-    """
-    name = saved["model"]["name"]
-    if name not in MODELS:
-        raise InputError(f"{place} holds a model {shown(name)}, which launch.train does not train")
-    config = default_config(name).to_dict()
-    for section, values in saved.items():
-        config.setdefault(section, {}).update(values)
-    return ConfigDict(config)
-
-
 def meanings(model: str) -> dict[str, str]:
     """Meanings of the keys of a model's configuration, from the docstrings of its classes."""
     cls = model_class(model)
@@ -288,52 +272,44 @@ def _is_file_name(text: str) -> bool:
         return False
 
 
-def differences(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Readable differences of two configurations in keys that decide a run's result."""
-    return [_told(key, *values) for key, values in _changes(old, new).items()]
+def differences(saved: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """By key the two values that differ in two configurations, of keys that decide a result."""
+    before, now = flat(saved), flat(given)
+    return {
+        key: (before.get(key), now.get(key))
+        for key in sorted(before | now)
+        if key not in _FREE_TO_CHANGE and before.get(key) != now.get(key)
+    }
 
 
-def obstacles(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Those `differences` with which a run cannot go on.
+def difference_text(different: Mapping[str, tuple[Any, Any]]) -> str:
+    """The first of `differences` and the number of the others, for a message."""
+    (key, (before, now)), *others = different.items()
+    more = f"; {len(others)} more differences" if others else ""
+    return f"{key}: {shown(before)} saved, {shown(now)} given{more}"
+
+
+def incompatible(saved: Mapping[str, Any], given: Mapping[str, Any], workdir: object) -> str:
+    """Why a run cannot resume with another configuration than its saved one; "" if it can.
 
     Its length may change where every step stays what it was: the learning rate does not depend on
     the length, and patience would not have ended the run any sooner.
     """
-    decays = OptimizerConfig(**new["optimizer"]).decays_over_run
-    found = []
-    for key, (before, now) in _changes(old, new).items():
-        text = _told(key, before, now)
-        if key in _STEPS:
-            if decays:
-                found.append(f"{text}, and the learning rate decays over the whole run")
-        elif key == "training.patience":
-            if not (now == 0 or (type(before) is int and 0 < before <= now)):
-                found.append(f"{text}, which may have ended it before; expected more, or 0")
-        else:
-            found.append(text)
-    return found
-
-
-def remedy(new: Mapping[str, Any]) -> str:
-    """What can be done where there are `obstacles`."""
-    start_from = "let a new run have this one as training.start_from"
-    if OptimizerConfig(**new["optimizer"]).decays_over_run:
-        return f"to train longer or otherwise, {start_from}"
-    longer = "more training.epochs, training.max_steps or training.patience go on here"
-    return f"{longer}; to train otherwise, {start_from}"
-
-
-def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """Values there and here by key, of those that decide a run's result and differ."""
-    # An older run may lack a key, which then has its default.
-    defaults = flat(default_config(new["model"]["name"]).to_dict())
-    old_values, new_values = defaults | flat(old), flat(new)
-    return {
-        key: (old_values.get(key), new_values.get(key))
-        for key in sorted(old_values | new_values)
-        if key not in _FREE_TO_CHANGE and old_values.get(key) != new_values.get(key)
-    }
-
-
-def _told(key: str, before: Any, now: Any) -> str:
-    return f"{key} is {shown(before)} there and {shown(now)} here"
+    decays = OptimizerConfig(**given["optimizer"]).decays_over_run
+    obstacles = {}
+    for key, (before, now) in differences(saved, given).items():
+        longer = now == 0 or (type(before) is int and 0 < before <= now)
+        if not (key == "training.patience" and longer or key in _STEPS and not decays):
+            obstacles[key] = before, now
+    if not obstacles:
+        return ""
+    reason = (
+        "; the learning rate decays over the whole run"
+        if decays and _STEPS & obstacles.keys()
+        else ""
+    )
+    remedy = f"Choose a new --workdir, or add --config.training.start_from={workdir}"
+    return (
+        f"{workdir} already contains a different run ({difference_text(obstacles)}{reason}). "
+        f"{remedy} to initialize from it"
+    )

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -32,7 +32,7 @@ from dclm_jax.nn.hashing import describe as describe_hashing
 from dclm_jax.reading.likelihoods import earlier_sentences
 from dclm_jax.training.checkpoints import trained_steps
 from dclm_jax.training.config import RunConfig, validated
-from dclm_jax.training.frozen import by_path, choose, split
+from dclm_jax.training.freezing import by_path, choose, split
 from dclm_jax.training.hashed import trained_hashed
 from dclm_jax.training.optimizer import (
     create_optimizer,
@@ -41,14 +41,12 @@ from dclm_jax.training.optimizer import (
     require_sparse,
 )
 from dclm_jax.training.progress import (
-    Clock,
     ProgressLine,
     agreed_interruption,
     count_parameters,
     parameter_table,
 )
-from dclm_jax.training.records import Progress, Records
-from dclm_jax.training.start import Start, start_from
+from dclm_jax.training.run_writer import Progress, RunWriter
 from dclm_jax.training.step import (
     StepMetrics,
     TrainState,
@@ -57,6 +55,7 @@ from dclm_jax.training.step import (
     spread,
     spread_rows,
 )
+from dclm_jax.training.warm_start import Start, start_from
 from dclm_jax.training.workdir import Result
 
 
@@ -65,7 +64,7 @@ def train(
     workdir: storage.PathLike,
     report: Callable[[str], None] = print,
 ) -> Result:
-    """Trains a model, or goes on with a run that was interrupted, until it is done.
+    """Trains a model, or resumes a run that was interrupted, until it is done.
 
     Where a job has several processes, each calls this; the first one reports and writes.
 
@@ -80,71 +79,38 @@ def train(
     """
     place = storage.locate(workdir)
     say = report if processes.is_first() else lambda line: None
-    work = processes.together(lambda: _open(config))
-    options = work.config.training
+    job = processes.together(lambda: _open(config))
+    options = job.config.training
     init_key, dropout_key = jax.random.split(jax.random.key(options.seed))
-    start = _start(work, init_key, place)
+    start = _start(job, init_key, place)
+    evaluate_every = options.evaluate_every or job.batches.steps_per_epoch
     ending = "finished"
-    with Records(place, _kept(work.config), work.valid, work.total_steps) as records:
-        state = first_state(start.params, work.optimizer, work.frozen)
-        state, progress = records.restore(state)
-        done = int(state.step)
-        _report_start(say, work, place, state, start)
-        step = parallel_step(work.model, work.optimizer, options.loss_per)
-        # A copy, since steps are given the buffers of the state.
-        state = spread(state)
-        shapes = _Shapes(work, done)
-        clock = Clock()
-        line = ProgressLine(done, work.total_steps, say, work.measure, clock)
-        with contextlib.closing(line), agreed_interruption() as interrupted:
-            run = _Run(work, records, progress, line, clock)
-            evaluate_every = options.evaluate_every or work.batches.steps_per_epoch
-            pending: tuple[int, StepMetrics] | None = None
-            for batch in _prefetch(work, done):
+    with RunWriter(place, _saved(job.config), job.valid, job.total_steps) as writer:
+        state, progress = writer.restore(first_state(start.params, job.optimizer, job.frozen))
+        _report_start(say, job, place, state, start)
+        del start
+        run = _Run(job, writer, progress, state, dropout_key, say)
+        with contextlib.closing(run), agreed_interruption() as interrupted:
+            for batch in _prefetch(job, run.step):
                 if 0 < options.patience <= progress.evaluations_without_gain:
                     ending = "early_stop"
                     break
-                left_out = contextlib.nullcontext()
-                if shapes.is_new(batch):
-                    # The step before ends first: its time counts, that of compiling does not.
-                    if pending is not None:
-                        run.add(*pending)
-                        pending = None
-                    shape, words = batch.mask_BxSxN.shape, batch.most_words
-                    line.compiling(shapes.met, shapes.number, shape, words)
-                    left_out = clock.stopped()
-                with left_out:
-                    state, metrics = step(state, batch, dropout_key)
-                done += 1
-                # Step t is read once step t+1 is dispatched: the device never waits for the host.
-                if pending is not None:
-                    run.add(*pending)
-                pending = done, metrics
-                evaluate = done % evaluate_every == 0 or done == work.total_steps
+                run.train_on(batch)
                 stop = interrupted()
-                if evaluate or stop or done % options.checkpoint_every == 0:
-                    # Nothing is saved before every step up to it is known to be finite.
-                    run.add(*pending)
-                    pending = None
-                    host_state = jax.device_get(state)
-                    # A finite loss and gradient can still make an update that is not.
-                    if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(host_state)):
-                        raise run.divergence(done, "the update is not finite")
-                    if evaluate:
-                        params = model_params(host_state.params, host_state.optimizer_state)
-                        run.evaluate(done, params)
-                    records.save_latest(host_state, progress)
+                evaluate = run.step % evaluate_every == 0 or run.step == job.total_steps
+                if evaluate or stop or run.step % options.checkpoint_every == 0:
+                    run.save(evaluate)
                 if stop:
                     ending = "interrupted"
                     break
-        result = Result(ending, done, progress.best_step, progress.best_perplexity)
-        records.finish(result)
-    say(_ending(result, place, work.measure, work.limit))
+        result = Result(ending, run.step, progress.best_step, progress.best_perplexity)
+        writer.finish(result)
+    say(_ending(result, job, place))
     return result
 
 
 @dataclasses.dataclass(frozen=True)
-class _Work:
+class _Job:
     """What a configuration asks for."""
 
     config: RunConfig
@@ -161,34 +127,20 @@ class _Work:
         """What its perplexities are called: those of bags do not compare with those of words."""
         return "perplexity" if self.model.objective == "words" else "perplexity of bags"
 
-    @property
-    def limit(self) -> str:
-        """The key of the configuration that says how long the run is."""
-        training = self.config.training
-        steps = training.epochs * self.batches.steps_per_epoch
-        if steps > self.total_steps:
-            return f"all of training.max_steps={training.max_steps}"
-        return f"all of training.epochs={training.epochs}"
 
-    @property
-    def further_loss(self) -> str | None:
-        """What the loss of a further objective is called, if it is told (`StepMetrics`)."""
-        name = None if self.frozen else self.model.further_objective
-        return name and f"{name} loss"
-
-
-def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
+def _open(config: ConfigDict | Mapping[str, Any]) -> _Job:
     settings = validated(config)
-    directory = settings.data.directory
+    directory, segment_length = settings.data.directory, settings.data.segment_length
     training, valid = (open_corpus(directory, split) for split in ("train", "valid"))
     model = models.create(vocab_size=len(training.vocabulary), **settings.model)
     source, valid_source = (
-        open_source(one, directory) if model.reads_source else one for one in (training, valid)
+        open_source(corpus, directory) if model.reads_source else corpus
+        for corpus in (training, valid)
     )
-    if model.reads_source and settings.data.segment_length:
+    if model.reads_source and segment_length:
         raise InputError(
-            f"data.segment_length is {settings.data.segment_length}; {model.name} reads whole "
-            "documents: expected 0"
+            f"data.segment_length is {segment_length}; {model.name} reads whole documents: "
+            "expected 0"
         )
     with warnings.catch_warnings():
         # Of sizes that no memory holds, which is said below.
@@ -197,12 +149,12 @@ def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
     frozen = choose(settings.training.frozen, by_path(shapes))
     batches = TrainingBatches(
         training,
-        segment_length=settings.data.segment_length,
+        segment_length=segment_length,
         batch_size=settings.data.batch_size,
         seed=settings.training.seed,
         max_sentence_length=settings.data.max_sentence_length,
         earlier_sentences=earlier_sentences(
-            model, settings.data.segment_length if settings.data.carry_context else 0
+            model, segment_length if settings.data.carry_context else 0
         ),
         source=source if model.reads_source else None,
     )
@@ -216,18 +168,14 @@ def _open(config: ConfigDict | Mapping[str, Any]) -> _Work:
     state = jax.eval_shape(lambda params: first_state(params, optimizer, frozen), shapes)
     # And the gradient.
     require_memory(
-        _num_bytes(state) + _num_bytes(trained),
+        sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves((state, trained))),
         f"training {model.name} with its {count_parameters(shapes):,} parameters",
     )
-    return _Work(settings, model, optimizer, batches, frozen, valid, valid_source, total_steps)
+    return _Job(settings, model, optimizer, batches, frozen, valid, valid_source, total_steps)
 
 
-def _num_bytes(shapes: Any) -> int:
-    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
-
-
-def _kept(config: RunConfig) -> dict[str, Any]:
-    """What a workdir keeps, so that evaluation finds the data from any working directory."""
+def _saved(config: RunConfig) -> dict[str, Any]:
+    """The configuration with absolute paths: evaluation finds the data from any directory."""
     settings = dataclasses.asdict(config)
     for section, key in (("data", "directory"), ("training", "start_from")):
         if path := settings[section][key]:
@@ -235,232 +183,288 @@ def _kept(config: RunConfig) -> dict[str, Any]:
     return settings
 
 
-def _start(work: _Work, key: jax.Array, workdir: storage.Location) -> Start:
+def _start(job: _Job, key: jax.Array, workdir: storage.Location) -> Start:
     """Initial parameters; in the first process those of `training.start_from`, in a run that has
-    nothing to go on from.
+    nothing to resume from.
 
     Before the workdir is touched: what cannot be read leaves nothing behind.
     """
-    run = work.config.training.start_from
-    start = Start(work.model.init(key))
+    run = job.config.training.start_from
+    start = Start(job.model.init(key))
 
     @processes.by_first
     def take() -> None:
         nonlocal start
         if run and not trained_steps(workdir):
-            start = start_from(run, work.model, start.params, work.valid.vocabulary)
+            start = start_from(run, job.model, start.params, job.valid.vocabulary)
 
     take()
     return start
 
 
-class _Run:
-    """A run that is going on: reads what its steps give, evaluates, and records and tells both.
+@dataclasses.dataclass
+class _Sums:
+    """Sums since the last line of metrics; `norm` is the last step's."""
 
-    Between two lines of metrics it collects sums; `progress` is what it changes beside them.
+    nll: float = 0.0
+    extra: float = 0.0
+    terms: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    norm: float = 0.0
+
+
+class _Run:
+    """A run in progress: makes steps, evaluates, saves, and records and prints what that gives.
+
+    The metrics of step t are read once step t+1 is dispatched: the device never waits for the host.
+
+    Attributes:
+      step: of the last step made.
     """
 
     def __init__(
-        self, work: _Work, records: Records, progress: Progress, line: ProgressLine, clock: Clock
+        self,
+        job: _Job,
+        writer: RunWriter,
+        progress: Progress,
+        state: TrainState,
+        dropout_key: jax.Array,
+        say: Callable[[str], None],
     ):
-        self._work, self._line, self._clock = work, line, clock
-        self.records, self.progress = records, progress
+        self.step = int(state.step)
+        self._job, self._writer, self._progress = job, writer, progress
+        # A copy, since steps are given the buffers of the state.
+        self._state, self._dropout_key = spread(state), dropout_key
+        self._make_step = parallel_step(job.model, job.optimizer, job.config.training.loss_per)
+        self._unread: StepMetrics | None = None
+        self._sums = _Sums()
         self._rate: Callable = learning_rate(
-            work.config.optimizer, work.total_steps, work.batches.steps_per_epoch
+            job.config.optimizer, job.total_steps, job.batches.steps_per_epoch
         )
-        self._nll, self._extra, self._terms, self._norm = 0.0, 0.0, 0, 0.0
-        self._tokens, self._seconds = 0, 0.0
-        self._read = clock()
+        self._compiled: set[Any] = set()
+        self._num_shapes = len(job.batches.shapes(range(self.step, job.total_steps)))
+        self._line = ProgressLine(self.step, job.total_steps, say, job.measure)
+        self._read_at = self._line.seconds()
+
+    def train_on(self, batch: Batch) -> None:
+        """Makes a step, and reads the metrics of the step before."""
+        compiling = contextlib.nullcontext()
+        # A step is compiled for each shape, of which the number of different words may be a part.
+        shape = (jax.tree.structure(batch), *(leaf.shape for leaf in jax.tree.leaves(batch)))
+        if shape not in self._compiled:
+            # The step before ends first: its time counts, that of compiling does not.
+            self._read()
+            self._compiled.add(shape)
+            compiling = self._line.compiling(self._compilation(batch))
+        with compiling:
+            self._state, metrics = self._make_step(self._state, batch, self._dropout_key)
+        self._read()
+        self.step += 1
+        self._unread = metrics
+
+    def _compilation(self, batch: Batch) -> str:
+        sentences, positions = batch.mask_BxSxN.shape[-2:]
+        number = len(self._compiled)
+        more, words = "", ""
+        if batch.most_words:
+            more, words = " or more", f", at most {batch.most_words:,} different words"
+        return (
+            f"compiling shape {number} of {max(number, self._num_shapes)}{more}: "
+            f"{sentences} sentences of {positions} positions{words}"
+        )
+
+    def _read(self) -> None:
+        """Waits for the last step whose metrics were not read, if there is one, and reads them."""
+        if self._unread is not None:
+            metrics, self._unread = self._unread, None
+            self.add(self.step, metrics)
 
     def add(self, step: int, metrics: StepMetrics) -> None:
-        """Reads one step's metrics, which waits for the step.
+        """Adds one step's metrics to the sums, and at times records and prints these.
 
         Raises:
           DivergenceError: the loss or the norm of the gradient is not finite.
         """
-        work, progress = self._work, self.progress
-        metrics = jax.device_get(metrics)
-        nll, extra, terms, tokens, norm, factor = (one.item() for one in metrics)
+        job, progress, sums = self._job, self._progress, self._sums
+        nll, extra, terms, tokens, norm, factor = (
+            value.item() for value in jax.device_get(metrics)
+        )
         if math.isfinite(nll) and math.isfinite(norm):
-            self._nll, self._terms = self._nll + nll, self._terms + int(terms)
-            self._extra += extra
-            self._tokens, self._norm = self._tokens + tokens, norm
+            sums.nll, sums.extra, sums.terms = (
+                sums.nll + nll,
+                sums.extra + extra,
+                sums.terms + int(terms),
+            )
+            sums.tokens, sums.norm = sums.tokens + tokens, norm
             progress.tokens += tokens
             progress.skipped_in_a_row = 0
         else:
             progress.skipped += 1
             progress.skipped_in_a_row += 1
-            what = f"loss per token is {nll / terms} and gradient norm {norm}"
-            most = work.config.optimizer.max_skipped_steps
-            # A gradient that is not finite is what the optimizer leaves out, if it is to.
-            if math.isfinite(norm) or progress.skipped_in_a_row > most:
-                raise self.divergence(step, what)
-            self._line.say(f"step {step}: {what}; left out, {progress.skipped} in all")
-        now = self._clock()
-        elapsed, self._read = now - self._read, now
-        self._seconds += elapsed
-        progress.seconds += elapsed
-        if step % work.config.training.log_every == 0 and self._tokens:
-            window = Perplexity(len(work.valid.vocabulary), self._nll, self._terms)
-            rate = self._tokens / max(self._seconds, 1e-9)
-            epoch = (step - 1) // work.batches.steps_per_epoch + 1
-            further = {}
-            if name := work.further_loss:
-                further[name] = self._extra / self._terms
-            self.records.write(
-                "train",
-                step,
-                epoch=epoch,
-                loss=self._nll / self._terms,
-                perplexity=window.perplexity,
-                **{name.replace(" ", "_"): loss for name, loss in further.items()},
-                gradient_norm=self._norm,
-                learning_rate=float(self._rate(step - 1 - progress.skipped) * factor),
-                tokens=progress.tokens,
-                seconds=progress.seconds,
-                tokens_per_second=rate,
-                skipped=progress.skipped,
-            )
-            self._line.update(step, epoch, window.perplexity, further, rate)
-            self._nll, self._extra, self._terms = 0.0, 0.0, 0
-            self._tokens, self._seconds = 0, 0.0
-            self._read = self._clock()
+            reason = f"loss per token is {nll / terms} and gradient norm {norm}"
+            at_most = job.config.optimizer.max_skipped_steps
+            # A gradient that is not finite is what the optimizer skips, if it may.
+            if math.isfinite(norm) or progress.skipped_in_a_row > at_most:
+                raise self._divergence(step, reason)
+            self._line.say(f"step {step}: {reason}; skipped, {progress.skipped} in all")
+        now = self._line.seconds()
+        sums.seconds += now - self._read_at
+        progress.seconds += now - self._read_at
+        self._read_at = now
+        if step % job.config.training.log_every == 0 and sums.tokens:
+            self._log(step, factor)
+            self._sums, self._read_at = _Sums(), self._line.seconds()
 
-    def divergence(self, step: int, what: str) -> DivergenceError:
-        best = self.progress.best_step
-        kept = f"the best model is of step {best}" if best else "no model was evaluated before"
-        return DivergenceError(
-            f"step {step}: {what}; {kept}, and the newest checkpoint, if any, is from before; "
-            "try a smaller optimizer.learning_rate"
+    def _log(self, step: int, rate_factor: float) -> None:
+        job, progress, sums = self._job, self._progress, self._sums
+        epoch = (step - 1) // job.batches.steps_per_epoch + 1
+        perplexity = Perplexity(len(job.valid.vocabulary), sums.nll, sums.terms).perplexity
+        tokens_per_second = sums.tokens / max(sums.seconds, 1e-9)
+        # With frozen parameters the loss of a further objective is not measured.
+        name = None if job.frozen else job.model.further_objective
+        further = {f"{name} loss": sums.extra / sums.terms} if name else {}
+        self._writer.write(
+            "train",
+            step,
+            epoch=epoch,
+            loss=sums.nll / sums.terms,
+            perplexity=perplexity,
+            **{name.replace(" ", "_"): loss for name, loss in further.items()},
+            gradient_norm=sums.norm,
+            learning_rate=float(self._rate(step - 1 - progress.skipped) * rate_factor),
+            tokens=progress.tokens,
+            seconds=progress.seconds,
+            tokens_per_second=tokens_per_second,
+            skipped=progress.skipped,
         )
+        losses = "".join(f"  {name} {loss:.4f}" for name, loss in further.items())
+        text = f"{perplexity:.1f}{losses}  {tokens_per_second:,.0f} tokens/s"
+        self._line.update(step, epoch, text)
 
-    def evaluate(self, step: int, params: Params) -> None:
-        """Development perplexity; keeps the parameters if it is the best so far.
+    def save(self, evaluate: bool) -> None:
+        """Saves for resuming, after an evaluation if there is to be one.
+
+        Raises:
+          DivergenceError: a loss, a gradient or the state is not finite; nothing is saved.
+        """
+        # Nothing is saved before every step up to it is known to be finite.
+        self._read()
+        state = jax.device_get(self._state)
+        # A finite loss and gradient can still make an update that is not.
+        if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state)):
+            raise self._divergence(self.step, "the update is not finite")
+        if evaluate:
+            self.evaluate(model_params(state.params, state.optimizer_state))
+        self._writer.save_latest(state, self._progress)
+
+    def evaluate(self, params: Params) -> None:
+        """Measures the perplexity of the validation split; saves the best parameters so far.
 
         Raises:
           DivergenceError: it is not a number.
         """
-        work, progress = self._work, self.progress
-        scorer = Scorer(work.model, params, batch_size=work.config.training.evaluation_batch_size)
-        result = measure(scorer, documents_of(work.valid, work.valid_source))
-        perplexity = result.perplexity
+        job, progress, step = self._job, self._progress, self.step
+        scorer = Scorer(job.model, params, batch_size=job.config.training.evaluation_batch_size)
+        measured = measure(scorer, documents_of(job.valid, job.valid_source))
+        perplexity, epoch = measured.perplexity, step / job.batches.steps_per_epoch
         if math.isnan(perplexity):
-            raise self.divergence(step, "the development loss is not a number")
-        epoch = step / work.batches.steps_per_epoch
-        better = perplexity < progress.best_perplexity
-        if better:
+            raise self._divergence(step, "the validation loss is not a number")
+        if perplexity < progress.best_perplexity:
             progress.best_perplexity, progress.best_step = perplexity, step
             progress.evaluations_without_gain = 0
             info = {
                 "step": step,
                 "epoch": epoch,
                 "perplexity": perplexity,
-                "tokens": result.tokens,
-                "vocabulary": work.valid.vocabulary.fingerprint,
+                "tokens": measured.tokens,
+                "vocabulary": job.valid.vocabulary.fingerprint,
             }
-            self.records.save_best(step, params, info)
+            self._writer.save_best(step, params, info)
+            note = "best so far"
         else:
             progress.evaluations_without_gain += 1
-        self.records.write(
+            note = f"best {progress.best_perplexity:.2f}"
+        self._writer.write(
             "valid",
             step,
             epoch=epoch,
-            loss=result.nll / result.tokens,
+            loss=measured.nll / measured.tokens,
             perplexity=perplexity,
             tokens=progress.tokens,
             seconds=progress.seconds,
         )
-        note = "best so far" if better else f"best {progress.best_perplexity:.2f}"
         self._line.say(
-            f"step {step}  epoch {epoch:.2f}  development {work.measure} {perplexity:.2f} "
-            f"over {result.tokens:,} tokens ({note})"
+            f"step {step}  epoch {epoch:.2f}  validation {job.measure} {perplexity:.2f} "
+            f"over {measured.tokens:,} targets ({note})"
         )
-        # It was not spent training.
-        self._read = self._clock()
+        # Evaluation is no training.
+        self._read_at = self._line.seconds()
+
+    def _divergence(self, step: int, reason: str) -> DivergenceError:
+        best = self._progress.best_step
+        saved = f"the best model is of step {best}" if best else "no model was evaluated before"
+        return DivergenceError(
+            f"step {step}: {reason}; {saved}, and the newest checkpoint, if any, is from before; "
+            "try a smaller optimizer.learning_rate"
+        )
+
+    def close(self) -> None:
+        self._line.close()
 
 
-class _Shapes:
-    """The shapes of a run's batches from step `first` on, for each of which a step is compiled.
-
-    Attributes:
-      number: how many there are, or at least are known of: where a shape depends on the batch's
-        words, or epochs differ, there may turn out to be more.
-      met: how many there have been.
-    """
-
-    def __init__(self, work: _Work, first: int):
-        self.number = len(work.batches.shapes(range(first, work.total_steps)))
-        self._met: set[Hashable] = set()
-
-    @property
-    def met(self) -> int:
-        return len(self._met)
-
-    def is_new(self, batch: Batch) -> bool:
-        """Whether there has been no such batch before."""
-        before = self.met
-        self._met.add(self._of(batch))
-        self.number = max(self.number, self.met)
-        return self.met > before
-
-    @staticmethod
-    def _of(batch: Batch) -> Hashable:
-        leaves, structure = jax.tree.flatten(batch)
-        return structure, tuple(leaf.shape for leaf in leaves)
-
-
-def _prefetch(work: _Work, first: int) -> Iterator[Batch]:
-    """This process's rows of the batches from `first` on, made one step ahead."""
-    last = work.total_steps
+def _prefetch(job: _Job, first: int) -> Iterator[Batch]:
+    """This process's part of the batches from step `first` on, made one step ahead."""
 
     def make(step: int) -> Batch:
-        batch = work.batches(step)
-        return spread_rows(batch.with_words_counted() if work.model.hashed else batch)
+        batch = job.batches(step)
+        return spread_rows(batch.with_words_counted() if job.model.hashed else batch)
 
     with ThreadPoolExecutor(1) as worker:
-        upcoming = [worker.submit(make, step) for step in range(first, min(first + 1, last))]
-        for step in range(first, last):
-            batch = upcoming.pop().result()
-            if step + 1 < last:
-                upcoming.append(worker.submit(make, step + 1))
+        upcoming = worker.submit(make, first)
+        for step in range(first, job.total_steps):
+            batch, upcoming = upcoming.result(), worker.submit(make, step + 1)
             yield batch
 
 
 def _report_start(
-    report: Callable[[str], None],
-    work: _Work,
+    say: Callable[[str], None],
+    job: _Job,
     workdir: storage.Location,
     state: TrainState,
     start: Start,
 ) -> None:
-    config, model = work.config, work.model
-    resumed = int(state.step) > 0
-    report("{name}, cell {cell}, {num_layers} layers".format(**config.model))
+    config, model, resumed = job.config, job.model, int(state.step) > 0
+    say("{name}, cell {cell}, {num_layers} layers".format(**config.model))
     if start.step and not resumed:
-        report(f"starting from step {start.step} of {config.training.start_from}:")
-    report(parameter_table(state.params, state.frozen, {} if resumed else start.notes))
+        say(f"starting from step {start.step} of {config.training.start_from}:")
+    say(parameter_table(state.params, state.frozen, {} if resumed else start.notes))
     if state.frozen and not config.training.start_from:
-        report("frozen parameters keep their random initial values: training.start_from is empty")
-    if config.data.carry_context and work.batches.earlier_sentences == earlier_sentences(model):
-        report("data.carry_context changes nothing: no context is carried over to a segment")
+        say("frozen parameters keep their random initial values: training.start_from is empty")
+    if config.data.carry_context and job.batches.earlier_sentences == earlier_sentences(model):
+        say("data.carry_context changes nothing: no context is carried over to a segment")
     hashed = [params.size for name, params in state.params.items() if name in model.hashed]
     if hashed:
-        report(describe_hashing(model.vocab_size, hashed[0]))
-    report(statistics_table(read_manifest(config.data.directory)))
+        say(describe_hashing(model.vocab_size, hashed[0]))
+    say(statistics_table(read_manifest(config.data.directory)))
     devices = jax.devices()
-    report(f"devices: {len(devices)} x {devices[0].device_kind} ({devices[0].platform})")
-    report(f"workdir: {workdir}")
+    say(f"devices: {len(devices)} x {devices[0].device_kind} ({devices[0].platform})")
+    say(f"workdir: {workdir}")
     if resumed:
-        report(f"resuming after step {int(state.step)}")
+        say(f"resuming after step {int(state.step)}")
 
 
-def _ending(result: Result, workdir: storage.Location, measure: str, limit: str) -> str:
-    best = f"best development {measure} {result.best_perplexity:.2f} at step {result.best_step}"
+def _ending(result: Result, job: _Job, workdir: storage.Location) -> str:
+    best = f"best validation {job.measure} {result.best_perplexity:.2f} at step {result.best_step}"
     if result.ending == "interrupted":
-        return f"interrupted and saved at step {result.step}; the same command goes on from there"
+        return f"interrupted and saved at step {result.step}; the same command resumes the run"
     if result.ending == "early_stop":
         return (
             f"stopped at step {result.step}, no gain for training.patience evaluations "
-            f"(with more of them, or 0, it goes on); {best}"
+            f"(more of them, or 0, resume the run); {best}"
         )
+    options = job.config.training
+    limit = f"all of training.epochs={options.epochs}"
+    if options.epochs * job.batches.steps_per_epoch > job.total_steps:
+        limit = f"all of training.max_steps={options.max_steps}"
     return f"finished {result.step} steps, {limit}; {best}; workdir {workdir}"

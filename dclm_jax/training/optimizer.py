@@ -10,7 +10,7 @@ import optax
 
 from dclm_jax.errors import InputError, did_you_mean
 from dclm_jax.training.config import HALVE_AFTER, HALVE_ON_PLATEAU, OptimizerConfig
-from dclm_jax.training.frozen import joined
+from dclm_jax.training.freezing import joined
 
 SPARSE = ("sgd", "adagrad")
 """Optimizers that leave alone what has no gradient."""

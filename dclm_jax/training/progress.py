@@ -1,4 +1,4 @@
-"""What a run says while it goes on: tables, rate and ETA; and the signals that end it early."""
+"""What training prints: tables, rate and ETA; and the signals that end it early."""
 
 import datetime
 import os
@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from dclm_jax import processes
 from dclm_jax.models.base import Params
-from dclm_jax.training.frozen import by_path
+from dclm_jax.training.freezing import by_path
 
 
 def parameter_table(
@@ -58,79 +58,52 @@ def duration(seconds: float) -> str:
     return str(datetime.timedelta(seconds=int(seconds)))
 
 
-class Clock:
-    """Seconds, a call a reading, without those for which it was `stopped`."""
-
-    def __init__(self):
-        self._left_out = 0.0
-
-    def __call__(self) -> float:
-        return time.monotonic() - self._left_out
-
-    @contextmanager
-    def stopped(self) -> Iterator[None]:
-        start = time.monotonic()
-        try:
-            yield
-        finally:
-            self._left_out += time.monotonic() - start
-
-
 class ProgressLine:
-    """The state of training: a live line on a terminal, plain lines elsewhere.
+    """The state of training: a live line on a terminal, plain lines elsewhere; and the clock of
+    training, which stands still while programs are compiled."""
 
-    `measure` is what the perplexity is called; `clock` gives the time that is left.
-    """
+    def __init__(self, step: int, total_steps: int, report: Callable[[str], None], measure: str):
+        """Begins to count the time.
 
-    def __init__(
-        self,
-        step: int,
-        total_steps: int,
-        report: Callable[[str], None],
-        measure: str,
-        clock: Clock,
-    ):
-        self._first, self._total = step, total_steps
-        self._measure = measure
-        self.say = report
-        """Takes a line that stays."""
-        self._clock, self._start = clock, clock()
-        self._live = None
+        Args:
+          step: before the first step.
+          total_steps: of the run.
+          report: takes each line that stays.
+          measure: what the perplexity is called.
+        """
+        self._first, self._total, self._measure = step, total_steps, measure
+        self._compilation = 0.0
+        self._start = self.seconds()
+        self.say, self._live = report, None
         if sys.stderr.isatty():
             console = Console(stderr=True)
             columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
-            self._live = Progress(*columns, console=console, transient=True, get_time=clock)
+            self._live = Progress(*columns, console=console, transient=True, get_time=self.seconds)
             self._task = self._live.add_task("starting", total=total_steps, completed=step)
             self._live.start()
             self.say = self._live.print
 
-    def compiling(self, number: int, of: int, shape: Sequence[int], words: int | None) -> None:
-        """Shows that the step is compiled for batches of another shape [..., S, N], one of so many;
-        of more where the number of different words, if it is not None, is a part of the shape."""
-        sentences, positions = shape[-2:]
-        text = f"compiling shape {number} of {of}{' or more' if words else ''}: "
-        text += f"{sentences} sentences of {positions} positions"
-        text += f", at most {words:,} different words" if words else ""
+    def seconds(self) -> float:
+        """A time, of which differences matter, without the time of compiling."""
+        return time.monotonic() - self._compilation
+
+    @contextmanager
+    def compiling(self, text: str) -> Iterator[None]:
+        """Shows a text, and stops the clock for the time of the block."""
         if self._live:
             self._live.update(self._task, description=text)
         else:
             self.say(text)
+        start = time.monotonic()
+        try:
+            yield
+        finally:
+            self._compilation += time.monotonic() - start
 
-    def update(
-        self,
-        step: int,
-        epoch: int,
-        perplexity: float,
-        further: Mapping[str, float],
-        tokens_per_second: float,
-    ) -> None:
-        """Shows training perplexity since the last update, further losses by name, and the rate."""
-        losses = "".join(f"  {name} {loss:.4f}" for name, loss in further.items())
-        text = (
-            f"step {step}/{self._total}  epoch {epoch}  "
-            f"train {self._measure} {perplexity:.1f}{losses}  {tokens_per_second:,.0f} tokens/s"
-        )
-        elapsed = self._clock() - self._start
+    def update(self, step: int, epoch: int, text: str) -> None:
+        """Shows where training is, and the text."""
+        text = f"step {step}/{self._total}  epoch {epoch}  train {self._measure} {text}"
+        elapsed = self.seconds() - self._start
         left = elapsed / max(1, step - self._first) * (self._total - step)
         if self._live:
             self._live.update(self._task, completed=step, description=text)

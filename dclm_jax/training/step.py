@@ -13,7 +13,7 @@ import optax
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.likelihoods import Likelihood, batch_likelihood
-from dclm_jax.training.frozen import joined, split
+from dclm_jax.training.freezing import joined, split
 from dclm_jax.training.hashed import HashedSlices
 from dclm_jax.training.optimizer import rate_factor
 

@@ -16,7 +16,8 @@ from dclm_jax.errors import InputError
 from dclm_jax.experiments import sweep
 from dclm_jax.experiments.sweep import Cell, Outcome
 from dclm_jax.training.config import default_config, flat, validated
-from dclm_jax.training.workdir import Result, keep_result
+from dclm_jax.training.workdir import Result
+from tests.training.support import write_result
 
 
 @pytest.fixture
@@ -200,7 +201,7 @@ def test_a_sweep_may_change_the_values_of_its_grid_and_nothing_else(config, tmp_
     same = sweep.configured(config, {"model.hidden_dim": 7, "training.log_every": 3})
     assert sweep.agreed_grid(directory, same, grid) == grid
     other = sweep.configured(config, {"training.seed": 1, "model.num_layers": 3})
-    message = r"of another configuration: model.num_layers is 2 there and 3 here \(and 1 more\)"
+    message = r"of another configuration: model.num_layers: 2 saved, 3 given; 1 more"
     with pytest.raises(InputError, match=message):
         sweep.agreed_grid(directory, other, grid)
     message = "holds a sweep over model.hidden_dim, model.embedding_dim; found --grid over"
@@ -240,7 +241,7 @@ def test_the_outcome_of_a_cell_is_its_result_and_its_last_metrics(tmp_path):
     cell = Cell("hidden_dim=3", {"model.hidden_dim": 3})
     assert sweep.outcome(cell, 7, tmp_path) is None
     result = Result("finished", 12, 10, 7.5)
-    keep_result(tmp_path, result)
+    write_result(tmp_path, result)
     with pytest.raises(InputError, match="metrics.jsonl: no such file"):
         sweep.outcome(cell, 7, tmp_path)
     lines = [
@@ -261,7 +262,7 @@ def test_the_outcome_of_a_cell_is_its_result_and_its_last_metrics(tmp_path):
     ],
 )
 def test_a_perplexity_that_is_none_is_refused(tmp_path, perplexity, message):
-    keep_result(tmp_path, Result("finished", 12, 10, 7.5))
+    write_result(tmp_path, Result("finished", 12, 10, 7.5))
     path = tmp_path / "result.json"
     path.write_text(path.read_text().replace("7.5", perplexity))
     with pytest.raises(InputError, match=f"result.json: {message}"):

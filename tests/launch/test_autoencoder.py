@@ -12,8 +12,8 @@ import dclm_jax
 from dclm_jax import Decoding
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.errors import InputError
-from dclm_jax.training.metrics import read_metrics
 from tests.launch.support import launch, refuse
+from tests.training.support import read_metrics
 
 NAME = "hierarchical_attention_autoencoder"
 WHOLE = ("--config.data.segment_length=0", "--config.training.max_steps=8")
@@ -25,7 +25,7 @@ def run(space) -> Path:
 
 
 def test_losses_of_words_and_of_endings_are_told_apart(space, run):
-    lines = read_metrics(run / "metrics.jsonl")
+    lines = read_metrics(run)
     training = [line for line in lines if line["kind"] == "train"]
     # 8 documents of 2 to 5 sentences a step begin with odds of about one to one.
     assert all(0 < line["ending_loss"] < math.log(2) for line in training)

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from dclm_jax.training.checkpoints import restore_run
-from dclm_jax.training.metrics import read_metrics
 from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also, some
 from tests.launch.support import REPOSITORY, TOLERANCE, environment, free_port, launch
+from tests.training.support import read_metrics
 
 PROCESSES = 2
 STEPS = 60
@@ -89,7 +89,7 @@ def test_a_run_of_two_processes_stops_together_and_equals_that_of_one(space, val
         (rest, _), (silent, _) = finish(job, code=75)
         assert silent == ""
         assert "devices: 4 x cpu" in shown
-        stopped = re.search(r"interrupted and saved at step (\d+); the same command goes on", rest)
+        stopped = re.search(r"interrupted and saved at step (\d+); the same command resumes", rest)
         assert stopped and 10 <= int(stopped[1]) < STEPS
     (resumed, _), (silent, _) = together("train", *space.training(two, *values))
     assert silent == ""
@@ -101,7 +101,7 @@ def test_a_run_of_two_processes_stops_together_and_equals_that_of_one(space, val
         restore_run(one).params,
         restore_run(two).params,
     )
-    lines_one, lines_two = (read_metrics(run / "metrics.jsonl") for run in (one, two))
+    lines_one, lines_two = (read_metrics(run) for run in (one, two))
     assert [line["step"] for line in lines_one] == [line["step"] for line in lines_two]
     for a, b in zip(lines_one, lines_two, strict=True):
         assert a["kind"] == b["kind"] and a["tokens"] == b["tokens"]
@@ -157,7 +157,7 @@ def test_an_error_of_the_first_process_ends_all(space, tmp_path):
     """Only the first one looks at the workdir, which holds a run of another configuration."""
     arguments = space.training(space.run, "--config.model.hidden_dim=9")
     first, second = together("train", *arguments, code=2)
-    assert "holds a run with another configuration: model.hidden_dim is 8 there" in first[1]
+    assert "a different run (model.hidden_dim: 8 saved" in first[1]
     assert second == ("", "")
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import dclm_jax
-from dclm_jax.training.metrics import read_metrics
 from tests.launch.support import STEPS, fingerprint, launch, refuse, start
+from tests.training.support import read_metrics
 
 GRID = "--grid=optimizer.learning_rate=0.02,0.05;training.seed=0,1"
 NAMES = [f"learning_rate={rate},seed={seed}" for rate in (0.02, 0.05) for seed in (0, 1)]
@@ -43,7 +43,7 @@ def test_every_cell_is_a_run_and_the_best_is_told(swept):
     for name in NAMES:
         cell = directory / "cells" / name
         result = json.loads((cell / "result.json").read_text())
-        evaluations = [line for line in read_metrics(cell / "metrics.jsonl") if "loss" in line]
+        evaluations = [line for line in read_metrics(cell) if "loss" in line]
         best = min(
             (line for line in evaluations if line["kind"] == "valid"),
             key=lambda line: line["perplexity"],

@@ -22,7 +22,7 @@ from absl import flags
 
 from dclm_jax.experiments import sweep
 from dclm_jax.training.config import default_config, flat
-from dclm_jax.training.workdir import Result, keep_result
+from dclm_jax.training.workdir import Result
 from launch import _app
 from tests.exhaustive import also, some
 from tests.fuzzing import PIECES, drawn_fault
@@ -35,6 +35,7 @@ from tests.launch.support import (
     launch,
     launcher_state,
 )
+from tests.training.support import write_result
 
 TRIES = some(12, all=20)
 PLACE = "place"
@@ -146,7 +147,7 @@ def world(space, tmp_path_factory) -> tuple[Path, Path]:
     for cell in sweep.cells({"model.hidden_dim": [8, 9], "training.seed": [1]}):
         folder = root / "cells" / "cells" / cell.name
         folder.mkdir(parents=True)
-        keep_result(folder, Result("finished", STEPS, STEPS, 20.0))
+        write_result(folder, Result("finished", STEPS, STEPS, 20.0))
         shutil.copy(root / "run" / "metrics.jsonl", folder)
     command = f"sweep --config=tiny.py --config.data.directory=corpus --workdir=cells {SWEEP}"
     launch(*command.split(), cwd=root)

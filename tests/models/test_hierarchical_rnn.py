@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.reading.driver import weighted
-from dclm_jax.training.frozen import by_path
+from dclm_jax.training.freezing import by_path
 from tests.models.support import LIN, VOCAB, likelihood, pack, random_params, small_model
 
 

@@ -13,14 +13,13 @@ import orbax.checkpoint as ocp
 
 import dclm_jax
 from dclm_jax import models
-from dclm_jax.data.corpus import TrainingText, file_sha256
+from dclm_jax.data.corpus import file_sha256
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.training.checkpoints import CHECKSUMS_FILE, Checkpoints
 from dclm_jax.training.config import OptimizerConfig, default_config
-from dclm_jax.training.metrics import read_metrics
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import TrainState, first_state
-from dclm_jax.training.workdir import claim, read_config
+from dclm_jax.training.workdir import Result, read_config
 
 WORDS = "a b c d e f g h i j".split()
 
@@ -89,13 +88,30 @@ def assert_same_bits(one, other):
     jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
+def read_metrics(workdir: Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics, read without the code under test."""
+    return [json.loads(line) for line in (workdir / "metrics.jsonl").read_text().splitlines()]
+
+
+def write_result(workdir: Path, result: Result) -> None:
+    (workdir / "result.json").write_text(json.dumps(dataclasses.asdict(result)))
+
+
 def comparable(workdir: Path) -> list[dict]:
     """The metrics without the clock."""
-    lines = read_metrics(workdir / "metrics.jsonl")
+    lines = read_metrics(workdir)
     return [
         {k: v for k, v in line.items() if k not in ("seconds", "tokens_per_second")}
         for line in lines
     ]
+
+
+def make_workdir(workdir: Path, config: dict[str, Any], vocabulary: Vocabulary) -> None:
+    """A run that has not made a step, written without the code under test."""
+    workdir.mkdir()
+    vocabulary.save(workdir / "vocabulary.tsv")
+    for name, value in (("config", config), ("corpus", {}), ("text", {})):
+        (workdir / f"{name}.json").write_text(json.dumps(value))
 
 
 def save_checkpoints(workdir: Path) -> Path:
@@ -104,8 +120,7 @@ def save_checkpoints(workdir: Path) -> Path:
     config = default_config("ccdclm").to_dict()
     config["model"].update(embedding_dim=2, hidden_dim=2, num_layers=1)
     config["data"]["directory"] = "data"
-    workdir.mkdir()
-    claim(workdir, config, vocabulary, {}, total_steps=9, trained_steps=0, text=TrainingText())
+    make_workdir(workdir, config, vocabulary)
     state = state_of(config)
     info = {"step": 3, "perplexity": 2.0, "vocabulary": vocabulary.fingerprint}
     for kind, tree, values in (("best", state.params, info), ("latest", state, {"tokens": 9})):

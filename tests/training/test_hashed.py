@@ -12,10 +12,10 @@ from dclm_jax.errors import InputError
 from dclm_jax.nn.hashing import history_starts
 from dclm_jax.reading.likelihoods import batch_likelihood
 from dclm_jax.training.config import OptimizerConfig
-from dclm_jax.training.frozen import by_path, choose
+from dclm_jax.training.freezing import by_path, choose
 from dclm_jax.training.optimizer import create_optimizer, require_sparse
-from dclm_jax.training.start import word_axes
 from dclm_jax.training.step import first_state, train_step
+from dclm_jax.training.warm_start import word_axes
 from tests.models.support import LIN, VOCAB, pack, random_params, small_model
 
 # Few words, so that there are entries that no slice of theirs covers.

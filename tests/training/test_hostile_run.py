@@ -5,17 +5,18 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 
 from dclm_jax import files
-from dclm_jax.data.corpus import TrainingText
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
-from dclm_jax.training.metrics import MetricsLog, read_metrics
-from dclm_jax.training.records import Progress
-from dclm_jax.training.workdir import claim, read_config, writing
+from dclm_jax.training.metrics import MetricsLog
+from dclm_jax.training.run_writer import Progress, RunWriter, locked
+from dclm_jax.training.workdir import read_config
 from tests.exhaustive import some
 from tests.fuzzing import anything, attack_json, damaged, fuzz, single_faults, value_or_input_error
 from tests.training.support import resume, seal, use
@@ -51,7 +52,7 @@ def test_folders_that_lead_out_of_a_run_are_refused(sealed, tmp_path, name):
     folder = run / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.symlink_to(elsewhere)
-    with pytest.raises(InputError, match=f"run/{name}: is a link or no folder"), writing(run):
+    with pytest.raises(InputError, match=f"run/{name}: is a link or no folder"), locked(run):
         pass
     assert left.is_dir()
 
@@ -65,7 +66,7 @@ def test_links_in_a_run_are_not_written_through(sealed, tmp_path, name):
     other.write_text(mine)
     (run / name).unlink(missing_ok=True)
     (run / name).symlink_to(other)
-    with pytest.raises(InputError, match="run.*: cannot be written: "), writing(run):
+    with pytest.raises(InputError, match="run.*: cannot be written: "), locked(run):
         MetricsLog(run, step=3)
     assert other.read_text() == mine
 
@@ -90,8 +91,9 @@ def test_pipes_and_devices_in_a_run_are_refused_at_once(sealed, tmp_path, name, 
 
 def claim_again(run: Path) -> None:
     vocabulary = Vocabulary.load(run / "vocabulary.tsv")
-    config, text = read_config(run), TrainingText()
-    claim(run, config, vocabulary, {}, total_steps=9, trained_steps=0, text=text)
+    corpus: Any = SimpleNamespace(vocabulary=vocabulary, checksums={})
+    with RunWriter(run, read_config(run), corpus, total_steps=9):
+        pass
 
 
 def test_values_of_a_checkpoint(sealed, tmp_path_factory):
@@ -172,12 +174,12 @@ def test_metrics(tmp_path_factory):
 
     def check(content: bytes) -> None:
         file.write_bytes(content + b"\n" + others)
-        before = read_metrics(file)
         with MetricsLog(workdir, step=3) as log:
             log.write("train", 4, loss=2.0)
-        kept = [line for line in before if line["step"] <= 3]
-        after = read_metrics(file)
-        assert files.json_text(after[:-1]) == files.json_text(kept)
-        assert after[-1] == {"kind": "train", "step": 4, "loss": 2.0}
+        written = file.read_bytes()
+        assert written.endswith(b'{"kind": "train", "step": 4, "loss": 2.0}\n')
+        kept = written[: written.rindex(b"{")]
+        assert (content + b"\n" + others).startswith(kept)
+        assert all(json.loads(line)["step"] <= 3 for line in kept.split(b"\n")[:-1])
 
     attack_json(check, first, 50)

@@ -25,9 +25,9 @@ from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.training import loop, progress
 from dclm_jax.training.checkpoints import Checkpoints, restore_run
 from dclm_jax.training.config import default_config
-from dclm_jax.training.metrics import MetricsLog, ValidLine, read_lines, read_metrics
-from dclm_jax.training.records import Progress
-from dclm_jax.training.workdir import Result, keep_result, read_result
+from dclm_jax.training.metrics import MetricsLog, ValidLine, read_lines
+from dclm_jax.training.run_writer import Progress
+from dclm_jax.training.workdir import read_result
 from tests.exhaustive import also
 from tests.launch.support import fingerprint
 from tests.training.support import (
@@ -37,6 +37,7 @@ from tests.training.support import (
     config,
     latest_state,
     quiet,
+    read_metrics,
 )
 
 
@@ -183,7 +184,7 @@ def test_non_finite_step_stops_with_the_last_good_checkpoint(data, tmp_path, mon
 
     monkeypatch.setattr(loop, "parallel_step", poisoned)
     # As if it had ended before: a run that goes on has no result.
-    keep_result(tmp_path, Result("finished", 12, 10, 7.5))
+    (tmp_path / "result.json").write_text("{}")
     with pytest.raises(DivergenceError, match="step 9: loss per token is nan"):
         loop.train(config(data, **{"training.checkpoint_every": 3}), tmp_path, report=print)
     assert read_result(tmp_path) is None
@@ -204,7 +205,7 @@ def test_early_stopping_keeps_the_best(data, tmp_path):
 
 def test_another_configuration_is_refused_and_nothing_changes(data, uninterrupted):
     before = (uninterrupted / "config.json").read_text()
-    message = r"another configuration: model.hidden_dim is 4 there and 5 here"
+    message = r"a different run \(model.hidden_dim: 4 saved, 5 given\)"
     with pytest.raises(InputError, match=message):
         loop.train(config(data, **{"model.hidden_dim": 5}), uninterrupted)
     assert (uninterrupted / "config.json").read_text() == before
@@ -223,7 +224,7 @@ def test_metrics_file_drops_a_torn_line_and_later_steps(tmp_path):
     (tmp_path / "metrics.jsonl").write_text(text + '{"kind": "tr')
     with MetricsLog(tmp_path, step=2) as log:
         log.write("train", 3, loss=2.0)
-    written = read_metrics(tmp_path / "metrics.jsonl")
+    written = read_metrics(tmp_path)
     assert [(line["step"], line["loss"]) for line in written] == [(1, 1.0), (2, 1.0), (3, 2.0)]
 
 
@@ -264,7 +265,7 @@ def test_an_autoencoder_goes_on_with_the_rates_of_an_uninterrupted_run(data, tmp
     )
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     loop.train(values, whole, report=quiet)
-    lines = [line for line in read_metrics(whole / "metrics.jsonl") if line["kind"] == "train"]
+    lines = [line for line in read_metrics(whole) if line["kind"] == "train"]
     halvings = [0, 0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
     rates = [line["learning_rate"] for line in lines]
     np.testing.assert_allclose(rates, 0.05 / 2.0 ** np.array(halvings), rtol=1e-6)
@@ -304,7 +305,7 @@ def test_a_rate_halved_on_plateaus_goes_on_after_a_kill_and_with_more_epochs(
     assert len({line.partition(": ")[2] for line in shapes}) == len(shapes)
     rates = [
         line["learning_rate"]
-        for line in read_metrics(whole / "metrics.jsonl")
+        for line in read_metrics(whole)
         if "loss" in line and line["kind"] == "train"
     ]
     assert rates[0] == 30 and rates[-1] < 30 and len(rates) == last
@@ -356,9 +357,7 @@ def test_the_loss_of_a_further_objective_is_told_where_it_is_trained(
     options = {"model.name": name, "training.frozen": frozen, "training.max_steps": 1}
     lines = []
     loop.train(config(data, **options), tmp_path / "run", report=lines.append)
-    (line,) = [
-        one for one in read_metrics(tmp_path / "run/metrics.jsonl") if one["kind"] == "train"
-    ]
+    (line,) = [one for one in read_metrics(tmp_path / "run") if one["kind"] == "train"]
     assert ("bags_loss" in line) == told
     assert any("bags loss" in one for one in lines) == told
     if told:
@@ -425,7 +424,7 @@ def test_shapes_are_told_when_they_are_compiled_which_counts_in_no_rate(
         f"compiling shape {number} of 3: {S} sentences of {N} positions"
         for number, (S, N) in enumerate(met, start=1)
     ]
-    measured = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    measured = read_metrics(tmp_path / "run")
     trained = [line for line in measured if line["kind"] == "train"]
     tokens = [int(batches(step).mask_BxSxN.sum()) for step in range(12)]
     # A step is read when the next batch is there, or at once where something is saved.
@@ -435,16 +434,6 @@ def test_shapes_are_told_when_they_are_compiled_which_counts_in_no_rate(
         assert line["tokens_per_second"] == counted / max(time, 1e-9)
     (line,) = [line for line in lines if line.startswith("step 6/12")]
     assert line.endswith("ETA 0:00:14")
-
-
-def test_all_shapes_of_an_epoch_are_counted_and_those_of_the_rest_of_a_run(of_lengths):
-    settings = config(of_lengths, **{"training.max_steps": 0, "training.epochs": 2})
-    work = loop._open(settings)
-    epoch = work.batches.steps_per_epoch
-    shapes = [work.batches(step).mask_BxSxN.shape for step in range(2 * epoch)]
-    assert loop._Shapes(work, 0).number == 3
-    for first in (epoch + 1, 2 * epoch - 1, 2 * epoch):
-        assert loop._Shapes(work, first).number == len(set(shapes[first:]))
 
 
 @pytest.mark.parametrize(

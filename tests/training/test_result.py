@@ -1,33 +1,25 @@
 """What a run that has ended for good leaves, and what is refused in its place."""
 
+import dataclasses
 import json
 import math
 
 import pytest
 
+from dclm_jax import files
 from dclm_jax.errors import InputError
-from dclm_jax.training.workdir import Result, forget_result, keep_result, read_result
+from dclm_jax.training.workdir import Result, read_result
 
 GOOD = {"ending": "finished", "step": 12, "best_step": 10, "best_perplexity": 7.5}
 
 
-@pytest.mark.parametrize("ending", ["finished", "early_stop"])
 @pytest.mark.parametrize("perplexity", [7.123456789012345, math.inf])
-def test_a_result_is_kept_whole_until_the_run_goes_on(tmp_path, ending, perplexity):
-    result = Result(ending, 12, 10, perplexity)
+def test_a_result_is_read_as_it_was_written(tmp_path, perplexity):
     assert read_result(tmp_path) is None
-    keep_result(tmp_path, result)
+    result = Result("early_stop", 12, 10, perplexity)
+    files.write_json(tmp_path / "result.json", dataclasses.asdict(result))
     assert read_result(tmp_path) == result
     assert "Infinity" not in (tmp_path / "result.json").read_text()
-    assert [path.name for path in tmp_path.iterdir()] == ["result.json"]
-    forget_result(tmp_path)
-    forget_result(tmp_path)
-    assert not list(tmp_path.iterdir())
-
-
-def test_nothing_is_kept_of_an_interrupted_run(tmp_path):
-    keep_result(tmp_path, Result("interrupted", 12, 10, 7.5))
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

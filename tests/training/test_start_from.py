@@ -16,18 +16,17 @@ import numpy as np
 import pytest
 
 from dclm_jax import models, ngram
-from dclm_jax.data.corpus import TrainingText
 from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.training import loop
 from dclm_jax.training.checkpoints import Checkpoints, restore_run
 from dclm_jax.training.config import OptimizerConfig, default_config
-from dclm_jax.training.frozen import by_path
+from dclm_jax.training.freezing import by_path
 from dclm_jax.training.optimizer import create_optimizer
-from dclm_jax.training.start import start_from, word_axes
 from dclm_jax.training.step import first_state, parallel_step, spread, spread_rows
-from dclm_jax.training.workdir import claim, read_result
+from dclm_jax.training.warm_start import start_from, word_axes
+from dclm_jax.training.workdir import read_result
 from tests.compiling import TWO_DEVICES
 from tests.launch.support import fingerprint
 from tests.models.support import DOCUMENTS, MODELS, pack, random_params, small_model
@@ -36,6 +35,7 @@ from tests.training.support import (
     comparable,
     config,
     latest_state,
+    make_workdir,
     quiet,
     write_texts,
 )
@@ -100,8 +100,7 @@ def kept_run(workdir: Path, name: str, words: str, **options: Any) -> Path:
     settings = default_config(name).to_dict()
     settings["model"].update(embedding_dim=4, hidden_dim=4, **options)
     settings["data"]["directory"] = "elsewhere"
-    workdir.mkdir()
-    claim(workdir, settings, vocabulary, {}, total_steps=7, trained_steps=0, text=TrainingText())
+    make_workdir(workdir, settings, vocabulary)
     model = models.create(vocab_size=len(spelled), **settings["model"])
     with contextlib.closing(Checkpoints(workdir, "best")) as checkpoints:
         info = {"step": 7, "perplexity": 2.0, "vocabulary": vocabulary.fingerprint}
@@ -356,7 +355,7 @@ def test_the_start_is_kept_as_it_can_be_found_from_anywhere(data, source, tmp_pa
     kept = json.loads((tmp_path / "run" / "config.json").read_text())
     assert kept["training"]["start_from"] == str(source)
     before = fingerprint(tmp_path / "run")
-    with pytest.raises(InputError, match=r"training.start_from is '.*' there and '' here"):
+    with pytest.raises(InputError, match="training.start_from: '.*' saved, '' given"):
         loop.train(config(data), tmp_path / "run", report=quiet)
     assert fingerprint(tmp_path / "run") == before
 
@@ -403,16 +402,15 @@ def test_a_longer_run_has_no_result_while_it_goes_on(data, source, tmp_path, mon
         ({"training.max_steps": 19}, "holds a run of 20 steps; .* make 19 here"),
         (
             {"training.patience": 4},
-            "patience is 5 there and 4 here, .*; expected more, or 0; ",
+            r"already contains a different run \(training.patience: 5 saved, 4 given\). Choose",
         ),
         (
             {"training.seed": 1, "training.epochs": 3},
-            "training.seed is 0 there and 1 here; more training.epochs, training.max_steps or "
-            "training.patience go on here; to train otherwise, let a new run have this one as "
-            "training.start_from$",
+            r"\(training.seed: 0 saved, 1 given\). Choose a new --workdir, or add "
+            r"--config.training.start_from=\S+/run to initialize from it$",
         ),
-        ({"training.frozen": "embedding"}, "frozen is '' there and 'embedding' here; more "),
-        ({"optimizer.schedule": "cosine"}, "optimizer.schedule is 'constant' there and 'cosine'"),
+        ({"training.frozen": "embedding"}, "frozen: '' saved, 'embedding' given"),
+        ({"optimizer.schedule": "cosine"}, "optimizer.schedule: 'constant' saved, 'cosine'"),
     ],
 )
 def test_what_would_be_another_run_is_refused_and_nothing_changes(data, source, values, message):
@@ -428,8 +426,8 @@ def test_a_rate_that_decays_over_the_run_has_an_end(data, tmp_path, monkeypatch,
     initial_state(of_epochs(data, 2, **values), tmp_path / "run", monkeypatch)
     before = fingerprint(tmp_path / "run")
     message = (
-        r"training.epochs is 2 there and 3 here, and the learning rate decays over the whole run; "
-        r"to train longer or otherwise, let a new run have this one as training.start_from$"
+        r"\(training.epochs: 2 saved, 3 given; the learning rate decays over the whole run\). "
+        r"Choose a new --workdir, or add --config.training.start_from=\S+ to initialize from it$"
     )
     with pytest.raises(InputError, match=message):
         loop.train(of_epochs(data, 3, **values), tmp_path / "run", report=quiet)
@@ -453,7 +451,7 @@ def test_patience_ends_a_longer_run_too_and_more_of_it_does_not(data, tmp_path):
     loop.train(settings(1, 1), run, report=quiet)
     longer = loop.train(settings(2, 1), run, report=lines.append)
     assert (longer.ending, longer.step) == ("early_stop", 4)
-    assert "(with more of them, or 0, it goes on)" in lines[-1]
+    assert "(more of them, or 0, resume the run)" in lines[-1]
     assert read_result(run) == longer
     more = loop.train(settings(2, 3), run, report=quiet)
     at_once = loop.train(settings(2, 3), tmp_path / "at_once", report=quiet)
@@ -461,7 +459,7 @@ def test_patience_ends_a_longer_run_too_and_more_of_it_does_not(data, tmp_path):
     assert (more.ending, more.step) == ("early_stop", 8)
     assert_same_bits(latest_state(run, 8), latest_state(tmp_path / "at_once", 8))
     assert comparable(run) == comparable(tmp_path / "at_once")
-    with pytest.raises(InputError, match=r"patience is 3 there and 1 here"):
+    with pytest.raises(InputError, match="patience: 3 saved, 1 given"):
         loop.train(settings(2, 1), run, report=quiet)
 
 

@@ -13,16 +13,15 @@ from dclm_jax import models, storage
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError, shown
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.training import mirror
 from dclm_jax.training.checkpoints import RestoredRun, restore_run
-from dclm_jax.training.frozen import by_path, with_leaves
+from dclm_jax.training.freezing import by_path, with_leaves
 from dclm_jax.training.progress import shape_text
-from dclm_jax.training.workdir import read_config
+from dclm_jax.training.workdir import needed_for_use, read_config
 
 
 class Start(NamedTuple):
-    """Initial parameters; the other run's step that they are of, 0 without one; and by path what
-    was taken, or why nothing was."""
+    """Initial parameters; the step of the other run that they come from, 0 without one; and by path
+    what was taken from it, or why nothing was."""
 
     params: Params
     step: int = 0
@@ -44,7 +43,7 @@ def start_from(
       vocabulary: of the model.
     """
     try:
-        with storage.fetched(run, mirror.for_use) as folder:
+        with storage.fetched(run, needed_for_use) as folder:
             name = read_config(folder)["model"]["name"]
             if name not in models.MODELS:
                 holds = f"{run} holds a model {shown(name)}"
@@ -58,60 +57,59 @@ def start_from(
 def _take(
     source: RestoredRun, model: DocumentModel, params: Params, vocabulary: Vocabulary
 ) -> Start:
-    here, there = _shared_words(vocabulary, source.vocabulary)
+    words, source_words = _shared_words(vocabulary, source.vocabulary)
     axes, source_axes = word_axes(model), word_axes(source.model)
-    ours, theirs = by_path(params), by_path(source.params)
+    leaves, source_leaves = by_path(params), by_path(source.params)
     taken, notes = {}, {}
-    for path, value in ours.items():
-        if path not in theirs:
+    for path, leaf in leaves.items():
+        if path not in source_leaves:
             notes[path] = "absent there"
             continue
-        axis, other = axes[path], theirs[path]
+        axis, source_leaf = axes[path], source_leaves[path]
         if path in model.hashed and vocabulary.fingerprint != source.vocabulary.fingerprint:
             notes[path] = "hashed for other words there"
             continue
-        sizes, other_sizes = (_without(array.shape, axis) for array in (value, other))
-        if axis != source_axes[path] or sizes != other_sizes:
-            notes[path] = f"{shape_text(other.shape)} there"
+        shapes = [list(array.shape) for array in (leaf, source_leaf)]
+        if axis is not None and axis == source_axes[path]:
+            # The vocabularies may have different sizes.
+            for shape in shapes:
+                del shape[axis]
+        if axis != source_axes[path] or shapes[0] != shapes[1]:
+            notes[path] = f"{shape_text(source_leaf.shape)} there"
         elif axis is None:
-            taken[path], notes[path] = jnp.asarray(other, value.dtype), "taken"
+            taken[path], notes[path] = jnp.asarray(source_leaf, leaf.dtype), "taken"
         else:
-            entries = np.moveaxis(np.array(value), axis, 0)
-            entries[here] = np.moveaxis(np.asarray(other), axis, 0)[there]
+            entries = np.moveaxis(np.array(leaf), axis, 0)
+            entries[words] = np.moveaxis(np.asarray(source_leaf), axis, 0)[source_words]
             taken[path] = jnp.asarray(np.moveaxis(entries, 0, axis))
-            whole = len(here) == len(vocabulary)
-            notes[path] = "taken" if whole else f"{len(here):,} of {len(vocabulary):,} words taken"
+            shared = f"{len(words):,} of {len(vocabulary):,} words taken"
+            notes[path] = "taken" if len(words) == len(vocabulary) else shared
     if not taken:
         raise InputError(
             f"the {source.model.name} there has no parameter of the same name and shape as this "
             f"{model.name}"
         )
-    return Start(with_leaves(params, ours | taken), source.step, notes)
+    return Start(with_leaves(params, leaves | taken), source.step, notes)
 
 
-def _shared_words(here: Vocabulary, there: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
-    """The ids here [W] and there [W] of the words that both have."""
-    ids_there = {word: index for index, word in enumerate(there.words)}
-    pairs = [(index, ids_there[word]) for index, word in enumerate(here.words) if word in ids_there]
+def _shared_words(vocabulary: Vocabulary, source: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
+    """The ids [W] in either vocabulary of the words that both have."""
+    source_ids = {word: index for index, word in enumerate(source.words)}
+    pairs = [(i, source_ids[word]) for i, word in enumerate(vocabulary.words) if word in source_ids]
     if len(pairs) == len(SPECIAL_TOKENS):
         raise InputError("the vocabulary there and that of data.directory share no word")
-    here_W, there_W = np.array(pairs).T
-    return here_W, there_W
+    ids_W, source_ids_W = np.array(pairs).T
+    return ids_W, source_ids_W
 
 
 def word_axes(model: DocumentModel) -> dict[str, int | None]:
     """By path, the axis of a parameter that has an entry for each word; None without one."""
-    one, other = (
-        by_path(jax.eval_shape(sized.init, jax.random.key(0)))
-        for sized in (model, dataclasses.replace(model, vocab_size=model.vocab_size - 1))
+    smaller = dataclasses.replace(model, vocab_size=model.vocab_size - 1)
+    shapes, smaller_shapes = (
+        by_path(jax.eval_shape(sized.init, jax.random.key(0))) for sized in (model, smaller)
     )
-    return {path: _different_axis(one[path].shape, other[path].shape) for path in one}
-
-
-def _different_axis(one: tuple[int, ...], other: tuple[int, ...]) -> int | None:
-    pairs = enumerate(zip(one, other, strict=True))
-    return next((axis for axis, (size, another) in pairs if size != another), None)
-
-
-def _without(shape: tuple[int, ...], axis: int | None) -> tuple[int, ...]:
-    return tuple(size for index, size in enumerate(shape) if index != axis)
+    different = {
+        path: [size != smaller_shapes[path].shape[axis] for axis, size in enumerate(leaf.shape)]
+        for path, leaf in shapes.items()
+    }
+    return {path: axes.index(True) if any(axes) else None for path, axes in different.items()}
