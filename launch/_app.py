@@ -176,6 +176,8 @@ def _flag_error(error: Exception) -> str:
         if lines:
             kind = "" if isinstance(cause, InputError) else f"{type(cause).__name__}: "
             return f"{lines[-1]}{kind}{_one_line(cause)}"
+    if isinstance(causes[-1], TypeError) and "get_config()" in str(causes[-1]):
+        return f"--config: {causes[-1]}; a name is given as --config=FILE:NAME"
     if isinstance(error, AttributeError) and isinstance(error.args[0], KeyError):
         error = error.args[0]
     text = _one_line(error)

@@ -1,10 +1,8 @@
-"""What the launchers that train share: the configuration, its flag, and what it is told about."""
+"""The flag of the configuration, its help and its errors, for the launchers that train."""
 
 import argparse
 import difflib
-import inspect
 import os
-import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -15,7 +13,6 @@ from dclm_jax import storage
 from dclm_jax.errors import InputError
 from dclm_jax.training.config import default_config, flat, meanings
 from dclm_jax.training.workdir import CONFIG_FILE, read_config
-from launch import _app
 
 _CONFIG = config_flags.DEFINE_config_file(
     "config",
@@ -23,8 +20,6 @@ _CONFIG = config_flags.DEFINE_config_file(
     "Configuration file, configs/... ; --help --config=FILE lists its keys with their meaning, and "
     "--config.KEY=VALUE sets one.",
 )
-_SURE = 0.8
-"""How much alike a flag and a key must be for one to be a misspelling of the other."""
 
 
 def parse(argv: Sequence[str], *, goes_on: bool = False) -> list[str]:
@@ -54,9 +49,6 @@ def parse(argv: Sequence[str], *, goes_on: bool = False) -> list[str]:
             raise missing from error
         keys = value if isinstance(value, ConfigDict) else default_config()
         raise InputError(f"{error}{_meant(error.flagname, _keys(keys))}") from error
-    except flags.IllegalFlagValueError as error:
-        _require_name(config_file)
-        raise error
     if flags.FLAGS["config"].value is None:
         raise missing
     return rest
@@ -75,19 +67,6 @@ def source() -> str:
 def overrides() -> dict[str, object]:
     """The values of --config.KEY=VALUE by key."""
     return config_flags.get_override_values(flags.FLAGS["config"])
-
-
-def default_name(config_file: str | None = None) -> str:
-    """What to say where --config=FILE could have :NAME and has not; empty elsewhere.
-
-    Args:
-      config_file: FILE[:NAME]; by default that of the flag.
-    """
-    parameter = _name_parameter(config_file or source())
-    choices = "" if parameter is None else _choices()
-    if not choices or parameter is None:
-        return ""
-    return f"--config={config_file or source()} says no :NAME; it is {parameter.default}: {choices}"
 
 
 def _peek(argv: Sequence[str]) -> tuple[str | None, str | None]:
@@ -129,14 +108,7 @@ def _help(config_file: str | None) -> Iterator[str]:
     flag = flags.FLAGS["config"]
     value, place = flag.value, "the run"
     if config_file is not None:
-        place = config_file
-        try:
-            value = _checked(flag.parser.parse(config_file), config_file)
-        except TypeError:
-            _require_name(config_file)
-            raise
-        if lacking := default_name(config_file):
-            yield f"\n{lacking}"
+        value, place = _checked(flag.parser.parse(config_file), config_file), config_file
     if value is None:
         yield "The keys of a configuration: --help --config=FILE[:NAME]"
         return
@@ -151,37 +123,10 @@ def _help(config_file: str | None) -> Iterator[str]:
 
 
 def _meant(flag: str, keys: Iterable[str]) -> str:
-    """The end of a message: the keys that a flag is the name of, or nearly."""
+    """The end of a message: the keys that a flag names, or nearly."""
     named: dict[str, list[str]] = {}
     for key in keys:
         for name in (key, key.rpartition(".")[2]):
             named.setdefault(name, []).append(f"--config.{key}")
-    nearest = difflib.get_close_matches(flag, named, n=1, cutoff=_SURE)
+    nearest = difflib.get_close_matches(flag, named, n=1, cutoff=0.8)
     return f"; did you mean {' or '.join(named[nearest[0]])}?" if nearest else ""
-
-
-def _require_name(config_file: str | None) -> None:
-    """Raises an InputError if :NAME is missing where a configuration file cannot do without."""
-    parameter = _name_parameter(config_file)
-    if parameter is not None and parameter.default is parameter.empty:
-        choices = _choices() or "its get_config needs an argument"
-        raise InputError(f"--config={config_file} lacks :NAME: {choices}")
-
-
-def _name_parameter(config_file: str | None) -> inspect.Parameter | None:
-    """The parameter that :NAME would be given to, of a file that was loaded last without it."""
-    module = sys.modules.get(_app.CONFIG_MODULE)
-    # Of a run that goes on there is no file.
-    if not isinstance(config_file, str) or ":" in config_file or module is None:
-        return None
-    return next(iter(inspect.signature(module.get_config).parameters.values()), None)
-
-
-def _choices() -> str:
-    """What the file that was loaded last says of a name that is none: which there are. Nothing of
-    one that takes any, or fails by itself: it is a program."""
-    try:
-        sys.modules[_app.CONFIG_MODULE].get_config("")
-    except Exception as error:
-        return str(error) if isinstance(error, InputError) else ""
-    return ""

@@ -43,7 +43,6 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from dclm_jax import processes
 from dclm_jax.training.loop import train
 from launch import _app, _cluster, _training
 
@@ -62,8 +61,6 @@ def main(argv: Sequence[str]) -> int:
     _cluster.join(stops_together=True)
     # Flushed, so that a log file shows where the run is.
     report = functools.partial(print, flush=True)
-    if processes.is_first() and (lacking := _training.default_name()):
-        report(lacking)
     result = train(_training.config(), _WORKDIR.value or "", report=report)
     return _app.EXIT_INTERRUPTED if result.ending == "interrupted" else 0
 

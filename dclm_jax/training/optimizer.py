@@ -1,4 +1,5 @@
-"""Optimizers and learning-rate schedules by name, and averages of parameters."""
+"""Optimizers and learning-rate schedules by name, and the exponential moving average (EMA) of
+parameters."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -36,34 +37,45 @@ OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
 
 # After so many halvings a rate is 0 in float32.
 _MOST_HALVINGS = 128
+SCHEDULES = ("constant", HALVE_ON_PLATEAU, HALVE_AFTER, "linear", "cosine", "exponential")
 
 
-class _Length(NamedTuple):
-    """Steps of the decay and of an epoch."""
+def learning_rate(
+    options: OptimizerConfig, total_steps: int, steps_per_epoch: int | None = None
+) -> optax.Schedule:
+    """The learning rate as a function of the step; arguments are those of `create_optimizer`."""
+    warmup, peak, fraction = options.warmup_steps, options.learning_rate, options.final_fraction
+    decay_steps = options.decay_steps or max(1, total_steps - warmup)
+    match options.schedule:
+        # `_halve_on_plateau` multiplies it by a factor.
+        case "constant" | "halve_on_plateau":
+            schedule = optax.constant_schedule(peak)
+        case "halve_after":
+            schedule = _halve_after(options, steps_per_epoch or total_steps)
+        case "linear":
+            schedule = optax.linear_schedule(peak, peak * fraction, decay_steps)
+        case "cosine":
+            schedule = optax.cosine_decay_schedule(peak, decay_steps, fraction)
+        case "exponential":
+            _require_positive("exponential", "final_fraction", fraction)
+            schedule = optax.exponential_decay(
+                peak, decay_steps, fraction, end_value=peak * fraction
+            )
+        case _:
+            hint = did_you_mean(options.schedule, SCHEDULES)
+            raise InputError(f"optimizer.schedule is {options.schedule!r}{hint}")
+    if not warmup:
+        return schedule
+    growth = optax.linear_schedule(peak / warmup, peak, max(1, warmup - 1))
+    return optax.join_schedules([growth, schedule], [warmup])
 
-    decay: int
-    epoch: int
 
-
-def _exponential(options: OptimizerConfig, steps: _Length) -> optax.Schedule:
-    peak, fraction = options.learning_rate, options.final_fraction
-    if not fraction:
-        raise InputError(
-            "optimizer.schedule is 'exponential' with final_fraction 0.0; expected more than 0"
-        )
-    return optax.exponential_decay(peak, steps.decay, fraction, end_value=peak * fraction)
-
-
-def _halve_after(options: OptimizerConfig, steps: _Length) -> optax.Schedule:
-    if not options.halve_every:
-        raise InputError(
-            "optimizer.schedule is 'halve_after' with halve_every 0.0; expected more than 0"
-        )
-
+def _halve_after(options: OptimizerConfig, steps_per_epoch: int) -> optax.Schedule:
+    _require_positive(HALVE_AFTER, "halve_every", options.halve_every)
     epochs = options.halve_after + options.halve_every * np.arange(_MOST_HALVINGS)
     # The first step of each, made here: XLA rounds a quotient of steps otherwise than numpy, which
     # would halve some rates a step late.
-    first = np.ceil(np.round(epochs * steps.epoch, 6)).clip(max=np.iinfo(np.int32).max)
+    first = np.ceil(np.round(epochs * steps_per_epoch, 6)).clip(max=np.iinfo(np.int32).max)
     # Epochs count from the start of training, steps here from the end of the warm-up.
     first = first.astype(np.int32) - options.warmup_steps
 
@@ -73,38 +85,11 @@ def _halve_after(options: OptimizerConfig, steps: _Length) -> optax.Schedule:
     return rate
 
 
-SCHEDULES: dict[str, Callable[[OptimizerConfig, _Length], optax.Schedule]] = {
-    "constant": lambda options, steps: optax.constant_schedule(options.learning_rate),
-    # Times the factor that `_halve_on_plateau` keeps.
-    HALVE_ON_PLATEAU: lambda options, steps: optax.constant_schedule(options.learning_rate),
-    HALVE_AFTER: _halve_after,
-    "linear": lambda options, steps: optax.linear_schedule(
-        options.learning_rate, options.learning_rate * options.final_fraction, steps.decay
-    ),
-    "cosine": lambda options, steps: optax.cosine_decay_schedule(
-        options.learning_rate, steps.decay, options.final_fraction
-    ),
-    "exponential": _exponential,
-}
-
-
-def learning_rate(
-    options: OptimizerConfig, total_steps: int, steps_per_epoch: int | None = None
-) -> optax.Schedule:
-    """The learning rate as a function of the step; arguments are those of `create_optimizer`."""
-    if options.schedule not in SCHEDULES:
+def _require_positive(schedule: str, option: str, value: float) -> None:
+    if not value:
         raise InputError(
-            f"optimizer.schedule is {options.schedule!r}{did_you_mean(options.schedule, SCHEDULES)}"
+            f"optimizer.schedule is {schedule!r} with {option} {value}; expected more than 0"
         )
-    warmup = options.warmup_steps
-    decay_steps = options.decay_steps or max(1, total_steps - warmup)
-    peak = options.learning_rate
-    steps = _Length(decay_steps, steps_per_epoch or total_steps)
-    schedule = SCHEDULES[options.schedule](options, steps)
-    if not warmup:
-        return schedule
-    growth = optax.linear_schedule(peak / warmup, peak, max(1, warmup - 1))
-    return optax.join_schedules([growth, schedule], [warmup])
 
 
 class Plateau(NamedTuple):
@@ -174,8 +159,8 @@ def _times_factor() -> optax.GradientTransformationExtraArgs:
     return optax.GradientTransformationExtraArgs(lambda params: optax.EmptyState(), update)
 
 
-class Averages(NamedTuple):
-    """Number of steps, and the moving average of the parameters after each of them."""
+class ParameterAverage(NamedTuple):
+    """Number of steps, and the EMA of the parameters after each of them."""
 
     count: jax.Array
     average: Any
@@ -184,29 +169,27 @@ class Averages(NamedTuple):
 def _average_parameters(decay: float) -> optax.GradientTransformation:
     """Keeps a_t = d a_{t-1} + (1 - d) x_t, d = min(decay, t / (t + 9)); updates stay as they are.
 
-    Averages of stochastic gradient steps (Polyak and Juditsky 1992), with decay instead of a start:
-    the first steps are soon forgotten. A step that is skipped moves no average.
+    An average of stochastic gradient steps (Polyak and Juditsky 1992), with decay instead of a
+    start: the first steps are soon forgotten. A step that is skipped does not move the average.
     """
 
-    def init(params: Any) -> Averages:
-        return Averages(jnp.zeros((), jnp.int32), jax.tree.map(jnp.copy, params))
+    def init(params: Any) -> ParameterAverage:
+        return ParameterAverage(jnp.zeros((), jnp.int32), jax.tree.map(jnp.copy, params))
 
-    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, Averages]:
+    def update(updates: Any, state: Any, params: Any = None) -> tuple[Any, ParameterAverage]:
         count = state.count + 1
         step = 1 - jnp.minimum(decay, count / (count + 9))
         average = jax.tree.map(
             lambda a, x, u: a + step * (x + u - a), state.average, params, updates
         )
-        return updates, Averages(count, average)
+        return updates, ParameterAverage(count, average)
 
     return optax.GradientTransformation(init, update)
 
 
 def model_params(params: Any, optimizer_state: optax.OptState) -> Any:
-    """What is evaluated and kept of a step: the averages, if there are any, or the parameters.
-
-    Frozen parameters have no average.
-    """
+    """The parameters that are evaluated and saved as the best model: the EMA, if there is one, or
+    the parameters themselves. Frozen parameters have no average."""
     average = optax.tree.get(optimizer_state, "average")
     return params if average is None else joined(average, params)
 
