@@ -34,6 +34,8 @@ from dclm_jax.decoding.generation import Limits
 from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_documents
 from dclm_jax.errors import InputError, require_at_least, shown
 from dclm_jax.evaluation import by_word, datasets, interpolation
+from dclm_jax.evaluation.adaptation import Adaptation, adapt
+from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Scorer, WordScorer
 from dclm_jax.models.base import DocumentModel, Params
@@ -237,6 +239,8 @@ class LanguageModel:
       text: what is remembered of the text that it was trained on.
       make_scorer, make_reader: make `scorer` and `reader` when these are first asked for.
       model, params: the functions of a model of the registry and its parameters; None of others.
+      batch_size: of `Scorer`.
+      adaptation: how the model adapts to each document that it scores; None if it does not.
     """
 
     name: str
@@ -249,6 +253,8 @@ class LanguageModel:
     model: DocumentModel | None = None
     params: Params | None = dataclasses.field(default=None, repr=False)
     text: TrainingText = TrainingText()
+    batch_size: int = DEFAULT_BATCH_SIZE
+    adaptation: Adaptation | None = None
 
     def __repr__(self) -> str:
         return f"LanguageModel({self.summary}, {len(self.vocabulary):,} entries)"
@@ -284,8 +290,9 @@ class LanguageModel:
     @property
     def summary(self) -> str:
         """Name, size and step in a line."""
+        name = f"{self.name} + {self.adaptation.kind}" if self.adaptation else self.name
         step = "" if self.step is None else f", step {self.step:,}"
-        return f"{self.name}, {self.num_parameters:,} parameters{step}"
+        return f"{name}, {self.num_parameters:,} parameters{step}"
 
     def encode(self, document: Document | Sequence[Sentence]) -> list[np.ndarray]:
         """The word ids of a document's sentences, of those that have words."""
@@ -623,14 +630,65 @@ class LanguageModel:
         log_probs = [*(one.log_prob for one in sentences), *text.decisions]
         return GeneratedText(math.fsum(log_probs), sentences, text.has_ended)
 
-    def perplexity(self, documents: Iterable[Document | Sequence[Sentence]]) -> Perplexity:
-        """The perplexity of documents, as `score` takes them; those without words are left out."""
-        encoded = (document.ids for document in _encoded(self.vocabulary, documents))
-        return self.beside_own(measure(self.scorer, encoded))
+    def perplexity(
+        self,
+        documents: Iterable[Document | Sequence[Sentence]] | Dataset,
+        *,
+        on_document: Callable[[int], None] = lambda done: None,
+    ) -> Perplexity:
+        """The perplexity of documents, as `score` takes them; those without words are left out.
+        `on_document` is called with the number of documents so far."""
+        dataset = self._dataset(documents)
+        measured = measure(self.scorer, dataset.documents, on_document=on_document)
+        return self.with_training_oov(dataclasses.replace(measured, **dataset.counts))
 
-    def beside_own(self, measured: Perplexity) -> Perplexity:
-        """A perplexity of the model, with the unknown words of its run's own test split."""
+    def with_training_oov(self, measured: Perplexity) -> Perplexity:
+        """A perplexity of the model, with the OOV rate of its corpus's test split."""
         return dataclasses.replace(measured, own_oov_rate=self.text.unknown_rates.get("test"))
+
+    def adapt(
+        self,
+        kind: str,
+        *,
+        tune_on: Iterable[Document | Sequence[Sentence]] | Dataset | None = None,
+        data: str | None = None,
+        label: str | None = None,
+        on_document: Callable[[int], None] = lambda done: None,
+        **setting: float | None,
+    ) -> "LanguageModel":
+        """The model with test-time adaptation to each document; it scores documents.
+
+        Args:
+          kind: "cache" (neural), "unigram" (cache) or "dynamic" (evaluation).
+          tune_on: documents, as `score` takes them, to tune the missing numbers of the setting on;
+            other ones than those to measure.
+          data, label, on_document: as those of `evaluation.adaptation.adapt`.
+          **setting: weight, theta, window and strength of a neural cache, weight and strength of a
+            unigram cache, rate, decay and sentences of dynamic evaluation.
+        """
+        scorer, adaptation = adapt(
+            self,
+            kind,
+            setting,
+            tune_on=None if tune_on is None else self._dataset(tune_on),
+            data=data,
+            label=label,
+            on_document=on_document,
+        )
+        return dataclasses.replace(
+            self,
+            make_scorer=lambda: scorer,
+            make_reader=_no_reader("an adapted model"),
+            model=None,
+            params=None,
+            adaptation=adaptation,
+        )
+
+    def _dataset(self, documents: Iterable[Document | Sequence[Sentence]] | Dataset) -> Dataset:
+        if isinstance(documents, Dataset):
+            return documents
+        encoded = (document.ids for document in _encoded(self.vocabulary, documents))
+        return Dataset(encoded, None, {"input": "documents"})
 
 
 def restore(
@@ -668,6 +726,7 @@ def restore(
         make_reader=functools.partial(Reader, run.model, run.params),
         model=run.model,
         params=run.params,
+        batch_size=batch_size,
     )
 
 
@@ -676,7 +735,7 @@ def mix(
     second: LanguageModel,
     weight: float | None = None,
     *,
-    tune_on: Iterable[Document | Sequence[Sentence]] | None = None,
+    tune_on: Iterable[Document | Sequence[Sentence]] | Dataset | None = None,
 ) -> LanguageModel:
     """The model with p = w p_first + (1 - w) p_second for every token. It scores documents.
 
@@ -696,13 +755,9 @@ def mix(
         raise InputError("expected a weight, or tune_on=documents to find it")
     scorers = first.scorer, second.scorer
     if tune_on is not None:
-        encoded = (document.ids for document in _encoded(first.vocabulary, tune_on))
-        weight = interpolation.tune(scorers, encoded).weight
+        weight = interpolation.tune(scorers, first._dataset(tune_on)).weight
     assert weight is not None
     scorer = interpolation.MixedScorer(*scorers, weight)
-
-    def no_reader() -> Reader:
-        raise InputError("a mixture scores documents, and is not read on from a place in one")
 
     return LanguageModel(
         name="mixture",
@@ -711,7 +766,7 @@ def mix(
         config={"weight": weight, "first": first.config, "second": second.config},
         step=None,
         make_scorer=lambda: scorer,
-        make_reader=no_reader,
+        make_reader=_no_reader("a mixture"),
         text=first.text,
     )
 
@@ -727,6 +782,13 @@ def _words(document: Document | Sequence[Sentence], what: str = "a document is")
     if not isinstance(sentences, Iterable):
         raise InputError(f"{what} a list of sentences, not {shown(sentences)}")
     return [one.split() if isinstance(one, str) else _checked(one) for one in sentences]
+
+
+def _no_reader(model: str) -> Callable[[], Reader]:
+    def refuse() -> Reader:
+        raise InputError(f"{model} scores documents; it does not score incrementally or generate")
+
+    return refuse
 
 
 def _without_context(name: str) -> InputError:

@@ -2,11 +2,9 @@
 
 import dataclasses
 import functools
-import glob
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from absl import flags
@@ -21,9 +19,9 @@ from dclm_jax.data.readers import read_alike, read_documents
 from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import datasets, perplexity
-from dclm_jax.experiments.runs import distinct_labels
+from dclm_jax.experiments import subjects
+from dclm_jax.experiments.subjects import Subject
 from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
-from dclm_jax.training.workdir import CONFIG_FILE
 from launch import _text
 
 _WORKDIR = flags.DEFINE_string(
@@ -64,74 +62,26 @@ def define_workdirs() -> None:
     )
 
 
-class Run(NamedTuple):
-    """One of several runs: what to call it, where it lies, its model."""
-
-    label: str
-    workdir: str
-    lm: LanguageModel
-
-
-def restore() -> LanguageModel:
+def restore() -> Subject:
     """The run of --workdir."""
-    return _restore(_WORKDIR.value)
+    if not _WORKDIR.value:
+        raise InputError("--workdir is missing; expected the work directory of a trained run")
+    lm = dclm_jax.restore(_WORKDIR.value, batch_size=_BATCH_SIZE.value)
+    return Subject(lm.name, _WORKDIR.value, lm)
 
 
-def restore_all() -> list[Run]:
+def restore_all() -> list[Subject]:
     """The run of --workdir, or those of --workdirs, which must have one vocabulary."""
-    several = flags.FLAGS.workdirs
-    if several is None:
-        lm = restore()
-        return [Run(lm.name, _WORKDIR.value or "", lm)]
+    if flags.FLAGS.workdirs is None:
+        return [restore()]
     if _WORKDIR.present:
         raise InputError("--workdir is for one run, --workdirs for several; expected one")
-    workdirs = expand_workdirs(several)
-    folders = [Path(workdir).resolve() for workdir in workdirs]
-    for index, folder in enumerate(folders):
-        if folder in folders[:index]:
-            raise InputError(f"--workdirs names {workdirs[index]} twice; expected different runs")
-    models = restore_comparable(workdirs)
-    labels = distinct_labels(
-        [lm.name for lm in models], [folder.name for folder in folders], workdirs
-    )
-    return list(map(Run, labels, workdirs, models))
+    return subjects.restore_all(expand_workdirs(), batch_size=_BATCH_SIZE.value)
 
 
-def expand_workdirs(value: str) -> list[str]:
-    """The runs that a value of --workdirs names."""
-    workdirs = []
-    for name in (part.strip() for part in value.split(",")):
-        if not name:
-            raise InputError("--workdirs holds an empty name; expected work directories")
-        found = [name]
-        if glob.has_magic(name) and not Path(name).is_dir():
-            found = sorted(one for one in glob.glob(name) if Path(one, CONFIG_FILE).is_file())
-        if not found:
-            raise InputError(f"--workdirs: {name} stands for no run")
-        workdirs += found
-    return workdirs
-
-
-def restore_comparable(workdirs: Sequence[str]) -> list[LanguageModel]:
-    """Runs of one vocabulary, whose perplexities can be compared."""
-    models = [_restore(workdir) for workdir in workdirs]
-    own, *others = (datasets.describe_vocabulary(lm.vocabulary) for lm in models)
-    for workdir, other in zip(workdirs[1:], others, strict=True):
-        if other != own:
-            raise InputError(
-                f"{workdir} has another vocabulary ({other}) than {workdirs[0]} ({own}); only runs "
-                "of one vocabulary can be compared"
-            )
-    return models
-
-
-def _restore(workdir: str | None) -> LanguageModel:
-    if not workdir:
-        raise InputError("--workdir is missing; expected the work directory of a trained run")
-    # A folder's name may hold a comma.
-    if ("," in workdir or glob.has_magic(workdir)) and not Path(workdir).is_dir():
-        raise InputError(f"--workdir is {workdir}; expected one run, or several as --workdirs")
-    return dclm_jax.restore(workdir, batch_size=_BATCH_SIZE.value)
+def expand_workdirs() -> list[str]:
+    """The runs that --workdirs names."""
+    return subjects.expand_workdirs(flags.FLAGS.workdirs.split(","))
 
 
 def require_language_models(models: Iterable[LanguageModel], command: str) -> None:
@@ -161,7 +111,7 @@ def check_data_flags(*, other_split: bool = False, other_text: bool = False) -> 
         raise InputError(f"--{given[0]} belongs to --input, which is missing")
 
 
-def open_input(runs: Sequence[Run], tagger: datasets.Tagger | None = None) -> datasets.Input:
+def open_input(runs: Sequence[Subject], tagger: datasets.Tagger | None = None) -> datasets.Dataset:
     """What --input names, or else --data and --split; with parts of speech if there is a tagger."""
     values = flags.FLAGS
     if values.input is not None:
@@ -171,7 +121,7 @@ def open_input(runs: Sequence[Run], tagger: datasets.Tagger | None = None) -> da
 
 def open_text(
     models: Sequence[LanguageModel], path: str, tagger: datasets.Tagger | None = None
-) -> datasets.Input:
+) -> datasets.Dataset:
     """Text as `text_options` says, for models of one vocabulary."""
     options = text_options(*(lm.text.options for lm in models))
     return datasets.open_text(
@@ -262,7 +212,7 @@ def word_options(models: Sequence[LanguageModel]) -> TextOptions:
 
 
 def read_words(
-    runs: Sequence[Run], command: str, *, keep_empty: bool = False
+    runs: Sequence[Subject], command: str, *, keep_empty: bool = False
 ) -> Iterator[Document]:
     """The documents of --input, or of --data and --split with <UNKNOWN> for unknown words."""
     if flags.FLAGS.input is not None:
@@ -283,39 +233,21 @@ def read_words(
 
 
 def open_split(
-    runs: Sequence[Run], split: str, tagger: datasets.Tagger | None = None
-) -> datasets.Input:
+    runs: Sequence[Subject], split: str, tagger: datasets.Tagger | None = None
+) -> datasets.Dataset:
     """A split of --data, or of the corpus that all runs were trained on."""
     return datasets.open_split(runs[0].lm.vocabulary, directory_of(runs), split, tagger=tagger)
 
 
-def directory_of(runs: Sequence[Run]) -> str:
+def directory_of(runs: Sequence[Subject]) -> str:
     """--data, or the corpus that all runs were trained on."""
-    directories = [flags.FLAGS.data or run.lm.config["data"]["directory"] for run in runs]
-    first = directories[0]
-    for run, directory in zip(runs, directories, strict=True):
-        if Path(directory).resolve() != Path(first).resolve():
-            raise InputError(
-                f"{runs[0].workdir} was trained on {first} and {run.workdir} on {directory}; "
-                "expected one corpus for all by --data"
-            )
-    return first
-
-
-def describe_run(lm: LanguageModel, workdir: str | None = None) -> dict[str, Any]:
-    """What a result file says of a run, by default that of --workdir."""
-    return {
-        "model": lm.name,
-        "parameters": lm.num_parameters,
-        "step": lm.step,
-        "workdir": workdir or _WORKDIR.value,
-    }
+    return subjects.corpus_of(runs, flags.FLAGS.data)
 
 
 class Progress(progress.Progress):
     """In a `with` block, counts documents in a line on standard error, if that is a terminal."""
 
-    def __init__(self, label: str):
+    def __init__(self, label: str, total: int | None = None):
         super().__init__(
             progress.TextColumn("{task.description}", markup=False),
             progress.BarColumn(),
@@ -330,7 +262,8 @@ class Progress(progress.Progress):
             redirect_stdout=False,
             redirect_stderr=False,
         )
-        self._documents = self.add_task(label, total=None)
+        self._documents = self.add_task(label, total=total)
 
-    def __call__(self, done: int, total: int | None) -> None:
+    def __call__(self, done: int, total: int | None = None) -> None:
+        """Shows the number of documents done, and in all if that has changed."""
         self.update(self._documents, completed=done, total=total)

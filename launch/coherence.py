@@ -291,21 +291,23 @@ def _models() -> tuple[list[_Subject], _Texts]:
             run.lm.scorer,
             reader if isinstance(reader := run.lm.reader, Reader) else None,
             run.lm.summary,
-            _described(run),
+            run.to_json(),
         )
         for run in runs
     ]
     if _adaptation.ADAPT.value:
         _adaptation.require_adaptable(runs)
         subjects += [
-            _Subject(one.label, one.scorer, None, str(one), _described(one.run) | one.to_json())
-            for one in _adaptation.adapt(runs)
+            _Subject(
+                run.label,
+                run.lm.scorer,
+                None,
+                f"{run.label}: {run.lm.adaptation}",
+                run.to_json(),
+            )
+            for run in _adaptation.adapt(runs)
         ]
     return subjects, texts
-
-
-def _described(run: _evaluation.Run) -> dict[str, Any]:
-    return _evaluation.describe_run(run.lm, run.workdir)
 
 
 def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Subject], _Texts]:
@@ -346,7 +348,7 @@ def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Subject], _Texts]:
     return [_Subject(kind.name, baseline, None, summary, description)], texts
 
 
-def _texts(opened: datasets.Input, trained_on: TrainingText) -> _Texts:
+def _texts(opened: datasets.Dataset, trained_on: TrainingText) -> _Texts:
     where = opened.source
     name = where.get("input") or f"{where['data']}, {where['split']}"
     documents = list(

@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> None:
         raise InputError("--input is missing; expected a file, a folder or '-'")
     if not output.endswith(_SUFFIX):
         raise InputError(f"--output is {output!r}; expected the name of a file, NAME{_SUFFIX}")
-    lm = _evaluation.restore()
+    lm = _evaluation.restore().lm
     documents = _evaluation.read_text([lm], source)
     found = lm.vectors(documents, batch_size=flags.FLAGS.batch_size)
     with (

@@ -76,19 +76,15 @@ adds "adapted" to each object, a list with an object for each way: the same meas
 run, its setting, and under "tuning" all that was tried, the best first.
 """
 
-import dataclasses
-import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 from absl import flags
 
 from dclm_jax import files
 from dclm_jax.errors import InputError, require_at_least
-from dclm_jax.evaluation import interpolation, parts_of_speech, significance
-from dclm_jax.evaluation.perplexity import Perplexity
+from dclm_jax.evaluation import interpolation, parts_of_speech
 from dclm_jax.experiments import plots
-from dclm_jax.tables import aligned
+from dclm_jax.experiments.evaluation import context_point, evaluate
 from launch import _adaptation, _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
@@ -108,27 +104,6 @@ _POS_TAGS = flags.DEFINE_integer(
     "pos_tags", 10, "The most frequent tags, whose classes --by_pos lists; the rest is `other`."
 )
 _INTERPOLATE = flags.DEFINE_bool("interpolate", False, "Mix the two runs of --workdirs.")
-_MIXTURE = "mixture"
-
-
-class _Measured(NamedTuple):
-    """What was measured: `perplexities` of the runs, then of each of them adapted, or of their
-    mixture, if that was asked for."""
-
-    runs: list[_evaluation.Run]
-    adapted: list[_adaptation.Adapted]
-    source: dict[str, Any]
-    perplexities: list[Perplexity]
-    mixture: interpolation.Mixture | None
-    tuned_on: dict[str, Any]
-    classes: list[parts_of_speech.ClassSums]
-    by_document: list[significance.Sums]
-    tagger: str
-
-    @property
-    def labels(self) -> list[str]:
-        labels = [one.label for one in (*self.runs, *self.adapted)]
-        return labels if self.mixture is None else [*labels, _MIXTURE]
 
 
 def main(argv: Sequence[str]) -> None:
@@ -138,22 +113,35 @@ def main(argv: Sequence[str]) -> None:
     runs = _evaluation.restore_all()
     if _INTERPOLATE.value and len(runs) != 2:
         raise InputError(f"--interpolate mixes two runs; there are {len(runs)}")
-    if _adaptation.ADAPT.value:
-        _adaptation.require_adaptable(runs)
+    _adaptation.require_adaptable(runs)
     if _PLOT.value and not _BY_POS.value:
         # Before the work, which only adds the perplexities.
-        plots.require_context([_point(run, math.nan) for run in runs])
-    measured = _measure(runs)
-    if _OUTPUT.value != files.STDOUT:
-        print(_text(measured))
-    elif warning := measured.perplexities[0].warning:
+        plots.require_context(list(map(context_point, runs)))
+    tagger = parts_of_speech.Tagger() if _BY_POS.value else None
+    dataset = _evaluation.open_input(runs, tagger)
+    mixture = _tuned(runs) if _INTERPOLATE.value else None
+    adapted = _adaptation.adapt(runs)
+    with _evaluation.Progress("perplexity", dataset.num_documents) as progress:
+        evaluation = evaluate(
+            runs,
+            dataset,
+            adapted=adapted,
+            mixture=mixture,
+            tagger=tagger,
+            num_tags=_POS_TAGS.value,
+            on_document=progress,
+        )
+    to_stdout = _OUTPUT.value == files.STDOUT
+    if not to_stdout:
+        print(evaluation)
+    elif warning := evaluation.perplexities[0].warning:
         _evaluation.tell(warning)
     if _OUTPUT.value:
-        files.write_json(_OUTPUT.value, _json(measured))
+        files.write_json(_OUTPUT.value, evaluation.to_json())
     if _PLOT.value:
         # Last, so that a picture that cannot be drawn loses nothing that was measured.
-        _plot(measured, _PLOT.value)
-        if _OUTPUT.value != files.STDOUT:
+        evaluation.plot(_PLOT.value)
+        if not to_stdout:
             print(f"Plot: {_PLOT.value}")
 
 
@@ -172,154 +160,11 @@ def _check_flags() -> None:
         plots.check_target(_PLOT.value)
 
 
-def _measure(runs: list[_evaluation.Run]) -> _Measured:
-    tagger = parts_of_speech.Tagger() if _BY_POS.value else None
-    opened = _evaluation.open_input(runs, tagger)
-    scorers = [run.lm.scorer for run in runs]
-    mixture, adapted, tuned_on = None, [], {}
-    if _INTERPOLATE.value:
-        tuning = _adaptation.open_tuning(runs)
-        tuned_on = tuning.source
-        with _evaluation.Progress("tuning") as shown:
-            mixture = interpolation.tune(
-                scorers,
-                tuning.documents,
-                on_document=lambda sums: shown(sums.documents, tuning.num_documents),
-            )
-    elif _adaptation.ADAPT.value:
-        adapted = _adaptation.adapt(runs)
-        scorers += [one.scorer for one in adapted]
-    by_tag = parts_of_speech.TagSums(len(scorers) + (mixture is not None)) if tagger else None
-    with _evaluation.Progress("perplexity") as progress:
-        perplexities = interpolation.measure(
-            scorers,
-            opened.documents,
-            weight=None if mixture is None else mixture.weight,
-            by_tag=by_tag,
-            on_document=lambda sums: progress(sums.documents, opened.num_documents),
-        )
-    perplexities = [dataclasses.replace(one, **opened.counts) for one in perplexities]
-    # The mixture's is the first run's.
-    models = [*(run.lm for run in runs), *(one.run.lm for one in adapted), runs[0].lm]
-    perplexities = [lm.beside_own(one) for lm, one in zip(models, perplexities, strict=False)]
-    classes = by_tag.classes(_POS_TAGS.value) if by_tag else []
-    by_document = by_tag.by_document(classes) if by_tag else []
-    by = tagger.source if tagger else ""
-    return _Measured(
-        runs, adapted, opened.source, perplexities, mixture, tuned_on, classes, by_document, by
-    )
-
-
-def _text(measured: _Measured) -> str:
-    first = measured.perplexities[0]
-    if len(measured.perplexities) == 1:
-        lines = [measured.runs[0].lm.summary, str(first)]
-    else:
-        # What was counted is the same for all.
-        lines = [*_table(measured), first.description]
-    if measured.mixture is not None:
-        weight, (tuned, *_) = measured.mixture
-        where = measured.tuned_on
-        a, b = (run.label for run in measured.runs)
-        lines.append(
-            f"{_MIXTURE}: {weight:.4f} {a} + {1 - weight:.4f} {b}, tuned on "
-            f"{where.get('input') or where['split']} ({tuned.tokens:,} targets)"
-        )
-    lines += [str(one) for one in measured.adapted]
-    if measured.classes:
-        lines += ["", parts_of_speech.table(measured.classes, measured.labels)]
-        lines.append(f"parts of speech: {measured.tagger}")
-    return "\n".join(lines)
-
-
-def _table(measured: _Measured) -> list[str]:
-    parameters = [run.lm.num_parameters for run in measured.runs]
-    parameters += [one.run.lm.num_parameters for one in measured.adapted]
-    if measured.mixture is not None:
-        parameters.append(sum(parameters))
-    columns = [
-        ("run", *measured.labels),
-        ("parameters", *(f"{number:,}" for number in parameters)),
-        ("targets", *(f"{one.tokens:,}" for one in measured.perplexities)),
-        ("perplexity", *(f"{one.perplexity:.4f}" for one in measured.perplexities)),
-        ("of known", *map(_known, measured.perplexities)),
-        ("bits/word", *(f"{one.bits_per_word:.4f}" for one in measured.perplexities)),
-    ]
-    if measured.mixture is not None:
-        tuned = measured.mixture.perplexities
-        columns.append(("when tuning", *(f"{one.perplexity:.4f}" for one in tuned)))
-    return aligned(list(zip(*columns, strict=True)))
-
-
-def _known(perplexity: Perplexity) -> str:
-    known = perplexity.known_perplexity
-    return "" if known is None else f"{known:.4f}"
-
-
-def _json(measured: _Measured) -> dict[str, Any]:
-    results = []
-    for index, perplexity in enumerate(measured.perplexities):
-        result = {**perplexity.to_json()}
-        if index < len(measured.runs):
-            run = measured.runs[index]
-            result |= _evaluation.describe_run(run.lm, run.workdir)
-        result |= measured.source
-        if measured.classes:
-            classes = parts_of_speech.to_json(measured.classes, index)
-            result["by_pos"] = {"tagger": measured.tagger, "classes": classes}
-        results.append(result)
-    for number, one in enumerate(measured.adapted):
-        adapted = results[number % len(measured.runs)].setdefault("adapted", [])
-        adapted.append({**one.to_json(), **results[len(measured.runs) + number]})
-    if len(measured.runs) == 1:
-        return results[0]
-    value: dict[str, Any] = {"runs": results[: len(measured.runs)]}
-    if measured.mixture is not None:
-        weight, tuned = measured.mixture
-        *of_runs, of_mixture = (perplexity.to_json() for perplexity in tuned)
-        value[_MIXTURE] = {"weight": weight, **results[-1]}
-        value["tuning"] = {**measured.tuned_on, "runs": of_runs, _MIXTURE: of_mixture}
-    return value
-
-
-def _plot(measured: _Measured, path: str) -> None:
-    if measured.classes:
-        plots.plot(_classes_picture(measured), path)
-        return
-    values = [one.perplexity for one in measured.perplexities]
-    points = list(map(_point, measured.runs, values))
-    points += [
-        _point(one.run, value)._replace(label=one.label, model=one.label)
-        for one, value in zip(measured.adapted, values[len(points) :], strict=False)
-    ]
-    if measured.mixture is not None:
-        points.append(plots.Result(_MIXTURE, _MIXTURE, None, values[-1]))
-    plots.plot_context(points, path)
-
-
-def _classes_picture(measured: _Measured) -> plots.Intervals:
-    """Perplexities of a single run; of several, their ratios to those of the first."""
-    first, *others = measured.by_document
-    label, *labels = measured.labels
-    series = [
-        plots.Series(
-            name, sums.perplexities / first.perplexities, *significance.of_ratio(sums, first)
-        )
-        for name, sums in zip(labels, others, strict=True)
-    ]
-    alone = plots.Series(label, first.perplexities, *significance.interval(first.resampled()))
-    return plots.Intervals(
-        "Perplexity by part of speech",
-        parts_of_speech.explained(measured.classes),
-        [one.name for one in measured.classes],
-        series or [alone],
-        baseline=label if others else "",
-    )
-
-
-def _point(run: _evaluation.Run, perplexity: float) -> plots.Result:
-    number = run.lm.config["model"].get("context_sentences")
-    return plots.Result(run.label, run.lm.name, number, perplexity)
+def _tuned(runs: Sequence[_evaluation.Subject]) -> interpolation.Mixture:
+    tuning = _adaptation.open_tuning(runs)
+    with _evaluation.Progress("tuning", tuning.num_documents) as progress:
+        scorers = [run.lm.scorer for run in runs]
+        return interpolation.tune(scorers, tuning, on_document=progress)
 
 
 if __name__ == "__main__":

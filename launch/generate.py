@@ -66,7 +66,7 @@ def main(argv: Sequence[str]) -> None:
     if flags.FLAGS["batch_size"].present:
         raise InputError("--batch_size has no effect; documents of like length go together anyway")
     decoding = _decoding.decoding(_SAMPLES)
-    lm = _evaluation.restore()
+    lm = _evaluation.restore().lm
     documents = _documents(lm)
     if _OUTPUT.value:
         with open_output(_OUTPUT.value) as file, _evaluation.Progress("generating") as progress:

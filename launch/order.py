@@ -32,7 +32,6 @@ from dclm_jax.data import readers
 from dclm_jax.decoding import ordering
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import order_measures
-from dclm_jax.language_model import LanguageModel
 from dclm_jax.tables import aligned
 from launch import _app, _evaluation
 
@@ -54,9 +53,10 @@ def main(argv: Sequence[str]) -> None:
     if _SEED.value < 0:
         raise InputError(f"--seed is {_SEED.value}; expected 0 or more")
     _evaluation.check_data_flags()
-    lm = _evaluation.restore()
+    run = _evaluation.restore()
+    lm = run.lm
     _evaluation.require_language_models([lm], "launch.order")
-    documents = list(_evaluation.read_words([_evaluation.Run(lm.name, "", lm)], "launch.order"))
+    documents = list(_evaluation.read_words([run], "launch.order"))
     rng = np.random.default_rng(_SEED.value)
     given = [
         rng.permutation(len(one.sentences)) if _SHUFFLE.value else np.arange(len(one.sentences))
@@ -83,7 +83,7 @@ def main(argv: Sequence[str]) -> None:
         for document, order in zip(documents, orders, strict=True):
             print("\n".join(" ".join(document.sentences[i]) for i in order) + "\n")
     if _SHUFFLE.value:
-        _tell(lm, documents, orders, sum(one.is_exact for one in found))
+        _tell(run, documents, orders, sum(one.is_exact for one in found))
 
 
 def _record(document: readers.Document, order: list[int], one: ordering.Ordered) -> str:
@@ -102,7 +102,7 @@ def _record(document: readers.Document, order: list[int], one: ordering.Ordered)
 
 
 def _tell(
-    lm: LanguageModel, documents: list[readers.Document], orders: list[list[int]], exact: int
+    run: _evaluation.Subject, documents: list[readers.Document], orders: list[list[int]], exact: int
 ) -> None:
     texts = [[tuple(words) for words in one.sentences] for one in documents]
     measured = order_measures.measure(orders, texts)
@@ -116,7 +116,7 @@ def _tell(
     ]
     short = len(documents) - measured.documents
     lines = [
-        lm.summary,
+        run.lm.summary,
         *aligned(rows),
         f"{measured.documents:,} documents of two sentences and more, {short:,} shorter; "
         f"{exact:,} exact, {len(documents) - exact:,} by a beam of {_BEAM.value}",
@@ -124,7 +124,7 @@ def _tell(
     print("\n".join(lines), file=sys.stderr if _OUTPUT.value == files.STDOUT else sys.stdout)
     if _METRICS.value:
         value = {**measured.to_json(), "chance": chance.to_json(), "exact": exact}
-        value |= {"beam": _BEAM.value, "seed": _SEED.value, **_evaluation.describe_run(lm)}
+        value |= {"beam": _BEAM.value, "seed": _SEED.value, **run.to_json()}
         value |= {name: flags.FLAGS[name].value for name in ("input", "data", "split")}
         files.write_json(_METRICS.value, value)
 

@@ -89,7 +89,7 @@ def _reconstruct() -> None:
     if _OUTPUT.value == _METRICS.value == files.STDOUT:
         raise InputError("--output and --metrics are both standard output; expected one of them")
     _evaluation.check_data_flags()
-    decoding, lm = _decoding.decoding(), _evaluation.restore()
+    decoding, lm = _decoding.decoding(), _evaluation.restore().lm
     lm.require_reconstructing()
     tagger = reconstruction.require_packages() if _MEASURE.value else None
     measures: list[reconstruction.Measures] = []
@@ -137,7 +137,7 @@ def _pairs(lm: LanguageModel) -> Iterator[tuple[readers.Document, readers.Docume
         return
     if paths:
         raise InputError("--target belongs to --input, which is missing")
-    run = _evaluation.Run(lm.name, "", lm)
+    run = _evaluation.Subject(lm.name, "", lm)
     for encoded in _evaluation.open_split([run], flags.FLAGS.split).documents:
         target = readers.Document(encoded.id, list(map(lm.vocabulary.decode, encoded.sentences)))
         made_of = encoded.source

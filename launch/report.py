@@ -68,7 +68,7 @@ from absl import flags
 
 from dclm_jax import files, storage
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import datasets
+from dclm_jax.evaluation import adaptation, datasets
 from dclm_jax.evaluation.orders import BLOCK_SIZES, Arrangement
 from dclm_jax.experiments import (
     examples,
@@ -132,7 +132,7 @@ def main(argv: Sequence[str]) -> None:
     del argv
     if flags.FLAGS.workdirs is None:
         raise InputError("--workdirs is missing; expected runs, separated by commas, or 'runs/*'")
-    workdirs = _evaluation.expand_workdirs(flags.FLAGS.workdirs)
+    workdirs = _evaluation.expand_workdirs()
     if _OUTPUT.value or _HTML.value is not None:
         plots.check_target(_CURVES)
     if _HTML.value is not None:
@@ -286,10 +286,10 @@ class _Run(NamedTuple):
 
 def _restore_all(workdirs: Sequence[str]) -> list[_Run]:
     """All runs, which can be reported together."""
-    models = _evaluation.restore_comparable(workdirs)
+    models = [run.lm for run in _evaluation.restore_all()]
     _evaluation.require_language_models(models, "launch.report")
     for kind in _adaptation.ADAPT.value:
-        obstacles = [_adaptation.obstacle(lm, kind) for lm in models]
+        obstacles = [adaptation.obstacle(lm, kind) for lm in models]
         if all(obstacles):
             raise InputError(f"--adapt={kind}: each of the runs {obstacles[0]}")
     vocabulary = models[0].vocabulary
@@ -368,28 +368,27 @@ def _results(to_measure: Sequence[_Run], folder: storage.Location) -> list[dict[
                 str(size): _coherence(run, folder, block=size, pool=_BLOCKS.value) for size in sizes
             }
     named = [
-        _evaluation.Run(run.known["workdir"], run.known["workdir"], run.lm) for run in to_measure
+        _evaluation.Subject(run.known["workdir"], run.known["workdir"], run.lm)
+        for run in to_measure
     ]
     for run, result, one in zip(to_measure, results, named, strict=True):
         result["adapted"] = {
-            kind: _adapted(run, folder, kind, partial(_adaptation.adapt_one, one, kind, named[:1]))
+            kind: _adapted(run, folder, kind, partial(_adaptation.adapt_run, one, kind, named[:1]))
             for kind in _adaptation.ADAPT.value
-            if not _adaptation.obstacle(one.lm, kind)
+            if not adaptation.obstacle(one.lm, kind)
         }
     return results
 
 
 def _adapted(
-    run: _Run, folder: storage.Location, kind: str, adapt: Callable[[], _adaptation.Adapted]
+    run: _Run, folder: storage.Location, kind: str, adapt: Callable[[], _evaluation.Subject]
 ) -> dict[str, Any]:
     """What is measured of a run that adapts itself."""
 
     def measure(on_document: Callable[[int, int], None]) -> dict[str, Any]:
-        adapted, test, options = adapt(), run.documents["test"], run.identity["options"]
-        found = measurement.measure_adapted(
-            adapted.scorer, test, on_document=on_document, **options
-        )
-        return {"setting": adapted.setting, **found}
+        lm, test, options = adapt().lm, run.documents["test"], run.identity["options"]
+        measured = measurement.measure_adapted(lm.scorer, test, on_document=on_document, **options)
+        return {"setting": lm.adaptation.setting if lm.adaptation else {}, **measured}
 
     identity = {**run.identity, "adapt": _adaptation.identity(kind)}
     return _kept(run, folder, identity, measure, f" + {kind}")

@@ -171,7 +171,7 @@ def main(argv: Sequence[str]) -> None:
         "documents": len(division),
         "search": "viterbi" if _VITERBI.value else f"beam of {_BEAM.value}",
         "weights": dict(zip(rescorer.names, weights.tolist(), strict=True)),
-        "runs": [_evaluation.describe_run(run.lm, run.workdir) for run in runs],
+        "runs": [run.to_json() for run in runs],
         "seed": _SEED.value,
     }
     if references:

@@ -154,7 +154,7 @@ def _lines(
     return [_json_line(labels, scores, attention)]
 
 
-def _check_looking_inside(runs: Sequence[_evaluation.Run]) -> None:
+def _check_looking_inside(runs: Sequence[_evaluation.Subject]) -> None:
     if _COMPARE.value:
         command = f"launch.score --{_COMPARE.name}"
         _evaluation.require_language_models((run.lm for run in runs), command)
@@ -173,12 +173,12 @@ def _check_looking_inside(runs: Sequence[_evaluation.Run]) -> None:
         plots.check_target(_PLOT.value)
 
 
-def _attention(run: _evaluation.Run, score: DocumentScore) -> Attention:
+def _attention(run: _evaluation.Subject, score: DocumentScore) -> Attention:
     return run.lm.attention([one.tokens[:-1] for one in score.sentences])
 
 
 def _plotted(
-    run: _evaluation.Run, scores: Iterator[list[DocumentScore]], path: str
+    run: _evaluation.Subject, scores: Iterator[list[DocumentScore]], path: str
 ) -> Iterator[list[DocumentScore]]:
     """Draws the attention in the one document that is scored, before its scores are written."""
     some = list(itertools.islice(scores, 2))
@@ -190,7 +190,7 @@ def _plotted(
     return iter(some)
 
 
-def _documents(runs: Sequence[_evaluation.Run]) -> Iterator[list[DocumentScore]]:
+def _documents(runs: Sequence[_evaluation.Subject]) -> Iterator[list[DocumentScore]]:
     """The scores of each document by every run."""
     # A document without words has a line, too, so that results join with the text. An autoencoder
     # makes nothing of nothing.
@@ -205,7 +205,7 @@ def _documents(runs: Sequence[_evaluation.Run]) -> Iterator[list[DocumentScore]]
     return map(list, zip(*scores, strict=True))
 
 
-def _continuations(runs: Sequence[_evaluation.Run]) -> Iterator[list[DocumentScore]]:
+def _continuations(runs: Sequence[_evaluation.Subject]) -> Iterator[list[DocumentScore]]:
     """Each line of --input after the text of --context."""
     context, path, models = _CONTEXT.value or "", flags.FLAGS.input, [run.lm for run in runs]
     if context == path == readers.STDIN:

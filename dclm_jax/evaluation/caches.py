@@ -27,9 +27,9 @@ the more the more it holds, as the unigram cache is, which it is at theta = 0.
 Shapes: G settings, W places of the window; B, S, N, D as everywhere.
 """
 
+import collections
 import dataclasses
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -38,7 +38,6 @@ import numpy as np
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.data.vocabulary import END
-from dclm_jax.errors import InputError
 from dclm_jax.evaluation import interpolation
 from dclm_jax.evaluation.scoring import (
     BlockReading,
@@ -53,61 +52,23 @@ from dclm_jax.reading.likelihoods import open_documents, read_and_score, time_ma
 _GRAIN = 2.0**-30
 """Nats: the sum of fewer than 2^22 nats in multiples of it is exact in float64."""
 
-_LARGEST = 1e30
-"""Of theta and strengths: products with scores and counts are finite in float32, where nan says
-that a cache is empty."""
-
-_MOST_REMEMBERED = 10**9
-"""Of a window: targets are counted in int32."""
-
 # Positions of a sentence that are compared with the window at once, which bounds memory; a power of
 # two, as the length of a long sentence is.
 _PIECE = 64
 
 
-@dataclasses.dataclass(frozen=True)
-class UnigramSetting:
-    """s, in targets."""
+class UnigramSetting(NamedTuple):
+    """The strength s > 0, in targets."""
 
     strength: float
 
-    def __post_init__(self):
-        if not 0 < self.strength <= _LARGEST:
-            raise InputError(
-                f"the unigram cache's strength is {self.strength}; expected a number above 0, at "
-                f"most {_LARGEST:g}"
-            )
 
-
-@dataclasses.dataclass(frozen=True)
-class NeuralSetting:
-    """theta, the targets that are remembered at most, and s, in targets."""
+class NeuralSetting(NamedTuple):
+    """theta, the number of targets in the window, and s, in targets."""
 
     theta: float
     window: int
     strength: float = 0.0
-
-    def __post_init__(self):
-        for name, least, most in (
-            ("theta", 0, _LARGEST),
-            ("window", 1, _MOST_REMEMBERED),
-            ("strength", 0, _LARGEST),
-        ):
-            value = getattr(self, name)
-            if not least <= value <= most:
-                raise InputError(
-                    f"the cache's {name} is {value}; expected a number from {least} to {most:g}"
-                )
-
-
-DEFAULT_WINDOW = 2000
-UNIGRAM_GRID = tuple(map(UnigramSetting, (1.0, 10.0, 30.0, 100.0, 300.0, 1000.0)))
-NEURAL_GRID = tuple(
-    NeuralSetting(theta, DEFAULT_WINDOW, strength)
-    for theta in (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
-    for strength in (0.0, 30.0, 100.0, 300.0)
-)
-"""What is tried where no setting is given, each at its best weight."""
 
 
 class Cache(Protocol):
@@ -127,7 +88,6 @@ class UnigramCache:
     """The unigram cache over any model of words."""
 
     def __init__(self, scorer: WordScorer):
-        _require_words(scorer.objective)
         self.vocab_size = scorer.vocab_size
         self._scorer = scorer
 
@@ -137,33 +97,31 @@ class UnigramCache:
         """As `Cache.candidates`."""
         for document, nll in self._scorer.score(documents):
             sentences, _ = sentences_to_score(document)
-            targets = np.concatenate(
-                [np.zeros(0, int), *(np.append(ids, END) for ids in sentences)]
-            )
-            own = np.concatenate([np.zeros(0), *nll], dtype=np.float64)
-            # Of a continuation only the last ones are scored.
-            counts, before = _repetitions(targets), np.arange(len(targets))
-            counts, before = (array[len(targets) - len(own) :] for array in (counts, before))
-            columns = [own, *(_urn(own, counts, before, one.strength) for one in settings)]
-            ends = np.cumsum([len(one) for one in nll])[:-1]
-            yield document, np.split(np.stack(columns, axis=-1), ends) if nll else []
+            targets = [word for ids in sentences for word in np.append(ids, END).tolist()]
+            model_nll = np.concatenate([np.zeros(0), *nll], dtype=np.float64)
+            # Of a continuation only the last targets are scored.
+            first = len(targets) - len(model_nll)
+            counts, before = _repetitions(targets)[first:], np.arange(first, len(targets))
+            cached = [_urn(model_nll, counts, before, setting.strength) for setting in settings]
+            ends = np.cumsum([len(sentence) for sentence in nll])[:-1]
+            columns = np.stack([model_nll, *cached], axis=-1)
+            yield document, np.split(columns, ends) if nll else []
 
 
-def _repetitions(targets: np.ndarray) -> np.ndarray:
-    """How often each target has occurred before, int [T]."""
-    order = np.argsort(targets, kind="stable")
-    is_first = np.append(True, np.diff(targets[order]) != 0)[: len(order)]
-    place = np.arange(len(order))
-    counts = np.empty_like(place)
-    counts[order] = place - np.maximum.accumulate(np.where(is_first, place, 0))
-    return counts
+def _repetitions(targets: Sequence[int]) -> np.ndarray:
+    """The number of times that each target has occurred before, int [T]."""
+    seen, counts = collections.Counter(), []
+    for target in targets:
+        counts.append(seen[target])
+        seen[target] += 1
+    return np.array(counts, int)
 
 
 def _urn(nll: np.ndarray, counts: np.ndarray, before: np.ndarray, strength: float) -> np.ndarray:
     """-log (s p_LM + c_w) / (s + n), the two logarithms in multiples of `_GRAIN`."""
     with np.errstate(divide="ignore"):
         logs = np.log(strength + before), np.log(strength * np.exp(-nll) + counts)
-    total, share = (np.round(one / _GRAIN) * _GRAIN for one in logs)
+    total, share = (np.round(log / _GRAIN) * _GRAIN for log in logs)
     return total - share
 
 
@@ -172,7 +130,6 @@ class NeuralCache:
 
     def __init__(self, model: DocumentModel, params: Params, *, batch_size: int = 32):
         """As `Scorer`."""
-        _require_words(model.objective)
         self.vocab_size = model.vocab_size
         self._model, self._params, self._batch_size = model, params, batch_size
 
@@ -303,76 +260,17 @@ def _remember(
 
 
 class CachedScorer:
-    """A model and its cache as a `WordScorer`."""
+    """The mixture of a model and its cache as a `WordScorer`."""
 
     context_order = None
     objective = "words"
 
     def __init__(self, cache: Cache, setting: Any, weight: float):
-        """Of the cache's kind of setting; l is the weight."""
-        check_weight(weight, [setting])
+        """The setting is one of the cache's kind; the weight is l."""
         self.vocab_size = cache.vocab_size
         self._cache, self._setting, self._weight = cache, setting, weight
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """As `Scorer.score`."""
         for document, nll in self._cache.candidates(documents, [self._setting]):
-            yield document, [interpolation.mix(self._weight, *one.T[::-1]) for one in nll]
-
-
-class Tried(NamedTuple):
-    """A setting with its weight, and the perplexity on the text to tune on."""
-
-    setting: Any
-    weight: float
-    perplexity: float
-
-
-def tune(
-    cache: Cache,
-    documents: Iterable[Any],
-    settings: Sequence[Any],
-    *,
-    weight: float | None = None,
-    on_document: Callable[[int], None] = lambda done: None,
-) -> list[Tried]:
-    """Each setting at the weight that makes documents most likely, the best setting first.
-
-    The documents stream, read once; kept are the nats of every target under the model and under
-    each setting.
-
-    Args:
-      weight: of all settings, instead.
-      on_document: called with the number of documents so far.
-    """
-    check_weight(weight, settings)
-    kept: list[np.ndarray] = []
-    for number, (_, nll) in enumerate(cache.candidates(documents, settings), start=1):
-        kept += [one.astype(np.float32) for one in nll]
-        on_document(number)
-    if not kept:
-        raise InputError("there is no sentence to tune the cache on")
-    own, *of_settings = np.concatenate(kept).T
-
-    def tried(setting: Any, nll: np.ndarray) -> Tried:
-        best = interpolation.best_weight(nll, own) if weight is None else weight
-        return Tried(setting, best, math.exp(interpolation.mix(best, nll, own).mean()))
-
-    found = [tried(*one) for one in zip(settings, of_settings, strict=True)]
-    return sorted(found, key=lambda one: one.perplexity)
-
-
-def _require_words(objective: str) -> None:
-    if objective != "words":
-        raise InputError(f"the model predicts {objective}; a cache needs words one after the other")
-
-
-def check_weight(weight: float | None, settings: Iterable[Any]) -> None:
-    """Refuses a weight with which no setting is a model; None is tuned."""
-    if weight is not None and not 0 <= weight <= 1:
-        raise InputError(f"the cache's weight is {weight}; expected a number from 0 to 1")
-    if weight == 1 and not any(one.strength for one in settings):
-        raise InputError(
-            "the cache has weight 1 and strength 0, so that new words have probability 0; expected "
-            "a weight below 1 or a strength above 0"
-        )
+            yield document, [interpolation.mix(self._weight, *pair.T[::-1]) for pair in nll]

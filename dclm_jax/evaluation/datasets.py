@@ -28,9 +28,9 @@ class Encoded(NamedTuple):
     id: str = ""
 
 
-class Input(NamedTuple):
-    """Documents, how many there are (None: not known yet), where they are from, and what is known
-    of all that the documents do not say: `characters` and `original_tokens` of `Perplexity`."""
+class Dataset(NamedTuple):
+    """Documents, streamed once; their number (None: not known yet); their source, for results; and
+    `characters` and `original_tokens` of `Perplexity`, where the documents do not tell them."""
 
     documents: Iterable[Encoded]
     num_documents: int | None
@@ -44,7 +44,7 @@ def open_split(
     split: str,
     *,
     tagger: Tagger | None = None,
-) -> Input:
+) -> Dataset:
     """The split "train", "valid" or "test" of a prepared corpus.
 
     A tagger gets the parts of speech that were in the text, where they were kept, and reads the
@@ -66,7 +66,7 @@ def open_split(
     source = {"data": str(directory), "split": split}
     counts = {"characters": data.manifest.splits[split].characters}
     counts["original_tokens"] = data.manifest.original_tokens(split)
-    return Input(documents, data.num_documents, source, counts)
+    return Dataset(documents, data.num_documents, source, counts)
 
 
 def require_vocabulary(
@@ -96,7 +96,7 @@ def open_text(
     encoding: str = UTF8,
     tagger: Tagger | None = None,
     report: readers.Report = lambda line: None,
-) -> Input:
+) -> Dataset:
     """Text, streamed; "-" is standard input. Encoding and report as in `readers.read_documents`.
 
     A tagger reads the words of the text, whether the vocabulary holds them or not.
@@ -108,7 +108,7 @@ def open_text(
             yield encoded if tagger is None else encoded._replace(tags=tagger(document))
 
     source = {"input": str(path), "split": None, "read_as": str(options)}
-    return Input(documents(), None, source)
+    return Dataset(documents(), None, source)
 
 
 def encode(vocabulary: Vocabulary, sentences: list[list[str]]) -> Encoded:

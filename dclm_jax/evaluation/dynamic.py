@@ -14,9 +14,7 @@ Every document begins with th_0, the parameters of training, which are never cha
 """
 
 import functools
-import itertools
-import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -25,7 +23,6 @@ import numpy as np
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.errors import DivergenceError, InputError
-from dclm_jax.evaluation.perplexity import measure
 from dclm_jax.evaluation.scoring import Document, Scored, sentences_to_score
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.reading.driver import weighted
@@ -34,12 +31,8 @@ from dclm_jax.reading.reader import next_block, power_of_two
 
 EPSILON = 1.0
 """Parameters that training text hardly touches move by bounded steps."""
-RATES = (1e-4, 3e-4, 1e-3, 2e-3, 4e-3)
-DECAYS = (0.0, 1e-3, 1e-2)
-"""What is tried where nothing is given: the rates without decay, then the decays at the best."""
 STATISTICS_STEPS = 300
 """Steps of training text that MS is a mean over."""
-_LARGEST = 1e38  # In float32.
 _MOST_NATS = 50.0
 """A target of a step has as many on average, at most: no model of use is so wrong, and one that
 diverges soon is, long before its likelihood is not finite."""
@@ -75,8 +68,6 @@ class DynamicScorer:
           sentences: of a step, at most.
           name: what is said to have diverged.
         """
-        _require(model, sentences)
-        check_setting(rate, decay)
         self.vocab_size = model.vocab_size
         self._run, self._rate, self._decay = _compiled(model), rate, decay
         self._sentences, self._name = sentences, name
@@ -132,7 +123,6 @@ def root_mean_square(
       sentences: of a step, as of `DynamicScorer`.
       steps: at most.
     """
-    _require(model, sentences)
     run, count = _compiled(model), 0
     params = jax.device_put(params, jax.local_devices()[0])
     sums = jax.tree.map(jnp.zeros_like, params)
@@ -148,70 +138,6 @@ def root_mean_square(
     if not count:
         raise InputError("there is no sentence of training text for dynamic evaluation")
     return jax.tree.map(lambda one: jnp.sqrt(one / count), sums)
-
-
-def check_setting(rate: float | None, decay: float | None) -> None:
-    """Refuses a rate or a decay that is no number from 0 to 1e38; None is tuned."""
-    for what, value in (("rate", rate), ("decay", decay)):
-        if value is not None and not 0 <= value <= _LARGEST:
-            raise InputError(
-                f"the {what} of dynamic evaluation is {value}; expected a number from 0 to "
-                f"{_LARGEST:g}"
-            )
-
-
-class Tried(NamedTuple):
-    """A rate and a decay, and the perplexity on the text to tune on: infinite if it diverged."""
-
-    rate: float
-    decay: float
-    perplexity: float
-
-
-def tune(
-    scorer: Callable[[float, float], DynamicScorer],
-    documents: Sequence[Any],
-    *,
-    rate: float | None = None,
-    decay: float | None = None,
-    on_document: Callable[[int, None], None] = lambda done, of: None,
-) -> list[Tried]:
-    """What was tried, the best first: RATES without decay, then DECAYS at the best of them.
-
-    Args:
-      scorer: with a rate and a decay.
-      documents: read once for each that is tried.
-      rate, decay: known already.
-      on_document: called with the number of documents read so far, and None.
-
-    Raises:
-      DivergenceError: all diverged.
-    """
-    tried: dict[tuple[float, float], Tried] = {}
-    error, done = None, itertools.count(1)
-
-    def read(number: int) -> None:
-        del number
-        on_document(next(done), None)
-
-    def best_of(settings: Iterable[tuple[float, float]]) -> Tried:
-        nonlocal error
-        for one in settings:
-            try:
-                found = measure(scorer(*one), documents, on_document=read).perplexity
-            except DivergenceError as diverged:
-                found, error = math.inf, diverged
-            tried[one] = Tried(*one, found)
-        return min(tried.values(), key=lambda one: one.perplexity)
-
-    if rate is None:
-        rate = best_of((eta, decay or 0.0) for eta in RATES).rate
-    if decay is None:
-        known, at = tried.keys(), rate
-        best_of(one for one in ((at, lam) for lam in DECAYS) if one not in known)
-    if error is not None and all(math.isinf(one.perplexity) for one in tried.values()):
-        raise error
-    return sorted(tried.values(), key=lambda one: one.perplexity)
 
 
 def _steps(sentences: Document, size: int) -> Iterator[Batch]:
@@ -274,14 +200,3 @@ def _compiled(model: DocumentModel) -> _Functions:
         jax.jit(learn, donate_argnums=(0,)),
         jax.jit(add_square, donate_argnums=(0,)),
     )
-
-
-def _require(model: DocumentModel, sentences: int) -> None:
-    if model.objective != "words" or model.reads_source:
-        raise InputError(
-            f"{model.name} is no language model of words; dynamic evaluation needs one"
-        )
-    if sentences < 1:
-        raise InputError(
-            f"a step of dynamic evaluation has {sentences} sentences; expected at least 1"
-        )

@@ -4,16 +4,14 @@ The mixture of A and B has p = w p_A + (1 - w) p_B for every token, with one wei
 them, tuned on other text than is evaluated.
 """
 
-import dataclasses
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.datasets import Encoded
+from dclm_jax.evaluation.datasets import Dataset, Encoded
 from dclm_jax.evaluation.parts_of_speech import TagSums
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.scoring import Scored, WordScorer
@@ -25,22 +23,24 @@ _CHUNK = 2**20
 
 
 class Mixture(NamedTuple):
-    """A tuned weight and what was measured on the text that it was tuned on.
+    """A tuned weight and the documents that it was tuned on.
 
     Attributes:
       weight: w, of the first model.
       perplexities: of the first model, of the second one and of their mixture.
+      tuned_on: the source of the documents.
     """
 
     weight: float
     perplexities: list[Perplexity]
+    tuned_on: dict[str, Any]
 
 
 class MixedScorer:
     """The mixture of two models as a `WordScorer`."""
 
     def __init__(self, first: WordScorer, second: WordScorer, weight: float):
-        """Of models that share one vocabulary; the weight is the first one's."""
+        """The models share one vocabulary; the weight is the first one's."""
         if not (isinstance(weight, int | float | np.floating) and 0 <= weight <= 1):
             raise InputError(f"the weight is {weight!r}; expected a number from 0 to 1")
         self._scorers, self._weight = (first, second), weight
@@ -52,7 +52,7 @@ class MixedScorer:
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """As `Scorer.score`."""
         for document, scores in _score(self._scorers, documents):
-            yield document, [mix(self._weight, *pair) for pair in zip(*scores, strict=True)]
+            yield document, _mixed(self._weight, scores)
 
 
 def measure(
@@ -61,7 +61,7 @@ def measure(
     *,
     weight: float | None = None,
     by_tag: TagSums | None = None,
-    on_document: Callable[[Perplexity], None] = lambda sums: None,
+    on_document: Callable[[int], None] = lambda done: None,
 ) -> list[Perplexity]:
     """The perplexities of models on the same documents, each scored whole; streams.
 
@@ -70,61 +70,59 @@ def measure(
       documents: what to score, with tags if `by_tag` is given.
       weight: of the first of two models in their mixture, which is measured as a third one.
       by_tag: to which the documents are added, for as many models as are measured.
-      on_document: called with the sums so far after every document, to show progress.
+      on_document: called with the number of documents so far.
     """
-    num_models = len(scorers) + (weight is not None)
-    totals = [_nothing(scorers)] * num_models
+    totals = [_nothing(scorers)] * (len(scorers) + (weight is not None))
     if by_tag is not None and totals[0].objective != "words":
         raise InputError(f"the models predict {totals[0].objective}; classes are of words and END")
     for document, scores in _score(scorers, documents):
         if weight is not None:
-            scores.append([mix(weight, *pair) for pair in zip(*scores, strict=True)])
+            scores = [*scores, _mixed(weight, scores)]
         totals = [
             total.add(document.sentences, nll, document.characters)
             for total, nll in zip(totals, scores, strict=True)
         ]
         if by_tag is not None:
             by_tag.add(document.tags or [], scores)
-        on_document(totals[0])
+        on_document(totals[0].documents)
     totals[0].require_words("score")
     return totals
 
 
 def tune(
     scorers: Sequence[WordScorer],
-    documents: Iterable[Encoded],
+    dataset: Dataset,
     *,
-    on_document: Callable[[Perplexity], None] = lambda sums: None,
+    on_document: Callable[[int], None] = lambda done: None,
 ) -> Mixture:
     """The weight at which the mixture of two models makes documents most likely.
 
-    The documents stream; what is kept of them are the nats of every token under both models.
+    Documents are read once; their words and the nats of every target under both models are
+    retained.
 
     Args:
       scorers: of the two models, which share one vocabulary.
-      documents: what to tune on.
-      on_document: called with the sums so far after every document, to show progress.
+      dataset: what to tune on.
+      on_document: called with the number of documents so far.
     """
-    first = second = _nothing(scorers)
-    kept: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-    known: list[np.ndarray] = []
-    for document, (nll_a, nll_b) in _score(scorers, documents):
-        first = first.add(document.sentences, nll_a, document.characters)
-        second = second.add(document.sentences, nll_b, document.characters)
-        known += [np.append(np.not_equal(ids, UNKNOWN), True) for ids in document.sentences]
-        for nats, nll in zip(kept, (nll_a, nll_b), strict=True):
-            nats.extend(nll)
-        on_document(first)
-    first.require_words("tune the weight on")
-    a, b = (np.concatenate(nats, dtype=np.float32) for nats in kept)
-    weight = best_weight(a, b)
-    is_known = np.concatenate(known)
-    nll, known_nll = (
-        sum(float(mix(weight, *pair).sum()) for pair in _chunks(*of))
-        for of in ((a, b), (a[is_known], b[is_known]))
+    totals, scored = [_nothing(scorers)] * 3, []
+    for document, scores in _score(scorers, dataset.documents):
+        scored.append((document, scores))
+        on_document(len(scored))
+    a, b = (
+        np.concatenate(
+            [np.zeros(0, np.float32), *(nll for _, pair in scored for nll in pair[model])]
+        )
+        for model in range(2)
     )
-    mixture = dataclasses.replace(first, nll=nll, known_nll=known_nll)
-    return Mixture(weight, [first, second, mixture])
+    weight = best_weight(a, b)
+    for document, scores in scored:
+        totals = [
+            total.add(document.sentences, nll, document.characters)
+            for total, nll in zip(totals, [*scores, _mixed(weight, scores)], strict=True)
+        ]
+    totals[0].require_words("tune the weight on")
+    return Mixture(weight, totals, dataset.source)
 
 
 def _nothing(scorers: Sequence[WordScorer]) -> Perplexity:
@@ -136,6 +134,10 @@ def _nothing(scorers: Sequence[WordScorer]) -> Perplexity:
             "perplexities do not compare"
         )
     return Perplexity(vocabulary_size=scorers[0].vocab_size, objective=objectives[0])
+
+
+def _mixed(weight: float, scores: Sequence[Sequence[np.ndarray]]) -> list[np.ndarray]:
+    return [mix(weight, *pair) for pair in zip(*scores, strict=True)]
 
 
 def mix(weight: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -2,14 +2,12 @@
 
 import itertools
 import math
-import re
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
-from dclm_jax.errors import InputError
 from dclm_jax.evaluation import caches, coherence, perplexity
 from dclm_jax.evaluation.caches import (
     CachedScorer,
@@ -246,59 +244,3 @@ def test_coherence_under_the_neural_cache(small):
     assert coherence.compare(scorer, chosen, permutations=1).result.mean == pytest.approx(
         np.mean(wins)
     )
-
-
-def test_tuning_finds_the_best_weight_of_each_setting(small):
-    cache, seen = UnigramCache(small.scorer), []
-    tried = caches.tune(cache, many_documents(), UNIGRAM, on_document=seen.append)
-    assert seen == list(range(1, 13))
-    assert {one.setting for one in tried} == set(UNIGRAM)
-    assert tried[0].perplexity < tried[1].perplexity
-    for one in tried:
-        grid = [
-            perplexity.measure(CachedScorer(cache, one.setting, weight), many_documents())
-            for weight in (one.weight, *np.linspace(0, 1, 21))
-        ]
-        assert one.perplexity == pytest.approx(grid[0].perplexity, rel=1e-6)
-        assert one.perplexity <= min(value.perplexity for value in grid) * (1 + 1e-6)
-    given = caches.tune(cache, many_documents(), UNIGRAM[:1], weight=0.25)
-    scorer = CachedScorer(cache, UNIGRAM[0], 0.25)
-    expected = perplexity.measure(scorer, many_documents()).perplexity
-    assert given == [(UNIGRAM[0], 0.25, pytest.approx(expected, rel=1e-6))]
-
-
-def test_settings_that_are_none(small):
-    for window in (0, 10**9 + 1):
-        with pytest.raises(InputError, match=f"cache's window is {window}; expected a number from"):
-            NeuralSetting(0.3, window)
-    for theta in (-0.1, 1e300):
-        message = re.escape(f"the cache's theta is {theta:g}; expected a number from 0")
-        with pytest.raises(InputError, match=message):
-            NeuralSetting(theta, 5)
-    with pytest.raises(InputError, match="the cache's strength is -1; expected a number from 0"):
-        NeuralSetting(0.1, 5, -1)
-    with pytest.raises(
-        InputError, match="strength is 1e\\+39; expected a number from 0 to 1e\\+30"
-    ):
-        NeuralSetting(0.1, 5, 1e39)
-    for strength in (0.0, math.nan, math.inf):
-        with pytest.raises(InputError, match=f"strength is {strength}; expected a number above 0"):
-            UnigramSetting(strength)
-    cache = UnigramCache(small.scorer)
-    for weight in (-0.1, 1.1, math.nan):
-        with pytest.raises(InputError, match=f"weight is {weight}; expected a number from 0 to 1"):
-            CachedScorer(cache, UNIGRAM[0], weight)
-        with pytest.raises(InputError, match=f"weight is {weight}; expected a number from 0 to 1"):
-            caches.tune(cache, documents(), UNIGRAM, weight=weight)
-    neural, nothing_new = NeuralCache(small.model, small.params), NeuralSetting(0.3, 50)
-    with pytest.raises(InputError, match="weight 1 and strength 0, so that new words have"):
-        CachedScorer(neural, nothing_new, 1.0)
-    with pytest.raises(InputError, match="weight 1 and strength 0, so that new words have"):
-        caches.tune(neural, many_documents(), [nothing_new], weight=1.0)
-    with pytest.raises(InputError, match="there is no sentence to tune the cache on"):
-        caches.tune(cache, [[]], UNIGRAM)
-    bags = simple_model("rnnslm")
-    params = random_params(bags)
-    for refused in (lambda: NeuralCache(bags, params), lambda: UnigramCache(Scorer(bags, params))):
-        with pytest.raises(InputError, match="the model predicts bags; a cache needs words"):
-            refused()

@@ -1,6 +1,5 @@
 """Dynamic evaluation against numpy, whose gradients are complex steps, parameter by parameter."""
 
-import math
 import re
 from typing import Any
 
@@ -9,7 +8,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.errors import DivergenceError, InputError
-from dclm_jax.evaluation import coherence, dynamic, perplexity
+from dclm_jax.evaluation import coherence, dynamic
 from dclm_jax.evaluation.dynamic import DynamicScorer, root_mean_square
 from dclm_jax.evaluation.scoring import Continuation, Scorer
 from dclm_jax.reading import reader
@@ -200,36 +199,6 @@ def test_a_rate_that_diverges_is_told_and_changes_no_parameters(small, rate):
     jax.tree.map(np.testing.assert_array_equal, small.params, before)
 
 
-def test_tuning_tries_rates_then_decays(small, monkeypatch):
-    monkeypatch.setattr(dynamic, "RATES", (0.01, 0.1, 1e38))
-    monkeypatch.setattr(dynamic, "DECAYS", (0.0, 0.2))
-    tried = dynamic.tune(small.scorer, documents())
-    assert [one.perplexity for one in tried] == sorted(one.perplexity for one in tried)
-    best = min(tried[:-1], key=lambda one: (one.decay > 0, one.perplexity)).rate
-    rates_and_decays = {(0.01, 0.0), (0.1, 0.0), (1e38, 0.0), (best, 0.2)}
-    assert {one[:2] for one in tried} == rates_and_decays
-    assert tried[-1] == (1e38, 0.0, math.inf)
-    for rate, decay, value in tried[:-1]:
-        measured = perplexity.measure(small.scorer(rate, decay), documents())
-        assert value == measured.perplexity
-    decays = dynamic.tune(small.scorer, documents(), rate=0.1)
-    assert {one[:2] for one in decays} == {(0.1, 0.0), (0.1, 0.2)}
-    rates = dynamic.tune(small.scorer, documents(), decay=0.2)
-    assert {one[:2] for one in rates} == {(0.01, 0.2), (0.1, 0.2), (1e38, 0.2)}
-    with pytest.raises(DivergenceError, match="diverged"):
-        dynamic.tune(small.scorer, documents(), rate=1e38)
-
-
-def test_what_cannot_be_evaluated_dynamically(small):
-    for name, value in (("rate", -1.0), ("rate", np.nan), ("decay", 1e39), ("decay", np.inf)):
-        message = re.escape(f"the {name} of dynamic evaluation is {value}; expected ")
-        with pytest.raises(InputError, match=message):
-            small.scorer(**{name: value})
-    with pytest.raises(InputError, match="a step of dynamic evaluation has 0 sentences"):
-        small.scorer(sentences=0)
-    for name in ("rnnslm", "standard_autoencoder"):
-        model = simple_model(name)
-        with pytest.raises(InputError, match=f"{name} is no language model of words; dynamic"):
-            DynamicScorer(model, {}, {}, RATE, DECAY)
+def test_statistics_need_training_text(small):
     with pytest.raises(InputError, match="there is no sentence of training text for dynamic"):
         root_mean_square(small.model, small.params, [[]])

@@ -10,7 +10,7 @@ import pytest
 from dclm_jax import models
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import interpolation, perplexity
-from dclm_jax.evaluation.datasets import Encoded
+from dclm_jax.evaluation.datasets import Dataset, Encoded
 from dclm_jax.evaluation.parts_of_speech import TagSums
 from dclm_jax.evaluation.scoring import Scorer, sentences_to_score
 
@@ -89,8 +89,7 @@ def test_documents_are_read_once_and_in_a_bounded_window(windows):
     measured = interpolation.measure(scorers, stream(), on_document=done.append)
     assert len(read) == len(done) == measured[0].documents == 60
     assert max(ahead) <= max(windows)
-    assert [sums.documents for sums in done] == list(range(1, 61))
-    assert done[-1] == measured[0]
+    assert done == list(range(1, 61))
 
 
 def test_the_mixture_is_one_more_model():
@@ -168,9 +167,9 @@ def test_the_best_weight_at_the_ends_and_where_probabilities_underflow():
 def test_tuning_reports_what_it_was_tuned_on(monkeypatch):
     scorers = fake_scorers(2, 5)
     seen = []
-    weight, perplexities = interpolation.tune(
-        scorers, random_documents(30), on_document=lambda sums: seen.append(sums.documents)
-    )
+    dataset = Dataset(random_documents(30), 30, {"split": "valid"})
+    weight, perplexities, source = interpolation.tune(scorers, dataset, on_document=seen.append)
+    assert source == {"split": "valid"}
     assert seen == list(range(1, 31))
     documents = list(random_documents(30))
     assert perplexities[:2] == interpolation.measure(scorers, documents)
@@ -180,7 +179,7 @@ def test_tuning_reports_what_it_was_tuned_on(monkeypatch):
     assert weight == pytest.approx(np.argmin(grid) / 100, abs=0.01)
     assert 0 < perplexities[2].nll <= min(grid)
     monkeypatch.setattr(interpolation, "_CHUNK", 7)
-    in_chunks = interpolation.tune(scorers, documents)
+    in_chunks = interpolation.tune(scorers, dataset._replace(documents=documents))
     assert in_chunks.weight == pytest.approx(weight, abs=1e-9)
     assert in_chunks.perplexities[2].nll == pytest.approx(perplexities[2].nll, rel=1e-12)
 
@@ -191,16 +190,15 @@ def test_nothing_to_score():
         with pytest.raises(InputError, match="there are no words to score"):
             interpolation.measure(scorers, documents)
         with pytest.raises(InputError, match="there are no words to tune the weight on"):
-            interpolation.tune(scorers, documents)
+            interpolation.tune(scorers, Dataset(documents, None, {}))
 
 
 def test_models_of_words_and_of_bags_do_not_compare():
     words, bags = fake_scorers(1, 1)
     bags.objective = "bags"
     message = "the models predict bags and words; expected one kind, because their perplexities"
-    for measure in (interpolation.measure, interpolation.tune):
-        with pytest.raises(InputError, match=f"^{message}"):
-            measure([words, bags], random_documents(2))
+    with pytest.raises(InputError, match=f"^{message}"):
+        interpolation.measure([words, bags], random_documents(2))
     (alone,) = interpolation.measure([bags], random_documents(2))
     assert alone.objective == "bags" and alone.tokens == alone.words
     with pytest.raises(InputError, match="^the models predict bags; classes are of words and END"):

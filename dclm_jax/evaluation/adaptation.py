@@ -1,0 +1,329 @@
+"""Test-time adaptation: models that learn from each document while they score it, and how they are
+tuned.
+
+A model adapts by a neural cache or a unigram cache (`caches`), or by dynamic evaluation
+(`dynamic`). Numbers of a setting that are not given are tuned on other documents than those
+measured: a cache at every combination of its grid, each with its best weight; dynamic evaluation at
+every rate without decay, then at every decay with the best rate, on the first documents of
+TUNING_TARGETS targets.
+"""
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from dclm_jax.data.corpus import open_corpus
+from dclm_jax.data.vocabulary import Vocabulary
+from dclm_jax.errors import DivergenceError, InputError
+from dclm_jax.evaluation import interpolation, perplexity
+from dclm_jax.evaluation.caches import (
+    CachedScorer,
+    NeuralCache,
+    NeuralSetting,
+    UnigramCache,
+    UnigramSetting,
+)
+from dclm_jax.evaluation.datasets import Dataset, Encoded, require_vocabulary
+from dclm_jax.evaluation.dynamic import DynamicScorer, root_mean_square
+from dclm_jax.evaluation.scoring import WordScorer
+from dclm_jax.models.base import DocumentModel, Params
+
+Setting = Mapping[str, float | None]
+"""Numbers by name; None is tuned."""
+
+SETTINGS: dict[str, tuple[str, ...]] = {
+    "cache": ("weight", "theta", "window", "strength"),
+    "unigram": ("weight", "strength"),
+    "dynamic": ("rate", "decay", "sentences"),
+}
+"""The ways to adapt, and the numbers that set each of them."""
+DEFAULTS = {"window": 2000, "sentences": 1}
+GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
+    "cache": {"theta": (0.05, 0.1, 0.2, 0.4, 0.8, 1.6), "strength": (0.0, 30.0, 100.0, 300.0)},
+    "unigram": {"strength": (1.0, 10.0, 30.0, 100.0, 300.0, 1000.0)},
+    "dynamic": {"rate": (1e-4, 3e-4, 1e-3, 2e-3, 4e-3), "decay": (0.0, 1e-3, 1e-2)},
+}
+TUNING_TARGETS = 10_000
+
+# Products with scores and counts are finite in float32, targets are counted in int32.
+_RANGES = {
+    "weight": (0, 1),
+    "theta": (0, 1e30),
+    "window": (1, 10**9),
+    "strength": (0, 1e30),
+    "rate": (0, 1e38),
+    "decay": (0, 1e38),
+    "sentences": (1, 10**9),
+}
+
+
+class Adaptable(Protocol):
+    """What a `LanguageModel` has."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def vocabulary(self) -> Vocabulary: ...
+    @property
+    def config(self) -> dict[str, Any]: ...
+    @functools.cached_property
+    def scorer(self) -> WordScorer: ...
+    @property
+    def model(self) -> DocumentModel | None: ...
+    @property
+    def params(self) -> Params | None: ...
+    @property
+    def batch_size(self) -> int: ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Trial:
+    """A setting and the perplexity on the documents to tune on, infinite if it diverged."""
+
+    setting: dict[str, float]
+    perplexity: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Adaptation:
+    """How a model adapts.
+
+    Attributes:
+      kind: one of SETTINGS.
+      setting: numbers by name.
+      trials: the settings tried, the best first; none where the setting was given.
+      tuned_on: the source of the documents to tune on.
+    """
+
+    kind: str
+    setting: dict[str, float]
+    trials: list[Trial] = dataclasses.field(default_factory=list)
+    tuned_on: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __str__(self) -> str:
+        numbers = (
+            f"{name} {value:,}" if isinstance(value, int) else f"{name} {value:.4g}"
+            for name, value in self.setting.items()
+        )
+        source = self.tuned_on.get("input") or self.tuned_on.get("split")
+        return ", ".join(numbers) + (f", tuned on {source}{self._edges()}" if self.trials else "")
+
+    def _edges(self) -> str:
+        """The numbers that are the largest or the smallest tried, so that others may be better.
+        None is below 0, and with a weight of 0 all settings are alike."""
+        if self.setting.get("weight") == 0:
+            return " (with a weight of 0 the cache is not used)"
+        edges = []
+        for name in GRIDS[self.kind]:
+            value, values = self.setting[name], {trial.setting[name] for trial in self.trials}
+            if value and len(values) > 1 and value in (min(values), max(values)):
+                edge = "largest" if value == max(values) else "smallest"
+                edges.append(f"{name} is the {edge} tried")
+        return f" ({', '.join(edges)})" if edges else ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The kind, the setting and, if it was tuned, all trials."""
+        value: dict[str, Any] = {"adapt": self.kind, "setting": self.setting}
+        if self.trials:
+            tried = [{**trial.setting, "perplexity": trial.perplexity} for trial in self.trials]
+            value["tuning"] = {**self.tuned_on, "tried": tried}
+        return value
+
+
+def complete(kind: str, setting: Setting) -> dict[str, float | None]:
+    """All numbers of a way to adapt: those given, checked, defaults, and None for those to tune."""
+    if kind not in SETTINGS:
+        raise InputError(f"--adapt={kind} is unknown; expected some of {', '.join(SETTINGS)}")
+    for name in setting.keys() - set(SETTINGS[kind]):
+        names = ", ".join(SETTINGS[kind])
+        raise InputError(f"{name} is no setting of --adapt={kind}; expected some of {names}")
+    numbers = {name: setting.get(name) for name in SETTINGS[kind]}
+    for name, value in numbers.items():
+        low, high = _RANGES[name]
+        if value is None:
+            numbers[name] = DEFAULTS.get(name)
+        elif not low <= value <= high:
+            raise InputError(
+                f"the {name} of --adapt={kind} is {value}; expected a number from {low} to {high:g}"
+            )
+    if kind == "unigram" and numbers["strength"] == 0:
+        raise InputError("the strength of --adapt=unigram is 0; expected a number above 0")
+    if numbers.get("weight") == 1 and numbers["strength"] == 0:
+        raise InputError(
+            "the cache has weight 1 and strength 0, so that new words have probability 0; expected "
+            "a weight below 1 or a strength above 0"
+        )
+    return numbers
+
+
+def obstacle(lm: Adaptable, kind: str) -> str:
+    """Why a model cannot adapt in this way; empty if it can."""
+    objective = lm.scorer.objective
+    if objective != "words":
+        return f"predicts {objective}; expected a model that predicts words one after the other"
+    if lm.model is not None and lm.model.reads_source:
+        return "is an autoencoder; expected a language model"
+    if kind != "unigram" and lm.model is None:
+        return "has no hidden states and gradients; expected --adapt=unigram"
+    return ""
+
+
+def adapt(
+    lm: Adaptable,
+    kind: str,
+    setting: Setting,
+    *,
+    tune_on: Dataset | None = None,
+    data: str | None = None,
+    label: str | None = None,
+    on_document: Callable[[int], None] = lambda done: None,
+) -> tuple[WordScorer, Adaptation]:
+    """The scorer of a model that adapts to each document, and how it does.
+
+    Args:
+      lm: the model.
+      kind: one of SETTINGS.
+      setting: what is missing is tuned.
+      tune_on: documents to tune on.
+      data: the prepared corpus whose training text scales the steps of dynamic evaluation; by
+        default the model's.
+      label: the model's name in messages.
+      on_document: called with the number of documents read to tune a setting.
+    """
+    numbers = complete(kind, setting)
+    if reason := obstacle(lm, kind):
+        raise InputError(f"--adapt={kind}: {label or lm.name} {reason}")
+    missing = [name for name, value in numbers.items() if value is None]
+    if missing and tune_on is None:
+        raise InputError(f"{', '.join(missing)} of {kind} are missing; expected documents to tune")
+    if kind == "dynamic":
+        way = _Dynamic(lm, int(numbers["sentences"] or 1), data, label or lm.name)
+    else:
+        way = _Cached(lm, kind)
+    trials = []
+    if missing and tune_on is not None:
+        trials = way.tune(tune_on.documents, numbers, on_document)
+        numbers |= trials[0].setting
+    given = {name: value for name, value in numbers.items() if value is not None}
+    source = tune_on.source if trials and tune_on is not None else {}
+    return way.scorer(given), Adaptation(kind, given, trials, source)
+
+
+class _Cached:
+    """A model and one kind of cache over it."""
+
+    def __init__(self, lm: Adaptable, kind: str):
+        self._kind = kind
+        if kind == "unigram" or lm.model is None or lm.params is None:
+            self._cache: Any = UnigramCache(lm.scorer)
+        else:
+            self._cache = NeuralCache(lm.model, lm.params, batch_size=lm.batch_size)
+
+    def _cache_setting(self, setting: Mapping[str, Any]) -> UnigramSetting | NeuralSetting:
+        numbers = {name: value for name, value in setting.items() if name != "weight"}
+        return UnigramSetting(**numbers) if self._kind == "unigram" else NeuralSetting(**numbers)
+
+    def scorer(self, setting: dict[str, float]) -> WordScorer:
+        return CachedScorer(self._cache, self._cache_setting(setting), setting["weight"])
+
+    def tune(
+        self,
+        documents: Iterable[Encoded],
+        setting: Setting,
+        on_document: Callable[[int], None],
+    ) -> list[Trial]:
+        """Documents are read once; the nats of every target under the model and under the cache
+        with each setting are retained."""
+        weight = setting["weight"]
+        choices = {
+            name: GRIDS[self._kind][name] if value is None else (value,)
+            for name, value in setting.items()
+            if name != "weight"
+        }
+        grid = [
+            dict(zip(choices, numbers, strict=True))
+            for numbers in itertools.product(*choices.values())
+        ]
+        nats: list[np.ndarray] = []
+        scored = self._cache.candidates(documents, list(map(self._cache_setting, grid)))
+        for number, (_, nll) in enumerate(scored, start=1):
+            nats += [sentence.astype(np.float32) for sentence in nll]
+            on_document(number)
+        if not nats:
+            raise InputError("there is no sentence to tune the cache on")
+        of_model, *of_settings = np.concatenate(nats).T
+        trials = []
+        for numbers, nll in zip(grid, of_settings, strict=True):
+            best = interpolation.best_weight(nll, of_model) if weight is None else weight
+            mixed = interpolation.mix(best, nll, of_model)
+            trials.append(Trial({"weight": best, **numbers}, math.exp(mixed.mean())))
+        return sorted(trials, key=lambda trial: trial.perplexity)
+
+
+class _Dynamic:
+    """A model and the scale of its gradients in training text."""
+
+    def __init__(self, lm: Adaptable, sentences: int, data: str | None, label: str):
+        directory = data or lm.config["data"]["directory"]
+        training = open_corpus(directory, "train")
+        require_vocabulary(training, directory, lm.vocabulary)
+        order = np.random.default_rng(0).permutation(training.num_documents).tolist()
+        model: Any = lm.model
+        params: Any = lm.params
+        scale = root_mean_square(model, params, map(training.document, order), sentences=sentences)
+        self._scorer = functools.partial(DynamicScorer, model, params, scale, sentences=sentences)
+        self._name = f"{label} + dynamic"
+
+    def scorer(self, setting: dict[str, float]) -> WordScorer:
+        return self._scorer(setting["rate"], setting["decay"], name=self._name)
+
+    def tune(
+        self,
+        documents: Iterable[Encoded],
+        setting: Setting,
+        on_document: Callable[[int], None],
+    ) -> list[Trial]:
+        """Documents are read once for every trial."""
+        first_documents = list(_first(documents))
+        perplexities: dict[tuple[float, float], float] = {}
+        error = None
+
+        def measure(rates: Iterable[float], decays: Iterable[float]) -> None:
+            nonlocal error
+            for rate, decay in itertools.product(rates, decays):
+                if (rate, decay) in perplexities:
+                    continue
+                scorer = self._scorer(rate, decay, name=f"{self._name} (tuning)")
+                try:
+                    measured = perplexity.measure(scorer, first_documents, on_document=on_document)
+                    perplexities[rate, decay] = measured.perplexity
+                except DivergenceError as diverged:
+                    perplexities[rate, decay], error = math.inf, diverged
+
+        rate, decay = setting["rate"], setting["decay"]
+        measure(GRIDS["dynamic"]["rate"] if rate is None else (rate,), (decay or 0.0,))
+        if decay is None:
+            best_rate, _ = min(perplexities, key=perplexities.__getitem__)
+            measure((best_rate,), GRIDS["dynamic"]["decay"])
+        if error is not None and min(perplexities.values()) == math.inf:
+            raise error
+        trials = [
+            Trial({"rate": rate, "decay": decay}, perplexity)
+            for (rate, decay), perplexity in perplexities.items()
+        ]
+        return sorted(trials, key=lambda trial: trial.perplexity)
+
+
+def _first(documents: Iterable[Encoded]) -> Iterator[Encoded]:
+    """The first documents with TUNING_TARGETS in all, or all of them."""
+    targets = 0
+    for document in documents:
+        yield document
+        targets += sum(len(words) + 1 for words in document.sentences)
+        if targets >= TUNING_TARGETS:
+            return

@@ -1,0 +1,190 @@
+"""Perplexities of several models on the same documents: in all, by part of speech, of adapted
+models and of a mixture.
+
+    runs = subjects.restore_all(["runs/rnnlm", "runs/ccdclm"])
+    print(evaluate(runs, open_split(runs[0].lm.vocabulary, "data/ptb", "test")))
+"""
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dclm_jax.evaluation import interpolation, parts_of_speech, significance
+from dclm_jax.evaluation.datasets import Dataset
+from dclm_jax.evaluation.interpolation import Mixture
+from dclm_jax.evaluation.parts_of_speech import ClassSums, Tagger, TagSums
+from dclm_jax.evaluation.perplexity import Perplexity
+from dclm_jax.evaluation.significance import Sums
+from dclm_jax.experiments import plots
+from dclm_jax.experiments.subjects import Subject
+from dclm_jax.language_model import mix
+from dclm_jax.tables import aligned
+
+_MIXTURE = "mixture"
+
+
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """Perplexities on the same documents.
+
+    Attributes:
+      subjects: the runs, each of them with test-time adaptation, and their mixture.
+      num_runs: the number of runs among them.
+      perplexities: one per subject.
+      source: the documents.
+      mixture: its weight, and the documents that it was tuned on.
+      classes: sums by part of speech; none where they were not asked for.
+      by_document: the same by document, one per subject.
+      tagger: the source of the parts of speech.
+    """
+
+    subjects: list[Subject]
+    num_runs: int
+    perplexities: list[Perplexity]
+    source: dict[str, Any]
+    mixture: Mixture | None
+    classes: list[ClassSums]
+    by_document: list[Sums]
+    tagger: str
+
+    def __str__(self) -> str:
+        labels = [subject.label for subject in self.subjects]
+        first = self.perplexities[0]
+        if len(labels) == 1:
+            lines = [self.subjects[0].lm.summary, str(first)]
+        else:
+            # Words and targets are the same for all.
+            lines = [*aligned(self._table()), first.description]
+        if self.mixture is not None:
+            weight, tuned_on = self.mixture.weight, self.mixture.tuned_on
+            lines.append(
+                f"{_MIXTURE}: {weight:.4f} {labels[0]} + {1 - weight:.4f} {labels[1]}, tuned on "
+                f"{tuned_on.get('input') or tuned_on['split']} "
+                f"({self.mixture.perplexities[0].tokens:,} targets)"
+            )
+        lines += [
+            f"{subject.label}: {subject.lm.adaptation}"
+            for subject in self.subjects
+            if subject.lm.adaptation
+        ]
+        if self.classes:
+            lines += ["", parts_of_speech.table(self.classes, labels)]
+            lines.append(f"parts of speech: {self.tagger}")
+        return "\n".join(lines)
+
+    def _table(self) -> list[tuple[str, ...]]:
+        header = "run", "parameters", "targets", "perplexity", "of known", "bits/word"
+        rows: list[tuple[str, ...]] = [header]
+        for (label, _, lm), measured in zip(self.subjects, self.perplexities, strict=True):
+            known = measured.known_perplexity
+            numbers = measured.perplexity, known, measured.bits_per_word
+            cells = ("" if number is None else f"{number:.4f}" for number in numbers)
+            rows.append((label, f"{lm.num_parameters:,}", f"{measured.tokens:,}", *cells))
+        if self.mixture is not None:
+            tuned = [f"{measured.perplexity:.4f}" for measured in self.mixture.perplexities]
+            tuning = ["when tuning", *tuned]
+            rows = [(*row, cell) for row, cell in zip(rows, tuning, strict=True)]
+        return rows
+
+    def to_json(self) -> dict[str, Any]:
+        """One object per run, in "runs" if there are several."""
+        results = []
+        for index, measured in enumerate(self.perplexities):
+            run = self.subjects[index].to_json() if index < self.num_runs else {}
+            result = {**measured.to_json(), **run, **self.source}
+            if self.classes:
+                classes = parts_of_speech.to_json(self.classes, index)
+                result["by_pos"] = {"tagger": self.tagger, "classes": classes}
+            results.append(result)
+        runs, others = results[: self.num_runs], results[self.num_runs :]
+        for index, (subject, result) in enumerate(
+            zip(self.subjects[self.num_runs :], others, strict=True)
+        ):
+            if subject.lm.adaptation:
+                adapted = runs[index % self.num_runs].setdefault("adapted", [])
+                adapted.append({**subject.lm.adaptation.to_json(), **result})
+        if self.num_runs == 1:
+            return runs[0]
+        value: dict[str, Any] = {"runs": runs}
+        if self.mixture is not None:
+            *tuned, tuned_mixture = (one.to_json() for one in self.mixture.perplexities)
+            value[_MIXTURE] = {"weight": self.mixture.weight, **results[-1]}
+            value["tuning"] = {**self.mixture.tuned_on, "runs": tuned, _MIXTURE: tuned_mixture}
+        return value
+
+    def plot(self, path: str) -> None:
+        """Draws the classes of each subject, of several relative to the first; without classes,
+        perplexity against the number of context sentences."""
+        if not self.classes:
+            points = map(context_point, self.subjects, self.perplexities)
+            plots.plot_context(list(points), path)
+            return
+        first, *others = self.by_document
+        label, *labels = (subject.label for subject in self.subjects)
+        series = [
+            plots.Series(
+                name, sums.perplexities / first.perplexities, *significance.of_ratio(sums, first)
+            )
+            for name, sums in zip(labels, others, strict=True)
+        ] or [plots.Series(label, first.perplexities, *significance.interval(first.resampled()))]
+        picture = plots.Intervals(
+            "Perplexity by part of speech",
+            parts_of_speech.explained(self.classes),
+            [tag_class.name for tag_class in self.classes],
+            series,
+            baseline=label if others else "",
+        )
+        plots.plot(picture, path)
+
+
+def evaluate(
+    runs: Sequence[Subject],
+    dataset: Dataset,
+    *,
+    adapted: Sequence[Subject] = (),
+    mixture: Mixture | None = None,
+    tagger: Tagger | None = None,
+    num_tags: int = 10,
+    on_document: Callable[[int], None] = lambda done: None,
+) -> Evaluation:
+    """Measures models of one vocabulary on the same documents, which stream.
+
+    Args:
+      runs: the models.
+      dataset: the documents, with tags if there is a tagger.
+      adapted: the models with test-time adaptation, in their order for each way to adapt.
+      mixture: of the two models.
+      tagger: the one of `dataset`; parts of speech are measured if there is one.
+      num_tags: the number of the most frequent tags whose classes are listed.
+      on_document: called with the number of documents so far.
+    """
+    subjects = [*runs, *adapted]
+    scorers = [subject.lm.scorer for subject in subjects]
+    weight = None
+    if mixture is not None:
+        weight = mixture.weight
+        subjects.append(Subject(_MIXTURE, "", mix(runs[0].lm, runs[1].lm, weight)))
+    by_tag = TagSums(len(subjects)) if tagger else None
+    sums = interpolation.measure(
+        scorers, dataset.documents, weight=weight, by_tag=by_tag, on_document=on_document
+    )
+    perplexities = [
+        subject.lm.with_training_oov(dataclasses.replace(measured, **dataset.counts))
+        for subject, measured in zip(subjects, sums, strict=True)
+    ]
+    classes = by_tag.classes(num_tags) if by_tag else []
+    by_document = by_tag.by_document(classes) if by_tag else []
+    source = tagger.source if tagger else ""
+    return Evaluation(
+        subjects, len(runs), perplexities, dataset.source, mixture, classes, by_document, source
+    )
+
+
+def context_point(subject: Subject, measured: Perplexity | None = None) -> plots.Result:
+    """A model in a picture of perplexity against its number of context sentences."""
+    lm = subject.lm
+    number = lm.config.get("model", {}).get("context_sentences")
+    model = subject.label if lm.adaptation else lm.name
+    perplexity = math.nan if measured is None else measured.perplexity
+    return plots.Result(subject.label, model, number, perplexity)

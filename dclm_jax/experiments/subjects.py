@@ -1,0 +1,78 @@
+"""Models under a label, to be measured side by side: runs, adapted runs and mixtures."""
+
+import glob
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation.datasets import describe_vocabulary
+from dclm_jax.experiments.runs import distinct_labels
+from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel, restore
+from dclm_jax.training.workdir import CONFIG_FILE
+
+
+class Subject(NamedTuple):
+    """A model, its label, and the work directory of its run."""
+
+    label: str
+    workdir: str
+    lm: LanguageModel
+
+    def to_json(self) -> dict[str, Any]:
+        """The run, and how it adapts, for a file of results."""
+        adapted = self.lm.adaptation.to_json() if self.lm.adaptation else {}
+        return {
+            "model": self.lm.name,
+            "parameters": self.lm.num_parameters,
+            "step": self.lm.step,
+            "workdir": self.workdir,
+            **adapted,
+        }
+
+
+def expand_workdirs(names: Iterable[str]) -> list[str]:
+    """Work directories; patterns such as "runs/*" stand for the runs that match."""
+    workdirs = []
+    for name in map(str.strip, names):
+        if not name:
+            raise InputError("--workdirs holds an empty name; expected work directories")
+        matches = [name]
+        if glob.has_magic(name) and not Path(name).is_dir():
+            matches = sorted(run for run in glob.glob(name) if Path(run, CONFIG_FILE).is_file())
+        if not matches:
+            raise InputError(f"--workdirs: {name} stands for no run")
+        workdirs += matches
+    return workdirs
+
+
+def restore_all(workdirs: Sequence[str], *, batch_size: int = DEFAULT_BATCH_SIZE) -> list[Subject]:
+    """Different runs of one vocabulary, labelled by their models, else by their folders."""
+    folders = [Path(workdir).resolve() for workdir in workdirs]
+    for index, folder in enumerate(folders):
+        if folder in folders[:index]:
+            raise InputError(f"--workdirs names {workdirs[index]} twice; expected different runs")
+    models = [restore(workdir, batch_size=batch_size) for workdir in workdirs]
+    first, *others = (describe_vocabulary(lm.vocabulary) for lm in models)
+    for workdir, other in zip(workdirs[1:], others, strict=True):
+        if other != first:
+            raise InputError(
+                f"{workdir} has another vocabulary ({other}) than {workdirs[0]} ({first}); only "
+                "runs of one vocabulary can be compared"
+            )
+    names = [lm.name for lm in models], [folder.name for folder in folders], workdirs
+    return list(map(Subject, distinct_labels(*names), workdirs, models))
+
+
+def corpus_of(subjects: Sequence[Subject], data: str | None = None) -> str:
+    """The directory `data`, or that of the corpus that all runs were trained on."""
+    first, *others = subjects
+    directory = data or first.lm.config["data"]["directory"]
+    for subject in others:
+        other = data or subject.lm.config["data"]["directory"]
+        if Path(other).resolve() != Path(directory).resolve():
+            raise InputError(
+                f"{first.workdir} was trained on {directory} and {subject.workdir} on {other}; "
+                "expected one corpus for all by --data"
+            )
+    return directory

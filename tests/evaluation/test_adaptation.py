@@ -1,0 +1,209 @@
+"""Test-time adaptation: settings given and tuned, their text, and what is refused."""
+
+import dataclasses
+import itertools
+import math
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+
+import dclm_jax
+from dclm_jax.data.corpus import open_corpus
+from dclm_jax.data.readers import read_documents
+from dclm_jax.errors import DivergenceError, InputError
+from dclm_jax.evaluation import adaptation, dynamic
+from dclm_jax.evaluation.adaptation import Adaptation, Trial
+from dclm_jax.evaluation.caches import CachedScorer, NeuralCache, NeuralSetting
+from dclm_jax.evaluation.perplexity import measure
+from dclm_jax.language_model import LanguageModel
+from tests.test_read_document import language_model
+
+
+@pytest.fixture(scope="module")
+def lm(uninterrupted) -> LanguageModel:
+    return dclm_jax.restore(uninterrupted)
+
+
+@pytest.fixture(scope="module")
+def documents(texts) -> list:
+    return list(read_documents(texts["valid"]))
+
+
+def test_given_settings_are_not_tuned(lm, documents):
+    setting = {"weight": 0.3, "theta": 0.5, "window": 9, "strength": 5.0}
+    adapted = lm.adapt("cache", **setting)
+    assert adapted.adaptation == Adaptation("cache", setting)
+    assert str(adapted.adaptation) == "weight 0.3, theta 0.5, window 9, strength 5"
+    assert adapted.adaptation.to_json() == {"adapt": "cache", "setting": setting}
+    model, params = lm.model, lm.params
+    assert model is not None and params is not None
+    scorer = CachedScorer(NeuralCache(model, params), NeuralSetting(0.5, 9, 5.0), 0.3)
+    expected = measure(scorer, [lm.encode(one) for one in documents]).perplexity
+    found = adapted.perplexity(documents)
+    assert found.perplexity == pytest.approx(expected, rel=1e-6)
+    assert found.characters and found.own_oov_rate is not None
+    assert adapted.summary.startswith("ccdclm + cache, ")
+    # It is one more model that scores documents, and scores them alike.
+    total = -math.fsum(score.log_prob for score in adapted.score(documents))
+    assert total == pytest.approx(found.nll, rel=1e-5)
+    with pytest.raises(InputError, match="an adapted model scores documents; it does not"):
+        adapted.read()
+    with pytest.raises(InputError, match="ccdclm has no hidden states and gradients; expected"):
+        adapted.adapt("cache")
+
+
+def test_caches_are_tuned_to_the_best_weight_of_each_setting(lm, documents, monkeypatch):
+    seen = []
+    adapted = lm.adapt("unigram", tune_on=documents, on_document=seen.append)
+    assert seen == list(range(1, len(documents) + 1))
+    trials = adapted.adaptation.trials
+    strengths = adaptation.GRIDS["unigram"]["strength"]
+    assert {trial.setting["strength"] for trial in trials} == set(strengths)
+    assert trials[0].perplexity < trials[1].perplexity <= trials[-1].perplexity
+    assert adapted.adaptation.setting == trials[0].setting
+    # Sentences of one topic say the same words again.
+    assert trials[0].perplexity < lm.perplexity(documents).perplexity
+    for trial in trials[:2]:
+        weight, strength = trial.setting["weight"], trial.setting["strength"]
+        of_weights = [
+            lm.adapt("unigram", weight=one, strength=strength).perplexity(documents).perplexity
+            for one in (weight, *np.linspace(0, 1, 11))
+        ]
+        assert trial.perplexity == pytest.approx(of_weights[0], rel=1e-6)
+        assert trial.perplexity <= min(of_weights) * (1 + 1e-6)
+    value = adapted.adaptation.to_json()["tuning"]
+    assert value["input"] == "documents"
+    assert value["tried"][0] == {**trials[0].setting, "perplexity": trials[0].perplexity}
+
+    monkeypatch.setitem(adaptation.GRIDS, "cache", {"theta": (0.1, 0.2), "strength": (1.0, 2.0)})
+    adapted = lm.adapt("cache", tune_on=documents, weight=0.2, strength=3.0)
+    settings = [trial.setting for trial in adapted.adaptation.trials]
+    fixed = {"weight": 0.2, "window": 2000, "strength": 3.0}
+    assert sorted(settings, key=lambda one: one["theta"]) == [
+        {**fixed, "theta": theta} for theta in (0.1, 0.2)
+    ]
+
+
+def test_dynamic_evaluation_tries_rates_then_decays(lm, data, documents, monkeypatch):
+    grid = {"rate": (0.0003, 0.003, 1e38), "decay": (0.0, 0.2)}
+    monkeypatch.setitem(adaptation.GRIDS, "dynamic", grid)
+    adapted = lm.adapt("dynamic", tune_on=documents, sentences=2)
+    *sound, diverged = adapted.adaptation.trials
+    assert diverged == Trial({"rate": 1e38, "decay": 0.0}, math.inf)
+    best = min(sound, key=lambda one: (one.setting["decay"] > 0, one.perplexity)).setting["rate"]
+    tried = {tuple(trial.setting.values()) for trial in sound}
+    assert tried == {(0.0003, 0.0), (0.003, 0.0), (best, 0.2)}
+    assert [one.perplexity for one in sound] == sorted(one.perplexity for one in sound)
+    assert adapted.adaptation.setting == {**sound[0].setting, "sentences": 2}
+    expected = lm.adapt("dynamic", **adapted.adaptation.setting).perplexity(documents)
+    assert sound[0].perplexity == expected.perplexity == adapted.perplexity(documents).perplexity
+
+    # The scale is that of the training text, in an order drawn once.
+    training = open_corpus(data, "train")
+    order = np.random.default_rng(0).permutation(training.num_documents)
+    model: Any = lm.model
+    params: Any = lm.params
+    scale = dynamic.root_mean_square(model, params, map(training.document, order), sentences=2)
+    rate, decay = sound[0].setting.values()
+    scorer = dynamic.DynamicScorer(model, params, scale, rate, decay, sentences=2)
+    assert measure(scorer, map(lm.encode, documents)).perplexity == expected.perplexity
+
+    decays = lm.adapt("dynamic", tune_on=documents, rate=0.003).adaptation.trials
+    assert {tuple(one.setting.values()) for one in decays} == {(0.003, 0.0), (0.003, 0.2)}
+    rates = lm.adapt("dynamic", tune_on=documents, decay=0.2).adaptation.trials
+    assert {tuple(one.setting.values()) for one in rates} == {(rate, 0.2) for rate in grid["rate"]}
+    with pytest.raises(DivergenceError, match=r"^the run \+ dynamic \(tuning\) diverged: step"):
+        lm.adapt("dynamic", tune_on=documents, rate=1e38, label="the run")
+
+
+def test_dynamic_evaluation_is_tuned_on_the_first_documents(lm, documents, monkeypatch):
+    monkeypatch.setattr(adaptation, "TUNING_TARGETS", 20)
+    seen = []
+    lm.adapt("dynamic", tune_on=iter(documents), rate=0.001, on_document=seen.append)
+    targets = itertools.accumulate(
+        sum(len(words) + 1 for words in one.sentences) for one in documents
+    )
+    needed = next(number for number, sum_ in enumerate(targets, start=1) if sum_ >= 20)
+    assert needed < len(documents) and seen == [*range(1, needed + 1)] * 3
+
+
+@pytest.mark.parametrize(
+    ("theta", "strength", "edges"),
+    [
+        (0.2, 30.0, ""),
+        (0.1, 30.0, " (theta is the smallest tried)"),
+        (0.4, 90.0, " (theta is the largest tried, strength is the largest tried)"),
+        # No strength is below 0.
+        (0.2, 0.0, ""),
+    ],
+)
+def test_settings_at_the_edge_of_what_was_tried_are_told(theta, strength, edges):
+    tried = [
+        Trial({"weight": weight, "theta": one, "window": 9, "strength": s}, 5.0)
+        for weight, one in ((0.1, 0.1), (0.2, 0.2), (0.3, 0.4))
+        for s in (0.0, 30.0, 90.0)
+    ]
+    setting = {"weight": 0.3, "theta": theta, "window": 9, "strength": strength}
+    tuned = Adaptation("cache", setting, tried, {"split": "valid"})
+    expected = f"weight 0.3, theta {theta:g}, window 9, strength {strength:g}, tuned on valid"
+    assert str(tuned) == f"{expected}{edges}"
+    useless = dataclasses.replace(tuned, setting={**setting, "weight": 0.0})
+    assert str(useless).endswith(", tuned on valid (with a weight of 0 the cache is not used)")
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting", "expected"),
+    [
+        ("other", {}, "--adapt=other is unknown; expected some of cache, unigram, dynamic"),
+        ("unigram", {"theta": 1.0}, "theta is no setting of --adapt=unigram; expected some of wei"),
+        *(
+            ("cache", {name: value}, f"the {name} of --adapt=cache is {value}; expected a number")
+            for name, values in {
+                "window": (0, 10**9 + 1),
+                "theta": (-0.1, 1e300),
+                "strength": (-1, 1e39),
+                "weight": (-0.1, 1.1, math.nan),
+            }.items()
+            for value in values
+        ),
+        ("unigram", {"strength": 0.0}, "the strength of --adapt=unigram is 0; expected a number a"),
+        ("unigram", {"strength": math.nan}, "the strength of --adapt=unigram is nan; expected"),
+        ("cache", {"weight": 1.0, "strength": 0.0}, "so that new words have probability 0"),
+        ("dynamic", {"rate": -1.0}, "the rate of --adapt=dynamic is -1.0; expected a number fro"),
+        ("dynamic", {"rate": math.nan}, "the rate of --adapt=dynamic is nan; expected a number f"),
+        ("dynamic", {"decay": 1e39}, "the decay of --adapt=dynamic is 1e+39; expected a number"),
+        ("dynamic", {"sentences": 0}, "the sentences of --adapt=dynamic is 0; expected a number"),
+        ("cache", {"weight": 0.1}, "theta, strength of cache are missing; expected documents to"),
+    ],
+)
+def test_settings_that_are_none(kind, setting, expected):
+    with pytest.raises(InputError) as refused:
+        language_model("rnnlm").adapt(kind, **setting)
+    assert expected in str(refused.value)
+
+
+def test_there_must_be_text_to_tune_on():
+    with pytest.raises(InputError, match="there is no sentence to tune the cache on"):
+        language_model("rnnlm").adapt("unigram", tune_on=[])
+
+
+@pytest.mark.parametrize(
+    ("lm", "kinds", "expected"),
+    [
+        (language_model("rnnlm"), ("cache", "unigram", "dynamic"), ""),
+        (
+            types.SimpleNamespace(model=None, scorer=types.SimpleNamespace(objective="words")),
+            ("unigram",),
+            "has no hidden states and gradients; expected --adapt=unigram",
+        ),
+        (language_model("rnnslm"), (), "predicts bags; expected a model that predicts words one"),
+        (language_model("standard_autoencoder"), (), "is an autoencoder; expected a language mo"),
+    ],
+    ids=["neural", "ngram", "bags", "autoencoder"],
+)
+def test_what_cannot_be_adapted_is_known_before_anything_is_measured(lm: Any, kinds, expected):
+    for kind in ("cache", "unigram", "dynamic"):
+        reason = adaptation.obstacle(lm, kind)
+        assert not reason if kind in kinds else reason.startswith(expected)
