@@ -27,7 +27,7 @@ from dclm_jax import ngram, storage
 from dclm_jax.data.corpus import TrainingText
 from dclm_jax.data.documents import PLAIN, TextOptions
 from dclm_jax.data.readers import Document, parse_documents
-from dclm_jax.data.vocabulary import END_TOKEN, START_TOKEN, UNKNOWN, Vocabulary
+from dclm_jax.data.vocabulary import END_TOKEN, START_TOKEN, Vocabulary
 from dclm_jax.decoding import generation
 from dclm_jax.decoding.choices import GREEDY, Decoding
 from dclm_jax.decoding.generation import Limits
@@ -47,6 +47,14 @@ from dclm_jax.reading.reader import (
     power_of_two,
     size_of,
 )
+from dclm_jax.score_types import (
+    DocumentScore,
+    DocumentVectors,
+    GeneratedText,
+    SentenceAttention,
+    SentenceScore,
+    TokenScore,
+)
 from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.progress import count_parameters
 from dclm_jax.training.workdir import needed_for_use, read_config, read_text
@@ -62,83 +70,6 @@ DEFAULT_LENGTH = 1.5
 _PACKAGE = os.path.join(os.path.dirname(__file__), "")
 _WINDOW = 256
 """Documents that are read ahead, so that those of like length come together."""
-
-
-@dataclasses.dataclass(frozen=True)
-class SentenceScore:
-    """One sentence given the sentences before it.
-
-    Attributes:
-      log_prob: in nats, the sum of `log_probs`.
-      tokens: the words as they were given, and the END that closes the sentence; none of a sentence
-        without words.
-      log_probs: log P(token | everything before it) in nats, one a token. A model of bags of words
-        does not see the words before in the sentence, and END, which it does not predict, has 0.
-      known: whether each token is in the vocabulary; others have the probability of UNKNOWN.
-      log_probs_alone: where the context is compared, those of the sentence read by itself, as the
-        first one of a document, in nats, one a token; elsewhere None.
-    """
-
-    log_prob: float
-    tokens: list[str]
-    log_probs: list[float]
-    known: list[bool]
-    log_probs_alone: list[float] | None = None
-
-    @property
-    def text(self) -> str:
-        """The words, separated by spaces."""
-        return " ".join(self.tokens[:-1])
-
-
-@dataclasses.dataclass(frozen=True)
-class DocumentScore:
-    """A document: its name, log P in nats, and its sentences."""
-
-    id: str
-    log_prob: float
-    sentences: list[SentenceScore]
-
-
-class SentenceAttention(NamedTuple):
-    """What the tokens of a sentence attend to: weights float32 [targets, positions] with which its
-    words and END (`targets`) are predicted, over what came before (`positions`). Rows sum to 1.
-
-    The positions of adclm are the inputs of the sentence before, <START> and its words, each the
-    hidden state after it; of a document's first sentence "c_0" alone. Those of the attention models
-    of Wang and Cho are the n sentences before, as texts, oldest first, as far as there are so many:
-    a first sentence has none.
-    """
-
-    targets: list[str]
-    positions: list[str]
-    weights: np.ndarray
-
-
-class DocumentVectors(NamedTuple):
-    """A document: its name, its vector [X], and those [S, X] of the places after its sentences
-    (`DocumentModel.vector`). That of the document is the last of these; of a model that reads a
-    source it is the one before its first sentence. A sentence without words is not read: the place
-    after it is the one before."""
-
-    id: str
-    document: np.ndarray
-    sentences: np.ndarray
-
-
-@dataclasses.dataclass(frozen=True)
-class GeneratedText:
-    """What a model has generated.
-
-    Attributes:
-      log_prob: log P(text | what was read before) in nats, decisions to end the document among it.
-      sentences: each scored as `LanguageModel.score` scores it.
-      has_ended: whether the model has ended the document; otherwise the text is as long as allowed.
-    """
-
-    log_prob: float
-    sentences: list[SentenceScore]
-    has_ended: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,14 +92,22 @@ class ReadDocument:
             return self
         return ReadDocument(self.lm, self.lm.reader.read(self.place, [ids])[0])
 
-    def score(self, candidates: Sequence[Sentence]) -> list[SentenceScore]:
+    def score(
+        self, candidates: Sequence[Sentence], *, compare_context: bool = False
+    ) -> list[SentenceScore]:
         """Each candidate as the next sentence: its log-probability given all that has been read.
         A candidate without words has the log-probability of END directly after START.
+
+        Args:
+          compare_context: as in `LanguageModel.score`.
         """
         words = _words(candidates, "the candidates are")
         ids = [self.lm.vocabulary.encode(one) for one in words]
         scores = score_after(self.lm.reader, self.place, [0] * len(ids), ids)
-        return [_sentence_score(*one) for one in zip(words, ids, scores, strict=True)]
+        alone = itertools.repeat(None)
+        if compare_context:
+            alone = score_after(self.lm.reader, self.lm.reader.open(1), [0] * len(ids), ids)
+        return list(map(SentenceScore.of, words, ids, scores, alone))
 
     def next_words(self, prefix: Sentence = "", k: int = 10) -> list[tuple[str, float]]:
         """The k likeliest next words with their log-probabilities in nats, likeliest first.
@@ -346,34 +285,15 @@ class LanguageModel:
           nats), where the context is compared "surprisal_alone" (the same of the sentence by
           itself), and "known" (bool), as of `SentenceScore`.
         """
-        rows = [
-            (document.id, number, position, token, -log_prob, -alone, known)
-            for document in self.score(documents, compare_context=compare_context)
-            for number, one in enumerate(document.sentences, start=1)
-            for position, (token, log_prob, alone, known) in enumerate(
-                zip(
-                    one.tokens,
-                    one.log_probs,
-                    one.log_probs_alone or one.log_probs,
-                    one.known,
-                    strict=True,
-                ),
-                start=1,
-            )
-        ]
-        kinds = {
-            "document": object,
-            "sentence": np.int64,
-            "position": np.int64,
-            "word": object,
-            "surprisal": np.float64,
-            "surprisal_alone": np.float64,
-            "known": bool,
-        }
-        columns = zip(*rows, strict=True) if rows else [()] * len(kinds)
+        scores = self.score(documents, compare_context=compare_context)
+        columns = zip(*(row for score in scores for row in score.rows()), strict=True)
+        kinds = object, np.int64, np.int64, object, np.float64, np.float64, bool
+        empty = ((),) * len(kinds)
         return {
             name: np.array(column, kind)
-            for (name, kind), column in zip(kinds.items(), columns, strict=True)
+            for name, kind, column in zip(
+                TokenScore._fields, kinds, tuple(columns) or empty, strict=True
+            )
             if compare_context or name != "surprisal_alone"
         }
 
@@ -414,10 +334,8 @@ class LanguageModel:
         without_words = SentenceScore(0.0, [], [], [], [] if compare_context else None)
         for ids, *nll in scored:
             document = waiting.popleft()
-            scores = map(_sentence_score, filter(None, document.words), ids, *nll)
-            sentences = document.aligned(scores, without_words)
-            log_prob = math.fsum(one.log_prob for one in sentences)
-            yield DocumentScore(document.ids.id, log_prob, sentences)
+            scores = map(SentenceScore.of, filter(None, document.words), ids, *nll)
+            yield DocumentScore.of(document.ids.id, document.aligned(scores, without_words))
 
     def attention(self, document: Document | Sequence[Sentence]) -> list[SentenceAttention]:
         """What every token of a document, as `score` takes one, attends to; see `Reader.attention`.
@@ -624,7 +542,7 @@ class LanguageModel:
     def spell(self, text: generation.Text) -> GeneratedText:
         """A text in words, with its scores."""
         sentences = [
-            _sentence_score(self.vocabulary.decode(ids.tolist()), ids, -log_probs)
+            SentenceScore.of(self.vocabulary.decode(ids.tolist()), ids, -log_probs)
             for ids, log_probs in zip(text.sentences, text.log_probs, strict=True)
         ]
         log_probs = [*(one.log_prob for one in sentences), *text.decisions]
@@ -860,13 +778,3 @@ def _checked(sentence: Any) -> list[str]:
             ids = "; word ids are for scorer.score" if isinstance(word, int | np.integer) else ""
             raise InputError(f"a word is {shown(word)}; expected a string without white space{ids}")
     return words
-
-
-def _sentence_score(
-    words: list[str], ids: np.ndarray, nll: np.ndarray, alone: np.ndarray | None = None
-) -> SentenceScore:
-    log_probs, *of_alone = (
-        (-nats.astype(np.float64)).tolist() for nats in (nll, alone) if nats is not None
-    )
-    known = [*(ids != UNKNOWN).tolist(), True]
-    return SentenceScore(math.fsum(log_probs), [*words, END_TOKEN], log_probs, known, *of_alone)

@@ -51,22 +51,18 @@ has them as tables to open. --plot draws them as heat maps, of one run and one d
 The input is streamed and may be larger than memory. The output file appears once it is complete.
 """
 
-import dataclasses
 import itertools
-import math
 import pathlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
-import numpy as np
 from absl import flags
 
 from dclm_jax.data import readers
 from dclm_jax.errors import InputError
-from dclm_jax.experiments import plots, surprisal_html
-from dclm_jax.files import json_text, open_output
-from dclm_jax.language_model import DocumentScore, SentenceAttention, SentenceScore
-from dclm_jax.tables import separated
+from dclm_jax.experiments import plots, score_files, surprisal_html
+from dclm_jax.experiments.subjects import Subject
+from dclm_jax.files import open_output
+from dclm_jax.score_types import DocumentScore, SentenceAttention
 from launch import _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
@@ -112,16 +108,15 @@ def main(argv: Sequence[str]) -> None:
     scores = _continuations(runs) if _CONTEXT.value else _documents(runs)
     if _PLOT.value:
         scores = _plotted(runs[0], scores, _PLOT.value)
-    if _UNKNOWN.value == "blank":
-        scores = ([_blanked(one) for one in of_runs] for of_runs in scores)
     labels = [run.label for run in runs]
-    begin = _begin(labels)
     with open_output(_OUTPUT.value) as file, _evaluation.Progress("scoring") as progress:
-        file.write(begin)
-        for number, of_runs in enumerate(scores, start=1):
-            attention = list(map(_attention, runs, of_runs)) if _ATTENTION.value else []
-            file.writelines(_lines(labels, of_runs, attention))
-            progress(number, None)
+        file.write(_head(labels))
+        for number, by_run in enumerate(scores, start=1):
+            attention = list(map(_attention, runs, by_run)) if _ATTENTION.value else []
+            if _UNKNOWN.value == "blank":
+                by_run = [score.without_oov() for score in by_run]
+            file.writelines(_lines(labels, by_run, attention))
+            progress(number)
         if _format() == "html":
             file.write(surprisal_html.foot())
 
@@ -135,12 +130,12 @@ def _format() -> str:
     return _OUTPUT_FORMAT.value or (named if named in _FORMATS else _FORMATS[0])
 
 
-def _begin(labels: Sequence[str]) -> str:
+def _head(labels: Sequence[str]) -> str:
     if _format() == "tsv":
-        return separated(_tsv_header(labels))
+        return score_files.tsv_header(labels, compared=_COMPARE.value)
     if _format() == "html":
-        what = flags.FLAGS.input or flags.FLAGS.split
-        return surprisal_html.head(f"{', '.join(labels)}: {what}", compared=_COMPARE.value)
+        title = f"{', '.join(labels)}: {flags.FLAGS.input or flags.FLAGS.split}"
+        return surprisal_html.head(title, compared=_COMPARE.value)
     return ""
 
 
@@ -148,13 +143,13 @@ def _lines(
     labels: Sequence[str], scores: Sequence[DocumentScore], attention: Sequence[Attention]
 ) -> Iterable[str]:
     if _format() == "tsv":
-        return _tsv_lines(scores)
+        return score_files.tsv_lines(scores)
     if _format() == "html":
         return [surprisal_html.document(labels, scores, attention)]
-    return [_json_line(labels, scores, attention)]
+    return [score_files.json_line(labels, scores, attention)]
 
 
-def _check_looking_inside(runs: Sequence[_evaluation.Subject]) -> None:
+def _check_looking_inside(runs: Sequence[Subject]) -> None:
     if _COMPARE.value:
         command = f"launch.score --{_COMPARE.name}"
         _evaluation.require_language_models((run.lm for run in runs), command)
@@ -173,12 +168,12 @@ def _check_looking_inside(runs: Sequence[_evaluation.Subject]) -> None:
         plots.check_target(_PLOT.value)
 
 
-def _attention(run: _evaluation.Subject, score: DocumentScore) -> Attention:
+def _attention(run: Subject, score: DocumentScore) -> Attention:
     return run.lm.attention([one.tokens[:-1] for one in score.sentences])
 
 
 def _plotted(
-    run: _evaluation.Subject, scores: Iterator[list[DocumentScore]], path: str
+    run: Subject, scores: Iterator[list[DocumentScore]], path: str
 ) -> Iterator[list[DocumentScore]]:
     """Draws the attention in the one document that is scored, before its scores are written."""
     some = list(itertools.islice(scores, 2))
@@ -190,7 +185,7 @@ def _plotted(
     return iter(some)
 
 
-def _documents(runs: Sequence[_evaluation.Subject]) -> Iterator[list[DocumentScore]]:
+def _documents(runs: Sequence[Subject]) -> Iterator[list[DocumentScore]]:
     """The scores of each document by every run."""
     # A document without words has a line, too, so that results join with the text. An autoencoder
     # makes nothing of nothing.
@@ -205,7 +200,7 @@ def _documents(runs: Sequence[_evaluation.Subject]) -> Iterator[list[DocumentSco
     return map(list, zip(*scores, strict=True))
 
 
-def _continuations(runs: Sequence[_evaluation.Subject]) -> Iterator[list[DocumentScore]]:
+def _continuations(runs: Sequence[Subject]) -> Iterator[list[DocumentScore]]:
     """Each line of --input after the text of --context."""
     context, path, models = _CONTEXT.value or "", flags.FLAGS.input, [run.lm for run in runs]
     if context == path == readers.STDIN:
@@ -221,120 +216,12 @@ def _continuations(runs: Sequence[_evaluation.Subject]) -> Iterator[list[Documen
         models[0].text,
         path,
     )
-    read = [lm.read(texts[0]) for lm in models]
-    alone = [lm.read() for lm in models] if _COMPARE.value else []
-    numbers = itertools.count(1)
-    while some := list(itertools.islice(candidates, _CANDIDATES)):
-        scores = [one.score(some) for one in read]
-        if alone:
-            scores = [
-                list(map(_beside, of_run, without.score(some)))
-                for of_run, without in zip(scores, alone, strict=True)
-            ]
-        for of_runs in zip(*scores, strict=True):
-            number = str(next(numbers))
-            yield [DocumentScore(number, one.log_prob, [one]) for one in of_runs]
-
-
-def _beside(score: SentenceScore, alone: SentenceScore) -> SentenceScore:
-    return dataclasses.replace(score, log_probs_alone=alone.log_probs)
-
-
-def _blanked(score: DocumentScore) -> DocumentScore:
-    """The score of the known tokens alone; the others have NaN."""
-    sentences = []
-    for one in score.sentences:
-        log_prob = math.fsum(itertools.compress(one.log_probs, one.known))
-        alone = one.log_probs_alone
-        blanked = dataclasses.replace(
-            one,
-            log_prob=log_prob,
-            log_probs=_of_known(one.log_probs, one.known),
-            log_probs_alone=None if alone is None else _of_known(alone, one.known),
-        )
-        sentences.append(blanked)
-    return DocumentScore(score.id, math.fsum(one.log_prob for one in sentences), sentences)
-
-
-def _of_known(log_probs: Sequence[float], known: Sequence[bool]) -> list[float]:
-    return [p if is_known else math.nan for p, is_known in zip(log_probs, known, strict=True)]
-
-
-def _json_line(
-    labels: Sequence[str], scores: Sequence[DocumentScore], attention: Sequence[Attention]
-) -> str:
-    def each(values: Sequence[Any]) -> Any:
-        return values[0] if len(labels) == 1 else dict(zip(labels, values, strict=True))
-
-    def surprisals(log_probs: Iterable[Sequence[float] | None]) -> Any:
-        return each([[-p for p in one or ()] for one in log_probs])
-
-    def sentence(
-        of_runs: tuple[SentenceScore, ...], attention: Sequence[SentenceAttention]
-    ) -> dict[str, Any]:
-        record = {
-            "log_prob": each([one.log_prob for one in of_runs]),
-            "tokens": of_runs[0].tokens,
-            "surprisals": surprisals(one.log_probs for one in of_runs),
-        }
-        if _COMPARE.value:
-            record["surprisals_alone"] = surprisals(one.log_probs_alone for one in of_runs)
-        record["known"] = of_runs[0].known
-        if attention:
-            record["attention"] = each(
-                [
-                    {
-                        "positions": one.positions,
-                        "weights": np.round(one.weights.astype(float), 6).tolist(),
-                    }
-                    for one in attention
-                ]
-            )
-        return record
-
-    record = {
-        "id": scores[0].id,
-        "unit": "nats",
-        "log_prob": each([one.log_prob for one in scores]),
-        "sentences": [
-            sentence(of_runs, [one[number] for one in attention])
-            for number, of_runs in enumerate(_sentences(scores))
-        ],
-    }
-    return json_text(record) + "\n"
-
-
-def _sentences(scores: Sequence[DocumentScore]) -> Iterator[tuple[SentenceScore, ...]]:
-    return zip(*(one.sentences for one in scores), strict=True)
-
-
-def _tsv_header(labels: Sequence[str]) -> list[str]:
-    def each(name: str) -> list[str]:
-        return [name] if len(labels) == 1 else [f"{name}:{label}" for label in labels]
-
-    surprisals = each("surprisal_nats")
-    if _COMPARE.value:
-        surprisals += each("surprisal_alone_nats")
-    first = ["document", "sentence", "position", "token", *surprisals, "known"]
-    return [*first, *each("sentence_log_prob_nats"), *each("document_log_prob_nats")]
-
-
-def _tsv_lines(scores: Sequence[DocumentScore]) -> Iterator[str]:
-    def numbers(values: Iterator[float]) -> list[str | None]:
-        return [None if math.isnan(value) else f"{value:.6f}" for value in values]
-
-    of_document = numbers(one.log_prob for one in scores)
-    for number, of_runs in enumerate(_sentences(scores), start=1):
-        of_sentence = numbers(one.log_prob for one in of_runs)
-        tokens = zip(of_runs[0].tokens, of_runs[0].known, strict=True)
-        alone = [one.log_probs_alone for one in of_runs if one.log_probs_alone is not None]
-        log_probs = zip(*(one.log_probs for one in of_runs), *alone, strict=True)
-        for position, ((token, known), of_token) in enumerate(
-            zip(tokens, log_probs, strict=True), start=1
-        ):
-            surprisals = numbers(-log_prob for log_prob in of_token)
-            cells = [scores[0].id, number, position, token, *surprisals, int(known)]
-            yield separated([*cells, *of_sentence, *of_document])
+    states = [lm.read(texts[0]) for lm in models]
+    numbers = map(str, itertools.count(1))
+    while window := list(itertools.islice(candidates, _CANDIDATES)):
+        scores = [state.score(window, compare_context=_COMPARE.value) for state in states]
+        for *by_run, number in zip(*scores, numbers, strict=False):
+            yield [DocumentScore.of(number, [score]) for score in by_run]
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ LAYERS = [
     ("decoding", "evaluation"),
     ("training",),
     ("ngram",),
+    ("score_types",),
     ("language_model",),
     ("experiments", "benchmark"),
     ("launch",),

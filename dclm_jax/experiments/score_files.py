@@ -1,0 +1,86 @@
+"""Scored documents as JSON lines and as TSV, of one run or of several side by side.
+
+Of several runs, JSON has {"RUN": value, ...} where it has a value of one, and TSV a column
+"NAME:RUN" for each.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from dclm_jax.files import json_text
+from dclm_jax.score_types import DocumentScore, SentenceAttention, SentenceScore
+from dclm_jax.tables import separated
+
+
+def json_line(
+    labels: Sequence[str],
+    scores: Sequence[DocumentScore],
+    attention: Sequence[Sequence[SentenceAttention]] = (),
+) -> str:
+    """An object: a document as scored by each run, and what its words attend to under each."""
+
+    def by_run(values: Sequence[Any]) -> Any:
+        return values[0] if len(labels) == 1 else dict(zip(labels, values, strict=True))
+
+    def surprisals(log_probs: Sequence[Sequence[float] | None]) -> Any:
+        return by_run([[-log_prob for log_prob in one or ()] for one in log_probs])
+
+    def sentence(number: int) -> dict[str, Any]:
+        of_runs: list[SentenceScore] = [score.sentences[number] for score in scores]
+        record = {
+            "log_prob": by_run([score.log_prob for score in of_runs]),
+            "tokens": of_runs[0].tokens,
+            "surprisals": surprisals([score.log_probs for score in of_runs]),
+        }
+        if of_runs[0].log_probs_alone is not None:
+            record["surprisals_alone"] = surprisals([score.log_probs_alone for score in of_runs])
+        record["known"] = of_runs[0].known
+        if attention:
+            record["attention"] = by_run(
+                [
+                    {
+                        "positions": sentences[number].positions,
+                        "weights": np.round(sentences[number].weights.astype(float), 6).tolist(),
+                    }
+                    for sentences in attention
+                ]
+            )
+        return record
+
+    record = {
+        "id": scores[0].id,
+        "unit": "nats",
+        "log_prob": by_run([score.log_prob for score in scores]),
+        "sentences": [sentence(number) for number in range(len(scores[0].sentences))],
+    }
+    return json_text(record) + "\n"
+
+
+def tsv_header(labels: Sequence[str], *, compared: bool) -> str:
+    """The names of the columns; `compared` as in `surprisal_html.head`."""
+
+    def by_run(name: str) -> list[str]:
+        return [name] if len(labels) == 1 else [f"{name}:{label}" for label in labels]
+
+    surprisals = by_run("surprisal_nats") + (by_run("surprisal_alone_nats") if compared else [])
+    sums = by_run("sentence_log_prob_nats") + by_run("document_log_prob_nats")
+    return separated(["document", "sentence", "position", "token", *surprisals, "known", *sums])
+
+
+def tsv_lines(scores: Sequence[DocumentScore]) -> Iterator[str]:
+    """One row per token."""
+
+    def numbers(values: Sequence[float]) -> list[str | None]:
+        return [None if math.isnan(value) else f"{value:.6f}" for value in values]
+
+    document_sums = numbers([score.log_prob for score in scores])
+    for rows in zip(*(score.rows() for score in scores), strict=True):
+        name, sentence, position, word, *_, known = rows[0]
+        surprisals = numbers([row.surprisal for row in rows])
+        alone = numbers([row.surprisal_alone for row in rows if row.surprisal_alone is not None])
+        sums = numbers([score.sentences[sentence - 1].log_prob for score in scores])
+        cells = [name, sentence, position, word, *surprisals, *alone, int(known)]
+        yield separated([*cells, *sums, *document_sums])
