@@ -20,6 +20,9 @@ from dclm_jax.errors import InputError
 
 Tree = TypeVar("Tree")
 
+DEVICES = "devices"
+"""Name of the axis over devices, of `jax.pmap` and of meshes."""
+
 _TASKS_OF_A_STEP = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")
 """Set to the number of tasks by Slurm's srun and Open MPI's mpirun."""
 
@@ -150,3 +153,9 @@ def stop_agreed() -> bool:
     # Calls are counted and not steps: JAX agrees on the call after the last one that any process
     # has made, the first one if there is none yet; a run that goes on has another first step.
     return multihost_utils.reached_preemption_sync_point(next(_calls))
+
+
+def on_local_devices(tree: Tree) -> Tree:
+    """Arrays whole on every local device, as `pmap` with `in_axes=None` takes them."""
+    mesh = jax.sharding.Mesh(np.array(jax.local_devices()), (DEVICES,))
+    return jax.device_put(tree, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec()))

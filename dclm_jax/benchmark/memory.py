@@ -1,7 +1,6 @@
 """Temporary memory of a training step, compiled but never run, with our output layer and a plain
 one."""
 
-import functools
 from typing import Any
 
 import jax
@@ -11,18 +10,18 @@ import optax
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.driver import read_documents, weighted
-from dclm_jax.reading.likelihoods import output_inputs, time_major
+from dclm_jax.reading.likelihoods import open_documents, output_inputs, time_major
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
-from dclm_jax.training.step import TrainState, first_state, train_step
+from dclm_jax.training.step import TrainState, first_state, parallel_step
 
 
 def step_memory(model: DocumentModel, shape_BxSxN: tuple[int, int, int]) -> int:
     """Bytes that our training step needs beside its arguments, on one device."""
     optimizer = create_optimizer(OptimizerConfig(), 1)
     state, batch, key = _arguments(model, optimizer, shape_BxSxN)
-    step = functools.partial(train_step, model, optimizer, axis=None)
-    return _temporary_bytes(jax.jit(step, donate_argnums=0).lower(state, batch, key))
+    of_one_device = jax.tree.map(lambda a: jax.ShapeDtypeStruct((1, *a.shape), a.dtype), batch)
+    return _temporary_bytes(parallel_step(model, optimizer).lower(state, of_one_device, key))
 
 
 def plain_step_memory(model: DocumentModel, shape_BxSxN: tuple[int, int, int]) -> int:
@@ -42,14 +41,11 @@ def plain_step_memory(model: DocumentModel, shape_BxSxN: tuple[int, int, int]) -
 def plain_nll(model: DocumentModel, params: Params, batch: Batch) -> jax.Array:
     """Nats per target of a batch, by one softmax over all positions [S*N*B, V]."""
     tokens, targets, mask = time_major(batch)
-    params = weighted(model, params)
-    context = model.open_document(params, tokens.shape[-1])
-    reading = read_documents(model, params, context, tokens, mask, None)
-    features, kernel, bias, shared = output_inputs(model, params, reading, tokens)
-    logits_FxV = features @ kernel + bias
-    if shared is not None:
-        logits_FxV += shared.of(jnp.arange(len(features)), model.vocab_size)
-    log_probs = jax.nn.log_softmax(logits_FxV)
+    context = open_documents(model, params, tokens.shape[-1])
+    read = read_documents(model, params, context, tokens, mask)
+    log_probs = jax.nn.log_softmax(
+        output_inputs(model, weighted(model, params), read, tokens).logits()
+    )
     chosen_F = jnp.take_along_axis(log_probs, targets.reshape(-1, 1), axis=-1)[:, 0]
     return -jnp.sum(jnp.where(mask.reshape(-1), chosen_F, 0)) / jnp.sum(mask)
 

@@ -9,8 +9,7 @@ import numpy as np
 from dclm_jax.benchmark.timing import Turn
 from dclm_jax.data.batches import Batch, length_bucket, pack_sentences
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.reading.driver import weighted
-from dclm_jax.reading.likelihoods import block_nll
+from dclm_jax.reading.likelihoods import block_nll, open_documents
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import first_state, parallel_step, spread, spread_rows
@@ -61,7 +60,7 @@ class Scoring:
 
     def __init__(self, model: DocumentModel, params: Params, batches: list[list[Any]]):
         def nll(params: Params, batch: Batch) -> jax.Array:
-            context = model.open_document(weighted(model, params), len(batch.mask_BxSxN))
+            context = open_documents(model, params, len(batch.mask_BxSxN))
             return block_nll(model, params, context, batch)[1]
 
         self._nll = jax.jit(nll)

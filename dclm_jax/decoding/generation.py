@@ -26,16 +26,16 @@ from dclm_jax.data.vocabulary import END, SPECIAL_TOKENS, START, UNKNOWN
 from dclm_jax.decoding.choices import Decoding, choose
 from dclm_jax.errors import InputError, shown
 from dclm_jax.models.base import Context, DocumentModel, Params
-from dclm_jax.reading import words
+from dclm_jax.reading import incremental
 from dclm_jax.reading.continuations import SentenceReader, filled_up
-from dclm_jax.reading.driver import jit_weighted
+from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.incremental import SentencePrefix
 from dclm_jax.reading.reader import (
     Place,
     Reader,
     batches_of_like_size,
     power_of_two,
 )
-from dclm_jax.reading.words import Words
 
 ROWS = 64
 """Documents that are generated at once, at most; a power of two."""
@@ -104,7 +104,7 @@ class _Sentence(NamedTuple):
     what was chosen, its log P and the row that chose it; and its keys."""
 
     texts: _Texts
-    words: Words
+    prefix: SentencePrefix
     token_R: jax.Array
     tokens_NxR: jax.Array
     log_probs_NxR: jax.Array
@@ -275,7 +275,6 @@ class _Programs(NamedTuple):
 
 @functools.cache
 def _compiled(model: DocumentModel, decoding: Decoding) -> _Programs:
-    of_weighted = functools.partial(jit_weighted, model)
     begin = functools.partial(_begin, model, decoding)
     step = functools.partial(_step, model, decoding)
     end = functools.partial(_end, model, decoding)
@@ -283,6 +282,7 @@ def _compiled(model: DocumentModel, decoding: Decoding) -> _Programs:
     def sentence(
         params: Params, state: _State, number: jax.Array, room: int
     ) -> tuple[_State, _Told]:
+        params = weighted(model, params)
         done = jax.lax.while_loop(
             lambda sentence: jnp.any(sentence.token_R != END),
             functools.partial(step, params),
@@ -291,7 +291,10 @@ def _compiled(model: DocumentModel, decoding: Decoding) -> _Programs:
         return end(params, state, done)
 
     return _Programs(
-        of_weighted(sentence, 3), of_weighted(begin, 3), *map(of_weighted, (step, end))
+        sentence=jax.jit(sentence, static_argnums=3),
+        begin=jax.jit(begin, static_argnums=3),
+        step=jax.jit(step),
+        end=jax.jit(end),
     )
 
 
@@ -304,6 +307,7 @@ def _begin(
     room: int,
 ) -> _Sentence:
     """Decides which documents go on, if the model tells, and begins the sentence of this number."""
+    params = weighted(model, params)
     texts, context, rows = state.texts, state.context, len(state.texts.row_R)
     texts = texts._replace(
         goes_on_R=texts.goes_on_R & (number < state.most_sentences_R),
@@ -322,10 +326,10 @@ def _begin(
             goes_on_R=texts.goes_on_R & (goes_on_R == 1),
             decision_R=jnp.where(texts.goes_on_R, log_prob_R, jnp.nan),
         )
-        context = words.take(model, params, context, row_R)
+        context = incremental.take(model, params, context, row_R)
     return _Sentence(
         texts=texts,
-        words=words.begin(model, params, context, rows, room),
+        prefix=incremental.begin(model, params, context, rows, room),
         token_R=jnp.where(texts.goes_on_R, START, END).astype(jnp.int32),
         tokens_NxR=jnp.full((room, rows), END, jnp.int32),
         log_probs_NxR=jnp.zeros((room, rows), texts.log_prob_R.dtype),
@@ -339,9 +343,9 @@ def _step(
     model: DocumentModel, decoding: Decoding, params: Params, sentence: _Sentence
 ) -> _Sentence:
     """Reads what was chosen last, and chooses what comes after it."""
-    texts, position = sentence.texts, sentence.words.count
+    texts, position = sentence.texts, sentence.prefix.count
     is_going_R = sentence.token_R != END
-    read, log_probs_RxV = words.advance(model, params, sentence.words, sentence.token_R)
+    prefix, log_probs_RxV = incremental.advance(model, params, sentence.prefix, sentence.token_R)
     ids_V = jnp.arange(model.vocab_size)
     is_end_V = ids_V == END
     is_word_V = (ids_V != START) & ~is_end_V
@@ -357,10 +361,10 @@ def _step(
     # Where there are fewer ways on than texts to keep, some are none.
     token_R = jnp.where(texts.log_prob_R == -jnp.inf, END, token_R).astype(jnp.int32)
     if decoding.width > 1:
-        read = words.take_ahead(model, params, read, row_R)
+        prefix = incremental.take_ahead(model, params, prefix, row_R)
     return sentence._replace(
         texts=texts._replace(words_left_R=texts.words_left_R - (token_R != END)),
-        words=read,
+        prefix=prefix,
         token_R=token_R,
         tokens_NxR=sentence.tokens_NxR.at[position].set(token_R),
         log_probs_NxR=sentence.log_probs_NxR.at[position].set(log_prob_R),
@@ -393,7 +397,7 @@ def _end(
     model: DocumentModel, decoding: Decoding, params: Params, state: _State, sentence: _Sentence
 ) -> tuple[_State, _Told]:
     """Closes the sentence."""
-    texts, read = sentence.texts, sentence.words
+    texts, prefix = sentence.texts, sentence.prefix
     tokens_NxR, log_probs_NxR = sentence.tokens_NxR, sentence.log_probs_NxR
     if decoding.width > 1:
         # Where each text was before and after every step.
@@ -402,13 +406,13 @@ def _end(
 
         own_R = jnp.arange(len(sentence.token_R), dtype=jnp.int32)
         _, (before_NxR, after_NxR) = jax.lax.scan(back, own_R, sentence.rows_NxR, reverse=True)
-        read = words.trace(read, before_NxR)
+        prefix = incremental.trace(prefix, before_NxR)
         tokens_NxR, log_probs_NxR = (
             jnp.take_along_axis(array_NxR, after_NxR, axis=1)
             for array_NxR in (tokens_NxR, log_probs_NxR)
         )
     goes_on_R = texts.goes_on_R & (texts.words_left_R > 0) & (texts.log_prob_R > -jnp.inf)
-    context = words.close(model, params, read)
+    context = incremental.close(model, params, prefix)
     state = state._replace(context=context, texts=texts._replace(goes_on_R=goes_on_R))
     return state, _Told(texts.row_R, texts.decision_R, tokens_NxR, log_probs_NxR)
 

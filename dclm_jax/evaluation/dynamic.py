@@ -25,7 +25,6 @@ from dclm_jax.data.batches import Batch
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation.scoring import Document, Scored, sentences_to_score
 from dclm_jax.models.base import Context, DocumentModel, Params
-from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
 from dclm_jax.reading.reader import next_block, power_of_two
 
@@ -162,7 +161,7 @@ class _Functions(NamedTuple):
 @functools.cache
 def _compiled(model: DocumentModel) -> _Functions:
     def open_document(params: Params) -> Context:
-        return open_documents(model, weighted(model, params), 1, None)
+        return open_documents(model, params, 1)
 
     def gradient(params: Params, context: Context, batch: Batch) -> Params:
         return jax.grad(lambda params: batch_likelihood(model, params, batch, context=context).nll)(

@@ -10,7 +10,6 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-import flax.jax_utils
 import jax
 import numpy as np
 
@@ -19,7 +18,6 @@ from dclm_jax.data.batches import Batch
 from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.reading import reader
-from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 
 Document = Sequence[np.ndarray]
@@ -97,8 +95,7 @@ class BlockReading:
         return ()
 
     def open(self, model: DocumentModel, params: Params, rows: int, source: Batch | None) -> Any:
-        """What is carried over the blocks of each of `rows` documents, before the first; `params`
-        here are those of `weighted`."""
+        """What is carried over the blocks of each of `rows` documents, before the first."""
         return open_documents(model, params, rows, source)
 
     def read(
@@ -135,7 +132,7 @@ class Scorer:
 
         Args:
           model: any model of the registry.
-          params: its parameters, not replicated.
+          params: its parameters.
           batch_size: documents scored together, over all devices; rounded up to a power of two
             times the devices, and at most `reader.MAX_ROWS` per device. It changes speed and
             memory, not scores.
@@ -147,9 +144,9 @@ class Scorer:
         self._reads_source = model.reads_source
         self._num_devices = jax.local_device_count()
         self._batch_size = min(batch_size, reader.MAX_ROWS * self._num_devices)
-        self._params = flax.jax_utils.replicate(params, jax.local_devices())
+        self._params = processes.on_local_devices(params)
         self._shape = reading.shape
-        self._open, self._read = _on_devices(model, reading)
+        self._open, self._read = _compiled(model, reading)
         self._max_rows = reader.power_of_two(-(-self._batch_size // self._num_devices))
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
@@ -226,7 +223,7 @@ class Scorer:
 
 
 @functools.cache
-def _on_devices(model: DocumentModel, reading: BlockReading) -> tuple[Callable[..., Any], ...]:
+def _compiled(model: DocumentModel, reading: BlockReading) -> tuple[Callable[..., Any], ...]:
     """What opens documents and what reads a block of them, over all local devices; compiled once
     for all scorers of a model."""
 
@@ -234,23 +231,14 @@ def _on_devices(model: DocumentModel, reading: BlockReading) -> tuple[Callable[.
     def open_rows(
         params: Params, row_B: jax.Array, source: Batch | None
     ) -> tuple[Context, jax.Array]:
-        params = weighted(model, params)
         return reading.open(model, params, len(row_B), source), row_B
 
-    functions = (open_rows, functools.partial(reading.read, model))
-    if jax.local_device_count() > 1:
-        return tuple(jax.pmap(one, devices=jax.local_devices()) for one in functions)
-    return tuple(jax.jit(_on_one_device(one)) for one in functions)
-
-
-def _on_one_device(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function of arrays with an axis of one device, without pmap, which takes its time."""
-
-    def run(*arrays_1: Any) -> Any:
-        result = function(*jax.tree.map(lambda array: array[0], arrays_1))
-        return jax.tree.map(lambda array: array[None], result)
-
-    return run
+    read = functools.partial(reading.read, model)
+    devices = jax.local_devices()
+    return (
+        jax.pmap(open_rows, in_axes=(None, 0, 0), devices=devices),
+        jax.pmap(read, in_axes=(None, 0, 0, 0), devices=devices),
+    )
 
 
 def sentences_to_score(document: Any) -> tuple[Document, int]:

@@ -68,12 +68,12 @@ class HashedRows(NamedTuple):
         return HashedLogits(self.weights_W, jnp.where(histories_FxM >= 0, start_FxM, -1))
 
 
-class Window(NamedTuple):
+class PackedSlices(NamedTuple):
     """The slices of some histories moved together, in an array that is as small as they allow.
 
     They keep their order, and overlap where and as far as they overlap in the whole array: what is
-    done to each entry of the window is done to that entry of the array. U slices in the order of
-    their starts, the first `count` of which are real; all of one width.
+    done to each entry of the packed array is done to that entry of the whole one. U slices in the
+    order of their starts, the first `count` of which are real; all of one width.
     """
 
     count: jax.Array
@@ -84,8 +84,8 @@ class Window(NamedTuple):
     size: int
 
     @classmethod
-    def of(cls, is_there_V: jax.Array, most: int, size: int) -> "Window":
-        """The window of those histories, of which there are `most` at most.
+    def of(cls, is_there_V: jax.Array, most: int, size: int) -> "PackedSlices":
+        """The slices of those histories, of which there are `most` at most.
 
         Args:
           is_there_V: bool, every word of the vocabulary as a history.
@@ -106,17 +106,17 @@ class Window(NamedTuple):
         return cls(count, start_U, place_U, place_V, vocab_size, room)
 
     def read(self, array: jax.Array) -> jax.Array:
-        """The window of the array; zero behind the last slice."""
-        window = jnp.zeros(self.size, array.dtype)
-        return self._copy(array, self.start_U, window, self.place_U)
+        """The packed array; zero behind the last slice."""
+        packed = jnp.zeros(self.size, array.dtype)
+        return self._copy(array, self.start_U, packed, self.place_U)
 
-    def write(self, array: jax.Array, window: jax.Array) -> jax.Array:
-        """The array with the window's slices in their places."""
-        return self._copy(window, self.place_U, array, self.start_U)
+    def write(self, array: jax.Array, packed: jax.Array) -> jax.Array:
+        """The whole array with the packed slices in their places."""
+        return self._copy(packed, self.place_U, array, self.start_U)
 
     def _copy(self, source, from_U, target, to_U) -> jax.Array:
-        def one(index: jax.Array, target: jax.Array) -> jax.Array:
+        def copy_slice(index: jax.Array, target: jax.Array) -> jax.Array:
             part = jax.lax.dynamic_slice(source, (from_U[index],), (self.width,))
             return jax.lax.dynamic_update_slice(target, part, (to_U[index],))
 
-        return jax.lax.fori_loop(0, self.count, one, target)
+        return jax.lax.fori_loop(0, self.count, copy_slice, target)

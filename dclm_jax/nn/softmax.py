@@ -93,7 +93,25 @@ class HashedLogits(NamedTuple):
         return jax.lax.fori_loop(0, last, lambda m, sums: add_slices(start_CxM[:, m], sums), sums)
 
 
-SharedLogits = RowLogits | HashedLogits
+class OutputInputs(NamedTuple):
+    """What the logits of F positions are made of: features @ kernel + bias + shared."""
+
+    features_FxD: jax.Array
+    kernel_DxV: jax.Array
+    bias_V: jax.Array
+    shared: RowLogits | HashedLogits | None = None
+
+    def products(self, chosen: jax.Array, features_CxD: jax.Array) -> jax.Array:
+        """The logits [C, V] of the chosen positions, which have these features, without bias."""
+        products_CxV = rounded_product(features_CxD, self.kernel_DxV, self.kernel_DxV.dtype)
+        if self.shared is not None:
+            products_CxV += self.shared.of(chosen, self.bias_V.size)
+        return products_CxV
+
+    def logits(self) -> jax.Array:
+        """The logits of all positions [F, V], for few of them."""
+        positions = jnp.arange(len(self.features_FxD))
+        return self.products(positions, self.features_FxD) + self.bias_V
 
 
 def _fold_chunks(
@@ -140,18 +158,15 @@ def _take(array: jax.Array, positions: jax.Array) -> jax.Array:
 
 
 def _softmax(
-    features: jax.Array,
-    kernel_DxV: jax.Array,
-    bias_V: jax.Array,
-    shared: SharedLogits | None,
+    inputs: OutputInputs,
+    features_CxD: jax.Array,
     chosen: jax.Array,
     targets_CxT: jax.Array,
     plan: Plan,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """-log p(target) of a chunk [C, T], exp(logits - their bound) [C, V] and its row sums [C]."""
-    products_CxV = rounded_product(features, kernel_DxV, kernel_DxV.dtype)
-    if shared is not None:
-        products_CxV += shared.of(chosen, bias_V.size)
+    bias_V = inputs.bias_V
+    products_CxV = inputs.products(chosen, features_CxD)
     bound = _logit_bound(products_CxV, bias_V, plan)
     exps_CxV = jnp.exp(products_CxV + (bias_V - bound[:, None]))
     normalizer = jnp.sum(exps_CxV, axis=1)
@@ -179,16 +194,8 @@ def _logit_bound(products_CxV: jax.Array, bias_V: jax.Array, plan: Plan) -> jax.
     )
 
 
-def token_nll(
-    features_FxD: jax.Array,
-    kernel_DxV: jax.Array,
-    bias_V: jax.Array,
-    targets: jax.Array,
-    mask: jax.Array,
-    shared: SharedLogits | None,
-    plan: Plan,
-) -> jax.Array:
-    """-log softmax(features @ kernel + bias + shared)[target] in nats, 0 outside the mask.
+def token_nll(inputs: OutputInputs, targets: jax.Array, mask: jax.Array, plan: Plan) -> jax.Array:
+    """-log softmax(logits)[target] in nats, 0 outside the mask.
 
     For scoring: it has no gradient.
 
@@ -196,29 +203,25 @@ def token_nll(
       targets: int [F], or [F, T] where a position has several.
       mask: bool of that shape.
     """
-    targets_FxT, mask_FxT = (array.reshape(len(features_FxD), -1) for array in (targets, mask))
+    size = len(inputs.features_FxD)
+    targets_FxT, mask_FxT = (array.reshape(size, -1) for array in (targets, mask))
 
     def add_chunk(nll_FxT: jax.Array, chosen: jax.Array) -> jax.Array:
-        features, targets_CxT = _take(features_FxD, chosen), _take(targets_FxT, chosen)
-        nll, _, _ = _softmax(features, kernel_DxV, bias_V, shared, chosen, targets_CxT, plan)
+        features, targets_CxT = _take(inputs.features_FxD, chosen), _take(targets_FxT, chosen)
+        nll, _, _ = _softmax(inputs, features, chosen, targets_CxT, plan)
         nll = jnp.where(_take(mask_FxT, chosen), nll, 0)
         return nll_FxT.at[chosen].set(nll, mode="drop")
 
-    zeros_FxT = jnp.zeros(targets_FxT.shape, features_FxD.dtype)
+    zeros_FxT = jnp.zeros(targets_FxT.shape, inputs.features_FxD.dtype)
     first = partial(add_chunk, zeros_FxT)
     has_any_F = jnp.any(mask_FxT, axis=1)
-    return _fold_chunks(has_any_F, bias_V.size, plan, first, add_chunk).reshape(targets.shape)
+    nll_FxT = _fold_chunks(has_any_F, inputs.bias_V.size, plan, first, add_chunk)
+    return nll_FxT.reshape(targets.shape)
 
 
-@partial(jax.custom_vjp, nondiff_argnums=(6,))
+@partial(jax.custom_vjp, nondiff_argnums=(3,))
 def summed_nll(
-    features_FxD: jax.Array,
-    kernel_DxV: jax.Array,
-    bias_V: jax.Array,
-    targets: jax.Array,
-    weights: jax.Array,
-    shared: SharedLogits | None,
-    plan: Plan,
+    inputs: OutputInputs, targets: jax.Array, weights: jax.Array, plan: Plan
 ) -> jax.Array:
     """The sum of `token_nll` over all targets, each times its weight.
 
@@ -229,11 +232,11 @@ def summed_nll(
       targets: as those of `token_nll`.
       weights: of that shape, none negative; a mask is weights of 1 and 0. They have no gradient.
     """
-    nll = token_nll(features_FxD, kernel_DxV, bias_V, targets, weights > 0, shared, plan)
-    return jnp.sum(nll * weights)
+    return jnp.sum(token_nll(inputs, targets, weights > 0, plan) * weights)
 
 
-def _summed_nll_forward(features_FxD, kernel_DxV, bias_V, targets, weights, shared, plan):
+def _summed_nll_forward(inputs, targets, weights, plan):
+    features_FxD, kernel_DxV, bias_V, shared = inputs
     size, dtype = len(features_FxD), kernel_DxV.dtype
     targets_FxT, weights_FxT = (array.reshape(size, -1) for array in (targets, weights))
     weights_FxT = weights_FxT.astype(bias_V.dtype)
@@ -242,9 +245,7 @@ def _summed_nll_forward(features_FxD, kernel_DxV, bias_V, targets, weights, shar
         """Nats and gradients of a chunk; the two that have rows are put into what they have."""
         features, targets_CxT = _take(features_FxD, chosen), _take(targets_FxT, chosen)
         weights_CxT = _take(weights_FxT, chosen)
-        nll_CxT, exps_CxV, normalizer = _softmax(
-            features, kernel_DxV, bias_V, shared, chosen, targets_CxT, plan
-        )
+        nll_CxT, exps_CxV, normalizer = _softmax(inputs, features, chosen, targets_CxT, plan)
         # The gradient of a logit is w p - [weights of the targets it is of], p = exps / normalizer,
         # w the sum of weights. Dividing the thin factors spares a pass over exps.
         total_C = jnp.sum(weights_CxT, axis=1)
@@ -278,15 +279,13 @@ def _summed_nll_forward(features_FxD, kernel_DxV, bias_V, targets, weights, shar
     if shared is not None:
         no_gradient: Any = None
         d_shared = type(shared)(d_shared, no_gradient)
-    return total, (d_features_FxD, d_kernel_DxV.astype(dtype), d_bias_V, d_shared)
+    return total, OutputInputs(d_features_FxD, d_kernel_DxV.astype(dtype), d_bias_V, d_shared)
 
 
-def _summed_nll_backward(plan, gradients, cotangent):
+def _summed_nll_backward(plan, d_inputs, cotangent):
     del plan
-    d_features, d_kernel, d_bias, d_shared = jax.tree.map(
-        lambda gradient: (cotangent * gradient).astype(gradient.dtype), gradients
-    )
-    return d_features, d_kernel, d_bias, None, None, d_shared
+    scaled = jax.tree.map(lambda d_input: (cotangent * d_input).astype(d_input.dtype), d_inputs)
+    return scaled, None, None
 
 
 summed_nll.defvjp(_summed_nll_forward, _summed_nll_backward)

@@ -127,16 +127,18 @@ def read_stack(
       The state of every layer after each row's last real token, and the top layer's hidden states
       [N, B, H].
     """
-    num_steps = steps_to_take(mask_NxB, plan)
+    kind, num_steps = CELLS[cell], steps_to_take(mask_NxB, plan)
     last_state = []
     h_NxBxH = x_NxBxK
     for index, layer in enumerate(layers):
         if index > 0 and dropout:
             h_NxBxH = h_NxBxH * dropout[index - 1]
         gates_NxBxGH = first_gates([layer], h_NxBxH, context_gates_BxGH if index == 0 else None)
-        last, h_NxBxH = recurrence.scan(
-            CELLS[cell].step, layer, state[index], gates_NxBxGH, mask_NxB, num_steps
+        weights = {name: layer[name] for name in kind.weights}
+        scanned: tuple[State, jax.Array] = recurrence.scan(
+            kind.step, weights, state[index], gates_NxBxGH, mask_NxB, num_steps
         )
+        last, h_NxBxH = scanned
         last_state.append(last)
     return tuple(last_state), h_NxBxH
 

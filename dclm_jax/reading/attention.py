@@ -1,5 +1,4 @@
-"""What the tokens of documents attend to: the model's own steps by the definition, and the weights
-beside them."""
+"""What the tokens of documents attend to: the weights of each of the model's own steps."""
 
 import functools
 from typing import Any
@@ -9,9 +8,8 @@ import jax.numpy as jnp
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Sentence
-from dclm_jax.nn.plan import DEFINITION
 from dclm_jax.nn.stack import StackInput, StackState
-from dclm_jax.reading.driver import read_documents, weighted
+from dclm_jax.reading.driver import read_documents
 from dclm_jax.reading.likelihoods import time_major
 
 
@@ -32,15 +30,15 @@ class _Recording(DocumentModel):
     def close_sentence(
         self, params: Params, context: Context, state: StackState, sentence: Sentence
     ) -> Context:
-        output_N, _ = sentence.outputs
-        return super().close_sentence(params, context, state, sentence._replace(outputs=output_N))
+        if self.contexts_read_states:
+            output_N, _ = sentence.outputs
+            sentence = sentence._replace(outputs=output_N)
+        return super().close_sentence(params, context, state, sentence)
 
 
 @functools.cache
 def _recording(model: DocumentModel) -> DocumentModel:
-    # By the definition, sentences are read after their contexts are known.
-    options = {**vars(model), "plan": DEFINITION}
-    return type("Recording", (_Recording, type(model)), {})(**options)
+    return type("Recording", (_Recording, type(model)), {})(**vars(model))
 
 
 def block_attention(
@@ -57,5 +55,5 @@ def block_attention(
       remembered.
     """
     tokens, _, mask = time_major(batch)
-    read = read_documents(_recording(model), weighted(model, params), context, tokens, mask, None)
+    read = read_documents(_recording(model), params, context, tokens, mask)
     return read.context, jnp.moveaxis(read.features, 2, 0)

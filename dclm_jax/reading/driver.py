@@ -1,11 +1,9 @@
-"""The driver that reads documents with any model.
+"""The driver that reads documents with any model: scans over sentences and tokens, and dropout.
 
-The definition is a `lax.scan` over sentences, and in each a `lax.scan` over its tokens: that is
-what the plan `DEFINITION` computes. With other plans the values are the same, faster.
+`models/base.py` defines what is computed: a loop over sentences, and in each a loop over its
+tokens. Here the values are the same, faster.
 """
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple, cast
 
 import jax
@@ -14,16 +12,15 @@ import jax.numpy as jnp
 from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Sentence
 from dclm_jax.nn import recurrence, stack
 from dclm_jax.nn.hashing import HashedRows, history_starts
-from dclm_jax.nn.layers import Weight, fold
-from dclm_jax.nn.recurrence import keep_at_padding
+from dclm_jax.nn.layers import Weight, fold, is_weight
 from dclm_jax.nn.stack import StackInput, StackState
 from dclm_jax.reading.dropout import DropoutMasks
 
 
-class Reading(NamedTuple):
-    """What reading gives: the context after the last sentence, those that the S*B sentences were
-    read with, features [S, N, B, D] (None of a model of bags) and what of the contexts enters the
-    output layer [S, B, E] (None without it)."""
+class SentenceFeatures(NamedTuple):
+    """The context after the last sentence, the contexts that the S*B sentences were read with,
+    features [S, N, B, D] (None of a model of bags) and what of the contexts enters the output layer
+    [S, B, E] (None without it)."""
 
     context: Context
     contexts: Context
@@ -32,14 +29,15 @@ class Reading(NamedTuple):
 
 
 def weighted(model: DocumentModel, params: Params) -> Params:
-    """The parameters to compute with: matrices as `Weight`s, rounded to `compute_dtype`.
+    """The parameters to compute with: matrices as `Weight`s, rounded to `compute_dtype`, hashed
+    features as `HashedRows`. Those that are so already stay.
 
     Tables are no factors of products, and the gradient of a frequent word is a sum of too many
     terms for a short type.
     """
 
-    def weight(leaf: jax.Array) -> Any:
-        if leaf.ndim != 2:
+    def weight(leaf: Any) -> Any:
+        if is_weight(leaf) or leaf.ndim != 2:
             return leaf
         return Weight(
             leaf if model.compute_dtype == "float32" else leaf.astype(model.compute_dtype)
@@ -48,19 +46,11 @@ def weighted(model: DocumentModel, params: Params) -> Params:
     def kind(name: str, value: Any) -> Any:
         if name in model.hashed and not isinstance(value, HashedRows):
             return HashedRows(value, history_starts(model.vocab_size, value.size))
-        return value if name in (*model.tables, *model.hashed) else jax.tree.map(weight, value)
+        if name in (*model.tables, *model.hashed):
+            return value
+        return jax.tree.map(weight, value, is_leaf=is_weight)
 
     return {name: kind(name, value) for name, value in params.items()}
-
-
-def jit_weighted(
-    model: DocumentModel, function: Callable[..., Any], *static: int
-) -> Callable[..., Any]:
-    """`jax.jit` of a function whose first argument are `weighted` parameters, called with the plain
-    ones; `static` are the numbers of its static arguments."""
-    return jax.jit(
-        lambda params, *rest: function(weighted(model, params), *rest), static_argnums=static
-    )
 
 
 def read_documents(
@@ -69,94 +59,56 @@ def read_documents(
     context: Context,
     tokens_SxNxB: jax.Array,
     mask_SxNxB: jax.Array,
-    masks: DropoutMasks | None,
-) -> Reading:
+    masks: DropoutMasks | None = None,
+) -> SentenceFeatures:
     """Reads S sentences of B documents from `context` on.
 
-    Where no hidden state crosses sentences they are folded into the batch.
-
     Args:
-      params: of `weighted`.
+      params: plain or `weighted`.
       tokens_SxNxB: input ids, START w1..wM, padded.
       mask_SxNxB: True at real positions, which come first in every sentence; a document that is
         shorter than S ends in sentences without any.
       masks: dropout multipliers, in training only.
     """
-    length = tokens_SxNxB.shape[1]
+    params = weighted(model, params)
+    _, length, rows = tokens_SxNxB.shape
     context = model.resize_context(context, length)
-    in_turn = model.remat or (model.states_read_context and model.contexts_read_states)
-    if model.objective == "bags":
-        context, contexts_S = _close_sentences(model, params, context, tokens_SxNxB, mask_SxNxB)
-        reading = Reading(context, contexts_S, None, None)
-    elif in_turn or model.plan.by_definition:
-        reading = _read_in_turn(model, params, context, tokens_SxNxB, mask_SxNxB, masks)
-    else:
-        reading = _read_at_once(model, params, context, tokens_SxNxB, mask_SxNxB, masks)
-    return reading._replace(
-        context=model.resize_context(reading.context, length, cut=True),
-        contexts=jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), reading.contexts),
-    )
 
-
-def scan_tokens(
-    model: DocumentModel,
-    params: Params,
-    conditioning: Conditioning,
-    state: StackState,
-    x_NxBxK: jax.Array,
-    dropout_NxB: tuple[jax.Array, ...],
-    mask_NxB: jax.Array,
-) -> tuple[StackState, Any]:
-    """The state after each row's last real token, and the outputs of all positions."""
-
-    def step(state: StackState, inputs: Any) -> tuple[StackState, Any]:
-        x_BxK, dropout_B, is_real_B = inputs
-        gates_BxGH = stack.first_gates(params["stack"], x_BxK, conditioning.gates)
-        x = StackInput(gates_BxGH, dropout_B)
-        new_state, output = model.step(params, conditioning, state, x)
-        return keep_at_padding(is_real_B, new_state, state), output
-
-    return jax.lax.scan(step, state, (x_NxBxK, dropout_NxB, mask_NxB))
-
-
-def _read_in_turn(
-    model: DocumentModel,
-    params: Params,
-    context: Context,
-    tokens_SxNxB: jax.Array,
-    mask_SxNxB: jax.Array,
-    masks: DropoutMasks | None,
-) -> Reading:
-    """A sentence after the other."""
-    sentences, _, rows = tokens_SxNxB.shape
-    read_sentence, unroll = partial(scan_tokens, model), 1
-    if not model.plan.by_definition:
-        read_sentence = partial(_read_sentence, model)
-        # Sentences of one round could not be forgotten one by one.
-        rounds = range(1, 1 if model.remat else model.plan.unrolled_sentences)
-        unroll = max((size + 1 for size in rounds if sentences % (size + 1) == 0), default=1)
-
-    def read_one(context: Context, inputs: Any) -> tuple[Context, Any]:
+    def read_sentence(context: Context, inputs: Any) -> tuple[Context, Any]:
         tokens_NxB, mask_NxB, summary, x_NxBxK, masks_N = inputs
         conditioning = _conditioning(model, params, context, masks_N)
         state = model.open_sentence(params, context, rows)
         dropout_NxB = () if masks_N is None else masks_N.layers
-        state, outputs = read_sentence(params, conditioning, state, x_NxBxK, dropout_NxB, mask_NxB)
+        state, outputs = _read_tokens(
+            model, params, conditioning, state, x_NxBxK, dropout_NxB, mask_NxB
+        )
         sentence = Sentence(tokens_NxB, mask_NxB, summary, outputs)
         features_NxBxD = model.emit(params, conditioning, outputs)
         closed = model.close_sentence(params, context, state, sentence)
         return closed, (context, features_NxBxD, conditioning.features)
 
-    inputs = (
-        tokens_SxNxB,
-        mask_SxNxB,
-        model.summarize(params, tokens_SxNxB, mask_SxNxB),
-        _embedded(model, params, tokens_SxNxB, masks),
-        masks,
+    if model.objective == "bags":
+        context, contexts_S = close_sentences(model, params, context, tokens_SxNxB, mask_SxNxB)
+        result = SentenceFeatures(context, contexts_S, None, None)
+    elif model.remat or (model.states_read_context and model.contexts_read_states):
+        context, of_sentences = jax.lax.scan(
+            jax.checkpoint(read_sentence) if model.remat else read_sentence,
+            context,
+            (
+                tokens_SxNxB,
+                mask_SxNxB,
+                model.summarize(params, tokens_SxNxB, mask_SxNxB),
+                _embedded(model, params, tokens_SxNxB, masks),
+                masks,
+            ),
+        )
+        result = SentenceFeatures(context, *of_sentences)
+    else:
+        result = _read_at_once(model, params, context, tokens_SxNxB, mask_SxNxB, masks)
+    return result._replace(
+        context=model.resize_context(result.context, length, cut=True),
+        contexts=jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), result.contexts),
     )
-    read = jax.checkpoint(read_one) if model.remat else read_one
-    context, of_sentences = jax.lax.scan(read, context, inputs, unroll=unroll)
-    return Reading(context, *of_sentences)
 
 
 def _read_at_once(
@@ -166,7 +118,7 @@ def _read_at_once(
     tokens_SxNxB: jax.Array,
     mask_SxNxB: jax.Array,
     masks: DropoutMasks | None,
-) -> Reading:
+) -> SentenceFeatures:
     """All sentences at once, before their contexts are known or after; R = S * B rows."""
     num_sentences, _, batch_size = tokens_SxNxB.shape
     rows = num_sentences * batch_size
@@ -176,7 +128,7 @@ def _read_at_once(
 
     def read(conditioning: Conditioning, contexts: Context) -> tuple[StackState, Any]:
         state = model.open_sentence(params, contexts, rows)
-        return _read_sentence(
+        return _read_tokens(
             model, params, conditioning, state, x_NxRxK, dropout_NxR, fold(mask_SxNxB)
         )
 
@@ -186,7 +138,7 @@ def _read_at_once(
         state, outputs_NxR = read(Conditioning(), None)
         state_SxB = jax.tree.map(lambda a: a.reshape(num_sentences, -1, *a.shape[1:]), state)
         outputs_S = _unfold(outputs_NxR, num_sentences)
-    context, contexts_S = _close_sentences(
+    context, contexts_S = close_sentences(
         model, params, context, tokens_SxNxB, mask_SxNxB, state_SxB, outputs_S
     )
     contexts = jax.tree.map(lambda a: a.reshape(rows, *a.shape[2:]), contexts_S)
@@ -197,10 +149,10 @@ def _read_at_once(
     of_contexts = conditioning.features
     if of_contexts is not None:
         of_contexts = of_contexts.reshape(num_sentences, batch_size, -1)
-    return Reading(context, contexts_S, features, of_contexts)
+    return SentenceFeatures(context, contexts_S, features, of_contexts)
 
 
-def _read_sentence(
+def _read_tokens(
     model: DocumentModel,
     params: Params,
     conditioning: Conditioning,
@@ -209,10 +161,8 @@ def _read_sentence(
     dropout_NxB: tuple[jax.Array, ...],
     mask_NxB: jax.Array,
 ) -> tuple[StackState, Any]:
-    """As `scan_tokens`, with input products made before the loop; outputs at padding are anything.
-
-    Where a step is that of the stack alone, layer after layer reads the sentence.
-    """
+    """The state after each row's last real token, and the outputs of all positions, which are
+    anything at padding. Where a step is that of the stack alone, layer after layer reads them."""
     layers, of_context = params["stack"], conditioning.gates
     if type(model).step is DocumentModel.step:
         return stack.read_stack(
@@ -224,8 +174,9 @@ def _read_sentence(
         return model.step(params, conditioning, state, x)
 
     x_NxB = StackInput(stack.first_gates(layers, x_NxBxK, of_context), dropout_NxB)
+    constants = recurrence.without_unread(step, (params, conditioning), state, x_NxB)
     num_steps = stack.steps_to_take(mask_NxB, model.plan)
-    return recurrence.scan(step, (params, conditioning), state, x_NxB, mask_NxB, num_steps)
+    return recurrence.scan(step, constants, state, x_NxB, mask_NxB, num_steps)
 
 
 def _embedded(
@@ -246,18 +197,7 @@ def _conditioning(
     return conditioning._replace(features=features)
 
 
-def context_after(
-    model: DocumentModel,
-    params: Params,
-    context: Context,
-    tokens_SxNxB: jax.Array,
-    mask_SxNxB: jax.Array,
-) -> Context:
-    """The context after some sentences of a model whose contexts do not read hidden states."""
-    return _close_sentences(model, params, context, tokens_SxNxB, mask_SxNxB)[0]
-
-
-def _close_sentences(
+def close_sentences(
     model: DocumentModel,
     params: Params,
     context: Context,
@@ -266,7 +206,8 @@ def _close_sentences(
     state_SxB: StackState | None = None,
     outputs_S: Any = None,
 ) -> tuple[Context, Context]:
-    """The context after all sentences, and the context [S, ...] that each of them is read with."""
+    """The context after all sentences, and the context [S, ...] that each of them is read with; of
+    a model whose contexts do not read hidden states these may be None."""
     summaries_S = model.summarize(params, tokens_SxNxB, mask_SxNxB)
 
     def close(context: Context, inputs: Any) -> tuple[Context, Context]:
@@ -278,7 +219,7 @@ def _close_sentences(
     )
 
 
-def _unfold(tree_NxR, num_sentences: int):
+def _unfold(tree_NxR: Any, num_sentences: int) -> Any:
     """[N, S*B, ...] -> [S, N, B, ...]."""
     return jax.tree.map(
         lambda a: jnp.swapaxes(a.reshape(a.shape[0], num_sentences, -1, *a.shape[2:]), 0, 1),

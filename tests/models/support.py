@@ -12,8 +12,10 @@ import pytest
 
 from dclm_jax import models
 from dclm_jax.data.batches import Batch
-from dclm_jax.models.base import DocumentModel
-from dclm_jax.reading.driver import weighted
+from dclm_jax.models.base import DocumentModel, Sentence
+from dclm_jax.nn.recurrence import keep_at_padding
+from dclm_jax.nn.stack import StackInput, first_gates
+from dclm_jax.reading.driver import SentenceFeatures
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
 from tests.exhaustive import also
 
@@ -125,8 +127,51 @@ def scores(model: DocumentModel, params: Any, batch: Batch) -> jax.Array:
 
 def opened(model: DocumentModel, params: Any, batch: Batch) -> Any:
     """The contexts before the first sentences of a batch."""
-    rows = len(batch.tokens_BxSxN)
-    return open_documents(model, weighted(model, params), rows, batch.source)
+    return open_documents(model, params, len(batch.tokens_BxSxN), batch.source)
+
+
+def read_by_definition(
+    model: DocumentModel, params: Any, context: Any, tokens_SxNxB: Any, mask_SxNxB: Any, masks: Any
+) -> tuple[SentenceFeatures, Any]:
+    """What `read_documents` gives, by the calls of `models/base.py` in their order: a scan over
+    sentences, and in each a scan over its tokens. With the outputs [S, N, B, ...] of all steps.
+
+    Args:
+      params: of `weighted`.
+    """
+    _, length, rows = tokens_SxNxB.shape
+
+    def read_sentence(context, inputs):
+        tokens_NxB, mask_NxB, summary, masks_N = inputs
+        conditioning = model.condition(params, context)
+        x_NxBxK, dropout_NxB = model.embed(params, tokens_NxB), ()
+        if masks_N is not None:
+            x_NxBxK, dropout_NxB = x_NxBxK * masks_N.embeddings, masks_N.layers
+            if masks_N.contexts is not None:
+                features: Any = conditioning.features
+                conditioning = conditioning._replace(features=features * masks_N.contexts[0])
+
+        def step(state, inputs):
+            x_BxK, dropout_B, is_real_B = inputs
+            x = StackInput(first_gates(params["stack"], x_BxK, conditioning.gates), dropout_B)
+            new_state, output = model.step(params, conditioning, state, x)
+            return keep_at_padding(is_real_B, new_state, state), output
+
+        state = model.open_sentence(params, context, rows)
+        state, outputs = jax.lax.scan(step, state, (x_NxBxK, dropout_NxB, mask_NxB))
+        features = model.emit(params, conditioning, outputs)
+        sentence = Sentence(tokens_NxB, mask_NxB, summary, outputs)
+        closed = model.close_sentence(params, context, state, sentence)
+        return closed, (context, features, conditioning.features, outputs)
+
+    summaries_S = model.summarize(params, tokens_SxNxB, mask_SxNxB)
+    context, (contexts_S, features, of_contexts, outputs) = jax.lax.scan(
+        read_sentence,
+        model.resize_context(context, length),
+        (tokens_SxNxB, mask_SxNxB, summaries_S, masks),
+    )
+    contexts = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), contexts_S)
+    return SentenceFeatures(context, contexts, features, of_contexts), outputs
 
 
 def plain_nll(

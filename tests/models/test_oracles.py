@@ -1,6 +1,7 @@
 """Every model and cell against the plain loops of `tests/oracles.py`, in float64."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,10 +9,8 @@ import numpy as np
 import pytest
 
 from dclm_jax.models.autoencoder import REVERSALS
-from dclm_jax.models.base import Sentence
 from dclm_jax.nn.cells import CELLS
-from dclm_jax.reading import driver
-from dclm_jax.reading.driver import weighted
+from dclm_jax.reading.driver import read_documents, weighted
 from dclm_jax.reading.dropout import draw_masks, draw_source_masks
 from tests import oracles
 from tests.exhaustive import also
@@ -26,6 +25,7 @@ from tests.models.support import (
     opened,
     pack,
     random_params,
+    read_by_definition,
     scores,
     small_model,
     time_major,
@@ -38,55 +38,37 @@ SOURCES = (*DOCUMENTS[1:], ((7, 5, 3), (2,)))
 BATCH = pack(DOCUMENTS, S=5, N=8, sources=SOURCES)
 
 
-def context_vectors(model, context, outputs) -> jax.Array:
-    """The numbers of a context that `oracles.Reading.contexts` lists, with the batch axis first."""
+def context_vectors(model, contexts, outputs) -> Any:
+    """The numbers of contexts that `oracles.Reading.contexts` lists, of S*B sentences."""
     match model.name:
-        case "rnnlm" | "rlm":
-            return jnp.zeros((len(DOCUMENTS), 0))
+        case "rnnlm" | "rlm" | "rnn_lin":
+            return np.zeros((BATCH.tokens_BxSxN.shape[1] * len(DOCUMENTS), 0))
         case "drnnlm" | "standard_autoencoder" | "hierarchical_autoencoder":
-            return jnp.stack([array for layer in context for array in layer], axis=1)
+            return jnp.stack([array for layer in contexts for array in layer], axis=1)
         case "hierarchical_attention_autoencoder":
-            return jnp.stack([array for layer in context.state for array in layer], axis=1)
+            return jnp.stack([array for layer in contexts.state for array in layer], axis=1)
         case "hrnnlm":
-            return context.vector_BxH
-        case "rnn_lin":
-            return jnp.zeros((len(DOCUMENTS), 0))
+            return contexts.vector_BxH
         case "rnnslm" | "hrnnlm_two_step":
-            return context.history_BxH
+            return contexts.history_BxH
         case "adclm":
-            return jnp.moveaxis(outputs[1], 0, 1)
+            return jnp.moveaxis(outputs[1], 1, 2).reshape(-1, *outputs[1].shape[1::2])
         case name if name.startswith("rlm_"):
-            return context.sums_BxCxP
+            return contexts.sums_BxCxP
         case _:
-            return context
+            return contexts
 
 
-def read_contexts(model, params) -> jax.Array:
+def read_contexts(model, params) -> Any:
     """The contexts of all sentences [S, B, ...], by the functions of the model contract."""
-    context = opened(model, params, BATCH)
-    params = weighted(model, params)
     tokens_SxNxB, mask_SxNxB = time_major(BATCH.tokens_BxSxN), time_major(BATCH.mask_BxSxN)
-    _, length, rows = tokens_SxNxB.shape
-
-    def read_sentence(context, inputs):
-        tokens_NxB, mask_NxB, summary = inputs
-        if model.objective == "bags":
-            sentence = Sentence(tokens_NxB, mask_NxB, summary, None)
-            next_context = model.close_sentence(params, context, None, sentence)
-            return next_context, context_vectors(model, context, None)
-        conditioning = model.condition(params, context)
-        state = model.open_sentence(params, context, rows)
-        x_NxBxK = model.embed(params, tokens_NxB)
-        state, outputs = driver.scan_tokens(
-            model, params, conditioning, state, x_NxBxK, (), mask_NxB
-        )
-        sentence = Sentence(tokens_NxB, mask_NxB, summary, outputs)
-        next_context = model.close_sentence(params, context, state, sentence)
-        return next_context, context_vectors(model, context, outputs)
-
-    context = model.resize_context(context, length)
-    summaries_S = model.summarize(params, tokens_SxNxB, mask_SxNxB)
-    return jax.lax.scan(read_sentence, context, (tokens_SxNxB, mask_SxNxB, summaries_S))[1]
+    arguments = (opened(model, params, BATCH), tokens_SxNxB, mask_SxNxB)
+    if model.objective == "bags":
+        read, outputs = read_documents(model, params, *arguments), None
+    else:
+        read, outputs = read_by_definition(model, weighted(model, params), *arguments, None)
+    vectors = context_vectors(model, read.contexts, outputs)
+    return vectors.reshape(len(tokens_SxNxB), len(DOCUMENTS), *vectors.shape[1:])
 
 
 @model_jit

@@ -12,7 +12,7 @@ from dclm_jax import models
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel, Source
 from dclm_jax.nn.cells import CELLS
-from dclm_jax.nn.plan import ACCELERATOR, CPU, DEFINITION
+from dclm_jax.nn.plan import ACCELERATOR, CPU
 from dclm_jax.reading.driver import read_documents, weighted
 from dclm_jax.reading.dropout import draw_masks, draw_source_masks, drop_weights
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
@@ -35,6 +35,7 @@ from tests.models.support import (
     plain_endings_nll,
     plain_nll,
     random_params,
+    read_by_definition,
     scores,
     simple_model,
     small_model,
@@ -111,10 +112,6 @@ def test_gradient_is_the_finite_difference(name):
         np.testing.assert_allclose(analytic, (above - below) / (2 * step), rtol=1e-6, atol=1e-6)
 
 
-# Sentences are read in rounds of two.
-ROUNDS = dataclasses.replace(CPU, unrolled_sentences=2)
-
-
 @pytest.mark.parametrize("name", WORD_MODELS)
 def test_every_plan_has_the_values_and_gradients_of_the_definition(name):
     model = small_model(name, dropout=0.3)
@@ -125,7 +122,6 @@ def test_every_plan_has_the_values_and_gradients_of_the_definition(name):
     keys_B = jax.random.split(jax.random.key(0), len(DOCUMENTS))
 
     def definition(params):
-        model = dataclasses.replace(small_model(name, dropout=0.3), plan=DEFINITION)
         params = weighted(model, params)
         masks = draw_masks(model, params, keys_B, tokens_SxNxB.shape[:2])
         assert masks is not None
@@ -133,7 +129,7 @@ def test_every_plan_has_the_values_and_gradients_of_the_definition(name):
             tokens_SxNxB, mask_SxNxB, draw_source_masks(model, keys_B, tokens_SxNxB.shape[:2])
         )
         context = model.open_document(params, len(DOCUMENTS), source)
-        reading = read_documents(model, params, context, tokens_SxNxB, mask_SxNxB, masks)
+        reading, _ = read_by_definition(model, params, context, tokens_SxNxB, mask_SxNxB, masks)
         contexts = reading.context_features
         contexts = None if contexts is None else contexts[:, None]
         features = reading.features * masks.features
@@ -148,7 +144,7 @@ def test_every_plan_has_the_values_and_gradients_of_the_definition(name):
         return result.nll + result.extra
 
     expected = jax.jit(jax.value_and_grad(definition))(params)
-    plans = (ROUNDS, ACCELERATOR)
+    plans = (CPU, ACCELERATOR)
     for plan in plans if name in FEW_MODELS else some(plans[:1], all=plans):
         actual = jax.jit(jax.value_and_grad(partial(planned, plan)))(params)
         jax.tree.map(close, actual, expected)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from dclm_jax.nn import hashing
-from dclm_jax.nn.hashing import HashedRows, Window, count_collisions, history_starts
+from dclm_jax.nn.hashing import HashedRows, PackedSlices, count_collisions, history_starts
 from dclm_jax.nn.plan import ACCELERATOR, CPU
-from dclm_jax.nn.softmax import summed_nll, token_nll
+from dclm_jax.nn.softmax import OutputInputs, summed_nll, token_nll
 from tests.nn.test_softmax import plan_of
 from tests.oracles import hashed_row
 
@@ -43,7 +43,7 @@ def test_a_window_holds_the_slices_as_they_overlap(chosen):
     array = np.arange(1.0, size + 1)
     starts = history_starts(V, size)
     is_there = np.isin(np.arange(V), list(chosen))
-    window = Window.of(jnp.asarray(is_there), 4 if len(chosen) < 4 else V, size)
+    window = PackedSlices.of(jnp.asarray(is_there), 4 if len(chosen) < 4 else V, size)
     narrow = np.asarray(window.read(jnp.asarray(array)))
     places = np.asarray(window.place_V)
     covered = {start + t for start in starts[is_there] for t in range(V)}
@@ -97,11 +97,13 @@ def test_logits_and_gradient_are_those_of_whole_rows(x64):
     )
     is_target, weights = jnp.asarray(weights > 0), jnp.asarray(weights)
     for plan in (plan_of(1), plan_of(4), CPU, ACCELERATOR):
-        nll = token_nll(features, kernel, bias, targets, is_target, logits_of(array), plan)
+        arrays = OutputInputs(features, kernel, bias, logits_of(array))
+        nll = token_nll(arrays, targets, is_target, plan)
         np.testing.assert_allclose(nll, np.where(weights > 0, expected, 0), rtol=1e-12, atol=1e-12)
 
         def loss(features, kernel, bias, array, plan=plan):
-            return summed_nll(features, kernel, bias, targets, weights, logits_of(array), plan)
+            arrays = OutputInputs(features, kernel, bias, logits_of(array))
+            return summed_nll(arrays, targets, weights, plan)
 
         value, gradients = jax.value_and_grad(loss, argnums=(0, 1, 2, 3))(
             features, kernel, bias, array
@@ -117,7 +119,8 @@ def test_no_array_of_all_positions_and_words_exists():
     def loss(features, kernel, bias, array, targets, histories):
         rows = HashedRows(array, history_starts(V, size)).logits(histories)
         mask = jnp.ones(positions, bool)
-        return summed_nll(features, kernel, bias, targets, mask, rows, plan_of(128))
+        arrays = OutputInputs(features, kernel, bias, rows)
+        return summed_nll(arrays, targets, mask, plan_of(128))
 
     shapes = [(positions, 4), (4, V), (V,), (size,)]
     arrays = [jax.ShapeDtypeStruct(shape, jnp.float32) for shape in shapes]

@@ -34,7 +34,8 @@ def with_weights(params):
 
 def scan(params, carry, xs, num_steps) -> tuple[jax.Array, tuple[jax.Array, ...]]:
     x, is_real = xs
-    return recurrence.scan(step, with_weights(params), carry, x, is_real, num_steps)
+    read = recurrence.without_unread(step, with_weights(params), carry, x)
+    return recurrence.scan(step, read, carry, x, is_real, num_steps)
 
 
 def numpy_scan(params, carry, xs, steps):

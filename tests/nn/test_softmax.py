@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.nn.plan import ACCELERATOR, CPU, Plan
-from dclm_jax.nn.softmax import RowLogits, summed_nll, token_nll
+from dclm_jax.nn.softmax import OutputInputs, RowLogits, summed_nll, token_nll
 
 pytestmark = pytest.mark.usefixtures("x64")
 
@@ -30,8 +30,6 @@ MASKS = {
     "last": np.arange(SIZE) == SIZE - 1,
 }
 close = partial(np.testing.assert_allclose, rtol=1e-12, atol=1e-12)
-token_nlls = jax.jit(token_nll, static_argnums=6)
-summed_nlls = jax.jit(summed_nll, static_argnums=6)
 
 
 def plan_of(chunk: int, platform: Plan = CPU) -> Plan:
@@ -40,23 +38,21 @@ def plan_of(chunk: int, platform: Plan = CPU) -> Plan:
     return dataclasses.replace(platform, min_chunk=chunk, max_chunk=chunk, **short)
 
 
-TUNINGS = pytest.mark.parametrize(
-    "tuned",
-    [plan_of(1), plan_of(5), plan_of(SIZE), plan_of(5, ACCELERATOR), CPU, ACCELERATOR],
-    ids=["1", "5", "all", "5 on accelerators", "CPU", "accelerators"],
-)
-EACH_MASK = pytest.mark.parametrize("mask_F", MASKS.values(), ids=MASKS.keys())
-
-
-def shared(logits_RxV: Any) -> RowLogits:
-    return RowLogits(jnp.asarray(logits_RxV), jnp.asarray(ROW_F))
+def inputs(
+    features: Any, kernel: Any, bias: Any, shared: Any = None, dtype: Any = None
+) -> OutputInputs:
+    """Of arrays; `shared` are the logits that rows share."""
+    features, kernel, bias = (jnp.asarray(array, dtype) for array in (features, kernel, bias))
+    rows = None if shared is None else RowLogits(jnp.asarray(shared), jnp.asarray(ROW_F))
+    return OutputInputs(features, kernel, bias, rows)
 
 
 @pytest.mark.parametrize(("V", "sizes"), [(2048, 8), (512, 5), (40, 1)])
 def test_a_size_is_compiled_where_it_saves_time(V, sizes):
     """256 positions are one chunk: of 32, 64, .. 256 tokens those with 65,536 logits and more."""
-    arrays = (np.zeros((256, 4)), np.zeros((4, V)), np.zeros(V), np.zeros(256, int))
-    jaxpr = jax.make_jaxpr(token_nll, static_argnums=6)(*arrays, np.zeros(256, bool), None, CPU)
+    arrays = inputs(np.zeros((256, 4)), np.zeros((4, V)), np.zeros(V))
+    targets, mask = np.zeros(256, int), np.zeros(256, bool)
+    jaxpr = jax.make_jaxpr(token_nll, static_argnums=3)(arrays, targets, mask, CPU)
     branches = [b for equation in jaxpr.eqns for b in equation.params.get("branches", ())]
     softmaxes = [
         part
@@ -66,108 +62,90 @@ def test_a_size_is_compiled_where_it_saves_time(V, sizes):
     assert len(softmaxes) == sizes
 
 
-def numpy_nll(features_FxD, kernel_DxV, bias_V, shared_FxV: Any = 0) -> np.ndarray:
+def numpy_nll(features_FxD, kernel_DxV, bias_V, shared_RxV: Any = None) -> np.ndarray:
     """-log softmax at every position, in numpy."""
-    logits = features_FxD @ kernel_DxV + bias_V + shared_FxV
+    logits = features_FxD @ kernel_DxV + bias_V + (0 if shared_RxV is None else shared_RxV[ROW_F])
     logits = logits - logits.max(axis=1, keepdims=True)
     log_probs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
     return -log_probs[np.arange(SIZE), TARGETS_F]
 
 
-def plain_sum(features_FxD, kernel_DxV, bias_V, mask_F, shared_FxV: Any = 0):
-    log_probs = jax.nn.log_softmax(features_FxD @ kernel_DxV + bias_V + shared_FxV)
-    return -jnp.sum(jnp.where(mask_F, log_probs[jnp.arange(SIZE), TARGETS_F], 0))
+@partial(jax.jit, static_argnums=2)
+def chunked(arrays, mask_F, plan):
+    """All nats; and their sum times 3, because a factor other than 1 shows a cotangent that is
+    dropped, with its gradient."""
 
+    def loss(arrays):
+        return jnp.multiply(3, summed_nll(inputs(*arrays), jnp.asarray(TARGETS_F), mask_F, plan))
 
-@TUNINGS
-@EACH_MASK
-def test_values(mask_F, tuned):
-    arrays = (FEATURES_FxD, KERNEL_DxV, BIAS_V)
-    expected_F = np.where(mask_F, numpy_nll(*arrays), 0)
-    arrays = [jnp.asarray(array) for array in (*arrays, TARGETS_F, mask_F)]
-    close(token_nlls(*arrays, None, tuned), expected_F)
-    close(summed_nlls(*arrays, None, tuned), expected_F.sum())
-
-
-@TUNINGS
-@EACH_MASK
-def test_values_with_logits_that_rows_share(mask_F, tuned):
-    arrays = (FEATURES_FxD, KERNEL_DxV, BIAS_V)
-    expected_F = np.where(mask_F, numpy_nll(*arrays, SHARED_RxV[ROW_F]), 0)
-    arrays = [jnp.asarray(array) for array in (*arrays, TARGETS_F, mask_F)]
-    close(token_nlls(*arrays, shared(SHARED_RxV), tuned), expected_F)
-    close(summed_nlls(*arrays, shared(SHARED_RxV), tuned), expected_F.sum())
-
-
-@partial(jax.jit, static_argnums=4)
-def chunked_gradient(features_FxD, kernel_DxV, bias_V, mask_F, tuned):
-    targets_F = jnp.asarray(TARGETS_F)
-
-    def loss(features, kernel, bias):
-        # A factor other than 1 shows a cotangent that is dropped.
-        return jnp.multiply(3, summed_nll(features, kernel, bias, targets_F, mask_F, None, tuned))
-
-    return jax.value_and_grad(loss, argnums=(0, 1, 2))(features_FxD, kernel_DxV, bias_V)
+    nll_F = token_nll(inputs(*arrays), jnp.asarray(TARGETS_F), mask_F, plan)
+    return nll_F, *jax.value_and_grad(loss)(arrays)
 
 
 @jax.jit
-def plain_gradient(features_FxD, kernel_DxV, bias_V, mask_F):
-    def loss(features, kernel, bias):
-        return 3 * plain_sum(features, kernel, bias, mask_F)
+def plain_gradient(arrays, mask_F):
+    def loss(arrays):
+        features_FxD, kernel_DxV, bias_V, *shared = arrays
+        logits_FxV = features_FxD @ kernel_DxV + bias_V
+        for logits_RxV in shared:
+            logits_FxV += logits_RxV[ROW_F]
+        log_probs = jax.nn.log_softmax(logits_FxV)[jnp.arange(SIZE), TARGETS_F]
+        return -3 * jnp.sum(jnp.where(mask_F, log_probs, 0))
 
-    return jax.value_and_grad(loss, argnums=(0, 1, 2))(features_FxD, kernel_DxV, bias_V)
-
-
-@TUNINGS
-@EACH_MASK
-def test_value_and_gradient(mask_F, tuned):
-    arrays = (FEATURES_FxD, KERNEL_DxV, BIAS_V, mask_F)
-    jax.tree.map(close, chunked_gradient(*arrays, tuned), plain_gradient(*arrays))
+    return jax.grad(loss)(arrays)
 
 
-@partial(jax.jit, static_argnums=5)
-def shared_gradients(features_FxD, kernel_DxV, bias_V, logits_RxV, mask_F, tuned):
-    """The chunked ones and the plain ones."""
+@pytest.mark.parametrize("shared", [(), (SHARED_RxV,)], ids=["", "shared"])
+@pytest.mark.parametrize(
+    "plan",
+    [plan_of(1), plan_of(5), plan_of(SIZE), plan_of(5, ACCELERATOR), CPU, ACCELERATOR],
+    ids=["1", "5", "all", "5 on accelerators", "CPU", "accelerators"],
+)
+@pytest.mark.parametrize("mask_F", MASKS.values(), ids=MASKS.keys())
+def test_values_and_gradients(mask_F, plan, shared):
+    arrays = (FEATURES_FxD, KERNEL_DxV, BIAS_V, *shared)
+    expected_F = np.where(mask_F, numpy_nll(*arrays), 0)
+    nll_F, total, gradient = chunked(arrays, mask_F, plan)
+    close(nll_F, expected_F)
+    close(total, 3 * expected_F.sum())
+    jax.tree.map(close, gradient, plain_gradient(arrays, mask_F))
 
-    def chunked(features, kernel, bias, logits):
-        arrays = (features, kernel, bias, jnp.asarray(TARGETS_F), mask_F)
-        return jnp.multiply(3, summed_nll(*arrays, shared(logits), tuned))
 
-    def plain(features, kernel, bias, logits):
-        return 3 * plain_sum(features, kernel, bias, mask_F, logits[ROW_F])
-
-    arrays = (features_FxD, kernel_DxV, bias_V, logits_RxV)
-    return [jax.grad(loss, argnums=(0, 1, 2, 3))(*arrays) for loss in (chunked, plain)]
-
-
-@TUNINGS
-@EACH_MASK
-def test_gradient_with_logits_that_rows_share(mask_F, tuned):
-    arrays = (FEATURES_FxD, KERNEL_DxV, BIAS_V, SHARED_RxV, mask_F)
-    jax.tree.map(close, *shared_gradients(*arrays, tuned))
+def value_and_gradient(arrays, mask_F=MASKS["all"], plan=None):
+    rest = (jnp.asarray(TARGETS_F), jnp.asarray(mask_F), plan or plan_of(5))
+    return token_nll(arrays, *rest), jax.grad(summed_nll)(arrays, *rest)
 
 
 def test_values_outside_the_mask_do_not_matter():
     mask_F = MASKS["some"]
     spoiled_FxD = np.where(mask_F[:, None], FEATURES_FxD, np.nan)
-    rest = [jnp.asarray(array) for array in (KERNEL_DxV, BIAS_V, TARGETS_F, mask_F)]
-    clean = jax.value_and_grad(summed_nll)(jnp.asarray(FEATURES_FxD), *rest, None, plan_of(5))
-    spoiled = jax.value_and_grad(summed_nll)(jnp.asarray(spoiled_FxD), *rest, None, plan_of(5))
+    clean, spoiled = (
+        value_and_gradient(inputs(features, KERNEL_DxV, BIAS_V), mask_F)
+        for features in (FEATURES_FxD, spoiled_FxD)
+    )
     jax.tree.map(np.testing.assert_array_equal, spoiled, clean)
 
 
-@pytest.mark.parametrize("scale", [1e3, 1e30])
-def test_large_logits_stay_finite_in_float32(scale):
-    features, kernel, bias = (
-        jnp.asarray(array, jnp.float32) for array in (scale * FEATURES_FxD, KERNEL_DxV, BIAS_V)
-    )
-    rest = (jnp.asarray(TARGETS_F), jnp.asarray(MASKS["all"]), None, plan_of(5))
-    nll_F = token_nll(features, kernel, bias, *rest)
-    expected_F = numpy_nll(*(np.asarray(a, np.float64) for a in (features, kernel, bias)))
+CERTAIN = np.array([[0.0] * (VOCAB - 1) + [2.0], *[[0.0] * VOCAB] * (FEATURES - 1)])
+
+
+@pytest.mark.parametrize(
+    ("features", "kernel", "bias", "atol"),
+    [
+        (1e3 * FEATURES_FxD, KERNEL_DxV, BIAS_V, 1e-3),
+        (1e30 * FEATURES_FxD, KERNEL_DxV, BIAS_V, 1e-3),
+        # Biases far apart; the most likely word may have the smallest one.
+        (np.abs(FEATURES_FxD), 25.0 * CERTAIN, np.linspace(0, -25.0, VOCAB), 1e-4),
+        (np.abs(FEATURES_FxD), 500.0 * CERTAIN, np.linspace(0, -500.0, VOCAB), 1e-4),
+    ],
+)
+def test_large_logits_stay_finite_in_float32(features, kernel, bias, atol):
+    arrays = inputs(features, kernel, bias, dtype=jnp.float32)
+    nll_F, gradient = value_and_gradient(arrays)
+    expected_F = numpy_nll(*(np.asarray(array, np.float64) for array in arrays[:3]))
     assert nll_F.dtype == jnp.float32
-    np.testing.assert_allclose(nll_F, expected_F, rtol=1e-4, atol=1e-3)
-    gradients = jax.grad(summed_nll, argnums=(0, 1, 2))(features, kernel, bias, *rest)
-    assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
+    np.testing.assert_allclose(nll_F, expected_F, rtol=1e-4, atol=atol)
+    assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(gradient))
 
 
 @pytest.mark.parametrize(
@@ -179,27 +157,9 @@ def test_chunks_are_a_power_of_two_that_fits_the_cache(vocab_size, on_cpu, on_ac
     assert ACCELERATOR.chunk_size(vocab_size) == on_accelerators
 
 
-@pytest.mark.parametrize("spread", [25.0, 500.0])
-def test_biases_far_apart_stay_exact_in_float32(spread):
-    """The most likely word may have the smallest bias."""
-    bias_V = np.linspace(0, -spread, VOCAB)
-    kernel_DxV = np.array([[0.0] * (VOCAB - 1) + [2 * spread], *[[0.0] * VOCAB] * (FEATURES - 1)])
-    features_FxD = np.abs(FEATURES_FxD)
-    features, kernel, bias = (
-        jnp.asarray(a, jnp.float32) for a in (features_FxD, kernel_DxV, bias_V)
-    )
-    rest = (jnp.asarray(TARGETS_F), jnp.asarray(MASKS["all"]), None, plan_of(5))
-    nll_F = token_nll(features, kernel, bias, *rest)
-    expected_F = numpy_nll(features_FxD, kernel_DxV, bias_V)
-    np.testing.assert_allclose(nll_F, expected_F, rtol=1e-4, atol=1e-4)
-    gradients = jax.grad(summed_nll, argnums=(0, 1, 2))(features, kernel, bias, *rest)
-    assert all(np.all(np.isfinite(gradient)) for gradient in gradients)
-
-
 def test_logits_beyond_float32_are_no_likelihood():
     """Infinite products of both signs, as after a step that was far too long."""
-    features = jnp.full((2, 1), 1e30, jnp.float32)
-    kernel = jnp.asarray([[1e30, -1e30, 1.0]], jnp.float32)
-    mask_F, targets_F = jnp.ones(2, bool), jnp.asarray([0, 1])
-    nll_F = token_nll(features, kernel, jnp.zeros(3, jnp.float32), targets_F, mask_F, None, CPU)
+    features, kernel = np.full((2, 1), 1e30), np.array([[1e30, -1e30, 1.0]])
+    arrays = inputs(features, kernel, np.zeros(3), dtype=jnp.float32)
+    nll_F = token_nll(arrays, jnp.asarray([0, 1]), jnp.ones(2, bool), CPU)
     assert np.all(np.isnan(nll_F))

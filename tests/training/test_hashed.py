@@ -14,7 +14,7 @@ from dclm_jax.reading.likelihoods import batch_likelihood
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.freezing import by_path, choose
 from dclm_jax.training.optimizer import create_optimizer, require_sparse
-from dclm_jax.training.step import first_state, train_step
+from dclm_jax.training.step import first_state, parallel_step, spread, spread_rows
 from dclm_jax.training.warm_start import word_axes
 from tests.models.support import LIN, VOCAB, pack, random_params, small_model
 
@@ -27,8 +27,8 @@ SIZE = 60
 def stepped(model, options, frozen="", steps=2, batch=BATCH):
     optimizer = create_optimizer(options, steps)
     params = random_params(model)
-    state = first_state(params, optimizer, choose(frozen, by_path(params)))
-    step = jax.jit(partial(train_step, model, optimizer, axis=None))
+    state = spread(first_state(params, optimizer, choose(frozen, by_path(params))))
+    step, batch = parallel_step(model, optimizer), spread_rows(batch)
     for _ in range(steps):
         state, metrics = step(state, batch, jax.random.key(0))
     return jax.device_get(state), float(metrics.gradient_norm)

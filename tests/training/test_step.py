@@ -19,6 +19,7 @@ from dclm_jax.data.batches import Batch
 from dclm_jax.evaluation.datasets import Encoded
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.nn.plan import ACCELERATOR, CPU
+from dclm_jax.processes import DEVICES
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, earlier_sentences
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
@@ -124,12 +125,9 @@ def test_a_step_is_the_same_however_it_is_computed(name):
     several = dataclasses.replace(CPU, min_short_chunk=1, min_short_logits=1)
     steps = []
     for plan in (CPU, several, ACCELERATOR):
-        params = random_params(model)
-        state = TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
-        step = jax.jit(
-            partial(train_step, dataclasses.replace(model, plan=plan), optimizer, axis=None)
-        )
-        steps.append(step(state, batch, jax.random.key(0)))
+        step = parallel_step(dataclasses.replace(model, plan=plan), optimizer)
+        state = spread(first_state(random_params(model), optimizer))
+        steps.append(step(state, spread_rows(batch), jax.random.key(0)))
     close = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7)
     for other in steps[1:]:
         jax.tree.map(close, steps[0], other)
@@ -141,7 +139,8 @@ def test_accelerators_can_compile_a_step_and_a_block_of_scores(name):
     model = dataclasses.replace(small_model(name, dropout=0.3), plan=ACCELERATOR)
     batch, optimizer = make_batch(name), create_optimizer(OptimizerConfig(), 1)
     state = jax.eval_shape(lambda key: first_state(model.init(key), optimizer), jax.random.key(0))
-    step = jax.jit(partial(train_step, model, optimizer, axis=None))
+    # One device: `pmap` itself is not exported.
+    step = jax.vmap(partial(train_step, model, optimizer), (None, 0, None), axis_name=DEVICES)
 
     def scores(params, batch):
         context = opened(model, params, batch)
@@ -152,7 +151,7 @@ def test_accelerators_can_compile_a_step_and_a_block_of_scores(name):
         return lowered.mlir_module()
 
     for text in (
-        exported(step, state, batch, jax.random.key(0)),
+        exported(jax.jit(step), state, shard_rows(batch, 1), jax.random.key(0)),
         exported(jax.jit(scores), state.params, batch),
     ):
         assert "stablehlo.dot" in text

@@ -1,4 +1,4 @@
-"""Rows of contexts, which hold those of B documents in an axis that is each array's own."""
+"""Batch elements of contexts, in whose arrays the axis of the B documents differs."""
 
 import functools
 from collections.abc import Callable

@@ -1,0 +1,148 @@
+"""A sentence that is read word by word, in B documents at once: pure functions to be compiled."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dclm_jax.data.vocabulary import END
+from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Sentence
+from dclm_jax.nn import stack
+from dclm_jax.nn.layers import resized
+from dclm_jax.nn.recurrence import keep_at_padding
+from dclm_jax.nn.stack import StackInput, StackState
+from dclm_jax.reading.batch_elements import axes_of, first_context, row_axes
+from dclm_jax.reading.driver import SentenceFeatures, weighted
+from dclm_jax.reading.likelihoods import output_inputs
+
+
+class PrefixSteps(NamedTuple):
+    """What has been read at each position, with room for R of them: the input token, whether it is
+    real, and the output of the step."""
+
+    tokens_RxB: jax.Array
+    mask_RxB: jax.Array
+    outputs_R: Any
+
+
+class SentencePrefix(NamedTuple):
+    """The beginning of a sentence in each of B documents: `count` words, and whether the sentence
+    goes on; `context` and `conditioning` are those it is read with."""
+
+    count: jax.Array
+    goes_on_B: jax.Array
+    context: Context
+    conditioning: Conditioning
+    state: StackState
+    steps: PrefixSteps
+
+
+def begin(
+    model: DocumentModel, params: Params, context: Context, rows: int, room: int
+) -> SentencePrefix:
+    """A sentence of which nothing has been read, START neither."""
+    params = weighted(model, params)
+    conditioning = model.condition(params, context)
+    state = model.open_sentence(params, context, rows)
+    x_B, is_real_B = jnp.zeros(rows, jnp.int32), jnp.zeros(rows, bool)
+    output = jax.eval_shape(lambda: _step(model, params, conditioning, state, x_B)[1])
+    return SentencePrefix(
+        count=jnp.zeros((), jnp.int32),
+        goes_on_B=jnp.ones(rows, bool),
+        context=context,
+        conditioning=conditioning,
+        state=state,
+        steps=jax.tree.map(
+            lambda a: jnp.zeros((room, *a.shape), a.dtype), PrefixSteps(x_B, is_real_B, output)
+        ),
+    )
+
+
+def advance(
+    model: DocumentModel, params: Params, prefix: SentencePrefix, tokens_B: jax.Array
+) -> tuple[SentencePrefix, jax.Array]:
+    """Reads a token in every row, and gives log P [B, V] of the next one in nats; END ends a row's
+    sentence, and what is read after it changes nothing there."""
+    params = weighted(model, params)
+    is_real_B = prefix.goes_on_B & (tokens_B != END)
+    conditioning = prefix.conditioning
+    state, output = _step(model, params, conditioning, prefix.state, tokens_B)
+    steps = jax.tree.map(
+        lambda array_R, new: array_R.at[prefix.count].set(new),
+        prefix.steps,
+        PrefixSteps(tokens_B, is_real_B, output),
+    )
+    prefix = prefix._replace(
+        count=prefix.count + 1,
+        goes_on_B=is_real_B,
+        state=keep_at_padding(is_real_B, state, prefix.state),
+        steps=steps,
+    )
+    # Of S = 1 sentence N = 1 position.
+    outputs_1xB = jax.tree.map(lambda array_B: array_B[None], output)
+    features_1xBxD = model.emit(params, conditioning, outputs_1xB)
+    of_context = None if conditioning.features is None else conditioning.features[None]
+    read = SentenceFeatures(None, None, features_1xBxD[None], of_context)
+    return prefix, jax.nn.log_softmax(output_inputs(model, params, read, tokens_B).logits())
+
+
+def _step(
+    model: DocumentModel,
+    params: Params,
+    conditioning: Conditioning,
+    state: StackState,
+    tokens_B: jax.Array,
+) -> tuple[StackState, Any]:
+    x_BxK = model.embed(params, tokens_B)
+    x = StackInput(stack.first_gates(params["stack"], x_BxK, conditioning.gates))
+    return model.step(params, conditioning, state, x)
+
+
+def close(model: DocumentModel, params: Params, prefix: SentencePrefix) -> Context:
+    """The context after the sentence."""
+    params = weighted(model, params)
+    tokens, mask, outputs = prefix.steps
+    summary = model.summarize(params, tokens, mask)
+    context = model.resize_context(prefix.context, len(tokens))
+    sentence = Sentence(tokens, mask, summary, outputs)
+    context = model.close_sentence(params, context, prefix.state, sentence)
+    return model.resize_context(context, len(tokens), cut=True)
+
+
+def with_room(prefix: SentencePrefix, room: int) -> SentencePrefix:
+    """The same prefix with room for more words."""
+    steps = jax.tree.map(lambda array_R: resized(array_R, room), prefix.steps)
+    return prefix._replace(steps=steps)
+
+
+def take(model: DocumentModel, params: Params, tree: Any, row_B: jax.Array) -> Any:
+    """Some rows of a context of the model, or of a `SentencePrefix`, in any order and number."""
+
+    def taken(axis: int, array: jax.Array) -> jax.Array:
+        return array if axis < 0 else jnp.take(array, row_B, axis)
+
+    if isinstance(tree, SentencePrefix):
+        axes = axes_of(
+            lambda rows: begin(model, params, first_context(model, params, rows), rows, 1)
+        )
+    else:
+        axes = row_axes(model, params)
+    return jax.tree.map(taken, axes, tree)
+
+
+def take_ahead(
+    model: DocumentModel, params: Params, prefix: SentencePrefix, row_B: jax.Array
+) -> SentencePrefix:
+    """Takes the rows of what is needed to read on. Steps stay in their rows, where moving them word
+    by word would cost more than reading; `trace` brings them along in the end."""
+    ahead = prefix._replace(steps=jax.tree.map(lambda array: array[:0], prefix.steps))
+    return take(model, params, ahead, row_B)._replace(steps=prefix.steps)
+
+
+def trace(prefix: SentencePrefix, row_RxB: jax.Array) -> SentencePrefix:
+    """Takes the step at each position from the row in which it was made."""
+
+    def traced(array_R: jax.Array) -> jax.Array:
+        return array_R[jnp.arange(len(array_R))[:, None], row_RxB]
+
+    return prefix._replace(steps=jax.tree.map(traced, prefix.steps))
