@@ -25,8 +25,8 @@ import numpy as np
 
 from dclm_jax import ngram, storage
 from dclm_jax.data.corpus import TrainingText
-from dclm_jax.data.documents import PLAIN, TextOptions
-from dclm_jax.data.readers import Document, parse_documents
+from dclm_jax.data.documents import PLAIN, Document, TextOptions
+from dclm_jax.data.readers import parse_documents
 from dclm_jax.data.vocabulary import END_TOKEN, START_TOKEN, Vocabulary
 from dclm_jax.decoding import generation
 from dclm_jax.decoding.choices import GREEDY, Decoding

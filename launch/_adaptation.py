@@ -6,7 +6,8 @@ from typing import Any
 from absl import flags
 
 from dclm_jax.data.corpus import SPLITS
-from dclm_jax.data.readers import STDIN, input_files
+from dclm_jax.data.readers import STDIN
+from dclm_jax.data.text_files import input_files
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation
 from dclm_jax.evaluation.datasets import Dataset

@@ -14,8 +14,9 @@ from rich.console import Console
 import dclm_jax
 from dclm_jax import processes
 from dclm_jax.data.corpus import SPLITS, TrainingText, open_corpus, source_split
-from dclm_jax.data.documents import PLAIN, UTF8, Document, TextOptions
+from dclm_jax.data.documents import PLAIN, Document, TextOptions
 from dclm_jax.data.readers import read_alike, read_documents
+from dclm_jax.data.text_files import UTF8
 from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import datasets, perplexity

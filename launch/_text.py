@@ -5,8 +5,7 @@ from typing import Any
 
 from absl import flags
 
-from dclm_jax.data.documents import PLAIN
-from dclm_jax.data.oddities import FORMS
+from dclm_jax.data.documents import FORMS, PLAIN
 from dclm_jax.data.readers import TEXT_FORMATS
 
 TextFlags = Mapping[str, "flags.FlagHolder[Any]"]

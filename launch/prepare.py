@@ -45,34 +45,36 @@ output came from the same text and options, and leaves it as it is. launch/READM
 formats and corpora.
 """
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
 from absl import flags
 
 from dclm_jax import data
+from dclm_jax.data.corpora import COLLECTIONS
 from dclm_jax.data.corpus import SPLITS, open_corpus, source_split
-from dclm_jax.data.documents import UTF8, TextOptions
-from dclm_jax.data.known_corpora import COLLECTIONS
-from dclm_jax.data.prepare import DEFAULT_VOCAB_SIZE
+from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.prepare import DEFAULT_VOCAB_SIZE, Source
+from dclm_jax.data.text_files import UTF8
 from dclm_jax.errors import InputError, printable, require_at_least
 from launch import _app, _text
 from launch._text import given_options
 
-_TRAIN = flags.DEFINE_string("train", None, "Training text: a file, a folder or - (stdin).")
-_VALID = flags.DEFINE_string("valid", None, "Development text.")
-_TEST = flags.DEFINE_string("test", None, "Test text.")
-_SOURCES = {
+_OF_SPLITS = {
+    "train": flags.DEFINE_string("train", None, "Training text: a file, a folder or - (stdin)."),
+    "valid": flags.DEFINE_string("valid", None, "Validation text."),
+    "test": flags.DEFINE_string("test", None, "Test text."),
+}
+_PAIRED = {
     split: flags.DEFINE_string(
-        source_split(split), None, f"What the documents of --{split} are made of, as many."
+        source_split(split), None, f"Sources of the documents of --{split}, aligned one to one."
     )
     for split in SPLITS
 }
 _INPUT = flags.DEFINE_string(
     "input", None, "Text to divide into train, valid and test, or the folder of --corpus."
 )
-_SOURCE = flags.DEFINE_string("source", None, "With --target: what its documents are made of.")
+_SOURCE = flags.DEFINE_string("source", None, "With --target: the sources of its documents.")
 _TARGET = flags.DEFINE_string("target", None, "Text to divide as --input; paired with --source.")
 _SPLIT = flags.DEFINE_list(
     "split",
@@ -130,18 +132,6 @@ _SHOW = flags.DEFINE_string(
     "sentence a line under the heading '= ID', as --format=lines reads them.",
 )
 _DOCUMENTS = flags.DEFINE_integer("documents", None, "With --show: how many; default: all.")
-_FLAG_OF = {"source": "input", "fractions": "split"}
-_OF_TEXT = {*_TEXT, "encoding", "unknown_token"}
-_DIVIDED = {"split", "seed", *_OF_TEXT}
-_TAKES = {
-    "--train/--valid/--test": _OF_TEXT,
-    "--input": {"input", *_DIVIDED},
-    "--source/--target": _DIVIDED,
-    **{
-        f"--corpus={name}": {_FLAG_OF.get(option, option) for option in collection.options}
-        for name, collection in COLLECTIONS.items()
-    },
-}
 
 
 def main(argv: Sequence[str]) -> None:
@@ -153,16 +143,18 @@ def main(argv: Sequence[str]) -> None:
         raise InputError("--documents belongs to --show, which is missing")
     if not _OUTPUT.value:
         raise InputError("--output is needed: the directory to make")
-    given = {"train": _TRAIN.value, "valid": _VALID.value, "test": _TEST.value}
-    of_splits = {split: path for split, path in given.items() if path is not None}
-    paired = {split: flag.value for split, flag in _SOURCES.items() if flag.value is not None}
-    _check_flags(of_splits, paired)
+    source, paired_source = _sources()
+    text = given_options(_TEXT)
+    if _CORPUS.value:
+        if "format" in text:
+            raise InputError(f"--corpus={_CORPUS.value} takes no --format")
+        text["format"] = _CORPUS.value
     manifest = data.prepare(
-        of_splits or (_INPUT.value if _TARGET.value is None else _TARGET.value),
+        source,
         _OUTPUT.value,
-        _text_options(),
+        TextOptions(**text),
         data.PrepareOptions(fractions=_fractions(), **{flag.name: flag.value for flag in _OPTIONS}),
-        paired_source=paired or _SOURCE.value,
+        paired_source=paired_source,
         overwrite=_OVERWRITE.value,
         report=lambda line: print(line, flush=True),
     )
@@ -172,10 +164,8 @@ def main(argv: Sequence[str]) -> None:
 
 def _show(directory: str) -> None:
     """Prints documents as text."""
-    module = str(flags.FLAGS.find_module_defining_flag("show"))
-    for flag in flags.FLAGS.flags_by_module_dict()[module]:
-        if flag.present and flag.name not in ("show", "split", "documents"):
-            raise InputError(f"--show takes no --{flag.name}; only --split and --documents")
+    if _OUTPUT.present or _INPUT.present or _CORPUS.present:
+        raise InputError("--show prints a prepared corpus, and takes only --split and --documents")
     split = ",".join(_SPLIT.value or ["test"])
     corpus = open_corpus(directory, split)
     number = corpus.num_documents if _DOCUMENTS.value is None else _DOCUMENTS.value
@@ -188,8 +178,10 @@ def _show(directory: str) -> None:
             print(" " * text.startswith("=") + text)
 
 
-def _check_flags(of_splits: dict[str, str], paired: dict[str, str]) -> None:
-    """Refuses flags that contradict each other or would have no effect."""
+def _sources() -> tuple[Source, Source]:
+    """The source and the paired source of `prepare`."""
+    of_splits = {split: flag.value for split, flag in _OF_SPLITS.items() if flag.value is not None}
+    paired = {split: flag.value for split, flag in _PAIRED.items() if flag.value is not None}
     for split in paired:
         if split not in of_splits:
             raise InputError(f"--{source_split(split)} needs --{split}: what is made of it")
@@ -201,30 +193,22 @@ def _check_flags(of_splits: dict[str, str], paired: dict[str, str]) -> None:
         "--input": _INPUT.value is not None and not _CORPUS.value,
         f"--corpus={_CORPUS.value}": bool(_CORPUS.value),
     }
-    given = [way for way, here in ways.items() if here]
+    given = [way for way, is_given in ways.items() if is_given]
     if len(given) != 1:
         raise InputError(
             "one of --train/--valid/--test, --input, --source/--target, --corpus says what to "
             "prepare; got " + (" and ".join(given) or "none")
         )
-    way = given[0]
-    for flag in sorted({"input", *_DIVIDED}):
-        if flags.FLAGS[flag].present and flag not in _TAKES[way]:
-            raise InputError(f"{way} takes no --{flag}")
-    if "input" in _TAKES[way] and _INPUT.value is None:
-        raise InputError(f"{way} needs --input: the folder of the corpus")
-
-
-def _text_options() -> TextOptions:
-    options = TextOptions(**given_options(_TEXT))
-    return dataclasses.replace(options, format=_CORPUS.value) if _CORPUS.value else options
+    if of_splits:
+        return of_splits, paired or None
+    return (_INPUT.value, None) if _TARGET.value is None else (_TARGET.value, _SOURCE.value)
 
 
 def _fractions() -> list[float] | None:
     if _SPLIT.value is None:
         return None
     try:
-        return [float(share) for share in _SPLIT.value]
+        return list(map(float, _SPLIT.value))
     except ValueError as error:
         raise InputError(
             f"--split is {','.join(_SPLIT.value)}; expected shares with commas between them, for "

@@ -9,8 +9,7 @@ import pytest
 
 import dclm_jax
 from dclm_jax.data.corpus import TrainingText
-from dclm_jax.data.documents import TextOptions
-from dclm_jax.data.readers import Document
+from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.errors import InputError
 from tests.test_read_document import TEXT, language_model
 

@@ -38,7 +38,6 @@ MAKERS = {
     "dclm_jax/files.py": {"json.dumps": "makes JSON"},
     "dclm_jax/tables.py": {"csv.writer": "makes the lines of tables"},
     "dclm_jax/processes.py": {"json.dumps": "is read by the other processes of the job alone"},
-    "dclm_jax/data/records.py": {"json.dumps": "looks for what is no text, and writes nothing"},
     "dclm_jax/experiments/grouping.py": {"json.dumps": "makes a key"},
     "dclm_jax/experiments/measurement.py": {"json.dumps": "makes a fingerprint"},
     "dclm_jax/training/checkpoints.py": {"JsonSave": "has orbax write what `files.finite` gives"},

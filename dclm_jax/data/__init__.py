@@ -9,7 +9,7 @@ from dclm_jax.data.batches import (
 from dclm_jax.data.corpus import Corpus, open_corpus, statistics_table
 from dclm_jax.data.documents import Document
 from dclm_jax.data.prepare import PrepareOptions, prepare
-from dclm_jax.data.readers import ReadStatistics, read_documents
+from dclm_jax.data.readers import TextReader, read_documents
 from dclm_jax.data.vocabulary import END, START, UNKNOWN, Vocabulary
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
     "Corpus",
     "Document",
     "PrepareOptions",
-    "ReadStatistics",
+    "TextReader",
     "TrainingBatches",
     "Vocabulary",
     "length_bucket",

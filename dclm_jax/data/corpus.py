@@ -10,7 +10,8 @@ from typing import Any, Literal
 import numpy as np
 
 from dclm_jax import storage
-from dclm_jax.data.documents import TextOptions, read_lines
+from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.text_files import read_lines
 from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, shown
 from dclm_jax.files import Count, Finite, Share, read_json, reading
@@ -29,6 +30,8 @@ ALL_SPLITS = (*SPLITS, *map(source_split, SPLITS))
 MANIFEST_FILE = "manifest.json"
 VOCABULARY_FILE = "vocabulary.tsv"
 TAGS_FILE = "tags.tsv"
+DROP_REASONS = ("min_words", "max_words", "max_unknown")
+"""Options of `prepare` by which documents are left out."""
 # The byte order is fixed so that a corpus can be copied between machines.
 TOKEN_DTYPE = np.dtype("<i4")
 OFFSET_DTYPE = np.dtype("<i8")
@@ -56,15 +59,6 @@ class VocabularyEntry:
     files: dict[str, FileEntry]
 
 
-@dataclasses.dataclass(frozen=True)
-class Dropped:
-    """Documents that were left out of a split, by the option of `prepare` that was the reason."""
-
-    min_words: Count = 0
-    max_words: Count = 0
-    max_unknown: Count = 0
-
-
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitEntry:
     """What the manifest says of a split: counts of what lies there; and of its text the characters
@@ -82,7 +76,7 @@ class SplitEntry:
     longest_document: Count
     characters: Count
     empty_sentences: Count
-    dropped_documents: Dropped
+    dropped_documents: dict[str, Count]
     files: dict[str, FileEntry]
 
 
@@ -137,7 +131,7 @@ class Manifest:
             counts.get(split) if isinstance(counts := source.get(key), dict) else None
             for key in ("original_tokens", "original_unknown")
         )
-        is_other = any(vars(entry.dropped_documents).values()) or self.options.get("lowercase")
+        is_other = any(entry.dropped_documents.values()) or self.options.get("lowercase")
         is_same = unknown == entry.oov_tokens and not is_other
         return tokens if is_same and isinstance(tokens, int) else 0
 
@@ -432,11 +426,9 @@ def statistics_table(manifest: Manifest) -> str:
     if any(dropped.values()):
         listed = ", ".join(f"{split} {count:,}" for split, count in dropped.items())
         lines.append(f"empty sentences dropped: {listed}")
-    reasons = [one.name for one in dataclasses.fields(Dropped)]
-    given = [reason for reason in reasons if manifest.options.get(reason) is not None]
+    given = [reason for reason in DROP_REASONS if manifest.options.get(reason) is not None]
     for split, entry in manifest.splits.items() if given else ():
-        listed = ", ".join(
-            f"{getattr(entry.dropped_documents, reason):,} by {reason}" for reason in given
-        )
+        counts = entry.dropped_documents
+        listed = ", ".join(f"{counts.get(reason, 0):,} by {reason}" for reason in given)
         lines.append(f"documents dropped from {split}: {listed}")
     return "\n".join(lines)

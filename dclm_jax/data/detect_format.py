@@ -8,8 +8,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from dclm_jax.data.documents import Line
-from dclm_jax.data.records import SENTENCES
+from dclm_jax.data.formats import SENTENCES
+from dclm_jax.data.text_files import Line
 from dclm_jax.errors import shown
 
 FIRST_LINES = 100
@@ -27,9 +27,8 @@ _HTML = re.compile(
 )
 _ATTACHED = re.compile(r"\w{2,}[,;!?]")
 _SECTION = re.compile(r"= = .+ = =")
-_MANY = 10
-_NAME = re.compile(r"[^\s,\"]([^,\t\"]{0,38}[^\s,\"])?")
-_RECORDS = 5
+_COLUMN = re.compile(r"[^\s,\"]([^,\t\"]{0,38}[^\s,\"])?")
+_ROWS = 5
 
 
 def is_tagged(lines: Iterable[Line]) -> bool:
@@ -46,7 +45,7 @@ def is_tagged(lines: Iterable[Line]) -> bool:
     return len(texts) < len(tags) >= _TAGGED_SHARE * len(tokens) and is_set
 
 
-def holds_raw_text(lines: Sequence[Line], text_key: str | None) -> bool:
+def holds_raw_text(lines: Iterable[Line], text_key: str | None) -> bool:
     """Whether JSON lines that begin so hold raw text, not sentences of words."""
     record = _record([text for _, text in lines if text.strip()])
     # Where a key was given, a file of words may be read beside those of text.
@@ -60,52 +59,49 @@ def warnings(lines: Sequence[Line], format: str) -> Iterator[str]:
 
     Args:
       lines: the first ones.
-      format: one of `readers.TEXT_FORMATS` but auto.
+      format: one of `formats.TEXT_FORMATS` but auto.
     """
     texts = [text.strip() for _, text in lines if text.strip()]
-    is_running = format in ("lines", "prose", "paragraphs")
-    if is_running and (columns := _columns(texts)):
-        kind = "tsv" if "\t" in texts[0] else "csv"
-        yield (
-            f"looks like {kind.upper()} with the columns {', '.join(columns)}; --format={kind} "
-            "--text_key=COLUMN reads the text in one of them"
-        )
-    elif is_running and _record(texts) is not None:
-        yield "looks like JSON lines; --format=jsonl reads them"
+    tokens = [token for text in texts for token in text.split()]
+    if format in ("lines", "prose", "paragraphs"):
+        for kind, delimiter in (("tsv", "\t"), ("csv", ",")):
+            if columns := _columns(texts, delimiter):
+                yield (
+                    f"looks like {kind.upper()} with the columns {', '.join(columns)}; "
+                    f"--format={kind} --text_key=COLUMN reads the text in one of them"
+                )
+        if _record(texts) is not None:
+            yield "looks like JSON lines; --format=jsonl reads them"
     if format in ("prose", "paragraphs") and is_tagged(lines):
         yield "looks like words with tags, WORD/TAG; --format=tagged reads them"
-    if format == "lines" and (found := _attached(texts)):
+    if format == "lines":
+        # Between words marks hardly ever stand at one.
+        attached = list(filter(_ATTACHED.fullmatch, tokens))
+        if len(attached) >= max(5, len(tokens) / 100, 4 * tokens.count(",")):
+            yield (
+                f"looks like raw text, whose marks stand at words, such as {shown(attached[0])}; "
+                "--format=prose splits it, and --format=paragraphs where every line is a document"
+            )
+        if any(map(_SECTION.fullmatch, texts)):
+            yield "looks like articles under headings, as in WikiText; --format=articles reads them"
+    markup = [match[0] for text in texts for match in _HTML.finditer(text)]
+    if format != "treebank" and len(markup) >= max(10, len(texts) // 5):
         yield (
-            f"looks like raw text, whose marks stand at words ({found}); --format=prose splits it, "
-            "and --format=paragraphs where every line is a document"
-        )
-    if format == "lines" and any(map(_SECTION.fullmatch, texts)):
-        yield "looks like articles under headings, as in WikiText; --format=articles reads them"
-    if format != "treebank" and (found := _markup(texts)):
-        yield (
-            f"holds HTML ({found}): --format={format} reads it as words; remove it from the text "
-            "before"
+            f"holds HTML, such as {shown(markup[0])}: --format={format} reads it as words; remove "
+            "it from the text before"
         )
 
 
-def _columns(texts: Sequence[str]) -> list[str]:
+def _columns(texts: Iterable[str], delimiter: str) -> list[str]:
     """The names of the columns of what looks like a table."""
-    for delimiter in "\t,":
-        rows = _rows(texts, delimiter)
-        sizes = {len(row) for row in rows}
-        if len(rows) < 2 or len(sizes) > 1 or sizes <= {0, 1}:
-            continue
-        if len(set(rows[0])) == len(rows[0]) and all(map(_NAME.fullmatch, rows[0])):
-            return rows[0]
-    return []
-
-
-def _rows(texts: Sequence[str], delimiter: str) -> list[list[str]]:
     try:
         rows = csv.reader((f"{text}\n" for text in texts), delimiter=delimiter)
-        return list(itertools.islice(rows, _RECORDS))
-    except csv.Error:
+        header, *others = itertools.islice(rows, _ROWS)
+    except (csv.Error, ValueError):
         return []
+    is_table = others and all(len(row) == len(header) > 1 for row in others)
+    are_names = len(set(header)) == len(header) and all(map(_COLUMN.fullmatch, header))
+    return header if is_table and are_names else []
 
 
 def _record(texts: Sequence[str]) -> dict[str, Any] | None:
@@ -115,21 +111,3 @@ def _record(texts: Sequence[str]) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return record if isinstance(record, dict) else None
-
-
-def _attached(texts: Sequence[str]) -> str:
-    """The first word with a comma or another mark at it and the number of all, where these are
-    many and marks hardly ever stand alone, as they do between words."""
-    tokens = [token for text in texts for token in text.split()]
-    found = list(filter(_ATTACHED.fullmatch, tokens))
-    if len(found) < max(_MANY // 2, len(tokens) // 100) or 4 * tokens.count(",") > len(found):
-        return ""
-    return f"{shown(found[0])}, {len(found):,} in its first {len(texts):,} lines"
-
-
-def _markup(texts: Sequence[str]) -> str:
-    """The first tag of HTML and the number of all, where there are many."""
-    found = [match[0] for text in texts for match in _HTML.finditer(text)]
-    if len(found) < max(_MANY, len(texts) // 5):
-        return ""
-    return f"{shown(found[0])}, {len(found):,} in its first {len(texts):,} lines"

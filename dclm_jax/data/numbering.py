@@ -1,9 +1,13 @@
-"""Text on its way to a prepared corpus: provisional word ids on disk, rewritten as final ones."""
+"""Text on its way to a prepared corpus: provisional word ids on disk, rewritten as final ones.
 
+Masks [D] say which documents are meant.
+"""
+
+import array
 import collections
 import dataclasses
 import pathlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
@@ -11,166 +15,160 @@ from dclm_jax import files
 from dclm_jax.data import corpus
 from dclm_jax.data.documents import Document
 from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
-from dclm_jax.errors import InputError
 
 _CHUNK = 1 << 20
-_IDS, _LENGTHS, _TAGS = "ids.bin", "lengths.bin", "tags.bin"
+_IDS, _TAGS = "ids.bin", "tags.bin"
+_NO_TAG = -1
 
 
 @dataclasses.dataclass(frozen=True)
-class RawText:
-    """Text as provisional word ids on disk, with what is known of each document in memory.
+class NumberedText:
+    """Text as provisional word ids on disk; in memory its words and the sizes of its documents.
 
     Attributes:
-      directory: where the ids of all words are, the numbers of words of all sentences, and of
-        documents with tags those of their words.
+      directory: where the ids of all words are, and those of their tags.
       words: in the order of their provisional ids.
       tags: in the order of their ids, which stay as they are.
+      lengths: int64 [num_sentences], their numbers of words.
       names: of the documents.
-      parts: int64 [num_documents], what `read` was given of each, as is `dropped`.
-      dropped: int64 [num_documents], empty sentences that were left out.
-      sentences: int64 [num_documents], their numbers of sentences.
-      tokens: int64 [num_documents], their numbers of words.
-      tagged: int64 [num_documents], their numbers of words with tags: all or none.
+      parts: int64 [D], what `read` was given of each document.
+      dropped: int64 [D], empty sentences that were left out, likewise.
+      sentences: int64 [D], their numbers of sentences.
+      is_tagged: bool [D], whether their words have tags.
     """
 
     directory: pathlib.Path
     words: list[str]
     tags: list[str]
+    lengths: np.ndarray
     names: list[str]
     parts: np.ndarray
     dropped: np.ndarray
     sentences: np.ndarray
-    tokens: np.ndarray
-    tagged: np.ndarray
+    is_tagged: np.ndarray
 
     @classmethod
     def read(
         cls, documents: Iterable[tuple[int, int, Document]], directory: pathlib.Path
-    ) -> "RawText":
+    ) -> "NumberedText":
         """Writes (part, dropped, document), one or more of them, into a directory."""
         ids, tag_ids = _numbering(), _numbering()
-        names, rows = [], []
+        lengths, names, rows = array.array("q"), [], []
         with (
             files.open_binary(directory / _IDS) as ids_file,
-            files.open_binary(directory / _LENGTHS) as lengths_file,
             files.open_binary(directory / _TAGS) as tags_file,
         ):
             for part, dropped, (name, sentences, tags) in documents:
                 words = [ids[word] for sentence in sentences for word in sentence]
-                ids_file.write(np.asarray(words, corpus.TOKEN_DTYPE).tobytes())
-                lengths = np.asarray(list(map(len, sentences)), corpus.OFFSET_DTYPE)
-                lengths_file.write(lengths.tobytes())
                 of_words = [tag_ids[tag] for sentence in tags or () for tag in sentence]
+                ids_file.write(np.asarray(words, corpus.TOKEN_DTYPE).tobytes())
+                of_words = of_words or [_NO_TAG] * len(words)
                 tags_file.write(np.asarray(of_words, corpus.TOKEN_DTYPE).tobytes())
+                lengths.extend(map(len, sentences))
                 names.append(name)
-                rows.append((part, dropped, len(sentences), len(words), len(of_words)))
-        return cls(directory, list(ids), list(tag_ids), names, *_columns(rows))
+                rows.append((part, dropped, len(sentences), tags is not None))
+        parts, dropped, sentences, is_tagged = np.asarray(rows, np.int64).T
+        return cls(
+            directory=directory,
+            words=list(ids),
+            tags=list(tag_ids),
+            lengths=np.asarray(lengths),
+            names=names,
+            parts=parts,
+            dropped=dropped,
+            sentences=sentences,
+            is_tagged=is_tagged.astype(bool),
+        )
 
-    def cut(self, max_words: int) -> "RawText":
+    @property
+    def tokens(self) -> np.ndarray:
+        """int64 [D], the numbers of words of the documents."""
+        first = np.cumsum(self.sentences) - self.sentences
+        return np.add.reduceat(self.lengths, first)
+
+    def cut(self, max_words: int) -> "NumberedText":
         """The same text, its longer documents cut into documents of at most so many words.
 
         They are made of whole sentences, as many in each as fit; a longer sentence is a document by
         itself. They are called NAME#1, NAME#2 and so on, and have the part of the whole one; the
         empty sentences are the first one's.
         """
-        total = int(self.sentences.sum())
-        lengths = corpus.open_array(self.directory / _LENGTHS, corpus.OFFSET_DTYPE, total)
-        names, rows = [], []
-        of_documents = np.split(lengths, np.cumsum(self.sentences)[:-1])
-        for name, part, dropped, own, tagged in zip(
-            self.names, self.parts, self.dropped, of_documents, self.tagged, strict=True
+        names, sentences, pieces = [], [], []
+        for name, lengths in zip(
+            self.names, np.split(self.lengths, np.cumsum(self.sentences)[:-1]), strict=True
         ):
-            pieces = _gathered(own.tolist(), max_words)
-            names += [name] if len(pieces) == 1 else [f"{name}#{n + 1}" for n in range(len(pieces))]
-            rows += [
-                (part, 0 if n else dropped, sentences, words, words if tagged else 0)
-                for n, (sentences, words) in enumerate(pieces)
-            ]
-        return RawText(self.directory, self.words, self.tags, names, *_columns(rows))
+            counts = _piece_sizes(lengths.tolist(), max_words)
+            pieces.append(len(counts))
+            sentences += counts
+            is_cut = len(counts) > 1
+            names += [f"{name}#{n + 1}" for n in range(len(counts))] if is_cut else [name]
+        dropped = np.zeros(len(names), np.int64)
+        dropped[np.cumsum(pieces) - pieces] = self.dropped
+        return dataclasses.replace(
+            self,
+            names=names,
+            parts=np.repeat(self.parts, pieces),
+            dropped=dropped,
+            sentences=np.asarray(sentences),
+            is_tagged=np.repeat(self.is_tagged, pieces),
+        )
 
-    def first_sentences(self, chosen: np.ndarray, count: int) -> list[list[str]]:
-        """The words of so many sentences, the first ones of the documents of these numbers."""
-        lengths = next(self._read(_LENGTHS, corpus.OFFSET_DTYPE, self.sentences, chosen))[:count]
-        ids = next(self._read(_IDS, corpus.TOKEN_DTYPE, self.tokens, chosen))[: lengths.sum()]
-        return [[self.words[id] for id in own] for own in np.split(ids, lengths.cumsum()[:-1])]
+    def first_sentences(self, is_chosen_D: np.ndarray, count: int) -> list[list[str]]:
+        """The words of so many sentences, the first ones of those documents."""
+        (chosen,) = np.nonzero(np.repeat(is_chosen_D, self.sentences))
+        ends = np.cumsum(self.lengths)
+        ids = self._values(_IDS)
+        return [
+            [self.words[id] for id in ids[ends[at] - self.lengths[at] : ends[at]]]
+            for at in chosen[:count]
+        ]
 
-    def count_words(self, chosen: np.ndarray) -> dict[str, int]:
-        """Words of the documents of these numbers -> occurrences in them."""
+    def count_words(self, is_chosen_D: np.ndarray) -> dict[str, int]:
+        """Words of those documents -> occurrences in them."""
         counts = np.zeros(len(self.words), np.int64)
-        for ids in self._read(_IDS, corpus.TOKEN_DTYPE, self.tokens, chosen):
+        for ids, _ in self._chunks(_IDS, is_chosen_D):
             counts += np.bincount(ids, minlength=len(counts))
         return {
             word: count for word, count in zip(self.words, counts.tolist(), strict=True) if count
         }
 
     def count_unknown(self, vocabulary: Vocabulary) -> np.ndarray:
-        """int64 [num_documents], the words of each that are not in a vocabulary."""
+        """int64 [D], the words of each document that are not in a vocabulary."""
         is_unknown = vocabulary.encode(self.words) == UNKNOWN
-        ends, before, at = np.cumsum(self.tokens), 0, 0
-        # Entry d: the unknown words up to the end of document d.
-        counts = np.zeros(len(ends), np.int64)
-        for ids in self._read(_IDS, corpus.TOKEN_DTYPE, self.tokens, np.arange(len(ends))):
-            so_far = before + np.cumsum(is_unknown[ids])
-            here = slice(*np.searchsorted(ends, [at, at + len(ids)], side="right"))
-            counts[here] = so_far[ends[here] - at - 1]
-            before, at = so_far[-1], at + len(ids)
-        return np.diff(counts, prepend=0)
-
-    def _read(
-        self, name: str, dtype: np.dtype, sizes: np.ndarray, chosen: np.ndarray
-    ) -> Iterator[np.ndarray]:
-        """What a file holds of the documents of these numbers, a part at a time."""
-        ends = np.cumsum(sizes)
-        values = corpus.open_array(self.directory / name, dtype, ends[-1])
-        parts, held = [], 0
-        # Neighbours are read together.
-        for run in np.split(chosen, np.flatnonzero(np.diff(chosen) != 1) + 1):
-            if run.size:
-                end = ends[run[-1]]
-                for at in range(ends[run[0]] - sizes[run[0]], end, _CHUNK):
-                    parts.append(values[at : min(at + _CHUNK, end)])
-                    held += len(parts[-1])
-                    # What is done with a part may take as long as the vocabulary is large.
-                    if held >= _CHUNK:
-                        yield np.concatenate(parts)
-                        parts, held = [], 0
-        if parts:
-            yield np.concatenate(parts)
+        counts = np.zeros(len(self.names), np.int64)
+        for ids, documents in self._chunks(_IDS, np.ones(len(counts), bool)):
+            np.add.at(counts, documents[is_unknown[ids]], 1)
+        return counts
 
     def write_split(
         self,
         directory: pathlib.Path,
         split: str,
-        chosen: np.ndarray,
+        is_chosen_D: np.ndarray,
         vocabulary: Vocabulary,
-        dropped: corpus.Dropped,
+        dropped: Mapping[str, int],
     ) -> corpus.SplitEntry:
-        """Writes the documents of these numbers with final ids and returns their statistics, to
-        which those belong that were left out."""
-        if not chosen.size:
-            raise InputError(f"split {split!r} would hold no documents")
+        """Writes those documents with final ids and returns their statistics, to which the numbers
+        belong of documents that were left out."""
         names = corpus.split_files(split)
         paths = [directory / name for name in names]
         final = vocabulary.encode(self.words).astype(corpus.TOKEN_DTYPE)
         sizes = np.fromiter((len(word) + 1 for word in self.words), np.int64, len(self.words))
         oov_tokens = characters = 0
         with files.open_binary(paths[0]) as file:
-            for provisional in self._read(_IDS, corpus.TOKEN_DTYPE, self.tokens, chosen):
+            for provisional, _ in self._chunks(_IDS, is_chosen_D):
                 ids = final[provisional]
                 oov_tokens += int((ids == UNKNOWN).sum())
                 characters += int(sizes[provisional].sum())
                 file.write(ids.tobytes())
-        lengths = np.concatenate(
-            [*self._read(_LENGTHS, corpus.OFFSET_DTYPE, self.sentences, chosen)]
-        )
-        sentences = self.sentences[chosen]
-        for path, sizes in zip(paths[1:3], (lengths, sentences), strict=True):
-            offsets = np.append(0, sizes).cumsum().astype(corpus.OFFSET_DTYPE)
+        sentences = self.sentences[is_chosen_D]
+        lengths = self.lengths[np.repeat(is_chosen_D, self.sentences)]
+        for path, counts in zip(paths[1:3], (lengths, sentences), strict=True):
+            offsets = np.append(0, counts).cumsum().astype(corpus.OFFSET_DTYPE)
             files.write_bytes(path, offsets.tobytes())
-        called = "".join(f"{self.names[index]}\n" for index in chosen)
-        files.write_bytes(paths[3], called.encode())
-        num_documents, num_tokens = len(chosen), int(lengths.sum())
+        ids = "".join(f"{self.names[index]}\n" for index in np.flatnonzero(is_chosen_D))
+        files.write_bytes(paths[3], ids.encode())
+        num_documents, num_tokens = len(sentences), int(lengths.sum())
         return corpus.SplitEntry(
             documents=num_documents,
             sentences=len(lengths),
@@ -182,33 +180,47 @@ class RawText:
             longest_sentence=int(lengths.max()),
             longest_document=int(sentences.max()),
             characters=characters,
-            empty_sentences=int(self.dropped[chosen].sum()),
-            dropped_documents=dropped,
+            empty_sentences=int(self.dropped[is_chosen_D].sum()),
+            dropped_documents=dict(dropped),
             files=corpus.describe_files(directory, names),
         )
 
     def write_tags(
-        self, directory: pathlib.Path, chosen: dict[str, np.ndarray]
+        self, directory: pathlib.Path, splits: Mapping[str, np.ndarray]
     ) -> dict[str, corpus.FileEntry]:
-        """Writes the tags of the splits that are made of documents of these numbers, of each whose
-        documents all have some, and returns what the manifest is to say of the files."""
-        chosen = {
-            split: own
-            for split, own in chosen.items()
-            if np.array_equal(self.tagged[own], self.tokens[own])
-        }
+        """Writes the tags of the splits of those documents, of each whose documents all have some,
+        and returns what the manifest is to say of the files."""
         counts = np.zeros(len(self.tags), np.int64)
-        for split, own in chosen.items():
-            with files.open_binary(directory / corpus.tags_file(split)) as file:
-                for tags in self._read(_TAGS, corpus.TOKEN_DTYPE, self.tagged, own):
-                    counts += np.bincount(tags, minlength=len(counts))
-                    file.write(tags.tobytes())
-        names = [*map(corpus.tags_file, chosen), *([corpus.TAGS_FILE] if chosen else [])]
-        if chosen:
+        names = []
+        for split, is_chosen_D in splits.items():
+            if self.is_tagged[is_chosen_D].all():
+                names.append(corpus.tags_file(split))
+                with files.open_binary(directory / names[-1]) as file:
+                    for tags, _ in self._chunks(_TAGS, is_chosen_D):
+                        counts += np.bincount(tags, minlength=len(counts))
+                        file.write(tags.tobytes())
+        if names:
+            names.append(corpus.TAGS_FILE)
             lines = zip(self.tags, counts.tolist(), strict=True)
             text = "".join(f"{tag}\t{count}\n" for tag, count in lines)
             files.write_bytes(directory / corpus.TAGS_FILE, text.encode())
         return corpus.describe_files(directory, names)
+
+    def _values(self, name: str) -> np.ndarray:
+        """A number for each word, mapped into memory."""
+        return corpus.open_array(self.directory / name, corpus.TOKEN_DTYPE, int(self.lengths.sum()))
+
+    def _chunks(
+        self, name: str, is_chosen_D: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The numbers of a file for the words of those documents, and the documents of the words,
+        a part at a time."""
+        values, ends = self._values(name), np.cumsum(self.tokens)
+        for begin in range(0, len(values), _CHUNK):
+            part = values[begin : begin + _CHUNK]
+            documents = np.searchsorted(ends, np.arange(begin, begin + len(part)), side="right")
+            is_chosen = is_chosen_D[documents]
+            yield part[is_chosen], documents[is_chosen]
 
 
 def _numbering() -> collections.defaultdict[str, int]:
@@ -218,18 +230,13 @@ def _numbering() -> collections.defaultdict[str, int]:
     return numbers
 
 
-def _columns(rows: list[tuple[int, ...]]) -> list[np.ndarray]:
-    """The five columns of the numbers of documents."""
-    return list(np.asarray(rows, np.int64).reshape(-1, 5).T)
-
-
-def _gathered(lengths: list[int], max_words: int) -> list[tuple[int, int]]:
-    """Numbers of sentences and words of the documents that sentences of these lengths make."""
-    pieces = [(0, 0)]
+def _piece_sizes(lengths: list[int], max_words: int) -> list[int]:
+    """Numbers of sentences of the documents that sentences of these lengths make."""
+    sizes, words = [0], 0
     for length in lengths:
-        sentences, words = pieces[-1]
-        if sentences and words + length > max_words:
-            pieces.append((1, length))
-        else:
-            pieces[-1] = (sentences + 1, words + length)
-    return pieces
+        if sizes[-1] and words + length > max_words:
+            sizes.append(0)
+            words = 0
+        sizes[-1] += 1
+        words += length
+    return sizes

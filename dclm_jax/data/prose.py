@@ -54,12 +54,6 @@ def word_tokenizer(options: TextOptions = PLAIN) -> Callable[[str], list[str]]:
     return lambda text: words(written(text))
 
 
-def has_abbreviations(language: str) -> bool:
-    """Whether sacremoses has the abbreviations of a language; it takes the English ones if not."""
-    _, sacremoses = _libraries()
-    return language in sacremoses.corpus.NonbreakingPrefixes().available_langs.values()
-
-
 def _libraries():
     try:
         import sacremoses

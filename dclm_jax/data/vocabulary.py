@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from dclm_jax import files, storage
-from dclm_jax.data.documents import Line, decode
+from dclm_jax.data.text_files import Line, decode
 from dclm_jax.errors import InputError, require_at_least, shown
 
 START, END, UNKNOWN = 0, 1, 2

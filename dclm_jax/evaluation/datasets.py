@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dclm_jax.data import corpus, readers
-from dclm_jax.data.documents import PLAIN, UTF8, TextOptions
+from dclm_jax.data.documents import PLAIN, TextOptions
+from dclm_jax.data.text_files import UTF8
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 

@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dclm_jax.data.documents import Document, file_label, input_files
+from dclm_jax.data.documents import Document
+from dclm_jax.data.text_files import file_label, input_files
 from dclm_jax.errors import InputError, shown
 
 _EXTENSION = r"(?P<extension>(\.[^.\d/][^./]*)*)"

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.data.readers import Document
+from dclm_jax.data.documents import Document
 from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.evaluation.significance import Sums
 from dclm_jax.tables import aligned

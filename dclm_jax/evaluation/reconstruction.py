@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.data.documents import PLAIN, UTF8, Document, TextOptions
+from dclm_jax.data.documents import PLAIN, Document, TextOptions
 from dclm_jax.data.readers import corresponding, read_documents
+from dclm_jax.data.text_files import UTF8
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import parts_of_speech
 from dclm_jax.evaluation.datasets import Tagger

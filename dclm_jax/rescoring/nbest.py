@@ -26,7 +26,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from dclm_jax.data.documents import Line, read_lines
+from dclm_jax.data.text_files import Line, read_lines
 from dclm_jax.errors import InputError, shown
 
 SEPARATOR = "|||"

@@ -26,8 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dclm_jax.data.documents import PLAIN, TextOptions
-from dclm_jax.data.oddities import Oddities
-from dclm_jax.data.readers import as_words
+from dclm_jax.data.notes import Notes, as_words
 from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.reading.continuations import (
     PlaceT,
@@ -108,11 +107,11 @@ class Rescorer:
         self.default_weights = np.array(
             [float(name in [*self.model_names, SCORE]) for name in self.names]
         )
-        vocabulary, oddities = next(iter(models.values())).vocabulary, Oddities(options.unicode)
+        vocabulary, notes = next(iter(models.values())).vocabulary, Notes()
         self.segments = []
         for segment in nbest.segments:
             hypotheses = [
-                vocabulary.encode(list(filter(None, as_words(words, options, oddities))))
+                vocabulary.encode(list(filter(None, as_words(words, options, notes))))
                 for words in segment.hypotheses
             ]
             counts = [list(map(len, segment.hypotheses)) for _ in counted]

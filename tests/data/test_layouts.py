@@ -2,19 +2,14 @@ import json
 
 import pytest
 
-from dclm_jax.data import ReadStatistics, known_corpora, open_corpus, prepare, read_documents
-from dclm_jax.data.documents import TextOptions
+from dclm_jax.data import open_corpus, prepare, read_documents
+from dclm_jax.data.corpora import prose_folders
+from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.prepare import PrepareOptions
-from dclm_jax.data.readers import Document
 from dclm_jax.errors import InputError
+from tests.data.support import write
 
 TOPICS = ("business", "entertainment", "politics", "sport", "tech")
-
-
-def write(path, content):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
 
 
 def write_imdb(root, train=20, test=4, unsup=6):
@@ -165,10 +160,7 @@ def test_bbc_title_paragraphs_and_lines_that_are_not_utf8(tmp_path):
         b"= not a boundary\n \n\n\x80\n\na \x81\n"
     )
     write(root / "sport" / "001.txt", article)
-    statistics = ReadStatistics()
-    documents = {
-        d.id: d.sentences for d in read_documents(root, TextOptions("bbc"), statistics=statistics)
-    }
+    documents = {d.id: d.sentences for d in read_documents(root, TextOptions("bbc"))}
     # Each line is decoded on its own; 0x81 is no character of cp1252, but a control in Latin-1.
     assert documents["sport/001"] == [
         ["Chelsea", "sack", "Mutu"],
@@ -178,7 +170,7 @@ def test_bbc_title_paragraphs_and_lines_that_are_not_utf8(tmp_path):
         ["€"],
         ["a", "\x81"],
     ]
-    assert statistics.documents == 5
+    assert len(documents) == 5
 
 
 def test_bbc_division_and_case(tmp_path):
@@ -274,8 +266,8 @@ def test_bad_review_is_named_and_nothing_is_left(tmp_path, content, message):
     ("name", "options", "message"),
     [
         ("wsj", dict(source="IN"), "unknown format 'wsj'; .*, sotu, imdb, bbc, ptb, nant, ted"),
-        ("bbc", {}, "bbc needs a source: the folder of the BBC articles"),
-        ("sotu", dict(source="x"), "sotu takes no source"),
+        ("bbc", {}, "bbc needs an input: the folder of the BBC articles"),
+        ("sotu", dict(source="x"), "sotu is embedded and takes no input"),
         ("sotu", dict(seed=1), "sotu takes no seed"),
         ("imdb", dict(source="IN", fractions=(0.8, 0.1, 0.1)), "two shares of train and valid"),
         ("bbc", dict(source="IN", fractions=(0.5, 0.5)), "three shares of train, valid and test"),
@@ -300,9 +292,9 @@ def test_articles_stream(tmp_path, monkeypatch):
     # The files are read while sentences come out, not all of them before the first.
     root = write_bbc(tmp_path / "bbc", articles=40)
     read = []
-    whole = known_corpora.read_lines
+    whole = prose_folders.read_lines
     monkeypatch.setattr(
-        known_corpora, "read_lines", lambda file, **kw: read.append(file) or whole(file, **kw)
+        prose_folders, "read_lines", lambda file, **kw: read.append(file) or whole(file, **kw)
     )
     stream = read_documents(root, TextOptions("bbc"))
     assert next(stream).id == "business/001"

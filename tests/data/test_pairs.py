@@ -74,7 +74,7 @@ def test_a_pair_is_dropped_for_either_side(tmp_path):
         entry = manifest.splits[split]
         assert entry.documents == 2
         # Of the last pair the document is too long, which comes before its source.
-        assert vars(entry.dropped_documents) == {"min_words": 2, "max_words": 2, "max_unknown": 0}
+        assert entry.dropped_documents == {"min_words": 2, "max_words": 2, "max_unknown": 0}
     assert [*contents(tmp_path / "out", "train")] == ["t:3", "t:9"]
     assert [*contents(tmp_path / "out", "train_source").values()] == [[["b"] * 5], [["b"] * 4]]
     vocabulary = open_corpus(tmp_path / "out", "train").vocabulary
@@ -90,7 +90,7 @@ def test_unknown_words_of_a_source_drop_the_pair(tmp_path):
         options=PrepareOptions(vocab_size=1, max_unknown=0.1),
         paired_source={"train": sources},
     )
-    assert manifest.splits["train"].dropped_documents.max_unknown == 1
+    assert manifest.splits["train"].dropped_documents["max_unknown"] == 1
     assert [*contents(tmp_path / "o", "train")] == ["t:3"]
 
 
@@ -158,7 +158,10 @@ def test_an_empty_document_is_named_since_it_would_shift_the_pairs(tmp_path):
 
 def test_one_source_to_divide_does_not_fit_given_splits(tmp_path):
     targets, sources = write_pairs(tmp_path, range(3))
-    with pytest.raises(InputError, match="expected one source to divide, or a source for each"):
+    with pytest.raises(
+        InputError,
+        match="sources of input and targets of train; expected",
+    ):
         prepare({"train": targets}, tmp_path / "o", paired_source=sources)
     with pytest.raises(InputError, match="sotu takes no paired source"):
         prepare(None, tmp_path / "o", TextOptions(format="sotu"), paired_source=sources)

@@ -2,11 +2,12 @@
 
 import pytest
 
-from dclm_jax.data import prose, sotu
-from dclm_jax.data.documents import TextOptions
-from dclm_jax.data.readers import Document, ReadStatistics, read_documents
+from dclm_jax.data import prose
+from dclm_jax.data.corpora import sotu
+from dclm_jax.data.documents import Document, TextOptions
+from dclm_jax.data.readers import TextReader, read_documents
 from dclm_jax.errors import InputError
-from tests.data.test_readers import write
+from tests.data.support import empty, write
 
 CURLY = "“Don’t (ever) go…” he said — twice – and «left»\u00a0; ‘it’ was the dog’s"
 
@@ -56,14 +57,14 @@ def test_prose_is_split_into_sentences_and_words(tmp_path):
 
 def test_every_line_of_paragraphs_is_a_document(tmp_path):
     path = write(tmp_path / "t", "It rained. We left!\n\n=== Best pizza ===\nMr. B slept.\n")
-    statistics = ReadStatistics()
     documents = [
         Document("t:1", [["It", "rained", "."], ["We", "left", "!"]]),
         Document("t:3", [["=", "=", "=", "Best", "pizza", "=", "=", "="]]),
         Document("t:4", [["Mr.", "B", "slept", "."]]),
     ]
-    assert list(read_documents(path, TextOptions("paragraphs"), statistics=statistics)) == documents
-    assert statistics == ReadStatistics(3, 4, 18, empty_documents=1)
+    reader = TextReader(TextOptions("paragraphs"))
+    assert list(reader.documents(path)) == documents
+    assert empty(reader) == (0, 1)
     kept = list(read_documents(path, TextOptions("paragraphs"), keep_empty=True))
     assert kept == [documents[0], Document("t:2", []), *documents[1:]]
 
@@ -72,10 +73,10 @@ def test_documents_without_words_are_kept_if_asked(tmp_path):
     path = write(
         tmp_path / "t.jsonl", '{"sentences": ["", []]}\n{"id": 1, "sentences": ["a", ""]}\n'
     )
-    statistics = ReadStatistics()
-    kept = list(read_documents(path, statistics=statistics, keep_empty=True))
+    reader = TextReader()
+    kept = list(reader.documents(path, keep_empty=True))
     assert kept == [Document("t.jsonl:1", []), Document("1", [["a"]])]
-    assert (statistics.empty_documents, statistics.empty_sentences) == (1, 3)
+    assert empty(reader) == (3, 1)
     assert list(read_documents(path)) == kept[1:]
 
 
@@ -109,7 +110,7 @@ def test_years_are_never_divided_and_never_go_back():
 
 
 def test_embedded_addresses_are_in_order():
-    years = [sotu.address_year(file.stem) for file in sotu.address_files()]
+    years = [sotu.address_year(file.stem) for file in sotu.address_files(sotu.folder())[""]]
     assert years == sorted(years)
     assert years[0] == 1790
     assert len(years) > 230

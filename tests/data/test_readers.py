@@ -8,26 +8,19 @@ import types
 
 import pytest
 
-from dclm_jax.data.documents import TextOptions
-from dclm_jax.data.readers import Document, ReadStatistics, read_documents, remembered
+from dclm_jax.data.documents import Document, TextOptions
+from dclm_jax.data.readers import TextReader, read_documents, remembered
 from dclm_jax.errors import InputError
-
-
-def write(path, content):
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
+from tests.data.support import empty, write
 
 
 def test_lines_end_documents_at_blank_lines_and_equals_signs(tmp_path):
     text = "\n\na b\nc\n \n\n== 2 ==\n\nd\n=\ne f g\n\n"
-    statistics = ReadStatistics()
-    documents = list(read_documents(write(tmp_path / "t.txt", text), statistics=statistics))
-    assert documents == [
+    assert list(read_documents(write(tmp_path / "t.txt", text))) == [
         Document("t.txt:3", [["a", "b"], ["c"]]),
         Document("t.txt:9", [["d"]]),
         Document("t.txt:11", [["e", "f", "g"]]),
     ]
-    assert statistics == ReadStatistics(documents=3, sentences=4, tokens=7)
 
 
 def test_crlf_byte_order_mark_and_missing_last_newline(tmp_path):
@@ -46,21 +39,19 @@ def test_jsonl_strings_lists_ids_and_empty_sentences(tmp_path):
         {"id": 8, "sentences": ["f"]},
     ]
     text = "\n".join(map(json.dumps, lines[:2])) + "\n\n" + "\n".join(map(json.dumps, lines[2:]))
-    statistics = ReadStatistics()
-    documents = list(read_documents(write(tmp_path / "t.jsonl", text), statistics=statistics))
-    assert documents == [
+    reader = TextReader()
+    assert list(reader.documents(write(tmp_path / "t.jsonl", text))) == [
         Document("x", [["a", "b"], ["c", "d"]]),
         Document("t.jsonl:2", [["e"]]),
         Document("8", [["f"]]),
     ]
-    assert statistics == ReadStatistics(3, 4, 6, empty_sentences=3, empty_documents=1)
+    assert empty(reader) == (3, 1)
 
 
 def test_tagged_words_may_hold_slashes_and_begin_with_equals_signs(tmp_path):
     text = "\nThe/AT 1/2/CD //nn --/--\n=/sym a/b/NN\n \n\n= 3/4 of it =\nHe/PPS\n====\nIt/PPS\r\n"
-    statistics = ReadStatistics()
     path = write(tmp_path / "t.txt", text)
-    assert list(read_documents(path, TextOptions("tagged"), statistics=statistics)) == [
+    assert list(read_documents(path, TextOptions("tagged"))) == [
         Document(
             "t.txt:2",
             [["The", "1/2", "/", "--"], ["=", "a/b"]],
@@ -69,7 +60,6 @@ def test_tagged_words_may_hold_slashes_and_begin_with_equals_signs(tmp_path):
         Document("t.txt:7", [["He"]], [["PPS"]]),
         Document("t.txt:9", [["It"]], [["PPS"]]),
     ]
-    assert statistics == ReadStatistics(documents=3, sentences=4, tokens=8)
 
 
 def test_lower_case_is_for_words_and_not_for_tags(tmp_path):
@@ -87,13 +77,13 @@ def test_jsonl_tags_stay_with_their_words_where_empty_sentences_are_dropped(tmp_
         {"sentences": ["It"], "tags": None},
         {"sentences": [""], "tags": [""]},
     ]
-    statistics = ReadStatistics()
+    reader = TextReader(TextOptions(lowercase=True))
     path = write(tmp_path / "t.jsonl", "\n".join(map(json.dumps, lines)))
-    assert list(read_documents(path, TextOptions(lowercase=True), statistics=statistics)) == [
+    assert list(reader.documents(path)) == [
         Document("t.jsonl:1", [["the", "cat"], ["sat"], ["="]], [["DT", "NN"], ["VBD"], ["SYM"]]),
         Document("t.jsonl:2", [["it"]], None),
     ]
-    assert statistics == ReadStatistics(2, 4, 5, empty_sentences=3, empty_documents=1)
+    assert empty(reader) == (3, 1)
 
 
 @pytest.mark.parametrize("token", ["of", "/IN", "of/", "/", "=/", "a//"])
@@ -215,10 +205,11 @@ def test_what_is_not_in_the_encoding_is_named(tmp_path, content, encoding, messa
     ],
 )
 def test_tagged_text_is_recognised(tmp_path, text, format):
-    path, told, statistics = write(tmp_path / "t", text), [], ReadStatistics()
-    found = list(read_documents(path, report=told.append, statistics=statistics))
+    path, told = write(tmp_path / "t", text), []
+    reader = TextReader(report=told.append)
+    found = list(reader.documents(path))
     assert found == list(read_documents(path, TextOptions(format)))
-    assert statistics.formats == {format}
+    assert reader.formats == {format}
     tagged = [f"note: {path}: read as tagged text: its words are WORD/TAG"]
     assert [line for line in told if "that begin with =" not in line] == (
         tagged if format == "tagged" else []
@@ -245,12 +236,12 @@ def test_tagged_text_is_recognised(tmp_path, text, format):
         (
             "prose",
             "It <br /> rained.<BR>\n" * 5,
-            r"holds HTML \('<br />', 10 in .*: --format=prose",
+            r"holds HTML, such as '<br />': --format=prose",
         ),
         (
             "csv",
             "text\n" + "It <br /> rained.<BR>\n" * 5,
-            r"holds HTML \('<br />', 10 in .*=csv reads",
+            r"holds HTML, such as '<br />': --format=csv reads",
         ),
         ("lines", "a , b , c\nd , e , f\n", None),
         ("lines", "the <unk> rose <s> N </s> to $ N million\n" * 20, None),
@@ -284,11 +275,10 @@ def test_of_many_files_the_first_one_is_told(tmp_path):
 
 
 def test_reading_streams(tmp_path):
-    path = write(tmp_path / "t", b"a\n\nb\n\n\xff\n")
-    stream = read_documents(path)
-    assert next(stream).sentences == [["a"]]
-    assert next(stream).sentences == [["b"]]
-    with pytest.raises(InputError, match="t:5: not valid UTF-8"):
+    stream = read_documents(write(tmp_path / "t", b"a\n\n" * 100 + b"\xff\n"))
+    # More lines than a format is guessed from.
+    assert [next(stream).sentences for _ in range(100)] == [[["a"]]] * 100
+    with pytest.raises(InputError, match="t:201: not valid UTF-8"):
         next(stream)
 
 
@@ -409,10 +399,10 @@ def test_what_the_first_file_of_a_folder_is_the_others_are(tmp_path):
     """A later file may be too short to guess from."""
     write(tmp_path / "a", "the/at cat/nn sat/vbd\nit/pps slept/vbd\nthe/at dog/nn\n" * 3)
     write(tmp_path / "b", "a/at cat/nn\n")
-    statistics = ReadStatistics()
-    *_, last = read_documents(tmp_path, statistics=statistics)
+    reader = TextReader()
+    *_, last = reader.documents(tmp_path)
     assert (last.sentences, last.tags) == ([["a", "cat"]], [["at", "nn"]])
-    assert statistics.formats == {"tagged"}
+    assert reader.formats == {"tagged"}
 
 
 @pytest.mark.parametrize("format", ["tagged", "treebank"])
@@ -426,7 +416,7 @@ def test_raw_text_that_is_taken_for_lines_of_words_is_told(tmp_path):
     told: list[str] = []
     list(read_documents(write(tmp_path / "raw.txt", raw), report=told.append))
     (warning,) = told
-    assert "looks like raw text, whose marks stand at words ('cat,', 18 in its first 3" in warning
+    assert "looks like raw text, whose marks stand at words, such as 'cat,';" in warning
     assert "--format=prose" in warning
     words = "the cat , which slept , was well .\nmr. n said n million n\n" * 9
     list(read_documents(write(tmp_path / "words.txt", words), report=told.append))

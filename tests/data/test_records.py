@@ -4,17 +4,13 @@ import json
 
 import pytest
 
-from dclm_jax.data.documents import TextOptions
-from dclm_jax.data.readers import Document, ReadStatistics, read_documents, remembered
+from dclm_jax.data.documents import Document, TextOptions
+from dclm_jax.data.readers import TextReader, read_documents, remembered
 from dclm_jax.errors import InputError
+from tests.data.support import write
 
 pytest.importorskip("sentencex")
 pytest.importorskip("sacremoses")
-
-
-def write(path, content):
-    path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    return path
 
 
 TEXTS = ['He said "No, never." She left!\n \nAnother, "odd" paragraph', "It\nrained.", ""]
@@ -54,21 +50,15 @@ def test_a_column_of_a_table_is_raw_text(tmp_path, kind, delimiter, end):
         Document(f"t.{kind}:5", SENTENCES[1]),
         Document("c", []),
     ]
-    told, statistics = [], ReadStatistics()
-    found = read_documents(
-        path,
-        TextOptions(text_key="review", quoted=True),
-        keep_empty=True,
-        report=told.append,
-        statistics=statistics,
-    )
-    assert list(found) == expected
+    told = []
+    reader = TextReader(TextOptions(text_key="review", quoted=True), report=told.append)
+    assert list(reader.documents(path, keep_empty=True)) == expected
     assert told == [
         f"note: {path}: read as {kind.upper()}, the raw text of its 'review'",
         f"note: {path}: cells over several lines: 2, the longest in lines 2 to 4; check "
         "them for a quotation mark that is never closed",
     ]
-    assert statistics.formats == {kind}
+    assert reader.formats == {kind}
     quoted = TextOptions("prose", text_key="review", quoted=True)
     assert list(read_documents(path, quoted)) == expected[:2]
     # Of another name it is one if that is said.
@@ -87,9 +77,9 @@ def test_json_lines_of_raw_text(tmp_path):
         Document("t.jsonl:3", SENTENCES[1]),
         Document("t.jsonl:5", []),
     ]
-    statistics = ReadStatistics()
-    assert list(read_documents(path, statistics=statistics, keep_empty=True)) == expected
-    assert statistics.formats == {"raw jsonl"}
+    reader = TextReader()
+    assert list(reader.documents(path, keep_empty=True)) == expected
+    assert reader.formats == {"raw jsonl"}
     named = write(tmp_path / "n.jsonl", json.dumps({"body": TEXTS[1], "text": "x"}))
     assert list(read_documents(named, TextOptions(text_key="body"))) == [
         Document("n.jsonl:1", SENTENCES[1])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from dclm_jax.data import open_corpus, prepare
+from dclm_jax.data.documents import Document
 from dclm_jax.data.prepare import PrepareOptions
-from dclm_jax.data.readers import Document
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import parts_of_speech
 from dclm_jax.evaluation.datasets import open_split, open_text

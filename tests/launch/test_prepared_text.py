@@ -69,7 +69,10 @@ def test_documents_come_back_as_the_text_that_they_were(tmp_path):
         (["--show=OUT", "--documents=0"], "--documents is 0; expected at least 1"),
         (["--show=OUT", "--split=valid"], "split 'valid' has no data in"),
         (["--show=OUT", "--split=0.5,0.5"], "split '0.5,0.5' has no data in"),
-        (["--show=OUT", "--input=OUT"], "--show takes no --input; only --split and --documents"),
+        (
+            ["--show=OUT", "--input=OUT"],
+            "--show prints a prepared corpus, and takes only",
+        ),
         (["--show="], "holds no manifest.json"),
         (["--documents=2"], "--documents belongs to --show, which is missing"),
     ],
@@ -87,13 +90,13 @@ def test_what_was_written_is_shown(tmp_path):
     assert lines[:7] == [
         f"note: {tmp_path / 'text'}: lines that begin with = and end a document: 1; title words "
         "omitted: 2, such as '= the cat' (--divider names another first word, or none)",
+        "--format=auto: read as lines",
         "sentences of train as they are encoded, [unknown] words in brackets:",
         "  the [cat] [sat] [.]",
         "  the [dog]",
         "  [a] [b] =",
         "most frequent of 14 unknown words: Odd 2, a 2, b 2, cat 2, odd 2, . 1, c 1, d 1, dog 1, "
         "e 1",
-        "--format=auto: read as lines",
     ]
     corpus = open_corpus(tmp_path / "out", "train")
     # Both limits at once: at most so many words, each at least so often.
@@ -111,8 +114,8 @@ def test_what_was_written_is_shown(tmp_path):
     long = "v " * 39 + "x\x1b[2Jy w w\n"
     (tmp_path / "text").write_text(long)
     lines = launch("prepare", *arguments[:2], "--overwrite", "--vocab_size=1").stdout.splitlines()
-    assert lines[1] == "  " + "v " * 39 + "[x\\x1b[2Jy] ..."
-    assert lines[2] == "most frequent of 2 unknown words: w 2, x\\x1b[2Jy 1"
+    assert lines[2] == "  " + "v " * 39 + "[x\\x1b[2Jy] ..."
+    assert lines[3] == "most frequent of 2 unknown words: w 2, x\\x1b[2Jy 1"
 
 
 @pytest.mark.parametrize(

@@ -13,17 +13,16 @@ other files are ignored. Sentences are the campaign's, words are found as in oth
 
 import fnmatch
 import html
-import os
 import pathlib
 import re
 from collections.abc import Iterator
-from typing import NoReturn
+from xml.etree import ElementTree
 from xml.parsers import expat
 
 from dclm_jax.data import prose
-from dclm_jax.data.documents import Document, read_lines
+from dclm_jax.data.documents import Document
+from dclm_jax.data.text_files import files_in, read_lines
 from dclm_jax.errors import InputError, printable, shown
-from dclm_jax.files import reading
 
 TRAINING = "train"
 TEST_SETS = ("tst2010", "tst2011", "tst2012")
@@ -47,20 +46,19 @@ def talk_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
     folder = pathlib.Path(root)
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder; expected that of a pair of languages")
-    with reading(folder), os.scandir(folder) as entries:
-        names = sorted(entry.name for entry in entries if entry.is_file())
-    found = {part: fnmatch.filter(names, pattern) for part, pattern in _PATTERNS.items()}
-    for part, files in found.items():
+    names = [file.name for file in files_in(folder)]
+    parts = {part: fnmatch.filter(names, pattern) for part, pattern in _PATTERNS.items()}
+    for part, files in parts.items():
         if len(files) > 1 or (part == TRAINING and not files):
             raise InputError(
                 f"{folder}: holds {len(files) or 'no'} files {_PATTERNS[part]}; expected one"
             )
-    if not any(found[name] for name in TEST_SETS):
+    if not any(parts[name] for name in TEST_SETS):
         raise InputError(
             f"{folder}: holds no test set; expected files {_PATTERNS[TEST_SETS[0]]}, or of "
             + " or ".join(TEST_SETS[1:])
         )
-    return {part: [folder / name for name in files] for part, files in found.items() if files}
+    return {part: [folder / name for name in files] for part, files in parts.items() if files}
 
 
 def read_talks(root: str | pathlib.Path) -> Iterator[Document]:
@@ -70,7 +68,7 @@ def read_talks(root: str | pathlib.Path) -> Iterator[Document]:
         for file in files:
             number = None
             for number, sentences in (_tagged if part == TRAINING else _xml)(file):
-                yield Document(printable(f"{part}/{number}"), [words(one) for one in sentences])
+                yield Document(printable(f"{part}/{number}"), [words(text) for text in sentences])
             if number is None:
                 raise InputError(f"{file}: holds no talks")
 
@@ -114,61 +112,39 @@ def _tagged(file: pathlib.Path) -> Iterator[Talk]:
 
 def _xml(file: pathlib.Path) -> list[Talk]:
     """The talks of a test set, of which each is small."""
-    return list(_TestSet(file).talks.items())
 
+    class Builder(ElementTree.TreeBuilder):
+        def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
+            raise InputError(
+                f"{file}: declares a document type, and could declare entities; expected neither"
+            )
 
-class _TestSet:
-    """The handlers of an XML parser, and the talks that they have met."""
-
-    def __init__(self, file: pathlib.Path):
-        self.talks: dict[str, list[str]] = {}
-        self._sentences: list[str] = []
-        self._file = file
-        self._open: list[str] = []
-        self._segment: list[str] = []
-        parser = self._parser = expat.ParserCreate()
-        parser.StartDoctypeDeclHandler = self._refuse
-        parser.StartElementHandler = self._start
-        parser.EndElementHandler = self._end
-        parser.CharacterDataHandler = self._characters
-        try:
-            # As text: a declaration of another encoding than UTF-8 has no effect.
-            for _, text in read_lines(file):
-                parser.Parse(text, False)
-            parser.Parse("", True)
-        except expat.ExpatError as error:
-            reason = expat.ErrorString(error.code)
-            raise InputError(f"{file}:{error.lineno}: not well-formed XML: {reason}") from error
-
-    def _wrong(self, message: str) -> NoReturn:
-        raise InputError(f"{self._file}:{self._parser.CurrentLineNumber}: {message}")
-
-    def _refuse(self, *declared: object) -> None:
-        self._wrong("declares a document type, and could declare entities; expected neither")
-
-    def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        if not self._open and tag != "mteval":
-            self._wrong(f"expected <mteval> around all else, got <{shown(tag)[1:-1]}>")
-        if tag in ("doc", "seg") and tag in self._open:
-            self._wrong(f"<{tag}> within <{tag}>")
-        if tag == "doc":
-            number = attributes.get("docid", "").strip()
-            if not number:
-                self._wrong("<doc> has no docid")
-            if number in self.talks:
-                self._wrong(f"the docid {shown(number)} occurs twice")
-            self._sentences = self.talks[number] = []
-        elif tag == "seg":
-            if "doc" not in self._open:
-                self._wrong("<seg> outside of <doc>")
-            self._segment = []
-        self._open.append(tag)
-
-    def _characters(self, text: str) -> None:
-        if "seg" in self._open:
-            self._segment.append(text)
-
-    def _end(self, tag: str) -> None:
-        self._open.pop()
-        if tag == "seg":
-            self._sentences.append("".join(self._segment))
+    parser = ElementTree.XMLParser(target=Builder())
+    try:
+        # As text: a declaration of another encoding than UTF-8 has no effect.
+        for _, text in read_lines(file):
+            parser.feed(text)
+        root = parser.close()
+    except ElementTree.ParseError as error:
+        reason = expat.ErrorString(error.code)
+        raise InputError(f"{file}:{error.position[0]}: not well-formed XML: {reason}") from error
+    if root.tag != "mteval":
+        raise InputError(
+            f"{file}: expected <mteval> around all else, got {shown(root.tag)}"
+        )
+    talks: dict[str, list[str]] = {}
+    for doc in root.iter("doc"):
+        number = doc.get("docid", "").strip()
+        if not number:
+            raise InputError(f"{file}: the <doc> after {len(talks)} others has no docid")
+        if number in talks:
+            raise InputError(f"{file}: the docid {shown(number)} occurs twice")
+        segments = list(doc.iter("seg"))
+        for element in (doc, *segments):
+            if element.find(f".//{element.tag}") is not None:
+                nested = f"<{element.tag}> within <{element.tag}>"
+                raise InputError(f"{file}: {nested} of the document {shown(number)}")
+        talks[number] = ["".join(segment.itertext()) for segment in segments]
+    if sum(map(len, talks.values())) < sum(1 for _ in root.iter("seg")):
+        raise InputError(f"{file}: <seg> outside of <doc>")
+    return list(talks.items())

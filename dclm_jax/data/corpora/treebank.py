@@ -16,6 +16,7 @@ files, and have been tried on small files written by hand, never on the corpora:
   and a line of brackets.
 """
 
+import bisect
 import itertools
 import pathlib
 import re
@@ -23,8 +24,9 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from dclm_jax.data import prose
-from dclm_jax.data.documents import (
-    Document,
+from dclm_jax.data.corpus import SPLITS
+from dclm_jax.data.documents import Document
+from dclm_jax.data.text_files import (
     Line,
     file_label,
     files_in,
@@ -60,22 +62,28 @@ class Tree(NamedTuple):
 def read_ptb(root: str | pathlib.Path) -> Iterator[Document]:
     """The Wall Street Journal of the Penn Treebank, one document a file, called 00/wsj_0001.
 
-    Raw files (see `section_files`) hold a sentence a line, of which `prose` finds the words; a few
+    Raw files (see `ptb_files`) hold a sentence a line, of which `prose` finds the words; a few
     lines hold two, which stay one. Their mark .START is left out.
     """
-    for file in itertools.chain(*section_files(root).values()):
+    for file in itertools.chain(*ptb_files(root).values()):
         name = f"{file.parent.name}/{file.stem}"
         lines = read_lines(file, fallbacks=("latin-1",))
         if file.suffix:
             yield document(name, read_trees(lines, str(file)))
             continue
         words = prose.word_tokenizer()
-        texts = (" ".join(one for one in text.split() if one != _RAW_START) for _, text in lines)
+        texts = (" ".join(word for word in text.split() if word != _RAW_START) for _, text in lines)
         yield Document(name, [words(text) for text in texts if text])
 
 
-def section_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
-    """The files of each section of the Penn Treebank, in order.
+def ptb_split(section: str) -> int:
+    """The index of the split of a section, as in Ji et al. (2016, section 3): 0-20 are for
+    training, 21-22 for validation and 23-24 for testing."""
+    return bisect.bisect_right([21, 23], int(section))
+
+
+def ptb_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
+    """The files of each split of the Penn Treebank, in order.
 
     The sections are the folders 00 to 24 in `root` itself, or else in its parsed/mrg/wsj
     (LDC99T42), combined/wsj (LDC95T7) or raw/wsj: the first of these that holds any. Documents are
@@ -85,27 +93,29 @@ def section_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
     root = pathlib.Path(root)
     places = (spelling for place in _PLACES for spelling in (place, place.upper()))
     for folder in (root, *(root / place for place in places)):
-        found = [section for section in _SECTIONS if (folder / section).is_dir()]
-        if found:
+        missing = [section for section in _SECTIONS if not (folder / section).is_dir()]
+        if len(missing) < len(_SECTIONS):
             break
     else:
         raise InputError(
             f"{root}: holds no sections of the Penn Treebank; expected the folders 00 to 24 in it "
             f"or in its {', '.join(_PLACES[:-1])} or {_PLACES[-1]}"
         )
-    if missing := [section for section in _SECTIONS if section not in found]:
+    if missing:
         raise InputError(
             f"{folder}: holds only some sections of the Penn Treebank; expected the folders 00 to "
-            f"24, found {' '.join(found)}, missing {' '.join(missing)}"
+            f"24, missing {' '.join(missing)}"
         )
     files = {section: files_in(folder / section) for section in _SECTIONS}
     is_parsed = any(_PARSED.fullmatch(file.name) for file in itertools.chain(*files.values()))
     pattern, expected = (_PARSED, "wsj_NNNN.mrg") if is_parsed else (_RAW, "wsj_NNNN[.mrg]")
-    for section in _SECTIONS:
-        files[section] = [file for file in files[section] if pattern.fullmatch(file.name)]
-        if not files[section]:
+    splits: dict[str, list[pathlib.Path]] = {split: [] for split in SPLITS}
+    for section, listed in files.items():
+        documents = [file for file in listed if pattern.fullmatch(file.name)]
+        if not documents:
             raise InputError(f"{folder / section}: holds no files called {expected}")
-    return files
+        splits[SPLITS[ptb_split(section)]] += documents
+    return splits
 
 
 def read_nant(root: str | pathlib.Path) -> Iterator[Document]:
@@ -146,7 +156,7 @@ def read_trees(lines: Iterable[Line], source: str) -> Iterator[Tree]:
       lines: of the file.
       source: what to call it in messages.
     """
-    # What each open bracket holds so far; the words and tags of the tree; where it began.
+    # The content of each open bracket so far; the words and tags of the tree; where it began.
     stack: list[list[str]] = []
     tree, start = Tree([], []), 0
     for number, text in lines:
@@ -188,8 +198,8 @@ def _close(content: list[str], tree: Tree, *, is_root: bool, where: str) -> None
             tree.words.append(rest[0].replace(r"\/", "/").replace(r"\*", "*"))
             tree.tags.append(label)
         return
-    if not rest or any(one != _BRACKET for one in rest) or (label is None and not is_root):
-        held = " ".join("(...)" if one == _BRACKET else one for one in content[:9])
+    if set(rest) != {_BRACKET} or (label is None and not is_root):
+        held = " ".join("(...)" if part == _BRACKET else part for part in content[:9])
         raise InputError(
             f"{where}: expected (TAG WORD) or (LABEL (...) (...)), got {shown(f'({held})')}"
         )

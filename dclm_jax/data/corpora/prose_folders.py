@@ -1,0 +1,70 @@
+"""Corpora of prose: folders of text files, a document each."""
+
+import itertools
+import pathlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from dclm_jax.data import prose
+from dclm_jax.data.documents import Document
+from dclm_jax.data.text_files import files_in, read_lines
+from dclm_jax.errors import InputError, printable
+
+Files = Callable[[str | pathlib.Path], dict[str, list[pathlib.Path]]]
+"""The folder of a corpus -> its files in the order they are read, by their part; raises InputError
+if the folder is not of its layout."""
+
+
+def text_files(title: str, names: Sequence[str], optional: Sequence[str] = ()) -> Files:
+    """The texts of each of these folders of a corpus; all other files are ignored."""
+
+    def files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
+        expected = f"expected the folder of {title}, which holds {', '.join(names)}"
+        parts = {}
+        for name in names:
+            folder = pathlib.Path(root) / name
+            if not folder.is_dir() and name in optional:
+                continue
+            if not folder.is_dir():
+                raise InputError(f"{folder}: no such folder; {expected}")
+            texts = [file for file in files_in(folder) if file.suffix == ".txt"]
+            parts[name] = [file for file in texts if not file.name.startswith(".")]
+            if not parts[name]:
+                raise InputError(f"{folder}: holds no .txt files; {expected}")
+        return parts
+
+    return files
+
+
+def reader(
+    files: Files, paragraphs: Callable[[str], prose.Paragraphs], fallbacks: tuple[str, ...] = ()
+) -> Callable[[str | pathlib.Path], Iterator[Document]]:
+    """A reader of files whose texts have these paragraphs, and lines in UTF-8 or `fallbacks`.
+    Documents are called as their files, without .txt."""
+
+    def read(root: str | pathlib.Path) -> Iterator[Document]:
+        parts = files(root)
+        split = prose.sentence_splitter()
+        for folder, file in ((folder, file) for folder, part in parts.items() for file in part):
+            text = "".join(text for _, text in read_lines(file, fallbacks=fallbacks))
+            name = printable(str(pathlib.PurePosixPath(folder, file.stem)))
+            yield Document(name, split(paragraphs(text)))
+
+    return read
+
+
+def line_paragraphs(text: str) -> prose.Paragraphs:
+    """The lines of an address."""
+    return prose.paragraphs(text.split("\n"))
+
+
+def review_paragraphs(text: str) -> prose.Paragraphs:
+    """The parts of a review between line breaks of HTML."""
+    return prose.paragraphs(re.split(r"(?i)<br\s*/?>", text))
+
+
+def article_paragraphs(text: str) -> prose.Paragraphs:
+    """The title of an article in its first line, and its paragraphs between blank lines."""
+    title, *lines = map(str.strip, text.split("\n"))
+    groups = itertools.groupby(lines, key=bool)
+    return [part for part in (title, *(" ".join(group) for full, group in groups if full)) if part]

@@ -1,0 +1,121 @@
+"""The form in which words are written, and notes of what was left out of a text or is odd in it.
+
+Some characters are not seen and make another word of the one they are in: format characters
+(Unicode's category Cf: the byte order mark U+FEFF, U+200B, U+00AD, marks of direction), and accents
+that are written apart from their letter. They stay, and a note counts them, unless a normal form is
+asked for.
+"""
+
+import collections
+import dataclasses
+import functools
+import unicodedata
+from collections.abc import Iterable, Iterator
+
+from dclm_jax.data.documents import NO_FORM, TextOptions
+
+_NOTES = {
+    "title": "lines that begin with {divider} and end a document: {count:,}; title words omitted: "
+    "{size:,}, such as {example} (--divider names another first word, or none)",
+    "heading": "headings left out: {count:,}, of {size:,} words (--format=articles keeps them)",
+    "long cell": "cells over several lines: {count:,}, the longest in {example}; check them for a "
+    "quotation mark that is never closed",
+    "quoted cell": "cells between quotation marks, which are part of the text: {count:,} (--quoted "
+    "reads them as quotation of the table)",
+    "removed": "format characters removed: {size:,}, such as {example}",
+    "invisible": "words with invisible format characters: {count:,}, such as {example} "
+    "(--unicode=nfc removes them at the edges of words)",
+    "apart": "words with decomposed accents: {count:,}, such as {example} (--unicode=nfc composes "
+    "them)",
+}
+
+
+@dataclasses.dataclass
+class _Tally:
+    count: int = 0
+    size: int = 0
+    largest: int = 0
+    example: str = ""
+
+
+class Notes:
+    """Counts of what was left out of the texts of an input or is odd in them."""
+
+    def __init__(self):
+        self._tallies: dict[str, _Tally] = collections.defaultdict(_Tally)
+
+    def add(self, kind: str, example: str = "", size: int = 1) -> None:
+        """Counts an occurrence of a kind, a key of _NOTES; the largest one is the example."""
+        tally = self._tallies[kind]
+        tally.count += 1
+        tally.size += size
+        if size > tally.largest:
+            tally.largest, tally.example = size, example
+
+    def lines(self, divider: str) -> Iterator[str]:
+        """Notes for the user, most with the flag that changes the behaviour."""
+        for kind, note in _NOTES.items():
+            if kind in self._tallies:
+                yield note.format(divider=divider, **dataclasses.asdict(self._tallies[kind]))
+
+
+def as_words(words: Iterable[str], options: TextOptions, notes: Notes) -> list[str]:
+    """Words as the options want them: in their normal form, and in lower case. A word of nothing
+    but format characters may become empty."""
+    words = composed(words, options.unicode, notes)
+    if not options.lowercase:
+        return words
+    # A letter in lower case may compose with an accent that it has no capital for.
+    return composed([word.lower() for word in words], options.unicode, notes)
+
+
+def composed(words: Iterable[str], form: str, notes: Notes) -> list[str]:
+    """Words in a normal form, one of FORMS, without format characters at their edges."""
+    words = list(words)
+    if form == NO_FORM or all(map(str.isascii, words)):
+        return words
+    for index, word in enumerate(words):
+        words[index], removed = _composed(word, form)
+        if removed:
+            notes.add("removed", _name(removed[0]), len(removed))
+    return words
+
+
+def note_unseen(words: Iterable[str], notes: Notes) -> None:
+    """Counts invisible characters and decomposed accents in words of a document."""
+    for word in words:
+        if not word.isascii():
+            invisible, is_apart = _unseen(word)
+            if invisible:
+                notes.add("invisible", f"{ascii(word)} with {_name(invisible)}")
+            if is_apart:
+                notes.add("apart", ascii(word))
+
+
+def _is_format(character: str) -> bool:
+    return unicodedata.category(character) == "Cf"
+
+
+def _name(character: str) -> str:
+    return f"U+{ord(character):04X} {unicodedata.name(character, 'without a name')}"
+
+
+@functools.lru_cache(1 << 16)
+def _composed(word: str, form: str) -> tuple[str, str]:
+    """A word in a normal form without format characters at its edges; these characters.
+
+    A compatibility form may hold spaces, as that of U+00B4: the parts stay one word.
+    """
+    word = "".join(unicodedata.normalize("NFC" if form == "nfc" else "NFKC", word).split())
+    inner = word.strip("".join(filter(_is_format, word)))
+    left, _, right = word.partition(inner) if inner else (word, "", "")
+    return inner, left + right
+
+
+@functools.lru_cache(1 << 16)
+def _unseen(word: str) -> tuple[str, bool]:
+    """The first format character of a word, or ""; whether its accents are apart, or it is such an
+    accent."""
+    is_accent = unicodedata.category(word[0]).startswith("M")
+    is_apart = is_accent or not unicodedata.is_normalized("NFC", word)
+    return next(filter(_is_format, word), ""), is_apart
