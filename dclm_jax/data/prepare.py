@@ -41,7 +41,9 @@ DEFAULT_VOCAB_SIZE = 10_000
 _DEFAULT_FRACTIONS = (0.8, 0.1, 0.1)
 # The name of an input that is divided.
 _INPUT = "input"
-_OF_OTHER_TEXT = {*TextOptions.__dataclass_fields__, "encoding"} - {"format", "lowercase"}
+_OF_OTHER_TEXT = {*TextOptions.__dataclass_fields__, "encoding", "unknown_token"} - {
+    *("format", "lowercase")
+}
 _FORMATS_OF = {
     "normalize": formats.RAW,
     "language": formats.RAW,

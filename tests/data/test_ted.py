@@ -176,7 +176,7 @@ def of_test_set(content):
         (TALKS, TEST_SET[:300], r"en\.xml:8: not well-formed XML: no element found"),
         (TALKS, TEST_SET[:-10], r"en\.xml:15: not well-formed XML: no element found"),
         (TALKS, of_test_set(""), r"en\.xml: holds no talks"),
-        (TALKS, "<refset></refset>", r"en\.xml: expected <mteval> around all else, got refset"),
+        (TALKS, "<refset></refset>", r"en\.xml: expected <mteval> around all else, got 'refset'"),
         (
             TALKS,
             of_test_set("<doc><seg>x</seg></doc>"),

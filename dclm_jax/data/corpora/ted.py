@@ -129,9 +129,7 @@ def _xml(file: pathlib.Path) -> list[Talk]:
         reason = expat.ErrorString(error.code)
         raise InputError(f"{file}:{error.position[0]}: not well-formed XML: {reason}") from error
     if root.tag != "mteval":
-        raise InputError(
-            f"{file}: expected <mteval> around all else, got {shown(root.tag)}"
-        )
+        raise InputError(f"{file}: expected <mteval> around all else, got {shown(root.tag)}")
     talks: dict[str, list[str]] = {}
     for doc in root.iter("doc"):
         number = doc.get("docid", "").strip()
