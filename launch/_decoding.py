@@ -9,11 +9,9 @@ _METHOD = flags.DEFINE_enum(
     "method",
     GREEDY.method,
     METHODS,
-    "The likeliest next word, a beam of texts so far, or words that are drawn.",
+    "The likeliest next word, a beam of partial hypotheses, or words that are drawn.",
 )
-_BEAM = flags.DEFINE_integer(
-    "beam", GREEDY.beam_width, "With --method=beam: texts so far that are kept."
-)
+_BEAM = flags.DEFINE_integer("beam", GREEDY.beam_width, "With --method=beam: beam width.")
 _LENGTH_NORMALIZATION = flags.DEFINE_float(
     "length_normalization",
     GREEDY.length_normalization,
@@ -33,18 +31,19 @@ _TOP_P = flags.DEFINE_float(
     GREEDY.top_p,
     "With --method=sample: draw from the likeliest words that have this probability together.",
 )
-SEED = flags.DEFINE_integer("seed", 0, "With --method=sample: what is drawn.")
+SEED = flags.DEFINE_integer("seed", 0, "Random seed for --method=sample.")
 ALLOW_UNKNOWN = flags.DEFINE_bool("allow_unknown", False, "Generate <UNKNOWN> as well.")
-_METHOD_OF = {
-    "beam": (_BEAM, _LENGTH_NORMALIZATION),
-    "sample": (_TEMPERATURE, _TOP_K, _TOP_P, SEED),
-}
+_OF_BEAM = (_BEAM, _LENGTH_NORMALIZATION)
+_OF_SAMPLING = (_TEMPERATURE, _TOP_K, _TOP_P, SEED)
 
 
-def decoding(*more: flags.FlagHolder) -> Decoding:
-    """What the flags say; `more` are flags of sampling that a launcher has of its own."""
-    for method, own in _METHOD_OF.items():
-        for flag in (*own, *more) if method == "sample" else own:
+def decoding(*more_of_sampling: flags.FlagHolder) -> Decoding:
+    """The decoding of the flags; `more_of_sampling` are further flags of --method=sample."""
+    for method, of_method in {
+        "beam": _OF_BEAM,
+        "sample": (*_OF_SAMPLING, *more_of_sampling),
+    }.items():
+        for flag in of_method:
             if flag.present and method != _METHOD.value:
                 raise InputError(f"--{flag.name} belongs to --method={method}")
     return Decoding(

@@ -35,7 +35,6 @@ from absl import flags
 
 from dclm_jax import files
 from dclm_jax.errors import InputError
-from dclm_jax.language_model import DocumentVectors
 from dclm_jax.tables import separated
 from launch import _app, _evaluation
 
@@ -45,7 +44,7 @@ _OUTPUT = flags.DEFINE_string(
     "output", None, "File to write, NAME.npy; beside it NAME.ids.txt, where NA is \\NA."
 )
 _UNIT = flags.DEFINE_enum(
-    "unit", "documents", ("documents", "sentences"), "What there is a vector of."
+    "unit", "documents", ("documents", "sentences"), "Unit that has one vector."
 )
 _SUFFIX = ".npy"
 
@@ -58,36 +57,29 @@ def main(argv: Sequence[str]) -> None:
     if not output.endswith(_SUFFIX):
         raise InputError(f"--output is {output!r}; expected the name of a file, NAME{_SUFFIX}")
     lm = _evaluation.restore().lm
-    documents = _evaluation.read_text([lm], source)
-    found = lm.vectors(documents, batch_size=flags.FLAGS.batch_size)
+    encoded = lm.vectors(_evaluation.read_text([lm], source), batch_size=flags.FLAGS.batch_size)
+    rows, width = 0, 0
     with (
         files.open_binary(output) as file,
         files.open_output(output.removesuffix(_SUFFIX) + ".ids.txt") as ids,
         _evaluation.Progress("encoding") as progress,
     ):
-        rows, width = 0, 0
-        for number, one in enumerate(found, start=1):
-            vectors_RxX = _rows(one)
+        for number, document in enumerate(encoded, start=1):
+            if _UNIT.value == "documents":
+                vectors_RxX, names = document.document[None], [[document.id]]
+            else:
+                vectors_RxX = document.sentences
+                names = [[document.id, count] for count in range(1, len(vectors_RxX) + 1)]
             if not rows:
                 width = vectors_RxX.shape[1]
                 _write_header(file, rows, width)
             file.write(vectors_RxX.astype("<f4").tobytes())
-            ids.writelines(_names(one))
+            ids.writelines(map(separated, names))
             rows += len(vectors_RxX)
             progress(number, None)
         file.seek(0)
         _write_header(file, rows, width)
     print(f"{rows:,} vectors of {width:,} numbers: {output}")
-
-
-def _rows(one: DocumentVectors) -> np.ndarray:
-    return one.document[None] if _UNIT.value == "documents" else one.sentences
-
-
-def _names(one: DocumentVectors) -> list[str]:
-    if _UNIT.value == "documents":
-        return [separated([one.id])]
-    return [separated([one.id, number]) for number in range(1, len(one.sentences) + 1)]
 
 
 def _write_header(file: BinaryIO, rows: int, width: int) -> None:

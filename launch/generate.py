@@ -1,4 +1,4 @@
-"""Goes on with documents, or begins one, as a model of documents thinks likely.
+"""Continues documents, or begins one, as a model of documents thinks likely.
 
     python -m launch.generate --workdir=runs/tour --context=story.txt --sentences=5
     printf 'the state of the union is strong .\\n' |
@@ -8,11 +8,11 @@
         --method=sample --top_p=0.9 --samples=10
 
 Without --context a document is begun. The context is text as launch.score reads it, of one or more
-documents; each is gone on with by itself, from its last sentence. Words are chosen
+documents; each is continued from its last sentence. Words are chosen
 
     --method=greedy   each the likeliest after those before it (the default)
-    --method=beam     so that the text is likely as a whole: of all texts so far the --beam best are
-                      kept after every word; --length_normalization compares texts by their length
+    --method=beam     so that the text is likely as a whole: the --beam best partial hypotheses stay
+                      after every word; --length_normalization compares them by their length
     --method=sample   by chance, from all or from likely words (--temperature, --top_k, --top_p);
                       the same --seed draws the same words for document n, whatever the others
 
@@ -31,33 +31,29 @@ document itself, which only some models do. The file appears once it is complete
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 
 from absl import flags
 
 from dclm_jax.data import readers
 from dclm_jax.data.vocabulary import END_TOKEN
-from dclm_jax.decoding.choices import Decoding
 from dclm_jax.errors import InputError
 from dclm_jax.files import json_text, open_output
-from dclm_jax.language_model import (
-    DEFAULT_SENTENCE_WORDS,
-    DEFAULT_SENTENCES,
-    GeneratedText,
-    LanguageModel,
-)
+from dclm_jax.language_model import DEFAULT_SENTENCE_WORDS, DEFAULT_SENTENCES, GeneratedText
 from launch import _app, _decoding, _evaluation
 
 _evaluation.declare_run_flags()
 flags.adopt_module_key_flags(_decoding)
 _CONTEXT = flags.DEFINE_string(
-    "context", None, "Documents to go on with; '-' is standard input. Without it one is begun."
+    "context", None, "Documents to continue; '-' is standard input. Without it one is begun."
 )
-_SENTENCES = flags.DEFINE_integer("sentences", DEFAULT_SENTENCES, "Sentences to generate.")
+_SENTENCES = flags.DEFINE_integer(
+    "sentences", DEFAULT_SENTENCES, "Maximum number of sentences to generate."
+)
 _SENTENCE_WORDS = flags.DEFINE_integer(
-    "sentence_words", DEFAULT_SENTENCE_WORDS, "Words of a sentence, at most."
+    "sentence_words", DEFAULT_SENTENCE_WORDS, "Maximum number of words per sentence."
 )
-_SAMPLES = flags.DEFINE_integer("samples", 1, "With --method=sample: texts for each document.")
+_SAMPLES = flags.DEFINE_integer("samples", 1, "With --method=sample: texts per document.")
 _OUTPUT = flags.DEFINE_string("output", None, "JSON lines to write, instead of text to print.")
 
 
@@ -66,72 +62,50 @@ def main(argv: Sequence[str]) -> None:
     if flags.FLAGS["batch_size"].present:
         raise InputError("--batch_size has no effect; documents of like length go together anyway")
     decoding = _decoding.decoding(_SAMPLES)
-    lm = _evaluation.restore().lm
-    documents = _documents(lm)
-    if _OUTPUT.value:
-        with open_output(_OUTPUT.value) as file, _evaluation.Progress("generating") as progress:
-            for number, (document, texts) in enumerate(_generated(lm, documents, decoding), 1):
-                file.writelines(_record(document, *one) for one in enumerate(texts))
-                progress(number, None)
-        return
-    first = list(itertools.islice(documents, 2))
-    if len(first) == _SAMPLES.value == 1:
-        _print_words(lm, first[0], decoding)
-        return
-    printed = False
-    for _, texts in _generated(lm, itertools.chain(first, documents), decoding):
-        for text in texts:
-            print("\n" * printed + "\n".join(one.text for one in text.sentences), flush=True)
-            printed = True
-
-
-def _documents(lm: LanguageModel) -> Iterator[readers.Document]:
-    """Those of --context, or one of which nothing has been read."""
-    path = _CONTEXT.value
+    lm, path = _evaluation.restore().lm, _CONTEXT.value
     if not path or (os.path.isfile(path) and not os.path.getsize(path)):
-        return iter([readers.Document("new", [])])
-    return _evaluation.read_text([lm], path)
-
-
-def _generated(
-    lm: LanguageModel, documents: Iterable[readers.Document], decoding: Decoding
-) -> Iterator[tuple[readers.Document, list[GeneratedText]]]:
-    return lm.generate(
-        documents,
+        documents = iter([readers.Document("new", [])])
+    else:
+        documents = _evaluation.read_text([lm], path)
+    options = {"sentence_words": _SENTENCE_WORDS.value, "seed": _decoding.SEED.value}
+    first = [] if _OUTPUT.value else list(itertools.islice(documents, 2))
+    if len(first) == _SAMPLES.value == 1:
+        space = ""
+        for word, _ in lm.read(first[0]).stream(_SENTENCES.value, decoding, **options):
+            is_end = word == END_TOKEN
+            print("\n" if is_end else space + word, end="", flush=True)
+            space = "" if is_end else " "
+        return
+    generated = lm.generate(
+        itertools.chain(first, documents),
         _SENTENCES.value,
         decoding,
-        sentence_words=_SENTENCE_WORDS.value,
-        seed=_decoding.SEED.value,
         samples=_SAMPLES.value,
+        **options,
     )
+    if not _OUTPUT.value:
+        texts = itertools.chain.from_iterable(texts for _, texts in generated)
+        for number, text in enumerate(texts):
+            sentences = (sentence.text for sentence in text.sentences)
+            print("\n" * bool(number) + "\n".join(sentences), flush=True)
+        return
+    with open_output(_OUTPUT.value) as file, _evaluation.Progress("generating") as progress:
+        for number, (document, texts) in enumerate(generated, start=1):
+            file.writelines(_record(document, sample, text) for sample, text in enumerate(texts))
+            progress(number, None)
 
 
 def _record(document: readers.Document, sample: int, text: GeneratedText) -> str:
     record = {
         "id": document.id,
         "sample": sample,
-        "continuation": [one.text for one in text.sentences],
+        "continuation": [sentence.text for sentence in text.sentences],
         "unit": "nats",
         "log_prob": text.log_prob,
-        "log_probs": [one.log_probs for one in text.sentences],
+        "log_probs": [sentence.log_probs for sentence in text.sentences],
         "has_ended": text.has_ended,
     }
     return json_text(record) + "\n"
-
-
-def _print_words(lm: LanguageModel, document: readers.Document, decoding: Decoding) -> None:
-    """The text word by word."""
-    words = lm.read(document).stream(
-        _SENTENCES.value,
-        decoding,
-        sentence_words=_SENTENCE_WORDS.value,
-        seed=_decoding.SEED.value,
-    )
-    space = ""
-    for word, _ in words:
-        is_end = word == END_TOKEN
-        print("\n" if is_end else space + word, end="", flush=True)
-        space = "" if is_end else " "
 
 
 if __name__ == "__main__":

@@ -13,14 +13,14 @@ METHODS = ("greedy", "beam", "sample")
 
 @dataclasses.dataclass(frozen=True)
 class Decoding:
-    """How a text is made of a model's probabilities.
+    """How the words of a text are chosen by a model's probabilities.
 
     Attributes:
-      method: "greedy" takes the likeliest next word; "beam" keeps the `beam_width` best texts so
-        far; "sample" draws every word.
-      beam_width: W, texts so far that a beam keeps of every document.
+      method: "greedy" takes the likeliest next word; "beam" keeps the `beam_width` best partial
+        hypotheses; "sample" draws every word.
+      beam_width: W, partial hypotheses per document.
       length_normalization: a in the score of a beam, log P(text) / terms^a, where the terms are the
-        words, the ENDs and, of models that tell the end of a document, its decisions. 0 compares
+        words, the ENDs and, of models that decide where a document ends, the decisions. 0 compares
         log P, which prefers short texts; 1 compares the means of the terms.
       temperature: T of sampling, from softmax(log P / T): below 1 likely words become likelier, and
         close to 0 only the likeliest word is drawn; words exactly as likely share its probability.
@@ -59,11 +59,11 @@ class Decoding:
 
     @property
     def width(self) -> int:
-        """Texts so far that are followed in every document."""
+        """Partial hypotheses per document."""
         return self.beam_width if self.method == "beam" else 1
 
     def normalized(self, log_prob: jax.Array, terms: jax.Array) -> jax.Array:
-        """The scores by which texts so far compete, of their log P and numbers of terms."""
+        """The scores by which partial hypotheses compete, by their log P and numbers of terms."""
         if not self.length_normalization:
             return log_prob
         return log_prob / jnp.maximum(terms, 1).astype(log_prob.dtype) ** self.length_normalization
@@ -79,17 +79,17 @@ def choose(
     options_RxC: jax.Array,
     keys_R: jax.Array,
 ) -> tuple[jax.Array, jax.Array]:
-    """Chooses what texts so far go on with.
+    """Chooses the extensions of partial hypotheses.
 
     Args:
-      log_prob_R: of the texts so far, in nats; W of every document, next to each other.
-      terms_R: of each with what it goes on with.
-      options_RxC: log P in nats of what it may go on with, -inf of what it may not.
+      decoding: how they are chosen.
+      log_prob_R: of the partial hypotheses, in nats; W of every document, next to each other.
+      terms_R: numbers of terms of the extended hypotheses.
+      options_RxC: log P in nats of each option, -inf of what may not be chosen.
       keys_R: of sampling.
 
     Returns:
-      For each text that goes on int [R], the text so far that it continues, and the option that it
-      has chosen.
+      For each extended hypothesis int [R], the row that it extends, and the option chosen.
     """
     rows, num_options = options_RxC.shape
     if decoding.method == "sample":

@@ -14,9 +14,8 @@ input, which the paper aligns at random: the share of such sentences is reported
 """
 
 import collections
-import functools
 import pathlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +33,7 @@ Sentences = Sequence[Sequence[str]]
 
 WLCS_EXPONENT = 1.2
 _VERBS_AND_NOUNS = ("VB", "NN")
+_ROUGES = ("rouge_1", "rouge_2", "rouge_w")
 
 
 class Rouge(NamedTuple):
@@ -62,95 +62,59 @@ class Measures(NamedTuple):
     unaligned: int
     sentences: int
 
-    @property
-    def words(self) -> int:
-        """Of the output."""
-        return int(self.bleu_statistics[0])
-
-    @property
-    def input_words(self) -> int:
-        return int(self.bleu_statistics[1])
-
-
-class Summary(NamedTuple):
-    """The measures of a corpus.
-
-    Attributes:
-      documents: how many.
-      bleu: of all of them, from 0 to 100.
-      rouge_1, rouge_2, rouge_w: means over the documents.
-      coherence: the mean of L over the documents that have it; None if none has.
-      coherence_documents: how many have it.
-      unaligned: the share of output sentences that have no verb or noun of their input.
-      sentences, words: of the outputs.
-      input_words: of the inputs.
-    """
-
-    documents: int
-    bleu: float
-    rouge_1: Rouge
-    rouge_2: Rouge
-    rouge_w: Rouge
-    coherence: float | None
-    coherence_documents: int
-    unaligned: float
-    sentences: int
-    words: int
-    input_words: int
-
-    def to_json(self) -> dict[str, Any]:
-        """For a result file."""
-        return {
-            name: value._asdict() if isinstance(value, Rouge) else value
-            for name, value in self._asdict().items()
-        }
-
 
 def require_packages() -> Tagger:
     """The tagger of `measure`."""
     metrics.bleu_statistics([], [])
-    _rouge_scorer()
     return parts_of_speech.Tagger()
 
 
 def measure(output: Sentences, reference: Sentences, tagger: Tagger) -> Measures:
     """Measures an output document against its input, the reference."""
-    words, of_reference = ([word for one in text for word in one] for text in (output, reference))
-    found = _rouge_scorer().score(target=" ".join(of_reference), prediction=" ".join(words))
-    features = content_words(output, tagger)
-    positions, f1 = align(features, content_words(reference, tagger))
+    words, reference_words = (
+        [word for sentence in text for word in sentence] for text in (output, reference)
+    )
+    positions, f1 = align(content_words(output, tagger), content_words(reference, tagger))
     return Measures(
-        bleu_statistics=metrics.bleu_statistics([words], of_reference)[0],
-        rouge_1=_percent(found["rouge1"].recall, found["rouge1"].precision),
-        rouge_2=_percent(found["rouge2"].recall, found["rouge2"].precision),
-        rouge_w=rouge_w(words, of_reference),
+        bleu_statistics=metrics.bleu_statistics([words], reference_words)[0],
+        rouge_1=rouge_n(words, reference_words, 1),
+        rouge_2=rouge_n(words, reference_words, 2),
+        rouge_w=rouge_w(words, reference_words),
         coherence=coherence_penalty(positions),
         unaligned=f1.count(0),
         sentences=len(output),
     )
 
 
-def summarize(measures: Sequence[Measures]) -> Summary:
-    """The measures of a corpus, of those of its documents, one or more."""
-    coherence = [one.coherence for one in measures if one.coherence is not None]
-    sentences = sum(one.sentences for one in measures)
+def summarize(measures: Sequence[Measures]) -> dict[str, Any]:
+    """The measures of a corpus for a result file, by those of its documents, one or more.
 
-    def mean(rouges: Iterable[Rouge]) -> Rouge:
-        return Rouge(*np.mean(list(rouges), axis=0).tolist())
-
-    return Summary(
-        documents=len(measures),
-        bleu=metrics.bleu(np.sum([one.bleu_statistics for one in measures], axis=0)),
-        rouge_1=mean(one.rouge_1 for one in measures),
-        rouge_2=mean(one.rouge_2 for one in measures),
-        rouge_w=mean(one.rouge_w for one in measures),
-        coherence=float(np.mean(coherence)) if coherence else None,
-        coherence_documents=len(coherence),
-        unaligned=sum(one.unaligned for one in measures) / max(sentences, 1),
-        sentences=sentences,
-        words=sum(one.words for one in measures),
-        input_words=sum(one.input_words for one in measures),
-    )
+    Returns:
+      "documents", how many; "bleu", from 0 to 100; "rouge_1", "rouge_2" and "rouge_w", each with
+      the means of "recall" and "f1" over the documents; "coherence", the mean of L over the
+      "coherence_documents" that have it, None if none has; "unaligned", the share of output
+      sentences that have no verb or noun of their input; "sentences" and "words" of the outputs;
+      "input_words".
+    """
+    penalties = [document.coherence for document in measures if document.coherence is not None]
+    sentences = sum(document.sentences for document in measures)
+    totals_Q = np.sum([document.bleu_statistics for document in measures], axis=0)
+    words, input_words, *_ = totals_Q.tolist()
+    rouges = {
+        name: Rouge(*np.mean([getattr(document, name) for document in measures], axis=0).tolist())
+        for name in _ROUGES
+    }
+    return {
+        "documents": len(measures),
+        "bleu": metrics.bleu(totals_Q),
+        **{name: rouge._asdict() for name, rouge in rouges.items()},
+        "coherence": float(np.mean(penalties)) if penalties else None,
+        "coherence_documents": len(penalties),
+        "unaligned": sum(document.unaligned for document in measures) / max(sentences, 1),
+        "sentences": sentences,
+        "words": words,
+        "input_words": input_words,
+    }
 
 
 def evaluate_files(
@@ -183,24 +147,32 @@ def evaluate_files(
     return measures
 
 
-def table(summaries: Mapping[str, Summary]) -> str:
-    """Aligned text: the columns of Table 3, a row for each name."""
-    header = ["", "BLEU"]
-    for name in ("ROUGE-1", "ROUGE-2", "ROUGE-W"):
-        header += [name, "F1"]
-    rows = [[*header, "L", "unaligned", "words"]]
-    for name, one in summaries.items():
-        rouges = [value for rouge in (one.rouge_1, one.rouge_2, one.rouge_w) for value in rouge]
-        penalty = "-" if one.coherence is None else f"{one.coherence:.3f}"
-        numbers = [f"{value:.2f}" for value in (one.bleu, *rouges)]
-        rows.append([name, *numbers, penalty, f"{100 * one.unaligned:.2f}%", f"{one.words:,}"])
-    lines = aligned(rows)
-    for name, one in summaries.items():
-        lines.append(
-            f"{name}: {one.documents:,} documents; L of the {one.coherence_documents:,} outputs "
-            f"that have two sentences; inputs have {one.input_words:,} words"
+def table(summaries: Mapping[str, Mapping[str, Any]]) -> str:
+    """Aligned text: the columns of Table 3, a row for each name and what `summarize` gives."""
+    header = ["", "BLEU", "ROUGE-1", "F1", "ROUGE-2", "F1", "ROUGE-W", "F1"]
+    rows, notes = [[*header, "L", "unaligned", "words"]], []
+    for name, summary in summaries.items():
+        rouges = [value for rouge in _ROUGES for value in summary[rouge].values()]
+        penalty = "-" if summary["coherence"] is None else f"{summary['coherence']:.3f}"
+        numbers = [f"{value:.2f}" for value in (summary["bleu"], *rouges)]
+        unaligned = f"{100 * summary['unaligned']:.2f}%"
+        rows.append([name, *numbers, penalty, unaligned, f"{summary['words']:,}"])
+        notes.append(
+            f"{name}: {summary['documents']:,} documents; L of the "
+            f"{summary['coherence_documents']:,} outputs that have two sentences; inputs have "
+            f"{summary['input_words']:,} words"
         )
-    return "\n".join(lines)
+    return "\n".join([*aligned(rows), *notes])
+
+
+def rouge_n(output: Sequence[str], reference: Sequence[str], order: int) -> Rouge:
+    """ROUGE-N of two sequences of words: n-grams of both, counted as often as both have them."""
+    ours, theirs = (
+        collections.Counter(zip(*(words[first:] for first in range(order)), strict=False))
+        for words in (output, reference)
+    )
+    shared = (ours & theirs).total()
+    return _percent(shared / max(theirs.total(), 1), shared / max(ours.total(), 1))
 
 
 def weighted_lcs(x: Sequence[str], y: Sequence[str], exponent: float = WLCS_EXPONENT) -> float:
@@ -252,8 +224,8 @@ def align(
     """
     positions, scores = [], []
     for position, output in enumerate(outputs):
-        f1 = [_f1(output, one) for one in inputs]
-        best = max(range(len(inputs)), key=lambda at: (f1[at], -abs(at - position), -at))
+        f1 = [_f1(output, sentence) for sentence in inputs]
+        best = max(range(len(inputs)), key=lambda i: (f1[i], -abs(i - position), -i))
         positions.append(best)
         scores.append(f1[best])
     return positions, scores
@@ -283,19 +255,3 @@ def _f1(output: collections.Counter[str], reference: collections.Counter[str]) -
 def _percent(recall: float, precision: float) -> Rouge:
     f1 = 2 * recall * precision / (recall + precision) if recall else 0.0
     return Rouge(100 * recall, 100 * f1)
-
-
-class _Words:
-    """rouge-score's interface of a tokeniser: words are taken as they are."""
-
-    def tokenize(self, text: str) -> list[str]:
-        return text.split()
-
-
-@functools.cache
-def _rouge_scorer() -> Any:
-    try:
-        from rouge_score.rouge_scorer import RougeScorer
-    except ImportError as error:
-        raise InputError(f"ROUGE needs the package rouge-score: {metrics.INSTALL}") from error
-    return RougeScorer(["rouge1", "rouge2"], tokenizer=_Words())

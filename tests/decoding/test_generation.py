@@ -449,11 +449,11 @@ def test_what_cannot_be_generated_is_refused():
         generate(bags.open(1), Decoding(), one, keys(1))
     with pytest.raises(InputError, match="n-gram models score text and generate none"):
         generation.require_words(NGramScorer.__new__(NGramScorer))
-    with pytest.raises(InputError, match="the limit of words is 0; expected at least 1"):
+    with pytest.raises(InputError, match="the limit of words is 0; expected a whole number"):
         generate(read.open(1), Decoding(), [Limits(1, 1, 0)], keys(1))
-    with pytest.raises(InputError, match="the limit of sentences is 2147483648; expected at most"):
+    with pytest.raises(InputError, match="the limit of sentences is 2147483648; expected a whole"):
         generate(read.open(1), Decoding(), [Limits(2**31, 1, 1)], keys(1))
-    with pytest.raises(InputError, match="the limit of sentence_words is 1048577; expected at mo"):
+    with pytest.raises(InputError, match="of sentence_words is 1048577; expected .* to 1048576"):
         generate(read.open(1), Decoding(), [Limits(1, 2**20 + 1)], keys(1))
     none = reader("rnnlm", 3)
     with pytest.raises(InputError, match="the vocabulary has no words"):

@@ -2,7 +2,6 @@
 
 import json
 import math
-import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -108,40 +107,11 @@ def _spelled(lm):
     return lambda word: word if word in known else "<UNKNOWN>"
 
 
-def test_longer_documents_than_those_of_training_are_said(space, run, tmp_path):
-    text = tmp_path / "text.txt"
-    text.write_text("w1 w2 .\n" * 30 + "\nw1 .\n\n" + "w1 " * 30 + ".\n")
-    flags = (f"--workdir={run}", f"--input={text}", "--output=-", "--nomeasure")
-    done = launch("reconstruct", *flags, quiet=False)
-    train = json.loads((space.corpus / "manifest.json").read_text())["splits"]["train"]
-    assert (
-        "2 documents have more sentences, or a longer one, than any that the model was trained on "
-        f"(5 sentences, {train['longest_sentence']} words)" in done.stderr
-    )
-    records = list(map(json.loads, done.stdout.splitlines()))
-    assert records[0]["input"] == ["w1 w2 ."] * 30
-
-
-def test_another_corpus_says_nothing_of_the_documents_of_training(run, tmp_path):
-    """In the place of that of training there may be one that has no training split."""
-    text, copy, other = tmp_path / "text.txt", tmp_path / "run", tmp_path / "other"
-    text.write_text("w1 w2 .\n" * 30)
-    shutil.copytree(run, copy)
-    words = run / "vocabulary.tsv"
-    launch("prepare", f"--test={text}", f"--vocabulary={words}", f"--output={other}")
-    config = json.loads((copy / "config.json").read_text())
-    config["data"]["directory"] = str(other)
-    (copy / "config.json").write_text(json.dumps(config))
-    flags = (f"--workdir={copy}", f"--input={text}", "--output=-", "--nomeasure")
-    done = launch("reconstruct", *flags, quiet=False)
-    assert "trained on" not in done.stderr
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
         (["--outputs=x"], "--outputs are measured as they are; expected --output with --workdir"),
-        ([], "--output is missing; expected a file for what is made"),
+        ([], "--output is missing; expected a file for the reconstructed"),
         (
             ["--output=OUT", "--nomeasure", "--metrics=-"],
             "--metrics has no effect with --nomeasure",

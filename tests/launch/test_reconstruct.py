@@ -36,7 +36,7 @@ def test_outputs_are_measured_side_by_side(texts, tmp_path):
     assert written["input"] == str(inputs)
     for path in (outputs, copy):
         expected = summarize(evaluate_files(path, inputs, TextOptions(lowercase=True)))
-        assert written["outputs"][str(path)] == expected.to_json()
+        assert written["outputs"][str(path)] == expected
     first, second = written["outputs"].values()
     assert (first["coherence"], first["coherence_documents"]) == (2, 1)
     assert first["rouge_1"]["recall"] == pytest.approx(50)
@@ -54,12 +54,12 @@ def test_input_may_be_standard_input_and_metrics_standard_output(texts):
     ("flags", "message"),
     [
         (["--input=IN"], "--outputs is missing; expected texts to measure, or --workdir"),
-        (["--outputs=OUT"], "--input is missing; expected what --outputs were made of"),
+        (["--outputs=OUT"], "--input is missing; expected the sources of --outputs"),
         (["--outputs=OUT,IN", "--input=-"], "standard input is read once"),
         (["--outputs=-", "--input=IN"], "standard input is read once"),
         (["--outputs=OUT", "--input=IN", "--batch_size=2"], "--batch_size has no effect"),
-        (["--outputs=OUT", "--input=IN", "--length=2"], "--length has no effect on documents that"),
-        (["--outputs=OUT", "--input=IN", "--method=beam"], "--method has no effect on documents"),
+        (["--outputs=OUT", "--input=IN", "--length=2"], "--length has no effect on --outputs"),
+        (["--outputs=OUT", "--input=IN", "--method=beam"], "--method has no effect on --outputs"),
     ],
 )
 def test_bad_input(texts, tmp_path, flags, message):
