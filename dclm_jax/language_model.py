@@ -73,41 +73,41 @@ _WINDOW = 256
 
 
 @dataclasses.dataclass(frozen=True)
-class ReadDocument:
+class DocumentState:
     """A document that has been read up to the end of a sentence; see `LanguageModel.read`.
 
     It never changes: any number of ways may lead on from it.
     """
 
     lm: "LanguageModel"
-    place: Any = dataclasses.field(repr=False)
+    state: Any = dataclasses.field(repr=False)
 
-    def read(self, *sentences: Sentence) -> "ReadDocument":
+    def read(self, *sentences: Sentence) -> "DocumentState":
         """The document with these sentences read, too."""
         return self.after(self.lm.encode(sentences))
 
-    def after(self, ids: list[np.ndarray]) -> "ReadDocument":
+    def after(self, ids: list[np.ndarray]) -> "DocumentState":
         """The document with sentences of word ids read, too."""
         if not ids:
             return self
-        return ReadDocument(self.lm, self.lm.reader.read(self.place, [ids])[0])
+        return DocumentState(self.lm, self.lm.reader.read(self.state, [ids])[0])
 
     def score(
-        self, candidates: Sequence[Sentence], *, compare_context: bool = False
+        self, candidates: Sequence[Sentence], *, no_context_too: bool = False
     ) -> list[SentenceScore]:
         """Each candidate as the next sentence: its log-probability given all that has been read.
         A candidate without words has the log-probability of END directly after START.
 
         Args:
-          compare_context: as in `LanguageModel.score`.
+          no_context_too: as in `LanguageModel.score`.
         """
         words = _words(candidates, "the candidates are")
         ids = [self.lm.vocabulary.encode(one) for one in words]
-        scores = score_after(self.lm.reader, self.place, [0] * len(ids), ids)
-        alone = itertools.repeat(None)
-        if compare_context:
-            alone = score_after(self.lm.reader, self.lm.reader.open(1), [0] * len(ids), ids)
-        return list(map(SentenceScore.of, words, ids, scores, alone))
+        scores = score_after(self.lm.reader, self.state, [0] * len(ids), ids)
+        no_context = itertools.repeat(None)
+        if no_context_too:
+            no_context = score_after(self.lm.reader, self.lm.reader.open(1), [0] * len(ids), ids)
+        return list(map(SentenceScore.of, words, ids, scores, no_context))
 
     def next_words(self, prefix: Sentence = "", k: int = 10) -> list[tuple[str, float]]:
         """The k likeliest next words with their log-probabilities in nats, likeliest first.
@@ -120,7 +120,7 @@ class ReadDocument:
             raise InputError(f"k is {shown(k)}; expected a whole number of at least 1")
         (words,) = _words([prefix])
         reader = self.lm.reader
-        place, log_probs_1xV = reader.start(self.place)
+        place, log_probs_1xV = reader.start(self.state)
         for word in self.lm.vocabulary.encode(words):
             place, log_probs_1xV = reader.next(place, [word])
         log_probs_V = np.asarray(log_probs_1xV)[0]
@@ -138,8 +138,8 @@ class ReadDocument:
         """So many sentences that go on with the document; see `LanguageModel.generate`."""
         self.lm.require_generating()
         limits, keys = [Limits(sentences, sentence_words)], generation.random_keys([seed], [0])
-        (text,) = generation.generate(self.place, decoding, limits, keys)
-        return self.lm.spell(text)
+        (text,) = generation.generate(self.state, decoding, limits, keys)
+        return self.lm.to_words(text)
 
     def stream(
         self,
@@ -153,13 +153,13 @@ class ReadDocument:
         END closes every sentence. A beam chooses all words in the end."""
         self.lm.require_generating()
         limits, (key,) = Limits(sentences, sentence_words), generation.random_keys([seed], [0])
-        for word, log_prob in generation.stream(self.place, decoding, limits, key):
+        for word, log_prob in generation.stream(self.state, decoding, limits, key):
             yield self.lm.vocabulary.words[word], log_prob
 
     @property
     def vector(self) -> np.ndarray:
         """What has been read as one vector, float [X] (`DocumentModel.vector`)."""
-        vectors = self.lm.reader.vectors(self.place)
+        vectors = self.lm.reader.vectors(self.state)
         if vectors is None:
             raise _without_context(self.lm.name)
         return vectors[0]
@@ -263,7 +263,7 @@ class LanguageModel:
         """The scores of `documents(text, options)`."""
         return list(self.score(self.documents(text, options)))
 
-    def read_text(self, text: str, options: TextOptions | None = None) -> ReadDocument:
+    def read_text(self, text: str, options: TextOptions | None = None) -> DocumentState:
         """The one document of `documents(text, options)`, to read on from its end."""
         document, *others = self.documents(text, options)
         if others:
@@ -274,7 +274,7 @@ class LanguageModel:
         self,
         documents: Iterable[Document | Sequence[Sentence]],
         *,
-        compare_context: bool = False,
+        no_context_too: bool = False,
     ) -> dict[str, np.ndarray]:
         """A table with a row for every token of documents, as `score` takes them: what
         `pandas.DataFrame` makes a frame of.
@@ -282,10 +282,10 @@ class LanguageModel:
         Returns:
           Columns of equal length: "document" (its name), "sentence" and "position" (int64, both
           from 1; a sentence without words has a number and no row), "word", "surprisal" (float64,
-          nats), where the context is compared "surprisal_alone" (the same of the sentence by
+          nats), where the context is compared "surprisal_no_context" (the same of the sentence by
           itself), and "known" (bool), as of `SentenceScore`.
         """
-        scores = self.score(documents, compare_context=compare_context)
+        scores = self.score(documents, no_context_too=no_context_too)
         columns = zip(*(row for score in scores for row in score.rows()), strict=True)
         kinds = object, np.int64, np.int64, object, np.float64, np.float64, bool
         empty = ((),) * len(kinds)
@@ -294,14 +294,14 @@ class LanguageModel:
             for name, kind, column in zip(
                 TokenScore._fields, kinds, tuple(columns) or empty, strict=True
             )
-            if compare_context or name != "surprisal_alone"
+            if no_context_too or name != "surprisal_no_context"
         }
 
     def score(
         self,
         documents: Iterable[Document | Sequence[Sentence]],
         *,
-        compare_context: bool = False,
+        no_context_too: bool = False,
     ) -> Iterator[DocumentScore]:
         """Scores documents in their order; input larger than memory is fine.
 
@@ -309,13 +309,13 @@ class LanguageModel:
           documents: lists of sentences, each a string of tokens separated by spaces or a list of
             tokens, or `dclm_jax.data.readers.Document`s. Scores are aligned one to one with
             documents and their sentences: a sentence without words has no tokens and log P 0.
-          compare_context: also score every sentence by itself, as the first one of a document, in
-            a pass more (`log_probs_alone`).
+          no_context_too: also score every sentence by itself, as the first one of a document, in
+            a pass more (`log_probs_no_context`).
 
         Yields:
           A score for each, named by the Document's id, or else by its position from 0.
         """
-        if compare_context and self.model is not None and self.model.reads_source:
+        if no_context_too and self.model is not None and self.model.reads_source:
             raise InputError(
                 f"{self.name} makes a document of a source: no sentence stands by itself; expected "
                 "a language model"
@@ -327,11 +327,11 @@ class LanguageModel:
                 waiting.append(document)
                 yield document.ids.sentences
 
-        if compare_context:
-            scored: Iterable[Any] = by_word.compare_context(self.scorer, encoded())
+        if no_context_too:
+            scored: Iterable[Any] = by_word.with_no_context(self.scorer, encoded())
         else:
             scored = self.scorer.score(encoded())
-        without_words = SentenceScore(0.0, [], [], [], [] if compare_context else None)
+        without_words = SentenceScore(0.0, [], [], [], [] if no_context_too else None)
         for ids, *nll in scored:
             document = waiting.popleft()
             scores = map(SentenceScore.of, filter(None, document.words), ids, *nll)
@@ -359,7 +359,7 @@ class LanguageModel:
         self,
         sentences: Document | Sequence[Sentence] = (),
         source: Document | Sequence[Sentence] | None = None,
-    ) -> ReadDocument:
+    ) -> DocumentState:
         """A document whose first sentences are these, to read on from there.
 
         Args:
@@ -373,10 +373,10 @@ class LanguageModel:
         encoded = _encoded(self.vocabulary, documents, keep_empty=True)
         *sources, ids = (document.ids.sentences for document in encoded)
         if not sources:
-            return ReadDocument(self, reader.open(1)).after(ids)
+            return DocumentState(self, reader.open(1)).after(ids)
         if not isinstance(reader, Reader):
             raise InputError(f"{self.name} reads no source")
-        return ReadDocument(self, reader.open(1, sources)).after(ids)
+        return DocumentState(self, reader.open(1, sources)).after(ids)
 
     def order(self, sentences: Document | Sequence[Sentence], beam: int = DEFAULT_BEAM) -> Ordered:
         """The likeliest order of a document's sentences, see `decoding.ordering`.
@@ -534,12 +534,12 @@ class LanguageModel:
                     [first + number for number in range(len(window)) for _ in range(samples)],
                 ),
             )
-            spelled = map(self.spell, texts)
+            spelled = map(self.to_words, texts)
             for document in window:
                 yield document.passed, list(itertools.islice(spelled, samples))
             first += len(window)
 
-    def spell(self, text: generation.Text) -> GeneratedText:
+    def to_words(self, text: generation.Text) -> GeneratedText:
         """A text in words, with its scores."""
         sentences = [
             SentenceScore.of(self.vocabulary.decode(ids.tolist()), ids, -log_probs)

@@ -27,15 +27,15 @@ class SentenceScore:
         words does not see the words before in the sentence, and END, which it does not predict, has
         0.
       known: whether each token is in the vocabulary; others have the probability of UNKNOWN.
-      log_probs_alone: where the context is compared, those of the sentence read by itself, as the
-        first one of a document, in nats, one per token; elsewhere None.
+      log_probs_no_context: the same without the sentences before, where it was asked for; else
+        None.
     """
 
     log_prob: float
     tokens: list[str]
     log_probs: list[float]
     known: list[bool]
-    log_probs_alone: list[float] | None = None
+    log_probs_no_context: list[float] | None = None
 
     @property
     def text(self) -> str:
@@ -44,11 +44,15 @@ class SentenceScore:
 
     @classmethod
     def of(
-        cls, words: Sequence[str], ids: np.ndarray, nll: np.ndarray, alone: np.ndarray | None = None
+        cls,
+        words: Sequence[str],
+        ids: np.ndarray,
+        nll: np.ndarray,
+        no_context: np.ndarray | None = None,
     ) -> "SentenceScore":
-        """A sentence with the nats of its words and END, float [M + 1]."""
+        """A sentence with the nats of its words and END, [M + 1], with and without context."""
         log_probs, *others = (
-            (-nats.astype(np.float64)).tolist() for nats in (nll, alone) if nats is not None
+            (-nats.astype(np.float64)).tolist() for nats in (nll, no_context) if nats is not None
         )
         known = [*(ids != UNKNOWN).tolist(), True]
         return cls(math.fsum(log_probs), [*words, END_TOKEN], log_probs, known, *others)
@@ -60,25 +64,25 @@ class SentenceScore:
             pairs = zip(log_probs, self.known, strict=True)
             return [log_prob if known else math.nan for log_prob, known in pairs]
 
-        alone = self.log_probs_alone
+        no_context = self.log_probs_no_context
         return dataclasses.replace(
             self,
             log_prob=math.fsum(itertools.compress(self.log_probs, self.known)),
             log_probs=blanked(self.log_probs),
-            log_probs_alone=None if alone is None else blanked(alone),
+            log_probs_no_context=None if no_context is None else blanked(no_context),
         )
 
 
 class TokenScore(NamedTuple):
-    """A row of a table of scores: the number of the sentence and of the token in it, from 1; their
-    surprisals in nats, the second that of the sentence by itself, if it was compared."""
+    """A row of a table of scores: sentence and position in it, both from 1; surprisals in nats,
+    without context only if it was asked for."""
 
     document: str
     sentence: int
     position: int
     word: str
     surprisal: float
-    surprisal_alone: float | None
+    surprisal_no_context: float | None
     known: bool
 
 
@@ -102,11 +106,11 @@ class DocumentScore:
     def rows(self) -> Iterator[TokenScore]:
         """One row per token."""
         for number, score in enumerate(self.sentences, start=1):
-            alone = score.log_probs_alone or [None] * len(score.tokens)
-            tokens = zip(score.tokens, score.log_probs, alone, score.known, strict=True)
-            for position, (token, log_prob, by_itself, known) in enumerate(tokens, start=1):
-                without = None if by_itself is None else -by_itself
-                yield TokenScore(self.id, number, position, token, -log_prob, without, known)
+            no_context = score.log_probs_no_context or [None] * len(score.tokens)
+            columns = zip(score.tokens, score.log_probs, no_context, score.known, strict=True)
+            for position, (token, log_prob, other, known) in enumerate(columns, start=1):
+                surprisals = -log_prob, None if other is None else -other
+                yield TokenScore(self.id, number, position, token, *surprisals, known)
 
 
 class SentenceAttention(NamedTuple):

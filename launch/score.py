@@ -7,44 +7,45 @@
         python -m launch.score --workdir=runs/ccdclm --input=- --output=-
     python -m launch.score --workdirs=runs/ccdclm,runs/rnnlm --input=docs.txt
     python -m launch.score --workdir=runs/ccdclm --context=story.txt --input=endings.txt
-    python -m launch.score --workdir=runs/adclm --input=docs.txt --compare_context --attention \\
+    python -m launch.score --workdir=runs/adclm --input=docs.txt --no_context_too --attention \\
         --output_format=html --output=docs.html
     python -m launch.score --workdir=runs/adclm --input=one.txt --plot=attention.png
 
 All numbers are natural logarithms (nats); the surprisal of a token is -log P(token | everything
 before it in its document). Every sentence ends in <END>, which is predicted too. A word outside the
-vocabulary has the probability of UNKNOWN, and is marked as not known; a split has <UNKNOWN> for it.
-With --unknown=blank it has no surprisal, and all log-probabilities are those of the other tokens.
+vocabulary (OOV) has the probability of UNKNOWN and is marked as not known; a split has <UNKNOWN>
+for it. With --oov=blank it has no surprisal, and all log-probabilities are sums over the other
+tokens.
 
-jsonl, a line for each document:
+jsonl, one line per document:
     {"id": "docs.txt:1", "unit": "nats", "log_prob": -31.4, "sentences": [
         {"log_prob": -20.9, "tokens": ["the", ...], "surprisals": [4.1, ...], "known": [true, ...]},
         ...]}
 A document without words has a line, too, with no sentences, so that results join with the text.
-tsv, a line for each token, under a header: document, sentence and position (both from 1), token,
-surprisal, known (1 or 0), log-probabilities of its sentence and document. A backslash before NA,
-nan and other words for a missing value makes them text: dclm_jax.tables.cell_text removes it.
+tsv, one line per token, under a header: document, sentence and position (both from 1), word,
+surprisal, known (1 or 0), sentence_log_prob, document_log_prob. A backslash before NA, nan and
+other words for a missing value makes them text: dclm_jax.tables.cell_text removes it.
 
 Of several runs, which have one vocabulary, jsonl has {"RUN": number, ...} or {"RUN": [...], ...}
-where it has a number or a list, and tsv has columns such as surprisal_nats:RUN.
+where it has a number or a list, and tsv has columns such as surprisal:RUN.
 
 With --context every line of the input is one candidate for the sentence after that text, and a
 record of its own, named by its number from 1. Its words are found as in the text.
 
-With --compare_context every sentence is scored a second time, by itself, as the first one of a
-document. What the context saves a word is its surprisal alone minus its surprisal; it is 0 in a
-document's first sentence, and everywhere if the model reads no other sentence, as of n-grams. jsonl
-has "surprisals_alone" beside "surprisals", tsv the column surprisal_alone_nats behind surprisal,
-with --context that of the sentence without that text. In R:
-    words <- read.delim("scores.tsv"); t.test(words$surprisal_alone_nats,
-    words$surprisal_nats, paired = TRUE)
+With --no_context_too every sentence is also scored without context, as the first sentence of a
+document. The surprisal reduction due to context is the surprisal without context minus the
+surprisal; it is 0 in a document's first sentence, and everywhere if the model reads no other
+sentence, as n-gram models. jsonl has "surprisals_no_context" beside "surprisals", tsv the column
+surprisal_no_context; with --context it is the surprisal without that text. In R:
+    words <- read.delim("scores.tsv")
+    lme4::lmer(surprisal_no_context - surprisal ~ 1 + (1 | document), words)
 
-html, one file that loads nothing: words in the colour of their surprisal, or with --compare_context
-of what the context saves; pointing at one, or going there with the keys, shows its numbers.
+html, one file that loads nothing: words in the colour of their surprisal, or with --no_context_too
+of the surprisal reduction; pointing at a word, or reaching it with the keys, shows its numbers.
 
 With --attention, of adclm and rlm_seqbow_att_*, sentences in jsonl also have
     "attention": {"positions": ["<START>", "the", ...], "weights": [[0.02, 0.4, ...], ...]}
-a row of weights for each token, which sums to 1: over START and the words of the sentence before
+with one row of weights per token, which sums to 1: over START and the words of the sentence before
 (adclm; in a document's first sentence c_0 alone), or over the n sentences before, as texts. html
 has them as tables to open. --plot draws them as heat maps, of one run and one document.
 
@@ -80,11 +81,14 @@ _OUTPUT_FORMAT = flags.DEFINE_enum(
     _FORMATS,
     "Output format. Default: by the ending of --output, else jsonl. In tsv the word NA is \\NA.",
 )
-_UNKNOWN = flags.DEFINE_enum(
-    "unknown", "score", ("score", "blank"), "Whether unknown words have the surprisal of UNKNOWN."
+_OOV = flags.DEFINE_enum(
+    "oov",
+    "score",
+    ("score", "blank"),
+    "Surprisal of words outside the vocabulary: that of UNKNOWN, or none.",
 )
-_COMPARE = flags.DEFINE_bool(
-    "compare_context", False, "Also score every sentence by itself, without those before it."
+_NO_CONTEXT = flags.DEFINE_bool(
+    "no_context_too", False, "Also score every sentence without the sentences before it."
 )
 _ATTENTION = flags.DEFINE_bool(
     "attention", False, "Also write what every token attends to, as jsonl or html."
@@ -113,7 +117,7 @@ def main(argv: Sequence[str]) -> None:
         file.write(_head(labels))
         for number, by_run in enumerate(scores, start=1):
             attention = list(map(_attention, runs, by_run)) if _ATTENTION.value else []
-            if _UNKNOWN.value == "blank":
+            if _OOV.value == "blank":
                 by_run = [score.without_oov() for score in by_run]
             file.writelines(_lines(labels, by_run, attention))
             progress(number)
@@ -132,10 +136,10 @@ def _format() -> str:
 
 def _head(labels: Sequence[str]) -> str:
     if _format() == "tsv":
-        return score_files.tsv_header(labels, compared=_COMPARE.value)
+        return score_files.tsv_header(labels, compared=_NO_CONTEXT.value)
     if _format() == "html":
         title = f"{', '.join(labels)}: {flags.FLAGS.input or flags.FLAGS.split}"
-        return surprisal_html.head(title, compared=_COMPARE.value)
+        return surprisal_html.head(title, compared=_NO_CONTEXT.value)
     return ""
 
 
@@ -150,8 +154,8 @@ def _lines(
 
 
 def _check_looking_inside(runs: Sequence[Subject]) -> None:
-    if _COMPARE.value:
-        command = f"launch.score --{_COMPARE.name}"
+    if _NO_CONTEXT.value:
+        command = f"launch.score --{_NO_CONTEXT.name}"
         _evaluation.require_language_models((run.lm for run in runs), command)
     for flag in (_ATTENTION, _PLOT):
         if not flag.value:
@@ -194,7 +198,7 @@ def _documents(runs: Sequence[Subject]) -> Iterator[list[DocumentScore]]:
     # What one run reads ahead waits for the others.
     ahead = itertools.tee(documents, len(runs))
     scores = (
-        run.lm.score(one, compare_context=_COMPARE.value)
+        run.lm.score(one, no_context_too=_NO_CONTEXT.value)
         for run, one in zip(runs, ahead, strict=True)
     )
     return map(list, zip(*scores, strict=True))
@@ -219,7 +223,7 @@ def _continuations(runs: Sequence[Subject]) -> Iterator[list[DocumentScore]]:
     states = [lm.read(texts[0]) for lm in models]
     numbers = map(str, itertools.count(1))
     while window := list(itertools.islice(candidates, _CANDIDATES)):
-        scores = [state.score(window, compare_context=_COMPARE.value) for state in states]
+        scores = [state.score(window, no_context_too=_NO_CONTEXT.value) for state in states]
         for *by_run, number in zip(*scores, numbers, strict=False):
             yield [DocumentScore.of(number, [score]) for score in by_run]
 

@@ -84,7 +84,7 @@ _COMMANDS = {
     "adapt": "evaluate --workdir=runs/ccdclm --adapt=unigram,cache --output=OUT",
     "coherence": "coherence --workdir=runs/ccdclm --split=valid --permutations=2 --bootstrap=20 "
     "--pool=2 --also=all --output=OUT",
-    "score": "score --workdir=runs/adclm --input=valid.txt --compare_context --output=OUT",
+    "score": "score --workdir=runs/adclm --input=valid.txt --no_context_too --output=OUT",
     "order": "order --workdir=runs/ccdclm --input=valid.txt --output=OUT",
     "corrupt": "corrupt --data=data --split=valid --max_sentences=10 --candidates=4 --output=nbest",
     "rescore": "rescore --workdir=runs/ccdclm --nbest=nbest/nbest.txt "

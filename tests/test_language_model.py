@@ -53,21 +53,21 @@ def test_surprisals_are_a_table_of_the_scores():
 
 def test_surprisals_alone_stand_beside():
     lm = language_model("codclm")
-    (plain, both) = (lm.surprisals(DOCUMENTS, compare_context=one) for one in (False, True))
+    (plain, both) = (lm.surprisals(DOCUMENTS, no_context_too=one) for one in (False, True))
     *_, known = names = [*plain]
-    assert [*both] == [*names[:-1], "surprisal_alone", known]
+    assert [*both] == [*names[:-1], "surprisal_no_context", known]
     assert all(both[name].tolist() == column.tolist() for name, column in plain.items())
     sentences = [[sentence] for document in DOCUMENTS for sentence in document]
     by_itself = lm.surprisals(sentences)["surprisal"]
-    np.testing.assert_allclose(both["surprisal_alone"], by_itself, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(both["surprisal_no_context"], by_itself, rtol=1e-5, atol=1e-6)
     assert not np.allclose(both["surprisal"], by_itself)
-    assert len(lm.surprisals([], compare_context=True)["surprisal_alone"]) == 0
+    assert len(lm.surprisals([], no_context_too=True)["surprisal_no_context"]) == 0
     # A mixture has no reader.
     mixture = dclm_jax.mix(lm, language_model("rnnlm"), 0.0)
-    (document,) = mixture.score([DOCUMENTS[0]], compare_context=True)
+    (document,) = mixture.score([DOCUMENTS[0]], no_context_too=True)
     (of_rnnlm,) = language_model("rnnlm").score([DOCUMENTS[0]])
     for one, other in zip(document.sentences, of_rnnlm.sentences, strict=True):
-        np.testing.assert_allclose(one.log_probs_alone or [], other.log_probs, rtol=1e-5)
+        np.testing.assert_allclose(one.log_probs_no_context or [], other.log_probs, rtol=1e-5)
 
 
 def test_attention_has_the_words_of_targets_and_positions():
@@ -115,11 +115,11 @@ def test_sentences_without_words_are_neither_scored_nor_read():
 
 def test_numbers_of_sentences_are_those_of_the_caller():
     lm = language_model("ccdclm")
-    expected = lm.surprisals(DOCUMENTS, compare_context=True)
+    expected = lm.surprisals(DOCUMENTS, no_context_too=True)
     with warns(LEFT_OUT) as told:
-        columns = lm.surprisals(GAPS, compare_context=True)
+        columns = lm.surprisals(GAPS, no_context_too=True)
     assert is_told_once_here(told)
-    for name in ("position", "word", "surprisal", "surprisal_alone", "known"):
+    for name in ("position", "word", "surprisal", "surprisal_no_context", "known"):
         assert columns[name].tolist() == expected[name].tolist()
     places = [("0", 2), ("0", 4), ("2", 1), ("2", 2)]
     assert [*dict.fromkeys(zip(columns["document"], columns["sentence"], strict=True))] == places
@@ -288,7 +288,7 @@ def test_a_string_has_no_tags_though_the_training_text_had():
             "mixture has no attention to sentences before",
         ),
         (
-            lambda lm: [*language_model("standard_autoencoder").score([], compare_context=True)],
+            lambda lm: [*language_model("standard_autoencoder").score([], no_context_too=True)],
             "standard_autoencoder makes a document of a source: no sentence stands by itself",
         ),
         (lambda lm: [*lm.score(5)], "documents are 5; expected a list of them"),

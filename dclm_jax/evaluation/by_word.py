@@ -1,4 +1,4 @@
-"""Looking inside a model: what it makes of every word with the sentences before and without."""
+"""Surprisal word by word, with the sentences before and without context."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -12,14 +12,14 @@ _WINDOW_TOKENS = 2**16
 
 class Compared(NamedTuple):
     """The nats of a document's sentences, each float32 [M + 1] of w1..wM END: in the document, and
-    of the sentence by itself, as the first one of a document."""
+    without context, as the first sentence of a document."""
 
     document: Document
     nll: list[np.ndarray]
-    alone: list[np.ndarray]
+    no_context: list[np.ndarray]
 
 
-def compare_context(scorer: SentenceScorer, documents: Iterable[Document]) -> Iterator[Compared]:
+def with_no_context(scorer: SentenceScorer, documents: Iterable[Document]) -> Iterator[Compared]:
     """Scores documents in their order, whole and sentence by sentence, holding a bounded window of
     them in memory.
 
@@ -32,12 +32,12 @@ def compare_context(scorer: SentenceScorer, documents: Iterable[Document]) -> It
             for document, _ in window
             for ids in (document[1:] if scorer.context_order != 0 else ())
         }
-        of_later = (nll for _, (nll,) in scorer.score([ids] for ids in later.values()))
-        alone = dict(zip(later, of_later, strict=True))
+        later_nll = (nll for _, (nll,) in scorer.score([ids] for ids in later.values()))
+        no_context = dict(zip(later, later_nll, strict=True))
         for document, nll in window:
             firsts = len(nll) if scorer.context_order == 0 else 1
-            rest = [alone[ids.tobytes()] for ids in document[firsts:]]
-            yield Compared(document, nll, [*nll[:firsts], *rest])
+            others = [no_context[ids.tobytes()] for ids in document[firsts:]]
+            yield Compared(document, nll, [*nll[:firsts], *others])
 
 
 def _windows(

@@ -54,7 +54,7 @@ def read(
         readings = []
         for label, lm in shown:
             words = [lm.vocabulary.decode(ids.tolist()) for ids in documents[index][:SENTENCES]]
-            (scored,) = lm.score([words], compare_context=True)
+            (scored,) = lm.score([words], no_context_too=True)
             attention = lm.attention(words) if label in attending[:ATTENDING] else []
             readings.append(Reading(label, scored.sentences, attention))
         examples.append(Example(index + 1, why, len(documents[index]), readings))

@@ -271,7 +271,7 @@ def compared(configs: Mapping[str, Mapping[str, Any]]) -> tuple[list[list[str]],
 
 def _nats(sentence: SentenceScore) -> str:
     """Nats of a sentence, and how the sentences before change them."""
-    alone = sentence.log_probs_alone or sentence.log_probs
+    alone = sentence.log_probs_no_context or sentence.log_probs
     saved = sum(sentence.log_probs) - sum(alone)
     told = f", {abs(saved):.1f} {'less' if saved > 0 else 'more'} than by itself" if saved else ""
     return f"{-sum(sentence.log_probs):.1f} nats{told}"

@@ -35,8 +35,10 @@ def json_line(
             "tokens": of_runs[0].tokens,
             "surprisals": surprisals([score.log_probs for score in of_runs]),
         }
-        if of_runs[0].log_probs_alone is not None:
-            record["surprisals_alone"] = surprisals([score.log_probs_alone for score in of_runs])
+        if of_runs[0].log_probs_no_context is not None:
+            record["surprisals_no_context"] = surprisals(
+                [score.log_probs_no_context for score in of_runs]
+            )
         record["known"] = of_runs[0].known
         if attention:
             record["attention"] = by_run(
@@ -65,9 +67,9 @@ def tsv_header(labels: Sequence[str], *, compared: bool) -> str:
     def by_run(name: str) -> list[str]:
         return [name] if len(labels) == 1 else [f"{name}:{label}" for label in labels]
 
-    surprisals = by_run("surprisal_nats") + (by_run("surprisal_alone_nats") if compared else [])
-    sums = by_run("sentence_log_prob_nats") + by_run("document_log_prob_nats")
-    return separated(["document", "sentence", "position", "token", *surprisals, "known", *sums])
+    surprisals = by_run("surprisal") + (by_run("surprisal_no_context") if compared else [])
+    sums = by_run("sentence_log_prob") + by_run("document_log_prob")
+    return separated(["document", "sentence", "position", "word", *surprisals, "known", *sums])
 
 
 def tsv_lines(scores: Sequence[DocumentScore]) -> Iterator[str]:
@@ -80,7 +82,8 @@ def tsv_lines(scores: Sequence[DocumentScore]) -> Iterator[str]:
     for rows in zip(*(score.rows() for score in scores), strict=True):
         name, sentence, position, word, *_, known = rows[0]
         surprisals = numbers([row.surprisal for row in rows])
-        alone = numbers([row.surprisal_alone for row in rows if row.surprisal_alone is not None])
+        no_context = [row.surprisal_no_context for row in rows]
+        surprisals += numbers([value for value in no_context if value is not None])
         sums = numbers([score.sentences[sentence - 1].log_prob for score in scores])
-        cells = [name, sentence, position, word, *surprisals, *alone, int(known)]
+        cells = [name, sentence, position, word, *surprisals, int(known)]
         yield separated([*cells, *sums, *document_sums])

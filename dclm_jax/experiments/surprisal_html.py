@@ -74,7 +74,7 @@ def _sums(score: DocumentScore) -> str:
     """Nats a token, of those that are scored."""
     sentences = score.sentences
     log_probs = np.array([one for of in sentences for one in of.log_probs])
-    alone = np.array([one for of in sentences for one in of.log_probs_alone or ()])
+    alone = np.array([one for of in sentences for one in of.log_probs_no_context or ()])
     scored = ~np.isnan(log_probs)
     if not scored.any():
         return "no token is scored"

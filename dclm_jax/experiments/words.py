@@ -60,8 +60,8 @@ def words(score: SentenceScore, *, changes: bool = False) -> list[Word]:
       changes: whether the surprisal is below the word in any case, and below it by how much the
         context changes it, if it does so in this sentence.
     """
-    alone = score.log_probs_alone or [None] * len(score.tokens)
-    is_changed = score.log_probs_alone not in (None, score.log_probs)
+    alone = score.log_probs_no_context or [None] * len(score.tokens)
+    is_changed = score.log_probs_no_context not in (None, score.log_probs)
     tokens = []
     for token, log_prob, by_itself, known in zip(
         score.tokens, score.log_probs, alone, score.known, strict=True

@@ -33,7 +33,7 @@ def test_alone_is_scored_as_a_document_of_one_sentence(name, monkeypatch):
     scorer = Scorer(model, random_params(model))
     differ = []
     for (document, nll, alone), (_, expected) in zip(
-        by_word.compare_context(scorer, iter(DOCUMENTS)), scorer.score(DOCUMENTS), strict=True
+        by_word.with_no_context(scorer, iter(DOCUMENTS)), scorer.score(DOCUMENTS), strict=True
     ):
         assert len(nll) == len(alone) == len(document)
         for one, other in zip(nll, expected, strict=True):
@@ -64,7 +64,7 @@ class Counting:
 
 def test_a_sentence_of_a_window_is_read_once_and_windows_are_bounded(monkeypatch):
     scorer = Counting()
-    assert len(list(by_word.compare_context(scorer, DOCUMENTS))) == len(DOCUMENTS)
+    assert len(list(by_word.with_no_context(scorer, DOCUMENTS))) == len(DOCUMENTS)
     whole, alone = scorer.asked[: len(DOCUMENTS)], scorer.asked[len(DOCUMENTS) :]
     assert [len(document) for document in whole] == [4, 1, 0, 4]
     # The first sentences of documents are not among them.
@@ -73,6 +73,6 @@ def test_a_sentence_of_a_window_is_read_once_and_windows_are_bounded(monkeypatch
     monkeypatch.setattr(by_word, "_WINDOW_TOKENS", 20)
     scorer = Counting()
     endless = itertools.cycle([DOCUMENTS[0]])
-    next(by_word.compare_context(scorer, endless))
+    next(by_word.with_no_context(scorer, endless))
     # 13 targets a document.
     assert len(scorer.asked) == 2 + 2

@@ -123,10 +123,10 @@ def test_the_page_of_runs_that_left_nothing_says_so():
 def test_words_carry_their_numbers_and_what_the_sentences_before_change():
     reading = pages.reading("adclm", reads_context=True, attends=True)
     sentence = reading.sentences[1]
-    assert sentence.log_probs_alone is not None
+    assert sentence.log_probs_no_context is not None
     for word, token, log_prob, alone in zip(
         words.words(sentence, changes=True),
-        *(sentence.tokens, sentence.log_probs, sentence.log_probs_alone),
+        *(sentence.tokens, sentence.log_probs, sentence.log_probs_no_context),
         strict=True,
     ):
         surprisal, change = (float(text.replace("−", "-")) for text in word.numbers)

@@ -49,7 +49,7 @@ def score(log_probs, alone=None, known=(True, False, True, True)):
 
 def page(scores, attention=(), labels=("one", "<i>")):
     parts = [
-        surprisal_html.head("<title> & all", compared=scores[0].sentences[0].log_probs_alone),
+        surprisal_html.head("<title> & all", compared=scores[0].sentences[0].log_probs_no_context),
         surprisal_html.document(labels[: len(scores)], scores, attention),
         surprisal_html.foot(),
     ]

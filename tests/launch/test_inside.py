@@ -35,22 +35,22 @@ def close(actual, expected):
 
 
 def test_words_stand_beside_themselves_without_context(space, text):
-    several = [f"--workdirs={space.run},{space.rnnlm}", f"--input={text}", "--compare_context"]
+    several = [f"--workdirs={space.run},{space.rnnlm}", f"--input={text}", "--no_context_too"]
     records = records_of(*several)
     sentences = [sentence for record in records for sentence in record["sentences"]]
     by_themselves = [[words] for document in DOCUMENTS for words in document]
     expected = dclm_jax.restore(space.run).surprisals(by_themselves)["surprisal"]
-    close([p for one in sentences for p in one["surprisals_alone"]["ccdclm"]], expected)
+    close([p for one in sentences for p in one["surprisals_no_context"]["ccdclm"]], expected)
     second = sentences[1]
-    assert second["surprisals"]["rnnlm"] == second["surprisals_alone"]["rnnlm"]
-    assert second["surprisals"]["ccdclm"] != second["surprisals_alone"]["ccdclm"]
-    assert list(second) == ["log_prob", "tokens", "surprisals", "surprisals_alone", "known"]
+    assert second["surprisals"]["rnnlm"] == second["surprisals_no_context"]["rnnlm"]
+    assert second["surprisals"]["ccdclm"] != second["surprisals_no_context"]["ccdclm"]
+    assert list(second) == ["log_prob", "tokens", "surprisals", "surprisals_no_context", "known"]
 
-    printed = launch("score", *several, "--output_format=tsv", "--unknown=blank").stdout
+    printed = launch("score", *several, "--output_format=tsv", "--oov=blank").stdout
     header, *rows = (line.split("\t") for line in printed.splitlines())
     assert header[:9] == [
-        *("document", "sentence", "position", "token", "surprisal_nats:ccdclm"),
-        *("surprisal_nats:rnnlm", "surprisal_alone_nats:ccdclm", "surprisal_alone_nats:rnnlm"),
+        *("document", "sentence", "position", "word", "surprisal:ccdclm"),
+        *("surprisal:rnnlm", "surprisal_no_context:ccdclm", "surprisal_no_context:rnnlm"),
         "known",
     ]
     columns = [
@@ -59,7 +59,7 @@ def test_words_stand_beside_themselves_without_context(space, text):
             for one in sentences
             for number, known in zip(one[kind][name], one["known"], strict=True)
         ]
-        for kind in ("surprisals", "surprisals_alone")
+        for kind in ("surprisals", "surprisals_no_context")
         for name in ("ccdclm", "rnnlm")
     ]
     assert [[row[at] for row in rows] for at in range(4, 8)] == columns
@@ -73,11 +73,9 @@ def test_a_continuation_without_its_context(space, text, tmp_path):
     before = tmp_path / "before.txt"
     before.write_text("w1 w2 w3\nw4 w5\n")
     flags = (f"--workdir={space.run}", f"--context={before}", f"--input={endings}")
-    for record, ending in zip(
-        records_of(*flags, "--compare_context"), ("w7 w8", "w9"), strict=True
-    ):
+    for record, ending in zip(records_of(*flags, "--no_context_too"), ("w7 w8", "w9"), strict=True):
         (sentence,) = record["sentences"]
-        close(sentence["surprisals_alone"], lm.surprisals([[ending]])["surprisal"])
+        close(sentence["surprisals_no_context"], lm.surprisals([[ending]])["surprisal"])
         whole = lm.surprisals([["w1 w2 w3", "w4 w5", ending]])["surprisal"]
         close(sentence["surprisals"], whole[-len(sentence["tokens"]) :])
 
@@ -97,7 +95,7 @@ def test_attention_stands_beside_the_scores(attending, text, tmp_path):
     assert first["sentences"][1]["attention"]["positions"] == ["<START>", "w1", "w2", "w3"]
 
     page = tmp_path / "page.html"
-    launch("score", *flags, "--compare_context", "--output_format=html", f"--output={page}")
+    launch("score", *flags, "--no_context_too", "--output_format=html", f"--output={page}")
     content = page.read_text()
     assert content.startswith("<!DOCTYPE html>") and content.endswith("</html>\n")
     assert content.count("<details>") == 2

@@ -41,8 +41,8 @@ def test_score_agrees_in_every_form_with_evaluate_and_python(space, tmp_path):
     tsv = launch("score", run, f"--input={text}", "--output=-", "--output_format=tsv")
     header, *rows = (line.split("\t") for line in tsv.stdout.splitlines())
     tokens = [token for one in documents for each in one["sentences"] for token in each["tokens"]]
-    assert [row[header.index("token")] for row in rows] == tokens
-    surprisal = math.fsum(float(row[header.index("surprisal_nats")]) for row in rows)
+    assert [row[header.index("word")] for row in rows] == tokens
+    surprisal = math.fsum(float(row[header.index("surprisal")]) for row in rows)
     assert surprisal == pytest.approx(nll, rel=TOLERANCE)
     named = text.with_suffix(".tsv")
     launch("score", run, f"--input={text}", f"--output={named}")
@@ -98,7 +98,7 @@ def test_runs_are_scored_side_by_side(space):
         surprisals = [
             f"{one:.6f}" for each in records for of in each["sentences"] for one in of["surprisals"]
         ]
-        assert [row[header.index(f"surprisal_nats:{name}")] for row in rows] == surprisals
+        assert [row[header.index(f"surprisal:{name}")] for row in rows] == surprisals
 
 
 def test_unknown_words_may_be_left_blank(space, tmp_path):
@@ -106,7 +106,7 @@ def test_unknown_words_may_be_left_blank(space, tmp_path):
     path.write_text("w1 unheard w2\nunheard\n")
     flags = [f"--workdir={space.run}", f"--input={path}"]
     (whole,) = map(json.loads, launch("score", *flags, quiet=False).stdout.splitlines())
-    flags.append("--unknown=blank")
+    flags.append("--oov=blank")
     (blank,) = map(json.loads, launch("score", *flags, quiet=False).stdout.splitlines())
     assert [one["known"] for one in blank["sentences"]] == [
         [True, False, True, True],
@@ -169,6 +169,6 @@ def test_tsv_of_quotes_tabs_and_missing_values_is_read_back_whole(space, tmp_pat
     ]
     assert len(rows) == len(expected) == 45
     for row, (name, token, surprisal) in zip(rows, expected, strict=True):
-        assert (cell_text(row["document"]), cell_text(row["token"])) == (name, token)
-        assert float(row["surprisal_nats"]) == pytest.approx(surprisal, abs=1e-6)
-        assert not {row["document"], row["token"]} & {"NA", "nan", "null"}
+        assert (cell_text(row["document"]), cell_text(row["word"])) == (name, token)
+        assert float(row["surprisal"]) == pytest.approx(surprisal, abs=1e-6)
+        assert not {row["document"], row["word"]} & {"NA", "nan", "null"}
