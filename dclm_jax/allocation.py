@@ -14,7 +14,7 @@ _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 def machine_memory() -> int:
     """Bytes that this process can have at most: by the machine, its control group, its limits."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
-    limits += [one for one in resource.getrlimit(resource.RLIMIT_AS) if one > 0]
+    limits += [limit for limit in resource.getrlimit(resource.RLIMIT_AS) if limit > 0]
     for path in _CGROUP_LIMITS:
         try:
             with open(path, encoding="ascii") as file:
@@ -32,8 +32,8 @@ def require_memory(needed: int, what: str) -> None:
       needed: bytes, at least.
       what: needs them, for the message.
     """
-    if needed > (most := machine_memory()):
-        needs, has = (f"{size / 2**30:,.1f} GiB" for size in (needed, most))
+    if needed > (available := machine_memory()):
+        needs, has = (f"{size / 2**30:,.1f} GiB" for size in (needed, available))
         raise InputError(f"{what} would take {needs} of memory at least; this machine has {has}")
 
 

@@ -37,7 +37,7 @@ def printable(text: str) -> str:
     """Text as one line that can be shown and encoded: escapes stand for all other characters."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def did_you_mean(word: str, known: Collection[str]) -> str:

@@ -1,15 +1,8 @@
 """Files and directories that appear whole or not at all, and JSON read into records.
 
-A record is a frozen dataclass whose fields say their types and ranges, so that whoever has one need
-not check it again:
-
-    @dataclasses.dataclass(frozen=True)
-    class Evaluation:
-        perplexity: files.Nonnegative
-        tokens: files.Count
-        split: str | None = None
-
-    evaluation = files.read_json("perplexity.json", Evaluation)
+A record is a frozen dataclass whose fields say their types and ranges (`perplexity: Nonnegative`,
+`split: str | None = None`), so that whoever has one need not check it again:
+`files.read_json("perplexity.json", Evaluation)`.
 
 JSON has no infinity and no NaN: what is not finite is written as null, and null is read as infinity
 where a number may be infinite, unless it may be None.
@@ -26,6 +19,7 @@ import json
 import math
 import os
 import pathlib
+import secrets
 import shutil
 import sys
 import tempfile
@@ -38,7 +32,6 @@ from typing import (
     BinaryIO,
     Literal,
     NamedTuple,
-    NoReturn,
     TextIO,
     TypeVar,
     Union,
@@ -158,10 +151,10 @@ def _whole(path: storage.PathLike, mode: str, **options: Any) -> Iterator[Any]:
                 yield file
             return
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Its name cannot be guessed, so that no link to elsewhere waits there.
-        descriptor, temporary = tempfile.mkstemp(prefix=_TEMPORARY, dir=target.parent)
-        stack.callback(pathlib.Path(temporary).unlink, missing_ok=True)
-        os.fchmod(descriptor, 0o666 & ~_umask())
+        # Its name cannot be guessed, and a link that waits there is not followed.
+        temporary = target.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+        stack.callback(temporary.unlink, missing_ok=True)
         with open(descriptor, mode, **options) as file:
             yield file
         os.replace(temporary, target)
@@ -173,13 +166,6 @@ def _is_special(target: pathlib.Path) -> bool:
     path = os.path.normpath(target.absolute())
     lent = path.startswith(("/dev/", "/proc/")) and not path.startswith("/dev/shm/")
     return lent or (target.exists() and not target.is_file() and not target.is_dir())
-
-
-def _umask() -> int:
-    # It can only be read by being set.
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 @contextlib.contextmanager
@@ -197,10 +183,10 @@ def replacing(target: storage.Location, last: str = "") -> Iterator[pathlib.Path
         return
     with writing(target), contextlib.ExitStack() as stack:
         target.parent.mkdir(parents=True, exist_ok=True)
-        own = tempfile.mkdtemp(prefix=_TEMPORARY, dir=target.parent)
-        stack.callback(shutil.rmtree, own, ignore_errors=True)
+        parent = tempfile.mkdtemp(prefix=_TEMPORARY, dir=target.parent)
+        stack.callback(shutil.rmtree, parent, ignore_errors=True)
         # One that others may read, too.
-        directory, aside = pathlib.Path(own, "new"), pathlib.Path(f"{own}.old")
+        directory, aside = pathlib.Path(parent, "new"), pathlib.Path(f"{parent}.old")
         directory.mkdir()
         yield directory
         # A directory in use cannot be replaced in one step: the old one is put aside first.
@@ -269,14 +255,12 @@ def read_bytes(path: storage.PathLike, *, made_by: str = "") -> bytes:
 
 
 def _converted(value: Any, kind: Any, place: str, key: str) -> Any:
-    """The value of a field as its type has it. `key` is what messages call the field."""
-
-    def refuse() -> NoReturn:
-        raise InputError(f"{place}: {key or 'it'} is {shown(value)}; expected {_expected(kind)}")
-
+    """The value of a field as its type has it; messages call the field `key`."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return value
+    if origin in _OPTIONAL:
+        return None if value is None else _converted(value, arguments[0], place, key)
     if origin is Annotated:
         number, limits = arguments
         if value is None and limits.most == math.inf:
@@ -285,37 +269,38 @@ def _converted(value: Any, kind: Any, place: str, key: str) -> Any:
         with contextlib.suppress(OverflowError):
             if type(value) in (int, number) and limits.least <= number(value) <= limits.most:
                 return number(value)
-        refuse()
-    if origin is Literal:
-        return value if type(value) in map(type, arguments) and value in arguments else refuse()
-    if origin in _OPTIONAL:
-        return None if value is None else _converted(value, arguments[0], place, key)
-    if not isinstance(value, dict if dataclasses.is_dataclass(kind) else origin or kind):
-        refuse()
-    if origin is list and arguments[0] is not Any:
-        (of,) = arguments
-        return [_converted(one, of, place, f"{key}[{at}]") for at, one in enumerate(value)]
-    if origin is dict:
-        names, values = arguments
-        return {
-            _converted(name, names, place, f"a name in {key or 'it'}"): _converted(
-                one, values, place, _inner(key, name)
-            )
-            for name, one in value.items()
-        }
-    return _record(value, kind, place, key) if dataclasses.is_dataclass(kind) else value
+    elif origin is Literal:
+        if type(value) in map(type, arguments) and value in arguments:
+            return value
+    elif dataclasses.is_dataclass(kind):
+        if isinstance(value, dict):
+            return _record(value, kind, place, key)
+    elif isinstance(value, origin or kind):
+        if origin is list:
+            (inner,) = arguments
+            return [_converted(x, inner, place, f"{key}[{i}]") for i, x in enumerate(value)]
+        if origin is dict:
+            names, values = arguments
+            return {
+                _converted(name, names, place, f"a name in {key or 'it'}"): _converted(
+                    inner, values, place, _inner(key, name)
+                )
+                for name, inner in value.items()
+            }
+        return value
+    raise InputError(f"{place}: {key or 'it'} is {shown(value)}; expected {_expected(kind)}")
 
 
 def _record(value: dict[str, Any], kind: Any, place: str, key: str) -> Any:
-    given = {}
+    fields = {}
     for field in dataclasses.fields(kind):
         expected, inner = _hints(kind)[field.name], _inner(key, field.name)
         if field.name in value:
-            given[field.name] = _converted(value[field.name], expected, place, inner)
+            fields[field.name] = _converted(value[field.name], expected, place, inner)
         elif field.default is field.default_factory is dataclasses.MISSING:
             raise InputError(f"{place}: {inner} is missing; expected {_expected(expected)}")
     try:
-        return kind(**given)
+        return kind(**fields)
     except InputError as error:
         raise InputError(f"{place}: {error}") from error
 

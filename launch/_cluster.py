@@ -30,7 +30,7 @@ def join(*, stops_together: bool = False) -> None:
     processes.start(*flags_given, stops_together=stops_together)
     if processes.count() == 1:
         return
-    shown = os.dup(sys.stdout.fileno())
+    stdout = os.dup(sys.stdout.fileno())
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
     try:
@@ -38,8 +38,8 @@ def join(*, stops_together: bool = False) -> None:
         processes.together(_check_text_flags)
     finally:
         if processes.is_first():
-            os.dup2(shown, sys.stdout.fileno())
-        os.close(shown)
+            os.dup2(stdout, sys.stdout.fileno())
+        os.close(stdout)
 
 
 def _check_text_flags() -> None:

@@ -22,19 +22,19 @@ _CONFIG = config_flags.DEFINE_config_file(
 )
 
 
-def parse(argv: Sequence[str], *, goes_on: bool = False) -> list[str]:
+def parse(argv: Sequence[str], *, resumes: bool = False) -> list[str]:
     """Parses flags, with help and errors that know the configuration.
 
     Args:
-      goes_on: without --config it is that of the run in --workdir.
+      resumes: without --config it is that of the run in --workdir.
 
     Returns:
       What is left of the command line.
     """
     config_file, workdir = _peek(argv)
-    if goes_on and workdir and config_file is None:
+    if resumes and workdir and config_file is None:
         _take_saved(workdir)
-    nowhere = f", and {workdir} holds no run to go on with" if goes_on and workdir else ""
+    nowhere = f", and {workdir} holds no run to resume" if resumes and workdir else ""
     example = "--config=configs/quickstart.py:ccdclm"
     missing = InputError(f"--config is missing{nowhere}; expected a file such as {example}")
     try:
@@ -75,8 +75,8 @@ def _peek(argv: Sequence[str]) -> tuple[str | None, str | None]:
     for name in ("config", "workdir"):
         parser.add_argument(f"--{name}", f"-{name}", nargs="?")
     arguments = flags.FLAGS.read_flags_from_files(list(argv[1:]), force_gnu=False)
-    given, _ = parser.parse_known_args(arguments)
-    return given.config, given.workdir
+    values, _ = parser.parse_known_args(arguments)
+    return values.config, values.workdir
 
 
 def _take_saved(workdir: str) -> None:

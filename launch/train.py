@@ -1,4 +1,4 @@
-"""Trains a model, or goes on with a run that was interrupted.
+"""Trains a model, or resumes a run that was interrupted.
 
   python -m launch.prepare --corpus=sotu --output=data/sotu
   python -m launch.train --config=configs/quickstart.py:ccdclm \\
@@ -7,22 +7,22 @@
 Any value of the configuration can be set on the command line, for example
 --config.model.hidden_dim=64; --help --config=configs/quickstart.py lists all of them. The workdir
 holds config.json, vocabulary.tsv, checkpoints/, metrics.jsonl and, where tensorboardX is installed,
-tensorboard/. SIGTERM or Ctrl-C saves and stops (exit code 75). The same command goes on from there,
-or the workdir alone, where the configuration is; a finished run goes on with more epochs or
+tensorboard/. SIGTERM or Ctrl-C saves and stops (exit code 75). The same command resumes the run, or
+the workdir alone, which holds the configuration; a finished run resumes with more epochs or
 max_steps, if optimizer.schedule is constant, halve_on_plateau or halve_after:
 
   python -m launch.train --workdir=runs/ccdclm
   python -m launch.train --workdir=runs/ccdclm --config.training.max_steps=400
 
-A run can start from the best parameters of another one. Those of the same name and shape are taken,
-words being matched by their spelling; a table says which. Fine-tuning on another corpus:
+A run can start from the best parameters of another run. Parameters of the same name and shape are
+taken, words being matched by their spelling; a table lists them. Fine-tuning on another corpus:
 
   python -m launch.train --config=configs/quickstart.py:ccdclm \\
       --config.data.directory=data/speeches --config.training.start_from=runs/ccdclm \\
       --workdir=runs/speeches
 
-Training in two steps: first a model of sentences, then one with context, which has its words from
-there and leaves them as they are. Patterns are matched with the names in the table of parameters:
+Two-stage training: first a model of sentences, then a model with context, which takes its words
+from the first and does not train them. Patterns match names in the table of parameters:
 
   python -m launch.train --config=configs/quickstart.py:rnnlm \\
       --config.data.directory=data/sotu --workdir=runs/rnnlm
@@ -30,12 +30,12 @@ there and leaves them as they are. Patterns are matched with the names in the ta
       --config.data.directory=data/sotu --config.training.start_from=runs/rnnlm \\
       --config.training.frozen='embedding,output/*' --workdir=runs/two-steps
 
-Several processes make one job, each with its devices: srun, mpirun and TPUs on
-Kubernetes are recognised, elsewhere every process is started with
+Several processes make one job, each with its devices: srun, mpirun and TPUs on Kubernetes are
+recognised, elsewhere every process is started with
 
   --coordinator_address=HOST:PORT --num_processes=2 --process_id=0 (then 1)
 
-Process 0 prints and writes. The steps are those of one process, but for the rounding of sums.
+Process 0 prints and writes. The steps equal those of one process, up to the rounding of sums.
 """
 
 import functools
@@ -50,7 +50,7 @@ flags.adopt_module_key_flags(_training)
 _WORKDIR = flags.DEFINE_string(
     "workdir",
     None,
-    "Directory of the run; made if it does not exist. Without --config the run there goes on.",
+    "Directory of the run; made if it does not exist. Without --config the run there resumes.",
 )
 flags.adopt_module_key_flags(_cluster)
 flags.mark_flag_as_required("workdir")
@@ -66,4 +66,4 @@ def main(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    _app.run(main, functools.partial(_training.parse, goes_on=True))
+    _app.run(main, functools.partial(_training.parse, resumes=True))

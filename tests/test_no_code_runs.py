@@ -298,24 +298,23 @@ sys.addaudithook(lambda event, values: print(event, values) if event in FORBIDDE
 import numpy, pickle
 import dclm_jax.data, dclm_jax.language_model
 
-workdir, corpus, control = sys.argv[1:]
+workdir, corpus = sys.argv[1:]
 pickle.loads(pickle.dumps(numpy.arange(3)))
-print("control", flush=True)
+print("begin", flush=True)
 opened = dclm_jax.data.open_corpus(corpus, "train")
 run = dclm_jax.restore(workdir)
 assert len(list(run.score([["a b", "b"]]))) == 1 and opened.document(0)
-if control == "unpickle":
-    pickle.loads(pickle.dumps(numpy.arange(3)))
+print("end", flush=True)
+pickle.loads(pickle.dumps(numpy.arange(3)))
 """
 
 
-@pytest.mark.parametrize("control", ["nothing", "unpickle"])
-def test_restoring_and_scoring_unpickle_nothing_and_start_nothing(sealed, tmp_path, control):
-    """Of the libraries below, too."""
+def test_restoring_and_scoring_unpickle_nothing_and_start_nothing(sealed, tmp_path):
+    """Of the libraries below, too. Before and after, the audit shows that it notices."""
     (tmp_path / "text").write_text("a b\n\nb a c\n")
     prepare({"train": tmp_path / "text"}, tmp_path / "corpus", options=PrepareOptions(vocab_size=3))
     done = subprocess.run(
-        [sys.executable, "-c", AUDIT, sealed, tmp_path / "corpus", control],
+        [sys.executable, "-c", AUDIT, sealed, tmp_path / "corpus"],
         cwd=REPOSITORY,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
@@ -323,8 +322,7 @@ def test_restoring_and_scoring_unpickle_nothing_and_start_nothing(sealed, tmp_pa
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    before, after = done.stdout.split("control\n")
-    assert "pickle.find_class" in before
-    assert ("pickle.find_class" in after) == (control == "unpickle")
-    if control == "nothing":
-        assert after == ""
+    before, rest = done.stdout.split("begin\n")
+    between, after = rest.split("end\n")
+    assert "pickle.find_class" in before and "pickle.find_class" in after
+    assert between == ""

@@ -15,7 +15,7 @@ Time: 53 to 88 minutes on one CPU core, beside other work (1,152 steps an epoch)
 Measured (test perplexity, seed 0): rnnlm 104.13, drnnlm 97.03, hrnnlm 104.99, ccdclm 102.56, codclm
 115.44, rlm_bow_lf with --config.model.context_sentences=8 99.35, adclm 87.44, and 85.77 with
 --config.data.carry_context=true (115 minutes), 74.49 with a neural cache beside. The best is 80.80,
-71.57 with a cache: adclm with carried contexts, averages of late weights at a constant rate,
+71.57 with a cache: adclm with carried contexts, an EMA of weights at a constant rate,
 factorised embeddings and more dropout for 20 epochs. Its command, all values and their reading are
 in configs/README.md.
 """

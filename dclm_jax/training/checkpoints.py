@@ -2,7 +2,7 @@
 
 WORKDIR/checkpoints/
   latest/STEP   for resuming: state and progress, the two newest
-  best/STEP     for use: parameters at the best development perplexity, the two newest
+  best/STEP     for use: parameters at the best validation perplexity, the two newest
 
 Saves are asynchronous and atomic: a directory without `tmp` in its name is complete. It holds the
 checksums of its files (checksums.json), which are compared before anything is read.
@@ -38,8 +38,8 @@ def trained_steps(workdir: storage.PathLike) -> int:
     """The step of the newest complete checkpoint for resuming; 0 of a run that has none yet."""
     # Unlike pathlib's, epath's errors are told apart by `storage` on this machine too.
     names = storage.list_files(epath.Path(workdir) / "checkpoints" / "latest")
-    found = (re.fullmatch(rf"([0-9]{{1,18}})/{re.escape(CHECKSUMS_FILE)}", name) for name in names)
-    return max((int(match[1]) for match in found if match), default=0)
+    seals = (re.fullmatch(rf"([0-9]{{1,18}})/{re.escape(CHECKSUMS_FILE)}", name) for name in names)
+    return max((int(match[1]) for match in seals if match), default=0)
 
 
 class RestoredRun(NamedTuple):
@@ -60,16 +60,16 @@ def restore_run(workdir: str | Path) -> RestoredRun:
     vocabulary = Vocabulary.load(workdir / VOCABULARY_FILE)
     model = models.create(vocab_size=len(vocabulary), **config["model"])
     directory = workdir / "checkpoints" / "best"
-    found = None
+    best = None
     if directory.is_dir():
         template = jax.eval_shape(model.init, jax.random.key(0))
         with contextlib.closing(Checkpoints(workdir, "best", read_only=True)) as checkpoints:
-            found = checkpoints.restore(template)
-    if found is None:
+            best = checkpoints.restore(template)
+    if best is None:
         raise InputError(
             f"{workdir} has no checkpoint to use yet: train until the first evaluation"
         )
-    step, params, info = found
+    step, params, info = best
     if info.get("vocabulary") != vocabulary.fingerprint:
         raise InputError(
             f"{directory / str(step)} is for another vocabulary than {workdir / VOCABULARY_FILE}"
@@ -214,11 +214,11 @@ def _checksums(directory: Path) -> dict[str, str]:
 def _compare_checksums(directory: Path) -> None:
     expected = files.read_json(directory / CHECKSUMS_FILE, dict[str, str])
     # Names are compared and never opened: they could lead anywhere.
-    found = _checksums(directory)
-    if found.keys() != expected.keys():
+    checksums = _checksums(directory)
+    if checksums.keys() != expected.keys():
         raise InputError(f"its files are not those of {CHECKSUMS_FILE}")
-    for name in found:
-        if found[name] != expected[name]:
+    for name in checksums:
+        if checksums[name] != expected[name]:
             raise InputError(f"{name} differs from its checksum")
 
 

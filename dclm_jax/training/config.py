@@ -17,7 +17,7 @@ from dclm_jax.models.base import DocumentModel
 LOSS_UNITS = ("token", "sentence")
 HALVE_ON_PLATEAU, HALVE_AFTER = "halve_on_plateau", "halve_after"
 _FREE_TO_CHANGE = ("data.directory", "training.log_every", "training.evaluation_batch_size")
-"""Keys that may differ when a run goes on: they decide no parameter."""
+"""Keys that may differ when a run resumes: they decide no parameter."""
 _STEPS = {"training.epochs", "training.max_steps"}
 
 
@@ -28,17 +28,17 @@ def _option(default: Any, least: float = 0) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig:
-    """What is read.
+    """Data options.
 
     directory: output of `python -m launch.prepare`, with splits train and valid.
-    segment_length: L, sentences of a training segment; 0 for whole documents.
-    batch_size: segments a step, over all devices; 1 is the paper's online learning, and more than
-      there are segments are all of them.
-    max_sentence_length: training sentences of more words are left out, of contexts too; 0 keeps
-      all. Evaluation always scores and reads all.
-    carry_context: a segment of training begins with the context that the segment before it leaves,
-      read from c_0, and not with c_0 itself; no gradient reaches that one. Contexts that are made
-      of the words of a few sentences alone are always whole.
+    segment_length: L, maximum number of sentences per training segment; 0 for whole documents.
+    batch_size: segments per step, over all devices; 1 is the online learning of Ji et al. (2015). A
+      value above the number of segments makes one batch of all of them.
+    max_sentence_length: maximum number of words per training sentence; longer sentences are left
+      out, of contexts too. 0 keeps all. Evaluation always scores and reads all.
+    carry_context: start a training segment with the context that the segment before it leaves, read
+      from c_0, instead of c_0 itself; no gradient reaches the segment before. Contexts that are
+      made of the words of a few sentences alone are always whole.
     """
 
     directory: str = ""
@@ -50,26 +50,27 @@ class DataConfig:
 
 @dataclasses.dataclass(frozen=True)
 class OptimizerConfig:
-    """How parameters move.
+    """Optimizer options.
 
     name: adagrad, adadelta, adam, adamw or sgd.
-    learning_rate: its peak; Zeiler's adadelta has 1.
+    learning_rate: peak of the learning rate; 1 for Zeiler's adadelta.
     initial_accumulator: AdaGrad's sum of squares before the first step.
-    weight_decay: of adamw, times the learning rate at every step; with 0 adamw is adam.
-    clip_norm: global norm the gradient is clipped to; 0 for none.
+    weight_decay: weight decay of adamw, times the learning rate at every step; with 0 adamw is
+      adam.
+    clip_norm: maximum global norm of the gradient; 0 for no clipping.
     schedule: constant, or linear, cosine or exponential decay, or halve_on_plateau: constant, and
       halved after each epoch whose mean training loss is not below that of the epoch before, or
       halve_after: constant, and from some epoch on halved again and again.
-    warmup_steps: linear growth to the peak before it.
+    warmup_steps: steps of linear growth to the peak.
     decay_steps: steps of the decay; 0 for the whole run.
-    final_fraction: of the peak, where the decay ends.
-    halve_after: of the schedule of that name, epochs until the rate is halved for the first time,
-      those of a warm-up included.
-    halve_every: epochs from one of its halvings to the next.
-    average_decay: of the moving average of parameters that is evaluated and kept as the best model;
-      0 for the parameters themselves.
-    max_skipped_steps: steps in a row whose gradient is not finite that are left out and counted;
-      with 0 the first one stops the run.
+    final_fraction: fraction of the peak at which the decay ends.
+    halve_after: epochs, warm-up included, until the schedule halve_after halves the rate for the
+      first time.
+    halve_every: epochs between two halvings of the schedule halve_after.
+    average_decay: decay of the exponential moving average (EMA) of parameters, which is evaluated
+      and saved as the best model; 0 for the parameters themselves.
+    max_skipped_steps: maximum number of steps in a row that are skipped, and counted, because their
+      gradient is not finite; with 0 the first such step stops the run.
     """
 
     name: str = "adagrad"
@@ -95,26 +96,28 @@ class OptimizerConfig:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig:
-    """How long, from where, and what is kept.
+    """Training options.
 
-    A finished run goes on in its workdir with more epochs or max_steps, if its learning rate is
-    constant. It is then the run that was as long from the beginning, but for the evaluation at its
-    first end. One that patience has ended goes on with more of it.
+    A finished run resumes in its workdir with more epochs or max_steps, if its learning rate does
+    not depend on the length of the run. It is then the run that was as long from the beginning,
+    except for the evaluation at its first end. A run that patience has ended resumes with more of
+    it.
 
-    seed: of initial values, batches and dropout.
-    start_from: workdir of a run, a path or an address such as gs://bucket/run. Parameters of the
-      same name and shape are those of its best checkpoint, words being matched by their spelling;
-      the others have initial values. Done once: a run that goes on does not read it again.
-    frozen: parameters that stay as they are: names such as embedding or stack/0/recurrent, as the
-      table at the start of training shows them, or patterns of a shell such as output/* or *bias,
-      in which * also matches /, with commas between them.
-    epochs: how often the training text is read.
-    max_steps: steps after which training ends before that; 0 for no limit.
-    evaluate_every: steps between development perplexities; 0 for once an epoch.
+    seed: random seed for initial values, batches and dropout.
+    start_from: workdir of another run, a path or an address such as gs://bucket/run, to initialize
+      from. Parameters of the same name and shape are those of its best checkpoint, words being
+      matched by their spelling; the others have initial values. A run that resumes does not read it
+      again.
+    frozen: parameters that are not trained: names such as embedding or stack/0/recurrent, as in the
+      table at the start of training, or patterns of a shell such as output/* or *bias, in which *
+      also matches /, separated by commas.
+    epochs: passes over the training text.
+    max_steps: maximum number of training steps; 0 for no limit.
+    evaluate_every: steps between validation perplexities; 0 for one evaluation per epoch.
     checkpoint_every: steps between checkpoints for resuming, beside those at evaluations.
     log_every: steps between lines of metrics.
-    loss_per: token or sentence: what the training loss is a mean over. That of a model of bags is
-      one over sentences.
+    loss_per: token or sentence: the unit over which the training loss is a mean. The loss of a
+      model of bags of words is always one per sentence.
     patience: evaluations without a better perplexity before stopping; 0 for never.
     evaluation_batch_size: documents scored together.
     """
@@ -153,7 +156,7 @@ _LEAST = {
 
 def default_config(model: str = "ccdclm") -> ConfigDict:
     """The defaults for a model. Two layers, segments of 5 sentences, AdaGrad 0.1 and clipping at 5
-    are those of Ji et al. (2015, 3.1); the plain `lstm` cell and 16 segments a step are not:
+    are those of Ji et al. (2015, 3.1); the plain `lstm` cell and 16 segments per step are not:
     `configs/ptb/paper.py` has the paper's recipe.
 
     Section `model` holds the model's options (`dclm_jax.models`); for the others see `DataConfig`,
@@ -169,21 +172,21 @@ def default_config(model: str = "ccdclm") -> ConfigDict:
 
 
 def require_known(model: str, known: Iterable[str]) -> None:
-    """What a configuration file for some models begins with."""
+    """Refuses a model that a configuration file has no recipe for."""
     names = list(known)
     if model not in names:
-        what = f"unknown model {model!r}" if model else "no model is named"
-        raise InputError(f"{what}; expected one of {', '.join(names)}")
+        problem = f"unknown model {model!r}" if model else "no model is named"
+        raise InputError(f"{problem}; expected one of {', '.join(names)}")
 
 
 def meanings(model: str) -> dict[str, str]:
     """Meanings of the keys of a model's configuration, from the docstrings of its classes."""
     cls = model_class(model)
     about = (inspect.getdoc(cls) or "").split("\n\n")[0]
-    told = {"model.name": " ".join(about.split())}
-    for section, of in {"model": cls, **_SECTIONS}.items():
-        told |= {f"{section}.{name}": text for name, text in _field_docs(of).items()}
-    return told
+    texts = {"model.name": " ".join(about.split())}
+    for section, options in {"model": cls, **_SECTIONS}.items():
+        texts |= {f"{section}.{name}": text for name, text in _field_docs(options).items()}
+    return texts
 
 
 def _field_docs(cls: type) -> dict[str, str]:
@@ -192,20 +195,20 @@ def _field_docs(cls: type) -> dict[str, str]:
     options = cls.options() if issubclass(cls, DocumentModel) else dataclasses.fields(cls)
     fields = {field.name for field in options}
     entry = re.compile(r"^( *)(\w+(?:, \w+)*): (.*(?:\n\1 +\S.*)*)", re.MULTILINE)
-    told = {}
+    texts = {}
     for base in reversed(cls.__mro__):
         for _, names, text in entry.findall(inspect.cleandoc(base.__doc__ or "")):
-            told |= {name: " ".join(text.split()) for name in names.split(", ") if name in fields}
-    return told
+            texts |= {name: " ".join(text.split()) for name in names.split(", ") if name in fields}
+    return texts
 
 
 def validated(config: Mapping[str, Any] | ConfigDict) -> RunConfig:
     """The configuration with every key known, present, of its type, and in range."""
-    given = config.to_dict() if isinstance(config, ConfigDict) else dict(config)
-    name = given.get("model", {}).get("name")
+    settings = config.to_dict() if isinstance(config, ConfigDict) else dict(config)
+    name = settings.get("model", {}).get("name")
     if name is None:
         raise InputError("configuration has no model.name")
-    values = flat(given)
+    values = flat(settings)
     known = flat(default_config(name).to_dict())
     for key in values:
         if key not in known:
@@ -228,8 +231,8 @@ def validated(config: Mapping[str, Any] | ConfigDict) -> RunConfig:
             "data.directory is empty; expected the output of launch.prepare, "
             "for example --config.data.directory=data/ptb"
         )
-    sections = {section: cls(**given[section]) for section, cls in _SECTIONS.items()}
-    return RunConfig(model=given["model"], **sections)
+    sections = {section: cls(**settings[section]) for section, cls in _SECTIONS.items()}
+    return RunConfig(model=settings["model"], **sections)
 
 
 def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -31,7 +31,7 @@ def choose(patterns: str, paths: Collection[str]) -> frozenset[str]:
       patterns: as in a shell (`fnmatch`), with commas between them; `*` also matches `/`.
       paths: of all parameters.
     """
-    chosen: set[str] = set()
+    frozen: set[str] = set()
     for pattern in map(str.strip, patterns.split(",") if patterns else ()):
         matching = fnmatch.filter(paths, pattern)
         if not matching:
@@ -39,13 +39,13 @@ def choose(patterns: str, paths: Collection[str]) -> frozenset[str]:
                 f"training.frozen: {shown(pattern)} matches no parameter"
                 f"{did_you_mean(pattern, paths)}"
             )
-        chosen.update(matching)
-    if len(chosen) == len(paths):
+        frozen.update(matching)
+    if len(frozen) == len(paths):
         raise InputError(
             f"training.frozen is {shown(patterns)}, which matches all parameters; "
             "expected some to be left to train"
         )
-    return frozenset(chosen)
+    return frozenset(frozen)
 
 
 def split(params: Any, frozen: Collection[str]) -> tuple[Any, Any]:
@@ -59,5 +59,5 @@ def split(params: Any, frozen: Collection[str]) -> tuple[Any, Any]:
 def joined(tree: Any, others: Any) -> Any:
     """The tree with the leaves of `others` where it has None."""
     return jax.tree.map(
-        lambda one, other: other if one is None else one, tree, others, is_leaf=lambda x: x is None
+        lambda x, other: other if x is None else x, tree, others, is_leaf=lambda x: x is None
     )

@@ -88,8 +88,9 @@ def train(
     with RunWriter(place, _saved(job.config), job.valid, job.total_steps) as writer:
         state, progress = writer.restore(first_state(start.params, job.optimizer, job.frozen))
         _report_start(say, job, place, state, start)
-        del start
         run = _Run(job, writer, progress, state, dropout_key, say)
+        # The run has a copy; the device's memory is for one.
+        del start, state
         with contextlib.closing(run), agreed_interruption() as interrupted:
             for batch in _prefetch(job, run.step):
                 if 0 < options.patience <= progress.evaluations_without_gain:
@@ -441,8 +442,6 @@ def _report_start(
     say(parameter_table(state.params, state.frozen, {} if resumed else start.notes))
     if state.frozen and not config.training.start_from:
         say("frozen parameters keep their random initial values: training.start_from is empty")
-    if config.data.carry_context and job.batches.earlier_sentences == earlier_sentences(model):
-        say("data.carry_context changes nothing: no context is carried over to a segment")
     hashed = [params.size for name, params in state.params.items() if name in model.hashed]
     if hashed:
         say(describe_hashing(model.vocab_size, hashed[0]))

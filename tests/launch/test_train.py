@@ -39,8 +39,8 @@ def test_a_run_goes_on_by_its_workdir_alone(space, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        ([], "error: --config is missing, and none holds no run to go on with; expected a file"),
-        (["--config.training.epochs=4"], "--config is missing, and none holds no run to go on"),
+        ([], "error: --config is missing, and none holds no run to resume; expected a file"),
+        (["--config.training.epochs=4"], "--config is missing, and none holds no run to resume"),
         (["--workdir=RUN", "--config.model.hidden_dim=9"], "model.hidden_dim: 8 saved, 9 given"),
         (["--workdir=RUN", "--config.training.epochs=x"], "--config.training.epochs=x"),
     ],

@@ -3,18 +3,23 @@
 import contextlib
 import dataclasses
 import json
-from collections.abc import Sequence
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+import pytest
+from ml_collections import ConfigDict
 
 import dclm_jax
 from dclm_jax import models
 from dclm_jax.data.corpus import file_sha256
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
+from dclm_jax.training import loop
 from dclm_jax.training.checkpoints import CHECKSUMS_FILE, Checkpoints
 from dclm_jax.training.config import OptimizerConfig, default_config
 from dclm_jax.training.optimizer import create_optimizer
@@ -75,6 +80,36 @@ def config(data: Path, **values):
         }
     )
     return config
+
+
+@contextlib.contextmanager
+def after_step(number: int, action: Callable[[loop._Run], None]) -> Iterator[None]:
+    """Runs within the block meet the action once the metrics of a step were read."""
+    add = loop._Run.add
+
+    def add_then_act(run, step, metrics):
+        add(run, step, metrics)
+        if step == number:
+            action(run)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loop._Run, "add", add_then_act)
+        yield
+
+
+def terminate(run: loop._Run) -> None:
+    del run
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def train_with_a_crash(values: ConfigDict, workdir: Path, step: int) -> None:
+    """An exception after a step stands for a kill."""
+
+    def crash(run: loop._Run) -> None:
+        raise RuntimeError("killed")
+
+    with after_step(step, crash), pytest.raises(RuntimeError, match="killed"):
+        loop.train(values, workdir, report=quiet)
 
 
 def latest_state(workdir: Path, step: int):

@@ -100,12 +100,12 @@ def test_every_key_has_a_meaning(model):
 def test_meanings_are_those_of_the_docstrings():
     told = meanings("rlm_seqbow_att_ef")
     assert told["data.max_sentence_length"] == (
-        "training sentences of more words are left out, of contexts too; 0 keeps all. Evaluation "
-        "always scores and reads all."
+        "maximum number of words per training sentence; longer sentences are left out, of contexts "
+        "too. 0 keeps all. Evaluation always scores and reads all."
     )
     # Of a line that is part of another entry, and of a class, its base and the base of that.
     assert told["optimizer.schedule"].endswith("and from some epoch on halved again and again.")
-    assert told["optimizer.halve_after"].startswith("of the schedule of that name, epochs until")
+    assert told["optimizer.halve_after"].startswith("epochs, warm-up included, until the schedule")
     assert told["model.attention_dim"].startswith("A, ")
     assert told["model.context_sentences"].startswith("n, ")
     assert told["model.num_layers"] == "recurrent layers of every stack."

@@ -25,9 +25,16 @@ from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.training import loop, step
 from dclm_jax.training.checkpoints import CHECKSUMS_FILE, Checkpoints, restore_run
-from dclm_jax.training.run_writer import locked
+from dclm_jax.training.run_writer import RunWriter, locked
 from dclm_jax.training.step import TrainState
-from tests.training.support import assert_same_bits, config, latest_state, quiet, read_metrics
+from tests.training.support import (
+    after_step,
+    assert_same_bits,
+    config,
+    latest_state,
+    quiet,
+    read_metrics,
+)
 
 NOBODY = 65534
 
@@ -127,25 +134,20 @@ def files_of_at_most(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_full_disk_while_a_checkpoint_is_written(data, uninterrupted, tmp_path, monkeypatch):
+def test_full_disk_while_a_checkpoint_is_written(data, uninterrupted, tmp_path):
     """The disk fills up after step 5; the run stops, keeps step 5, and later goes on from there."""
     run = tmp_path / "run"
     full = contextlib.ExitStack()
-    add = loop._Run.add
 
-    def add_then_fill(self, step, metrics):
-        add(self, step, metrics)
-        if step == 6:
-            self._writer._latest.wait()
-            full.enter_context(files_of_at_most(100))
+    def fill(run: loop._Run) -> None:
+        run._writer._latest.wait()
+        full.enter_context(files_of_at_most(100))
 
-    monkeypatch.setattr(loop._Run, "add", add_then_fill)
-    monkeypatch.setattr(
-        "dclm_jax.training.run_writer.RunWriter.write", lambda *rest, **values: None
-    )
-    with full, pytest.raises(InputError, match=r"/checkpoints/.*: cannot be written \(.*earlier"):
-        loop.train(config(data), run, report=quiet)
-    monkeypatch.undo()
+    message = r"/checkpoints/.*: cannot be written \(.*earlier"
+    with pytest.MonkeyPatch.context() as patch, full, after_step(6, fill):
+        patch.setattr(RunWriter, "write", lambda *rest, **values: None)
+        with pytest.raises(InputError, match=message):
+            loop.train(config(data), run, report=quiet)
     # Threads of the save that has failed live on in this process, and clear up at their own time.
     later = tmp_path / "later"
     shutil.copytree(run, later, ignore=shutil.ignore_patterns("*tmp*"))
@@ -235,7 +237,7 @@ def hold(workdir: Path) -> subprocess.Popen[str]:
     """Another process that writes in a workdir until it is told to end."""
     program = (
         "import sys, pathlib\n"
-        "from dclm_jax.training.run_writer import locked\n"
+        "from dclm_jax.training.run_writer import RunWriter, locked\n"
         "with locked(pathlib.Path(sys.argv[1])):\n"
         "    print('held', flush=True)\n"
         "    sys.stdin.read()\n"
@@ -333,46 +335,41 @@ def poison(monkeypatch, steps: set[int]) -> None:
     monkeypatch.setattr(step, "train_step", poisoned)
 
 
-def test_a_gradient_that_is_not_a_number_stops_the_run(data, tmp_path, monkeypatch):
-    poison(monkeypatch, {8})
-    with pytest.raises(
-        DivergenceError, match="step 8: loss per token is nan and gradient norm nan"
-    ):
-        loop.train(config(data), tmp_path / "run", report=quiet)
-    assert restore_run(tmp_path / "run").step == 5
-
-
 def test_a_gradient_that_is_not_a_number_is_left_out_on_request(data, tmp_path, monkeypatch):
     poison(monkeypatch, {3, 7, 8})
     lines: list[str] = []
-    settings = config(data, **{"optimizer.max_skipped_steps": 2})
-    result = loop.train(settings, tmp_path / "run", report=lines.append)
+    # A step that is left out changes neither parameters nor what the optimizer has summed up.
+    values = {"optimizer.max_skipped_steps": 2, "training.checkpoint_every": 1}
+    three = config(data, **values, **{"training.max_steps": 3})
+    loop.train(three, tmp_path / "run", report=quiet)
+    before, after = (latest_state(tmp_path / "run", number) for number in (2, 3))
+    assert_same_bits(before["params"], after["params"])
+    inner = "inner_state"
+    assert_same_bits(before["optimizer_state"][inner], after["optimizer_state"][inner])
+    result = loop.train(config(data, **values), tmp_path / "run", report=lines.append)
     assert result.ending == "finished"
     skipped = [line for line in lines if "skipped" in line]
-    assert [line.split(":")[0] for line in skipped] == ["step 3", "step 7", "step 8"]
+    assert [line.split(":")[0] for line in skipped] == ["step 7", "step 8"]
     assert skipped[-1].endswith("skipped, 3 in all")
     metrics = read_metrics(tmp_path / "run")
     training = [line for line in metrics if line["kind"] == "train"]
     assert [line["step"] for line in training] == [1, 2, 4, 5, 6, 9, 10, 11, 12]
     assert training[-1]["skipped"] == 3
     assert all(np.isfinite(line["gradient_norm"]) for line in training)
-    # A step that is left out changes neither parameters nor what the optimizer has summed up.
-    for steps in (2, 3):
-        some = config(data, **{"optimizer.max_skipped_steps": 2, "training.max_steps": steps})
-        loop.train(some, tmp_path / str(steps), report=quiet)
-    two, three = latest_state(tmp_path / "2", 2), latest_state(tmp_path / "3", 3)
-    assert_same_bits(two["params"], three["params"])
-    inner = "inner_state"
-    assert_same_bits(two["optimizer_state"][inner], three["optimizer_state"][inner])
 
 
-def test_too_many_steps_in_a_row_that_are_not_finite_stop_the_run(data, tmp_path, monkeypatch):
-    poison(monkeypatch, {6, 7, 8})
-    with pytest.raises(DivergenceError, match="step 8: "):
-        settings = config(data, **{"optimizer.max_skipped_steps": 2})
+@pytest.mark.parametrize(("bad", "skipped"), [({8}, 0), ({6, 7, 8}, 2)])
+def test_too_many_gradients_that_are_not_numbers_stop_the_run(
+    data, tmp_path, monkeypatch, bad, skipped
+):
+    poison(monkeypatch, bad)
+    message = "step 8: loss per token is nan and gradient norm nan"
+    with pytest.raises(DivergenceError, match=message):
+        settings = config(data, **{"optimizer.max_skipped_steps": skipped})
         loop.train(settings, tmp_path / "run", report=quiet)
-    params = jax.tree.leaves(restore_run(tmp_path / "run").params)
-    assert all(np.isfinite(value).all() for value in params)
+    best = restore_run(tmp_path / "run")
+    assert best.step == 5
+    assert all(np.isfinite(value).all() for value in jax.tree.leaves(best.params))
 
 
 def test_a_clock_that_jumps_changes_nothing(data, uninterrupted, tmp_path, monkeypatch):

@@ -194,32 +194,27 @@ def test_the_rate_is_halved_after_an_epoch_that_did_not_lower_the_loss():
     assert float(rate_factor(create_optimizer(OptimizerConfig(), 1).init(jnp.zeros(1)))) == 1
 
 
-def test_a_step_that_is_skipped_is_one_of_its_epoch():
+@pytest.mark.parametrize(
+    ("losses", "factors"),
+    [
+        # The means of the epochs are 2, 2 (of one step) and 1.5.
+        ((1.0, 3.0, np.inf, 2.0, 1.0, 2.0), [1, 1, 1, 0.5, 0.5, 0.5]),
+        # An epoch of skipped steps alone halves nothing.
+        ((2.0, 2.0, np.nan, np.inf, 1.0, 1.0), [1, 1, 1, 1, 1, 1]),
+    ],
+)
+def test_a_step_that_is_skipped_is_one_of_its_epoch(losses, factors):
     options = OptimizerConfig(
-        name="sgd", schedule="halve_on_plateau", max_skipped_steps=1, average_decay=0.5
+        name="sgd", schedule="halve_on_plateau", max_skipped_steps=2, average_decay=0.5
     )
     optimizer = optax.with_extra_args_support(create_optimizer(options, 100, 2))
     state = optimizer.init(jnp.zeros(1))
-    factors = []
-    for loss in (1.0, 3.0, np.inf, 2.0, 1.0, 2.0):
-        gradient = jnp.full(1, loss)
-        _, state = optimizer.update(
-            gradient, state, jnp.zeros(1), nll=jnp.asarray(loss), terms=jnp.ones(())
-        )
-        factors.append(float(rate_factor(state)))
-    # The means of the epochs are 2, 2 (of one step) and 1.5.
-    assert factors == [1, 1, 1, 0.5, 0.5, 0.5]
-
-
-def test_an_epoch_of_skipped_steps_alone_halves_nothing():
-    options = OptimizerConfig(name="sgd", schedule="halve_on_plateau", max_skipped_steps=2)
-    optimizer = optax.with_extra_args_support(create_optimizer(options, 100, 2))
-    state = optimizer.init(jnp.zeros(1))
-    for loss in (2.0, 2.0, np.nan, np.inf, 1.0, 1.0):
+    for loss, factor in zip(losses, factors, strict=True):
         _, state = optimizer.update(
             jnp.full(1, loss), state, jnp.zeros(1), nll=jnp.asarray(loss), terms=jnp.ones(())
         )
-        assert float(rate_factor(state)) == 1 and np.isfinite(optax.tree.get(state, "last"))
+        assert float(rate_factor(state)) == factor
+        assert np.isfinite(optax.tree.get(state, "last"))
 
 
 def test_a_rate_that_is_halved_on_plateaus_does_not_depend_on_the_length_of_the_run():

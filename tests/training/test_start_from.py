@@ -2,11 +2,7 @@
 
 import contextlib
 import json
-import os
 import shutil
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,16 +23,17 @@ from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import first_state, parallel_step, spread, spread_rows
 from dclm_jax.training.warm_start import start_from, word_axes
 from dclm_jax.training.workdir import read_result
-from tests.compiling import TWO_DEVICES
 from tests.launch.support import fingerprint
 from tests.models.support import DOCUMENTS, MODELS, pack, random_params, small_model
 from tests.training.support import (
+    after_step,
     assert_same_bits,
     comparable,
     config,
     latest_state,
     make_workdir,
     quiet,
+    terminate,
     write_texts,
 )
 
@@ -185,24 +182,13 @@ def test_other_models_give_what_they_share(tmp_path):
     assert start.step == 7
 
 
-def test_rows_of_bags_are_those_of_words(tmp_path):
-    run = kept_run(tmp_path / "run", "rlm_bow_ef", "a b")
-    vocabulary = Vocabulary((*SPECIAL_TOKENS, "b", "c", "a"), (0,) * 6)
-    model = models.create("rlm_bow_lf", vocab_size=6, embedding_dim=4, hidden_dim=4)
-    params = random_params(model, seed=1)
-    taken = jax.device_get(start_from(run, model, params, vocabulary).params["bag"])
-    there = jax.device_get(restore_run(run).params["bag"])
-    np.testing.assert_array_equal(taken[[0, 1, 2, 3, 5]], there[[0, 1, 2, 4, 3]])
-    np.testing.assert_array_equal(taken[4], params["bag"][4])
-
-
 # What is frozen
 
 FROZEN = frozenset({"embedding", "output/bias", "stack/0/recurrent"})
 
 
 def steps(frozen: frozenset[str] = frozenset(), count: int = 2, **options: Any):
-    """So many steps over DOCUMENTS on all local devices: parameters before, state after, norms."""
+    """Steps over DOCUMENTS on all local devices: parameters before, state after, norms."""
     model = small_model("ccdclm", num_layers=1)
     optimizer = create_optimizer(OptimizerConfig(**options), count)
     params = random_params(model)
@@ -260,40 +246,7 @@ def test_the_step_of_the_others_is_the_one_they_take_alone():
         np.testing.assert_allclose(after[path], before[path] - g / 3, rtol=1e-5, atol=1e-6)
 
 
-SCRIPT = """
-import sys
-import jax, numpy as np
-sys.path.insert(0, sys.argv[1])
-from tests.training.test_start_from import FROZEN, by_path, steps
-assert jax.local_device_count() == 2, jax.devices()
-params, state, norms = steps(FROZEN, name="adam", average_decay=0.9)
-np.savez(sys.argv[2], norms=norms, **by_path(state.params))
-"""
-
-
-def test_two_devices_leave_the_same_parameters_alone(tmp_path):
-    output = tmp_path / "two.npz"
-    root = Path(__file__).parents[2]
-    finished = subprocess.run(
-        [sys.executable, "-W", "error", "-c", SCRIPT, str(root), str(output)],
-        env=os.environ | TWO_DEVICES,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert finished.returncode == 0, finished.stderr
-    params, state, norms = steps(FROZEN, name="adam", average_decay=0.9)
-    with np.load(output) as two:
-        np.testing.assert_allclose(two["norms"], norms, rtol=1e-5)
-        for path, value in by_path(state.params).items():
-            np.testing.assert_allclose(two[path], value, rtol=1e-3, atol=1e-5)
-            assert np.array_equal(two[path], by_path(params)[path]) == (path in FROZEN)
-
-
-def test_a_started_and_frozen_run_resumes_without_the_other_one(
-    data, other_data, source, tmp_path, monkeypatch
-):
+def test_a_started_and_frozen_run_resumes_without_the_other_one(data, other_data, source, tmp_path):
     """SIGTERM comes at step 5; the run it came from is gone when it goes on, bit for bit."""
     run = tmp_path / "one"
     shutil.copytree(source, run)
@@ -301,15 +254,7 @@ def test_a_started_and_frozen_run_resumes_without_the_other_one(
     settings = config(other_data, **values)
     whole = loop.train(settings, tmp_path / "whole", report=quiet)
     assert whole.step == 12
-    add = loop._Run.add
-
-    def add_then_signal(self, step, metrics):
-        add(self, step, metrics)
-        if step == 5:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(loop._Run, "add", add_then_signal)
+    with after_step(5, terminate):
         first = loop.train(settings, tmp_path / "run", report=quiet)
     assert first.ending == "interrupted"
     shutil.rmtree(run)

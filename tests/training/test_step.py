@@ -5,13 +5,13 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.export
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -22,6 +22,7 @@ from dclm_jax.nn.plan import ACCELERATOR, CPU
 from dclm_jax.processes import DEVICES
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, earlier_sentences
 from dclm_jax.training.config import OptimizerConfig
+from dclm_jax.training.freezing import by_path
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import (
     TrainState,
@@ -51,21 +52,24 @@ SOURCES = DOCUMENTS[1:] + DOCUMENTS[:1]
 
 
 def run_steps(
-    name: str, dropout: float, steps: int = 2, loss_per: str = "token", **options: Any
+    name: str,
+    dropout: float,
+    loss_per: str = "token",
+    frozen: Sequence[str] = (),
+    **options: Any,
 ) -> tuple[TrainState, list[float]]:
-    """Steps over DOCUMENTS on all local devices, each step waited for.
+    """Two steps over DOCUMENTS on all local devices, each step waited for.
 
     Models of the n sentences before a segment have other documents' sentences there, and documents
     that are made of a source another document.
     """
     model = simple_model(name, dropout=dropout, **options)
-    optimizer = create_optimizer(OptimizerConfig(learning_rate=RATE, clip_norm=CLIP), steps)
-    params = random_params(model)
-    state = TrainState(jnp.zeros((), jnp.int32), params, optimizer.init(params))
+    optimizer = create_optimizer(OptimizerConfig(learning_rate=RATE, clip_norm=CLIP), 2)
+    state = first_state(random_params(model), optimizer, frozenset(frozen))
     state, step = spread(state), parallel_step(model, optimizer, loss_per)
     batch = spread_rows(make_batch(name))
     norms = []
-    for _ in range(steps):
+    for _ in range(2):
         state, metrics = jax.block_until_ready(step(state, batch, jax.random.key(7)))
         norms.append(float(metrics.gradient_norm))
     return jax.device_get(state), norms
@@ -204,6 +208,7 @@ def test_two_devices_take_the_same_step_as_one():
     cases: list[tuple[str, float, dict[str, Any]]] = [(name, 0.0, {}) for name in names]
     cases.append(("ccdclm", 0.4, {"variational_dropout": True, "recurrent_dropout": 0.3}))
     cases.append((AUTOENCODER, 0.4, {}))
+    cases.append(("ccdclm", 0.0, {"frozen": ["embedding", "output/bias"]}))
     environment = os.environ | TWO_DEVICES | {"JAX_ENABLE_X64": "1"}
     root = Path(__file__).parents[2]
     finished = subprocess.run(
@@ -221,5 +226,9 @@ def test_two_devices_take_the_same_step_as_one():
         state, norms = run_steps(name, dropout, **options)
         two = results[f"{name} {dropout}"]
         np.testing.assert_allclose(two["norms"], norms, rtol=1e-9)
-        for got, want in zip(two["leaves"], jax.tree.leaves(state.params), strict=True):
-            np.testing.assert_allclose(got, np.ravel(want), rtol=1e-7, atol=1e-9)
+        before = by_path(random_params(simple_model(name, dropout=dropout)))
+        after = by_path(state.params)
+        for path, leaf in zip(after, two["leaves"], strict=True):
+            np.testing.assert_allclose(leaf, np.ravel(after[path]), rtol=1e-7, atol=1e-9)
+            if path in options.get("frozen", ()):
+                np.testing.assert_array_equal(leaf, np.ravel(before[path]))
