@@ -30,32 +30,6 @@ def history_starts(vocab_size: int, size: int) -> np.ndarray:
     return (x % np.uint64(size - vocab_size + 1)).astype(np.int32)
 
 
-class Collisions(NamedTuple):
-    """Histories whose slice overlaps another's, and those whose slice is also another's."""
-
-    overlapping: int
-    equal: int
-
-
-def count_collisions(starts: np.ndarray, vocab_size: int) -> Collisions:
-    """The collisions among slices of V weights that begin there."""
-    gaps = np.diff(np.sort(starts))
-    # The nearest slice begins at a neighbour in this order.
-    before, after = np.append(vocab_size, gaps), np.append(gaps, vocab_size)
-    nearest = np.minimum(before, after)
-    return Collisions(int(np.sum(nearest < vocab_size)), int(np.sum(nearest == 0)))
-
-
-def describe(vocab_size: int, size: int) -> str:
-    """One line on the layout and its collisions, with every word as a history."""
-    found = count_collisions(history_starts(vocab_size, size), vocab_size)
-    return (
-        f"hashed features: {vocab_size:,} histories of {vocab_size:,} weights each in {size:,} "
-        f"entries ({vocab_size**2 / size:.3g} weights an entry); the entries of "
-        f"{found.overlapping:,} overlap another's, those of {found.equal:,} are all another's"
-    )
-
-
 class HashedRows(NamedTuple):
     """The weights of all histories: an array [W], and where the slice of each history begins."""
 

@@ -19,7 +19,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -140,8 +140,8 @@ class Place:
 
     def take(self, rows: Sequence[int] | np.ndarray) -> "Place":
         """The places of these rows, in this order; a row may come any number of times."""
-        chosen = _chosen(rows, self.rows)
-        return Place(self.reader, len(chosen), self.reader.take(self.context, chosen))
+        row_B = _checked_rows(rows, self.rows)
+        return Place(self.reader, len(row_B), self.reader.take(self.context, row_B))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -158,10 +158,8 @@ class WordPlace:
 
     def take(self, rows: Sequence[int] | np.ndarray) -> "WordPlace":
         """As `Place.take`."""
-        chosen = _chosen(rows, self.rows)
-        return WordPlace(
-            self.reader, len(chosen), self.length, self.reader.take(self.prefix, chosen)
-        )
+        row_B = _checked_rows(rows, self.rows)
+        return WordPlace(self.reader, len(row_B), self.length, self.reader.take(self.prefix, row_B))
 
 
 class Reader:
@@ -176,7 +174,6 @@ class Reader:
     def __init__(self, model: DocumentModel, params: Params):
         self.model, self.context_order = model, model.context_order
         self.params = jax.device_put(params, jax.local_devices()[0])
-        self._run = _compiled(model)
 
     def open(self, rows: int, sources: Sequence[Sentences] | None = None) -> Place:
         """The start of so many documents.
@@ -191,15 +188,18 @@ class Reader:
             expected = "one for each row" if self.model.reads_source else "none"
             given = "none" if sources is None else len(sources)
             raise InputError(f"sources are {given}; {self.model.name} expects {expected}")
-        if sources is None:
-            return Place(self, rows, self._run.open(self.params, rows, None))
-        if len(sources) != rows:
-            raise InputError(f"sources are {len(sources)}; expected one for each of {rows} rows")
-        for number, source in enumerate(sources, 1):
-            if not len(source):
-                raise InputError(f"source {number} has no sentence; expected at least one")
-        self._require_documents(sources)
-        return Place(self, rows, self._run.open(self.params, rows, pack_sources(sources)))
+        source = None
+        if sources is not None:
+            if len(sources) != rows:
+                raise InputError(
+                    f"sources are {len(sources)}; expected one for each of {rows} rows"
+                )
+            for number, sentences in enumerate(sources, 1):
+                if not len(sentences):
+                    raise InputError(f"source {number} has no sentence; expected at least one")
+            self._require_documents(sources)
+            source = pack_sources(sources)
+        return Place(self, rows, self._run(open_documents, rows, source, static=(1,)))
 
     def read(
         self,
@@ -239,10 +239,10 @@ class Reader:
             if unscored is not None:
                 position_N = np.arange(batch.mask_BxSxN.shape[2])
                 scored = (position_N >= np.asarray(unscored)[:, None])[:, None]
-            context, nll_BxSxN = self._run.read(self.params, context, batch, scored)
-            for all_nll, own, nll_SxN in zip(scores, sentences, np.asarray(nll_BxSxN), strict=True):
-                block = zip(own[first:], nll_SxN, strict=False)
-                all_nll += [nll[: len(one) + 1] for one, nll in block]
+            context, nll_BxSxN = self._run(block_nll, context, batch, scored)
+            for row, nll_SxN in enumerate(np.asarray(nll_BxSxN)):
+                block = zip(sentences[row][first:], nll_SxN, strict=False)
+                scores[row] += [nll[: len(words) + 1] for words, nll in block]
             left -= batch.mask_BxSxN.shape[1]
         return Place(self, place.rows, context), scores
 
@@ -255,7 +255,7 @@ class Reader:
         place = self.open(len(documents))
         self._require_documents(documents)
         # Rows whose document has ended are read on beside the others, and then left.
-        longest = max((len(one) for document in documents for one in document), default=0)
+        longest = max((len(words) for document in documents for words in document), default=0)
         length, first = padded_length(longest), 0
         context = ended = self.model.resize_context(place.context, length)
         counts_B = np.array([len(document) for document in documents])
@@ -263,10 +263,10 @@ class Reader:
             while first < last:
                 size = min(BLOCK_SENTENCES, 1 << ((last - first).bit_length() - 1))
                 batch = next_block(documents, first, size, place.rows)
-                context = self._run.skim(self.params, context, batch)
+                context = self._run(_context_after, context, batch)
                 first += batch.mask_BxSxN.shape[1]
             context = self.model.resize_context(context, length)
-            ended = self._run.select(self.params, counts_B == last, context, ended)
+            ended = self._run(batch_elements.select, counts_B == last, context, ended)
         return Place(self, place.rows, ended)
 
     def select(self, is_first_B: np.ndarray, first: Place, second: Place) -> Place:
@@ -278,13 +278,13 @@ class Reader:
                 f"places have {first.rows} and {second.rows} rows, of which {len(is_first_B)} are "
                 "selected; expected equal numbers"
             )
-        context = self._run.select(self.params, is_first_B, first.context, second.context)
+        context = self._run(batch_elements.select, is_first_B, first.context, second.context)
         return Place(self, first.rows, context)
 
     def _require_documents(self, documents: Sequence[Sentences]) -> None:
         for document in documents:
-            for one in document:
-                self._require_words(one)
+            for words in document:
+                self._require_words(words)
 
     def _require_words(self, ids: Any) -> None:
         ids = np.asarray(ids)
@@ -301,7 +301,7 @@ class Reader:
         self._require_own(place)
         if self.model.objective == "bags":
             raise InputError(f"{self.model.name} predicts bags of words: none of them is the next")
-        begun = self._run.begin(self.params, place.context, place.rows)
+        begun = self._run(incremental.begin, place.context, place.rows, _MIN_ROOM, static=(2, 3))
         return self.next(WordPlace(self, place.rows, 0, begun), np.full(place.rows, START))
 
     def next(self, place: WordPlace, tokens_B: Any) -> tuple[WordPlace, jax.Array]:
@@ -323,18 +323,18 @@ class Reader:
         before, room = place.prefix, len(place.prefix.steps.tokens_RxB)
         if place.length == room:
             before = incremental.with_room(before, 2 * room)
-        after, log_probs_BxV = self._run.advance(self.params, before, tokens_B)
+        after, log_probs_BxV = self._run(incremental.advance, before, tokens_B)
         return WordPlace(self, place.rows, place.length + 1, after), log_probs_BxV
 
     def finish(self, place: WordPlace) -> Place:
         """Closes the sentence: the place after it, as `read` gives it."""
         self._require_own(place)
-        return Place(self, place.rows, self._run.close(self.params, place.prefix))
+        return Place(self, place.rows, self._run(incremental.close, place.prefix))
 
     def vectors(self, place: Place) -> np.ndarray | None:
         """The contexts as vectors [B, X] (`DocumentModel.vector`); None of a model without any."""
         self._require_own(place)
-        vectors = self._run.vector(self.params, place.context)
+        vectors = self._run(_vector, place.context)
         return None if vectors is None else np.asarray(vectors)
 
     def vectors_along(self, documents: Sequence[Sentences]) -> list[np.ndarray] | None:
@@ -353,13 +353,13 @@ class Reader:
         # What fills up the batch is read like a document.
         filled = [*documents, *([*documents[:1]] * (rows - len(documents)))]
         context = self.open(rows, filled if self.model.reads_source else None).context
-        vectors_SxBxX = [self._run.vector(self.params, context)]
+        vectors_SxBxX = [self._run(_vector, context)]
         if vectors_SxBxX[0] is None:
             return None
         for first in range(max(map(len, documents))):
             batch = next_block(filled, first, 1, rows)
-            context = self._run.skim(self.params, context, batch)
-            vectors_SxBxX.append(self._run.vector(self.params, context))
+            context = self._run(_context_after, context, batch)
+            vectors_SxBxX.append(self._run(_vector, context))
         vectors_BxSxX = np.stack(jax.device_get(vectors_SxBxX), axis=1)
         return [
             vectors_SxX[: 1 + len(document)]
@@ -380,17 +380,17 @@ class Reader:
         """
         kind, most = self.model.attends_to, self.model.context_order or 0
         if kind is None:
-            expected = ", ".join(name for name, one in MODELS.items() if one.attends_to)
+            expected = ", ".join(name for name, model in MODELS.items() if model.attends_to)
             raise InputError(
                 f"{self.model.name} has no attention to sentences before; expected one of "
                 f"{expected}"
             )
         self._require_documents([document])
-        context, found = self.open(1).context, []
-        while len(found) < len(document):
-            first = len(found)
+        context, weights = self.open(1).context, []
+        while len(weights) < len(document):
+            first = len(weights)
             batch = next_block([document], first, BLOCK_SENTENCES, 1)
-            context, weights_1xSxNxM = self._run.attention(self.params, context, batch)
+            context, weights_1xSxNxM = self._run(block_attention, context, batch)
             for t, weights_NxM in enumerate(np.asarray(weights_1xSxNxM)[0], start=first):
                 if t == len(document):
                     break
@@ -398,8 +398,8 @@ class Reader:
                     positions = slice(len(document[t - 1]) + 1 if t else 1)
                 else:
                     positions = slice(most - min(t, most), most)
-                found.append(weights_NxM[: len(document[t]) + 1, positions])
-        return found
+                weights.append(weights_NxM[: len(document[t]) + 1, positions])
+        return weights
 
     def distances(self, place: Place, other: Place, length: int) -> np.ndarray:
         """How far the rows of two places are apart, [B]: the largest difference of any number of
@@ -409,62 +409,43 @@ class Reader:
           place, other: of as many rows, after sentences of no more than `length` - 1 words.
           length: of padded sentences.
         """
-        for one in (place, other):
-            self._require_own(one)
-        resized = (self.model.resize_context(one.context, length) for one in (place, other))
-        return np.asarray(self._run.distances(self.params, *resized))
+        for either in (place, other):
+            self._require_own(either)
+        resized = (self.model.resize_context(either.context, length) for either in (place, other))
+        return np.asarray(self._run(batch_elements.distances, *resized))
 
     def take(self, tree: Any, row_B: np.ndarray) -> Any:
         """Rows of the context of a place, or of the words of one within a sentence."""
-        return self._run.take(self.params, tree, row_B)
+        return self._run(incremental.take, tree, row_B)
+
+    def _run(
+        self, function: Callable[..., Any], *arguments: Any, static: tuple[int, ...] = ()
+    ) -> Any:
+        return _compiled(function, self.model, static)(self.params, *arguments)
 
     def _require_own(self, place: Place | WordPlace) -> None:
         if place.reader is not self:
             raise InputError("the place belongs to another reader; expected one of this reader's")
 
 
-def _chosen(rows: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
-    chosen = np.asarray(rows)
-    are_indices = chosen.ndim == 1 and chosen.size and chosen.dtype.kind in "iu"
-    if not are_indices or chosen.min() < 0 or chosen.max() >= count:
-        raise InputError(f"rows are {shown(chosen.tolist())}; expected some of 0 to {count - 1}")
-    return chosen
-
-
-class _Compiled(NamedTuple):
-    """What a reader runs; all take the parameters first."""
-
-    open: Callable[..., Context]
-    read: Callable[..., tuple[Context, jax.Array]]
-    skim: Callable[..., Context]
-    begin: Callable[..., SentencePrefix]
-    advance: Callable[..., tuple[SentencePrefix, jax.Array]]
-    close: Callable[..., Context]
-    vector: Callable[..., jax.Array | None]
-    take: Callable[..., Any]
-    select: Callable[..., Context]
-    attention: Callable[..., tuple[Context, jax.Array]]
-    distances: Callable[..., jax.Array]
+def _checked_rows(rows: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
+    row_B = np.asarray(rows)
+    are_indices = row_B.ndim == 1 and row_B.size and row_B.dtype.kind in "iu"
+    if not are_indices or row_B.min() < 0 or row_B.max() >= count:
+        raise InputError(f"rows are {shown(row_B.tolist())}; expected some of 0 to {count - 1}")
+    return row_B
 
 
 @functools.cache
-def _compiled(model: DocumentModel) -> _Compiled:
+def _compiled(function: Callable[..., Any], model: DocumentModel, static: tuple[int, ...]) -> Any:
     """Compiled once for all readers of a model."""
+    return jax.jit(functools.partial(function, model), static_argnums=static)
 
-    def compiled(function: Callable[..., Any], static: tuple[int, ...] = ()) -> Callable[..., Any]:
-        return jax.jit(functools.partial(function, model), static_argnums=static)
 
-    return _Compiled(
-        open=compiled(open_documents, (1,)),
-        read=compiled(block_nll),
-        # Nothing that is only scored is computed.
-        skim=jax.jit(lambda *read: block_nll(model, *read)[0]),
-        begin=compiled(functools.partial(incremental.begin, room=_MIN_ROOM), (2,)),
-        advance=compiled(incremental.advance),
-        close=compiled(incremental.close),
-        vector=jax.jit(lambda params, context: model.vector(weighted(model, params), context)),
-        take=compiled(incremental.take),
-        select=compiled(batch_elements.select),
-        attention=compiled(block_attention),
-        distances=compiled(batch_elements.distances),
-    )
+def _context_after(model: DocumentModel, params: Params, context: Context, batch: Batch) -> Context:
+    # Nothing that is only scored is computed.
+    return block_nll(model, params, context, batch)[0]
+
+
+def _vector(model: DocumentModel, params: Params, context: Context) -> jax.Array | None:
+    return model.vector(weighted(model, params), context)

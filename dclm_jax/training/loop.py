@@ -28,7 +28,6 @@ from dclm_jax.evaluation.datasets import documents_of
 from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.nn.hashing import describe as describe_hashing
 from dclm_jax.reading.likelihoods import earlier_sentences
 from dclm_jax.training.checkpoints import trained_steps
 from dclm_jax.training.config import RunConfig, validated
@@ -435,16 +434,13 @@ def _report_start(
     state: TrainState,
     start: Start,
 ) -> None:
-    config, model, resumed = job.config, job.model, int(state.step) > 0
+    config, resumed = job.config, int(state.step) > 0
     say("{name}, cell {cell}, {num_layers} layers".format(**config.model))
     if start.step and not resumed:
         say(f"starting from step {start.step} of {config.training.start_from}:")
     say(parameter_table(state.params, state.frozen, {} if resumed else start.notes))
     if state.frozen and not config.training.start_from:
         say("frozen parameters keep their random initial values: training.start_from is empty")
-    hashed = [params.size for name, params in state.params.items() if name in model.hashed]
-    if hashed:
-        say(describe_hashing(model.vocab_size, hashed[0]))
     say(statistics_table(read_manifest(config.data.directory)))
     devices = jax.devices()
     say(f"devices: {len(devices)} x {devices[0].device_kind} ({devices[0].platform})")

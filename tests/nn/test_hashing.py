@@ -1,12 +1,11 @@
-"""Hashed features: where they lie, and windows of them."""
+"""Hashed features: where they lie, and packed slices of them."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dclm_jax.nn import hashing
-from dclm_jax.nn.hashing import HashedRows, PackedSlices, count_collisions, history_starts
+from dclm_jax.nn.hashing import HashedRows, PackedSlices, history_starts
 from dclm_jax.nn.plan import ACCELERATOR, CPU
 from dclm_jax.nn.softmax import OutputInputs, summed_nll, token_nll
 from tests.nn.test_softmax import plan_of
@@ -23,37 +22,23 @@ def test_starts_are_the_same_everywhere():
     assert history_starts(7, 7).tolist() == [0] * 7
 
 
-def test_collisions_are_counted():
-    """Slices of three at 0, 2, 10, 20, 20, 24."""
-    assert count_collisions(np.array([20, 0, 10, 24, 2, 20]), 3) == (4, 2)
-    assert count_collisions(np.array([5]), 3) == (0, 0)
-    rng = np.random.default_rng(0)
-    starts = rng.integers(0, 3000, 100)
-    gaps = np.abs(starts[:, None] - starts) + 10**6 * np.eye(100, dtype=int)
-    expected = (np.sum(gaps.min(axis=1) < 20), np.sum(gaps.min(axis=1) == 0))
-    assert count_collisions(starts, 20) == expected
-    line = hashing.describe(10_003, 10_000_000)
-    assert "10,003 histories of 10,003 weights each in 10,000,000 entries (10 weights an" in line
-    assert "the entries of 10,003 overlap another's, those of " in line
-
-
 @pytest.mark.parametrize("chosen", [[], [0], [1, 4, 6], range(9)])
-def test_a_window_holds_the_slices_as_they_overlap(chosen):
+def test_packed_slices_overlap_as_they_did(chosen):
     V, size = 9, 40
     array = np.arange(1.0, size + 1)
     starts = history_starts(V, size)
     is_there = np.isin(np.arange(V), list(chosen))
-    window = PackedSlices.of(jnp.asarray(is_there), 4 if len(chosen) < 4 else V, size)
-    narrow = np.asarray(window.read(jnp.asarray(array)))
-    places = np.asarray(window.place_V)
+    packed = PackedSlices.of(jnp.asarray(is_there), 4 if len(chosen) < 4 else V, size)
+    narrow = np.asarray(packed.read(jnp.asarray(array)))
+    places = np.asarray(packed.place_V)
     covered = {start + t for start in starts[is_there] for t in range(V)}
     assert sorted(narrow[narrow > 0]) == [array[index] for index in sorted(covered)]
     for word in chosen:
         np.testing.assert_array_equal(
             narrow[places[word] : places[word] + V], array[starts[word] : starts[word] + V]
         )
-    # What is done to the window is done to the entries it holds, and to no other.
-    written = np.asarray(window.write(jnp.asarray(array), jnp.asarray(-narrow)))
+    # What is done to the packed array is done to the entries it holds, and to no other.
+    written = np.asarray(packed.write(jnp.asarray(array), jnp.asarray(-narrow)))
     expected = [-one if index in covered else one for index, one in enumerate(array)]
     np.testing.assert_array_equal(written, expected)
 

@@ -87,7 +87,7 @@ def test_words_of_the_segment_before_are_histories_as_well(name, x64):
 
 
 def test_the_second_step_leaves_the_sentence_level_alone():
-    """Its hashed features are whole arrays then, and those of the words windows."""
+    """Its hashed features are whole arrays then, and those of the words packed slices."""
     model = small_model("hrnnlm_two_step", hash_size=SIZE)
     options = OptimizerConfig(name="sgd", learning_rate=0.3, schedule="halve_on_plateau")
     state, _ = stepped(model, options, frozen="sentence_*")
