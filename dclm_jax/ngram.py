@@ -27,7 +27,6 @@ import pathlib
 import re
 import shutil
 import subprocess
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -37,9 +36,9 @@ import numpy as np
 from dclm_jax import files, storage
 from dclm_jax.data.corpus import Corpus, file_sha256, open_corpus
 from dclm_jax.data.vocabulary import END, START, Vocabulary
-from dclm_jax.errors import InputError, require_at_least, shown
+from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.evaluation.scoring import Scored, sentences_to_score
-from dclm_jax.training.config import flat
+from dclm_jax.training.config import difference_text, differences
 from dclm_jax.training.workdir import (
     CONFIG_FILE,
     TEXT_FILE,
@@ -58,7 +57,6 @@ _RESERVED = ("<s>", "</s>", "<unk>", "<UNK>")
 # Of lmplz, whose default is most of the machine's memory; what does not fit is sorted on disk.
 _MEMORY = "1G"
 _LONGEST_HEADER = 1000
-_DISCOUNTS = re.compile(r"^(\d+) \d+ D1=(\S+) D2=(\S+) D3\+=(\S+)$", re.MULTILINE)
 
 Report = Callable[[str], None]
 
@@ -176,7 +174,7 @@ def train(
       data_directory: made by `dclm_jax.data.prepare`.
       workdir: the directory to make. It appears complete or not at all.
       order: words of the longest n-gram.
-      report: called with a line for everything worth telling.
+      report: called with a line for each thing to report.
 
     Returns:
       How many n-grams of orders 1, 2, ... are stored.
@@ -191,33 +189,31 @@ def train(
         "model": {"name": NAME, "order": order},
         "data": {"directory": str(data_directory) if remote else os.path.abspath(data_directory)},
     }
-    if _holds_same(target, config, data.vocabulary):
+    if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+        _require_same(target, config, data.vocabulary)
         report(f"reusing {workdir}: it holds a model of the same text and order")
         return _read_counts(target / ARPA_FILE)
     lmplz, build_binary = map(_find_program, ("lmplz", "build_binary"))
-    if order > (largest := _max_order()):
-        raise InputError(
-            f"order is {order}; the installed package kenlm answers queries up to order {largest} "
-            f"(build it for more: MAX_ORDER={order} pip install --force-reinstall --no-cache-dir "
-            "kenlm)"
-        )
+    _kenlm()
     report(
         f"training text: {data.num_sentences:,} sentences, {data.num_tokens:,} words "
         f"of {data_directory}"
     )
     start = time.monotonic()
     with files.replacing(target) as directory:
-        discounts = _estimate(lmplz, data, directory, order, report)
+        _estimate(lmplz, data, directory, order, report)
         sort = f"{directory}/sort"
         _require_success(_run(directory, build_binary, "-T", sort, ARPA_FILE, BINARY_FILE))
         counts = _read_counts(directory / ARPA_FILE)
+        # The package may be built for lower orders than the programs.
+        _load(directory / BINARY_FILE)
         data.vocabulary.save(directory / VOCABULARY_FILE)
         text = dataclasses.asdict(data.manifest.training_text)
         files.write_json(directory / TEXT_FILE, text)
-        kept = {**config, "binary": {"sha256": file_sha256(directory / BINARY_FILE)}}
-        files.write_json(directory / CONFIG_FILE, kept)
+        config["binary"] = {"sha256": file_sha256(directory / BINARY_FILE)}
+        files.write_json(directory / CONFIG_FILE, config)
     for length, count in enumerate(counts, start=1):
-        report(f"{length}-grams: {count:>13,}{discounts.get(length, '')}")
+        report(f"{length}-grams: {count:>13,}")
     report(f"made a model of order {order} in {time.monotonic() - start:.1f} s")
     return counts
 
@@ -228,10 +224,8 @@ def restore_run(workdir: str | os.PathLike[str]) -> NGramRun:
     config = read_config(workdir)
     vocabulary = Vocabulary.load(workdir / VOCABULARY_FILE)
     counts, binary = _read_counts(workdir / ARPA_FILE), workdir / BINARY_FILE
-    # An older workdir has no checksum.
-    expected = config.get("binary", {}).get("sha256")
     with files.reading(binary):
-        if expected is not None and file_sha256(binary) != expected:
+        if file_sha256(binary) != config.get("binary", {}).get("sha256"):
             raise InputError(f"{binary}: its checksum differs from that in {CONFIG_FILE}")
     return NGramRun(NGramScorer(binary, vocabulary), counts, vocabulary, config)
 
@@ -248,15 +242,15 @@ def spellings(vocabulary: Vocabulary) -> list[str]:
 
 def _estimate(
     lmplz: str, data: Corpus, directory: pathlib.Path, order: int, report: Report
-) -> dict[int, str]:
-    """Writes the ARPA file; returns a text on the discounts of each order."""
+) -> None:
+    """Writes the ARPA file."""
     text, words = directory / "train.txt", spellings(data.vocabulary)
     with files.open_output(text) as file:
         # So that no first word makes KenLM take the text for a compressed file.
         file.write(" ")
         for index in range(data.num_documents):
             for sentence in data.document(index):
-                file.write(" ".join([words[one] for one in sentence.tolist()]) + "\n")
+                file.write(" ".join([words[word] for word in sentence.tolist()]) + "\n")
     arguments = [
         *("-o", str(order), "-S", _MEMORY, "-T", f"{directory}/sort"),
         *("--text", text.name, "--arpa", ARPA_FILE),
@@ -273,44 +267,36 @@ def _estimate(
         done = _run(directory, lmplz, *arguments, "--discount_fallback")
     _require_success(done)
     text.unlink()
-    return {
-        int(length): f"  discounts {one} {two} {more}"
-        for length, one, two, more in _DISCOUNTS.findall(done.stderr)
-    }
 
 
-def _holds_same(workdir: pathlib.Path, config: Mapping[str, Any], vocabulary: Vocabulary) -> bool:
-    """Whether the workdir is there already; an empty directory is not."""
-    if not workdir.exists() or (workdir.is_dir() and not any(workdir.iterdir())):
-        return False
+def _require_same(workdir: pathlib.Path, config: Mapping[str, Any], vocabulary: Vocabulary) -> None:
+    """Refuses a workdir that does not hold the model of this configuration and text."""
     if not (workdir / CONFIG_FILE).is_file():
         raise InputError(f"{workdir}: exists and holds no run; it is left alone")
-    # The binary file follows from the rest.
-    old, new = flat({**read_config(workdir), "binary": {}}), flat(config)
-    for key in new | old:
-        if old.get(key) != new.get(key):
-            raise InputError(
-                f"{workdir} holds a run with another configuration: "
-                f"{key} is {shown(old.get(key))} there and {shown(new.get(key))} here"
-            )
+    model = read_config(workdir)["model"]
+    saved = {"model": {key: model.get(key) for key in config["model"]}}
+    if different := differences(saved, {"model": config["model"]}):
+        raise InputError(
+            f"{workdir} already contains a different run ({difference_text(different)}). Choose a "
+            "new --workdir"
+        )
     # With the counts of the words: another text under the same path is noticed.
     if Vocabulary.load(workdir / VOCABULARY_FILE) != vocabulary:
         raise InputError(
             f"{workdir} holds a run with another vocabulary than {config['data']['directory']}"
         )
-    return True
 
 
 def _find_program(name: str) -> str:
     folder = os.environ.get(KENLM_BIN)
-    found = shutil.which(name, path=folder or None)
-    if found is None:
+    program = shutil.which(name, path=folder or None)
+    if program is None:
         where = f"in {folder} ({KENLM_BIN})" if folder else "on the PATH"
         raise InputError(
             f"KenLM's program {name} is not {where}; build it with "
             f"`bash launch/build_kenlm.sh FOLDER` and set {KENLM_BIN}=FOLDER"
         )
-    return os.path.abspath(found)
+    return os.path.abspath(program)
 
 
 def _run(cwd: pathlib.Path, *command: str) -> subprocess.CompletedProcess[str]:
@@ -363,19 +349,3 @@ def _load(path: str | os.PathLike[str]) -> Any:
     except (OSError, RuntimeError, UnicodeDecodeError, MemoryError) as error:
         reason = " ".join(str(error).split())[:300]
         raise InputError(f"{path}: cannot be read by kenlm ({reason})") from error
-
-
-def _max_order() -> int:
-    """The largest order that the package `kenlm` was built for, which it says of a longer model."""
-    with tempfile.TemporaryDirectory(prefix="dclm_jax-") as directory:
-        path = pathlib.Path(directory) / ARPA_FILE
-        counts = [f"ngram {length}=1" for length in range(1, 1000)]
-        text = "\n".join(["\\data\\", *counts, "", "\\1-grams:", ""])
-        files.write_bytes(path, text.encode())
-        try:
-            _load(path)
-        except InputError as error:
-            if found := re.search(r"to support up to (\d+)", str(error.__cause__)):
-                return int(found[1])
-            raise
-    raise AssertionError("unreachable")

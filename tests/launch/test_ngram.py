@@ -74,14 +74,14 @@ def test_an_ngram_model_goes_wherever_a_neural_one_does(space, tmp_path):
     assert surprisals == pytest.approx([math.log(100)] * len(surprisals), rel=TOLERANCE)
     assert "n-gram models score text" in refuse("generate", f"--workdir={run}")
 
-    assert "holds a run with another configuration" in refuse("train", *space.training(run))
+    assert "already contains a different run" in refuse("train", *space.training(run))
 
 
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         (["--order=five"], "--order=five"),
-        (["--workdir=RUN"], "another configuration: model.name is 'ccdclm' there and 'ngram' here"),
+        (["--workdir=RUN"], "a different run (model.name: 'ccdclm' saved, 'ngram' given; 1 more"),
     ],
 )
 def test_ngram_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments, expected):
