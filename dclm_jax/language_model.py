@@ -24,6 +24,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from dclm_jax import ngram, storage
+from dclm_jax.coherence.measure import CoherenceOptions, CoherenceResults, measure_coherence
 from dclm_jax.data.corpus import TrainingText
 from dclm_jax.data.documents import PLAIN, Document, TextOptions
 from dclm_jax.data.readers import parse_documents
@@ -559,6 +560,23 @@ class LanguageModel:
         dataset = self._dataset(documents)
         measured = measure(self.scorer, dataset.documents, on_document=on_document)
         return self.with_training_oov(dataclasses.replace(measured, **dataset.counts))
+
+    def coherence(
+        self,
+        documents: Iterable[Document | Sequence[Sentence]] | Dataset,
+        **options: Any,
+    ) -> CoherenceResults:
+        """How often the model finds documents, as `score` takes them, likelier than their sentences
+        in another order; those without words are left out.
+
+        Args:
+          documents: of two sentences or more; shorter ones are counted.
+          **options: of `CoherenceOptions`, such as permutations=20 or extra_tests=["insertion"].
+        """
+        encoded = [document.sentences for document in self._dataset(documents).documents]
+        reader = self.reader if self.model is not None else None
+        settings = CoherenceOptions(**options)
+        return measure_coherence(self.scorer, encoded, settings, reader=reader)
 
     def with_training_oov(self, measured: Perplexity) -> Perplexity:
         """A perplexity of the model, with the OOV rate of its corpus's test split."""

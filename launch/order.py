@@ -28,10 +28,10 @@ import numpy as np
 from absl import flags
 
 from dclm_jax import files
+from dclm_jax.coherence import kendall
 from dclm_jax.data import readers
 from dclm_jax.decoding import ordering
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import order_measures
 from dclm_jax.tables import aligned
 from launch import _app, _evaluation
 
@@ -97,7 +97,7 @@ def _record(document: readers.Document, order: list[int], one: ordering.Ordered)
     }
     if _SHUFFLE.value and len(order) > 1:
         text = [tuple(words) for words in document.sentences]
-        record["tau"] = order_measures.measure([order], [text]).tau
+        record["tau"] = kendall.order_measures([order], [text]).tau
     return files.json_text(record) + "\n"
 
 
@@ -105,10 +105,10 @@ def _tell(
     run: _evaluation.Subject, documents: list[readers.Document], orders: list[list[int]], exact: int
 ) -> None:
     texts = [[tuple(words) for words in one.sentences] for one in documents]
-    measured = order_measures.measure(orders, texts)
+    measured = kendall.order_measures(orders, texts)
     if not measured.documents:
         raise InputError("no document has two sentences; there is no order to find")
-    chance = order_measures.by_chance(texts, _SEED.value)
+    chance = kendall.by_chance(texts, _SEED.value)
     rows = [("", "Kendall's tau", "places", "perfect")]
     rows += [
         (name, f"{one.tau:.4f}", f"{100 * one.places:.2f}%", f"{100 * one.perfect:.2f}%")

@@ -67,9 +67,10 @@ from typing import Any, NamedTuple
 from absl import flags
 
 from dclm_jax import files, storage
+from dclm_jax.coherence.measure import BLOCK_SIZES
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation, datasets
-from dclm_jax.evaluation.orders import BLOCK_SIZES, Arrangement
+from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.experiments import (
     examples,
     grouping,
@@ -361,8 +362,8 @@ def _results(to_measure: Sequence[_Run], folder: storage.Location) -> list[dict[
         for run, result in zip(to_measure, results, strict=True):
             result["first_kept"] = _coherence(run, folder, keep_first=1)
     if _BLOCKS.value:
-        longest = max(map(len, test)) - _KEEP_FIRST.value
-        sizes = [size for size in BLOCK_SIZES[1:] if Arrangement(size).fits(longest)]
+        shuffles = [Shuffle(size, fix_first=_KEEP_FIRST.value) for size in BLOCK_SIZES[1:]]
+        sizes = [shuffle.block for shuffle in shuffles if any(map(shuffle.fits, test))]
         for run, result in zip(to_measure, results, strict=True):
             result["blocks"] = {
                 str(size): _coherence(run, folder, block=size, pool=_BLOCKS.value) for size in sizes

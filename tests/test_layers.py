@@ -18,6 +18,7 @@ LAYERS = [
     ("reading",),
     ("rescoring",),
     ("decoding", "evaluation"),
+    ("coherence",),
     ("training",),
     ("ngram",),
     ("score_types",),

@@ -21,11 +21,11 @@ import pytest
 
 import dclm_jax
 from dclm_jax import data, ngram
+from dclm_jax.coherence.compare import Bootstrap, Fixed, compare
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.data.vocabulary import END, SPECIAL_TOKENS, START, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import coherence
 from dclm_jax.evaluation.scoring import Continuation
 
 REPOSITORY = Path(__file__).parents[1]
@@ -556,8 +556,8 @@ def test_coherence_is_blind_to_order(tiny, fakes, tmp_path):
     ngram.train(tiny, tmp_path / "kn", order=3, report=lambda line: None)
     scorer = dclm_jax.restore(tmp_path / "kn").scorer
     documents = [[np.array(ids) for ids in ([3, 4], [4], [3], [2, 3, 4])]]
-    assert coherence.compare(scorer, documents, permutations=5).result.mean == 0.5
-    assert coherence.bootstrap(scorer, documents, replicates=5).mean == 0.5
+    assert compare(scorer, documents, Fixed(permutations=5)).result.mean == 0.5
+    assert compare(scorer, documents, Bootstrap(replicates=5)).result.mean == 0.5
 
 
 def test_the_build_script_names_what_is_missing_and_builds_once(tmp_path):

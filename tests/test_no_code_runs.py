@@ -18,11 +18,11 @@ import pytest
 
 import dclm_jax
 from dclm_jax import files
+from dclm_jax.coherence.results import Coherence
 from dclm_jax.data import open_corpus, prepare, read_documents
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.coherence import Coherence
 from dclm_jax.evaluation.parts_of_speech import Tagger
 from dclm_jax.experiments.runs import read_runs
 from dclm_jax.training.checkpoints import CHECKSUMS_FILE

@@ -16,8 +16,8 @@ from dclm_jax.benchmark.setting import OURS, Setting
 from dclm_jax.benchmark.timing import alternate, stopwatch
 from dclm_jax.benchmark.worker import Worker
 from dclm_jax.benchmark.workloads import Size
+from dclm_jax.coherence.compare import Bootstrap, compare
 from dclm_jax.data.batches import TrainingBatches
-from dclm_jax.evaluation import coherence
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.training.config import OptimizerConfig
 
@@ -40,7 +40,8 @@ def bootstrap_row(name: str, setting: Setting) -> list[Row]:
     ]
 
     def bootstrap() -> None:
-        coherence.bootstrap(scorer, documents, replicates=TEST_SETS, seed=setting.seed)
+        test = Bootstrap(replicates=TEST_SETS, seed=setting.seed)
+        test.summary(compare(scorer, documents, test))
 
     def plain() -> None:
         for _ in scorer.score(iter(sample)):

@@ -9,14 +9,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dclm_jax.evaluation import orders, perplexity
+from dclm_jax.evaluation import perplexity
+from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.scoring import Document, Progress, WordScorer
 from dclm_jax.evaluation.significance import Sums
 
 
 def _shuffled(documents: Sequence[Document], rng: np.random.Generator) -> list[Document]:
-    drawn = (orders.random_orders(document, 1, rng)[1][0] for document in documents)
+    drawn = (Shuffle().draw(document, 1, rng)[0] for document in documents)
     return [[document[i] for i in order] for document, order in zip(documents, drawn, strict=True)]
 
 

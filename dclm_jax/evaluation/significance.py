@@ -9,9 +9,12 @@ Shapes: D documents, X places or runs that have numbers of their own, R resample
 """
 
 import itertools
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from dclm_jax.errors import InputError, require_at_least
 
 RESAMPLES = 1000
 EXCHANGES = 9999
@@ -139,3 +142,31 @@ def differences(sums: Sums, *, seed: int = 0) -> list[Difference]:
         smallest = max(smallest, min(1.0, (len(found) - rank) * found[at].p))
         corrected[at] = found[at]._replace(p_holm=smallest)
     return corrected
+
+
+class ZTest(NamedTuple):
+    """A one-sided two-sample z-test: the statistic, and P(z or more) if the means are equal."""
+
+    z: float
+    p: float
+
+
+def z_test(
+    mean_a: float, sd_a: float, n_a: int, mean_b: float, sd_b: float, n_b: int, error: float = 0.0
+) -> ZTest:
+    """Whether A's mean is above B's.
+
+    z = (mean_a - mean_b) / sqrt(sd_a^2 / n_a + sd_b^2 / n_b + error^2), where `error` is a standard
+    error of the difference that n does not lessen.
+
+    On bootstrap results n is the number of test sets, so the test speaks of this split and grows
+    with R: it says nothing of other documents or other training runs. The paper tests bootstrap
+    results as well, by a formula that it does not give: on its Table 3 this one has z = 43.22 and
+    34.68, where it prints 36.55 and 31.26.
+    """
+    require_at_least("n", min(n_a, n_b), 1)
+    variance = sd_a**2 / n_a + sd_b**2 / n_b + error**2
+    if variance <= 0:
+        raise InputError("a z-test needs a standard deviation above 0")
+    z = (mean_a - mean_b) / math.sqrt(variance)
+    return ZTest(z, 0.5 * math.erfc(z / math.sqrt(2)))

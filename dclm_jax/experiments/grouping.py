@@ -14,7 +14,7 @@ import numpy as np
 
 from dclm_jax.errors import InputError, printable
 from dclm_jax.evaluation import significance
-from dclm_jax.evaluation.coherence import ZTest, z_test
+from dclm_jax.evaluation.significance import ZTest, z_test
 from dclm_jax.models import MODELS
 from dclm_jax.training.config import default_config, flat
 

@@ -10,9 +10,11 @@ import jax
 import numpy as np
 
 from dclm_jax import files, storage
+from dclm_jax.coherence.compare import Bootstrap, FirstSentence, compare
+from dclm_jax.coherence.results import Coherence
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import coherence, context_ablation, perplexity
-from dclm_jax.evaluation.orders import Arrangement
+from dclm_jax.evaluation import context_ablation, perplexity
+from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.scoring import Document, Progress, WordScorer
 from dclm_jax.language_model import LanguageModel
 
@@ -46,7 +48,7 @@ class _Positions:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Coherence(coherence.Coherence):
+class _Coherence(Coherence):
     """`measure_coherence`, and what it was measured of."""
 
     identity: dict[str, Any] = dataclasses.field(default_factory=dict)
@@ -63,7 +65,7 @@ class _Measurement:
     by_token: _Positions
     by_sentence: _Positions
     by_document: list[files.Nonnegative]
-    coherence: coherence.Coherence | None
+    coherence: Coherence | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +75,7 @@ class _Adapted:
     identity: dict[str, Any]
     setting: dict[str, files.Nonnegative]
     test: _Split
-    coherence: coherence.Coherence | None
+    coherence: Coherence | None
 
 
 def measure(
@@ -149,11 +151,10 @@ def measure_coherence(
     sentences are permuted."""
     if not replicates:
         return None
-    drawn = {"keep_first": keep_first, "seed": seed, "on_document": on_document}
-    drawn |= {"replicates": replicates, "pool": pool, "arrangement": Arrangement(block)}
-    result = coherence.bootstrap(scorer, test, **drawn)
+    bootstrap = Bootstrap(Shuffle(block, fix_first=keep_first), seed, replicates, pool)
+    result = compare(scorer, test, bootstrap, on_document=on_document).result
     if not keep_first and block == 1:
-        first = coherence.first_sentence(scorer, test, seed=seed, on_document=on_document)
+        first = compare(scorer, test, FirstSentence(seed=seed), on_document=on_document).result
         result = dataclasses.replace(result, first_sentence=first)
     return result.to_json()
 
@@ -199,7 +200,7 @@ def _read_into(written: dict[str, Any], record: Any) -> dict[str, Any]:
 
 
 def _has_options(
-    result: coherence.Coherence | None,
+    result: Coherence | None,
     replicates: int,
     pool: int,
     keep_first: int,

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from dclm_jax.evaluation import coherence, context_ablation
+from dclm_jax.evaluation import context_ablation
+from dclm_jax.evaluation.significance import ZTest
 from dclm_jax.experiments.grouping import BASELINES, Comparison, Row, compare, differing, without
 from dclm_jax.tables import separated
 
@@ -109,6 +110,6 @@ def _positions(row: Row, place: str) -> dict[str, float | None]:
 
 def _compared(comparison: Comparison) -> dict[str, Any]:
     return {
-        name: value._asdict() if isinstance(value, coherence.ZTest) else value
+        name: value._asdict() if isinstance(value, ZTest) else value
         for name, value in comparison._asdict().items()
     }

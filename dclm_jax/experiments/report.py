@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from dclm_jax import tables as layout
-from dclm_jax.evaluation import coherence, context_ablation
+from dclm_jax.coherence import results as coherence
+from dclm_jax.evaluation import context_ablation
 from dclm_jax.evaluation.perplexity import COUNTING_RULES, warning
+from dclm_jax.evaluation.significance import ZTest
 from dclm_jax.experiments.grouping import (
     BASELINES,
     Comparison,
@@ -290,7 +292,7 @@ def _ends(ends: Sequence[float] | None, form: str) -> str:
     return "" if ends is None else f"[{', '.join(map(form.format, ends))}]"
 
 
-def _p(test: coherence.ZTest | None) -> str:
+def _p(test: ZTest | None) -> str:
     if test is None:
         return ""
     return "< 0.0001" if test.p < 0.0001 else f"{test.p:.4f}"

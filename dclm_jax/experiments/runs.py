@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from dclm_jax import files, storage
+from dclm_jax.coherence.results import Coherence, FurtherTests
 from dclm_jax.errors import InputError, printable
-from dclm_jax.evaluation.coherence import Coherence, FurtherTests
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.models import MODELS
 from dclm_jax.training.config import flat

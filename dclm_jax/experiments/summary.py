@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dclm_jax import tables as layout
-from dclm_jax.evaluation import coherence
+from dclm_jax.coherence.results import Coherence
 from dclm_jax.evaluation.perplexity import warning
 from dclm_jax.experiments.grouping import differing, shown_option, symbol, with_defaults
 from dclm_jax.experiments.report import Table
@@ -78,6 +78,6 @@ def _known(evaluation: Evaluation | None) -> str:
     return "" if known is None else f"{known:.2f}"
 
 
-def _quick_coherence(result: coherence.Coherence) -> str:
+def _quick_coherence(result: Coherence) -> str:
     kept = f" (first {result.keep_first} kept)" if result.keep_first else ""
     return f"{100 * result.mean:.2f}{kept}"

@@ -6,18 +6,22 @@ import re
 
 import numpy as np
 import pytest
-from tests.decoding.test_rescoring import context_order, log_probs, reader
 
+from dclm_jax.coherence import kendall
 from dclm_jax.decoding import ordering
 from dclm_jax.decoding.ordering import order_documents
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import order_measures
 from tests.exhaustive import also
 from tests.models.support import VOCAB
+from tests.rescoring.test_search import log_probs, reader
 from tests.test_read_document import language_model
 
 MODELS = ["codclm", "ccdclm", "rlm_bow_lf"]
 MODELS += also(["adclm", "hrnnlm", "rlm_seqbow_att_ef", "drnnlm"])
+
+
+def context_order(name):
+    return reader(name).model.context_order
 
 
 def random_sentences(seed, count):
@@ -130,19 +134,19 @@ def test_order_in_python():
 def test_measures_by_hand():
     texts = [list("abcd"), list("ab"), list("x"), list("aba")]
     # Inverted: (2, 1) and none; of the last one the two "a" are exchanged, which is no error.
-    found = order_measures.measure([[0, 2, 1, 3], [0, 1], [0], [2, 1, 0]], texts)
+    found = kendall.order_measures([[0, 2, 1, 3], [0, 1], [0], [2, 1, 0]], texts)
     assert found.tau == pytest.approx(((1 - 2 / 6) + 1 + 1) / 3)
     assert found.places == pytest.approx((0.5 + 1 + 1) / 3)
     assert found.perfect == pytest.approx(2 / 3)
     assert found.documents == 3
-    reverse = order_measures.measure([[3, 2, 1, 0]], texts[:1])
+    reverse = kendall.order_measures([[3, 2, 1, 0]], texts[:1])
     assert (reverse.tau, reverse.places, reverse.perfect) == (pytest.approx(-1), 0, 0)
-    assert math.isnan(order_measures.measure([[0]], [["x"]]).tau)
+    assert math.isnan(kendall.order_measures([[0]], [["x"]]).tau)
 
 
 def test_chance_is_a_mean_over_all_orders():
     texts = [list("abc")] * 40
-    chance = order_measures.by_chance(texts, seed=0)
+    chance = kendall.by_chance(texts, seed=0)
     # Of 4,000 orders: within four standard deviations.
     assert chance.tau == pytest.approx(0, abs=0.035)
     assert chance.places == pytest.approx(1 / 3, abs=0.03)

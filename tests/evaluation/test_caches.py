@@ -8,7 +8,8 @@ import jax
 import numpy as np
 import pytest
 
-from dclm_jax.evaluation import caches, coherence, perplexity
+from dclm_jax.coherence.compare import Fixed, compare
+from dclm_jax.evaluation import caches, perplexity
 from dclm_jax.evaluation.caches import (
     CachedScorer,
     NeuralCache,
@@ -16,6 +17,7 @@ from dclm_jax.evaluation.caches import (
     UnigramCache,
     UnigramSetting,
 )
+from dclm_jax.evaluation.permutations import Shuffle, numbered
 from dclm_jax.evaluation.scoring import Continuation, Scorer, sentences_to_score
 from tests import oracles
 from tests.exhaustive import also
@@ -221,14 +223,14 @@ def test_the_unigram_cache_alone_scores_exactly_half(small):
             of_word = strength * math.exp(-float(base.nll[word]))
             log_prob += math.lgamma(of_word + count) - math.lgamma(of_word)
         assert -math.fsum(itertools.chain(*nll)) == pytest.approx(log_prob, abs=1e-6)
-    measured = coherence.compare(alone, many_documents()).result
+    measured = compare(alone, many_documents(), Fixed()).result
     assert (measured.mean, measured.sd) == (0.5, 0.0)
     # Mixed with the model, or over one that reads the words before, order makes a difference.
     for scorer in (
         CachedScorer(UnigramCache(base), UnigramSetting(strength), 0.5),
         CachedScorer(UnigramCache(small.scorer), UnigramSetting(strength), 1.0),
     ):
-        assert coherence.compare(scorer, many_documents(), permutations=2).result.mean != 0.5
+        assert compare(scorer, many_documents(), Fixed(permutations=2)).result.mean != 0.5
 
 
 def test_coherence_under_the_neural_cache(small):
@@ -237,10 +239,10 @@ def test_coherence_under_the_neural_cache(small):
     wins = []
     for index, document in enumerate(chosen):
         rng = np.random.default_rng([0, 0, index])
-        original, (order,) = coherence.random_orders(document, 1, rng)
-        two = [[document[place] for place in one] for one in (original, order)]
+        (order,) = Shuffle().draw(document, 1, rng)
+        two = [[document[i] for i in one] for one in (numbered(document), order)]
         a, b = (math.fsum(itertools.chain(*nll)) for nll in scores(scorer, two))
         wins.append(a < b)
-    assert coherence.compare(scorer, chosen, permutations=1).result.mean == pytest.approx(
+    assert compare(scorer, chosen, Fixed(permutations=1)).result.mean == pytest.approx(
         np.mean(wins)
     )

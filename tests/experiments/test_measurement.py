@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dclm_jax.coherence.compare import Bootstrap, FirstSentence, compare
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import coherence, context_ablation, perplexity
+from dclm_jax.evaluation import context_ablation, perplexity
+from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.experiments import grouping, measurement, report
 from tests.evaluation.test_context_ablation import DOCUMENTS, Neighbours
 from tests.exhaustive import also
@@ -27,11 +29,12 @@ def test_a_measurement_holds_what_its_parts_measure():
         for name in context_ablation.ARRANGEMENTS
     }
     assert sum(measured["by_document"]) == pytest.approx(expected.nll, abs=0.01)
-    bootstrap = coherence.bootstrap(Neighbours(), DOCUMENTS, **counts)
-    first = coherence.first_sentence(Neighbours(), DOCUMENTS, seed=5)
+    bootstrap = compare(Neighbours(), DOCUMENTS, Bootstrap(**counts)).result
+    first = compare(Neighbours(), DOCUMENTS, FirstSentence(seed=5)).result
     assert measured["coherence"] == bootstrap.to_json() | {"first_sentence": first}
     kept = measurement.measure(Neighbours(), DOCUMENTS, DOCUMENTS, keep_first=1, **counts)
-    bootstrap = coherence.bootstrap(Neighbours(), DOCUMENTS, keep_first=1, **counts)
+    test = Bootstrap(Shuffle(fix_first=1), **counts)
+    bootstrap = compare(Neighbours(), DOCUMENTS, test).result
     assert kept["coherence"] == bootstrap.to_json()
     without = measurement.measure(Neighbours(), DOCUMENTS, DOCUMENTS, replicates=0)
     assert without["coherence"] is None

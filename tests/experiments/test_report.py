@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dclm_jax.coherence.compare import Bootstrap, compare
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import coherence
-from dclm_jax.evaluation.orders import Arrangement
+from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.experiments import grouping, measurement, pictures, plots, records, report
 from tests.evaluation.test_context_ablation import Neighbours
 from tests.experiments.made_up import by_column, result, table
@@ -73,9 +73,8 @@ def test_coherence_by_blocks_is_measured_and_shown_by_their_size():
         for size in (1, 2, 4)
     }
     for size, one in found.items():
-        expected = coherence.bootstrap(
-            Neighbours(), documents, arrangement=Arrangement(size), **drawn
-        )
+        test = Bootstrap(Shuffle(size), seed=1, replicates=20, pool=3)
+        expected = compare(Neighbours(), documents, test).result
         assert (one["mean"], one["documents"]) == (expected.mean, {1: 4, 2: 3, 4: 3}[size])
         assert (one["first_sentence"] is None) == (size > 1)
     blocks = {str(size): {**found[size], "mean": 0.75, "sd": 0.03} for size in (2, 4)}

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from dclm_jax.coherence.results import Coherence, FurtherTests, Insertion, OfLength
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.coherence import Coherence, FurtherTests, Insertion, OfLength
 from dclm_jax.experiments import pictures, plots, summary
 from dclm_jax.experiments.runs import read_runs
 

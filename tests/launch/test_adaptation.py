@@ -5,9 +5,8 @@ import json
 import pytest
 
 import dclm_jax
-from dclm_jax.evaluation import coherence
+from dclm_jax.coherence.compare import Fixed, Insert, compare
 from dclm_jax.evaluation.datasets import open_split
-from dclm_jax.evaluation.insertion import insert
 from tests.launch.support import TOLERANCE, fingerprint, launch, refuse
 
 
@@ -131,9 +130,10 @@ def test_orders_are_told_apart_by_adapted_runs_beside_the_runs(space):
     documents = [document.sentences for document in opened.documents]
     assert found[0]["mean"] == 0.5
     for one, scorer in zip(found[1:], scorers, strict=True):
-        expected = coherence.compare(scorer, documents, permutations=2).result
+        expected = compare(scorer, documents, Fixed(permutations=2)).result
         assert one["mean"] == pytest.approx(expected.mean) and one["pairs"] == expected.pairs
-        assert one["insertion"] == insert(scorer, documents).result.to_json()
+        inserted = compare(scorer, documents, Insert()).result
+        assert one["insertion"] == inserted.to_json()
         assert one["adapt"] in one["label"] and one["setting"]["weight"] == 0.3
     for flags, expected in (
         (["--baseline=overlap", f"--data={space.corpus}"], "--baseline scores orders without"),

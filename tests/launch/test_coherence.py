@@ -2,17 +2,16 @@
 
 import csv
 import json
-from typing import Any
 
 import pytest
 
 import dclm_jax
 from dclm_jax import files
+from dclm_jax.coherence import results
+from dclm_jax.coherence.compare import Bootstrap, FirstSentence, Fixed, Insert, compare
 from dclm_jax.data.readers import read_documents
-from dclm_jax.evaluation import coherence
 from dclm_jax.evaluation.datasets import open_split
-from dclm_jax.evaluation.insertion import insert
-from dclm_jax.evaluation.orders import SWAP, WINDOW, Arrangement
+from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.experiments.runs import read_runs
 from dclm_jax.reading.reader import Reader
 from tests.launch.support import launch, refuse
@@ -48,14 +47,12 @@ def test_every_test_is_that_of_python(space, text, both):
     documents = [lm.encode(one) for one in texts]
     run, blind = value["runs"]
     assert [run["label"], blind["label"]] == ["ccdclm", "rnnlm"]
-    expected = coherence.compare(lm.scorer, documents, permutations=3)
-    first = coherence.first_sentence(lm.scorer, documents, places=3)
+    expected = compare(lm.scorer, documents, Fixed(permutations=3))
+    first = compare(lm.scorer, documents, FirstSentence(positions=3)).result
     result = expected.result.to_json() | {"first_sentence": first}
     assert {key: run[key] for key in result} == result
     blocks = [
-        coherence.compare(
-            lm.scorer, documents, permutations=3, arrangement=Arrangement(size)
-        ).result
+        compare(lm.scorer, documents, Fixed(Shuffle(size), permutations=3)).result
         for size in (2, 4)
     ]
     assert run["blocks"] == [result, *(one.to_json() for one in blocks)]
@@ -65,14 +62,13 @@ def test_every_test_is_that_of_python(space, text, both):
     assert done.stderr == (
         "note: no document has two blocks of 8 sentences: blocks of 8 are not measured\n"
     )
-    for key, arrangement in (("swaps", SWAP), ("windows", WINDOW)):
-        found = coherence.compare(
-            lm.scorer, documents, permutations=3, arrangement=arrangement
-        ).result
+    for key, window in (("swaps", 2), ("windows", 3)):
+        test = Fixed(Shuffle(window=window), permutations=3)
+        found = compare(lm.scorer, documents, test).result
         assert run[key] == found.to_json()
         assert blind[key]["mean"] == 0.5
     assert isinstance(lm.reader, Reader)
-    inserted = insert(lm.scorer, documents, reader=lm.reader)
+    inserted = compare(lm.scorer, documents, Insert(), reader=lm.reader)
     assert run["insertion"] == inserted.result.to_json()
     assert blind["insertion"]["accuracy"] == inserted.result.chance_accuracy
     assert [one["documents"] for one in run["by_length"]] == [11, 0, 0, 0]
@@ -88,7 +84,8 @@ def test_every_test_is_that_of_python(space, text, both):
     of_insertion = [row for row in rows if (row["run"], row["test"]) == ("ccdclm", "insertion")]
     shares = [float(row["accuracy"]) * int(row["pairs"]) for row in of_insertion]
     assert sum(shares) / inserted.result.sentences == pytest.approx(inserted.result.accuracy)
-    assert of_insertion[0]["log_prob"] == ""
+    log_probs = [float(row["log_prob"]) for row in (of_insertion[0], ours[0])]
+    assert log_probs[0] == pytest.approx(log_probs[1], rel=1e-5)
 
 
 def test_any_two_runs_are_compared(both):
@@ -114,13 +111,13 @@ def test_what_is_written_is_read_back_with_a_run(space, tmp_path):
     flags = ["--also=blocks,insertion", "--permutations=2", "--bootstrap=3", "--keep_first=1"]
     launch("coherence", f"--workdir={space.run}", *flags, f"--output={path}", quiet=False)
     value = json.loads(path.read_text())
-    tests = files.read_json(path, coherence.FurtherTests)
+    tests = files.read_json(path, results.FurtherTests)
     assert [one.kind for one in tests.blocks] == ["bootstrap"] * len(value["blocks"])
     assert [one.block for one in tests.blocks][:2] == [1, 2]
-    assert tests.blocks[0] == files.read_json(path, coherence.Coherence)
+    assert tests.blocks[0] == files.read_json(path, results.Coherence)
     assert tests.insertion is not None and tests.insertion.to_json() == value["insertion"]
     assert value["blocks"][1]["fixed"]["block"] == 2 and tests.swaps is None
-    assert read_runs([space.run])[0].tests == coherence.FurtherTests()
+    assert read_runs([space.run])[0].tests == results.FurtherTests()
 
 
 def test_given_permutations_are_compared_over_all_pairs(space, tmp_path):
@@ -165,14 +162,17 @@ def test_given_permutations_are_compared_over_all_pairs(space, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--also=blocks,words"], "--also is words; expected some of blocks, swaps, windows"),
+        (["--also=blocks,words"], "extra_tests is words; expected some of blocks, swaps, windows"),
         (["--permuted=x", "--also=swaps"], "--also has no effect on the permutations of --permut"),
         (["--permuted=x", "--bootstrap=3"], "--bootstrap has no effect on the permutations of"),
         (["--permuted=x", "--data=y"], "--permuted replaces --data"),
-        (["--tsv=t", "--permutations=0", "--bootstrap=2"], "--tsv tells of --permutations or"),
+        (
+            ["--tsv=t", "--permutations=0", "--bootstrap=2"],
+            "--tsv needs --permutations or",
+        ),
         (["--tsv=-", "--output=-"], "--tsv and --output are both standard output"),
         (["--workdirs=a,b"], "--workdir is for one run, --workdirs for several"),
-        (["--seed=-1"], "--seed is -1; expected 0 or more"),
+        (["--seed=-1"], "--seed=-1: -1 is not a non-negative integer"),
     ],
 )
 def test_bad_input_is_refused(space, tmp_path, arguments, expected):
@@ -188,21 +188,20 @@ def test_coherence_with_the_first_sentence_moved_alone_or_kept(space, tmp_path):
     path = tmp_path / "free.json"
     run = f"--workdir={space.run}"
     printed = launch("coherence", run, "--permutations=9", f"--output={path}").stdout
-    first = coherence.first_sentence(lm.scorer, documents)
+    first = compare(lm.scorer, documents, FirstSentence()).result
     assert json.loads(path.read_text())["first_sentence"] == first
     assert f"with the first sentence alone moved: accuracy {100 * first:.2f}%\n" in printed
-    assert ("warning" in printed) == (first >= coherence.FIRST_DECIDES)
+    assert ("warning" in printed) == (first >= results.FIRST_DECIDES)
 
     options = ["--permutations=9", "--bootstrap=7", "--pool=3", "--keep_first=2", "--seed=4"]
     value = json.loads(launch("coherence", run, *options, "--output=-").stdout)
-    kept: Any = {"keep_first": 2, "seed": 4}
-    fixed = coherence.compare(lm.scorer, documents, permutations=9, **kept).result
+    kept = Shuffle(fix_first=2)
+    fixed = compare(lm.scorer, documents, Fixed(kept, 4, permutations=9)).result
     assert value["fixed"] == fixed.to_json() and value["first_sentence"] is None
-    bootstrap = coherence.bootstrap(lm.scorer, documents, replicates=7, pool=3, **kept)
+    bootstrap = compare(lm.scorer, documents, Bootstrap(kept, 4, replicates=7, pool=3)).result
     assert value["mean"] == bootstrap.mean
     short = sum(len(document) < 4 for document in documents)
     assert (value["left_out"], value["documents"]) == (short, len(documents) - short)
     printed = launch("coherence", run, *options).stdout
     assert "sentences kept at the start of each: 2" in printed
     assert f"left out for fewer than two sentences to permute: {short}" in printed
-    assert "--keep_first is -1" in refuse("coherence", run, "--keep_first=-1")

@@ -5,8 +5,8 @@ import json
 import pytest
 
 import dclm_jax
+from dclm_jax.coherence import kendall
 from dclm_jax.data.readers import read_documents
-from dclm_jax.evaluation import order_measures
 from tests.launch.support import launch, refuse
 
 
@@ -23,12 +23,12 @@ def test_orders_are_those_of_python_and_are_measured(space, tmp_path):
         assert [one.split() for one in record["sentences"]] == ordered
         (score,) = lm.score([ordered])
         assert record["log_prob"] == pytest.approx(score.log_prob, rel=1e-5)
-        assert record["tau"] == pytest.approx(order_measures.kendall_tau(record["order"]))
+        assert record["tau"] == pytest.approx(kendall.kendall_tau(record["order"]))
     measured = json.loads(metrics.read_text())
     texts = [[tuple(words) for words in one.sentences] for one in documents]
-    expected = order_measures.measure([one["order"] for one in records], texts)
+    expected = kendall.order_measures([one["order"] for one in records], texts)
     assert {key: measured[key] for key in expected.to_json()} == expected.to_json()
-    assert measured["chance"] == order_measures.by_chance(texts, 0).to_json()
+    assert measured["chance"] == kendall.by_chance(texts, 0).to_json()
     assert f"{expected.tau:.4f}" in done.stdout
     # A split is its text, and the same seed gives the same orders.
     of_split = launch("order", f"--workdir={space.run}", "--beam=4", "--output=-", quiet=False)

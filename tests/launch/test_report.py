@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from dclm_jax.evaluation import coherence
+from dclm_jax.coherence import results
 from tests.launch.support import copy_run, launch, refuse
 
 FAST = ("--bootstrap=20", "--pool=2")
@@ -121,7 +121,7 @@ def test_any_run_or_model_is_a_baseline(workdirs, tmp_path):
 
 
 def test_both_coherences_where_the_first_sentence_decides(workdirs, tmp_path, monkeypatch):
-    monkeypatch.setattr(coherence, "FIRST_DECIDES", 0.0)
+    monkeypatch.setattr(results, "FIRST_DECIDES", 0.0)
     output = tmp_path / "report"
     printed = report(workdirs[:2], output)
     assert printed.count("measured in") == 4 and "first kept %" in printed

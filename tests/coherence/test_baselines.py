@@ -11,21 +11,16 @@ import numpy as np
 import optax
 import pytest
 
+from dclm_jax.coherence import baselines, window_classifier
+from dclm_jax.coherence.baselines import END, START, MaximumEntropy, Overlap, labelled_windows
+from dclm_jax.coherence.compare import Fixed, compare
+from dclm_jax.coherence.window_classifier import Options, WindowBatch, WindowClassifier
 from dclm_jax.data import open_corpus, prepare
 from dclm_jax.data.batches import LENGTH_BOUNDARIES
 from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import coherence, ordering_baselines, window_classifier
-from dclm_jax.evaluation.ordering_baselines import (
-    END,
-    START,
-    MaximumEntropy,
-    Overlap,
-    labelled_windows,
-)
-from dclm_jax.evaluation.orders import random_orders
+from dclm_jax.evaluation.permutations import Shuffle, numbered
 from dclm_jax.evaluation.scoring import Continuation
-from dclm_jax.evaluation.window_classifier import Options, WindowBatch, WindowClassifier
 from tests import oracles
 
 SMALL = Options(
@@ -94,8 +89,8 @@ def test_windows_of_permutations_that_the_document_has_as_well_are_left_out(widt
     sentences = document([3], [4, 4], [5], [4, 4], [6])
     own = labelled_windows(sentences, 6, np.random.default_rng(4), width, padded=padded)
     assert own is not None
-    original, orders = random_orders(sentences, 6, np.random.default_rng(4))
-    real = windows_by_loops([original], width, padded)
+    orders = Shuffle().draw(sentences, 6, np.random.default_rng(4))
+    real = windows_by_loops([numbered(sentences)], width, padded)
     false = [one for one in windows_by_loops(orders, width, padded) if one not in real]
     assert [tuple(one) for one in own.windows_MxW] == real + false
     assert own.is_real_M.tolist() == [True] * len(real) + [False] * len(false)
@@ -135,7 +130,7 @@ def test_overlap_by_hand():
 
 
 def test_content_words_are_not_the_most_frequent_ones(tmp_path, monkeypatch):
-    monkeypatch.setattr(ordering_baselines, "_FREQUENT_WORDS", 2)
+    monkeypatch.setattr(baselines, "_FREQUENT_WORDS", 2)
     text = ["the the the cat", "the dog dog ran", "the dog <x> <x> <x> <x> <x>"]
     (tmp_path / "text").write_text("\n".join(text))
     prepare(
@@ -176,7 +171,7 @@ def test_maximum_entropy_against_loops():
 
 
 def test_maximum_entropy_is_trained_to_the_optimum_of_its_objective(tmp_path, monkeypatch):
-    monkeypatch.setattr(ordering_baselines, "_REGULARIZATION", (0.5,))
+    monkeypatch.setattr(baselines, "_REGULARIZATION", (0.5,))
     train, valid, _ = write_corpus(tmp_path, ordered)
     trained = MaximumEntropy.train(train, valid, seed=2, report=ignore, permutations=3)
     V = len(train.vocabulary)
@@ -184,8 +179,8 @@ def test_maximum_entropy_is_trained_to_the_optimum_of_its_objective(tmp_path, mo
     rows, labels = [], []
     for index in range(train.num_documents):
         sentences = train.document(index)
-        original, orders = random_orders(sentences, 3, rng)
-        real = windows_by_loops([original], 2, False)
+        orders = Shuffle().draw(sentences, 3, rng)
+        real = windows_by_loops([numbered(sentences)], 2, False)
         pairs = real + [one for one in windows_by_loops(orders, 2, False) if one not in real]
         for number, (i, j) in enumerate(pairs):
             bags = [np.isin(np.arange(V), sentences[k]).astype(float) for k in (i, j)]
@@ -381,7 +376,7 @@ def trained(kind, train, valid):
 def test_an_obvious_order_is_learned(tmp_path, kind):
     train, valid, test = write_corpus(tmp_path, ordered)
     documents = [test.document(index) for index in range(test.num_documents)]
-    result = coherence.compare(trained(kind, train, valid), documents, permutations=20).result
+    result = compare(trained(kind, train, valid), documents, Fixed()).result
     assert result.mean > 0.98
 
 
@@ -389,7 +384,7 @@ def test_an_obvious_order_is_learned(tmp_path, kind):
 def test_exchangeable_sentences_teach_nothing(tmp_path, kind):
     train, valid, test = write_corpus(tmp_path, exchangeable)
     documents = [test.document(index) for index in range(test.num_documents)]
-    result = coherence.compare(trained(kind, train, valid), documents, permutations=20).result
+    result = compare(trained(kind, train, valid), documents, Fixed()).result
     # The standard error of 120 documents, were all their permutations alike, is 0.046.
     assert abs(result.mean - 0.5) < 0.14
 

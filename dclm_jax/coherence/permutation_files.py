@@ -31,14 +31,16 @@ Read = Callable[[str], Iterable[Document]]
 """Reads the documents of a folder, named after their files as `readers.read_documents` does."""
 
 
-class GivenOrders(NamedTuple):
+class PermutedDocument(NamedTuple):
     """A document, and orders int [P, S] of its sentences."""
 
     document: Document
     orders: np.ndarray
 
 
-def read_given(read: Read, permuted: str, originals: str | None = None) -> list[GivenOrders]:
+def read_permutations(
+    read: Read, permuted: str, originals: str | None = None
+) -> list[PermutedDocument]:
     """Documents and their permutations, in the order of the documents' files.
 
     Args:
@@ -71,7 +73,9 @@ def read_given(read: Read, permuted: str, originals: str | None = None) -> list[
     for label, own in orders.items():
         if not own:
             raise InputError(f"{originals or permuted}/{label}: has no permutation in {permuted}")
-    return [GivenOrders(one, np.array(orders[label])) for label, one in documents.items()]
+    return [
+        PermutedDocument(document, np.array(orders[label])) for label, document in documents.items()
+    ]
 
 
 def _order(sentences: list[list[str]], permuted: list[list[str]], place: str) -> np.ndarray:

@@ -22,10 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from dclm_jax.data.batches import length_bucket
-from dclm_jax.data.corpus import Corpus
-from dclm_jax.errors import DivergenceError
-from dclm_jax.evaluation.ordering_baselines import (
+from dclm_jax.coherence.baselines import (
     END,
     START,
     LabelledWindows,
@@ -34,6 +31,9 @@ from dclm_jax.evaluation.ordering_baselines import (
     Window,
     all_labelled_windows,
 )
+from dclm_jax.data.batches import length_bucket
+from dclm_jax.data.corpus import Corpus
+from dclm_jax.errors import DivergenceError
 from dclm_jax.evaluation.scoring import Document
 from dclm_jax.nn import stack
 from dclm_jax.nn.layers import Weight, drop, glorot_uniform

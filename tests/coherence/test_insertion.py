@@ -4,17 +4,16 @@ import math
 
 import numpy as np
 import pytest
-from tests.decoding.test_rescoring import log_probs, reader
 
-from dclm_jax.errors import InputError
-from dclm_jax.evaluation import coherence
-from dclm_jax.evaluation.insertion import insert
-from dclm_jax.evaluation.orders import SWAP, WINDOW, numbered
-from dclm_jax.evaluation.prefixes import Prefixes
+from dclm_jax.coherence import scoring
+from dclm_jax.coherence.compare import Fixed, Insert, compare
+from dclm_jax.coherence.scoring import Prefixes
+from dclm_jax.evaluation.permutations import Shuffle, numbered
 from dclm_jax.evaluation.scoring import Scorer
-from tests.evaluation.test_coherence import FakeScorer, of_neighbours, order_blind, sentences
+from tests.coherence.test_compare import FakeScorer, of_neighbours, order_blind, sentences
 from tests.exhaustive import pairs, some
 from tests.models.support import LANGUAGE_MODELS, VOCAB
+from tests.rescoring.test_search import log_probs, reader
 
 
 def scorer(name):
@@ -50,19 +49,16 @@ USUAL = [("rnnlm", 0), ("codclm", 1), ("rlm_seqbow_lf", 0), ("ccdclm", 1)]
 def test_every_sentence_at_every_place_is_scored_as_a_whole_document(name, keep_first):
     documents = [random_document(seed, count) for seed, count in enumerate((4, 1, 3, 4))]
     documents[3][2] = documents[3][1].copy()
-    found = insert(
-        scorer(name),
-        documents,
-        keep_first=keep_first,
-        reader=reader(name) if reader(name).model.context_order is None else None,
-    )
+    test = Insert(Shuffle(fix_first=keep_first))
+    found = compare(scorer(name), documents, test, reader=reader(name))
     assert found.indices == [0, 2, 3]
     accuracies, ranks, chance, chance_ranks = [], [], [], []
-    for document, gains in zip(found.documents, found.gains, strict=True):
+    for document, of_moves in zip(found.documents, found.log_probs, strict=True):
         moved = range(keep_first, len(document))
         orders = [put_back(document, s, place) for s in moved for place in moved]
         totals = log_probs(name, [document, *orders])[:, : len(document)].sum(axis=1)
-        expected = (totals[1:] - totals[0]).reshape(gains.shape)
+        expected = (totals[1:] - totals[0]).reshape(len(moved), len(moved))
+        gains = (of_moves[1:] - of_moves[0]).reshape(expected.shape)
         np.testing.assert_allclose(gains, expected, atol=2e-5)
         np.testing.assert_array_equal(gains[expected == 0], 0)
         # Rounding apart, and what moves nothing is no rounding.
@@ -87,26 +83,41 @@ def test_a_scorer_that_judges_documents_as_a_whole_scores_every_order():
     """As a baseline does whose windows hold later sentences."""
     nll = of_neighbours(2)
     documents = [sentences(5, 9, 3, 7, 4), sentences(8, 4), sentences(6, 6, 3)]
-    by_pairs = insert(FakeScorer(nll, 1), documents)
-    whole = insert(FakeScorer(nll), documents)
-    for one, other in zip(by_pairs.gains, whole.gains, strict=True):
+    by_pairs = compare(FakeScorer(nll, 1), documents, Insert())
+    whole = compare(FakeScorer(nll), documents, Insert())
+    for one, other in zip(by_pairs.log_probs, whole.log_probs, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-12)
-    assert whole.result.accuracy == by_pairs.result.accuracy
-    blind = insert(FakeScorer(order_blind, 0), documents).result
+    assert whole.result == by_pairs.result
+    blind = compare(FakeScorer(order_blind, 0), documents, Insert()).result
     assert blind.accuracy == blind.chance_accuracy
     assert blind.reciprocal_rank == pytest.approx(blind.chance_reciprocal_rank)
 
 
+@pytest.mark.parametrize("context_order", [1, 9])
+def test_moves_of_a_long_document_are_made_some_at_a_time(context_order, monkeypatch):
+    nll = of_neighbours(3)
+    documents = [sentences(*np.random.default_rng(0).permutation(20)[:9] + 3)]
+    whole = compare(FakeScorer(nll, context_order), documents, Insert())
+    monkeypatch.setattr(scoring, "_INDICES_AT_ONCE", 50)
+    parts = compare(FakeScorer(nll, context_order), documents, Insert())
+    np.testing.assert_array_equal(parts.log_probs, whole.log_probs)
+    # Each sentence first and after every other one.
+    pairs = FakeScorer(nll, 1)
+    compare(pairs, documents, Insert())
+    assert pairs.num_scored == 9 * 9
+
+
 def test_ties_are_shared():
     # "b" twice: what is moved beside the other one makes the same text.
-    gains = insert(FakeScorer(lambda before, word: 0.0, 1), [sentences(3, 4, 4)])
-    assert gains.result.accuracy == pytest.approx(1 / 3)
-    assert gains.result.reciprocal_rank == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
+    documents = [sentences(3, 4, 4)]
+    equal = compare(FakeScorer(lambda before, word: 0.0, 1), documents, Insert()).result
+    assert equal.accuracy == pytest.approx(1 / 3)
+    assert equal.reciprocal_rank == pytest.approx((1 + 1 / 2 + 1 / 3) / 3)
     ascending = FakeScorer(lambda before, word: float(before is not None and before > word), 1)
-    found = insert(ascending, [sentences(3, 4, 4)]).result
+    result = compare(ascending, documents, Insert()).result
     # 3 is likeliest at its own place; each 4 at its own and that of the other.
-    assert found.accuracy == pytest.approx((1 + 1 / 2 + 1 / 2) / 3)
-    assert found.reciprocal_rank == pytest.approx((1 + 3 / 4 + 3 / 4) / 3)
+    assert result.accuracy == pytest.approx((1 + 1 / 2 + 1 / 2) / 3)
+    assert result.reciprocal_rank == pytest.approx((1 + 3 / 4 + 3 / 4) / 3)
 
 
 @pytest.mark.parametrize("name", some(["ccdclm"], all=["adclm", "hrnnlm", "drnnlm", "ccdclm"]))
@@ -129,24 +140,17 @@ def test_what_orders_share_is_read_once_and_is_what_whole_orders_give(name, monk
     whole = scorer(name).score([document[i] for i in order] for order in orders)
     expected = [-math.fsum(float(one.sum(dtype=np.float64)) for one in nll) for _, nll in whole]
     np.testing.assert_allclose(found, expected, rtol=1e-6)
-    assert np.ptp(expected) > 0.1 and found[0] == found[-1] == prefixes.log_prob
+    assert np.ptp(expected) > 0.1 and found[0] == found[-1]
     different = {tuple(order[: end + 1]) for order in orders for end in range(10)}
     assert 0 < sum(read) < len(different)
 
 
 def test_windows_under_a_model_of_all_sentences_before():
     documents = [random_document(seed, 6) for seed in range(3)]
-    for arrangement in (SWAP, WINDOW):
-        options = {"arrangement": arrangement, "permutations": 4}
-        shared = coherence.compare(scorer("ccdclm"), documents, **options, reader=reader("ccdclm"))
-        whole = coherence.compare(scorer("ccdclm"), documents, **options)
+    for window in (2, 3):
+        test = Fixed(Shuffle(window=window), permutations=4)
+        shared = compare(scorer("ccdclm"), documents, test, reader=reader("ccdclm"))
+        whole = compare(scorer("ccdclm"), documents, test)
         for one, other in zip(shared.log_probs, whole.log_probs, strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-6)
         assert shared.result == whole.result
-
-
-def test_documents_without_places():
-    with pytest.raises(InputError, match="no document has two sentences"):
-        insert(FakeScorer(order_blind, 0), [sentences(3), []])
-    with pytest.raises(InputError, match="keep_first is -1"):
-        insert(FakeScorer(order_blind, 0), [sentences(3, 4)], keep_first=-1)

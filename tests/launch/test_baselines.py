@@ -76,7 +76,7 @@ def test_a_trained_baseline_says_how_training_goes(corpus):
         (["--baseline=overlap"], "--baseline needs --data"),
         (["--baseline=overlap", "--data=C/corpus", "--workdir=x"], "--baseline takes no --workdir"),
         (["--baseline=neural", "--data=C/corpus", "--batch_size=2"], "takes no --batch_size"),
-        (["--baseline=neural", "--data=C/corpus", "--training_seed=-1"], "--training_seed is -1"),
+        (["--baseline=neural", "--data=C/corpus", "--training_seed=-1"], "--training_seed=-1"),
         (["--workdir=x", "--training_seed=1"], "--training_seed belongs to --baseline"),
         (["--baseline=grid", "--data=C/corpus"], "--baseline"),
         (

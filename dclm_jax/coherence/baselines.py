@@ -17,7 +17,7 @@ import scipy.special
 from dclm_jax.data.corpus import Corpus
 from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.orders import random_orders
+from dclm_jax.evaluation.permutations import Shuffle, numbered
 from dclm_jax.evaluation.scoring import Document, Scored, sentences_to_score
 
 Report = Callable[[str], None]
@@ -208,8 +208,8 @@ def labelled_windows(
     Returns:
       None if no permutation has another window than the document.
     """
-    original, orders = random_orders(document, permutations, rng)
-    rows = np.concatenate([original[None], orders])
+    orders = Shuffle().draw(document, permutations, rng)
+    rows = np.concatenate([numbered(document)[None], orders])
     if padded:
         rows = np.pad(rows, ((0, 0), (1, 1)), constant_values=((0, 0), (START, END)))
     if rows.shape[1] < width:

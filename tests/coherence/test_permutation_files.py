@@ -5,9 +5,9 @@ import re
 import numpy as np
 import pytest
 
+from dclm_jax.coherence.permutation_files import read_permutations
 from dclm_jax.data.readers import read_documents
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.given_orders import read_given
 
 A, B = ["a b", "c", "d e f"], ["x", "y", "x", "z"]
 
@@ -32,7 +32,7 @@ def test_documents_and_permutations_of_them_in_one_folder(tmp_path):
         "ntsb-1.perm-1.txt": B,
         "ntsb-1.perm-2.txt": permuted(B, 3, 2, 1, 0),
     }
-    first, second = read_given(read_documents, folder(tmp_path / "all", given))
+    first, second = read_permutations(read_documents, folder(tmp_path / "all", given))
     assert [" ".join(words) for words in first.document.sentences] == A
     # In the order of the files' names.
     np.testing.assert_array_equal(first.orders, [[1, 0, 2], [2, 0, 1]])
@@ -53,7 +53,7 @@ def test_permutations_belong_to_the_document_of_their_name(tmp_path, original, n
     documents = folder(tmp_path / "documents", {original: A})
     shuffled = [permuted(A, 2, 1, 0), permuted(A, 0, 2, 1)]
     permutations = folder(tmp_path / "permuted", dict(zip(names, shuffled, strict=True)))
-    (found,) = read_given(read_documents, permutations, documents)
+    (found,) = read_permutations(read_documents, permutations, documents)
     np.testing.assert_array_equal(found.orders, [[2, 1, 0], [0, 2, 1]])
     assert found.document.id == f"{original}:1"
 
@@ -75,19 +75,19 @@ def test_what_does_not_match_is_named(tmp_path, permutations, message):
     given = folder(tmp_path / "permuted", permutations)
     message = message.replace("DOCUMENTS", documents)
     with pytest.raises(InputError, match=re.escape(f"{given}/{message}")):
-        read_given(read_documents, given, documents)
+        read_permutations(read_documents, given, documents)
 
 
 def test_what_is_missing_is_named(tmp_path):
     documents = folder(tmp_path / "documents", {"a.txt": A, "b.txt": B})
     given = folder(tmp_path / "permuted", {"a-1": A})
     with pytest.raises(InputError, match=re.escape("documents/b.txt: has no permutation in")):
-        read_given(read_documents, given, documents)
+        read_permutations(read_documents, given, documents)
     with pytest.raises(InputError, match="permuted/a-1: expected a file called such as NAME.perm"):
-        read_given(read_documents, given)
+        read_permutations(read_documents, given)
     alone = folder(tmp_path / "alone", {"a.perm-2": A})
     with pytest.raises(InputError, match=re.escape("its document a.perm-1 is not in")):
-        read_given(read_documents, alone)
+        read_permutations(read_documents, alone)
     for none in ("nowhere", "documents/a.txt"):
         with pytest.raises(InputError, match="no such folder"):
-            read_given(read_documents, given, str(tmp_path / none))
+            read_permutations(read_documents, given, str(tmp_path / none))

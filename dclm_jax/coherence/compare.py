@@ -1,0 +1,419 @@
+"""Local coherence: is a document likelier than its own sentences in another order?
+
+A test is a sampler of orders and a summary of what a model says of them; `compare` scores the
+orders of any test:
+
+    compare(scorer, documents, Fixed(permutations=20)).result         Coherence
+    compare(scorer, documents, Bootstrap(replicates=1000)).result     Coherence
+    compare(scorer, documents, Fixed(Shuffle(window=2))).result       Coherence, of swaps
+    compare(scorer, documents, Insert()).result                       Insertion
+
+After Barzilay and Lapata (2008) and Ji et al. (2015), section 4.2: no supervised training, the
+document with the higher likelihood counts as the coherent one. A permutation is never the document
+itself. Permutations are drawn with replacement, so that short documents repeat some: a document of
+two sentences has a single one. A document whose sentences are all the same can only tie.
+
+Some texts begin in a way that gives them away: with a headline, or an address to the reader. Then
+accuracy says how well a model knows beginnings. `FirstSentence` measures that by itself, and
+`fix_first` leaves the first sentences where they are, so that only the others are permuted.
+"""
+
+import abc
+import dataclasses
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
+
+import numpy as np
+
+from dclm_jax.allocation import require_memory
+from dclm_jax.coherence.results import Coherence, Insertion, OfLength
+from dclm_jax.coherence.scoring import Orders, log_probs
+from dclm_jax.errors import InputError, require_at_least
+from dclm_jax.evaluation.permutations import Moves, Shuffle, first_moved
+from dclm_jax.evaluation.scoring import Document, Progress, SentenceScorer
+from dclm_jax.evaluation.significance import Sums
+from dclm_jax.reading.continuations import SentenceReader
+from dclm_jax.reading.reader import Reader
+
+FIRST_POSITIONS = 5
+"""Positions of each document that its first sentence is moved to."""
+LENGTHS = (2, 6, 11, 21)
+"""Minimum numbers of sentences in the ranges of documents whose accuracies are told apart."""
+
+# First words of the seeds of independent random streams.
+_ORDERS, _TEST_SETS, _FIRST = 0, 1, 2
+ResultT = TypeVar("ResultT")
+
+
+class OfDocument(NamedTuple):
+    """Scores of a document and of its orders, which have the same number of targets.
+
+    Attributes:
+      sentences, words: of the document.
+      pairs: orders that it was compared with, or sentences that were put back.
+      accuracy: share of the orders that are less likely, ties count half; or of the sentences whose
+        own place is the likeliest.
+      log_prob: of the document, in nats.
+      log_prob_per_token: log P of the document per token, words and ENDs.
+      permuted_log_prob, permuted_log_prob_per_token: means over the orders.
+    """
+
+    sentences: int
+    words: int
+    pairs: int
+    accuracy: float
+    log_prob: float
+    log_prob_per_token: float
+    permuted_log_prob: float
+    permuted_log_prob_per_token: float
+
+
+@dataclasses.dataclass(frozen=True)
+class OrderTest(abc.ABC, Generic[ResultT]):
+    """Orders that documents are compared with, and a summary of the outcomes.
+
+    Attributes:
+      shuffle: which sentences move; documents that are too short for it are left out.
+    """
+
+    shuffle: Shuffle = Shuffle()
+
+    @property
+    def is_local(self) -> bool:
+        """Whether orders are so much like the document that `scoring.Prefixes` saves work."""
+        # Twenty random orders of each document of the Penn Treebank share 2% of what is read,
+        # blocks of eight 15%, swaps 45% and, by what follows them, more.
+        return self.shuffle.window > 0
+
+    @abc.abstractmethod
+    def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
+        """The orders of each document that is not left out."""
+
+    @abc.abstractmethod
+    def summary(self, comparisons: "Comparisons[Any]") -> ResultT:
+        """The result over all documents."""
+
+    def outcomes(self, log_probs: np.ndarray) -> np.ndarray:
+        """What log P of a document and of its orders count towards accuracy, float64: 1 where the
+        document is likelier than an order, 0.5 for a tie."""
+        return np.sign(log_probs[0] - log_probs[1:]) / 2 + 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Comparisons(Generic[ResultT]):
+    """Documents beside orders of their sentences.
+
+    Attributes:
+      test: which orders.
+      indices: of the D documents among those that were given; the others have too few sentences.
+      documents: these.
+      left_out: how many documents have too few sentences.
+      log_probs: for each document float64 [1 + P] in nats: log P of it, and of P orders.
+    """
+
+    test: OrderTest[ResultT]
+    indices: list[int]
+    documents: list[Document]
+    left_out: int
+    log_probs: list[np.ndarray]
+
+    @functools.cached_property
+    def outcomes(self) -> list[np.ndarray]:
+        """For each document what its orders count, see `OrderTest.outcomes`."""
+        return list(map(self.test.outcomes, self.log_probs))
+
+    @functools.cached_property
+    def result(self) -> ResultT:
+        """The summary over all documents."""
+        return self.test.summary(self)
+
+    @property
+    def sums(self) -> Sums:
+        """Sums of outcomes [D, 1] and their numbers [D, 1], for `intervals`."""
+        sums = [[outcomes.sum()] for outcomes in self.outcomes]
+        return Sums(np.array(sums), np.array([[len(outcomes)] for outcomes in self.outcomes]))
+
+    @property
+    def num_words(self) -> int:
+        """Words of the documents, without their ENDs."""
+        return sum(map(_num_words, self.documents))
+
+    @property
+    def by_document(self) -> list[OfDocument]:
+        """Each document."""
+        rows = []
+        for document, scores, outcomes in zip(
+            self.documents, self.log_probs, self.outcomes, strict=True
+        ):
+            sentences, words = len(document), _num_words(document)
+            original, permuted = float(scores[0]), float(scores[1:].mean())
+            per_token = original / (words + sentences), permuted / (words + sentences)
+            accuracy = float(outcomes.mean())
+            rows.append(
+                OfDocument(
+                    *(sentences, words, len(outcomes), accuracy),
+                    *(original, per_token[0], permuted, per_token[1]),
+                )
+            )
+        return rows
+
+    @property
+    def by_length(self) -> list[OfLength]:
+        """Accuracy in the ranges of `LENGTHS`."""
+        ranges: dict[int, list[np.ndarray]] = {least: [] for least in LENGTHS}
+        for document, outcomes in zip(self.documents, self.outcomes, strict=True):
+            ranges[max(least for least in LENGTHS if least <= len(document))].append(outcomes)
+        most = [*(following - 1 for following in LENGTHS[1:]), None]
+        return [
+            OfLength(least, last, len(own), float(np.concatenate(own).mean()) if own else None)
+            for (least, own), last in zip(ranges.items(), most, strict=True)
+        ]
+
+    def coherence(
+        self, kind: Literal["fixed", "bootstrap", "given"], accuracies: np.ndarray, **sampling: Any
+    ) -> Coherence:
+        """The result of which `accuracies` are the replicates; `sampling` are its attributes that
+        say how orders were drawn."""
+        shuffle, replicates = self.test.shuffle, len(accuracies)
+        return Coherence(
+            kind=kind,
+            mean=float(accuracies.mean()),
+            sd=float(accuracies.std(ddof=1)) if replicates > 1 else None,
+            replicates=replicates,
+            documents=len(self.documents),
+            words=self.num_words,
+            keep_first=shuffle.fix_first,
+            left_out=self.left_out,
+            block=shuffle.block,
+            window=shuffle.window,
+            unchanged=sum(not shuffle.changes(document) for document in self.documents),
+            **{"pairs": replicates * len(self.documents), **sampling},
+        )
+
+
+def compare(
+    scorer: SentenceScorer,
+    documents: Sequence[Document],
+    test: OrderTest[ResultT],
+    *,
+    reader: SentenceReader[Any] | None = None,
+    on_document: Progress = lambda done, of: None,
+) -> Comparisons[ResultT]:
+    """Every document beside the orders of a test.
+
+    Args:
+      scorer: of the model.
+      documents: a split; those that are too short for the test are left out.
+      test: which orders, and what becomes of their scores.
+      reader: of the model. With a `Reader` orders that have much in common are read as
+        `scoring.Prefixes` says, and their log P is the same but for rounding.
+      on_document: called after every document.
+    """
+    indices = [i for i, document in enumerate(documents) if test.shuffle.fits(document)]
+    if not indices:
+        fixed = test.shuffle.fix_first
+        after = f" after the first {fixed:,} that are kept" if fixed else ""
+        raise InputError(
+            f"no document has {test.shuffle.minimum}{after}; coherence needs an order to change"
+        )
+    fitting = [documents[i] for i in indices]
+    scores = []
+    local_reader = reader if test.is_local and isinstance(reader, Reader) else None
+    for of_document in log_probs(scorer, fitting, test.orders(fitting), local_reader):
+        scores.append(of_document)
+        on_document(len(scores), len(fitting))
+    return Comparisons(test, indices, fitting, len(documents) - len(fitting), scores)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Shuffled(OrderTest[Coherence]):
+    """Orders that a seed of 0 or more draws: the same for every model."""
+
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_at_least("seed", self.seed, 0)
+
+    def _draw(self, documents: Sequence[Document], counts: Sequence[int]) -> Iterator[Orders]:
+        """As many orders of each document as its count."""
+        most = max(count * len(one) for one, count in zip(documents, counts, strict=True))
+        require_memory(8 * most, f"{max(counts):,} permutations of a document")
+        for index, (document, count) in enumerate(zip(documents, counts, strict=True)):
+            rng = np.random.default_rng([_ORDERS, self.seed, index])
+            yield self.shuffle.draw(document, count, rng)
+
+
+@dataclasses.dataclass(frozen=True)
+class Fixed(_Shuffled):
+    """Equally many permutations of each document."""
+
+    permutations: int = 20
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_at_least("permutations", self.permutations, 1)
+
+    def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
+        return self._draw(documents, [self.permutations] * len(documents))
+
+    def summary(self, comparisons: Comparisons[Any]) -> Coherence:
+        accuracies = np.mean(comparisons.outcomes, axis=0)
+        return comparisons.coherence(
+            "fixed", accuracies, permutations=self.permutations, seed=self.seed
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Bootstrap(_Shuffled):
+    """The paper's: mean and standard deviation of accuracy over resampled test sets.
+
+    A test set has as many documents as the split, drawn with replacement, and each draw is shuffled
+    afresh. All draws of one document are scored together, whichever test sets they belong to.
+
+    Attributes:
+      replicates: R, the number of test sets.
+      pool: permutations of each document that its draws choose from; 0 for a fresh one each time,
+        as in the paper. A pool costs R / pool times less, and adds its own sampling error to the
+        mean, `pool_error`: at most 0.6% for 50 permutations of 155 documents.
+    """
+
+    replicates: int = 1000
+    pool: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_at_least("replicates", self.replicates, 1)
+        if self.pool < 0 or self.pool == 1:
+            raise InputError(f"pool is {self.pool}; expected 0, or 2 and more")
+
+    def _test_sets(self, num_documents: int) -> tuple[np.ndarray, np.random.Generator]:
+        """Indices of the documents of each test set, int [R, D], and what draws from the pool."""
+        require_memory(8 * self.replicates * num_documents, f"{self.replicates:,} test sets")
+        rng = np.random.default_rng([_TEST_SETS, self.seed])
+        return rng.integers(num_documents, size=(self.replicates, num_documents)), rng
+
+    def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
+        draws_RxD, _ = self._test_sets(len(documents))
+        counts = np.bincount(draws_RxD.reshape(-1), minlength=len(documents)).tolist()
+        return self._draw(documents, [self.pool] * len(documents) if self.pool else counts)
+
+    def summary(self, comparisons: Comparisons[Any]) -> Coherence:
+        draws_RxD, rng = self._test_sets(len(comparisons.documents))
+        pool_error = 0.0
+        if self.pool:
+            outcomes_DxP = np.array(comparisons.outcomes)
+            outcomes_RxD = outcomes_DxP[draws_RxD, rng.integers(self.pool, size=draws_RxD.shape)]
+            variance = np.sum(outcomes_DxP.var(axis=1, ddof=1)) / self.pool
+            pool_error = math.sqrt(variance) / len(outcomes_DxP)
+        else:
+            outcomes_RxD = np.empty(draws_RxD.shape)
+            # Both sides are ordered by document, and by draw within a document.
+            order = np.argsort(draws_RxD, axis=None, kind="stable")
+            outcomes_RxD.reshape(-1)[order] = np.concatenate(comparisons.outcomes)
+        drawn = {"permutations": 1, "seed": self.seed, "pool": self.pool, "pool_error": pool_error}
+        return comparisons.coherence("bootstrap", outcomes_RxD.mean(axis=1), **drawn)
+
+
+@dataclasses.dataclass(frozen=True)
+class Given(OrderTest[Coherence]):
+    """Given orders (Barzilay and Lapata, 2008): of each document, those that are left out included,
+    int [P, S] with a P of its own. One that makes the same text ties."""
+
+    given: Sequence[np.ndarray] = ()
+
+    def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
+        # Documents of one sentence are left out.
+        return (orders for orders in self.given if orders.shape[1] > 1)
+
+    def summary(self, comparisons: Comparisons[Any]) -> Coherence:
+        # Over pairs: documents may have any number of them.
+        numbers = list(map(len, comparisons.outcomes))
+        accuracies = np.array([np.concatenate(comparisons.outcomes).mean()])
+        return comparisons.coherence(
+            "given", accuracies, permutations=max(numbers), pairs=sum(numbers), seed=0
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class FirstSentence(OrderTest[float]):
+    """The accuracy when only the position of the first sentence is judged.
+
+    A document is compared with itself where its first sentence stands in a later position and all
+    others keep their order: the same sentences are scored on both sides, so that a short first
+    sentence is no likelier for that, and a model without context ties. The accuracy is the mean
+    over documents of the share of positions at which the document is likelier, ties count half. It
+    is never far from the accuracy under all permutations where documents have two or three
+    sentences.
+
+    Attributes:
+      positions: other positions of the first sentence, drawn without replacement from those that
+        make another text; all of them where there are no more.
+      seed: of the positions, 0 or more.
+    """
+
+    positions: int = FIRST_POSITIONS
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        require_at_least("positions", self.positions, 1)
+        require_at_least("seed", self.seed, 0)
+
+    def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
+        for index, document in enumerate(documents):
+            rng = np.random.default_rng([_FIRST, self.seed, index])
+            yield first_moved(document, self.positions, rng)
+
+    def summary(self, comparisons: Comparisons[Any]) -> float:
+        return float(np.mean([outcomes.mean() for outcomes in comparisons.outcomes]))
+
+
+@dataclasses.dataclass(frozen=True)
+class Insert(OrderTest[Insertion]):
+    """Each sentence is taken out and put back at every place (Elsner and Charniak, 2011).
+
+    A document of n sentences has (n - 1)^2 such orders beside its own, which scored one by one
+    would be n^3 sentences. With n places of a sentence, of which m are likelier than its own and t
+    as likely (its own among these), it counts 1 / t towards accuracy if m is 0, and the mean of
+    1 / (m + 1), ..., 1 / (m + t) towards the mean reciprocal rank: what ties give that are broken
+    at random. Of the shuffle `fix_first` counts.
+    """
+
+    @property
+    def is_local(self) -> bool:
+        return True
+
+    def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
+        return (Moves(len(document), self.shuffle.fix_first) for document in documents)
+
+    def outcomes(self, log_probs: np.ndarray) -> np.ndarray:
+        """What each of P sentences counts towards accuracy, float64 [P]."""
+        return _ranked(log_probs)[0]
+
+    def summary(self, comparisons: Comparisons[Any]) -> Insertion:
+        counts = np.concatenate(list(map(_ranked, comparisons.log_probs)), axis=1)
+        ties = [_ranked(np.zeros_like(one)) for one in comparisons.log_probs]
+        return Insertion(
+            *map(float, (*counts.mean(axis=1), *np.concatenate(ties, axis=1).mean(axis=1))),
+            documents=len(comparisons.documents),
+            sentences=counts.shape[1],
+            words=comparisons.num_words,
+            keep_first=self.shuffle.fix_first,
+            left_out=comparisons.left_out,
+        )
+
+
+def _ranked(log_probs: np.ndarray) -> np.ndarray:
+    """What each of P sentences counts towards accuracy and reciprocal rank, float64 [2, P], by
+    log P of the document and of its `Moves` [1 + P * P]."""
+    size = math.isqrt(len(log_probs))
+    gains_PxP = (log_probs[1:] - log_probs[0]).reshape(size, size)
+    likelier_P, as_likely_P = np.sum(gains_PxP > 0, axis=1), np.sum(gains_PxP == 0, axis=1)
+    harmonic = np.concatenate([[0], np.cumsum(1 / np.arange(1, size + 1))])
+    ranks_P = (harmonic[likelier_P + as_likely_P] - harmonic[likelier_P]) / as_likely_P
+    return np.array([(likelier_P == 0) / as_likely_P, ranks_P])
+
+
+def _num_words(document: Document) -> int:
+    return sum(map(len, document))

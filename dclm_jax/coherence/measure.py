@@ -1,0 +1,292 @@
+"""All tests of coherence that are asked for, of one model; tables of the results of several."""
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from dclm_jax.coherence.compare import (
+    FIRST_POSITIONS,
+    Bootstrap,
+    Comparisons,
+    FirstSentence,
+    Fixed,
+    Given,
+    Insert,
+    OfDocument,
+    OrderTest,
+    compare,
+)
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation.permutations import Shuffle
+from dclm_jax.evaluation.scoring import Document, Progress, SentenceScorer
+from dclm_jax.evaluation.significance import Difference, Sums, differences
+from dclm_jax.reading.continuations import SentenceReader
+from dclm_jax.tables import aligned, separated
+
+BLOCK_SIZES = (1, 2, 4, 8)
+"""Sentences of a block, where documents are measured by the size of blocks."""
+EXTRA_TESTS = {
+    "blocks": tuple(Shuffle(block=size) for size in BLOCK_SIZES),
+    "swaps": (Shuffle(window=2),),
+    "windows": (Shuffle(window=3),),
+    "insertion": (),
+}
+"""Tests beside the one of all sentences permuted, and what they shuffle."""
+PERMUTATIONS, INSERTION = Shuffle().name, "insertion"
+
+
+@dataclasses.dataclass(frozen=True)
+class CoherenceOptions:
+    """What is measured of coherence, and how.
+
+    Attributes:
+      permutations: number of fixed permutations of each document; 0 skips them.
+      bootstrap: number of resampled test sets (Ji et al. 2015, 4.2); 0 skips them.
+      permutation_pool: permutations of each document that the test sets draw from; 0 shuffles
+        every draw afresh, as the paper does.
+      fix_first: sentences at the start of each document that stay where they are.
+      extra_tests: some of EXTRA_TESTS, or "all".
+      seed: of permutations and test sets.
+    """
+
+    permutations: int = 20
+    bootstrap: int = 0
+    permutation_pool: int = 0
+    fix_first: int = 0
+    extra_tests: Sequence[str] = ()
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not self.tests(Shuffle(fix_first=self.fix_first)):
+            raise InputError("permutations and bootstrap are both 0; expected one of them above 0")
+        for name in self.extra_tests:
+            if name not in (*EXTRA_TESTS, "all"):
+                expected = f"expected some of {', '.join(EXTRA_TESTS)}, or all"
+                raise InputError(f"extra_tests is {name}; {expected}")
+
+    def tests(self, shuffle: Shuffle) -> list[OrderTest[Any]]:
+        """The tests that shuffle documents like this; the first one is the one to report."""
+        tests: list[OrderTest[Any]] = []
+        if self.bootstrap:
+            pool = self.permutation_pool
+            tests.append(Bootstrap(shuffle, self.seed, self.bootstrap, pool))
+        if self.permutations:
+            tests.append(Fixed(shuffle, self.seed, self.permutations))
+        return tests
+
+    def asks_for(self, extra_test: str) -> bool:
+        """Whether one of EXTRA_TESTS is to be run."""
+        return not {extra_test, "all"}.isdisjoint(self.extra_tests)
+
+
+@dataclasses.dataclass(frozen=True)
+class CoherenceResults:
+    """What tests of coherence give for one model.
+
+    Attributes:
+      options: what was asked for.
+      tests: by the name of a test, the comparisons by which it was made: one, or those of the
+        bootstrap and of the fixed permutations.
+      first_sentence: accuracy where the first sentence alone moves; None where it is fixed.
+      too_short: tests that were asked for, and for which every document is too short.
+    """
+
+    options: CoherenceOptions
+    tests: dict[str, list[Comparisons[Any]]]
+    first_sentence: float | None
+    too_short: list[Shuffle]
+
+    def results(self, test: str) -> list[Any]:
+        """The `Coherence` of a test, first the one to report, or its `Insertion`."""
+        results = [comparisons.result for comparisons in self.tests[test]]
+        if test != PERMUTATIONS:
+            return results
+        first = self.first_sentence
+        return [dataclasses.replace(result, first_sentence=first) for result in results]
+
+    @property
+    def by_document(self) -> dict[str, Comparisons[Any]]:
+        """By test, the comparisons that are the same for all models document by document."""
+        last = {test: comparisons[-1] for test, comparisons in self.tests.items()}
+        return {test: one for test, one in last.items() if not isinstance(one.test, Bootstrap)}
+
+    def to_json(self) -> dict[str, Any]:
+        """The result with all permuted, and beside it those of other tests, see `FurtherTests`."""
+
+        def of(test: str) -> dict[str, Any]:
+            main, *fixed = (result.to_json() for result in self.results(test))
+            return {**main, "fixed": fixed[0]} if fixed else main
+
+        value = of(PERMUTATIONS)
+        if PERMUTATIONS in self.by_document:
+            by_length = self.by_document[PERMUTATIONS].by_length
+            value["by_length"] = list(map(dataclasses.asdict, by_length))
+        for test, shuffles in EXTRA_TESTS.items():
+            results = [of(shuffle.name) for shuffle in shuffles if shuffle.name in self.tests]
+            if test == "blocks" and self.options.asks_for(test):
+                value[test] = results
+            elif test != "blocks" and results:
+                (value[test],) = results
+        if INSERTION in self.tests:
+            value[INSERTION] = of(INSERTION)
+        return value
+
+    def __str__(self) -> str:
+        lines = [str(result) for result in self.results(PERMUTATIONS)]
+        if self.first_sentence is not None:
+            lines.append(
+                f"with the first sentence alone moved: accuracy {_percent(self.first_sentence)}"
+            )
+        return "\n".join(filter(None, [*lines, self.results(PERMUTATIONS)[0].warning]))
+
+
+@contextlib.contextmanager
+def _silent(test: str) -> Iterator[Progress]:
+    yield lambda done, of: None
+
+
+def measure_coherence(
+    scorer: SentenceScorer,
+    documents: Sequence[Document],
+    options: CoherenceOptions = CoherenceOptions(),
+    *,
+    given: Sequence[np.ndarray] | None = None,
+    reader: SentenceReader[Any] | None = None,
+    progress: Callable[[str], contextlib.AbstractContextManager[Progress]] = _silent,
+) -> CoherenceResults:
+    """The tests of coherence.
+
+    Args:
+      scorer: of the model, or of a baseline.
+      documents: a split; each test leaves out those that are too short for it.
+      options: which tests.
+      given: orders int [P, S] of each document to compare it with, instead of random ones.
+      reader: of the model: swaps, windows and insertion need less work with it.
+      progress: gives what is called after every document of a test of that name.
+    """
+
+    def comparisons(test: OrderTest[Any], name: str) -> Comparisons[Any]:
+        with progress(name) as on_document:
+            return compare(scorer, documents, test, reader=reader, on_document=on_document)
+
+    first_sentence, fix_first, seed = None, options.fix_first, options.seed
+    shuffles = [
+        shuffle
+        for name, shuffles in EXTRA_TESTS.items()
+        if options.asks_for(name)
+        for shuffle in shuffles
+    ]
+    tests, too_short = {}, []
+    for shuffle in dict.fromkeys([Shuffle(), *shuffles]):
+        shuffle = dataclasses.replace(shuffle, fix_first=fix_first)
+        if shuffle.name == PERMUTATIONS or any(map(shuffle.fits, documents)):
+            own = options.tests(shuffle) if given is None else [Given(given=given)]
+            tests[shuffle.name] = [comparisons(test, shuffle.name) for test in own]
+        else:
+            too_short.append(shuffle)
+    if not fix_first:
+        # Of long documents not even a second permutation may be wanted.
+        positions = min(FIRST_POSITIONS, options.permutations or options.bootstrap)
+        test = FirstSentence(positions=positions, seed=seed)
+        first_sentence = comparisons(test, "first sentence").result
+    if options.asks_for(INSERTION):
+        tests[INSERTION] = [comparisons(Insert(Shuffle(fix_first=fix_first)), INSERTION)]
+    return CoherenceResults(options, tests, first_sentence, too_short)
+
+
+Results = dict[str, CoherenceResults]
+"""What tests give for several models, by their labels; on the same documents, with the same
+options."""
+Pairs = dict[str, list[Difference]]
+"""By test the differences in accuracy between any two of several models."""
+
+
+def paired(results: Results) -> Pairs:
+    """By test the differences in accuracy between any two models."""
+    first, *others = results.values()
+    pairs = {}
+    for test in first.by_document if others else ():
+        sums = [one.by_document[test].sums for one in results.values()]
+        together = Sums(np.hstack([one.nll for one in sums]), sums[0].count)
+        pairs[test] = differences(together, seed=first.options.seed)
+    return pairs
+
+
+def table(results: Results) -> list[str]:
+    """The lines of a table of accuracies: a row for each test, and for each length of documents."""
+    first = next(iter(results.values()))
+    rows = [["test", "documents", "left out", *(results if len(results) > 1 else ["accuracy"])]]
+    for test in first.tests:
+        of_models = [one.results(test)[0] for one in results.values()]
+        counts = [f"{of_models[0].documents:,}", f"{of_models[0].left_out:,}"]
+        if test == INSERTION:
+            chance = _percent(of_models[0].chance_accuracy)
+            shares = [_percent(one.accuracy) for one in of_models]
+            rows.append([f"{test}, chance {chance}", *counts, *shares])
+            chance = f"{of_models[0].chance_reciprocal_rank:.4f}"
+            ranks = [f"{one.reciprocal_rank:.4f}" for one in of_models]
+            rows.append([f"  mean reciprocal rank, chance {chance}", "", "", *ranks])
+            continue
+        rows.append([test, *counts, *(_percent(one.mean) for one in of_models)])
+        if test == PERMUTATIONS and test in first.by_document:
+            by_length = [one.by_document[test].by_length for one in results.values()]
+            for least, *others in zip(*by_length, strict=True):
+                if least.accuracy is not None:
+                    sentences = (
+                        f"{least.least} to {least.most}"
+                        if least.most
+                        else f"{least.least} and more"
+                    )
+                    shares = [_percent(one.accuracy) for one in (least, *others)]
+                    rows.append([f"  {sentences} sentences", f"{least.documents:,}", "", *shares])
+    return aligned(rows)
+
+
+def paired_table(results: Results, pairs: Pairs) -> list[str]:
+    """The lines of a table of `paired`; none for a single model."""
+    labels = list(results)
+    if not pairs:
+        return []
+    rows = [["test", "runs", "difference", "95% interval", "p", "p, all pairs (Holm)"]]
+    for test, of_test in pairs.items():
+        for pair in of_test:
+            ends = f"{100 * pair.low:+.2f} to {100 * pair.high:+.2f}"
+            runs = f"{labels[pair.a]} - {labels[pair.b]}"
+            numbers = [f"{100 * pair.difference:+.2f}", ends, f"{pair.p:.4f}", f"{pair.p_holm:.4f}"]
+            rows.append([test, runs, *numbers])
+    return [
+        *aligned(rows),
+        "differences of accuracy, of the first run less the second; 95% by bootstrap over "
+        "documents; p of a permutation test of pairs",
+    ]
+
+
+def joined(results: Results, values: Sequence[dict[str, Any]], pairs: Pairs) -> dict[str, Any]:
+    """The JSON object of several models, whose own objects `values` are; of one it is its own."""
+    if len(values) == 1:
+        return values[0]
+    labels = list(results)
+    runs = [{"label": label, **value} for label, value in zip(labels, values, strict=True)]
+    of_pairs = [
+        {"test": test, **pair.to_json(), "a": labels[pair.a], "b": labels[pair.b]}
+        for test, of_test in pairs.items()
+        for pair in of_test
+    ]
+    return {"runs": runs, "pairs": of_pairs}
+
+
+def separated_rows(results: Results, names: Sequence[str]) -> Iterator[str]:
+    """The lines of a TSV file: a row for each model, test and document, whose `names` these are."""
+    yield separated(["run", "test", "document", *OfDocument._fields])
+    for label, tests in results.items():
+        for test, comparisons in tests.by_document.items():
+            for index, row in zip(comparisons.indices, comparisons.by_document, strict=True):
+                cells = [f"{number:.10g}" for number in row]
+                yield separated([label, test, names[index], *cells])
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f}%"

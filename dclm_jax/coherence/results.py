@@ -1,0 +1,155 @@
+"""What tests of coherence give, as files hold it."""
+
+import dataclasses
+from typing import Annotated, Any, Literal
+
+from dclm_jax import files
+from dclm_jax.evaluation.permutations import Shuffle
+
+FIRST_DECIDES = 0.75
+"""From this accuracy of `compare.FirstSentence` on, `Coherence.warning` has something to say."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Coherence:
+    """Accuracy in telling documents from permutations of their sentences; 50% is chance.
+
+    Attributes:
+      kind: "fixed", "bootstrap", or "given" where the permutations come from files.
+      mean: mean accuracy, 0 to 1.
+      sd: sample standard deviation of accuracy over `replicates`; None where there is only one.
+      replicates: rounds of one permutation a document (fixed) or resampled test sets (bootstrap);
+        1 if permutations are given.
+      permutations: of each document (fixed), of each of its draws into a test set (bootstrap), of
+        the document that has most (given).
+      documents: documents with two sentences or more to permute, also those of a test set.
+      words: of all these documents, which tells texts apart under any vocabulary.
+      pairs: comparisons made in all.
+      seed: of the permutations and test sets; the same seed gives every model the same ones.
+      pool: permutations of a document that a bootstrap draws from; 0: each draw has its own.
+      pool_error: standard error of the mean that is due to the pool and that more test sets do not
+        lessen.
+      keep_first: sentences at the start of each document that stay where they are.
+      left_out: documents with too few sentences to permute; None in an older result, which does
+        not have it.
+      first_sentence: accuracy where the first sentence alone moves, see `FirstSentence`; None where
+        it was not measured.
+      block, window: as of `Shuffle`.
+      unchanged: documents whose every such order is the same text, for their sentences are equal:
+        they can only tie.
+    """
+
+    kind: Literal["fixed", "bootstrap", "given"]
+    mean: files.Share
+    sd: files.Share | None
+    replicates: files.Count
+    permutations: files.Count
+    documents: files.Count
+    words: files.Count
+    pairs: files.Count
+    seed: Annotated[int, files.Range(0, 2**128, "a whole number from 0 to 2^128")]
+    pool: files.Count = 0
+    pool_error: files.Share = 0.0
+    keep_first: files.Count = 0
+    left_out: files.Count | None = None
+    first_sentence: files.Share | None = None
+    block: files.Count = 1
+    window: files.Count = 0
+    unchanged: files.Count = 0
+
+    @property
+    def warning(self) -> str:
+        """What must be known to read the accuracy; empty where there is nothing."""
+        if self.keep_first or self.first_sentence is None or self.first_sentence < FIRST_DECIDES:
+            return ""
+        return (
+            "warning: the first sentence gives documents away: with it alone moved, accuracy is "
+            f"{100 * self.first_sentence:.2f}%; --keep_first=1 measures the order of the others"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The attributes as a JSON object."""
+        return dataclasses.asdict(self)
+
+    def __str__(self) -> str:
+        shuffle = Shuffle(self.block, self.window)
+        name = "" if shuffle == Shuffle() else f", {shuffle.name}"
+        spread = "" if self.sd is None else f", standard deviation {100 * self.sd:.2f}%"
+        over = {
+            "fixed": f"{self.replicates:,} permutations",
+            "bootstrap": f"{self.replicates:,} test sets",
+            "given": f"{self.pairs:,} permutations",
+        }[self.kind]
+        text = (
+            f"coherence ({self.kind}{name}): accuracy {100 * self.mean:.2f}%{spread} over {over} "
+            f"of {self.documents:,} documents, ties count half"
+        )
+        if self.keep_first:
+            text += f"; sentences kept at the start of each: {self.keep_first:,}"
+        if self.left_out:
+            text += f"; left out for fewer than {shuffle.minimum} to permute: {self.left_out:,}"
+        if self.unchanged:
+            text += f"; only ties, for their sentences are equal: {self.unchanged:,}"
+        return text
+
+
+@dataclasses.dataclass(frozen=True)
+class Insertion:
+    """How well the place of a sentence is found that was taken out of its document.
+
+    Attributes:
+      accuracy: mean over sentences, 0 to 1.
+      reciprocal_rank: mean reciprocal rank of the sentences' own places.
+      chance_accuracy: accuracy of a model that knows nothing of order, the mean of 1 / n.
+      chance_reciprocal_rank: the mean of (1 + 1/2 + ... + 1/n) / n.
+      documents: with two sentences or more that move.
+      sentences: that were taken out.
+      words: of all these documents.
+      keep_first: sentences at the start of each document that stay where they are.
+      left_out: documents with fewer than two other sentences.
+    """
+
+    accuracy: files.Share
+    reciprocal_rank: files.Share
+    chance_accuracy: files.Share
+    chance_reciprocal_rank: files.Share
+    documents: files.Count
+    sentences: files.Count
+    words: files.Count
+    keep_first: files.Count = 0
+    left_out: files.Count = 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The attributes as a JSON object."""
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True)
+class OfLength:
+    """Accuracy in documents of `least` to `most` sentences (None: no limit), and how many documents
+    there are; accuracy is the mean over their permutations, None where there is no document."""
+
+    least: files.Count
+    most: files.Count | None
+    documents: files.Count
+    accuracy: files.Share | None
+
+
+@dataclasses.dataclass(frozen=True)
+class FurtherTests:
+    """What a result file holds beside the `Coherence` of full permutations; empty where it was not
+    measured, and in older results.
+
+    Attributes:
+      blocks: of each size of blocks, in ascending order; blocks of one sentence are permutations.
+      swaps: two neighbours exchanged.
+      windows: three neighbours permuted.
+      insertion: of single sentences.
+      by_length: full permutations, by the length of documents.
+    """
+
+    blocks: list[Coherence] = dataclasses.field(default_factory=list)
+    swaps: Coherence | None = None
+    windows: Coherence | None = None
+    insertion: Insertion | None = None
+    by_length: list[OfLength] = dataclasses.field(default_factory=list)

@@ -1,0 +1,129 @@
+"""Orders of a document's sentences, as pure functions.
+
+Orders are indices of sentences, int [S]. Equal sentences have one index, that of the first of them,
+so that equal texts are equal orders.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from dclm_jax.errors import require_at_least
+from dclm_jax.evaluation.scoring import Document
+
+
+@dataclasses.dataclass(frozen=True)
+class Shuffle:
+    """How sentences are shuffled: all of them (Barzilay and Lapata, 2008); blocks of neighbours,
+    inside of which nothing changes, so that what a model knows of neighbours counts the less the
+    longer they are; or one window of neighbours, 2 for a swap, so that all else stays as it is.
+
+    Attributes:
+      block: sentences per block, counted from the first that moves; the last block may have fewer.
+      window: neighbours that are permuted, anywhere in the document; 0 for all sentences. The
+        blocks have one sentence then.
+      fix_first: sentences at the start of each document that stay where they are.
+    """
+
+    block: int = 1
+    window: int = 0
+    fix_first: int = 0
+
+    def __post_init__(self) -> None:
+        require_at_least("fix_first", self.fix_first, 0)
+
+    @property
+    def name(self) -> str:
+        """The test that shuffles like this, in tables and results."""
+        if self.window:
+            return "swaps" if self.window == 2 else f"windows of {self.window}"
+        return "permutations" if self.block == 1 else f"blocks of {self.block}"
+
+    @property
+    def minimum(self) -> str:
+        """The shortest text that can be shuffled, for messages."""
+        if self.window > 2:
+            return f"{self.window} sentences"
+        return "two sentences" if self.block == 1 else f"two blocks of {self.block} sentences"
+
+    def fits(self, document: Document) -> bool:
+        """Whether enough sentences may move: two blocks, or one window."""
+        movable = len(document) - self.fix_first
+        return movable > self.block and movable >= self.window
+
+    def changes(self, document: Document) -> bool:
+        """Whether any such order is another text; otherwise the sentences that move are equal."""
+        movable = numbered(document)[self.fix_first :]
+        blocks = np.split(movable, range(self.block, len(movable), self.block))
+        # If all blocks commute with the first one, they commute with one another.
+        return any(
+            not np.array_equal(np.append(blocks[0], block), np.append(block, blocks[0]))
+            for block in blocks[1:]
+        )
+
+    def draw(self, document: Document, count: int, rng: np.random.Generator) -> np.ndarray:
+        """Orders int [count, S] of a document that `fits`, drawn with replacement. None of them is
+        the document itself if this `changes` it."""
+        original, changes = numbered(document), self.changes(document)
+        movable = original[self.fix_first :]
+        orders = np.tile(original, (count, 1))
+        same = np.ones(count, bool)
+        while np.any(same):
+            shuffled = self._shuffled(len(movable), int(same.sum()), rng)
+            orders[same, self.fix_first :] = movable[shuffled]
+            same = np.all(orders == original, axis=1) & changes
+        return orders
+
+    def _shuffled(self, num_sentences: int, count: int, rng: np.random.Generator) -> np.ndarray:
+        """Orders int [count, S]: each window is as likely as any other, and so is each order of
+        what moves."""
+        if self.window:
+            starts = rng.integers(num_sentences - self.window + 1, size=(count, 1))
+            inside = rng.permuted(np.tile(np.arange(self.window), (count, 1)), axis=1)
+            orders = np.tile(np.arange(num_sentences), (count, 1))
+            np.put_along_axis(orders, starts + np.arange(self.window), starts + inside, axis=1)
+            return orders
+        block_of = np.arange(num_sentences) // self.block
+        blocks = np.tile(np.arange(-(-num_sentences // self.block)), (count, 1))
+        rank_of_block = np.argsort(rng.permuted(blocks, axis=1), axis=1)
+        return np.argsort(rank_of_block[:, block_of], axis=1, kind="stable")
+
+
+class Moves:
+    """Orders in which one sentence is at another position: int [P * P, S], computed slice by slice.
+
+    Row i P + j moves sentence i to position j, of the P sentences that may move; it is the document
+    itself where i = j.
+    """
+
+    def __init__(self, num_sentences: int, fix_first: int = 0):
+        self._num_sentences, self._fix_first = num_sentences, fix_first
+
+    def __len__(self) -> int:
+        return (self._num_sentences - self._fix_first) ** 2
+
+    def __getitem__(self, rows: slice) -> np.ndarray:
+        numbers = np.arange(*rows.indices(len(self)))[:, None]
+        moved, target = np.divmod(numbers, self._num_sentences - self._fix_first)
+        moved, target = moved + self._fix_first, target + self._fix_first
+        position = np.arange(self._num_sentences)
+        remaining = position - (position > target)
+        return np.where(position == target, moved, remaining + (remaining >= moved))
+
+
+def first_moved(document: Document, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Orders int [P, S], P at most `count`, in which the first sentence has another position, drawn
+    without replacement from those that make another text."""
+    original = numbered(document)
+    # Among equal sentences at the start it can move without making another text.
+    nearest = max(1, int(np.argmax(original != original[0])))
+    positions = np.arange(nearest, len(original))
+    drawn = rng.choice(positions, min(count, len(positions)), replace=False)
+    return np.array([np.insert(original[1:], position, original[0]) for position in drawn])
+
+
+def numbered(document: Document) -> np.ndarray:
+    """For each sentence, the index of the first one that is equal to it, int [S]."""
+    first_index: dict[bytes, int] = {}
+    texts = [np.asarray(ids, np.int32).tobytes() for ids in document]
+    return np.array([first_index.setdefault(text, i) for i, text in enumerate(texts)], np.int64)
