@@ -66,8 +66,8 @@ AnyDocument = TypeVar("AnyDocument", bound=Document | Sequence[Sentence])
 OfSentence = TypeVar("OfSentence")
 
 DEFAULT_BATCH_SIZE = 32
-DEFAULT_SENTENCES, DEFAULT_SENTENCE_WORDS = 5, 100
-DEFAULT_LENGTH = 1.5
+DEFAULT_NUM_SENTENCES, DEFAULT_MAX_SENTENCE_WORDS = 5, 100
+DEFAULT_MAX_LENGTH_RATIO = 1.5
 _PACKAGE = os.path.join(os.path.dirname(__file__), "")
 _WINDOW = 256
 """Documents that are read ahead, so that those of like length come together."""
@@ -130,30 +130,36 @@ class DocumentState:
 
     def generate(
         self,
-        sentences: int = DEFAULT_SENTENCES,
+        num_sentences: int = DEFAULT_NUM_SENTENCES,
         decoding: Decoding = GREEDY,
         *,
-        sentence_words: int = DEFAULT_SENTENCE_WORDS,
+        max_sentence_words: int = DEFAULT_MAX_SENTENCE_WORDS,
         seed: int = 0,
     ) -> GeneratedText:
-        """So many sentences that go on with the document; see `LanguageModel.generate`."""
+        """A continuation of the document; see `LanguageModel.generate`."""
         self.lm.require_generating()
-        limits, keys = [Limits(sentences, sentence_words)], generation.random_keys([seed], [0])
+        limits, keys = (
+            [Limits(num_sentences, max_sentence_words)],
+            generation.random_keys([seed], [0]),
+        )
         (text,) = generation.generate(self.state, decoding, limits, keys)
         return self.lm.to_words(text)
 
     def stream(
         self,
-        sentences: int = DEFAULT_SENTENCES,
+        num_sentences: int = DEFAULT_NUM_SENTENCES,
         decoding: Decoding = GREEDY,
         *,
-        sentence_words: int = DEFAULT_SENTENCE_WORDS,
+        max_sentence_words: int = DEFAULT_MAX_SENTENCE_WORDS,
         seed: int = 0,
     ) -> Iterator[tuple[str, float]]:
         """What `generate` gives word by word: each as soon as it is chosen, with its log P in nats;
         END closes every sentence. A beam chooses all words in the end."""
         self.lm.require_generating()
-        limits, (key,) = Limits(sentences, sentence_words), generation.random_keys([seed], [0])
+        limits, (key,) = (
+            Limits(num_sentences, max_sentence_words),
+            generation.random_keys([seed], [0]),
+        )
         for word, log_prob in generation.stream(self.state, decoding, limits, key):
             yield self.lm.vocabulary.words[word], log_prob
 
@@ -442,10 +448,10 @@ class LanguageModel:
     def generate(
         self,
         documents: Iterable[AnyDocument],
-        sentences: int = DEFAULT_SENTENCES,
+        num_sentences: int = DEFAULT_NUM_SENTENCES,
         decoding: Decoding = GREEDY,
         *,
-        sentence_words: int = DEFAULT_SENTENCE_WORDS,
+        max_sentence_words: int = DEFAULT_MAX_SENTENCE_WORDS,
         seed: int = 0,
         samples: int = 1,
     ) -> Iterator[tuple[AnyDocument, list[GeneratedText]]]:
@@ -453,9 +459,10 @@ class LanguageModel:
 
         Args:
           documents: as `score` takes them; one without words is begun.
-          sentences: how many, at most: a model that tells the end of a document may stop before.
+          num_sentences: maximum number of sentences: a model that decides where a document ends
+            may generate fewer.
           decoding: how words are chosen.
-          sentence_words: words of a sentence, at most.
+          max_sentence_words: maximum number of words per sentence.
           seed: of sampling. What is drawn depends on it, on the number of the document and on what
             was read, not on the other documents.
           samples: texts for each document; number s from 0 is what seed + s gives as the first.
@@ -463,7 +470,7 @@ class LanguageModel:
         Yields:
           Every document with its texts.
         """
-        reader, limits = self.require_generating(), Limits(sentences, sentence_words)
+        reader, limits = self.require_generating(), Limits(num_sentences, max_sentence_words)
         return self._texts(
             documents, size_of, reader.after, lambda ids: limits, decoding, seed, samples
         )
@@ -473,7 +480,7 @@ class LanguageModel:
         documents: Iterable[AnyDocument],
         decoding: Decoding = GREEDY,
         *,
-        length: float = DEFAULT_LENGTH,
+        max_length_ratio: float = DEFAULT_MAX_LENGTH_RATIO,
         seed: int = 0,
         samples: int = 1,
     ) -> Iterator[tuple[AnyDocument, list[GeneratedText]]]:
@@ -482,22 +489,23 @@ class LanguageModel:
         Args:
           documents: the sources, as `score` takes them; each has words.
           decoding: how words are chosen.
-          length: a text has at most so many times the words of its source (Li et al. 2015, 4.2).
+          max_length_ratio: maximum number of words of a text, as a multiple of its source's (Li et
+            al. 2015, 4.2).
           seed, samples: as those of `generate`.
 
         Yields:
           Every document with its texts.
         """
         reader = self.require_reconstructing()
-        if not 0 < length < math.inf:
-            raise InputError(f"length is {length}; expected a number above 0")
+        if not 0 < max_length_ratio < math.inf:
+            raise InputError(f"max_length_ratio is {max_length_ratio}; expected a number above 0")
 
         def limits(ids: list[np.ndarray]) -> Limits:
             words = sum(map(len, ids))
             if not words:
                 raise InputError("a document has no words; expected some to read")
-            most = max(1, int(length * words))
-            return Limits(sentences=most, sentence_words=most, words=most)
+            most = max(1, int(max_length_ratio * words))
+            return Limits(most, most, most)
 
         return self._texts(
             documents,

@@ -1,6 +1,6 @@
 """Continues documents, or begins one, as a model of documents thinks likely.
 
-    python -m launch.generate --workdir=runs/tour --context=story.txt --sentences=5
+    python -m launch.generate --workdir=runs/tour --context=story.txt --num_sentences=5
     printf 'the state of the union is strong .\\n' |
         python -m launch.generate --workdir=runs/tour --context=- --method=beam
     python -m launch.generate --workdir=runs/tour --method=sample --temperature=0.8 --seed=1
@@ -17,7 +17,7 @@ documents; each is continued from its last sentence. Words are chosen
                       the same --seed draws the same words for document n, whatever the others
 
 <UNKNOWN> is left out unless --allow_unknown is given, and so are sentences without words. A
-sentence of --sentence_words words is ended there.
+sentence of --max_sentence_words words is ended there.
 
 Without --output the text is printed, a sentence a line, a blank line between documents; that of one
 document word by word as it is chosen (by a beam, when all are chosen). --output is a file of JSON
@@ -39,7 +39,7 @@ from dclm_jax.data import readers
 from dclm_jax.data.vocabulary import END_TOKEN
 from dclm_jax.errors import InputError
 from dclm_jax.files import json_text, open_output
-from dclm_jax.language_model import DEFAULT_SENTENCE_WORDS, DEFAULT_SENTENCES, GeneratedText
+from dclm_jax.language_model import DEFAULT_MAX_SENTENCE_WORDS, DEFAULT_NUM_SENTENCES, GeneratedText
 from launch import _app, _decoding, _evaluation
 
 _evaluation.declare_run_flags()
@@ -47,11 +47,11 @@ flags.adopt_module_key_flags(_decoding)
 _CONTEXT = flags.DEFINE_string(
     "context", None, "Documents to continue; '-' is standard input. Without it one is begun."
 )
-_SENTENCES = flags.DEFINE_integer(
-    "sentences", DEFAULT_SENTENCES, "Maximum number of sentences to generate."
+_NUM_SENTENCES = flags.DEFINE_integer(
+    "num_sentences", DEFAULT_NUM_SENTENCES, "Maximum number of sentences to generate."
 )
-_SENTENCE_WORDS = flags.DEFINE_integer(
-    "sentence_words", DEFAULT_SENTENCE_WORDS, "Maximum number of words per sentence."
+_MAX_SENTENCE_WORDS = flags.DEFINE_integer(
+    "max_sentence_words", DEFAULT_MAX_SENTENCE_WORDS, "Maximum number of words per sentence."
 )
 _SAMPLES = flags.DEFINE_integer("samples", 1, "With --method=sample: texts per document.")
 _OUTPUT = flags.DEFINE_string("output", None, "JSON lines to write, instead of text to print.")
@@ -67,18 +67,18 @@ def main(argv: Sequence[str]) -> None:
         documents = iter([readers.Document("new", [])])
     else:
         documents = _evaluation.read_text([lm], path)
-    options = {"sentence_words": _SENTENCE_WORDS.value, "seed": _decoding.SEED.value}
+    options = {"max_sentence_words": _MAX_SENTENCE_WORDS.value, "seed": _decoding.SEED.value}
     first = [] if _OUTPUT.value else list(itertools.islice(documents, 2))
     if len(first) == _SAMPLES.value == 1:
         space = ""
-        for word, _ in lm.read(first[0]).stream(_SENTENCES.value, decoding, **options):
+        for word, _ in lm.read(first[0]).stream(_NUM_SENTENCES.value, decoding, **options):
             is_end = word == END_TOKEN
             print("\n" if is_end else space + word, end="", flush=True)
             space = "" if is_end else " "
         return
     generated = lm.generate(
         itertools.chain(first, documents),
-        _SENTENCES.value,
+        _NUM_SENTENCES.value,
         decoding,
         samples=_SAMPLES.value,
         **options,

@@ -9,8 +9,8 @@
 With --workdir the documents of --split (of the corpus that the model was trained on, or --data), or
 of the text --input, are read and reconstructed: by the likeliest next word, or as --method says
 (see launch.generate); <UNKNOWN> is a word like others, unless --noallow_unknown. A text has at most
---length times the words of what it is made of; the model decides itself after which sentence it
-ends. --output has a JSON line for each:
+--max_length_ratio times the words of its source; the model decides after which sentence it ends.
+--output has a JSON line for each:
     {"id": "0", "input": ["the hotel is nice ."], "sentences": ["the hotel was nice ."],
         "unit": "nats", "log_prob": -7.1, "has_ended": true}
 They are measured against the documents of the split; with --input against --target, or else the
@@ -41,7 +41,7 @@ from dclm_jax.data import readers
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import reconstruction
 from dclm_jax.experiments.subjects import Subject
-from dclm_jax.language_model import DEFAULT_LENGTH, LanguageModel
+from dclm_jax.language_model import DEFAULT_MAX_LENGTH_RATIO, LanguageModel
 from launch import _app, _decoding, _evaluation
 
 _evaluation.declare_run_flags()
@@ -52,8 +52,10 @@ _evaluation.define_data_flags()
 _TARGET = flags.DEFINE_string(
     "target", None, "With --workdir and --input: text to measure against, instead of the input."
 )
-_LENGTH = flags.DEFINE_float(
-    "length", DEFAULT_LENGTH, "Maximum number of words of a text, as a multiple of its source's."
+_MAX_LENGTH_RATIO = flags.DEFINE_float(
+    "max_length_ratio",
+    DEFAULT_MAX_LENGTH_RATIO,
+    "Maximum number of words of a text, as a multiple of its source's.",
 )
 _OUTPUT = flags.DEFINE_string(
     "output", None, "With --workdir: JSON lines to write; '-' is standard output."
@@ -63,7 +65,16 @@ _MEASURE = flags.DEFINE_bool("measure", True, "Measure the reconstructed documen
 _METRICS = flags.DEFINE_string(
     "metrics", None, "JSON file for the measures; '-' is standard output."
 )
-_OF_MODELS = ("data", "split", "target", "length", "output", "measure", "method", "allow_unknown")
+_OF_MODELS = (
+    "data",
+    "split",
+    "target",
+    "max_length_ratio",
+    "output",
+    "measure",
+    "method",
+    "allow_unknown",
+)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -99,7 +110,10 @@ def _reconstruct() -> dict[str, list[reconstruction.Measures]]:
     measures = []
     pairs, targets = itertools.tee(_pairs(subject))
     reconstructed = lm.reconstruct(
-        (source for source, _ in pairs), decoding, length=_LENGTH.value, seed=_decoding.SEED.value
+        (source for source, _ in pairs),
+        decoding,
+        max_length_ratio=_MAX_LENGTH_RATIO.value,
+        seed=_decoding.SEED.value,
     )
     with files.open_output(_OUTPUT.value) as file, _evaluation.Progress("reconstruct") as progress:
         rows = zip(reconstructed, targets, strict=True)

@@ -90,7 +90,7 @@ _COMMANDS = {
     "rescore": "rescore --workdir=runs/ccdclm --nbest=nbest/nbest.txt "
     "--documents=nbest/documents.txt --references=nbest/references.txt --tune --objective=wer "
     "--metrics=OUT --output=best.txt",
-    "generate": "generate --workdir=runs/ccdclm --context=valid.txt --sentences=2 "
+    "generate": "generate --workdir=runs/ccdclm --context=valid.txt --num_sentences=2 "
     "--method=sample --top_p=0.9 --output=OUT",
     "reconstruct": "reconstruct --workdir=runs/hierarchical_autoencoder --input=valid.txt "
     "--output=OUT",

@@ -159,7 +159,7 @@ def test_contexts_and_ids_are_those_of_the_words():
         lambda sentences: lm.read(sentences).vector.tolist(),
         lambda sentences: lm.read().read(*sentences).vector.tolist(),
         lambda sentences: [ids.tolist() for ids in lm.encode(sentences)],
-        lambda sentences: [texts for _, texts in lm.generate([sentences], 1, sentence_words=3)],
+        lambda sentences: [texts for _, texts in lm.generate([sentences], 1, max_sentence_words=3)],
     ):
         expected = call(TEXT)
         with warns("sentences without words were left out: 2") as told:
@@ -175,7 +175,7 @@ def test_contexts_and_ids_are_those_of_the_words():
 def test_a_document_is_generated_with_as_it_was_passed():
     lm = language_model("ccdclm")
     with warns(LEFT_OUT):
-        texts = list(lm.generate(GAPS, 1, sentence_words=3))
+        texts = list(lm.generate(GAPS, 1, max_sentence_words=3))
     assert [document for document, _ in texts] == GAPS
 
 
@@ -255,7 +255,7 @@ def test_a_string_has_no_tags_though_the_training_text_had():
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        (lambda lm: lm.read([]).generate("2"), "the limit of sentences is '2'; expected a whole"),
+        (lambda lm: lm.read([]).generate("2"), "num_sentences is '2'; expected a whole"),
         (lambda lm: lm.read([]).generate(2, "beam"), "decoding is 'beam'; expected one such as"),
         (lambda lm: [*lm.score("The cat.")], "raw text is for score_text"),
         (lambda lm: [*lm.score(["the cat .", "it ."])], '[["a sentence .", "another one ."]]'),

@@ -146,7 +146,7 @@ def test_next_words_are_the_likeliest():
         (lambda read: read.next_words(k=0), "k is 0; expected a whole number of at least 1"),
         (
             lambda read: read.generate(0),
-            "the limit of sentences is 0; expected a whole",
+            "num_sentences is 0; expected a whole",
         ),
         (lambda read: read.generate(seed=-1), "seed is -1; expected a whole number from 0"),
         (lambda read: list(read.lm.generate([], samples=0)), "samples is 0; expected at least 1"),
@@ -160,7 +160,7 @@ def test_bad_input_is_named(wrong, message):
 @pytest.mark.parametrize("method", ["greedy", "beam", "sample"])
 def test_a_generated_text_has_the_scores_of_that_text(method):
     lm, decoding = language_model("adclm"), Decoding(method)
-    text = lm.read(TEXT).generate(3, decoding, sentence_words=4, seed=5)
+    text = lm.read(TEXT).generate(3, decoding, max_sentence_words=4, seed=5)
     assert len(text.sentences) == 3 and not text.has_ended
     (score,) = lm.score([[*TEXT, *(one.text for one in text.sentences)]])
     for got, expected in zip(text.sentences, score.sentences[2:], strict=True):
@@ -168,7 +168,7 @@ def test_a_generated_text_has_the_scores_of_that_text(method):
         assert 2 <= len(got.tokens) <= 5
         np.testing.assert_allclose(got.log_probs, expected.log_probs, rtol=1e-5, atol=1e-5)
     assert text.log_prob == pytest.approx(sum(one.log_prob for one in text.sentences))
-    streamed = list(lm.read(TEXT).stream(3, decoding, sentence_words=4, seed=5))
+    streamed = list(lm.read(TEXT).stream(3, decoding, max_sentence_words=4, seed=5))
     assert [word for word, _ in streamed] == [
         token for one in text.sentences for token in one.tokens
     ]
@@ -178,7 +178,7 @@ def test_many_documents_go_on_as_each_does_alone(monkeypatch):
     monkeypatch.setattr("dclm_jax.language_model._WINDOW", 2)
     lm, decoding = language_model("ccdclm"), Decoding("sample", suppress_unknown=False)
     documents = [TEXT, [], TEXT[:1]]
-    limits = {"sentences": 2, "decoding": decoding, "sentence_words": 5}
+    limits = {"num_sentences": 2, "decoding": decoding, "max_sentence_words": 5}
     found = list(lm.generate(iter(documents), **limits, seed=3, samples=2))
     assert [document for document, _ in found] == documents
     assert all(len(texts) == 2 for _, texts in found)
@@ -197,7 +197,7 @@ def test_many_documents_go_on_as_each_does_alone(monkeypatch):
 def test_documents_are_made_anew(name):
     lm = language_model(name)
     documents = [TEXT, ["dogs bark ."], [["the", "cat"], ["sat"], ["it", "slept", "."]]]
-    found = list(lm.reconstruct(documents, length=1.5))
+    found = list(lm.reconstruct(documents, max_length_ratio=1.5))
     assert [document for document, _ in found] == documents
     for document, (text,) in found:
         given = sum(len(one.split() if isinstance(one, str) else one) for one in document)
@@ -215,8 +215,8 @@ def test_documents_are_made_anew(name):
 
 def test_what_cannot_be_made_anew_is_named():
     lm = language_model("hierarchical_autoencoder")
-    with pytest.raises(InputError, match="length is 0; expected a number above 0"):
-        lm.reconstruct([TEXT], length=0)
+    with pytest.raises(InputError, match="max_length_ratio is 0; expected a number above 0"):
+        lm.reconstruct([TEXT], max_length_ratio=0)
     with pytest.raises(InputError, match="a document has no words; expected some to read"):
         list(lm.reconstruct([[]]))
     with pytest.raises(InputError, match="hierarchical_autoencoder makes a text of another one: p"):

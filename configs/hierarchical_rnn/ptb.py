@@ -1,4 +1,4 @@
-"""The hierarchical RNN language model of Lin et al. (2015) on the Penn Treebank, in two steps.
+"""The hierarchical RNN language model of Lin et al. (2015) on the Penn Treebank, in two stages.
 
 The model follows the file's name after a colon: rnn_lin (the RNNLM they compare with), rnnslm (the
 sentence level, which predicts bags of words) or hrnnlm_two_step (both levels). First the sentence

@@ -42,12 +42,12 @@ MAX_LOGITS = 2**26
 class Limits(NamedTuple):
     """Maximum numbers of sentences, of words per sentence, and of all words, without END."""
 
-    sentences: int
-    sentence_words: int
-    words: int = 2**31 - 1
+    num_sentences: int
+    max_sentence_words: int
+    max_words: int = 2**31 - 1
 
 
-_LARGEST = Limits(sentences=2**31 - 1, sentence_words=2**20)
+_LARGEST = Limits(num_sentences=2**31 - 1, max_sentence_words=2**20)
 """What is counted is an int32; a sentence has room for as many words as it may have."""
 
 
@@ -132,7 +132,7 @@ def generate(
     state, room = _opened(place, decoding, limits, keys_B)
     programs = _compiled(reader.model, decoding)
     texts = [Text()] * (place.rows * decoding.width)
-    for number in range(max(limit.sentences for limit in limits)):
+    for number in range(max(limit.num_sentences for limit in limits)):
         state, *sentence = programs.sentence(reader.params, state, number, room)
         texts = _extended_texts(texts, state.partials, *map(np.asarray, sentence))
         if not np.any(state.partials.goes_on_R):
@@ -160,7 +160,7 @@ def stream(
     reader = require_words(place.reader)
     state, room = _opened(place, decoding, [limits], key[None])
     programs = _compiled(reader.model, decoding)
-    for number in range(limits.sentences):
+    for number in range(limits.num_sentences):
         sentence = programs.begin(reader.params, state, number, room)
         for position in range(room):
             if sentence.token_R[0] == END:
@@ -235,14 +235,13 @@ def _opened(
         for name, value, largest in zip(Limits._fields, limit, _LARGEST, strict=True):
             if not isinstance(value, numbers.Integral) or not 1 <= value <= largest:
                 raise InputError(
-                    f"the limit of {name} is {shown(value)}; expected a whole number from 1 to "
-                    f"{largest}"
+                    f"{name} is {shown(value)}; expected a whole number from 1 to {largest}"
                 )
     model = place.reader.model
     if model.vocab_size - len(SPECIAL_TOKENS) + (not decoding.suppress_unknown) < 1:
         raise InputError("the vocabulary has no words; expected some to generate")
     row_R = np.repeat(np.arange(place.rows), decoding.width)
-    room = power_of_two(1 + max(min(limit.sentence_words, limit.words) for limit in limits))
+    room = power_of_two(1 + max(min(limit.max_sentence_words, limit.max_words) for limit in limits))
     max_sentences_R, max_words_R, words_R = jnp.array(limits, jnp.int32)[row_R].T
     # At first a document has one partial hypothesis.
     exists_R = np.arange(len(row_R)) % decoding.width == 0

@@ -189,7 +189,7 @@ class RNNSLM(_SentenceLevel):
 class HRNNLMTwoStep(_SentenceLevel, _WordLevel):
     """Both levels (section 5): the word level reads hs_{j-1} (Eq. 10).
 
-    Trained in two steps (5.2): an `rnnslm`, whose parameters have the same names, then the others
+    Two-stage training (5.2): an `rnnslm`, whose parameters have the same names, then the others
     alone (`training.start_from`, `training.frozen`). Without the two, both levels are trained
     jointly: the objective of the sentence level (Eq. 9) is added to the words'.
 

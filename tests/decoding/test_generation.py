@@ -120,10 +120,10 @@ def extensions(name, text, limits, unknown):
     extended = []
     if text.words:
         sentences = (*text.sentences, text.words)
-        is_whole = num_words == limits.words or len(sentences) == limits.sentences
+        is_whole = num_words == limits.max_words or len(sentences) == limits.num_sentences
         score = text.score + log_probs[END]
         extended.append(Plain(score, text.terms + 1, sentences, None, not is_whole))
-    if len(text.words) < limits.sentence_words and num_words < limits.words:
+    if len(text.words) < limits.max_sentence_words and num_words < limits.max_words:
         for word in range(UNKNOWN if unknown else UNKNOWN + 1, TINY):
             score = text.score + log_probs[word]
             extended.append(text._replace(score=score, terms=text.terms + 1))
@@ -138,7 +138,7 @@ def plain_beam(name, width, alpha, limits, unknown=False):
         return -text.score / max(text.terms, 1) ** alpha
 
     texts = [Plain()]
-    for _ in range(limits.sentences):
+    for _ in range(limits.num_sentences):
         # The decision, or nothing, before the sentence.
         texts = [
             extended
@@ -184,7 +184,7 @@ def assert_same(text, expected):
     ],
 )
 def test_a_beam_that_prunes_nothing_finds_the_best_text_of_all(name, unknown, alpha):
-    limits = Limits(sentences=2, sentence_words=2, words=3)
+    limits = Limits(num_sentences=2, max_sentence_words=2, max_words=3)
     count, expected = best_of_all(name, alpha, limits, unknown)
     decoding = Decoding(
         "beam", beam_width=count, length_normalization=alpha, suppress_unknown=not unknown
@@ -266,10 +266,10 @@ def test_texts_stop_at_their_limits(method):
     texts = generate(after("adclm"), Decoding(method), limits, keys(4))
     for text, most in zip(texts, limits, strict=True):
         lengths = [len(words) for words in text.sentences]
-        assert len(lengths) <= most.sentences
-        assert max(lengths) <= most.sentence_words
-        assert sum(lengths) <= most.words
-        assert len(lengths) == most.sentences or sum(lengths) == most.words
+        assert len(lengths) <= most.num_sentences
+        assert max(lengths) <= most.max_sentence_words
+        assert sum(lengths) <= most.max_words
+        assert len(lengths) == most.num_sentences or sum(lengths) == most.max_words
         assert min(lengths) >= 1 and not text.has_ended
 
 
@@ -449,11 +449,11 @@ def test_what_cannot_be_generated_is_refused():
         generate(bags.open(1), Decoding(), one, keys(1))
     with pytest.raises(InputError, match="n-gram models score text and generate none"):
         generation.require_words(NGramScorer.__new__(NGramScorer))
-    with pytest.raises(InputError, match="the limit of words is 0; expected a whole number"):
+    with pytest.raises(InputError, match="max_words is 0; expected a whole number"):
         generate(read.open(1), Decoding(), [Limits(1, 1, 0)], keys(1))
-    with pytest.raises(InputError, match="the limit of sentences is 2147483648; expected a whole"):
+    with pytest.raises(InputError, match="num_sentences is 2147483648; expected a whole"):
         generate(read.open(1), Decoding(), [Limits(2**31, 1, 1)], keys(1))
-    with pytest.raises(InputError, match="of sentence_words is 1048577; expected .* to 1048576"):
+    with pytest.raises(InputError, match="max_sentence_words is 1048577; expected .* to 1048576"):
         generate(read.open(1), Decoding(), [Limits(1, 2**20 + 1)], keys(1))
     none = reader("rnnlm", 3)
     with pytest.raises(InputError, match="the vocabulary has no words"):

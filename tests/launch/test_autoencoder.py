@@ -76,7 +76,7 @@ def test_documents_are_made_anew_and_measured(space, run, tmp_path):
     pytest.importorskip("HanTa")
     output, metrics = tmp_path / "output.jsonl", tmp_path / "metrics.json"
     flags = (f"--workdir={run}", f"--output={output}", f"--metrics={metrics}")
-    done = launch("reconstruct", *flags, "--length=0.5")
+    done = launch("reconstruct", *flags, "--max_length_ratio=0.5")
     records = [json.loads(line) for line in output.read_text().splitlines()]
     documents = [one.split("\n") for one in space.text["test"].read_text().strip().split("\n\n")]
     lm = dclm_jax.restore(run)
@@ -84,7 +84,7 @@ def test_documents_are_made_anew_and_measured(space, run, tmp_path):
     for record, document, (_, (text,)) in zip(
         records,
         documents,
-        lm.reconstruct(documents, Decoding(suppress_unknown=False), length=0.5),
+        lm.reconstruct(documents, Decoding(suppress_unknown=False), max_length_ratio=0.5),
         strict=True,
     ):
         assert record["input"] == [" ".join(map(_spelled(lm), one.split())) for one in document]

@@ -14,8 +14,8 @@ from tests.launch.support import BAD_TEXT, fingerprint, launch, refuse
 
 def test_generated_texts_have_the_scores_of_those_texts(space, tmp_path):
     context, run = space.text["test"], f"--workdir={space.run}"
-    flags = [run, f"--context={context}", "--sentences=2", "--method=sample", "--seed=3"]
-    flags += ["--sentence_words=6", "--samples=2", "--allow_unknown"]
+    flags = [run, f"--context={context}", "--num_sentences=2", "--method=sample", "--seed=3"]
+    flags += ["--max_sentence_words=6", "--samples=2", "--allow_unknown"]
     launch("generate", *flags, f"--output={tmp_path / 'texts.jsonl'}")
     records = [json.loads(line) for line in (tmp_path / "texts.jsonl").read_text().splitlines()]
     source = list(read_documents(str(context)))
@@ -42,17 +42,17 @@ def test_generated_texts_have_the_scores_of_those_texts(space, tmp_path):
 
 def test_one_document_is_gone_on_with_word_by_word(space, tmp_path):
     run, text = f"--workdir={space.run}", "w1 w2 w5\nw3 w5\n"
-    flags = ["--sentences=3", "--sentence_words=4"]
+    flags = ["--num_sentences=3", "--max_sentence_words=4"]
     piped = launch("generate", run, "--context=-", *flags, stdin=text).stdout
     beam = launch("generate", run, "--context=-", "--method=beam", *flags, stdin=text).stdout
     lm = dclm_jax.restore(space.run)
     for printed, decoding in ((piped, GREEDY), (beam, Decoding("beam"))):
-        expected = lm.read(text.splitlines()).generate(3, decoding, sentence_words=4)
+        expected = lm.read(text.splitlines()).generate(3, decoding, max_sentence_words=4)
         assert printed.splitlines() == [one.text for one in expected.sentences]
         assert printed.count("\n") == 3
     # Without a context, or with an empty one, a document is begun.
     (tmp_path / "empty.txt").touch()
-    begun = [one.text for one in lm.read().generate(3, sentence_words=4).sentences]
+    begun = [one.text for one in lm.read().generate(3, max_sentence_words=4).sentences]
     for more in ([], ["--context="], [f"--context={tmp_path / 'empty.txt'}"]):
         assert launch("generate", run, *flags, *more).stdout.splitlines() == begun
     (record,) = launch("generate", run, *flags, "--output=-").stdout.splitlines()
@@ -60,7 +60,7 @@ def test_one_document_is_gone_on_with_word_by_word(space, tmp_path):
 
 
 def test_samples_of_a_tiny_temperature_are_greedy_and_json(space):
-    flags = ["generate", f"--workdir={space.run}", "--sentences=2", "--sentence_words=4"]
+    flags = ["generate", f"--workdir={space.run}", "--num_sentences=2", "--max_sentence_words=4"]
     (greedy,) = map(json.loads, launch(*flags, "--output=-").stdout.splitlines())
     sampling = ["--method=sample", "--temperature=1e-300", "--samples=3", "--output=-"]
     texts = [json.loads(line) for line in launch(*flags, *sampling).stdout.splitlines()]

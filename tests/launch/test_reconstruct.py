@@ -58,7 +58,10 @@ def test_input_may_be_standard_input_and_metrics_standard_output(texts):
         (["--outputs=OUT,IN", "--input=-"], "standard input is read once"),
         (["--outputs=-", "--input=IN"], "standard input is read once"),
         (["--outputs=OUT", "--input=IN", "--batch_size=2"], "--batch_size has no effect"),
-        (["--outputs=OUT", "--input=IN", "--length=2"], "--length has no effect on --outputs"),
+        (
+            ["--outputs=OUT", "--input=IN", "--max_length_ratio=2"],
+            "--max_length_ratio has no effect",
+        ),
         (["--outputs=OUT", "--input=IN", "--method=beam"], "--method has no effect on --outputs"),
     ],
 )

@@ -30,7 +30,7 @@ def text(tmp_path):
     [
         ("score", ["--output=-"]),
         ("order", ["--output=-", "--noshuffle"]),
-        ("generate", ["--sentences=1", "--output=-"]),
+        ("generate", ["--num_sentences=1", "--output=-"]),
         ("encode", ["--output=vectors.npy"]),
         ("coherence", ["--output=-"]),
     ],
