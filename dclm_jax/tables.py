@@ -9,6 +9,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 _MISSING = (
     *("", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NULL", "null", "None"),
@@ -16,7 +17,7 @@ _MISSING = (
 )
 """What `pandas.read_csv` and R's `read.delim` take for a missing value, quoted or not."""
 _LIKE_MISSING = re.compile(rf"\\*({'|'.join(map(re.escape, _MISSING))})")
-_OF_LATEX = str.maketrans(
+_LATEX_ESCAPES = str.maketrans(
     {
         **{character: f"\\{character}" for character in "&%$#_{}"},
         "\\": r"\textbackslash{}",
@@ -31,6 +32,49 @@ _OF_LATEX = str.maketrans(
 )
 
 
+class Table(NamedTuple):
+    """A table: its title, how its numbers were made, and its cells, a header first."""
+
+    title: str
+    about: str
+    cells: Sequence[Sequence[str]]
+
+    def text(self) -> str:
+        """The title and the table for a terminal."""
+        return "\n".join([self.title, *aligned(self.cells)])
+
+    def markdown(self) -> str:
+        """The heading, the text and the table in Markdown."""
+        bar = r"\|"
+        header, *body = (
+            f"| {' | '.join(cell.replace('|', bar) for cell in cells)} |" for cells in self.cells
+        )
+        rule = "|" + "|".join(["---", *["---:"] * (len(self.cells[0]) - 1)]) + "|"
+        return "\n".join([f"## {self.title}", "", self.about, "", header, rule, *body])
+
+    def latex(self) -> str:
+        """The table in LaTeX, for the package booktabs; characters with a meaning are escaped."""
+        header, *body = (f"    {' & '.join(map(_escaped, cells))} \\\\" for cells in self.cells)
+        lines = [
+            r"\begin{table}",
+            r"  \centering",
+            rf"  \caption{{{_escaped(f'{self.title}. {self.about}')}}}",
+            rf"  \begin{{tabular}}{{l{'r' * (len(self.cells[0]) - 1)}}}",
+            r"    \toprule",
+            header,
+            r"    \midrule",
+            *body,
+            r"    \bottomrule",
+            r"  \end{tabular}",
+            r"\end{table}",
+        ]
+        return "\n".join(lines)
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_LATEX_ESCAPES)
+
+
 def aligned(rows: Sequence[Sequence[str]], *, rule: bool = True) -> list[str]:
     """The lines of a table with a rule below its header."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -40,39 +84,6 @@ def aligned(rows: Sequence[Sequence[str]], *, rule: bool = True) -> list[str]:
     if rule:
         lines.insert(1, "  ".join("-" * width for width in widths))
     return lines
-
-
-def markdown(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table in Markdown."""
-    bar = r"\|"
-    header, *body = (
-        f"| {' | '.join(cell.replace('|', bar) for cell in cells)} |" for cells in rows
-    )
-    return [header, "|" + "|".join(["---", *["---:"] * (len(rows[0]) - 1)]) + "|", *body]
-
-
-def latex(rows: Sequence[Sequence[str]], caption: str) -> list[str]:
-    """The lines of a table in LaTeX, for the package booktabs; what has a meaning there is
-    escaped."""
-    header, *body = (f"    {' & '.join(map(escaped, cells))} \\\\" for cells in rows)
-    return [
-        r"\begin{table}",
-        r"  \centering",
-        rf"  \caption{{{escaped(caption)}}}",
-        rf"  \begin{{tabular}}{{l{'r' * (len(rows[0]) - 1)}}}",
-        r"    \toprule",
-        header,
-        r"    \midrule",
-        *body,
-        r"    \bottomrule",
-        r"  \end{tabular}",
-        r"\end{table}",
-    ]
-
-
-def escaped(text: str) -> str:
-    """Text with the characters escaped that have a meaning in LaTeX."""
-    return text.translate(_OF_LATEX)
 
 
 def separated(cells: Iterable[object], delimiter: str = "\t") -> str:

@@ -1,7 +1,6 @@
 """The flags of launchers that adapt runs to each document, and of tuning."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from absl import flags
 
@@ -193,8 +192,3 @@ def adapt_run(run: Subject, kind: str, runs: Sequence[Subject]) -> Subject:
             **settings(kind),
         )
     return Subject(label, run.workdir, lm)
-
-
-def identity(kind: str) -> dict[str, Any]:
-    """What decides how a run adapts itself in this way, beside the run and the texts."""
-    return {"kind": kind, **settings(kind), **adaptation.GRIDS[kind]}

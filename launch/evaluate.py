@@ -83,7 +83,7 @@ from absl import flags
 from dclm_jax import files
 from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.evaluation import interpolation, parts_of_speech
-from dclm_jax.experiments import plots
+from dclm_jax.experiments import figures
 from dclm_jax.experiments.evaluation import context_point, evaluate
 from launch import _adaptation, _app, _cluster, _evaluation
 
@@ -116,7 +116,7 @@ def main(argv: Sequence[str]) -> None:
     _adaptation.require_adaptable(runs)
     if _PLOT.value and not _BY_POS.value:
         # Before the work, which only adds the perplexities.
-        plots.require_context(list(map(context_point, runs)))
+        figures.require_context(list(map(context_point, runs)))
     tagger = parts_of_speech.Tagger() if _BY_POS.value else None
     dataset = _evaluation.open_input(runs, tagger)
     mixture = _tuned(runs) if _INTERPOLATE.value else None
@@ -157,7 +157,7 @@ def _check_flags() -> None:
         other_text=_adaptation.TUNE_INPUT.value is not None,
     )
     if _PLOT.value:
-        plots.check_target(_PLOT.value)
+        figures.check_target(_PLOT.value)
 
 
 def _tuned(runs: Sequence[_evaluation.Subject]) -> interpolation.Mixture:

@@ -24,13 +24,7 @@ for model in rnnlm ccdclm; do
   run=$folder/$model
   launch train --config="configs/quickstart.py:$model" --workdir="$run" \
     --config.data.directory="$folder/data"
-  # Training appends to metrics.jsonl: results newer than that file belong to the finished run.
-  if [[ ! $run/perplexity.json -nt $run/metrics.jsonl ]]; then
-    launch evaluate --workdir="$run" --split=test --output="$run/perplexity.json"
-  fi
-  if [[ ! $run/coherence.json -nt $run/metrics.jsonl ]]; then
-    launch coherence --workdir="$run" --split=test --permutations=5 --output="$run/coherence.json"
-  fi
 done
 
-launch report --quick --workdirs="$folder/rnnlm,$folder/ccdclm" --output="$folder"
+# Results are saved in the runs: only runs that were trained since are measured again.
+launch report --workdirs="$folder/rnnlm,$folder/ccdclm" --output="$folder" --bootstrap=100 --pool=5

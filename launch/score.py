@@ -60,7 +60,7 @@ from absl import flags
 
 from dclm_jax.data import readers
 from dclm_jax.errors import InputError
-from dclm_jax.experiments import plots, score_files, surprisal_html
+from dclm_jax.experiments import figures, html, score_files
 from dclm_jax.experiments.subjects import Subject
 from dclm_jax.files import open_output
 from dclm_jax.score_types import DocumentScore, SentenceAttention
@@ -122,7 +122,7 @@ def main(argv: Sequence[str]) -> None:
             file.writelines(_lines(labels, by_run, attention))
             progress(number)
         if _format() == "html":
-            file.write(surprisal_html.foot())
+            file.write(html.foot())
 
 
 def _format() -> str:
@@ -139,7 +139,7 @@ def _head(labels: Sequence[str]) -> str:
         return score_files.tsv_header(labels, compared=_NO_CONTEXT.value)
     if _format() == "html":
         title = f"{', '.join(labels)}: {flags.FLAGS.input or flags.FLAGS.split}"
-        return surprisal_html.head(title, compared=_NO_CONTEXT.value)
+        return html.head(title, compared=_NO_CONTEXT.value)
     return ""
 
 
@@ -149,7 +149,7 @@ def _lines(
     if _format() == "tsv":
         return score_files.tsv_lines(scores)
     if _format() == "html":
-        return [surprisal_html.document(labels, scores, attention)]
+        return [html.document(labels, scores, attention)]
     return [score_files.json_line(labels, scores, attention)]
 
 
@@ -169,7 +169,7 @@ def _check_looking_inside(runs: Sequence[Subject]) -> None:
     if _PLOT.value:
         if len(runs) > 1:
             raise InputError(f"--plot draws one run, not {len(runs)}")
-        plots.check_target(_PLOT.value)
+        figures.check_target(_PLOT.value)
 
 
 def _attention(run: Subject, score: DocumentScore) -> Attention:
@@ -185,7 +185,7 @@ def _plotted(
         raise InputError(
             f"--plot draws one document, and the text holds {'several' if some else 'none'}"
         )
-    plots.plot_attention(_attention(run, some[0][0]), path)
+    figures.plot_attention(_attention(run, some[0][0]), path)
     return iter(some)
 
 

@@ -46,7 +46,7 @@ from absl import flags
 
 from dclm_jax import files, storage
 from dclm_jax.errors import InputError, require_at_least
-from dclm_jax.experiments import jobs, plots, sweep
+from dclm_jax.experiments import figures, jobs, sweep
 from dclm_jax.experiments.sweep import Cell, Outcome, Value
 from dclm_jax.training.progress import duration, interruption
 from launch import _app, _training
@@ -135,7 +135,7 @@ def _check_flags() -> None:
             "--jobs has no effect with --write_jobs, which trains no cells; remove one of the two"
         )
     if _PLOT.value:
-        plots.check_target(_PLOT.value)
+        figures.check_target(_PLOT.value)
 
 
 def _plan() -> _Plan:
@@ -252,7 +252,7 @@ def _report(plan: _Plan, outcomes: Mapping[str, Outcome]) -> None:
             )
             for one in best_first
         }
-        plots.plot_grid(rows, columns, perplexities, _PLOT.value)
+        figures.plot_grid(rows, columns, perplexities, _PLOT.value)
         _say(f"Plot: {_PLOT.value}")
 
 

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import shutil
 import sys
 from pathlib import Path
@@ -16,13 +15,10 @@ import dclm_jax
 from dclm_jax import ngram
 from dclm_jax.data import Vocabulary
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN
-from dclm_jax.errors import InputError, printable
-from dclm_jax.experiments import pictures, plots, summary
-from dclm_jax.experiments.runs import read_runs
+from dclm_jax.errors import InputError
 from dclm_jax.training.config import default_config
 from dclm_jax.training.workdir import read_config
 from tests.data.test_hostile_corpus import VOCABULARY
-from tests.experiments.test_runs import write_run
 from tests.fuzzing import anything, attack, attack_json, damaged, fuzz, value_or_input_error
 from tests.test_ngram import HAS_KENLM, MODEL, StandIn
 
@@ -69,41 +65,6 @@ def test_options_of_a_saved_model(place, option, value, message):
     (workdir / "config.json").write_text(json.dumps(config | {"data": {"directory": "x"}}))
     with pytest.raises(InputError, match=message):
         dclm_jax.restore(workdir)
-
-
-# Results.
-
-
-@pytest.mark.parametrize(
-    "name", ["config.json", "metrics.jsonl", "perplexity.json", "coherence.json"]
-)
-def test_results_to_compare(tmp_path_factory, name):
-    folder = write_run(tmp_path_factory.mktemp("compared") / "run")
-    first, *others = (folder / name).read_bytes().split(b"\n")
-
-    def check(content: bytes) -> None:
-        (folder / name).write_bytes(b"\n".join([content, *others]))
-        runs = value_or_input_error(folder, lambda: read_runs([folder]))
-        if runs:
-            summary.text(runs).encode()
-            [run] = runs
-            one = run.evaluation
-            assert one is not None and run.coherence is not None
-            counts = [one.parameters, one.tokens, one.vocabulary_size]
-            counts += [run.coherence.documents, *(point.tokens for point in run.curve)]
-            assert all(type(count) is int and 0 <= count < 2**63 for count in counts)
-
-    attack_json(check, json.loads(first), 100)
-
-
-@pytest.mark.parametrize("name", ["$\\frac$", "a\nb", "\ud800"])
-def test_names_of_runs_in_a_table_and_a_picture(tmp_path, name):
-    infinite = {"kind": "valid", "step": 1, "tokens": 1, "seconds": 1, "perplexity": math.inf}
-    folder = write_run(tmp_path / "run", name, metrics=[infinite, infinite | {"step": 2}])
-    runs = read_runs([folder])
-    assert printable(name) in summary.text(runs).splitlines()[2]
-    plots.plot(pictures.learning_curves(runs), tmp_path / "curves.png")
-    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
 # An n-gram workdir.

@@ -12,20 +12,20 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import dclm_jax
 from dclm_jax import files
-from dclm_jax.coherence.results import Coherence
 from dclm_jax.data import open_corpus, prepare, read_documents
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.parts_of_speech import Tagger
-from dclm_jax.experiments.runs import read_runs
 from dclm_jax.training.checkpoints import CHECKSUMS_FILE
+from dclm_jax.training.metrics import read_lines
 from tests.exhaustive import pairs
 from tests.training.support import resume, seal, use
 
@@ -235,12 +235,12 @@ def test_a_workdir_of_pickles_is_refused(sealed, tmp_path, kind):
         (run / name).write_bytes(payloads(marker)[kind])
         with pytest.raises(InputError, match=name):
             dclm_jax.restore(run)
-    for name in ("config.json", "metrics.jsonl", "perplexity.json", "coherence.json"):
-        (run / name).write_bytes(payloads(marker)[kind])
-        with pytest.raises(InputError, match="config.json"):
-            read_runs([run])
-        with pytest.raises(InputError, match=name):
-            files.read_json(run / name, Coherence)
+    (run / "metrics.jsonl").write_bytes(payloads(marker)[kind] + b"\n")
+    with pytest.raises(InputError, match="metrics.jsonl"):
+        read_lines(run)
+    (run / "result.json").write_bytes(payloads(marker)[kind])
+    with pytest.raises(InputError, match="result.json"):
+        files.read_json(run / "result.json", dict[str, Any])
     assert not marker.exists()
 
 

@@ -18,7 +18,7 @@ OURS = {
     "data.vocabulary",
     "Vocabulary",
     "ocp",
-    "plots",
+    "figures",
     "_evaluation",
 }
 
@@ -38,10 +38,9 @@ MAKERS = {
     "dclm_jax/files.py": {"json.dumps": "makes JSON"},
     "dclm_jax/tables.py": {"csv.writer": "makes the lines of tables"},
     "dclm_jax/processes.py": {"json.dumps": "is read by the other processes of the job alone"},
-    "dclm_jax/experiments/grouping.py": {"json.dumps": "makes a key"},
-    "dclm_jax/experiments/measurement.py": {"json.dumps": "makes a fingerprint"},
+    "dclm_jax/experiments/comparison.py": {"json.dumps": "makes a key"},
+    "dclm_jax/experiments/results.py": {"json.dumps": "makes a fingerprint"},
     "dclm_jax/training/checkpoints.py": {"JsonSave": "has orbax write what `files.finite` gives"},
-    "launch/report.py": {"json.dumps": "makes a fingerprint"},
 }
 
 

@@ -5,6 +5,7 @@ import csv
 import pytest
 
 from dclm_jax import tables
+from dclm_jax.tables import Table
 
 # The defaults of na_values of pandas.read_csv, in which that of R's read.delim is.
 MISSING = {
@@ -30,13 +31,14 @@ def test_columns_are_aligned():
 
 
 def test_bars_are_escaped_in_markdown():
-    lines = tables.markdown(CELLS)
+    title, _, about, _, *lines = Table("Title", "About.", CELLS).markdown().splitlines()
+    assert (title, about) == ("## Title", "About.")
     assert lines[:3] == ["| a\\|b | n |", "|---|---:|", "| 50% of x_1 & {y} | 1 ± 2 |"]
 
 
 def test_what_has_a_meaning_in_latex_is_escaped():
-    lines = tables.latex(CELLS, "100% of c_0")
-    assert "  \\caption{100\\% of c\\_0}" in lines
+    lines = Table("A & B", "100% of c_0", CELLS).latex().splitlines()
+    assert "  \\caption{A \\& B. 100\\% of c\\_0}" in lines
     assert "  \\begin{tabular}{lr}" in lines
     rows = [line for line in lines if line.endswith("\\\\")]
     assert rows == [

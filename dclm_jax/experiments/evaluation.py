@@ -16,7 +16,7 @@ from dclm_jax.evaluation.interpolation import Mixture
 from dclm_jax.evaluation.parts_of_speech import ClassSums, Tagger, TagSums
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.significance import Sums
-from dclm_jax.experiments import plots
+from dclm_jax.experiments import figures
 from dclm_jax.experiments.subjects import Subject
 from dclm_jax.language_model import mix
 from dclm_jax.tables import aligned
@@ -118,24 +118,29 @@ class Evaluation:
         perplexity against the number of context sentences."""
         if not self.classes:
             points = map(context_point, self.subjects, self.perplexities)
-            plots.plot_context(list(points), path)
+            figures.plot_context(list(points), path)
             return
         first, *others = self.by_document
         label, *labels = (subject.label for subject in self.subjects)
-        series = [
-            plots.Series(
-                name, sums.perplexities / first.perplexities, *significance.of_ratio(sums, first)
-            )
-            for name, sums in zip(labels, others, strict=True)
-        ] or [plots.Series(label, first.perplexities, *significance.interval(first.resampled()))]
-        picture = plots.Intervals(
-            "Perplexity by part of speech",
-            parts_of_speech.explained(self.classes),
-            [tag_class.name for tag_class in self.classes],
-            series,
-            baseline=label if others else "",
-        )
-        plots.plot(picture, path)
+        title, x = "Perplexity by part of speech", parts_of_speech.explained(self.classes)
+        names = [tag_class.name for tag_class in self.classes]
+        places = range(len(names))
+        if others:
+            lines = [
+                figures.Line(
+                    name,
+                    places,
+                    sums.perplexities / first.perplexities,
+                    *significance.of_ratio(sums, first),
+                )
+                for name, sums in zip(labels, others, strict=True)
+            ]
+            figure = figures.ratio_figure(title, x, names, lines, label)
+        else:
+            ends = significance.interval(first.resampled())
+            line = figures.Line(label, places, first.perplexities, *ends)
+            figure = figures.Figure(title, x, "perplexity", [line], names)
+        figures.plot(figure, path)
 
 
 def evaluate(
@@ -181,10 +186,10 @@ def evaluate(
     )
 
 
-def context_point(subject: Subject, measured: Perplexity | None = None) -> plots.Result:
+def context_point(subject: Subject, measured: Perplexity | None = None) -> figures.Result:
     """A model in a picture of perplexity against its number of context sentences."""
     lm = subject.lm
     number = lm.config.get("model", {}).get("context_sentences")
     model = subject.label if lm.adaptation else lm.name
     perplexity = math.nan if measured is None else measured.perplexity
-    return plots.Result(subject.label, model, number, perplexity)
+    return figures.Result(subject.label, model, number, perplexity)

@@ -6,9 +6,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dclm_jax.evaluation.scoring import Document
-from dclm_jax.experiments import grouping
-from dclm_jax.experiments.grouping import Row
-from dclm_jax.language_model import LanguageModel, SentenceAttention, SentenceScore
+from dclm_jax.experiments.comparison import Row, paired
+from dclm_jax.language_model import LanguageModel
+from dclm_jax.score_types import SentenceAttention, SentenceScore
 
 DOCUMENTS, SENTENCES, CONFIGURATIONS, ATTENDING = 3, 8, 5, 2
 """The most of each that are shown; ATTENDING of the configurations with their attention."""
@@ -45,14 +45,14 @@ def read(
       all_rows: the measurements; the first CONFIGURATIONS of them are shown.
       models: by the workdirs of runs. Of a row the first run is shown.
       documents: of the test set.
-      baseline: as `grouping.baseline` takes it.
+      baseline: as `comparison.paired` takes it.
     """
-    shown = [(row.label, models[row.results[0]["workdir"]]) for row in all_rows[:CONFIGURATIONS]]
-    attending = [label for label, lm in shown if lm.model is not None and lm.model.attends_to]
+    rows = [(row.label, models[row.results[0]["workdir"]]) for row in all_rows[:CONFIGURATIONS]]
+    attending = [label for label, lm in rows if lm.model is not None and lm.model.attends_to]
     examples = []
     for index, why in choose(all_rows, documents, baseline):
         readings = []
-        for label, lm in shown:
+        for label, lm in rows:
             words = [lm.vocabulary.decode(ids.tolist()) for ids in documents[index][:SENTENCES]]
             (scored,) = lm.score([words], no_context_too=True)
             attention = lm.attention(words) if label in attending[:ATTENDING] else []
@@ -69,17 +69,16 @@ def choose(
     DOCUMENTS where no row has a baseline."""
     eligible = [index for index, document in enumerate(documents) if len(document) > 1]
     firsts = [(index, "one of the first documents") for index in eligible[:DOCUMENTS]]
-    compared = [
-        (row.mean("test", "perplexity"), row, found[0])
+    pairs = [
+        (row.mean("test", "perplexity"), pair)
         for row in all_rows
-        if (found := grouping.baseline(row, all_rows, baseline)) is not None
+        if (pair := paired(row, all_rows, baseline)) is not None
     ]
-    if not compared or not eligible:
+    if not pairs or not eligible:
         return firsts
-    _, row, other = min(compared, key=lambda one: one[0])
-    row, other, _ = grouping.paired(row, other)
+    _, (row, other, *_) = min(pairs, key=lambda pair: pair[0])
     targets_D = row.values("by_token", "count")[0].sum(axis=1)
-    nats_D = [one.values("by_document").mean(axis=0) for one in (other, row)]
+    nats_D = [each.values("by_document").mean(axis=0) for each in (other, row)]
     saved_D = (nats_D[0] - nats_D[1]) / np.maximum(targets_D, 1)
     order = sorted(eligible, key=lambda index: saved_D[index])
     than = f"nats a word against {other.label}"

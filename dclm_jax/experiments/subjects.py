@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.datasets import describe_vocabulary
-from dclm_jax.experiments.runs import distinct_labels
 from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel, restore
 from dclm_jax.training.workdir import CONFIG_FILE
 
@@ -60,8 +59,9 @@ def restore_all(workdirs: Sequence[str], *, batch_size: int = DEFAULT_BATCH_SIZE
                 f"{workdir} has another vocabulary ({other}) than {workdirs[0]} ({first}); only "
                 "runs of one vocabulary can be compared"
             )
-    names = [lm.name for lm in models], [folder.name for folder in folders], workdirs
-    return list(map(Subject, distinct_labels(*names), workdirs, models))
+    candidates = [lm.name for lm in models], [folder.name for folder in folders], workdirs
+    labels = next(names for names in candidates if len(set(names)) == len(workdirs))
+    return list(map(Subject, labels, workdirs, models))
 
 
 def corpus_of(subjects: Sequence[Subject], data: str | None = None) -> str:

@@ -3,7 +3,8 @@
 from typing import Any
 
 from dclm_jax.evaluation import context_ablation
-from dclm_jax.experiments import report
+from dclm_jax.experiments import tables
+from dclm_jax.experiments.comparison import BASELINES
 
 
 def result(
@@ -16,14 +17,17 @@ def result(
     first: Any = 0.5,
     **config: Any,
 ) -> dict[str, Any]:
-    """A measurement as `measurement.measure` and launch.report make it."""
+    """The facts and measurements of a run as `report.measure` gives them."""
     counted = {"tokens": 10, "vocabulary_size": 12, "oov_rate": 0.05}
     return {
         "workdir": f"runs/{model}-{seed}",
         "parameters": 1234,
+        "objective": "words",
+        "own_oov_rate": None,
         "step": 20,
         "seconds": 60,
         "curve": [[10, 200.0], [20, 150.0]],
+        "learning": {"validation": [[1e6, 200.0], [2e6, 150.0]], "training": [[2e6, 120.0]]},
         "training_text": text,
         "unfinished": False,
         "config": {
@@ -67,7 +71,9 @@ def by_range(*documents: list[float]) -> dict[str, list[list[float]]]:
 
 
 def table(rows, title):
-    (cells,) = [cells for name, _, cells in report.tables(rows) if name.startswith(title)]
+    """The cells of the table whose title begins with `title`."""
+    every = tables.tables(rows, BASELINES).values()
+    (cells,) = [table.cells for table in every if table.title.startswith(title)]
     return cells
 
 

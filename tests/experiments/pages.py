@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from dclm_jax.experiments import grouping, page
+from dclm_jax.experiments import comparison, html
 from dclm_jax.experiments.examples import Example, Reading
-from dclm_jax.language_model import SentenceAttention, SentenceScore
+from dclm_jax.experiments.report import Report
+from dclm_jax.experiments.tables import runs_table
+from dclm_jax.score_types import SentenceAttention, SentenceScore
 from tests.experiments.made_up import by_range, result
 
 HOSTILE = "<script>document.title='run'</script>"
@@ -18,7 +20,7 @@ SENTENCES = [
 ]
 
 
-def rows() -> list[grouping.Row]:
+def rows() -> list[comparison.Row]:
     """Three configurations, of which one has two seeds."""
     made: list[Any] = []
     for model, seed, test, accuracy, factor in (
@@ -32,9 +34,10 @@ def rows() -> list[grouping.Row]:
         sums = [[4.0, 3.0, 2.0], [5.0, 3.5, 2.5], [4.5, 3.2, 1.0]]
         for place in ("by_token", "by_sentence"):
             one[place] = by_range(*([factor * nats for nats in nll] for nll in sums))
-        one["curve"] = [[10 * step, test * (1 + 3 / step)] for step in range(1, 30)]
+        curve = [[1e5 * step, test * (1 + 3 / step)] for step in range(1, 30)]
+        one["learning"] = {"validation": curve, "training": curve}
         made.append(one)
-    return grouping.rows(made)
+    return comparison.rows(made)
 
 
 def reading(label: str, *, reads_context: bool, attends: bool) -> Reading:
@@ -55,24 +58,35 @@ def reading(label: str, *, reads_context: bool, attends: bool) -> Reading:
     return Reading(label, sentences, attention if attends else [])
 
 
-def content() -> list[page.Section]:
-    """All sections of a measured page, with two examples."""
+def content(all_rows=None, *, examples=True, made=None) -> html.Report:
+    """The content of a report, with two examples."""
+    report = Report(rows() if all_rows is None else all_rows, ("rnnlm",))
     readings = [
         reading("rnnlm", reads_context=False, attends=False),
         reading("ccdclm", reads_context=True, attends=False),
         reading("adclm", reads_context=True, attends=True),
     ]
-    examples = [
+    documents = [
         Example(1, "the first document", 3, readings),
         Example(4, "adclm saves most", 20, readings),
     ]
-    made = [
-        page.Commands("This page", [f"python -m launch.report --output='{HOSTILE}'"]),
-        page.Facts("Measured on, and with", {"corpus": HOSTILE, "seed": 0}),
-    ]
-    return page.measured(rows(), ("rnnlm",), examples, made)
+    return html.Report(
+        f"Report {HOSTILE}",
+        "3 configurations, 4 runs",
+        {row.label: row.config for row in report.rows},
+        report.tables,
+        report.figures,
+        documents if examples else [],
+        "END is counted",
+        runs_table(report.rows),
+        made
+        or {
+            "This page": [f"python -m launch.report --output='{HOSTILE}'"],
+            "Measured on, and with": {"corpus": HOSTILE, "seed": 0},
+        },
+    )
 
 
 def text() -> str:
     """The page as a file."""
-    return page.render(f"Report {HOSTILE}", "3 configurations, 4 runs", content())
+    return html.report(content())

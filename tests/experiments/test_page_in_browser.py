@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from dclm_jax.experiments import plots
+from dclm_jax.experiments import figures
 from tests.experiments import pages
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -120,7 +120,7 @@ def test_both_themes_can_be_read(visit):
             (what, text, ground) for what, text, ground in colours if contrast(text, ground) < 4.5
         ]
         assert poor == []
-        for index in range(len(plots.COLOURS)):
+        for index in range(len(figures.COLOURS)):
             name = f"getComputedStyle(document.body).getPropertyValue('--c{index}')"
             colour = [int(page.evaluate(name)[at : at + 2], 16) for at in (1, 3, 5)]
             assert contrast(colour, colours[0][2]) >= 3

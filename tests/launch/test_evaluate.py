@@ -13,7 +13,7 @@ import pytest
 import dclm_jax
 from dclm_jax.data.readers import read_documents
 from dclm_jax.evaluation import datasets
-from dclm_jax.experiments import plots
+from dclm_jax.experiments import figures
 from dclm_jax.training.checkpoints import restore_run
 from tests.compiling import TWO_DEVICES
 from tests.launch.support import TOLERANCE, copy_run, launch, refuse
@@ -194,7 +194,7 @@ def test_gold_parts_of_speech_against_a_loop(space, runs):
 
 def test_the_picture_by_part_of_speech_is_relative_to_the_first_run(space, tmp_path, monkeypatch):
     pictures = []
-    monkeypatch.setattr(plots, "plot", lambda picture, path: pictures.append(picture))
+    monkeypatch.setattr(figures, "plot", lambda picture, path: pictures.append(picture))
     workdirs, output = f"--workdirs={space.run},{space.rnnlm}", tmp_path / "a.json"
     plot = f"--plot={tmp_path / 'a.png'}"
     launch("evaluate", workdirs, "--by_pos", plot, f"--output={output}")
@@ -206,14 +206,14 @@ def test_the_picture_by_part_of_speech_is_relative_to_the_first_run(space, tmp_p
     both, alone = pictures
     assert (both.baseline, alone.baseline) == ("ccdclm", "")
     assert both.ticks == alone.ticks == list(runs[0]["by_pos"]["classes"])
-    (series,), (single,) = both.series, alone.series
+    (series,), (single,) = both.lines, alone.lines
     assert (series.label, single.label) == ("rnnlm", "ccdclm")
-    np.testing.assert_allclose(series.values, other / own)
-    np.testing.assert_allclose(single.values, own)
+    np.testing.assert_allclose(series.y, other / own)
+    np.testing.assert_allclose(single.y, own)
     for one in (series, single):
         known = ~np.isnan(one.low)
         assert known.any()
-        assert (one.low <= one.values)[known].all() and (one.values <= one.high)[known].all()
+        assert (one.low <= one.y)[known].all() and (one.y <= one.high)[known].all()
 
 
 def test_hanta_tags_a_split_and_text_without_tags(space, runs, tmp_path):

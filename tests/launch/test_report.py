@@ -17,10 +17,12 @@ def workdirs(space, tmp_path_factory):
     """Two models, one of them with two seeds and two segment lengths."""
     root = tmp_path_factory.mktemp("report")
     seed = space.train("seed", "ccdclm", "--config.training.seed=1")
+    # A report saves results in runs.
+    runs = {"run": space.run, "rnnlm": space.rnnlm, "seed": seed}
+    copies = [copy_run(run, root / name) for name, run in runs.items()]
     # Whatever it was trained with: a report reads it in the configuration.
     elsewhere = {"data_directory": str(space.test_only), "data_segment_length": 10}
-    long = copy_run(space.run, root / "long", **elsewhere)
-    return [space.run, space.rnnlm, seed, long]
+    return [*copies, copy_run(space.run, root / "long", **elsewhere)]
 
 
 def report(workdirs, output, *flags, **options):
@@ -33,8 +35,9 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     output, page = tmp_path / "report", tmp_path / "pages" / "all.html"
     flags = ("--blocks=2", "--adapt=unigram", f"--html={page}")
     printed = report(workdirs, output, *flags)
-    # No document of the test set has the nine sentences that are two blocks of eight.
-    assert printed.count("measured in") == 4 * 4 and f"page: {page}" in printed
+    # Two perplexities, contexts, positions, coherence, adapted. No document of the test set has the
+    # nine sentences that are two blocks of eight.
+    assert printed.count("measured in") == 4 * (6 + 2) and f"page: {page}" in printed
     text = (output / "report.md").read_text()
     for label in ("| rnnlm |", "| ccdclm, L = 5 |", "| ccdclm, L = 10 |"):
         assert text.count(label) == 7
@@ -80,15 +83,21 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     ):
         assert told in made
 
-    again = report(workdirs, output, *flags, process=True)
-    assert again.count("measured before") == 4 * 4
+    # Contexts and coherence have a seed.
+    for other, count in (
+        (("--seed=1",), 2),
+        (("--bootstrap=0",), 0),
+        (("--adapt=unigram", "--cache_strength=7"), 1),
+    ):
+        assert report(workdirs[:1], output, *other).count("measured in") == count
+    assert "measured in" not in report(workdirs, output, *flags)
     assert (output / "report.md").read_text() == text and page.read_text("utf-8") == made
-    for other in ("--seed=1", "--bootstrap=0"):
-        assert report(workdirs[:1], output, other).count("measured in") == 1
-    other = ("--adapt=unigram", "--cache_strength=7")
-    assert report(workdirs[:1], output, *other).count("measured in") == 1
-    assert report(workdirs, output, *flags).count("measured before") == 4 * 4
-    assert (output / "report.md").read_text() == text
+    # Nothing is computed: one table of four runs, with blanks.
+    quick = report(workdirs, output, "--quick", "--seed=2")
+    assert "measured in" not in quick and "Coherence" not in quick
+    assert (
+        printed.splitlines()[printed.splitlines().index("Perplexity (Table 2)") + 3][:40] in quick
+    )
 
 
 def test_any_run_or_model_is_a_baseline(workdirs, tmp_path):
@@ -111,8 +120,7 @@ def test_any_run_or_model_is_a_baseline(workdirs, tmp_path):
     assert "\\begin{tabular}" in (output / "report.tex").read_text()
     assert "--bootstrap=1000 fills it in." in (output / "report.md").read_text()
 
-    printed = report(workdirs, output, "--baseline=ccdclm", "--bootstrap=0")
-    assert printed.count("measured before") == 4
+    report(workdirs, output, "--baseline=ccdclm", "--bootstrap=0")
     told = json.loads((output / "report.json").read_text())["rows"][0]["compared"]
     assert told == {} or list(told) == ["ccdclm"]
     paths = f"--workdirs={workdirs[0]},{workdirs[1]}"
@@ -124,7 +132,8 @@ def test_both_coherences_where_the_first_sentence_decides(workdirs, tmp_path, mo
     monkeypatch.setattr(results, "FIRST_DECIDES", 0.0)
     output = tmp_path / "report"
     printed = report(workdirs[:2], output)
-    assert printed.count("measured in") == 4 and "first kept %" in printed
+    assert printed.count("keep_first 1, seed 0): measured in") == 2
+    assert "first kept %" in printed
     assert "WARNING" in (output / "report.md").read_text()
     rows = json.loads((output / "report.json").read_text())["rows"]
     run = f"--workdir={workdirs[0]}"
@@ -132,43 +141,48 @@ def test_both_coherences_where_the_first_sentence_decides(workdirs, tmp_path, mo
     found = rows[1]["runs"][0]
     assert found["first_kept"]["mean"] == json.loads(alone.stdout)["mean"]
     assert (found["coherence"]["keep_first"], found["first_kept"]["keep_first"]) == (0, 1)
-    assert report(workdirs[:2], output).count("measured before") == 4
     # Where it is kept anyway there is one number, the same one.
     printed = report(workdirs[:2], output, "--keep_first=1")
-    assert "first kept %" not in printed and printed.count("measured in") == 2
+    assert "first kept %" not in printed and "measured in" not in printed
     kept = json.loads((output / "report.json").read_text())["rows"][1]["runs"][0]["coherence"]
     assert kept == found["first_kept"]
 
 
-def test_runs_are_found_by_a_pattern(workdirs, tmp_path):
+def test_a_quick_report_of_a_pattern_computes_nothing(workdirs, tmp_path):
     for name, run in (("b", workdirs[0]), ("a", workdirs[1])):
-        shutil.copytree(run, tmp_path / "runs" / name)
+        shutil.copytree(run, tmp_path / "runs" / name, ignore=shutil.ignore_patterns("results"))
     (tmp_path / "runs" / "notes").mkdir()
     (tmp_path / "runs" / "c.txt").write_text("")
     page = tmp_path / "page.html"
-    flags = (f"--workdirs={tmp_path}/runs/*", f"--html={page}")
-    printed = launch("report", "--quick", *flags).stdout
-    assert "launch.evaluate --workdir=" in page.read_text("utf-8")
-    assert [line.split()[0] for line in printed.splitlines()[2:4]] == ["rnnlm", "ccdclm"]
-    for name, command in (("perplexity", "evaluate"), ("coherence", "coherence")):
-        writer = f"launch.{command} --workdir={tmp_path}/runs/a --output={tmp_path}/runs/a"
-        assert f"rnnlm: no {name}.json; `python -m {writer}/{name}.json` fills that in" in printed
+    flags = ("--quick", f"--html={page}")
+    printed = launch("report", f"--workdirs={tmp_path}/runs/*", *flags).stdout
+    best = json.loads((workdirs[0] / "result.json").read_text())["best_perplexity"]
+    rnnlm, ccdclm = (line.split() for line in printed.splitlines()[3:5])
+    # The last column that is not blank is the best validation perplexity.
+    assert rnnlm[0] == "rnnlm" and [ccdclm[0], *ccdclm[-1:]] == ["ccdclm", f"{best:.2f}"]
+    assert printed.splitlines()[-1] == f"page: {page}"
+    assert "launch.report without --quick measures it" in page.read_text("utf-8")
+    assert not list(tmp_path.glob("runs/*/results"))
     error = refuse("report", "--quick", f"--workdirs={tmp_path}/runs/*.txt")
     assert "runs/*.txt stands for no run" in error
+    assert "--workdirs is missing" in refuse("report", "--quick")
 
 
 def test_what_was_trained_anew_is_measured_anew(workdirs, tmp_path):
     run, output = tmp_path / "run", tmp_path / "report"
-    for trained in (workdirs[0], workdirs[2]):
-        shutil.rmtree(run, ignore_errors=True)
-        shutil.copytree(trained, run)
-        assert "measured in" in report([run], output)
-    metrics = run / "metrics.jsonl"
+    shutil.copytree(workdirs[0], run)
+    report([run], output)
+    earlier = run / "results"
+    shutil.copytree(workdirs[2], tmp_path / "trained", ignore=shutil.ignore_patterns("results"))
+    shutil.copytree(earlier, tmp_path / "trained" / "results")
+    printed = report([tmp_path / "trained"], output)
+    assert printed.count("is of another model or version") == printed.count("measured in") == 5
+    metrics = tmp_path / "trained" / "metrics.jsonl"
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     lines[-1]["seconds"] += 60
     metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
     before = json.loads((output / "report.json").read_text())
-    assert "measured before" in report([run], output)
+    assert "measured in" not in report([tmp_path / "trained"], output)
     after = json.loads((output / "report.json").read_text())
     seconds = [one["rows"][0]["runs"][0]["seconds"] for one in (before, after)]
     assert seconds[1] == seconds[0] + 60
@@ -209,16 +223,6 @@ def test_what_cannot_be_reported_is_refused_before_it_is_measured(space, workdir
     assert not output.exists()
 
 
-def test_damaged_measurements_are_made_again(workdirs, tmp_path):
-    output = tmp_path / "report"
-    report(workdirs[:1], output)
-    (kept,) = (output / "runs").iterdir()
-    content = kept.read_bytes()
-    kept.write_bytes(content[: len(content) // 2])
-    assert "measured in" in report(workdirs[:1], output)
-    assert kept.read_bytes() == content
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
@@ -234,20 +238,14 @@ def test_damaged_measurements_are_made_again(workdirs, tmp_path):
         (["--baseline=RUN/.."], "expected one of --workdirs, or of the models ccdclm"),
         (["--workdirs="], "--workdirs holds an empty name"),
         (["--workdirs=RUN,nowhere"], "nowhere"),
-        (["--output=RUN/config.json"], "config.json/runs: cannot be written: Not a directory"),
+        (["--output=RUN/config.json"], "config.json: cannot be written: File exists"),
         (["--data=nowhere"], "nowhere"),
         (["--workdirs=nowhere"], "nowhere"),
         (["--output="], "--output is missing; expected a directory to write, or --quick"),
         (["--quick", "--workdirs="], "--workdirs holds an empty name"),
         (["--quick", "--workdirs=nowhere"], "nowhere holds no run: config.json is missing"),
-        (["--quick", "--baseline=rnnlm"], "--baseline says how to measure; --quick measures"),
-        (["--quick", "--seed=1"], "--seed says how to measure; --quick measures nothing"),
-        (["--quick", "--cache_theta=1"], "--cache_theta says how to measure; --quick measures"),
-        (["--quick", "--tune_on=train"], "--tune_on says how to measure; --quick measures"),
+        (["--tune_on=train"], "--tune_on: a report tunes on the development set, valid"),
         (["--adapt="], "--adapt is empty; expected some of cache, unigram, dynamic"),
-        (["--adapt=unigram", "--cache_strength=0"], "unigram cache's strength is 0.0"),
-        (["--adapt=cache", "--cache_weight=nan"], "the cache's weight is nan"),
-        (["--adapt=dynamic", "--dynamic_rate=nan"], "the rate of dynamic evaluation is nan"),
     ],
 )
 def test_bad_input(workdirs, tmp_path, flags, message):
@@ -255,36 +253,3 @@ def test_bad_input(workdirs, tmp_path, flags, message):
     flags = [flag.replace("RUN", str(workdirs[0])) for flag in flags]
     assert message in refuse("report", f"--workdirs={workdirs[0]}", f"--output={output}", *flags)
     assert not output.exists()
-
-
-def test_a_quick_report_prints_a_table_and_draws_curves(space, tmp_path):
-    runs = [tmp_path / "one", tmp_path / "two"]
-    shutil.copytree(space.run, runs[0])
-    launch("evaluate", f"--workdir={runs[0]}", f"--output={runs[0] / 'perplexity.json'}")
-    launch(
-        "coherence",
-        f"--workdir={runs[0]}",
-        "--permutations=2",
-        f"--output={runs[0] / 'coherence.json'}",
-    )
-    shutil.copytree(runs[0], runs[1])
-    workdirs = f"--workdirs={runs[0]},{runs[1]}"
-    done = launch("report", "--quick", workdirs, f"--output={tmp_path / 'out'}")
-    perplexity = json.loads((runs[0] / "perplexity.json").read_text())["perplexity"]
-    assert done.stdout.count(f"{perplexity:.2f}") == 2
-    plot = tmp_path / "out" / "learning_curves.png"
-    assert done.stdout.splitlines()[-1] == f"Learning curves: {plot}"
-    assert plot.read_bytes().startswith(b"\x89PNG")
-    plot.unlink()
-    assert launch("report", "--quick", workdirs).stdout == done.stdout.rpartition("Learning")[0]
-    assert not plot.exists()
-
-
-def test_a_quick_report_says_what_fills_the_blanks_of_a_run_without_results(space):
-    printed = launch("report", "--quick", f"--workdirs={space.run}").stdout
-    best = json.loads((space.run / "result.json").read_text())["best_perplexity"]
-    assert printed.splitlines()[2].split()[:2] == ["ccdclm", f"{best:.2f}"]
-    for name, command in (("perplexity", "evaluate"), ("coherence", "coherence")):
-        writer = f"`python -m launch.{command} --workdir={space.run} --output={space.run}/{name}"
-        assert f"ccdclm: no {name}.json; {writer}.json` fills that in" in printed
-    assert "--workdirs" in refuse("report", "--quick", process=True)

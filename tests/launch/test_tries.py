@@ -80,13 +80,11 @@ COMMANDS = {
         *("outputs.jsonl", "documents.jsonl"),
     ),
     f"train {TO_TRAIN}": ("run/*.*", "run/checkpoints/latest/*", "corpus/*"),
-    "report --quick --workdirs=run,other --output=out": ("run/*.*", "other/*.*"),
-    "report --workdirs=run --data=corpus --output=kept --bootstrap=4 --pool=2": (
-        "kept/runs/*",
-        "kept/runs/*",
+    "report --workdirs=run --data=corpus --output=out --bootstrap=4 --pool=2": (
+        *("run/results/*", "run/results/*", "run/*.*"),
     ),
-    "report --workdirs=run,other --data=corpus --output=out --bootstrap=0": (
-        *("run/*.*", "other/*", "corpus/*"),
+    "report --quick --workdirs=run,other --output=out --bootstrap=4 --pool=2": (
+        *("run/results/*", "other/*", "corpus/*"),
     ),
     f"sweep --config=tiny.py --config.data.directory=corpus --workdir=cells {SWEEP}": (
         *("cells/*", "cells/*", "corpus/*"),
@@ -104,7 +102,7 @@ COMMANDS = {
 }
 """What is run in a folder, and the files that it reads."""
 
-CHANGES = {"train": "run", "sweep": "cells", "prepare": "corpus", "report": "kept"}
+CHANGES = {"train": "run", "sweep": "cells", "prepare": "corpus", "report": "run"}
 """What a command keeps up by itself."""
 
 VALUES = [
@@ -140,10 +138,8 @@ def world(space, tmp_path_factory) -> tuple[Path, Path]:
     shutil.copy(space.config, root / "tiny.py")
     for name, run in (("run", space.run), ("other", space.rnnlm)):
         copy_run(run, root / name, data_directory=str(root / "corpus"))
-        launch("evaluate", f"--workdir={name}", f"--output={name}/perplexity.json", cwd=root)
-        measure = [f"--output={name}/coherence.json", "--permutations=2"]
-        launch("coherence", f"--workdir={name}", *measure, cwd=root)
-    launch("report", "--workdirs=run", "--output=kept", "--bootstrap=4", "--pool=2", cwd=root)
+    launch("report", "--workdirs=run,other", "--output=out", "--bootstrap=4", "--pool=2", cwd=root)
+    shutil.rmtree(root / "out")
     for cell in sweep.cells({"model.hidden_dim": [8, 9], "training.seed": [1]}):
         folder = root / "cells" / "cells" / cell.name
         folder.mkdir(parents=True)

@@ -3,22 +3,37 @@
 import csv
 import dataclasses
 import io
+import json
 import math
-from typing import Any
 
 import numpy as np
 import pytest
 
-from dclm_jax.coherence.compare import Bootstrap, compare
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.permutations import Shuffle
-from dclm_jax.experiments import grouping, measurement, pictures, plots, records, report
-from tests.evaluation.test_context_ablation import Neighbours
+from dclm_jax.experiments import comparison, figures
+from dclm_jax.experiments.comparison import BASELINES
+from dclm_jax.experiments.report import Report
+from dclm_jax.experiments.tables import (
+    adaptation_table,
+    comma_separated,
+    first_decides,
+    tables,
+)
 from tests.experiments.made_up import by_column, result, table
 
 
+def shown(rows, baselines=BASELINES):
+    """The tables of rows by name."""
+    return tables(rows, baselines)
+
+
+def records(rows):
+    """The lines of the CSV of rows."""
+    return list(csv.DictReader(io.StringIO(comma_separated(rows, BASELINES))))
+
+
 def test_runs_that_differ_in_the_seed_are_one_row_in_the_papers_order():
-    rows = grouping.rows(
+    rows = comparison.rows(
         [result("ccdclm", 0, 80.0), result("rnnlm", 0, 100.0), result("ccdclm", 1, 84.0)]
     )
     assert [(row.label, len(row.results)) for row in rows] == [("rnnlm", 1), ("ccdclm", 2)]
@@ -34,63 +49,54 @@ def test_runs_that_differ_in_the_seed_are_one_row_in_the_papers_order():
 
 def test_rows_of_one_seed_are_told():
     first, second = result("rnnlm", 0, 100.0), result("ccdclm", 0, 80.0)
-    for results, told in (
+    for runs, message in (
         ([first, second], "One seed of all rows: another one may move a perplexity"),
         ([first, second, result("ccdclm", 1, 84.0)], "One seed of rnnlm: another one may move"),
         ([first], "exp(sum NLL"),
     ):
-        assert report.tables(grouping.rows(results))[0].about.startswith(told)
+        assert shown(comparison.rows(runs))["perplexity"].about.startswith(message)
 
 
 def test_rows_of_one_model_are_told_apart_by_what_differs():
-    rows = grouping.rows(
+    rows = comparison.rows(
         [result("ccdclm", **{"data.segment_length": length}) for length in (1, 10)]
         + [result("rnnlm")]
     )
     assert [row.label for row in rows] == ["rnnlm", "ccdclm, L = 1", "ccdclm, L = 10"]
-    curves = pictures.length_curves(rows)
-    assert [curve.label for curve in curves] == ["ccdclm, L = 1", "ccdclm, L = 10"]
-    assert list(curves[0].x) == [10, 20]
-    np.testing.assert_allclose(curves[0].y, [-math.log(200), -math.log(150)])
-    assert pictures.length_curves(rows[:2]) == []
-    one = {"data.segment_length": 1, "data.batch_size": 99}
-    made = pictures.length_curves(grouping.rows([result("ccdclm"), result("ccdclm", **one)]))
-    assert [curve.label for curve in made] == [
-        "ccdclm, batch_size = 16, L = 5",
-        "ccdclm, batch_size = 99, L = 1",
-    ]
-    other = {"data.segment_length": 1, "optimizer.learning_rate": 99.0}
-    assert (
-        pictures.length_curves(grouping.rows([result("ccdclm"), result("ccdclm", **other)])) == []
-    )
+    lines = figures.of_rows(rows, BASELINES)["segment_length"].lines
+    assert [line.label for line in lines] == ["ccdclm, L = 1", "ccdclm, L = 10"]
+    assert list(lines[0].x) == [10, 20]
+    np.testing.assert_allclose(lines[0].y, [-math.log(200), -math.log(150)])
+    assert "segment_length" not in figures.of_rows(rows[:2], BASELINES)
+    # A step may have any number of segments.
+    plain, batch = result("ccdclm", **{"data.batch_size": 16}), {"data.batch_size": 99}
+    rate = {"data.batch_size": 16, "optimizer.learning_rate": 99.0}
+    for other, labels in (
+        (batch, ["ccdclm, L = 5, batch_size = 16", "ccdclm, L = 1, batch_size = 99"]),
+        (rate, []),
+    ):
+        rows = comparison.rows([plain, result("ccdclm", **{"data.segment_length": 1, **other})])
+        drawn = figures.of_rows(rows, BASELINES)
+        lines = drawn["segment_length"].lines if "segment_length" in drawn else []
+        assert [line.label for line in lines] == labels
 
 
-def test_coherence_by_blocks_is_measured_and_shown_by_their_size():
-    drawn: Any = {"replicates": 20, "pool": 3, "keep_first": 0, "seed": 1}
-    documents: Any = [[[n + 3] for n in range(size)] for size in (2, 5, 9, 10)]
-    found: Any = {
-        size: measurement.measure_coherence(Neighbours(), documents, block=size, **drawn)
-        for size in (1, 2, 4)
+def test_coherence_by_blocks_is_shown_by_their_size():
+    errors = {"2": 0.01, "4": 0.2}
+    blocks = {
+        size: {"mean": 0.75, "sd": 0.03, "pool_error": error, "pool": 3, "documents": 3}
+        for size, error in errors.items()
     }
-    for size, one in found.items():
-        test = Bootstrap(Shuffle(size), seed=1, replicates=20, pool=3)
-        expected = compare(Neighbours(), documents, test).result
-        assert (one["mean"], one["documents"]) == (expected.mean, {1: 4, 2: 3, 4: 3}[size])
-        assert (one["first_sentence"] is None) == (size > 1)
-    blocks = {str(size): {**found[size], "mean": 0.75, "sd": 0.03} for size in (2, 4)}
-    rows = grouping.rows([{**result(), "blocks": blocks}, result("ccdclm")])
-    (cells,) = [one.cells for one in report.tables(rows) if "block" in one.title]
+    rows = comparison.rows([{**result(), "blocks": blocks}, result("ccdclm")])
+    cells = shown(rows)["blocks"].cells
     # 1.96 times the root of 0.03 squared and the squared error of the pool.
-    half = [1.96 * math.hypot(0.03, found[size]["pool_error"]) for size in (2, 4)]
-    shown = [f"75.00 [{0.75 - one:.1%}, {min(0.75 + one, 1):.1%}]" for one in half]
-    assert cells == [["model", "1", "2", "4"], ["rnnlm", "50.00 [50.0%, 50.0%]", *shown]]
-    picture = pictures.of_rows(rows)["blocks.png"]
-    assert isinstance(picture, plots.Picture)
-    assert [(one.label, one.x, one.y) for one in picture.curves] == [
-        ("rnnlm", [0, 1, 2], [50, 75, 75])
-    ]
-    assert picture.ticks == ["1", "2", "4"]
-    assert records.of_rows(rows)[0]["coherence_block_4"] == 0.75
+    half = [1.96 * math.hypot(0.03, error) for error in errors.values()]
+    of_blocks = [f"75.00 [{0.75 - one:.1%}, {min(0.75 + one, 1):.1%}]" for one in half]
+    assert cells == [["model", "1", "2", "4"], ["rnnlm", "50.00 [50.0%, 50.0%]", *of_blocks]]
+    figure = figures.of_rows(rows, BASELINES)["blocks"]
+    assert [line[:3] for line in figure.lines] == [("rnnlm", [0, 1, 2], [50, 75, 75])]
+    assert figure.ticks == ["1", "2", "4"]
+    assert records(rows)[0]["coherence_block_4"] == "0.75"
 
 
 def test_rows_that_adapt_themselves_are_compared_with_a_baseline_that_does():
@@ -105,8 +111,8 @@ def test_rows_that_adapt_themselves_are_compared_with_a_baseline_that_does():
         result("ngram", test=120.0),
         result("drnnlm", test=110.0),
     ]
-    rows = grouping.rows([one | {"coherence": None} for one in made])
-    about, cells = next(one[1:] for one in report.tables(rows) if one.title.startswith("Adapted"))
+    rows = comparison.rows([one | {"coherence": None} for one in made])
+    _, about, cells = shown(rows)["adaptation"]
     assert cells == [
         ["model", "as it is", "as it is to rnnlm", "cache", "cache to rnnlm"],
         ["ngram", "120.00", "+20.0%", "", ""],
@@ -116,14 +122,12 @@ def test_rows_that_adapt_themselves_are_compared_with_a_baseline_that_does():
         ["ccdclm", "93.00 ± 4.24", "-10.0%", "77.50 ± 2.12", "-5.0%"],
     ]
     assert "tuned on the development set" in about
-    record = next(one for one in records.of_rows(rows) if one["model"] == "ccdclm")
-    assert (record["test_perplexity_cache"], record["test_perplexity_cache_sd"]) == (
-        77.5,
-        pytest.approx(2.1213203),
-    )
+    record = next(one for one in records(rows) if one["model"] == "ccdclm")
+    assert record["test_perplexity_cache"] == "77.5"
+    assert float(record["test_perplexity_cache_sd"]) == pytest.approx(2.1213203)
     assert "coherence_cache" not in record
-    without = grouping.rows([result("rnnlm"), result("ccdclm")])
-    assert not any(one.title.startswith("Adapted") for one in report.tables(without))
+    without = comparison.rows([result("rnnlm"), result("ccdclm")])
+    assert "adaptation" not in shown(without)
 
 
 def test_rows_that_adapt_themselves_have_a_coherence_beside_their_own():
@@ -137,20 +141,20 @@ def test_rows_that_adapt_themselves_have_a_coherence_beside_their_own():
         # Measured as it is alone.
         result("drnnlm", accuracy=0.5),
     ]
-    rows = grouping.rows(made)
-    cells = report.adaptation_table(rows, "rnnlm").cells
+    rows = comparison.rows(made)
+    cells = adaptation_table(rows, "rnnlm").cells
     assert [line[-2:] for line in cells] == [
         ["coherence as it is %", "coherence unigram %"],
         ["50.00", ""],
         ["85.00", "65.00"],
     ]
-    drnnlm, ccdclm = records.of_rows(rows)
-    assert ccdclm["coherence_unigram"] == pytest.approx(0.65)
-    assert "coherence_unigram" not in drnnlm
+    drnnlm, ccdclm = records(rows)
+    assert float(ccdclm["coherence_unigram"]) == pytest.approx(0.65)
+    assert drnnlm["coherence_unigram"] == ""
 
 
 def test_a_row_is_no_better_than_itself_at_chance():
-    rows = grouping.rows([result("rnnlm"), result("rlm"), result("ccdclm", accuracy=0.8)])
+    rows = comparison.rows([result("rnnlm"), result("rlm"), result("ccdclm", accuracy=0.8)])
     header, *cells = table(rows, "Coherence (Table 3)")
     compared = ["p, rnnlm", "p, drnnlm", "p, hrnnlm"]
     assert header[:4] == ["model", "accuracy %", "standard deviation %", "95%"]
@@ -164,7 +168,7 @@ def test_a_row_is_no_better_than_itself_at_chance():
 
 
 def test_positions_are_shown_in_ranges():
-    rows = grouping.rows([result()])
+    rows = comparison.rows([result()])
     header, cells = table(rows, "Perplexity by position in the sentence")
     assert header == ["model", "1", "2", "3-5", "6-10", "11-20", "21+"]
     expected = [f"{math.exp(value):.1f}" for value in (2.0, 3.0, 1.0)]
@@ -172,7 +176,7 @@ def test_positions_are_shown_in_ranges():
 
 
 def test_any_row_or_model_is_a_baseline():
-    rows = grouping.rows(
+    rows = comparison.rows(
         [
             result("rnnlm", test=100.0),
             result("ccdclm", test=80.0),
@@ -181,62 +185,60 @@ def test_any_row_or_model_is_a_baseline():
         ]
     )
     assert [row.label for row in rows] == ["rnnlm", "adclm", "ccdclm, L = 5", "ccdclm, L = 10"]
-    made = report.tables(rows, ["ccdclm, L = 10"])
-    header, *cells = made[0].cells
+    made = shown(rows, ["ccdclm, L = 10"])
+    header, *cells = made["perplexity"].cells
     at = header.index("to ccdclm, L = 10")
     # 100, 60 and 80 to 90; what has another H has another recipe.
     assert [line[at] for line in cells] == ["+11.1%", "-33.3%*", "-11.1%", ""]
-    header, *cells = made[1].cells
+    header, *cells = made["coherence"].cells
     assert header[4:-1] == ["p, ccdclm, L = 10"]
     assert [bool(line[4]) for line in cells] == [True, True, True, False]
     # Of a model the row of the same L.
-    cells = report.tables(rows, ["ccdclm"])[0].cells
+    cells = shown(rows, ["ccdclm"])["perplexity"].cells
     at = cells[0].index("to ccdclm")
     assert [line[at] for line in cells[1:]] == ["+25.0%", "", "", ""]
 
 
 def test_what_cannot_be_compared_is_blank_and_told():
-    rows = grouping.rows([result("adclm"), result("ccdclm")])
-    (_, about, (header, *cells)), *_ = report.tables(rows)
+    rows = comparison.rows([result("adclm"), result("ccdclm")])
+    _, about, (header, *cells) = shown(rows)["perplexity"]
     for column in ("to rnnlm", "to rnnlm, 95%", "p"):
         assert [line[header.index(column)] for line in cells] == ["", ""]
     assert "Blank for want of a comparison: adclm; ccdclm. A run of rnnlm that is" in about
     assert "or --baseline with one of the runs" in about
-    (_, about, _), *_ = report.tables(grouping.rows([result("rnnlm"), result("ccdclm")]))
-    assert "Blank" not in about
+    rows = comparison.rows([result("rnnlm"), result("ccdclm")])
+    assert "Blank" not in shown(rows)["perplexity"].about
 
 
 def test_hyper_parameters_that_differ_are_columns():
-    rates = {"optimizer.learning_rate": 0.5}
-    rows = grouping.rows(
-        [result("rnnlm"), result("ccdclm", **rates), result("ngram", **{"ngram.order": 5})]
+    rates = [{"optimizer.learning_rate": rate} for rate in (0.1, 0.5)]
+    rows = comparison.rows(
+        [result("rnnlm", **rates[0]), result("ccdclm", **rates[1]), result("ngram")]
     )
-    first, *others = by_column(rows, "Perplexity (Table 2)")
-    assert list(first)[:5] == ["model", "K", "H", "learning_rate", "parameters"]
-    rate = str(0.1)
-    assert [line["learning_rate"] for line in (first, *others)] == ["", rate, "0.5"]
+    lines = by_column(rows, "Perplexity (Table 2)")
+    assert list(lines[0])[:5] == ["model", "K", "H", "learning_rate", "parameters"]
+    assert [line["learning_rate"] for line in lines] == ["", "0.1", "0.5"]
 
 
 def test_both_accuracies_where_the_first_sentence_decides():
     given_away, plain = result("adclm", accuracy=0.95, first=0.9), result("rnnlm")
-    assert report.first_decides([plain, given_away])
-    assert not report.first_decides([plain, {**plain, "coherence": None}])
-    header, *_ = table(grouping.rows([plain, given_away]), "Coherence")
+    assert first_decides([plain, given_away])
+    assert not first_decides([plain, {**plain, "coherence": None}])
+    header, *_ = table(comparison.rows([plain, given_away]), "Coherence")
     assert header[-1] == "first sentence alone %"
     for one, mean in ((given_away, 0.64), (plain, 0.5)):
         one["first_kept"] = {"mean": mean, "sd": 0.1 if mean > 0.5 else 0.0, "pool_error": 0.0}
-    rows = grouping.rows([plain, given_away])
+    rows = comparison.rows([plain, given_away])
     first, second = by_column(rows, "Coherence")
     assert [first["first kept %"], first["first sentence alone %"]] == ["50.00", "50.00"]
     assert [second["first kept %"], second["first kept, 95%"]] == ["64.00", "[44.4%, 83.6%]"]
     assert (second["accuracy %"], second["first sentence alone %"]) == ("95.00", "90.00")
-    (_, about, _) = report.tables(rows)[1]
-    assert "WARNING" in about
+    assert "WARNING" in shown(rows)["coherence"].about
     kept = [result("rnnlm"), result("adclm", accuracy=0.6)]
     for one in kept:
         one["coherence"] |= {"keep_first": 2, "left_out": 7, "first_sentence": None}
-    assert not report.first_decides(kept)
-    (_, about, (header, *_)) = report.tables(grouping.rows(kept))[1]
+    assert not first_decides(kept)
+    _, about, (header, *_) = shown(comparison.rows(kept))["coherence"]
     assert "first sentence alone %" not in header
     told = "kept at the start of each document: 2 (7 documents left out for fewer than two others)"
     assert told in about
@@ -244,21 +246,20 @@ def test_both_accuracies_where_the_first_sentence_decides():
 
 def test_known_targets_stand_beside_all_and_many_unknown_words_are_told():
     first = result("rnnlm")
-    rows = grouping.rows([first])
-    table = report.tables(rows)[0]
+    rows = comparison.rows([first])
+    table = shown(rows)["perplexity"]
     assert table.cells[1][table.cells[0].index("test, known")] == "100.50"
     assert "warning" not in table.about
-    rates = {"oov_rate": 0.05, "own_oov_rate": 0.001}
-    many = first | {"test": first["test"] | rates}
-    told = report.tables(grouping.rows([many]))[0].about
+    told = shown(comparison.rows([first | {"own_oov_rate": 0.001}]))["perplexity"].about
     assert told.startswith("warning: 5.00% of the words are unknown, 0.10% of those of the run's")
-    (record,) = records.of_rows(rows)
-    assert record["test_known_perplexity"] == 100.5
+    (record,) = records(rows)
+    assert record["test_known_perplexity"] == "100.5"
 
 
-def test_latex_is_escaped():
-    rows = grouping.rows([result("rnnlm"), result("rnnlm", 1), result("a_b&c", test=90.0)])
-    text = report.latex(report.tables(rows))
+def test_latex_is_escaped(tmp_path):
+    rows = comparison.rows([result("rnnlm"), result("rnnlm", 1), result("a_b&c", test=90.0)])
+    Report(rows, BASELINES).write(tmp_path)
+    text = (tmp_path / "report.tex").read_text()
     assert text.startswith("% \\usepackage{booktabs}\n\n\\begin{table}\n")
     assert "    rnnlm & 8 & 4 & 1,234 & 2 & 105.00 $\\pm$ 0.00 & 100.00 $\\pm$ 0.00 & " in text
     assert "    a\\_b\\&c & 8 & 4 & " in text and "-10.0\\%" in text
@@ -273,13 +274,16 @@ def test_latex_is_escaped():
     ]
 
 
-def test_markdown_and_json():
-    rows = grouping.rows([result("rnnlm"), result("ccdclm", test=90.0, accuracy=0.8)])
-    text = report.markdown(report.tables(rows), {"a.png": "A picture"}, ["b.png is not drawn."])
+def test_markdown_and_json(tmp_path):
+    rows = comparison.rows([result("rnnlm"), result("ccdclm", test=90.0, accuracy=0.8)])
+    Report(rows, BASELINES, ["A note."]).write(tmp_path)
+    text = (tmp_path / "report.md").read_text()
     assert "| rnnlm | 100.00 | 101.00 | 102.00 | 103.00 |" in text
-    assert text.endswith("![A picture](a.png)\n\nb.png is not drawn.\n")
+    assert "![Perplexity by position in the sentence](by_token.png)\n\n" in text
+    assert text.endswith("by_sentence.png is not drawn: a single point is no plot.\n\nA note.\n")
+    assert (tmp_path / "by_token.png").exists() and not (tmp_path / "by_sentence.png").exists()
     assert "10 development and 10 test targets, vocabulary 12, 5.00% of the test words" in text
-    saved = records.to_json(rows)["rows"]
+    saved = json.loads((tmp_path / "report.json").read_text())["rows"]
     assert [row["label"] for row in saved] == ["rnnlm", "ccdclm"]
     assert saved[1]["runs"][0]["test"]["perplexity"] == 90.0
     assert "by_document" not in saved[1]["runs"][0]
@@ -296,19 +300,19 @@ def test_runs_of_bags_and_of_words_are_not_in_one_report():
     of_bags["objective"] = "bags"
     message = "runs/rnn_lin-0 predicts words and runs/rnnslm-0 predicts bags; expected one kind"
     with pytest.raises(InputError, match=f"^{message}"):
-        grouping.rows([of_words, of_bags])
-    (_, about, _), *_ = report.tables(grouping.rows([of_bags]))
+        comparison.rows([of_words, of_bags])
+    about = shown(comparison.rows([of_bags]))["perplexity"].about
     assert "bags of words: the words are predicted without their order" in about
 
 
 def test_comma_separated_values_are_all_numbers():
-    rows = grouping.rows(
+    rows = comparison.rows(
         [result("rnnlm"), result("ccdclm", 0, 80.0, 0.8), result("ccdclm", 1, 84.0, 0.9)]
     )
-    text = records.comma_separated(rows)
+    text = comma_separated(rows, BASELINES)
     first, second = csv.DictReader(io.StringIO(text))
-    named = records.comma_separated([dataclasses.replace(row, label="NA") for row in rows])
-    assert [row["label"] for row in csv.DictReader(io.StringIO(named))] == ["\\NA", "\\NA"]
+    named = [dataclasses.replace(row, label="NA") for row in rows]
+    assert [row["label"] for row in records(named)] == ["\\NA", "\\NA"]
     assert text.startswith("label,model,parameters,seeds,development_perplexity")
     assert (first["label"], first["test_perplexity"], first["test_perplexity_sd"]) == (
         *("rnnlm", "100.0"),

@@ -1,0 +1,608 @@
+"""Figures: lines with or without intervals, as files by matplotlib and as inline SVG of a page.
+
+matplotlib is imported when the first figure is drawn. Colours stay distinct for colour-blind
+readers; legends stand beside the data.
+"""
+
+import io
+import math
+import os
+import re
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from xml.etree import ElementTree
+
+import numpy as np
+
+from dclm_jax import files
+from dclm_jax.errors import InputError, printable
+from dclm_jax.evaluation import context_ablation
+from dclm_jax.experiments.comparison import LENGTH, Row, ratios, without
+from dclm_jax.experiments.tables import BLOCKS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
+    from matplotlib.figure import Figure as Drawing
+
+    from dclm_jax.score_types import SentenceAttention
+
+# Okabe and Ito's; page.css has those of pages.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+# Where the largest value is more than this many times the smallest, an axis is logarithmic.
+_LINEAR_RATIO = 8
+# Of heat maps: the side of a word's square in inches, squares for labels and in a figure.
+_SQUARE, _LABELS, _MOST_SQUARES = 0.17, 10, 60_000
+# Markers tell lines apart; on every point of a long one they would hide it.
+_MOST_MARKERS = 12
+_GRID = "#b0b0b0"
+# What page.css has in place of the colours of a file.
+_THEME = {colour.lower(): f"var(--c{index})" for index, colour in enumerate(COLOURS)}
+_THEME |= {"#000000": "var(--ink)", _GRID: "var(--edge)"}
+_THEME_COLOUR = re.compile("|".join(_THEME))
+_LINE_ID = "line of "
+# Of longer segments fewer make a step as long as it was.
+_LENGTH_KEYS = (LENGTH, "data.batch_size")
+
+
+Numbers = Sequence[float] | np.ndarray
+
+
+class Line(NamedTuple):
+    """A line: its label, its points (nan where there is none), the ends of their intervals, and a
+    dashed line that belongs to it."""
+
+    label: str
+    x: Numbers
+    y: Numbers
+    low: Numbers = ()
+    high: Numbers = ()
+    dashed: "Line | None" = None
+
+
+class Figure(NamedTuple):
+    """Lines over one another.
+
+    Attributes:
+      title, x, y: of the figure and its axes.
+      lines: joined points, or points with intervals if the first line has intervals.
+      ticks: names of x = 0, 1, 2, ... in place of numbers.
+      log_scale: whether the y axis is logarithmic; with intervals it is where that shows more.
+      baseline: the run or model that values are ratios to, if they are.
+    """
+
+    title: str
+    x: str
+    y: str
+    lines: Sequence[Line]
+    ticks: Sequence[str] | None = None
+    log_scale: bool = False
+    baseline: str = ""
+
+    @property
+    def undrawn(self) -> str:
+        """Why there is nothing to see; empty if there is."""
+        if self.baseline and not self.lines:
+            return f"no row can be compared with {self.baseline}; --baseline names another one"
+        points = max((int(np.isfinite(line.y).sum()) for line in self.lines), default=0)
+        return ("there is no point to draw", "a single point is no plot", "")[min(points, 2)]
+
+    @property
+    def has_intervals(self) -> bool:
+        """Whether points have intervals."""
+        return any(len(line.low) > 0 for line in self.lines)
+
+    def cells(self) -> list[list[str]]:
+        """All numbers as a table, a column for each line, blank where there is none."""
+        columns = {}
+        for line in self.lines:
+            columns[line.label] = self._column(line)
+            if line.dashed is not None:
+                columns[f"{line.label}, dashed"] = self._column(line.dashed)
+        places = sorted({x for column in columns.values() for x in column})
+        rows = [
+            [
+                f"{x:,.6g}" if self.ticks is None else self.ticks[round(x)],
+                *(column.get(x, "") for column in columns.values()),
+            ]
+            for x in places
+        ]
+        return [[self.x, *columns], *rows]
+
+    def _column(self, line: Line) -> dict[float, str]:
+        form = _change if self.baseline else "{:.5g}".format
+        column = {}
+        for at, (x, y) in enumerate(zip(line.x, line.y, strict=True)):
+            if math.isfinite(x) and math.isfinite(y):
+                column[x] = form(y)
+                if self.has_intervals and math.isfinite(line.low[at]):
+                    column[x] += f" [{form(line.low[at])}, {form(line.high[at])}]"
+        return column
+
+
+def _change(ratio: float) -> str:
+    return f"{100 * (ratio - 1):+.1f}%"
+
+
+def ratio_figure(
+    title: str, x: str, ticks: Sequence[str], lines: Sequence[Line], baseline: str
+) -> Figure:
+    """Perplexities relative to those of a baseline, by named places."""
+    return Figure(title, x, f"perplexity relative to {baseline}", lines, ticks, baseline=baseline)
+
+
+def of_rows(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Figure]:
+    """The figures of rows by name; see `Figure.undrawn`."""
+    figures = {"learning_curves": learning_curves(all_rows)}
+    ticks = context_ablation.ranges()
+    for place, title in context_ablation.PLACES.items():
+        if not any(row.has(place) for row in all_rows):
+            continue
+        lines = []
+        for row in all_rows:
+            if (pair := ratios(row, all_rows, baselines[0], place)) is not None:
+                values, (low, high) = pair
+                lines.append(Line(row.label, range(len(ticks)), values, low, high))
+        x = "position, 1 is the first"
+        figures[place] = ratio_figure(title, x, ticks, lines, baselines[0])
+    if any(row.blocks for row in all_rows):
+        figures["blocks"] = _blocks(all_rows)
+    if lines := _length_curves(all_rows):
+        title = "Development log-likelihood by updates (Figure 3)"
+        figures["segment_length"] = Figure(title, "updates", "nats a token", lines)
+    return figures
+
+
+def learning_curves(all_rows: Sequence[Row]) -> Figure:
+    """Validation perplexity by training tokens of the first seed, and dashed that in training."""
+    lines = []
+    for row in all_rows:
+        learning = row.results[0]["learning"]
+        if validation := learning["validation"]:
+            dashed = Line("_in training", *_points(learning["training"]))
+            lines.append(Line(row.label, *_points(validation), dashed=dashed))
+    y = "perplexity (log scale): development, dashed in training"
+    return Figure("Learning curves", "training tokens (millions)", y, lines, log_scale=True)
+
+
+def _points(pairs: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:
+    return [tokens / 1e6 for tokens, _ in pairs], [perplexity for _, perplexity in pairs]
+
+
+def _length_curves(all_rows: Sequence[Row]) -> list[Line]:
+    """The learning curves of models that were trained with several segment lengths, with any number
+    of segments a step (Figure 3): updates, and development log-likelihood in nats a token; of the
+    first seed."""
+    lines = []
+    for row in all_rows:
+        rest = without(row.config, _LENGTH_KEYS)
+        same = [other for other in all_rows if without(other.config, _LENGTH_KEYS) == rest]
+        points = row.results[0]["curve"]
+        if len({other.config.get(LENGTH) for other in same}) > 1 and points:
+            steps, perplexities = zip(*points, strict=True)
+            lines.append(Line(row.label, steps, [-math.log(value) for value in perplexities]))
+    return lines
+
+
+def _blocks(all_rows: Sequence[Row]) -> Figure:
+    """Coherence by the sentences of a block."""
+    accuracies = {
+        row.label: {int(size): 100 * row.mean(*path, "mean") for size, path in row.blocks.items()}
+        for row in all_rows
+    }
+    sizes = sorted({size for by_size in accuracies.values() for size in by_size})
+    lines = [
+        Line(label, [sizes.index(size) for size in by_size], list(by_size.values()))
+        for label, by_size in accuracies.items()
+        if by_size
+    ]
+    return Figure(BLOCKS, "sentences of a block", "accuracy %", lines, list(map(str, sizes)))
+
+
+def check_target(path: str | os.PathLike[str]) -> None:
+    """Finds out before long work whether a figure can be written."""
+    figure, _ = new_figure((1, 1))
+    supported = figure.canvas.get_supported_filetypes()
+    if _format(path) not in supported:
+        raise InputError(
+            f"{path}: cannot write the plot: its name has none of the suffixes "
+            + ", ".join(f".{name}" for name in sorted(supported))
+        )
+
+
+def new_figure(size: tuple[float, float]) -> "tuple[Drawing, Axes]":
+    """An empty figure, width and height in inches, and its axes."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise InputError("plots need matplotlib: pip install 'dclm_jax[plots]'") from error
+    # A Figure of its own, not pyplot: no global state, and no display is ever looked for.
+    figure = Figure(figsize=size, dpi=150, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure, figure.add_subplot()
+
+
+def save(figure: "Drawing", path: str | os.PathLike[str]) -> None:
+    """Writes a figure, whole or not at all; the suffix of `path` chooses the format."""
+    content = io.BytesIO()
+    try:
+        figure.savefig(content, format=_format(path))
+    except ValueError as error:
+        raise InputError(f"{path}: cannot write the plot: {error}") from error
+    files.write_bytes(path, content.getvalue())
+
+
+def draw(figure: Figure, path: str | os.PathLike[str]) -> str:
+    """Draws a figure and says so, or why it is not drawn; for what it raises see `plot`."""
+    if figure.undrawn:
+        return f"{path}: not drawn: {figure.undrawn}"
+    plot(figure, path)
+    return f"{figure.title}: {path}"
+
+
+def plot(figure: Figure, path: str | os.PathLike[str]) -> None:
+    """Draws a figure; an infinite number with intervals raises `InputError`."""
+    save(drawing(figure), path)
+
+
+def drawing(
+    figure: Figure, looks: Sequence[int] | None = None, *, in_page: bool = False
+) -> "Drawing":
+    """The figure as matplotlib draws it.
+
+    Args:
+      figure: something to see, see `Figure.undrawn`.
+      looks: numbers that tell colours and marks of its lines; by default those of their order.
+      in_page: whether it stands in a column of a page, below its title, with its legend below.
+    """
+    looks = range(len(figure.lines)) if looks is None else looks
+    if figure.has_intervals:
+        num_ticks = len(figure.ticks or ())
+        drawn, axes = new_figure((4 + 0.45 * num_ticks + 0.08 * num_ticks * len(looks), 5))
+        _draw_intervals(axes, figure, looks)
+    else:
+        drawn, axes = new_figure((8, 5))
+        _draw_curves(axes, figure, looks)
+    axes.set_xlabel(_plain(figure.x))
+    axes.grid(axis="y" if figure.has_intervals else "both", color=_GRID, alpha=0.4)
+    axes.set_axisbelow(True)
+    if in_page:
+        # Above the axis there is room for a long name.
+        drawn.suptitle(axes.get_ylabel(), x=0.01, ha="left", fontsize=9)
+        axes.set_ylabel("")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(length=0, which="both")
+    else:
+        axes.set_title(_plain(figure.title))
+    handles, names = axes.get_legend_handles_labels()
+    names = [textwrap.fill(name, 45) for name in names]
+    title = "lines: 95% intervals" if figure.has_intervals else None
+    place = "outside lower left" if in_page else "outside right upper"
+    legend = drawn.legend(handles, names, loc=place, title=title, alignment="left")
+    if in_page:
+        legend.set_frame_on(False)
+        drawn.set_size_inches(4.3, 3.3 + 0.2 * "\n".join(names).count("\n"))
+    return drawn
+
+
+def _draw_curves(axes: "Axes", figure: Figure, looks: Sequence[int]) -> None:
+    for look, line in zip(looks, figure.lines, strict=True):
+        every = math.ceil(len(line.x) / _MOST_MARKERS) or 1
+        _draw_line(axes, look, line, marker=_marker(look), markersize=5, markevery=every)
+        if line.dashed is not None:
+            _draw_line(axes, look, line.dashed, linestyle="--", linewidth=0.8)
+    if figure.log_scale:
+        axes.set_yscale("log")
+        _number_decades(axes.yaxis)
+    if figure.ticks is None:
+        axes.set_xlim(left=0)
+        axes.locator_params(axis="x", nbins=6)
+        axes.xaxis.set_major_formatter(lambda value, _: number(value))
+    else:
+        axes.set_xticks(range(len(figure.ticks)), list(map(_plain, figure.ticks)))
+    axes.set_ylabel(_plain(figure.y))
+
+
+def _draw_intervals(axes: "Axes", figure: Figure, looks: Sequence[int]) -> None:
+    """Points with their intervals, side by side at every tick.
+
+    The axis fits the values: a long interval is cut by the frame, so that it hides no difference.
+    """
+    perplexities = {
+        line.label: [value for value in line.y if not np.isnan(value)] for line in figure.lines
+    }
+    _require_finite(perplexities)
+    for index, (look, line) in enumerate(zip(looks, figure.lines, strict=True)):
+        x = np.asarray(line.x) + 0.8 * ((index + 0.5) / len(figure.lines) - 0.5)
+        ends = axes.vlines(x, line.low, line.high, color=_colour(look), linewidth=1.5)
+        ends.set_gid(_gid(line.label))
+        points = line._replace(x=x.tolist())
+        _draw_line(axes, look, points, linestyle="", marker=_marker(look), markersize=5)
+    if figure.baseline:
+        axes.axhline(1, color="black", linewidth=1, label=_plain(figure.baseline))
+        axes.set_ylabel(_plain(figure.y))
+        axes.yaxis.set_major_formatter(lambda value, _: percent(value))
+        axes.set_ylim(*_limits_of_ratios(figure))
+    else:
+        _set_scale(axes, [value for values in perplexities.values() for value in values])
+    ticks = figure.ticks or ()
+    places = np.arange(len(ticks))
+    axes.set_xlim(-0.6, len(ticks) - 0.4)
+    axes.set_xticks(places, list(map(_plain, ticks)))
+    axes.tick_params(axis="x", length=0)
+    across = {"transform": axes.get_xaxis_transform(), "color": _GRID, "alpha": 0.6}
+    axes.vlines(places[1:] - 0.5, *(0, 1), linewidth=0.8, zorder=0, **across)
+
+
+def _limits_of_ratios(figure: Figure) -> tuple[float, float]:
+    """The ends of an axis that shows 1, all values and the intervals that are not far longer."""
+    values = [value for line in figure.lines for value in line.y if not np.isnan(value)]
+    low, high = min(1.0, *values), max(1.0, *values)
+    margin = max(high - low, 0.01)
+    ends = [end for line in figure.lines for end in (*line.low, *line.high)]
+    ends = [end for end in ends if low - margin < end < high + margin]
+    return min(low, *ends) - 0.1 * margin, max(high, *ends) + 0.1 * margin
+
+
+def svg(figure: Figure, name: str, looks: Mapping[str, int]) -> str:
+    """The figure as an SVG element in the colours of a page, which `{name}-title` and
+    `{name}-lines` describe.
+
+    Args:
+      figure: something to see, see `Figure.undrawn`.
+      name: of the figure in the page.
+      looks: as `looks_of` gives them for all figures of the page.
+    """
+    import matplotlib
+
+    drawn = drawing(figure, [looks[line.label] for line in figure.lines], in_page=True)
+    content = io.BytesIO()
+    # Text stays text, in a font of the reader's; two figures share no ids.
+    fonts: Any = {"svg.fonttype": "none", "font.sans-serif": ["DejaVu Sans", "system-ui"]}
+    with matplotlib.rc_context(fonts | {"svg.hashsalt": name}):
+        drawn.savefig(content, format="svg", transparent=True)
+    root = ElementTree.fromstring(content.getvalue())
+    for node in root.iter():
+        node.tag = node.tag.rpartition("}")[2]
+        values = {key.rpartition("}")[2]: value for key, value in node.items()}
+        node.attrib = {
+            key: _THEME_COLOUR.sub(lambda match: _THEME[match[0]], value)
+            for key, value in values.items()
+        }
+        if node.tag == "g":
+            gid = node.attrib.pop("id", "")
+            if gid.startswith(_LINE_ID):
+                node.set("class", "line")
+                ElementTree.SubElement(node, "title").text = gid.removeprefix(_LINE_ID)
+    # The name of the program and the style of all lines.
+    for child in root.findall("metadata") + root.findall("defs")[:1]:
+        root.remove(child)
+    described = f"{name}-title {name}-lines"
+    root.attrib = {"viewBox": root.get("viewBox", ""), "role": "img", "aria-labelledby": described}
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def looks_of(figures: Iterable[Figure]) -> dict[str, int]:
+    """A number for each label, in the order in which they appear."""
+    names = dict.fromkeys(line.label for figure in figures for line in figure.lines)
+    return {name: number for number, name in enumerate(names)}
+
+
+def plot_grid(
+    rows: tuple[str, Sequence[str]],
+    columns: tuple[str, Sequence[str]],
+    perplexities: Mapping[tuple[str, str], float],
+    path: str | os.PathLike[str],
+) -> None:
+    """Draws a grid search of two keys as a table of colours, the lowest perplexity framed.
+
+    Args:
+      rows: name and values of the key of the y axis, from below.
+      columns: the same of the x axis.
+      perplexities: by values of row and column. What is missing or not finite stays empty.
+      path: of the figure to write.
+    """
+    values = np.array(
+        [[perplexities.get((row, column), np.nan) for column in columns[1]] for row in rows[1]]
+    )
+    values[~np.isfinite(values)] = np.nan
+    if np.all(np.isnan(values)):
+        raise InputError(f"{path}: there is no finite perplexity to draw")
+    figure, axes = new_figure((3 + 0.9 * len(columns[1]), 2 + 0.6 * len(rows[1])))
+    from matplotlib.patches import Rectangle
+
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    # Dark is good, also where there is one perplexity alone.
+    image = axes.imshow(
+        values,
+        cmap="viridis",
+        norm="log" if high > _LINEAR_RATIO * low else "linear",
+        vmin=low,
+        vmax=high if high > low else low + 1,
+        origin="lower",
+        aspect="auto",
+    )
+    for (y, x), value in np.ndenumerate(values):
+        # With two decimals, and fewer where they would not fit in.
+        decimals = 2 if value < 100 else 1 if value < 1000 else 0
+        text = "–" if np.isnan(value) else f"{value:,.{decimals}f}"
+        is_light = np.isnan(value) or float(np.asarray(image.norm(value))) > 0.6
+        axes.text(x, y, text, ha="center", va="center", color="black" if is_light else "white")
+        if value == low:
+            # Within the square of a cell, whose outer edges the axes would cover.
+            frame = {"fill": False, "edgecolor": COLOURS[1], "linewidth": 3}
+            axes.add_patch(Rectangle((x - 0.46, y - 0.46), 0.92, 0.92, **frame))
+    axes.set_xticks(range(len(columns[1])), list(map(_plain, columns[1])))
+    axes.set_yticks(range(len(rows[1])), list(map(_plain, rows[1])))
+    axes.tick_params(length=0)
+    axes.set(xlabel=_plain(columns[0]), ylabel=_plain(rows[0]))
+    axes.set_title("Development perplexity (best framed)")
+    scale = figure.colorbar(image, ax=axes)
+    if high > _LINEAR_RATIO * low:
+        _number_decades(scale.ax.yaxis)
+    save(figure, path)
+
+
+def plot_attention(sentences: "Sequence[SentenceAttention]", path: str | os.PathLike[str]) -> None:
+    """Draws what the words of a document attend to: a heat map for each sentence that has two
+    positions or more to attend to, its words from left to right, the positions from above.
+    """
+    numbered = [(n, one) for n, one in enumerate(sentences, 1) if len(one.positions) > 1]
+    if not numbered:
+        raise InputError(f"{path}: no sentence of the document has two positions to attend to")
+    columns = max(len(one.targets) for _, one in numbered)
+    rows = [len(one.positions) for _, one in numbered]
+    width, height = columns + _LABELS, sum(rows) + _LABELS * len(rows)
+    if width * height > _MOST_SQUARES:
+        raise InputError(
+            f"{path}: {len(rows)} sentences of up to {columns - 1} words are too much for a "
+            "figure; expected fewer"
+        )
+    figure, alone = new_figure((_SQUARE * max(width, 25), _SQUARE * height))
+    alone.remove()
+    grid = figure.subplots(len(rows), squeeze=False, height_ratios=rows)[:, 0]
+    for axes, (number, one) in zip(grid, numbered, strict=True):
+        image = axes.imshow(one.weights.T, cmap="Blues", vmin=0, aspect="auto")
+        # Words are as wide in all of them.
+        axes.set(xlim=(-0.5, columns - 0.5), frame_on=False)
+        axes.set_xticks(range(len(one.targets)), _short(one.targets), rotation=90, fontsize=7)
+        axes.set_yticks(range(len(one.positions)), _short(one.positions), fontsize=7)
+        axes.tick_params(length=0)
+        axes.set_title(f"sentence {number}", fontsize=8, loc="left")
+        figure.colorbar(image, ax=axes).ax.tick_params(labelsize=7)
+    save(figure, path)
+
+
+def _short(names: Sequence[str]) -> list[str]:
+    """Names of ticks, of which sentences may be long."""
+    return [_plain(name if len(name) <= 40 else f"{name[:39]}…") for name in names]
+
+
+class Result(NamedTuple):
+    """A run in a figure of perplexity against n, the number of context sentences; None for a model
+    without this option. Runs of one model are joined by a line."""
+
+    label: str
+    model: str
+    context_sentences: int | None
+    perplexity: float
+
+
+def plot_context(results: Sequence[Result], path: str | os.PathLike[str]) -> None:
+    """Draws perplexity against n, one line a model (Wang and Cho 2015, Figure 2).
+
+    Runs without n are horizontal lines.
+    """
+    by_model = require_context(results)
+    _require_finite({result.label: [result.perplexity] for result in results})
+    drawn, axes = new_figure((8, 5))
+    ticks = sorted({number for by_number in by_model.values() for number in by_number})
+    ends = ticks[0] / 1.25, ticks[-1] * 1.25
+    for index, (model, by_number) in enumerate(by_model.items()):
+        numbers = sorted(by_number)
+        line = Line(model, numbers, [by_number[number].perplexity for number in numbers])
+        _draw_line(axes, index, line, marker=_marker(index))
+    level = [result for result in results if result.context_sentences is None]
+    for index, result in enumerate(level, start=len(by_model)):
+        line = Line(f"{result.label} ({result.perplexity:.1f})", ends, [result.perplexity] * 2)
+        _draw_line(axes, index, line, linestyle=("--", ":", "-.")[index % 3])
+    _set_scale(axes, [result.perplexity for result in results])
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(ticks, map(str, ticks))
+    axes.minorticks_off()
+    axes.set(xlim=ends, xlabel="n, context sentences", title="Perplexity by context")
+    axes.grid(alpha=0.3)
+    drawn.legend(loc="outside right upper")
+    save(drawn, path)
+
+
+def require_context(results: Sequence[Result]) -> dict[str, dict[int, Result]]:
+    """The runs that have n, by model and n."""
+    lines: dict[str, dict[int, Result]] = {}
+    for one in results:
+        if one.context_sentences is None:
+            continue
+        other = lines.setdefault(one.model, {}).setdefault(one.context_sentences, one)
+        if other is not one:
+            raise InputError(
+                f"{other.label} and {one.label} are both {one.model} with n = "
+                f"{one.context_sentences}; a line in the plot has one run for each n"
+            )
+    if not lines:
+        raise InputError(
+            "there is nothing to plot perplexity against: no run has model.context_sentences; "
+            "by part of speech it can be drawn for any model"
+        )
+    if len(results) == 1:
+        raise InputError(
+            f"{results[0].label} alone is a single point, which is no plot; expected several runs"
+        )
+    return lines
+
+
+def _draw_line(axes: "Axes", look: int, line: Line, **style: Any) -> None:
+    (drawn,) = axes.plot(line.x, line.y, color=_colour(look), label=_plain(line.label), **style)
+    drawn.set_gid(_gid(line.label))
+
+
+def _gid(label: str) -> str:
+    return f"{_LINE_ID}{printable(label)}"
+
+
+def _colour(look: int) -> str:
+    return COLOURS[look % len(COLOURS)]
+
+
+def _marker(look: int) -> str:
+    return _MARKERS[look % len(_MARKERS)]
+
+
+def _set_scale(axes: "Axes", values: Sequence[float]) -> None:
+    """Makes the y axis of perplexities logarithmic where that shows more."""
+    axes.set_ylabel("perplexity")
+    if max(values) > _LINEAR_RATIO * min(values):
+        axes.set(yscale="log", ylabel="perplexity (log scale)")
+        _number_decades(axes.yaxis)
+
+
+def _number_decades(axis: "Axis") -> None:
+    """Gives a logarithmic axis numbers that people read."""
+    from matplotlib.ticker import LogLocator, MaxNLocator
+
+    low, high = axis.get_view_interval()
+    # In less than a decade hardly one of the logarithmic ticks would have a number.
+    round_numbers = MaxNLocator(6, steps=[1, 2, 2.5, 5, 10])
+    is_wide = high > _LINEAR_RATIO * low
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)) if is_wide else round_numbers)
+    axis.set_major_formatter(lambda value, _: number(value))
+    axis.set_minor_formatter("")
+
+
+def number(value: float) -> str:
+    """A number as people read it at an axis."""
+    return f"{value:,.7g}"
+
+
+def percent(ratio: float) -> str:
+    """How far a ratio is from 1."""
+    percent = round(100 * (ratio - 1), 6)
+    return f"{percent:+.4g}%" if percent else "0%"
+
+
+def _require_finite(perplexities: Mapping[str, Sequence[float]]) -> None:
+    for label, values in perplexities.items():
+        if not np.all(np.isfinite(values)):
+            raise InputError(f"a perplexity of {label} is not finite and cannot be drawn")
+
+
+def _plain(text: str) -> str:
+    """Text as one line whose dollar signs, as in the tag PRP$, do not begin a formula."""
+    return printable(text).replace("$", r"\$")
+
+
+def _format(path: str | os.PathLike[str]) -> str:
+    return Path(path).suffix[1:].lower()

@@ -1,0 +1,318 @@
+"""HTML files that need no network: a report, and documents whose words are coloured.
+
+The templates are in the folder of that name; whatever a text holds, it stays text. No number is in
+a colour alone: a word has its numbers as its title and below it.
+"""
+
+import base64
+import functools
+import hashlib
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dclm_jax.errors import InputError, printable
+from dclm_jax.experiments import examples, figures
+from dclm_jax.experiments.comparison import option_text
+from dclm_jax.experiments.examples import Example
+from dclm_jax.experiments.figures import Figure
+from dclm_jax.score_types import DocumentScore, SentenceAttention, SentenceScore
+from dclm_jax.tables import Table
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+# One-sided p from which a row is marked; 1 - p for one that is worse.
+_LEVELS = (0.05, 0.01, 0.001)
+# A larger table of weights is not shown.
+_MOST_WEIGHTS = 900
+
+
+@functools.cache
+def environment() -> "Environment":
+    """The templates by name. They escape every value, and show a text as one printable line."""
+    try:
+        import jinja2
+    except ImportError as error:
+        raise InputError("HTML needs jinja2: pip install 'dclm_jax[plots]'") from error
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader(__package__ or ""),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # Not of markup, which a template has made.
+        finalize=lambda value: printable(value) if type(value) is str else value,
+    )
+
+
+def _source(name: str) -> str:
+    """The text of a file beside the templates, such as page.css."""
+    loader = environment().loader
+    assert loader is not None
+    return loader.get_source(environment(), name)[0]
+
+
+class Report(NamedTuple):
+    """The content of a report.
+
+    Attributes:
+      title, subject: of the page.
+      configs: configurations by the labels of rows, keys as "a.b".
+      tables, figures: by name, as `tables.tables` and `figures.of_rows` give them; what is not
+        there is said to be missing.
+      examples: of `examples.read`.
+      counting: the rule by which targets are counted.
+      runs: the table of all runs.
+      made: how the numbers were made: lines for a shell, or facts by name, by their titles.
+    """
+
+    title: str
+    subject: str
+    configs: Mapping[str, Mapping[str, Any]]
+    tables: Mapping[str, Table]
+    figures: Mapping[str, Figure]
+    examples: Sequence[Example]
+    counting: str
+    runs: Table
+    made: Mapping[str, Sequence[str] | Mapping[str, Any]]
+
+
+def report(content: Report) -> str:
+    """A report as one file: it needs no network, and without its script all of it is shown."""
+    script = _source("report.js")
+    # Nothing but this script runs and nothing is fetched, whatever a text may hold.
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = (
+        f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+        f"script-src 'sha256-{digest}'"
+    )
+    differing, common = _compared(content.configs)
+    return (
+        environment()
+        .get_template("report.html.j2")
+        .render(
+            report=content,
+            differing=differing,
+            common=common,
+            policy=policy,
+            style=_source("page.css"),
+            script=script,
+            looks=figures.looks_of(content.figures.values()),
+            limits=examples,
+            nats=_nats,
+            significance=significance,
+            svg=figures.svg,
+            tokens=words,
+            unshown=unshown,
+            weights=weights,
+        )
+    )
+
+
+def significance(column: str, cell: str) -> str:
+    """The mark of a cell in a column of p where it tells something."""
+    if not cell or not (column == "p" or column.startswith("p, ")):
+        return ""
+    p = float(cell.removeprefix("< "))
+    better, worse = ("▲" * sum(q < level for level in _LEVELS) for q in (p, 1 - p))
+    return better or worse.replace("▲", "▼")
+
+
+def _compared(
+    configs: Mapping[str, Mapping[str, Any]],
+) -> tuple[list[list[str]], list[list[str]]]:
+    """Tables of configurations by their labels: the options that differ, and the common ones."""
+    first, *_ = configs.values()
+    keys = dict.fromkeys(key for config in configs.values() for key in config)
+    differing, common = [["option", *configs]], [["option", "value"]]
+    for key in keys:
+        texts = [option_text(one, key) if key in one else "–" for one in configs.values()]
+        if all(key in config and config[key] == first.get(key) for config in configs.values()):
+            common.append([key, texts[0]])
+        else:
+            differing.append([key, *texts])
+    return differing, common
+
+
+def _nats(sentence: SentenceScore) -> str:
+    """Nats of a sentence, and how the sentences before change them."""
+    alone = sentence.log_probs_no_context or sentence.log_probs
+    saved = sum(sentence.log_probs) - sum(alone)
+    change = f", {abs(saved):.1f} {'less' if saved > 0 else 'more'} than by itself" if saved else ""
+    return f"{-sum(sentence.log_probs):.1f} nats{change}"
+
+
+def unshown(attention: SentenceAttention) -> str:
+    """Why weights are not shown as a table; empty if they are."""
+    targets, positions, _ = attention
+    if len(positions) < 2:
+        return f"there is {positions[0]} alone" if positions else "no sentence stands before"
+    if len(targets) * len(positions) > _MOST_WEIGHTS:
+        return f"{len(targets)} words by {len(positions)} are too many to show here"
+    return ""
+
+
+class Scale(NamedTuple):
+    """Classes of numbers by their bounds in nats; page.css has the colours of both themes."""
+
+    name: str
+    bounds: Sequence[float]
+
+    def of(self, nats: float) -> str:
+        """The CSS class of a number."""
+        return f"{self.name}{np.searchsorted(self.bounds, nats, side='right')}"
+
+    def legend(self) -> list[str]:
+        """The numbers of every class."""
+        ends = [f"{bound:g}".replace("-", "−") for bound in self.bounds]
+        middle = [f"{low} to {high}" for low, high in itertools.pairwise(ends)]
+        return [f"below {ends[0]}", *middle, f"{ends[-1]} and more"]
+
+
+SURPRISAL = Scale("s", (1, 2, 4, 6, 8, 10))
+SAVED = Scale("d", (-2, -1, -0.25, 0.25, 1, 2))
+
+
+class Word(NamedTuple):
+    """A token with its CSS classes, its title and the numbers below it."""
+
+    text: str
+    classes: str
+    title: str
+    numbers: list[str]
+
+
+def words(score: SentenceScore, *, changes: bool = False) -> list[Word]:
+    """The tokens of a sentence in the colour of what the context saves, where that is compared,
+    elsewhere of their surprisal. That number in nats is below the word.
+
+    Args:
+      score: of the sentence.
+      changes: whether the surprisal is below the word in any case, and below it by how much the
+        context changes it, if it does so in this sentence.
+    """
+    alone = score.log_probs_no_context or [None] * len(score.tokens)
+    is_changed = score.log_probs_no_context not in (None, score.log_probs)
+    tokens = []
+    for token, log_prob, log_prob_alone, known in zip(
+        score.tokens, score.log_probs, alone, score.known, strict=True
+    ):
+        classes, numbers, title = "unscored", ["–"], "not scored"
+        if not math.isnan(log_prob):
+            classes, numbers = SURPRISAL.of(-log_prob), [f"{-log_prob:.1f}"]
+            title = f"{-log_prob:.2f} nats"
+            if log_prob_alone is not None:
+                saved = log_prob - log_prob_alone
+                classes = SAVED.of(saved)
+                title += f", alone {-log_prob_alone:.2f}: the context {_saves(saved)} nats"
+                if not changes:
+                    numbers = [_signed(saved)]
+                elif is_changed:
+                    numbers.append(_signed(-saved))
+        if not known:
+            classes, title = f"{classes} unknown", f"{title}; not in the vocabulary"
+        tokens.append(Word(token, classes, title, numbers))
+    return tokens
+
+
+def _signed(nats: float) -> str:
+    return f"{round(nats, 1) + 0.0:+.1f}".replace("-", "−")
+
+
+def _saves(nats: float) -> str:
+    """Whether the context saves nats or costs some, and how many, as text."""
+    nats = round(nats, 2)
+    return f"saves {nats:.2f}" if nats >= 0 else f"costs {-nats:.2f}"
+
+
+class Weight(NamedTuple):
+    """A weight of attention in %, and its share of the largest one in the table."""
+
+    percent: str
+    share: float
+
+
+def weights(attended: SentenceAttention) -> list[list[str | Weight]]:
+    """The cells of a table: targets as columns, and a row for each of two positions or more."""
+    largest = float(attended.weights.max())
+    rows = zip(attended.positions, attended.weights.T.tolist(), strict=True)
+    return [
+        ["", *attended.targets],
+        *([name, *(Weight(f"{100 * w:.0f}", w / largest) for w in row)] for name, row in rows),
+    ]
+
+
+def head(title: str, *, compared: bool) -> str:
+    """The begin of a page of coloured documents, up to the first one; `document` for each of them
+    and `foot` follow. The arrow keys go from word to word.
+
+    Args:
+      title: as plain text.
+      compared: whether the scores have those of sentences by themselves.
+    """
+    colour = "surprisal in nats, −log P(word | all words before it in the document)"
+    if compared:
+        colour = (
+            "what the sentences before save, in nats, the surprisal of the word in its sentence "
+            "alone minus its surprisal in the document"
+        )
+    scale = SAVED if compared else SURPRISAL
+    return _document_parts().head(title, _source("page.css"), colour, scale)
+
+
+def document(
+    labels: Sequence[str],
+    scores: Sequence[DocumentScore],
+    attended: Sequence[Sequence[SentenceAttention]] = (),
+) -> str:
+    """A document as scored by each of some runs, a sentence after the other.
+
+    Args:
+      labels: of the runs; a single label is not shown.
+      scores: of the document, by run.
+      attended: what its words attend to, by run, where it is to be shown: nothing is where there is
+        one position, or none.
+    """
+    names = labels if len(labels) > 1 else [""]
+    sentences = []
+    for number in range(len(scores[0].sentences)):
+        readings = [
+            (label, words(score.sentences[number]))
+            for label, score in zip(names, scores, strict=True)
+        ]
+        attention = [
+            (f"{label} attention of sentence {number + 1}".strip(), weights(of_run[number]))
+            for label, of_run in zip(names, attended, strict=False)
+            if len(of_run[number].positions) > 1
+        ]
+        sentences.append((readings, attention))
+    sums = [(label, _mean_nats(score)) for label, score in zip(names, scores, strict=True)]
+    return _document_parts().document(scores[0].id, sums, sentences)
+
+
+def foot() -> str:
+    """The end of a page."""
+    return _document_parts().foot()
+
+
+def _document_parts() -> Any:
+    return environment().get_template("surprisal.html.j2").module
+
+
+def _mean_nats(score: DocumentScore) -> str:
+    """Nats per token that is scored."""
+    sentences = score.sentences
+    log_probs = np.array([p for sentence in sentences for p in sentence.log_probs])
+    alone = np.array([p for sentence in sentences for p in sentence.log_probs_no_context or ()])
+    scored = ~np.isnan(log_probs)
+    if not scored.any():
+        return "no token is scored"
+    text = f"{scored.sum():,} tokens, {-log_probs[scored].mean():.2f} nats a token"
+    if alone.size:
+        saved = float((log_probs - alone)[scored].mean())
+        text += f", alone {-alone[scored].mean():.2f}: the context {_saves(saved)}"
+    return text

@@ -1,0 +1,186 @@
+"""Rows of measurements that are made up, their comparisons and intervals."""
+
+import math
+
+import numpy as np
+import pytest
+
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import context_ablation
+from dclm_jax.experiments import comparison, figures, tables
+from dclm_jax.experiments.comparison import BASELINES
+from tests.experiments.made_up import by_column, by_range, result, table
+
+
+def test_the_z_tests_by_hand():
+    """Differences 1, 2, 3: mean 2, sd 1, three documents; accuracies 0.8 and 0.7, sd 0.04."""
+    rnnlm = comparison.rows([result("drnnlm", accuracy=0.7, documents=(5.0, 7.0, 9.0))])[0]
+    ccdclm = comparison.rows([result("ccdclm", accuracy=0.8, documents=(4.0, 5.0, 6.0))])[0]
+    assert comparison.test_perplexity(ccdclm, rnnlm).z == pytest.approx(2 * math.sqrt(3))
+    assert comparison.test_perplexity(rnnlm, ccdclm).z == pytest.approx(-2 * math.sqrt(3))
+    z = 0.1 / math.sqrt(2 * 0.04**2 / 100 + 2 * 0.003**2)
+    assert comparison.test_coherence(ccdclm, rnnlm).z == pytest.approx(z)
+    with pytest.raises(InputError, match="needs two"):
+        comparison.test_perplexity(
+            *comparison.rows([result("a", documents=[1]), result(documents=[2])])
+        )
+
+
+def test_a_baseline_is_trained_like_the_row():
+    def baseline(rows, number, name="rnnlm"):
+        """The label of the baseline of a row, and whether it is trained alike."""
+        pair = comparison.paired(rows[number], rows, name)
+        return pair and (pair.other.label, pair.same_recipe)
+
+    wide = {"model.hidden_dim": 64}
+    rows = comparison.rows(
+        [
+            *(result("rnnlm"), result("rnnlm", **wide), result("ccdclm", **wide)),
+            result("ccdclm", **{"model.hidden_dim": 256}),
+        ]
+    )
+    assert baseline(rows, 2) == ("rnnlm, H = 64", True)
+    assert baseline(rows, 3) is baseline(rows, 1) is None
+    assert baseline(rows, 2, "hrnnlm") is None
+    other = comparison.rows([result("rnnlm"), result("ccdclm", **wide)])
+    assert baseline(other, 1) == ("rnnlm", False)
+    assert by_column(other, "Perplexity (Table 2)")[1]["to rnnlm"] == "+0.0%*"
+    lengths = [
+        result(model, **{"data.segment_length": length})
+        for model in ("rnnlm", "ccdclm")
+        for length in (5, 10)
+    ]
+    assert baseline(comparison.rows(lengths), 3) == ("rnnlm, L = 10", True)
+    assert baseline(comparison.rows([lengths[0], lengths[3]]), 1) == ("rnnlm", True)
+
+
+def test_rows_are_compared_over_the_seeds_that_both_have():
+    """ccdclm has seed 0 alone, where rnnlm is as good; rlm has no seed of rnnlm's, and
+    another recipe."""
+    rows = comparison.rows(
+        [
+            result("rnnlm", 0, 80.0, documents=(4.0, 5.0, 6.0)),
+            result("rnnlm", 1, 120.0, documents=(9.0, 9.0, 9.0)),
+            result("ccdclm", 0, 80.0, documents=(3.0, 5.0, 5.0)),
+            result("rlm", 2, 80.0, **{"model.hidden_dim": 5}),
+        ]
+    )
+    header, *cells = table(rows, "Perplexity (Table 2)")
+    assert [line[header.index("to rnnlm")] for line in cells] == ["", "+0.0%", "-20.0%*"]
+    compared = comparison.compare(rows[1], rows, "rnnlm")
+    assert compared is not None and compared.perplexity is not None
+    # Differences 1, 0, 1: mean 2/3, sd sqrt(1/3).
+    assert compared.perplexity.z == pytest.approx(2.0)
+    assert (compared.baseline, compared.same_recipe, compared.seeds) == ("rnnlm", True, [0])
+    other = comparison.compare(rows[2], rows, "rnnlm")
+    assert other is not None and other.seeds is None
+    saved = tables.to_json(rows, BASELINES)["rows"]
+    assert saved[0]["compared"] == {}
+    z, p = compared.perplexity
+    assert saved[1]["compared"]["rnnlm"]["perplexity"] == {"z": z, "p": p}
+    assert saved[1]["compared"]["rnnlm"]["ratio"] == 1.0
+
+
+def test_labels_of_what_differs():
+    unfinished = result("ccdclm", seed=1) | {"unfinished": True}
+    whole = result("ccdclm", **{"data.segment_length": 0})
+    assert [row.label for row in comparison.rows([result("ccdclm"), whole, unfinished])] == [
+        "ccdclm, L = 5",
+        "ccdclm, L = whole documents",
+        "ccdclm, L = 5, unfinished = True",
+    ]
+    counts = [result("ngram", **{"binary.sha256": 8 * letter + 56 * "0"}) for letter in "ab"]
+    labels = [row.label for row in comparison.rows(counts)]
+    assert labels == ["ngram, sha256 = aaaaaaaa", "ngram, sha256 = bbbbbbbb"]
+
+
+def test_a_row_is_of_one_training_text_and_different_seeds():
+    rows = comparison.rows([result(), result(seed=1, text="b")])
+    assert [row.label for row in rows] == ["rnnlm, training_text = a", "rnnlm, training_text = b"]
+    with pytest.raises(InputError, match="runs/rnnlm-0 and runs/rnnlm-0 are the same run"):
+        comparison.rows([result(), result()])
+
+
+def loop_of_intervals(*nats: tuple[float, ...], targets=(2, 1, 1)) -> np.ndarray:
+    """Perplexities in resampled test sets, one document drawn at a time: [resamples, runs]."""
+    draws = np.random.default_rng(0).integers(3, size=(1000, 3))
+    return np.array(
+        [
+            [math.exp(sum(one[d] for d in drawn) / sum(targets[d] for d in drawn)) for one in nats]
+            for drawn in draws
+        ]
+    )
+
+
+def test_intervals_over_documents_against_a_loop():
+    """Two seeds of ccdclm against one of rnnlm; its seed 1 is left out of the comparison."""
+    base, one, other = (5.0, 7.0, 6.0), (4.0, 7.5, 5.0), (3.0, 8.0, 5.5)
+    rows = comparison.rows(
+        [
+            result("rnnlm", documents=base),
+            result("ccdclm", 0, documents=one),
+            result("ccdclm", 1, documents=other),
+        ]
+    )
+    values = loop_of_intervals(base, one, other)
+    expected = np.percentile(values[:, 1:].mean(axis=1), [2.5, 97.5])
+    found = rows[1].perplexity_interval()
+    assert found == pytest.approx(expected.tolist())
+    cells = by_column(rows, "Perplexity (Table 2)")[1]
+    assert cells["test, 95%"] == f"[{expected[0]:.2f}, {expected[1]:.2f}]"
+    ratios = np.percentile(values[:, 1] / values[:, 0], [2.5, 97.5])
+    compared = comparison.compare(rows[1], rows, "rnnlm")
+    assert compared is not None
+    assert compared.interval == pytest.approx(ratios.tolist())
+    low, high = (100 * (value - 1) for value in ratios)
+    assert cells["to rnnlm, 95%"] == f"[{low:+.1f}%, {high:+.1f}%]"
+    saved = tables.to_json(rows, BASELINES)["rows"][1]
+    assert saved["test_interval"] == found
+    assert saved["compared"]["rnnlm"]["interval"] == compared.interval
+
+
+def test_ratios_by_range_and_their_figures():
+    """Document 0 has a target in the first range, 0 and 1 in the second, 2 in the third."""
+    better = result("ccdclm", documents=(4.0, 2.5, 1.0))
+    better["by_token"]["nll"] = by_range([1.5, 2.5, 0.0], [0.0, 2.0, 0.0], [0.0, 0.0, 1.25])["nll"]
+    rows = comparison.rows([result("rnnlm"), better])
+    pair = comparison.ratios(rows[1], rows, "rnnlm", "by_token")
+    assert pair is not None
+    values, ends = pair
+    np.testing.assert_allclose(values[:3], np.exp([1.5 - 2, (4.5 - 6) / 2, 0.25]))
+    assert np.isnan(values[3:]).all() and np.isnan(ends[:, [0, 2, 3, 4, 5]]).all()
+    np.testing.assert_allclose(ends[:, 1], np.exp([-1.0, -0.5]))
+    drawn = figures.of_rows(rows, BASELINES)
+    (line,) = drawn["by_token"].lines
+    assert (drawn["by_token"].baseline, line.label) == ("rnnlm", "ccdclm")
+    assert drawn["by_token"].ticks == context_ablation.ranges()
+    np.testing.assert_array_equal(line.y, values)
+    np.testing.assert_array_equal([line.low, line.high], ends)
+    # All sentences are in the first range.
+    assert [drawn[place].undrawn for place in ("by_token", "by_sentence")] == [
+        "",
+        "a single point is no plot",
+    ]
+    alone = figures.of_rows(comparison.rows([result("rnnlm")]), BASELINES)["by_token"]
+    assert alone.undrawn == "no row can be compared with rnnlm; --baseline names another one"
+
+
+def test_what_is_not_measured_is_blank():
+    missing = {"valid": None, "test": None, "arrangements": None, "by_token": None}
+    missing |= {"by_sentence": None, "by_document": None, "coherence": None}
+    rows = comparison.rows([result("rnnlm"), {**result("ccdclm"), **missing}])
+    named = tables.tables(rows, BASELINES)
+    first, second = by_column(rows, "Perplexity (Table 2)")
+    # Training knows a validation perplexity.
+    assert (first["development"], second["development"]) == ("105.00", "150.00")
+    assert {second[name] for name in ("test", "test, 95%", "bits/word", "to rnnlm", "p")} == {""}
+    assert set(named["coherence"].cells[2][1:]) == {""}
+    assert named["context"].cells[2] == ["ccdclm", "", "", "", ""]
+    assert set(named["by_token"].cells[2][1:]) == {""}
+    lines = tables.comma_separated(rows, BASELINES).splitlines()
+    assert lines[2].startswith("ccdclm,ccdclm,1234,1,,")
+    saved = tables.to_json(rows, BASELINES)["rows"][1]
+    assert (saved["compared"], saved["test_interval"]) == ({}, None)
+    nothing = comparison.rows([{**result("ccdclm"), **missing}])
+    assert list(tables.tables(nothing, BASELINES)) == ["perplexity"]
+    assert list(figures.of_rows(nothing, BASELINES)) == ["learning_curves"]

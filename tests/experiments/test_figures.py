@@ -1,0 +1,484 @@
+"""What is drawn, by the values and places of what a figure holds."""
+
+import itertools
+import math
+import re
+import sys
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+
+from dclm_jax.errors import InputError
+from dclm_jax.experiments import figures
+from dclm_jax.experiments.figures import Figure, Line, Result, ratio_figure
+from dclm_jax.score_types import SentenceAttention
+
+CLASSES = ["Noun", "IN", "DT", "JJ", "RB", "Verb", "PRP", "CC", "other", "punctuation", "END"]
+VALUES = [452.0, 60.2, 20.0, 1731.0, 300.0, 500.0, 90.0, 30.0, 150.0, 15.0, 2.5]
+
+
+@pytest.fixture
+def saved(monkeypatch):
+    """Every drawing that is saved."""
+    drawings = []
+    save = figures.save
+
+    def keep(drawing, path):
+        save(drawing, path)
+        drawings.append(drawing)
+
+    monkeypatch.setattr(figures, "save", keep)
+    return drawings
+
+
+def texts_of(figure):
+    """The texts of a figure with their boxes, after everything has found its place."""
+    renderer = figure.canvas.get_renderer()
+    (axes,) = figure.axes
+    texts = [*axes.get_xticklabels(), *axes.get_yticklabels(), *axes.texts, axes.title]
+    texts += [text for legend in figure.legends for text in legend.get_texts()]
+    return [(text.get_text(), text.get_window_extent(renderer)) for text in texts]
+
+
+def require_readable(figure):
+    """No text lies on another one or outside the picture, and the legend is beside the data."""
+    (axes,) = figure.axes
+    low, high = axes.get_ylim()
+    for legend in figure.legends:
+        assert not legend.get_window_extent().overlaps(axes.get_window_extent())
+    hidden = {
+        label.get_text()
+        for tick, label in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)
+        if not low <= tick <= high
+    }
+    shown = [(text, box) for text, box in texts_of(figure) if text and text not in hidden]
+    for (one, box), (other, other_box) in itertools.combinations(shown, 2):
+        assert not box.overlaps(other_box), (one, other)
+    for text, box in shown:
+        assert figure.bbox.x0 <= box.x0 <= box.x1 <= figure.bbox.x1, text
+        assert figure.bbox.y0 <= box.y0 <= box.y1 <= figure.bbox.y1, text
+
+
+def series(label, values, half=0.05):
+    values = np.array(values)
+    return Line(label, range(len(values)), values, values - half, values + half)
+
+
+def drawn_points(figure):
+    """What is drawn of each series: its values by tick, and the ends of its intervals."""
+    (axes,) = figure.axes
+    lines = [line for line in axes.lines if line.get_marker() not in ("None", None, "")]
+    whiskers = [one.get_segments() for one in axes.collections][: len(lines)]
+    return list(zip(lines, whiskers, strict=True))
+
+
+@pytest.mark.parametrize("num_runs", [1, 9])
+def test_points_are_ratios_with_their_intervals(saved, tmp_path, num_runs):
+    ratios = [0.9, 1.05, 1.0, 0.8, 0.95, 1.02, 0.99, 0.7, 0.88, 1.01, 0.93]
+    runs = [series(f"run{i}", [v - 0.01 * i for v in ratios]) for i in range(num_runs)]
+    picture = ratio_figure("By class", "what classes are", CLASSES, runs, "rnnlm")
+    figures.plot(picture, tmp_path / "points.png")
+    assert (tmp_path / "points.png").read_bytes().startswith(b"\x89PNG")
+    (axes,) = saved[0].axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == CLASSES
+    looks = set()
+    for one, (line, whiskers) in zip(runs, drawn_points(saved[0]), strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), one.y)
+        assert [round(x) for x in line.get_xdata()] == list(range(len(CLASSES)))
+        for x, low, high, whisker in zip(
+            line.get_xdata(), one.low, one.high, whiskers, strict=True
+        ):
+            np.testing.assert_allclose(whisker, [[x, low], [x, high]])
+        looks.add((to_hex(line.get_color()), line.get_marker()))
+    assert len(looks) == num_runs
+    places = sorted(x for line, _ in drawn_points(saved[0]) for x in line.get_xdata())
+    assert len(set(places)) == num_runs * len(CLASSES)
+    (legend,) = saved[0].legends
+    names = [text.get_text() for text in legend.get_texts()]
+    assert names == [*(one.label for one in runs), "rnnlm"]
+    assert axes.get_ylabel() == "perplexity relative to rnnlm"
+    assert axes.get_xlabel() == "what classes are"
+    percents = {label.get_text() for label in axes.get_yticklabels()}
+    assert "0%" in percents and "-10%" in percents
+    require_readable(saved[0])
+
+
+def test_differences_fill_the_axis_and_long_intervals_do_not_hide_them(saved, tmp_path):
+    wide = Line("run", [0, 1], np.array([0.9, 0.92]), np.array([0.1, 0.91]), np.array([8.0, 0.93]))
+    figures.plot(ratio_figure("", "", ["a", "b"], [wide], "rnnlm"), tmp_path / "a.png")
+    low, high = saved[0].axes[0].get_ylim()
+    assert 0.8 < low < 0.9 and 1.0 < high < 1.1
+    # Values that differ by a thousandth are not blown up to fill the axis.
+    close = series("run", [0.9999, 1.0], half=0.0)
+    figures.plot(ratio_figure("", "", ["a", "b"], [close], "rnnlm"), tmp_path / "b.png")
+    low, high = saved[1].axes[0].get_ylim()
+    assert high - low == pytest.approx(0.0021, abs=1e-4)
+
+
+def test_perplexities_of_one_run_have_an_axis_that_fits_them(saved, tmp_path):
+    for values in ([10.0, 70.0], [10.0, 90.0]):
+        alone = Figure("", "", "perplexity", [series("run", values)], ["a", "b"])
+        figures.plot(alone, tmp_path / "alone.png")
+    linear, log = (figure.axes[0] for figure in saved)
+    assert (linear.get_yscale(), linear.get_ylabel()) == ("linear", "perplexity")
+    assert (log.get_yscale(), log.get_ylabel()) == ("log", "perplexity (log scale)")
+    assert log.get_ylim()[0] < 10 and log.get_ylim()[1] > 90
+    assert len(linear.lines) == 1
+    figures.plot(Figure("", "", "perplexity", [series("run", VALUES)], CLASSES), tmp_path / "c.png")
+    require_readable(saved[2])
+
+
+def test_what_is_not_there_is_left_out(saved, tmp_path):
+    values = np.array([0.9, math.nan, 1.1])
+    one = Line(
+        "run", range(3), values, np.array([0.8, math.nan, math.nan]), values + [0.1, 0.1, math.nan]
+    )
+    figures.plot(ratio_figure("", "", list("abc"), [one], "rnnlm"), tmp_path / "a.png")
+    ((line, whiskers),) = drawn_points(saved[0])
+    np.testing.assert_array_equal(np.isnan(line.get_ydata()), [False, True, False])
+    assert np.isfinite(saved[0].axes[0].get_ylim()).all()
+    np.testing.assert_allclose(whiskers[0][:, 1], [0.8, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ([0.9, math.nan], "a single point is no plot"),
+        ([math.nan, math.nan], "there is no point to draw"),
+        (None, "no row can be compared with rnnlm; --baseline names another one"),
+    ],
+)
+def test_a_single_point_is_no_plot_of_intervals(tmp_path, values, reason):
+    of_runs = [] if values is None else [series("run", values), series("other", values)]
+    picture = ratio_figure("", "", ["a", "b"], of_runs, "rnnlm")
+    assert figures.draw(picture, tmp_path / "a.png") == f"{tmp_path / 'a.png'}: not drawn: {reason}"
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_single_point_is_no_plot_of_curves(tmp_path):
+    path = tmp_path / "a.png"
+    one, two = Line("one", [1], [2.0]), Line("two", [1, 2], [2.0, 3.0])
+    told = figures.draw(Figure("Title", "x", "y", [one, one]), path)
+    assert told == f"{path}: not drawn: a single point is no plot" and not path.exists()
+    assert "no point to draw" in figures.draw(Figure("Title", "x", "y", []), path)
+    assert figures.draw(Figure("Title", "x", "y", [one, two]), path) == f"Title: {path}"
+    assert path.exists()
+
+
+def test_dollar_signs_are_no_formulas(saved, tmp_path):
+    picture = ratio_figure("", "x$y$", ["PP$$", "NP$"], [series("$a$", [1.0, 2.0])], "$b$")
+    figures.plot(picture, tmp_path / "points.svg")
+    svg = (tmp_path / "points.svg").read_text()
+    for text in ("PP$$", "NP$", "$a$", "$b$", "x$y$"):
+        assert f"<!-- {text} -->" in svg
+
+
+RESULTS = [
+    Result("lf_4", "rlm_bow_lf", 4, 110.0),
+    Result("lf_1", "rlm_bow_lf", 1, 114.0),
+    Result("lf_2", "rlm_bow_lf", 2, 112.0),
+    Result("att_8", "rlm_seqbow_att_lf", 8, 105.0),
+    Result("att_1", "rlm_seqbow_att_lf", 1, 115.0),
+    Result("kn5", "ngram", None, 148.0),
+    Result("rlm", "rlm", None, 121.0),
+]
+
+
+def test_lines_are_models_over_n_and_others_are_level(saved, tmp_path):
+    figures.plot_context(RESULTS, tmp_path / "deep" / "context.png")
+    (axes,) = saved[0].axes
+    lf, att, kn5, rlm = axes.lines
+    assert (lf.get_xdata().tolist(), lf.get_ydata().tolist()) == ([1, 2, 4], [114, 112, 110])
+    assert (att.get_xdata().tolist(), att.get_ydata().tolist()) == ([1, 8], [115, 105])
+    assert (set(kn5.get_ydata()), set(rlm.get_ydata())) == ({148.0}, {121.0})
+    assert len({line.get_color() for line in axes.lines}) == 4
+    labels = [text.get_text() for text in saved[0].legends[0].get_texts()]
+    assert labels == ["rlm_bow_lf", "rlm_seqbow_att_lf", "kn5 (148.0)", "rlm (121.0)"]
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "2", "4", "8"]
+    assert axes.get_xlim()[0] < 1 < 8 < axes.get_xlim()[1]
+    assert axes.get_yscale() == "linear"
+    require_readable(saved[0])
+
+
+def test_a_single_run_over_n_is_no_plot(saved, tmp_path):
+    one, level = Result("a", "rlm_bow_lf", 4, 20.0), Result("rlm", "rlm", None, 21.0)
+    with pytest.raises(InputError, match="^a alone is a single point, which is no plot"):
+        figures.plot_context([one], tmp_path / "context.png")
+    assert not list(tmp_path.iterdir())
+    figures.plot_context([one, level], tmp_path / "context.png")
+    assert saved[0].axes[0].lines[0].get_xdata().tolist() == [4]
+    require_readable(saved[0])
+
+
+@pytest.mark.parametrize(
+    ("results", "message"),
+    [
+        (RESULTS[5:], "nothing to plot perplexity against: no run has model.context_sentences"),
+        (
+            [*RESULTS, Result("again", "rlm_bow_lf", 2, 99.0)],
+            "lf_2 and again are both rlm_bow_lf with n = 2",
+        ),
+        ([RESULTS[0], Result("x", "x", None, math.inf)], "a perplexity of x is not finite"),
+    ],
+)
+def test_what_cannot_be_drawn(tmp_path, results, message):
+    with pytest.raises(InputError, match=message):
+        figures.plot_context(results, tmp_path / "context.png")
+    assert not list(tmp_path.iterdir())
+    infinite = Figure("", "", "", [series("run", [1.0, math.inf])], ["a", "b"])
+    with pytest.raises(InputError, match="a perplexity of run is not finite"):
+        figures.plot(infinite, tmp_path / "points.png")
+
+
+WIDTHS = ["32", "48", "64"]
+
+
+@pytest.mark.parametrize("worst", [99.5, 330.0, 12345.0])
+def test_a_grid_has_its_perplexities_and_a_frame_at_the_best(saved, tmp_path, worst):
+    perplexities = {
+        ("0.1", "32"): 99.126,
+        ("0.1", "48"): worst,
+        ("0.2", "48"): 98.5,
+        ("0.2", "64"): math.inf,
+    }
+    figures.plot_grid(("rate$", ["0.2", "0.1"]), ("H", WIDTHS), perplexities, tmp_path / "grid.png")
+    axes, scale = saved[0].axes
+    assert [label.get_text() for label in axes.get_xticklabels()] == WIDTHS
+    assert [label.get_text() for label in axes.get_yticklabels()] == ["0.2", "0.1"]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("H", r"rate\$")
+    written = {text.get_position(): text.get_text() for text in axes.texts}
+    largest = {99.5: "99.50", 330.0: "330.0", 12345.0: "12,345"}[worst]
+    assert written == {
+        (0, 0): "–",
+        (1, 0): "98.50",
+        (2, 0): "–",
+        (0, 1): "99.13",
+        (1, 1): largest,
+        (2, 1): "–",
+    }
+    (frame,) = axes.patches
+    assert frame.get_bbox().contains(1, 0) and frame.get_bbox().width < 1
+    (image,) = axes.images
+    shades = image.norm(image.get_array())
+    assert (shades[0, 1], shades[1, 1]) == (0, 1)
+    assert scale.get_yscale() == ("linear" if worst < 400 else "log")
+    low, high = scale.get_ylim()
+    shown = [
+        label.get_text()
+        for tick, label in zip(scale.get_yticks(), scale.get_yticklabels(), strict=True)
+        if low <= tick <= high
+    ]
+    assert len(set(shown)) == len(shown) >= 4 and "$" not in "".join(shown)
+
+
+def test_a_grid_of_one_finite_cell_or_none(saved, tmp_path):
+    place = ("1", "32")
+    figures.plot_grid(("L", ["1", "2"]), ("H", WIDTHS), {place: 7.5}, tmp_path / "grid.png")
+    assert [text.get_text() for text in saved[0].axes[0].texts].count("7.50") == 1
+    with pytest.raises(InputError, match="none.png: there is no finite perplexity to draw"):
+        figures.plot_grid(("L", ["1"]), ("H", WIDTHS), {place: math.inf}, tmp_path / "none.png")
+    assert [path.name for path in tmp_path.iterdir()] == ["grid.png"]
+
+
+@pytest.mark.parametrize("name", ["plot.xyz", "plot"])
+def test_a_format_that_does_not_exist_is_found_before_and_while_saving(tmp_path, name):
+    target = tmp_path / name
+    with pytest.raises(InputError, match=f"{name}: cannot write the plot.*suffixes.*.png"):
+        figures.check_target(target)
+    target.write_text("before")
+    figure, _ = figures.new_figure((1, 1))
+    with pytest.raises(InputError, match=f"{name}: cannot write the plot"):
+        figures.save(figure, target)
+    assert [path.read_text() for path in tmp_path.iterdir()] == ["before"]
+
+
+def test_targets_that_can_be_written(tmp_path):
+    for name in ("a.png", "a.PNG", "a.pdf", "a.svg"):
+        figures.check_target(tmp_path / name)
+    (tmp_path / "file").write_text("")
+    figure, _ = figures.new_figure((1, 1))
+    with pytest.raises(InputError, match="cannot be written"):
+        figures.save(figure, tmp_path / "file" / "a.png")
+
+
+def test_without_matplotlib(monkeypatch, tmp_path):
+    for name in ("matplotlib.figure", "matplotlib.backends.backend_agg"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(InputError, match=r"plots need matplotlib: pip install 'dclm_jax\[plots\]'"):
+        figures.check_target(tmp_path / "a.png")
+
+
+def test_attention_is_drawn_for_sentences_with_something_to_choose(saved, tmp_path):
+    weights = np.array([[0.25, 0.75], [0.5, 0.5], [1, 0]], np.float32)
+    first = SentenceAttention(["a", "<END>"], ["c_0"], np.ones((2, 1), np.float32))
+    second = SentenceAttention(["$x", "y", "<END>"], ["<START>", "long " * 20], weights)
+    figures.plot_attention([first, second, second], tmp_path / "attention.png")
+    (figure,) = saved
+    maps = [axes for axes in figure.axes if axes.images]
+    assert [axes.get_title(loc="left") for axes in maps] == ["sentence 2", "sentence 3"]
+    np.testing.assert_array_equal(maps[0].images[0].get_array(), weights.T)
+    assert [one.get_text() for one in maps[0].get_xticklabels()] == [r"\$x", "y", "<END>"]
+    start, long = (one.get_text() for one in maps[0].get_yticklabels())
+    assert start == "<START>" and len(long) == 40
+    renderer = figure.canvas.get_renderer()
+    for label in maps[0].get_yticklabels():
+        assert label.get_window_extent(renderer).x0 >= 0
+
+    with pytest.raises(InputError, match="no sentence of the document has two positions"):
+        figures.plot_attention([first, first], tmp_path / "b.png")
+    with pytest.raises(InputError, match="5000 sentences of up to 2 words are too much"):
+        figures.plot_attention([second] * 5000, tmp_path / "b.png")
+    assert not (tmp_path / "b.png").exists()
+
+
+@pytest.mark.parametrize("ends", [(46, 46.9), (90, 400), (8, 30000)])
+def test_ticks_of_a_logarithmic_axis_are_few_and_told_apart(saved, tmp_path, ends):
+    curves = [Line("", [0, 1], ends)]
+    figures.plot(Figure("", "", "", curves, log_scale=True), tmp_path / "a.png")
+    (axes,) = saved[0].axes
+    low, high = axes.get_ylim()
+    shown = [figures.number(tick) for tick in axes.get_yticks() if low <= tick <= high]
+    assert len(set(shown)) == len(shown) and 3 <= len(shown) <= 12
+
+
+def test_a_long_interval_ends_at_the_frame(saved, tmp_path):
+    one = Line("x", [0, 1], np.array([0.9, 1.1]), np.array([0.8, 1.0]), np.full(2, 9.0))
+    figures.plot(ratio_figure("", "", ["a", "b"], [one], "rnnlm"), tmp_path / "a.png")
+    (axes,) = saved[0].axes
+    low, high = axes.get_ylim()
+    assert low < 0.8 and 1.1 < high < 1.5
+    assert all(one.get_clip_on() for one in axes.collections)
+
+
+def test_long_labels_are_wrapped_and_marks_of_long_lines_are_few(saved, tmp_path):
+    curve = Line("long " * 20, list(range(100)), list(range(100)))
+    figures.plot(Figure("", "", "", [curve]), tmp_path / "a.png")
+    (legend,) = saved[0].legends
+    (text,) = legend.get_texts()
+    assert max(map(len, text.get_text().split("\n"))) <= 45
+    assert saved[0].axes[0].lines[0].get_markevery() == 9
+
+
+# Figures of a page.
+
+CURVES = Figure(
+    "Curves <b>",
+    "updates",
+    "perplexity",
+    [
+        Line("a & b", [0, 500, 1000], [900.0, math.inf, 150.0]),
+        Line("c", [250, 1000], [400.0, 100.0], dashed=Line("_", [250, 1000], [300.0, 90.0])),
+    ],
+    log_scale=True,
+)
+RATIOS = ratio_figure(
+    "Ratios",
+    "position",
+    ["1", "2-3", "4+"],
+    [
+        Line("x", range(3), [0.9, 1.1, math.nan], [0.8, 1.0, math.nan], np.full(3, 9.0)),
+        Line("y", range(3), [0.95, 1.0, 1.02], np.full(3, math.nan), np.full(3, math.nan)),
+    ],
+    "rnnlm",
+)
+
+
+def drawn(picture, looks=None):
+    """The SVG of a picture and its lines by their labels."""
+    svg = figures.svg(picture, "one", looks or figures.looks_of([picture]))
+    root = ElementTree.fromstring(svg)
+    lines = [one for one in root.iter("g") if one.get("class") == "line"]
+    return root, {one.findtext("title") or "": one for one in lines}
+
+
+def marks(line):
+    """The places of the marks of a line."""
+    return [(float(one.get("x", "")), float(one.get("y", ""))) for one in line.iter("use")]
+
+
+def test_marks_are_where_the_ticks_say():
+    root, lines = drawn(CURVES)
+    first, second = marks(lines["a & b"]), marks(lines["c"])
+    # What is infinite is not drawn.
+    assert (len(first), len(second)) == (2, 2)
+    texts = [one.text for one in root.iter("text")]
+    assert {"0", "200", "400", "600", "800", "1,000"} <= set(texts)
+    # Both axes by two points each: x is linear and y logarithmic.
+    (x0, y900), (x1000, y150) = first
+    (x250, y400), (other, y100) = second
+    assert other == pytest.approx(x1000)
+    assert x250 == pytest.approx(x0 + (x1000 - x0) / 4, abs=0.01)
+    unit = (y100 - y900) / math.log(9)
+    for y, value in ((y400, 400), (y150, 150)):
+        assert y == pytest.approx(y900 + unit * math.log(900 / value), abs=0.01)
+    dashed = [one for one in root.iter("path") if "stroke-dasharray" in one.get("style", "")]
+    assert len(dashed) == 1
+
+
+def test_ratios_stand_at_their_range_beside_their_intervals():
+    root, lines = drawn(RATIOS)
+    first, second = marks(lines["x"])[:2], marks(lines["y"])
+    # 1.1 - 0.9 and 1.02 - 0.95 have one scale.
+    unit = (first[0][1] - first[1][1]) / 0.2
+    for (_, y), value in zip(second, [0.95, 1.0, 1.02], strict=True):
+        assert y == pytest.approx(first[0][1] - unit * (value - 0.9), abs=0.01)
+    assert "+10%" in [one.text for one in root.iter("text")]
+    # The range of the second line is the first one's, to the right of it.
+    assert all(one[0] < other[0] for one, other in zip(first, second, strict=False))
+    assert second[1][0] - second[0][0] == pytest.approx(first[1][0] - first[0][0], abs=0.01)
+
+
+def test_the_numbers_are_in_a_table():
+    assert CURVES.cells() == [
+        ["updates", "a & b", "c", "c, dashed"],
+        ["0", "900", "", ""],
+        ["250", "", "400", "300"],
+        ["1,000", "150", "100", "90"],
+    ]
+    assert RATIOS.cells() == [
+        ["position", "x", "y"],
+        ["1", "-10.0% [-20.0%, +800.0%]", "-5.0%"],
+        ["2-3", "+10.0% [+0.0%, +800.0%]", "+0.0%"],
+        ["4+", "", "+2.0%"],
+    ]
+
+
+def test_many_lines_are_told_apart_by_their_marks():
+    many = [Line(str(n), [0, 1], [n, n + 1]) for n in range(8)]
+    _, lines = drawn(Figure("", "", "", many))
+    looks = [(one.findall(".//defs/path")[0].get("d"), colour(one)) for one in lines.values()]
+    assert len(set(looks)) == 8
+    assert {name for _, name in looks} == {f"var(--c{n})" for n in range(len(figures.COLOURS))}
+
+
+def colour(line):
+    (name,) = {*re.findall(r"var\(--c\d\)", ElementTree.tostring(line, encoding="unicode"))}
+    return name
+
+
+def test_a_row_looks_alike_in_all_pictures():
+    looks = figures.looks_of([Figure("", "", "", [Line("rnnlm", [], [])]), RATIOS])
+    assert looks == {"rnnlm": 0, "x": 1, "y": 2}
+    for one, other in ((looks, ["var(--c1)", "var(--c2)"]), (None, ["var(--c0)", "var(--c1)"])):
+        _, lines = drawn(RATIOS, one)
+        assert list(map(colour, lines.values())) == other
+
+
+def test_a_figure_has_the_colours_of_the_page_and_ids_of_its_own():
+    made = [figures.svg(RATIOS, name, figures.looks_of([RATIOS])) for name in ("one", "two")]
+    ids = [{*re.findall(' id="([^"]+)"', one)} for one in made]
+    assert ids[0] and not ids[0] & ids[1]
+    for svg in made:
+        assert not re.search("#[0-9a-fA-F]{6}|https?:|<style", svg)
+        assert ids[made.index(svg)] >= {*re.findall(r'#([^")]+)[")]', svg)}
+
+
+def test_text_of_a_figure_stays_text_in_one_line():
+    hostile = '</svg><script>$a$ & "b"\x00\ud800\n'
+    curve = Line(hostile, [0, 1], [1, 2])
+    root, lines = drawn(Figure("", "", hostile, [curve]))
+    shown = '</svg><script>$a$ & "b"\\x00\\ud800\\n'
+    assert [*lines] == [shown]
+    assert [one.text for one in root.iter("text")].count(shown) == 2

@@ -1,0 +1,286 @@
+"""What HTML files hold: marks, what differs, examples by their rule, and what is missing."""
+
+import base64
+import hashlib
+import html.parser
+import math
+import re
+import sys
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from dclm_jax.errors import InputError
+from dclm_jax.experiments import comparison, examples
+from dclm_jax.experiments import html as pages_of
+from dclm_jax.score_types import DocumentScore, SentenceAttention, SentenceScore
+from dclm_jax.tables import Table
+from tests.experiments import pages
+from tests.experiments.made_up import result
+
+
+def rendered(**changes):
+    """A report with other content."""
+    return pages_of.report(pages.content()._replace(**changes))
+
+
+def tables(text):
+    """The rows of all tables, and for each cell its element."""
+    found = re.findall("<table.*?</table>", text, re.DOTALL)
+    return [[list(row) for row in ElementTree.fromstring(one).iter("tr")] for one in found]
+
+
+def texts(row):
+    return ["".join(one.itertext()).strip() for one in row]
+
+
+def test_whatever_looks_like_markup_is_text():
+    made = pages.text()
+    assert pages.HOSTILE not in made and made.count("&lt;script&gt;") > 10
+    assert made.count("<script>") == made.count("</script>") == 1
+    assert len(made.encode()) < 200_000
+
+
+def test_the_policy_lets_the_page_s_own_script_run_alone():
+    made = pages.text()
+    (script,) = re.findall("<script>(.*?)</script>", made, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"script-src 'sha256-{digest}'\"" in html.unescape(made)
+
+
+def test_marks_say_how_sure_a_difference_is():
+    marks = {
+        "0.0400": "▲, better",
+        "0.0099": "▲▲, better",
+        "< 0.0001": "▲▲▲, better",
+        "0.9600": "▼, worse",
+        "0.9995": "▼▼▼, worse",
+    }
+
+    def cells_of(column, values):
+        table = Table("", "", [["model", column], *(["m", value] for value in values)])
+        report = rendered(tables={"perplexity": table}, figures={}, examples=[], configs={"a": {}})
+        return tables(report)[1][1:]
+
+    for column in ("p", "p, rnnlm"):
+        for (p, mark), row in zip(marks.items(), cells_of(column, marks), strict=True):
+            assert texts(row) == ["m", f"{p} {mark} than the baseline"]
+    assert [texts(row)[1] for row in cells_of("p", ["0.0500", "0.9500", ""])] == [
+        "0.0500",
+        "0.9500",
+        "",
+    ]
+    assert texts(*cells_of("test", ["0.0001"])) == ["m", "0.0001"]
+
+
+def test_options_that_differ_are_apart_and_marked():
+    configs = {"a": {"x": 1, "y": 2}, "b": {"x": 1, "y": 3}, "c": {"x": 1, "z": 4}}
+    differing, common, *_ = tables(rendered(configs=configs))
+    expected = [["option", "a", "b", "c"], ["y", "2", "3", "–"], ["z", "–", "–", "4"]]
+    assert list(map(texts, differing)) == expected
+    marked = [mark.text for row in differing for cell in row for mark in cell.iter("mark")]
+    assert marked == ["3", "–", "4"]
+    assert list(map(texts, common)) == [["option", "value"], ["x", "1"]]
+    alone = rendered(configs={"a": {"x": 1}})
+    assert list(map(texts, tables(alone)[0])) == [["option", "value"], ["x", "1"]]
+    assert "What differs" not in alone
+
+
+def test_examples_are_the_first_and_those_where_the_context_saves_most_and_least():
+    rows = pages.rows()
+    documents: Any = [[[3]], [[3], [4]], [[5], [6], [7]]]
+    for row in rows:
+        for one in row.results:
+            one["by_token"]["count"] = [[1, 0], [2, 2], [3, 3]]
+    # 5, 7 and 6 nats of rnnlm; adclm saves 1.4 of 7 nats in four words and 1.3 of 6 in six, and in
+    # a document of one sentence, which is left out, 1.0 in one.
+    assert examples.choose(rows, documents, "rnnlm") == [
+        (1, "the first document; adclm saves most nats a word against rnnlm: 0.35"),
+        (2, "adclm saves least nats a word against rnnlm: 0.20"),
+    ]
+    firsts = examples.choose(rows[:1], documents, "rnnlm")
+    assert firsts == [(1, "one of the first documents"), (2, "one of the first documents")]
+    assert examples.choose(rows, documents[:1], "rnnlm") == []
+
+
+def test_what_is_not_measured_says_what_would_measure_it():
+    missing = {"valid": None, "test": None, "arrangements": None, "by_token": None}
+    missing |= {"by_sentence": None, "by_document": None, "coherence": None}
+    missing |= {"learning": {"validation": [], "training": []}}
+    rows = comparison.rows([{**result(), **missing}])
+    report = pages_of.report(pages.content(rows, examples=False))
+    for message in (
+        "Learning curves is not drawn: there is no point to draw.",
+        "Coherence is not measured; launch.report --bootstrap=1000 without --quick measures it.",
+        "No test document of two sentences or more was read.",
+    ):
+        assert message in report
+    assert report.count("without --quick measures it") == 3 and "<svg" not in report
+    alone = pages_of.report(pages.content(comparison.rows([result()]), examples=False))
+    assert "is not drawn: no row can be compared" in alone and "--blocks=5 measures" in alone
+
+
+def test_words_carry_their_numbers_and_what_the_sentences_before_change():
+    reading = pages.reading("adclm", reads_context=True, attends=True)
+    sentence = reading.sentences[1]
+    assert sentence.log_probs_no_context is not None
+    for word, token, log_prob, alone in zip(
+        pages_of.words(sentence, changes=True),
+        *(sentence.tokens, sentence.log_probs, sentence.log_probs_no_context),
+        strict=True,
+    ):
+        surprisal, change = (float(text.replace("−", "-")) for text in word.numbers)
+        assert word.text == token
+        assert surprisal == pytest.approx(-log_prob, abs=0.051)
+        assert change == pytest.approx(alone - log_prob, abs=0.051)
+        below = sum(alone - log_prob <= bound for bound in (2, 1, 0.25, -0.25, -1, -2))
+        assert word.classes == f"d{below}"
+    made = rendered(examples=[examples.Example(1, "", 3, [reading])], tables={}, figures={})
+    _, _, first, *_ = tables(made)
+    header, *rows = map(texts, first)
+    assert header == ["", *sentence.tokens]
+    assert [row[0] for row in rows] == reading.attention[1].positions
+    shown = np.array([[float(cell or 0) for cell in row[1:]] for row in rows])
+    np.testing.assert_allclose(shown, 100 * reading.attention[1].weights.T, atol=0.51)
+    assert "Attention of adclm: there is c_0 alone." in made
+
+
+def test_without_jinja2(monkeypatch):
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    pages_of.environment.cache_clear()
+    with pytest.raises(InputError, match=r"HTML needs jinja2: pip install 'dclm_jax\[plots\]'"):
+        pages_of.environment()
+
+
+# Documents of coloured words.
+
+TOKENS = ["<script>alert('&')</script>", "a&amp;b", '"\u202e', "<END>"]
+VOID = {"meta", "input"}
+
+
+class Parsed(html.parser.HTMLParser):
+    """The elements with their attributes, and the text in each of them but those within."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.elements, self.open = [], []
+        self.feed(text)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag, attrs):
+        element = (tag, dict(attrs), [])
+        self.elements.append(element)
+        if tag not in VOID:
+            self.open.append(element)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop()[0] == tag
+
+    def handle_data(self, data):
+        if self.open:
+            self.open[-1][2].append(data)
+
+    def all(self, tag):
+        return [(attrs, "".join(text)) for name, attrs, text in self.elements if name == tag]
+
+
+def score(log_probs, alone=None, known=(True, False, True, True)):
+    total = math.fsum(log_probs)
+    sentence = SentenceScore(total, TOKENS, list(log_probs), list(known), alone)
+    return DocumentScore("<b>&name", total, [sentence, sentence])
+
+
+def document_page(scores, attention=(), labels=("one", "<i>")):
+    parts = [
+        pages_of.head("<title> & all", compared=scores[0].sentences[0].log_probs_no_context),
+        pages_of.document(labels[: len(scores)], scores, attention),
+        pages_of.foot(),
+    ]
+    return Parsed("".join(parts))
+
+
+def test_words_have_their_numbers_and_come_out_as_text():
+    parsed = document_page([score([-0.5, -3.25, math.nan, -12.0])])
+    assert [text for _, text in parsed.all("title")] == ["<title> & all"]
+    assert [text for _, text in parsed.all("h2")] == ["<b>&name"]
+    # What would turn the line around is named.
+    shown = [token.replace("\u202e", r"\u202e") for token in TOKENS]
+    assert [text for _, text in parsed.all("ruby")] == [*shown, *shown]
+    of_words = [attrs for attrs, _ in parsed.all("ruby")][:4]
+    assert [one["class"] for one in of_words] == ["s0", "s2 unknown", "unscored", "s6"]
+    assert [one["title"] for one in of_words] == [
+        "0.50 nats",
+        "3.25 nats; not in the vocabulary",
+        "not scored",
+        "12.00 nats",
+    ]
+    assert [text for _, text in parsed.all("rt")][:4] == ["0.5", "3.2", "–", "12.0"]
+    assert "6 tokens, 5.25 nats a token" in [text for _, text in parsed.all("p")]
+    assert len(parsed.all("script")) == 1
+
+
+def test_what_the_context_saves_is_shown_where_it_is_compared():
+    parsed = document_page([score([-1.0, -3.0, -2.0, -2.0], [-3.5, -1.0, -2.01, math.nan])] * 2)
+    of_words = [attrs for attrs, _ in parsed.all("ruby")]
+    assert [one["class"] for one in of_words[:3]] == ["d6", "d1 unknown", "d3"]
+    assert of_words[0]["title"] == "1.00 nats, alone 3.50: the context saves 2.50 nats"
+    assert of_words[1]["title"].startswith("3.00 nats, alone 1.00: the context costs 2.00 nats")
+    assert [text for _, text in parsed.all("rt")][:3] == ["+2.5", "−2.0", "+0.0"]
+    # Each sentence stands there once for each run.
+    assert len(of_words) == 4 * 2 * 2
+    assert [text for _, text in parsed.all("b")] == ["one", "<i>"] * 3
+    assert len(parsed.all("li")) == 2 + 7
+
+
+def test_attention_is_a_table_with_the_words_at_its_sides():
+    weights = np.array([[0.25, 0.75], [0.5, 0.5], [0, 1], [0.125, 0.875]], np.float32)
+    alone = SentenceAttention(TOKENS, ["c_0"], np.ones((4, 1), np.float32))
+    both = SentenceAttention(TOKENS, ["<START>", "&"], weights)
+    parsed = document_page([score([-1.0] * 4)], [[alone, both]])
+    assert len(parsed.all("table")) == 1
+    assert [text for _, text in parsed.all("summary")] == ["attention of sentence 2"]
+    heads = [(attrs["scope"], text) for attrs, text in parsed.all("th")]
+    columns, rows = (
+        [("col", token.replace("\u202e", r"\u202e")) for token in TOKENS],
+        [("row", "<START>"), ("row", "&")],
+    )
+    assert heads == [*columns, *rows]
+    cells = [text for _, text in parsed.all("td")]
+    # The first is the corner.
+    assert cells == ["", "25", "50", "0", "12", "75", "50", "100", "88"]
+    assert parsed.all("td")[1][0]["style"] == "--a:0.25"
+
+
+def luminance(colour):
+    """WCAG 2's, of #rgb or #rrggbb."""
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+    parts = [int(digits[i : i + 2], 16) / 255 for i in (0, 2, 4)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_every_colour_can_be_read_and_nothing_is_loaded():
+    light, dark = pages_of._source("page.css").split("@media (prefers-color-scheme: dark)")
+    for style in (light, dark):
+        rules = re.findall(r"\.([sd]\d)\{background:(#\w+);color:(#\w+)\}", style)
+        assert {name for name, *_ in rules} == {f"{kind}{i}" for kind in "sd" for i in range(7)}
+        for name, background, ink in rules:
+            low, high = sorted(map(luminance, (background, ink)))
+            assert (high + 0.05) / (low + 0.05) >= 4.5, name
+    whole = pages_of.head("", compared=True) + pages_of.foot()
+    assert not re.search(r"\b(src|href|url|import|https?)\b", whole)
+    assert 'name="viewport" content="width=device-width' in whole
+
+
+@pytest.mark.parametrize("compared", [False, True])
+def test_the_legend_has_every_class_and_the_unit(compared):
+    parsed = Parsed(pages_of.head("", compared=compared) + pages_of.foot())
+    kind = "d" if compared else "s"
+    assert [attrs["class"] for attrs, _ in parsed.all("li")] == [f"{kind}{i}" for i in range(7)]
+    assert "in nats" in parsed.all("p")[0][1]
+    texts = [text for _, text in parsed.all("li")]
+    assert texts[0] == ("below −2" if compared else "below 1")
+    assert texts[3] == ("−0.25 to 0.25" if compared else "4 to 6")

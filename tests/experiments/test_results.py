@@ -1,0 +1,195 @@
+"""Measurements of a run: their values, what is saved of them, and what training left."""
+
+import json
+import math
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+
+from dclm_jax.coherence.compare import Bootstrap, FirstSentence, compare
+from dclm_jax.errors import InputError
+from dclm_jax.evaluation import context_ablation, perplexity
+from dclm_jax.evaluation.permutations import Shuffle
+from dclm_jax.experiments import results
+from dclm_jax.experiments.results import Measure, Run, Split, measured
+from tests.evaluation.test_context_ablation import DOCUMENTS, Neighbours
+from tests.fuzzing import single_faults
+
+DRAWN: dict[str, Any] = {"replicates": 30, "pool": 3, "keep_first": 0, "seed": 5}
+
+
+def run(workdir, documents=DOCUMENTS, parameter=0.0) -> Run:
+    lm: Any = types.SimpleNamespace(
+        config={"model": {"name": "neighbours"}},
+        params={"x": np.array(parameter)},
+        vocabulary=types.SimpleNamespace(fingerprint="vocabulary"),
+        scorer=Neighbours(),
+        num_parameters=1,
+        step=20,
+        text=types.SimpleNamespace(unknown_rates={"test": 0.1}),
+    )
+    return Run(str(workdir), lm, "data", {"test": Split.of(documents)})
+
+
+def quiet(line):
+    pass
+
+
+def test_measures_are_what_their_parts_measure(tmp_path):
+    def value(measure, options):
+        return measured(run(tmp_path), measure, options, say=quiet)
+
+    expected = perplexity.measure(Neighbours(), DOCUMENTS)
+    assert value(results.PERPLEXITY, {}) == expected.to_json()
+    positions = value(results.POSITIONS, {})
+    assert positions is not None
+    assert sum(positions["by_document"]) == pytest.approx(expected.nll, abs=0.01)
+    assert value(results.CONTEXT, {"seed": 5}) == {
+        name: pytest.approx(context_ablation.rearranged(Neighbours(), DOCUMENTS, name, 5))
+        for name in ("shuffled", "mixed", "none")
+    }
+    bootstrap = compare(Neighbours(), DOCUMENTS, Bootstrap(Shuffle(), 5, 30, 3)).result
+    first = compare(Neighbours(), DOCUMENTS, FirstSentence(seed=5)).result
+    expected = bootstrap.to_json() | {"first_sentence": first}
+    assert value(results.COHERENCE, DRAWN) == expected
+    bootstrap = compare(Neighbours(), DOCUMENTS, Bootstrap(Shuffle(fix_first=1), 5, 30, 3)).result
+    assert value(results.COHERENCE, DRAWN | {"keep_first": 1}) == bootstrap.to_json()
+
+
+def test_blocks_are_permuted_in_documents_of_more_sentences(tmp_path):
+    documents: Any = [[[n + 3] for n in range(size)] for size in (2, 5, 9, 10)]
+    for size, counted in ((1, 4), (2, 3), (4, 3)):
+        subject = run(tmp_path, documents)
+        value = measured(subject, results.COHERENCE, DRAWN | {"block": size}, say=quiet)
+        test = Bootstrap(Shuffle(size), 5, 30, 3)
+        expected = compare(Neighbours(), documents, test).result
+        assert value is not None and (value["mean"], value["documents"]) == (expected.mean, counted)
+        assert (value["first_sentence"] is None) == (size > 1)
+
+
+class Counted:
+    """A measure that counts how often it is computed."""
+
+    def __init__(self):
+        self.count = 0
+        self.lines: list[str] = []
+
+    def compute(self, run, documents, on_document, **options):
+        self.count += 1
+        on_document(len(documents), len(documents))
+        return {
+            "nats": [0.1 + run.lm.params["x"], math.inf],
+            "documents": len(documents),
+            **options,
+        }
+
+    def __call__(self, subject: Run, options: Any = None, **more: Any) -> Any:
+        measure = Measure("counted", self.compute)
+        return measured(subject, measure, options or {}, say=self.lines.append, **more)
+
+
+def test_a_measurement_is_computed_once_for_model_documents_and_options(tmp_path):
+    counted, subject = Counted(), run(tmp_path / "run")
+    expected = {"nats": [0.1, None], "documents": len(DOCUMENTS)}
+    assert counted(subject, compute=False) is None
+    assert counted(subject) == expected and counted(subject, compute=False) == expected
+    assert counted.count == 1 and len(list((tmp_path / "run/results").iterdir())) == 1
+    assert counted.lines == [f"{tmp_path}/run: counted (test): measured in 0 s"]
+    # Other options and documents are saved beside them.
+    assert counted(subject, {"seed": 1}) == expected | {"seed": 1}
+    assert counted(run(tmp_path / "run", DOCUMENTS[:2])) == expected | {"documents": 2}
+    assert (counted(subject), counted.count) == (expected, 3)
+    # A model that was trained again takes the place of the earlier one.
+    trained = run(tmp_path / "run", parameter=1.0)
+    assert counted(trained, compute=False) is None
+    assert "is of another model or version" in counted.lines[-1]
+    assert counted(trained)["nats"] == [1.1, None]
+    assert counted(trained) != counted(subject) and counted.count == 5
+    assert len(list((tmp_path / "run/results").iterdir())) == 3
+
+
+def test_a_damaged_measurement_is_computed_again(tmp_path):
+    counted, subject = Counted(), run(tmp_path)
+    expected = counted(subject)
+    (path,) = (tmp_path / "results").iterdir()
+    whole = path.read_bytes()
+    contents = [b"", b"{", whole[: len(whole) // 2], b"[" * 100_000]
+    for content in (*contents, *single_faults(json.loads(whole))):
+        path.write_bytes(content)
+        counted.lines.clear()
+        assert counted(subject) == expected
+        assert all(line.isprintable() for line in counted.lines)
+        if content in contents:
+            assert counted.lines[0].startswith(f"note: {path}: ") and path.read_bytes() == whole
+
+
+def test_a_run_that_cannot_be_written_is_measured(tmp_path):
+    (tmp_path / "results").write_text("")
+    counted = Counted()
+    assert counted(run(tmp_path))["documents"] == len(DOCUMENTS)
+    assert counted.lines[0].startswith("note: not saved: ")
+
+
+def test_documents_have_fingerprints():
+    fingerprint = Split.of(DOCUMENTS).fingerprint
+    joined = [[np.concatenate(document)] for document in DOCUMENTS]
+    assert fingerprint == Split.of([list(document) for document in DOCUMENTS]).fingerprint
+    assert len({fingerprint, *(Split.of(d).fingerprint for d in (DOCUMENTS[::-1], joined))}) == 3
+
+
+def line(kind, step, tokens, seconds, perplexity):
+    return {
+        **{"kind": kind, "step": step, "tokens": tokens, "seconds": seconds},
+        "perplexity": perplexity,
+    }
+
+
+def write_metrics(folder, *lines):
+    text = "".join(json.dumps(one) + "\n" for one in lines)
+    (folder / "metrics.jsonl").write_text(text.replace("NaN", "null").replace("Infinity", "null"))
+
+
+def test_the_facts_of_training(tmp_path):
+    """By hand: (100 ln 8 + 300 ln 2) / 400 nats; a killed run has said steps 15 and 20 twice, and
+    of steps 21 to 30 nothing is a number."""
+    write_metrics(
+        tmp_path,
+        line("train", 5, 100, 10, 8.0),
+        line("train", 10, 400, 20, 2.0),
+        line("valid", 10, 400, 60, 400.0),
+        line("train", 15, 500, 70, 999.0),
+        line("valid", 20, 600, 130, 999.0),
+        line("train", 15, 500, 70, 3.0),
+        line("train", 20, 600, 80, 5.0),
+        line("valid", 20, 600, 120, 340.0),
+        line("train", 25, 700, 125, math.nan),
+        line("train", 30, 800, 130, math.inf),
+        line("valid", 30, 800, 150, 300.0),
+    )
+    known = results.facts(run(tmp_path))
+    assert known["curve"] == [[10, 400.0], [20, 340.0], [30, 300.0]]
+    assert (known["seconds"], known["unfinished"], known["training_text"]) == (150, True, None)
+    assert known["learning"]["validation"] == [[400, 400.0], [600, 340.0], [800, 300.0]]
+    tokens, perplexities = zip(*known["learning"]["training"], strict=True)
+    assert tokens == (400, 600)
+    assert perplexities == pytest.approx([(8**100 * 2**300) ** (1 / 400), math.sqrt(15)])
+    assert (known["step"], known["own_oov_rate"], known["parameters"]) == (20, 0.1, 1)
+
+
+def test_what_training_has_not_left(tmp_path):
+    # An n-gram model is not trained in steps.
+    known = results.facts(run(tmp_path))
+    assert (known["curve"], known["seconds"], known["unfinished"]) == ([], None, False)
+    write_metrics(tmp_path, line("train", 5, 500, 60, 8.0))
+    with pytest.raises(InputError, match="metrics.jsonl: no line of kind 'valid'"):
+        results.facts(run(tmp_path))
+    for text, message in (
+        ('{"kind": "valid", "step": 5, "tokens": 5, "seconds": 1, "perplexity": -1}\n', "is -1"),
+        ("{oops\n", "metrics.jsonl:1: not JSON"),
+        ("", "holds no line; the run has not trained yet"),
+    ):
+        (tmp_path / "metrics.jsonl").write_text(text)
+        with pytest.raises(InputError, match=message):
+            results.facts(run(tmp_path))
