@@ -64,9 +64,8 @@ _OF_SPLITS = {
     "train": flags.DEFINE_string("train", None, "Training text: a file, a folder or - (stdin)."),
     "valid": flags.DEFINE_string("valid", None, "Validation text."),
     "test": flags.DEFINE_string("test", None, "Test text."),
-}
-_PAIRED = {
-    split: flags.DEFINE_string(
+} | {
+    source_split(split): flags.DEFINE_string(
         source_split(split), None, f"Sources of the documents of --{split}, aligned one to one."
     )
     for split in SPLITS
@@ -74,8 +73,14 @@ _PAIRED = {
 _INPUT = flags.DEFINE_string(
     "input", None, "Text to divide into train, valid and test, or the folder of --corpus."
 )
-_SOURCE = flags.DEFINE_string("source", None, "With --target: the sources of its documents.")
-_TARGET = flags.DEFINE_string("target", None, "Text to divide as --input; paired with --source.")
+_OF_PAIR = {
+    "input": flags.DEFINE_string(
+        "target", None, "Text to divide as --input; paired with --source."
+    ),
+    "input_source": flags.DEFINE_string(
+        "source", None, "With --target: the sources of its documents, aligned one to one."
+    ),
+}
 _SPLIT = flags.DEFINE_list(
     "split",
     None,
@@ -143,18 +148,16 @@ def main(argv: Sequence[str]) -> None:
         raise InputError("--documents belongs to --show, which is missing")
     if not _OUTPUT.value:
         raise InputError("--output is needed: the directory to make")
-    source, paired_source = _sources()
     text = given_options(_TEXT)
     if _CORPUS.value:
         if "format" in text:
             raise InputError(f"--corpus={_CORPUS.value} takes no --format")
         text["format"] = _CORPUS.value
     manifest = data.prepare(
-        source,
+        _source(),
         _OUTPUT.value,
         TextOptions(**text),
         data.PrepareOptions(fractions=_fractions(), **{flag.name: flag.value for flag in _OPTIONS}),
-        paired_source=paired_source,
         overwrite=_OVERWRITE.value,
         report=lambda line: print(line, flush=True),
     )
@@ -178,30 +181,25 @@ def _show(directory: str) -> None:
             print(" " * text.startswith("=") + text)
 
 
-def _sources() -> tuple[Source, Source]:
-    """The source and the paired source of `prepare`."""
-    of_splits = {split: flag.value for split, flag in _OF_SPLITS.items() if flag.value is not None}
-    paired = {split: flag.value for split, flag in _PAIRED.items() if flag.value is not None}
-    for split in paired:
-        if split not in of_splits:
-            raise InputError(f"--{source_split(split)} needs --{split}: what is made of it")
-    if (_SOURCE.value is None) != (_TARGET.value is None):
-        raise InputError("--source and --target belong together; one of them is missing")
+def _source() -> Source:
+    """The source of `prepare`."""
+    of_splits = {name: flag.value for name, flag in _OF_SPLITS.items() if flag.value is not None}
+    of_pair = {name: flag.value for name, flag in _OF_PAIR.items() if flag.value is not None}
     ways = {
-        "--train/--valid/--test": bool(of_splits),
-        "--source/--target": _SOURCE.value is not None,
+        "--train/--valid/--test": of_splits,
+        "--source/--target": of_pair,
         "--input": _INPUT.value is not None and not _CORPUS.value,
-        f"--corpus={_CORPUS.value}": bool(_CORPUS.value),
+        f"--corpus={_CORPUS.value}": _CORPUS.value,
     }
-    given = [way for way, is_given in ways.items() if is_given]
+    given = [way for way, value in ways.items() if value]
     if len(given) != 1:
         raise InputError(
             "one of --train/--valid/--test, --input, --source/--target, --corpus says what to "
             "prepare; got " + (" and ".join(given) or "none")
         )
-    if of_splits:
-        return of_splits, paired or None
-    return (_INPUT.value, None) if _TARGET.value is None else (_TARGET.value, _SOURCE.value)
+    if of_pair and len(of_pair) < len(_OF_PAIR):
+        raise InputError("--source and --target belong together; one of them is missing")
+    return of_splits or of_pair or _INPUT.value
 
 
 def _fractions() -> list[float] | None:

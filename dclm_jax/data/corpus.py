@@ -136,10 +136,11 @@ class Manifest:
         return tokens if is_same and isinstance(tokens, int) else 0
 
     def files_of(self, split: str) -> dict[str, FileEntry]:
-        """The files that are needed to read a split."""
-        names = (TAGS_FILE, tags_file(split)) if tags_file(split) in self.tags else ()
-        files = self.splits[split].files | self.vocabulary.files
-        return files | {name: self.tags[name] for name in names}
+        """The files that are needed to read a split, by the names that a corpus has: others of a
+        manifest could lead elsewhere."""
+        entries = self.vocabulary.files | self.splits[split].files | self.tags
+        of_tags = (TAGS_FILE, tags_file(split)) if tags_file(split) in self.tags else ()
+        return {name: entries[name] for name in (VOCABULARY_FILE, *split_files(split), *of_tags)}
 
 
 def split_files(split: str) -> list[str]:
@@ -189,19 +190,22 @@ class Corpus:
     @property
     def checksums(self) -> dict[str, str]:
         """SHA-256 of every file of the directory that training reads, by its name."""
-        parts = [self.manifest.vocabulary, *self.manifest.splits.values()]
-        return {name: file.sha256 for part in parts for name, file in part.files.items()}
+        files = map(self.manifest.files_of, self.manifest.splits)
+        return {
+            name: file.sha256
+            for of_split in files
+            for name, file in of_split.items()
+            if name not in self.manifest.tags
+        }
 
     @functools.cached_property
     def document_ids(self) -> list[str]:
         """Names of the documents, read when first asked for."""
         path = self.directory / split_files(self.split)[-1]
         try:
-            # Read as bytes, since text would end lines where there is no line feed.
-            with reading(path):
-                with storage.open_regular(path) as file:
-                    content = file.read()
-                names = content.decode("utf-8").removesuffix("\n").split("\n")
+            with reading(path), storage.open_regular(path) as file:
+                # Text would end lines where there is no line feed.
+                names = file.read().decode("utf-8").removesuffix("\n").split("\n")
         except UnicodeDecodeError as error:
             raise InputError(f"{path}: not valid UTF-8: {error.reason}") from error
         if len(names) != self.num_documents:
@@ -272,19 +276,10 @@ def read_manifest(directory: storage.PathLike) -> Manifest:
     if others := [split for split in manifest.splits if split not in ALL_SPLITS]:
         expected = ", ".join(ALL_SPLITS)
         raise InputError(f"{path}: names a split {shown(others[0])}; expected {expected}")
-    # Files are opened by the names that a corpus has, so that a manifest cannot lead elsewhere.
-    named = [(manifest.vocabulary, [VOCABULARY_FILE])]
-    named += [(entry, split_files(split)) for split, entry in manifest.splits.items()]
-    for entry, names in named:
-        if entry.files.keys() != set(names):
-            found = shown(list(entry.files))
-            raise InputError(f"{path}: names the files {found}; expected {', '.join(names)}")
-    of_tags = {TAGS_FILE, *map(tags_file, manifest.splits)}
-    if manifest.tags and not {TAGS_FILE} < manifest.tags.keys() <= of_tags:
-        found = shown(list(manifest.tags))
-        raise InputError(
-            f"{path}: names the files of tags {found}; expected {TAGS_FILE} and SPLIT.tags.bin"
-        )
+    for split, entry in manifest.splits.items():
+        names = {VOCABULARY_FILE, *split_files(split), *([TAGS_FILE] if manifest.tags else [])}
+        if missing := names - {*manifest.vocabulary.files, *entry.files, *manifest.tags}:
+            raise InputError(f"{path}: says nothing of {', '.join(sorted(missing))}")
     return manifest
 
 

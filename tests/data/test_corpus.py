@@ -79,8 +79,8 @@ def test_documents_are_made_of_themselves_or_of_a_split(directory, tmp_path):
     with pytest.raises(InputError, match="split train_source has 1 documents; expected 2, as many"):
         open_source(corpus, directory)
     (tmp_path / "source.txt").write_text("b\n\na a\nb\n")
-    texts = ({"train": tmp_path / name} for name in ("train.txt", "source.txt"))
-    prepare(next(texts), tmp_path / "paired", paired_source=next(texts))
+    texts = {"train": tmp_path / "train.txt", "train_source": tmp_path / "source.txt"}
+    prepare(texts, tmp_path / "paired")
     corpus = open_corpus(tmp_path / "paired", "train")
     source = open_source(corpus, tmp_path / "paired", verify=True)
     assert source.split == "train_source"

@@ -4,7 +4,6 @@ import pytest
 
 from dclm_jax.data import open_corpus, prepare, read_documents
 from dclm_jax.data.corpus import source_split
-from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.errors import InputError
 from tests.data.test_filters import SPLITS, contents, write
@@ -28,9 +27,9 @@ def numbers_of(documents):
 def test_both_are_divided_alike_over_one_vocabulary(tmp_path):
     targets, sources = write_pairs(tmp_path, range(40))
     out = tmp_path / "out"
-    manifest = prepare(
-        targets, out, options=PrepareOptions(seed=2, vocab_size=1000), paired_source=sources
-    )
+    pair = {"input": targets, "input_source": sources}
+    options = PrepareOptions(seed=2, vocab_size=1000)
+    manifest = prepare(pair, out, options=options)
     assert list(manifest.splits) == [*SPLITS, *map(source_split, SPLITS)]
     assert source_split("train") == "train_source"
     corpus = open_corpus(out, "train_source")
@@ -40,8 +39,8 @@ def test_both_are_divided_alike_over_one_vocabulary(tmp_path):
     of_targets = {d.id: d.sentences for d in read_documents(targets)}
     of_sources = {d.id: d.sentences for d in read_documents(sources)}
     for split, size in zip(SPLITS, (32, 4, 4), strict=True):
-        pair = [open_corpus(out, one) for one in (split, source_split(split))]
-        ids, source_ids = (one.document_ids for one in pair)
+        corpora = [open_corpus(out, name) for name in (split, source_split(split))]
+        ids, source_ids = (corpus.document_ids for corpus in corpora)
         assert len(ids) == len(source_ids) == size
         numbers = [int(of_targets[name][0][0][1:]) for name in ids]
         assert [int(of_sources[name][0][0][1:]) for name in source_ids] == numbers
@@ -49,26 +48,20 @@ def test_both_are_divided_alike_over_one_vocabulary(tmp_path):
         name: of_sources[name] for name in contents(out, "train_source")
     }
     # As without sources, and in the order of the text.
-    prepare(targets, tmp_path / "alone", options=PrepareOptions(seed=2, vocab_size=1000))
+    prepare(targets, tmp_path / "alone", options=options)
     assert list(contents(tmp_path / "alone", "valid")) == list(contents(out, "valid"))
-    assert (
-        prepare(
-            targets, out, options=PrepareOptions(seed=2, vocab_size=1000), paired_source=sources
-        )
-        == manifest
-    )
+    assert prepare(pair, out, options=options) == manifest
     with pytest.raises(InputError, match="sources differ"):
-        prepare(targets, out, options=PrepareOptions(seed=2, vocab_size=1000))
+        prepare(targets, out, options=options)
 
 
 def test_a_pair_is_dropped_for_either_side(tmp_path):
     targets = write(tmp_path / "t", [[["a"] * n] for n in (1, 5, 5, 5, 5, 20)])
     sources = write(tmp_path / "s", [[["b"] * n] for n in (5, 5, 30, 1, 4, 1)])
     manifest = prepare(
-        {"train": targets},
+        {"train": targets, "train_source": sources},
         tmp_path / "out",
         options=PrepareOptions(min_words=2, max_words=10),
-        paired_source={"train": sources},
     )
     for split in ("train", "train_source"):
         entry = manifest.splits[split]
@@ -85,10 +78,9 @@ def test_unknown_words_of_a_source_drop_the_pair(tmp_path):
     targets = write(tmp_path / "t", [[["a", "a"]], [["a", "a"]]])
     sources = write(tmp_path / "s", [[["a", "b"]], [["a", "a"]]])
     manifest = prepare(
-        {"train": targets},
+        {"train": targets, "train_source": sources},
         tmp_path / "o",
         options=PrepareOptions(vocab_size=1, max_unknown=0.1),
-        paired_source={"train": sources},
     )
     assert manifest.splits["train"].dropped_documents["max_unknown"] == 1
     assert [*contents(tmp_path / "o", "train")] == ["t:3"]
@@ -121,11 +113,8 @@ def read_words(path, directory, split):
     ("flags", "message"),
     [
         (["--source=S"], "--source and --target belong together"),
-        (["--train_source=S"], "--train_source needs --train"),
-        (
-            ["--train=T", "--valid=T", "--train_source=S"],
-            "sources of train and targets of train, v",
-        ),
+        (["--train_source=S"], "inputs are train_source; expected any of train, valid, test, or"),
+        (["--train=T", "--valid=T", "--train_source=S"], "and of each or of none a source, such"),
         (["--source=S", "--target=T", "--input=T"], "--source/--target and --input"),
         (["--source=S", "--target=T", "--corpus=sotu"], "--source/--target and --corpus=sotu"),
         (["--source=S", "--target=T", "--document_words=9"], "document_words cuts documents one"),
@@ -152,16 +141,5 @@ def test_an_empty_document_is_named_since_it_would_shift_the_pairs(tmp_path):
     targets.write_text('{"sentences": ["a"]}\n{"id": "none", "sentences": ["", []]}\n')
     sources = write(tmp_path / "s", [[["a"]], [["b"]]])
     with pytest.raises(InputError, match="t.jsonl: none has no words; a pair needs some"):
-        prepare({"train": targets}, tmp_path / "o", paired_source={"train": sources})
+        prepare({"train": targets, "train_source": sources}, tmp_path / "o")
     assert not (tmp_path / "o").exists()
-
-
-def test_one_source_to_divide_does_not_fit_given_splits(tmp_path):
-    targets, sources = write_pairs(tmp_path, range(3))
-    with pytest.raises(
-        InputError,
-        match="sources of input and targets of train; expected",
-    ):
-        prepare({"train": targets}, tmp_path / "o", paired_source=sources)
-    with pytest.raises(InputError, match="sotu takes no paired source"):
-        prepare(None, tmp_path / "o", TextOptions(format="sotu"), paired_source=sources)

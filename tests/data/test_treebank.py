@@ -242,7 +242,7 @@ def test_split_and_vocabulary_of_the_treebank(tmp_path):
     assert vocabulary.words[3:] == ("A", "train")
     assert (vocabulary.counts[3:], manifest.options["vocab_size"]) == ((21, 1), 10_000)
     assert manifest.sources["ptb"]["files"] == {"train": 21, "valid": 2, "test": 2}
-    assert manifest.options["format"] == "ptb" and "seed" not in manifest.options
+    assert manifest.options["format"] == "ptb"
     assert said[0] == "reading the Penn Treebank; train: 21; valid: 2; test: 2"
     assert said[2:5] == 3 * ["  A"]
     # Other files beside the documents make no difference, other documents do.
