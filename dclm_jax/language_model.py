@@ -8,18 +8,16 @@ read: the model neither scores nor reads them. One warning per call counts them,
 document has been read. Indices in results are positions in the documents as they were passed.
 """
 
-import collections
 import dataclasses
 import functools
 import itertools
 import math
-import numbers
 import os
 import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -117,8 +115,7 @@ class DocumentState:
           prefix: the words of the sentence so far.
           k: how many; END, which closes the sentence, is one of them.
         """
-        if not isinstance(k, numbers.Integral) or k < 1:
-            raise InputError(f"k is {shown(k)}; expected a whole number of at least 1")
+        require_at_least("k", k, 1)
         (words,) = _words([prefix])
         reader = self.lm.reader
         place, log_probs_1xV = reader.start(self.state)
@@ -215,21 +212,30 @@ class LanguageModel:
         """Reads word ids on from any place."""
         return self.make_reader()
 
-    def require_generating(self) -> Reader:
-        """The reader of a model that goes on with text."""
-        if self.model is not None and self.model.reads_source:
+    @property
+    def reads_source(self) -> bool:
+        """Whether it is an autoencoder, whose documents have a source."""
+        return self.model is not None and self.model.reads_source
+
+    def require_language_model(self, purpose: str) -> None:
+        """Refuses autoencoders."""
+        if self.reads_source:
             raise InputError(
-                f"{self.name} makes a text of another one: python -m launch.reconstruct; expected "
-                "a language model"
+                f"{purpose} needs a language model, and {self.name} is an autoencoder, for which "
+                "launch.reconstruct, launch.encode and launch.evaluate are made"
             )
+
+    def require_generating(self) -> Reader:
+        """The reader of a model that continues texts."""
+        self.require_language_model("a continuation")
         return generation.require_words(self.reader)
 
     def require_reconstructing(self) -> Reader:
-        """The reader of a model that makes text of a source."""
-        if self.model is None or not self.model.reads_source:
+        """The reader of a model that reconstructs texts."""
+        if not self.reads_source:
             raise InputError(
-                f"{self.name} is a language model, which goes on with a text: python -m "
-                "launch.generate; expected an autoencoder"
+                f"{self.name} is a language model, which continues texts (launch.generate); "
+                "expected an autoencoder"
             )
         return generation.require_words(self.reader)
 
@@ -243,7 +249,7 @@ class LanguageModel:
     def encode(self, document: Document | Sequence[Sentence]) -> list[np.ndarray]:
         """The word ids of a document's sentences, of those that have words."""
         (encoded,) = _encoded(self.vocabulary, [document], keep_empty=True)
-        return encoded.ids.sentences
+        return encoded.sentences
 
     def documents(
         self, text: str, options: TextOptions | None = None, *, name: str = "text"
@@ -261,10 +267,11 @@ class LanguageModel:
         """
         if not isinstance(text, str):
             raise InputError(f"text is {shown(text)}; expected a string")
-        own = self.text.options or PLAIN
-        if own.format in ("tagged", "treebank"):
-            own = dataclasses.replace(own, format=PLAIN.format)
-        return list(parse_documents(text, options or own, name, report=_warn))
+        if options is None:
+            options = self.text.options or PLAIN
+            if options.format in ("tagged", "treebank"):
+                options = dataclasses.replace(options, format=PLAIN.format)
+        return list(parse_documents(text, options, name, report=_warn))
 
     def score_text(self, text: str, options: TextOptions | None = None) -> list[DocumentScore]:
         """The scores of `documents(text, options)`."""
@@ -322,27 +329,19 @@ class LanguageModel:
         Yields:
           A score for each, named by the Document's id, or else by its position from 0.
         """
-        if no_context_too and self.model is not None and self.model.reads_source:
-            raise InputError(
-                f"{self.name} makes a document of a source: no sentence stands by itself; expected "
-                "a language model"
-            )
-        waiting: collections.deque[_Document[Any]] = collections.deque()
-
-        def encoded() -> Iterator[list[np.ndarray]]:
-            for document in _encoded(self.vocabulary, documents, keep_empty=True):
-                waiting.append(document)
-                yield document.ids.sentences
-
         if no_context_too:
-            scored: Iterable[Any] = by_word.with_no_context(self.scorer, encoded())
-        else:
-            scored = self.scorer.score(encoded())
+            self.require_language_model("a score without context")
+        encoded = _encoded(self.vocabulary, documents, keep_empty=True)
+        scored: Iterable[Any] = (
+            by_word.with_no_context(self.scorer, encoded)
+            if no_context_too
+            else self.scorer.score(encoded)
+        )
         without_words = SentenceScore(0.0, [], [], [], [] if no_context_too else None)
-        for ids, *nll in scored:
-            document = waiting.popleft()
-            scores = map(SentenceScore.of, filter(None, document.words), ids, *nll)
-            yield DocumentScore.of(document.ids.id, document.aligned(scores, without_words))
+        for document, *nll in scored:
+            words = filter(None, document.words)
+            scores = map(SentenceScore.of, words, document.sentences, *nll)
+            yield DocumentScore.of(document.id, document.aligned(scores, without_words))
 
     def attention(self, document: Document | Sequence[Sentence]) -> list[SentenceAttention]:
         """What every token of a document, as `score` takes one, attends to; see `Reader.attention`.
@@ -353,7 +352,7 @@ class LanguageModel:
             raise InputError(f"{self.name} has no attention to sentences before")
         words = [*filter(None, encoded.words)]
         found = []
-        weights_of = reader.attention(encoded.ids.sentences)
+        weights_of = reader.attention(encoded.sentences)
         for t, (targets, weights) in enumerate(zip(words, weights_of, strict=True)):
             if reader.model.attends_to == "words":
                 positions = [START_TOKEN, *words[t - 1]] if t else ["c_0"]
@@ -373,12 +372,12 @@ class LanguageModel:
           sentences: as `score` takes a document.
           source: what the document is made of, for a model that reads it.
         """
-        if source is None and self.model is not None and self.model.reads_source:
+        if source is None and self.reads_source:
             raise InputError(f"{self.name} makes a document of another one; expected it as source")
         reader = self.reader
         documents = [sentences] if source is None else [source, sentences]
         encoded = _encoded(self.vocabulary, documents, keep_empty=True)
-        *sources, ids = (document.ids.sentences for document in encoded)
+        *sources, ids = (document.sentences for document in encoded)
         if not sources:
             return DocumentState(self, reader.open(1)).after(ids)
         if not isinstance(reader, Reader):
@@ -392,17 +391,17 @@ class LanguageModel:
           Indices into the sentences, those without words left out; log P of them in this order in
           nats, and whether it is known to be the best.
         """
-        if self.model is not None and self.model.reads_source:
-            raise InputError(f"{self.name} makes a document of a source; it puts none in order")
-        order = self.scorer.context_order
+        self.require_language_model("an order")
         documents = [*_encoded(self.vocabulary, [sentences])]
         if not documents:
             raise InputError("there are no words to put in order; pass a sentence with words")
         (document,) = documents
-        (found,) = order_documents(
-            self.reader, [document.ids.sentences], context_order=order, beam=beam
+        order = self.scorer.context_order
+        (ordered,) = order_documents(
+            self.reader, [document.sentences], context_order=order, beam=beam
         )
-        return found._replace(order=[document.indices[i] for i in found.order])
+        indices = [index for index, words in enumerate(document.words) if words]
+        return ordered._replace(order=[indices[i] for i in ordered.order])
 
     def vectors(
         self,
@@ -427,11 +426,11 @@ class LanguageModel:
         whole = 0 if reader.model.reads_source else -1
         remaining = _encoded(self.vocabulary, documents, keep_empty=True)
         while window := list(itertools.islice(remaining, max(_WINDOW, batch_size))):
-            encoded = [document.ids.sentences for document in window]
+            encoded = [document.sentences for document in window]
             for document in window:
-                if not document.ids.sentences:
+                if not document.sentences:
                     raise InputError(
-                        f"document {document.ids.id} has no words, and so no vector; leave it out"
+                        f"document {document.id} has no words, and so no vector; leave it out"
                     )
             sizes = [size_of(one, one if reader.model.reads_source else None) for one in encoded]
             found: dict[int, np.ndarray] = {}
@@ -443,7 +442,7 @@ class LanguageModel:
                 found.update(zip(indices, vectors, strict=True))
             for index, document in enumerate(window):
                 read = np.cumsum(list(map(bool, document.words)))
-                yield DocumentVectors(document.ids.id, found[index][whole], found[index][read])
+                yield DocumentVectors(document.id, found[index][whole], found[index][read])
 
     def generate(
         self,
@@ -531,7 +530,7 @@ class LanguageModel:
         require_at_least("samples", samples, 1)
         remaining, first = _encoded(self.vocabulary, documents, keep_empty=True), 0
         while window := list(itertools.islice(remaining, _WINDOW)):
-            ids = [document.ids.sentences for document in window for _ in range(samples)]
+            ids = [document.sentences for document in window for _ in range(samples)]
             texts = generation.generate_many(
                 generation.require_words(self.reader),
                 list(map(size, ids)),
@@ -631,7 +630,7 @@ class LanguageModel:
     def _dataset(self, documents: Iterable[Document | Sequence[Sentence]] | Dataset) -> Dataset:
         if isinstance(documents, Dataset):
             return documents
-        encoded = (document.ids for document in _encoded(self.vocabulary, documents))
+        encoded = _encoded(self.vocabulary, documents)
         return Dataset(encoded, None, {"input": "documents"})
 
 
@@ -689,12 +688,9 @@ def mix(
       tune_on: documents, as `LanguageModel.score` takes them, to find the weight on instead; other
         ones than the mixture is measured on.
     """
-    for one in (first, second):
-        if not isinstance(one, LanguageModel):
-            raise InputError(f"a model is {shown(one)}; expected what dclm_jax.restore gives")
-    own, other = (datasets.describe_vocabulary(one.vocabulary) for one in (first, second))
-    if own != other:
-        raise InputError(f"the models have two vocabularies ({own}; {other}); expected one")
+    a, b = (datasets.describe_vocabulary(lm.vocabulary) for lm in (first, second))
+    if a != b:
+        raise InputError(f"the models have two vocabularies ({a}; {b}); expected one")
     if (weight is None) == (tune_on is None):
         raise InputError("expected a weight, or tune_on=documents to find it")
     scorers = first.scorer, second.scorer
@@ -715,19 +711,6 @@ def mix(
     )
 
 
-def _words(document: Document | Sequence[Sentence], what: str = "a document is") -> list[list[str]]:
-    sentences = document.sentences if isinstance(document, Document) else document
-    if isinstance(sentences, str):
-        raise InputError(
-            f"{what} a list of sentences, not a string: {sentences[:40]!r}; expected "
-            '[["a sentence .", "another one ."]] for documents, ["a sentence ."] for one of them, '
-            "and score_text, read_text or documents for raw text"
-        )
-    if not isinstance(sentences, Iterable):
-        raise InputError(f"{what} a list of sentences, not {shown(sentences)}")
-    return [one.split() if isinstance(one, str) else _checked(one) for one in sentences]
-
-
 def _no_reader(model: str) -> Callable[[], Reader]:
     def refuse() -> Reader:
         raise InputError(f"{model} scores documents; it does not score incrementally or generate")
@@ -739,18 +722,13 @@ def _without_context(name: str) -> InputError:
     return InputError(f"{name} reads every sentence by itself: it has no context")
 
 
-class _Document(NamedTuple, Generic[AnyDocument]):
-    """A document of Python: as it was passed, the words of all its sentences, and the word ids of
-    those that have words, which alone are read."""
+@dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
+class _Document(datasets.Encoded, Generic[AnyDocument]):
+    """A document of Python: as it was passed, and the words of all its sentences; ids are those of
+    the sentences that have words, which alone are read."""
 
     passed: AnyDocument
     words: list[list[str]]
-    ids: datasets.Encoded
-
-    @property
-    def indices(self) -> list[int]:
-        """The positions of the sentences that have words."""
-        return [index for index, sentence in enumerate(self.words) if sentence]
 
     def aligned(self, results: Iterable[OfSentence], empty: OfSentence) -> list[OfSentence]:
         """The results of the sentences that have words, and `empty` for each of the others."""
@@ -766,12 +744,9 @@ def _encoded(
     At the end a warning counts what has no words and was left out: sentences, and unless
     `keep_empty` documents. Where no document is left there is none: the caller refuses that.
     """
-    if not isinstance(documents, Iterable):
-        raise InputError(f"documents are {shown(documents)}; expected a list of them")
-    if isinstance(documents, str):
+    if isinstance(documents, str) or not isinstance(documents, Iterable):
         raise InputError(
-            f"documents are a list of them, not a string: {documents[:40]!r}; raw text is for "
-            "score_text, or for documents, which makes a list of it"
+            f"documents are {shown(documents)}; expected a list of them (for raw text: score_text)"
         )
     kept = empty_sentences = empty_documents = 0
     for index, document in enumerate(documents):
@@ -783,11 +758,35 @@ def _encoded(
             continue
         kept += 1
         name = document.id if isinstance(document, Document) else str(index)
-        ids = datasets.encode(vocabulary, with_words)._replace(id=name)
-        yield _Document(document, words, ids)
+        ids = datasets.encode(vocabulary, with_words)
+        yield _Document(
+            passed=document,
+            words=words,
+            sentences=ids.sentences,
+            characters=ids.characters,
+            id=name,
+        )
     if kept and (empty_sentences or empty_documents):
         of_documents = f"; documents without words: {empty_documents:,}" if empty_documents else ""
         _warn(f"sentences without words were left out: {empty_sentences:,}{of_documents}")
+
+
+def _words(document: Document | Sequence[Sentence], what: str = "a document is") -> list[list[str]]:
+    sentences = document.sentences if isinstance(document, Document) else document
+    if isinstance(sentences, str) or not isinstance(sentences, Iterable):
+        raise InputError(
+            f"{what} {shown(sentences)}; expected a list of sentences, such as "
+            '["a sentence .", "another one ."] (for raw text: score_text, read_text, documents)'
+        )
+    return [one.split() if isinstance(one, str) else _checked(one) for one in sentences]
+
+
+def _checked(sentence: Any) -> list[str]:
+    words = list(sentence) if isinstance(sentence, Iterable) else [sentence]
+    for word in words:
+        if not isinstance(word, str) or len(word.split()) != 1:
+            raise InputError(f"a word is {shown(word)}; expected a string without white space")
+    return words
 
 
 def _warn(message: str) -> None:
@@ -795,12 +794,3 @@ def _warn(message: str) -> None:
     files = (frame.f_code.co_filename for frame, _ in traceback.walk_stack(sys._getframe()))
     inside_package = itertools.takewhile(lambda file: file.startswith(_PACKAGE), files)
     warnings.warn(message, stacklevel=1 + sum(1 for _ in inside_package))
-
-
-def _checked(sentence: Any) -> list[str]:
-    words = list(sentence) if isinstance(sentence, Iterable) else [sentence]
-    for word in words:
-        if not isinstance(word, str) or len(word.split()) != 1:
-            ids = "; word ids are for scorer.score" if isinstance(word, int | np.integer) else ""
-            raise InputError(f"a word is {shown(word)}; expected a string without white space{ids}")
-    return words

@@ -86,13 +86,9 @@ def expand_workdirs() -> list[str]:
 
 
 def require_language_models(models: Iterable[LanguageModel], command: str) -> None:
-    """Refuses autoencoders, whose documents are made of a source that the command has not."""
+    """Refuses autoencoders, whose documents have a source that the command does not read."""
     for lm in models:
-        if lm.model is not None and lm.model.reads_source:
-            raise InputError(
-                f"{command} needs a language model, and {lm.name} is an autoencoder, for which "
-                "launch.reconstruct, launch.encode and launch.evaluate are made"
-            )
+        lm.require_language_model(command)
 
 
 def check_data_flags(*, other_split: bool = False, other_text: bool = False) -> None:

@@ -285,8 +285,7 @@ def _texts(
         permuted = read_permutations(read, _PERMUTED.value, values.input)
         given = [one.orders for one in permuted]
         encoded = (
-            datasets.encode(vocabulary, one.document.sentences)._replace(id=one.document.id)
-            for one in permuted
+            datasets.encode(vocabulary, one.document.sentences, one.document.id) for one in permuted
         )
         source = {"input": values.input or _PERMUTED.value, "permuted": _PERMUTED.value}
         opened = datasets.Dataset(encoded, len(permuted), {**source, "split": None})

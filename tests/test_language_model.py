@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -257,25 +257,19 @@ def test_a_string_has_no_tags_though_the_training_text_had():
     [
         (lambda lm: lm.read([]).generate("2"), "num_sentences is '2'; expected a whole"),
         (lambda lm: lm.read([]).generate(2, "beam"), "decoding is 'beam'; expected one such as"),
-        (lambda lm: [*lm.score("The cat.")], "raw text is for score_text"),
-        (lambda lm: [*lm.score(["the cat .", "it ."])], '[["a sentence .", "another one ."]]'),
-        (lambda lm: lm.perplexity("The cat."), "documents are a list of them, not a string"),
-        (lambda lm: lm.read("the cat ."), 'expected [["a sentence .", "another one ."]]'),
+        (lambda lm: [*lm.score("The cat.")], "(for raw text: score_text)"),
+        (
+            lambda lm: [*lm.score(["the cat .", "it ."])],
+            'such as ["a sentence .", "another one',
+        ),
+        (lambda lm: lm.perplexity("The cat."), "documents are 'The cat.'; expected a list of"),
+        (lambda lm: lm.read("the cat ."), "a document is 'the cat .'; expected a list of sent"),
         (lambda lm: [*lm.score([[[3, 4]]])], "a word is 3; expected a string without white space"),
-        (lambda lm: [*lm.score([[[np.int32(3)]]])], "word ids are for scorer.score"),
-        (lambda lm: [*lm.score([3])], "a document is a list of sentences, not 3"),
+        (lambda lm: [*lm.score([3])], "a document is 3; expected a list of sentences"),
         (lambda lm: dclm_jax.mix(lm, lm), "expected a weight, or tune_on=documents"),
         (lambda lm: dclm_jax.mix(lm, lm, 0.5, tune_on=[]), "expected a weight, or tune_on"),
         (lambda lm: dclm_jax.mix(lm, lm, 1.5), "the weight is 1.5; expected a number from 0 to 1"),
         (lambda lm: dclm_jax.mix(lm, lm, float("nan")), "the weight is nan"),
-        (
-            lambda lm: dclm_jax.mix(lm, cast(Any, "x"), 0.5),
-            "a model is 'x'; expected",
-        ),
-        (
-            lambda lm: dclm_jax.mix(lm, lm, cast(Any, "0.5")),
-            "the weight is '0.5'; expected",
-        ),
         (lambda lm: lm.read_text(" \n"), "text: holds no documents"),
         (lambda lm: lm.score_text("\ud800"), "text holds half of a surrogate pair"),
         (lambda lm: lm.documents("a", TextOptions("sotu")), "unknown format 'sotu'; expected one"),
@@ -289,11 +283,10 @@ def test_a_string_has_no_tags_though_the_training_text_had():
         ),
         (
             lambda lm: [*language_model("standard_autoencoder").score([], no_context_too=True)],
-            "standard_autoencoder makes a document of a source: no sentence stands by itself",
+            "a score without context needs a language model, and standard_autoencoder is an auto",
         ),
         (lambda lm: [*lm.score(5)], "documents are 5; expected a list of them"),
         (lambda lm: lm.surprisals(None), "documents are None; expected a list of them"),
-        (lambda lm: lm.read().next_words("the", "cat"), "k is 'cat'; expected a whole number"),
         (
             lambda lm: [*dclm_jax.mix(lm, lm, 0.5).vectors([TEXT])],
             "a mixture scores documents; it does not score inc",

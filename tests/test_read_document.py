@@ -139,11 +139,11 @@ def test_next_words_are_the_likeliest():
     [
         (
             lambda read: read.score("the cat"),
-            "the candidates are a list of sentences, not a string",
+            "the candidates are 'the cat'; expected a list of sentences",
         ),
         (lambda read: read.score([None]), "a word is None; expected a string without white space"),
         (lambda read: read.read(["the .", "it ."]), "a word is 'the .'; expected a string without"),
-        (lambda read: read.next_words(k=0), "k is 0; expected a whole number of at least 1"),
+        (lambda read: read.next_words(k=0), "k is 0; expected at least 1"),
         (
             lambda read: read.generate(0),
             "num_sentences is 0; expected a whole",
@@ -219,9 +219,9 @@ def test_what_cannot_be_made_anew_is_named():
         lm.reconstruct([TEXT], max_length_ratio=0)
     with pytest.raises(InputError, match="a document has no words; expected some to read"):
         list(lm.reconstruct([[]]))
-    with pytest.raises(InputError, match="hierarchical_autoencoder makes a text of another one: p"):
+    with pytest.raises(InputError, match="a continuation needs a language model, and hierar"):
         lm.read(source=TEXT).generate()
-    with pytest.raises(InputError, match="rnnlm is a language model, which goes on with a text: p"):
+    with pytest.raises(InputError, match="rnnlm is a language model, which continues texts"):
         language_model("rnnlm").reconstruct([TEXT])
 
 

@@ -63,7 +63,7 @@ def test_windows_and_batches_keep_the_order(monkeypatch):
     [
         ("rnnlm", DOCUMENTS, {}, "rnnlm reads every sentence by itself: it has no context"),
         ("ccdclm", [["a"], []], {}, "document 1 has no words, and so no vector; leave it out"),
-        ("ccdclm", ["a b"], {}, "a document is a list of sentences, not a string: 'a b'"),
+        ("ccdclm", ["a b"], {}, "a document is 'a b'; expected a list of sentences"),
         ("ccdclm", DOCUMENTS, {"batch_size": 0}, "batch_size is 0; expected at least 1"),
     ],
 )

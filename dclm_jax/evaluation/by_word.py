@@ -1,11 +1,11 @@
 """Surprisal word by word, with the sentences before and without context."""
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.evaluation.scoring import Document, SentenceScorer
+from dclm_jax.evaluation.scoring import SentenceScorer, sentences_to_score
 
 _WINDOW_TOKENS = 2**16
 
@@ -14,14 +14,14 @@ class Compared(NamedTuple):
     """The nats of a document's sentences, each float32 [M + 1] of w1..wM END: in the document, and
     without context, as the first sentence of a document."""
 
-    document: Document
+    document: Any
     nll: list[np.ndarray]
     no_context: list[np.ndarray]
 
 
-def with_no_context(scorer: SentenceScorer, documents: Iterable[Document]) -> Iterator[Compared]:
-    """Scores documents in their order, whole and sentence by sentence, holding a bounded window of
-    them in memory.
+def with_no_context(scorer: SentenceScorer, documents: Iterable[Any]) -> Iterator[Compared]:
+    """Scores documents, as `Scorer.score` takes them, in their order, whole and sentence by
+    sentence, holding a bounded window of them in memory.
 
     Nothing is scored twice that is the same by definition: a sentence that came before in the
     window, the first one of a document, and all of a model that reads no other sentence.
@@ -30,19 +30,23 @@ def with_no_context(scorer: SentenceScorer, documents: Iterable[Document]) -> It
         later = {
             ids.tobytes(): ids
             for document, _ in window
-            for ids in (document[1:] if scorer.context_order != 0 else ())
+            for ids in (_sentences(document)[1:] if scorer.context_order != 0 else ())
         }
         later_nll = (nll for _, (nll,) in scorer.score([ids] for ids in later.values()))
         no_context = dict(zip(later, later_nll, strict=True))
         for document, nll in window:
             firsts = len(nll) if scorer.context_order == 0 else 1
-            others = [no_context[ids.tobytes()] for ids in document[firsts:]]
+            others = [no_context[ids.tobytes()] for ids in _sentences(document)[firsts:]]
             yield Compared(document, nll, [*nll[:firsts], *others])
 
 
+def _sentences(document: Any) -> Sequence[np.ndarray]:
+    return sentences_to_score(document)[0]
+
+
 def _windows(
-    scored: Iterable[tuple[Document, list[np.ndarray]]],
-) -> Iterator[list[tuple[Document, list[np.ndarray]]]]:
+    scored: Iterable[tuple[Any, list[np.ndarray]]],
+) -> Iterator[list[tuple[Any, list[np.ndarray]]]]:
     window, tokens = [], 0
     for document, nll in scored:
         window.append((document, nll))

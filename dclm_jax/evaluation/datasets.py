@@ -1,5 +1,6 @@
 """Documents to evaluate on: a split of a prepared corpus, or text read as it is."""
 
+import dataclasses
 import itertools
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,10 +18,11 @@ Tagger = Callable[[readers.Document], list[list[str]]]
 """Gives every word of a document a part of speech, one list a sentence."""
 
 
-class Encoded(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)
+class Encoded:
     """A document: the word ids of its sentences, the tag of every word if they were wanted, the
-    sentences that it is made of if these are others, and the characters of its words as the text
-    has them, each with one after it; 0 where they are not known; its name."""
+    sentences of its source if these are others, and the characters of its words as the text has
+    them, each with one after it; 0 where they are not known; its name."""
 
     sentences: list[np.ndarray]
     tags: list[list[str]] | None = None
@@ -60,7 +62,7 @@ def open_split(
             return document
         words = [[spelling[word] for word in sentence] for sentence in document.sentences]
         tags = data.document_tags(index)
-        return document._replace(tags=tagger(readers.Document(str(index), words, tags)))
+        return dataclasses.replace(document, tags=tagger(readers.Document(str(index), words, tags)))
 
     encoded = enumerate(documents_of(data, corpus.open_source(data, directory)))
     documents = itertools.starmap(tagged, encoded)
@@ -105,17 +107,20 @@ def open_text(
 
     def documents() -> Iterator[Encoded]:
         for document in readers.read_documents(path, options, encoding=encoding, report=report):
-            encoded = encode(vocabulary, document.sentences)._replace(id=document.id)
-            yield encoded if tagger is None else encoded._replace(tags=tagger(document))
+            encoded = encode(vocabulary, document.sentences, document.id)
+            tags = None if tagger is None else tagger(document)
+            yield dataclasses.replace(encoded, tags=tags)
 
     source = {"input": str(path), "split": None, "read_as": str(options)}
     return Dataset(documents(), None, source)
 
 
-def encode(vocabulary: Vocabulary, sentences: list[list[str]]) -> Encoded:
+def encode(vocabulary: Vocabulary, sentences: list[list[str]], name: str = "") -> Encoded:
     """A document of words."""
     characters = sum(len(word) + 1 for words in sentences for word in words)
-    return Encoded([vocabulary.encode(words) for words in sentences], characters=characters)
+    return Encoded(
+        [vocabulary.encode(words) for words in sentences], characters=characters, id=name
+    )
 
 
 def describe_vocabulary(vocabulary: Vocabulary) -> str:

@@ -41,8 +41,8 @@ class MixedScorer:
 
     def __init__(self, first: WordScorer, second: WordScorer, weight: float):
         """The models share one vocabulary; the weight is the first one's."""
-        if not (isinstance(weight, int | float | np.floating) and 0 <= weight <= 1):
-            raise InputError(f"the weight is {weight!r}; expected a number from 0 to 1")
+        if not 0 <= weight <= 1:
+            raise InputError(f"the weight is {weight}; expected a number from 0 to 1")
         self._scorers, self._weight = (first, second), weight
         self.objective = _nothing(self._scorers).objective
         self.vocab_size = first.vocab_size

@@ -127,7 +127,7 @@ def test_order_in_python():
     best = max(expected, key=expected.__getitem__)
     assert found.order == list(best)
     assert found.log_prob == pytest.approx(expected[best], rel=1e-5)
-    with pytest.raises(InputError, match=re.escape("makes a document of a source")):
+    with pytest.raises(InputError, match=re.escape("an order needs a language model")):
         language_model("standard_autoencoder").order(sentences)
 
 
