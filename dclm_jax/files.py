@@ -177,9 +177,10 @@ def replacing(target: storage.Location, last: str = "") -> Iterator[pathlib.Path
     """
     if not isinstance(target, pathlib.Path):
         with storage.scratch(target) as made:
+            mirror = storage.Mirror(made, target, storage.list_files(target), {last})
             with replacing(made) as directory:
                 yield directory
-            storage.upload_directory(made, target, last)
+            mirror.upload()
         return
     with writing(target), contextlib.ExitStack() as stack:
         target.parent.mkdir(parents=True, exist_ok=True)

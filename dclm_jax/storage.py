@@ -165,22 +165,64 @@ def upload(file: pathlib.Path, location: epath.Path) -> None:
         shutil.copyfileobj(source, copy)
 
 
-def remove(location: epath.Path) -> None:
-    """Removes a file, if it is there."""
-    with reaching(location):
-        location.unlink(missing_ok=True)
+class Mirror:
+    """A directory of this machine whose files are kept under an address.
 
+    Seals are files that say that others are complete: they are the last to be uploaded and the
+    first to be removed.
+    """
 
-def upload_directory(directory: pathlib.Path, location: epath.Path, last: str) -> None:
-    """Makes the files below an address those of a directory. The one called `last` is not there
-    meanwhile, so that what lies there without it is not complete."""
-    before = list_files(location)
-    remove(location / last)
-    names = [str(file.relative_to(directory)) for file in directory.rglob("*") if file.is_file()]
-    for name in sorted(names, key=lambda name: (name == last, name)):
-        upload(directory / name, location / name)
-    for name in set(before) - set(names):
-        remove(location / name)
+    def __init__(
+        self,
+        directory: pathlib.Path,
+        location: epath.Path,
+        names: Iterable[str],
+        seals: Collection[str],
+        choose: Callable[[Collection[str]], Iterable[str]] = iter,
+    ):
+        """Begins with the files that are here, as they are there.
+
+        Args:
+          directory: of this machine.
+          location: the address.
+          names: of the files there, those included that are not here and are to be removed.
+          seals: their names without folders.
+          choose: selects the names of the files here that are kept there.
+        """
+        self._directory, self._location = directory, location
+        self._seals, self._choose = seals, choose
+        # By name time and size of the file here, by which a change shows; None of those not here.
+        self._uploaded = dict.fromkeys(names) | self._files()
+
+    def upload(self) -> None:
+        """Makes the files there those that are here."""
+        here = self._files()
+        foreign = [name for name, state in self._uploaded.items() if state is None]
+        self._remove(filter(self._is_seal, foreign))
+        for name in sorted(here, key=self._is_seal):
+            if self._uploaded.get(name) != here[name]:
+                upload(self._directory / name, self._location / name)
+                self._uploaded[name] = here[name]
+        gone = self._uploaded.keys() - here.keys()
+        self._remove(sorted(gone, key=self._is_seal, reverse=True))
+
+    def _remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            with reaching(self._location):
+                (self._location / name).unlink(missing_ok=True)
+            del self._uploaded[name]
+
+    def _is_seal(self, name: str) -> bool:
+        return name.rpartition("/")[2] in self._seals
+
+    def _files(self) -> dict[str, tuple[int, int]]:
+        files = sorted(
+            (path.stat().st_mtime_ns, path.stat().st_size, str(path.relative_to(self._directory)))
+            for path in self._directory.rglob("*")
+            if path.is_file()
+        )
+        chosen = set(self._choose([name for _, _, name in files]))
+        return {name: (time, size) for time, size, name in files if name in chosen}
 
 
 @contextlib.contextmanager

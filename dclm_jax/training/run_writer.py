@@ -72,7 +72,8 @@ class RunWriter(contextlib.AbstractContextManager):
     """
 
     _directory: Path
-    _copy: "_Copy | None" = None
+    _mirror: storage.Mirror | None = None
+    _has_uploaded = False
     _latest: Checkpoints
     _best: Checkpoints
     _metrics: MetricsLog
@@ -100,8 +101,8 @@ class RunWriter(contextlib.AbstractContextManager):
                 self._directory = workdir
             else:
                 self._directory = self._stack.enter_context(storage.scratch(workdir))
-                self._copy = _Copy(workdir, self._directory)
-                self._stack.callback(self._copy.finish)
+                self._mirror = _downloaded(workdir, self._directory)
+                self._stack.callback(self._upload_last, self._mirror)
             self._stack.enter_context(locked(self._directory))
             _claim(self._directory, config, corpus, total_steps)
             with files.writing(self._directory / RESULT_FILE):
@@ -168,9 +169,15 @@ class RunWriter(contextlib.AbstractContextManager):
         self._best.wait()
 
     def _upload(self) -> None:
-        if self._copy is not None:
+        if self._mirror is not None:
             self._wait()
-            self._copy.upload()
+            self._mirror.upload()
+            self._has_uploaded = True
+
+    def _upload_last(self, mirror: storage.Mirror) -> None:
+        # A run that was refused before its first upload changes nothing.
+        if self._has_uploaded:
+            mirror.upload()
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         # A process that failed by itself would wait for ever for others to meet.
@@ -259,49 +266,11 @@ def _owner(file: BinaryIO) -> str:
     return printable(file.read(_LONGEST_OWNER).decode(errors="replace"))
 
 
-class _Copy:
-    """The copy on this machine of a workdir under an address."""
-
-    def __init__(self, workdir: epath.Path, directory: Path):
-        self._workdir, self._directory = workdir, directory
-        self._uploads = False
-        names = [
-            name for name in storage.list_files(workdir) if not name.startswith(f"{EVENTS_FOLDER}/")
-        ]
-        for name in complete(names):
-            storage.download(workdir / name, directory / name)
-        # Names of files there, with time and size where they are here as well. The files of an
-        # incomplete checkpoint are not: they are to be removed.
-        self._uploaded = dict.fromkeys(names) | self._files()
-
-    def upload(self) -> None:
-        """Makes the complete files there those that are here. Files that say that something is
-        complete are the last to be uploaded, and the first to be removed."""
-        self._uploads = True
-        here = self._files()
-        for name in sorted(here, key=_is_seal):
-            if self._uploaded.get(name) != here[name]:
-                storage.upload(self._directory / name, self._workdir / name)
-                self._uploaded[name] = here[name]
-        for name in sorted(self._uploaded.keys() - here.keys(), key=_is_seal, reverse=True):
-            storage.remove(self._workdir / name)
-            del self._uploaded[name]
-
-    def finish(self) -> None:
-        """The last upload; a run that was refused before its first one changes nothing."""
-        if self._uploads:
-            self.upload()
-
-    def _files(self) -> dict[str, tuple[int, int]]:
-        """Time and size, by which changes are detected, of every complete file, oldest first."""
-        stats = sorted(
-            (path.stat().st_mtime_ns, path.stat().st_size, str(path.relative_to(self._directory)))
-            for path in self._directory.rglob("*")
-            if path.is_file()
-        )
-        names = complete([name for _, _, name in stats])
-        return {name: (time, size) for time, size, name in stats if name in set(names)}
-
-
-def _is_seal(name: str) -> bool:
-    return name.rpartition("/")[2] in (CHECKSUMS_FILE, CONFIG_FILE, RESULT_FILE)
+def _downloaded(workdir: epath.Path, directory: Path) -> storage.Mirror:
+    """Copies the complete files of a workdir under an address; events stay there unseen."""
+    events = f"{EVENTS_FOLDER}/"
+    names = [name for name in storage.list_files(workdir) if not name.startswith(events)]
+    for name in complete(names):
+        storage.download(workdir / name, directory / name)
+    seals = (CHECKSUMS_FILE, CONFIG_FILE, RESULT_FILE)
+    return storage.Mirror(directory, workdir, names, seals, complete)

@@ -174,14 +174,6 @@ def test_early_stopping_keeps_the_best(data, tmp_path):
     assert (again.ending, again.step) == ("early_stop", 6)
 
 
-def test_another_configuration_is_refused_and_nothing_changes(data, uninterrupted):
-    before = (uninterrupted / "config.json").read_text()
-    message = r"a different run \(model.hidden_dim: 4 saved, 5 given\)"
-    with pytest.raises(InputError, match=message):
-        loop.train(config(data, **{"model.hidden_dim": 5}), uninterrupted)
-    assert (uninterrupted / "config.json").read_text() == before
-
-
 def test_metrics_file_drops_a_torn_line_and_later_steps(tmp_path):
     lines = [{"kind": "train", "step": step, "loss": 1.0} for step in (1, 2, 3)]
     text = "".join(json.dumps(line) + "\n" for line in lines)

@@ -354,6 +354,7 @@ def test_a_longer_run_has_no_result_while_it_goes_on(data, source, tmp_path, mon
             r"\(training.seed: 0 saved, 1 given\). Choose a new --workdir, or add "
             r"--config.training.start_from=\S+/run to initialize from it$",
         ),
+        ({"model.hidden_dim": 5}, r"a different run \(model.hidden_dim: 4 saved, 5 given\)"),
         ({"training.frozen": "embedding"}, "frozen: '' saved, 'embedding' given"),
         ({"optimizer.schedule": "cosine"}, "optimizer.schedule: 'constant' saved, 'cosine'"),
     ],
