@@ -12,7 +12,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -31,7 +31,7 @@ from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.scoring import Document, Progress
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.training.config import flat
-from dclm_jax.training.metrics import Line, TrainLine, ValidLine, read_lines
+from dclm_jax.training.metrics import Line, read_lines
 from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE
 
 VERSION = 3
@@ -304,7 +304,7 @@ def facts(run: Run) -> dict[str, Any]:
                 known["training_text"] = storage.file_sha256(folder / CORPUS_FILE)[:8]
         if (folder / METRICS_FILE).exists():
             lines = read_lines(folder)
-            evaluations = _by_step(lines, ValidLine)
+            evaluations = [line for line in lines if line.kind == "valid"]
             if not evaluations:
                 raise InputError(
                     f"{folder / METRICS_FILE}: no line of kind 'valid'; the run was never evaluated"
@@ -322,13 +322,12 @@ def facts(run: Run) -> dict[str, Any]:
 def training_curve(lines: Sequence[Line]) -> list[list[float]]:
     """Targets trained on until an evaluation, and the training perplexity since the one before.
 
-    The training perplexity is the exponential of the mean in nats, weighted by targets; what is no
-    number or infinite is left out, and so are evaluations with nothing before them.
+    The training perplexity is the exponential of the mean in nats, weighted by targets; what is
+    infinite is left out, and so are evaluations with nothing before them.
     """
-    measured = [*_by_step(lines, TrainLine), *_by_step(lines, ValidLine)]
     points, before, nats, targets = [], 0, 0.0, 0
-    for line in sorted(measured, key=lambda line: line.step):
-        if isinstance(line, ValidLine):
+    for line in lines:
+        if line.kind == "valid":
             if targets > 0:
                 points.append([line.tokens, Perplexity(0, nats, targets).perplexity])
             nats, targets = 0.0, 0
@@ -338,13 +337,3 @@ def training_curve(lines: Sequence[Line]) -> list[list[float]]:
                 targets += line.tokens - before
             before = line.tokens
     return points
-
-
-_Kind = TypeVar("_Kind", bound=Line)
-
-
-def _by_step(lines: Sequence[Line], kind: type[_Kind]) -> list[_Kind]:
-    """Lines of one kind by step. A run that was killed and resumed repeats the steps after its last
-    checkpoint: of two lines of one step the later led to the final parameters."""
-    latest = {line.step: line for line in lines if isinstance(line, kind)}
-    return [latest[step] for step in sorted(latest)]

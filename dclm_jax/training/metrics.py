@@ -8,7 +8,7 @@ import os
 import socket
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from dclm_jax import files, storage
 from dclm_jax.errors import InputError
@@ -20,46 +20,29 @@ class Line:
     """The numbers of a line of metrics that results are made of.
 
     Attributes:
-      kind: "train" or "valid".
+      kind: "train" for what training has measured since the line before, "valid" for an evaluation
+        on the validation split.
       step: training steps until then.
       tokens: targets trained on until then.
       seconds: spent training until then, without evaluation and compilation.
     """
 
-    kind: str
+    kind: Literal["train", "valid"]
     step: files.Count
     tokens: files.Count
     seconds: files.Finite
-
-
-@dataclasses.dataclass(frozen=True)
-class TrainLine(Line):
-    """A line of kind "train" with what training has measured since the line before."""
-
     perplexity: files.Positive
 
 
-@dataclasses.dataclass(frozen=True)
-class ValidLine(Line):
-    """A line of kind "valid": an evaluation on the validation split."""
-
-    perplexity: files.Nonnegative
-
-
 def read_lines(workdir: Path) -> list[Line]:
-    """The lines of a run's metrics, those of evaluations as `ValidLine`, those of training that has
-    measured a number as `TrainLine`; `InputError` if there are none, or one is broken."""
-    lines = []
-    for text, place in files.json_lines(workdir / METRICS_FILE, made_by="python -m launch.train"):
-        line = files.parse_json(text, place, Line)
-        if line.kind == "valid":
-            line = files.parse_json(text, place, ValidLine)
-        elif line.kind == "train":
-            with contextlib.suppress(InputError):
-                line = files.parse_json(text, place, TrainLine)
-        lines.append(line)
+    """The lines of a run's metrics, of which there is one at least, in the order of their steps."""
+    path = workdir / METRICS_FILE
+    lines = [
+        files.parse_json(text, place, Line)
+        for text, place in files.json_lines(path, made_by="python -m launch.train")
+    ]
     if not lines:
-        raise InputError(f"{workdir / METRICS_FILE}: holds no line; the run has not trained yet")
+        raise InputError(f"{path}: holds no line; the run has not trained yet")
     return lines
 
 

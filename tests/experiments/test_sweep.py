@@ -245,8 +245,8 @@ def test_the_outcome_of_a_cell_is_its_result_and_its_last_metrics(tmp_path):
     with pytest.raises(InputError, match="metrics.jsonl: no such file"):
         sweep.outcome(cell, 7, tmp_path)
     lines = [
-        {"kind": "train", "step": step, "seconds": 0.5 * step, "tokens": 30 * step}
-        for step in (1, 12)
+        {"kind": kind, "step": step, "seconds": step / 2, "tokens": 30 * step, "perplexity": 9.0}
+        for kind, step in (("train", 1), ("valid", 12))
     ]
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert sweep.outcome(cell, 7, tmp_path) == Outcome(cell, 7, result, 6.0, 60.0)

@@ -22,7 +22,7 @@ from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.training import loop, progress
 from dclm_jax.training.checkpoints import Checkpoints, restore_run
 from dclm_jax.training.config import default_config
-from dclm_jax.training.metrics import MetricsLog, ValidLine, read_lines
+from dclm_jax.training.metrics import Line, MetricsLog, read_lines
 from dclm_jax.training.run_writer import Progress
 from dclm_jax.training.workdir import read_result
 from tests.exhaustive import also
@@ -190,7 +190,7 @@ def test_metrics_have_null_for_a_perplexity_that_overflows(tmp_path):
     text = (tmp_path / "metrics.jsonl").read_text()
     values = '"loss": 800.0, "perplexity": null, "tokens": 5, "seconds": 0.5'
     assert text == f'{{"kind": "valid", "step": 1, {values}}}\n'
-    assert read_lines(tmp_path) == [ValidLine("valid", 1, 5, 0.5, math.inf)]
+    assert read_lines(tmp_path) == [Line("valid", 1, 5, 0.5, math.inf)]
 
 
 def test_checkpoints_before_the_first_evaluation_are_json(tmp_path):
