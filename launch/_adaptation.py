@@ -19,49 +19,27 @@ ADAPT = flags.DEFINE_list(
     "Adapt each run to every document as it is read: some of cache (neural), unigram (cache) and "
     "dynamic (evaluation).",
 )
-_WEIGHT = flags.DEFINE_float(
-    "cache_weight",
-    None,
-    "Weight l of the cache, from 0 to 1; default: tuned.",
-    lower_bound=0,
-    upper_bound=1,
-)
-_THETA = flags.DEFINE_float(
-    "cache_theta",
-    None,
-    "Sharpness theta of --adapt=cache; default: tuned.",
-    lower_bound=0,
-)
-_WINDOW = flags.DEFINE_integer(
-    "cache_window",
-    adaptation.DEFAULTS["window"],
-    "Targets that --adapt=cache remembers.",
-    lower_bound=1,
-)
-_STRENGTH = flags.DEFINE_float(
-    "cache_strength",
-    None,
-    "Targets s that the model counts for in a cache; default: tuned.",
-    lower_bound=0,
-)
-_RATE = flags.DEFINE_float(
-    "dynamic_rate",
-    None,
-    "Learning rate eta of --adapt=dynamic; default: tuned.",
-    lower_bound=0,
-)
-_DECAY = flags.DEFINE_float(
-    "dynamic_decay",
-    None,
-    "Decay lambda of --adapt=dynamic towards the trained parameters; default: tuned.",
-    lower_bound=0,
-)
-_SENTENCES = flags.DEFINE_integer(
-    "dynamic_sentences",
-    1,
-    "Sentences after which --adapt=dynamic changes the parameters.",
-    lower_bound=1,
-)
+_HELP = {
+    "cache_weight": "Weight l of the cache, from 0 to 1",
+    "cache_theta": "Sharpness theta of --adapt=cache",
+    "cache_window": "Number of targets in the window of --adapt=cache",
+    "cache_strength": "Strength s of the model in a cache, in targets",
+    "dynamic_rate": "Learning rate eta of --adapt=dynamic",
+    "dynamic_decay": "Decay lambda of --adapt=dynamic towards the trained parameters",
+    "dynamic_sentences": "Number of sentences per step of --adapt=dynamic",
+}
+_PREFIXES = {"cache": "cache", "unigram": "cache", "dynamic": "dynamic"}
+
+
+def _define(name: str) -> flags.FlagHolder:
+    default = adaptation.DEFAULTS.get(name.split("_")[1])
+    if default is not None:
+        return flags.DEFINE_integer(name, default, f"{_HELP[name]}.")
+    return flags.DEFINE_float(name, None, f"{_HELP[name]}. Default: tuned.")
+
+
+_NUMBERS = {name: _define(name) for name in _HELP}
+SETTINGS = (ADAPT, *_NUMBERS.values())
 TUNE_ON = flags.DEFINE_enum(
     "tune_on",
     "valid",
@@ -71,35 +49,31 @@ TUNE_ON = flags.DEFINE_enum(
 TUNE_INPUT = flags.DEFINE_string(
     "tune_input", None, "Text that tunes it instead, read as --format says."
 )
-_FLAGS = {
-    "cache": (_WEIGHT, _THETA, _WINDOW, _STRENGTH),
-    "unigram": (_WEIGHT, _STRENGTH),
-    "dynamic": (_RATE, _DECAY, _SENTENCES),
-}
-_NUMBERS = {flag.name: flag for group in _FLAGS.values() for flag in group}
-SETTINGS = (ADAPT, *_NUMBERS.values())
 
 
 def check_settings() -> None:
     """Refuses what is unknown, settings that are wrong, and flags that have no effect."""
-    expected = f"expected some of {', '.join(_FLAGS)}"
-    if ADAPT.present and not ADAPT.value:
-        raise InputError(f"--adapt is empty; {expected}")
-    for kind in ADAPT.value:
-        if kind not in _FLAGS:
-            raise InputError(f"--adapt={kind} is unknown; {expected}")
-        if ADAPT.value.count(kind) > 1:
-            raise InputError(f"--adapt names {kind} twice; expected each once")
-        adaptation.complete(kind, settings(kind))
+    kinds = ADAPT.value
+    if ADAPT.present and not kinds:
+        raise InputError(f"--adapt is empty; expected some of {', '.join(_PREFIXES)}")
+    if len(set(kinds)) < len(kinds):
+        raise InputError(f"--adapt={','.join(kinds)} repeats a name; expected each once")
+    for kind in kinds:
+        adaptation.complete(kind, settings(kind) if kind in _PREFIXES else {})
     for name, flag in _NUMBERS.items():
-        kinds = [kind for kind, group in _FLAGS.items() if name in {one.name for one in group}]
-        if flag.present and not set(kinds) & set(ADAPT.value):
-            raise InputError(f"--{name} belongs to --adapt={' or '.join(kinds)}, which is missing")
+        users = [kind for kind in _PREFIXES if name in _names(kind)]
+        if flag.present and not set(users) & set(kinds):
+            raise InputError(f"--{name} belongs to --adapt={' or '.join(users)}, which is missing")
+
+
+def _names(kind: str) -> dict[str, str]:
+    """The flags of a way to adapt and the numbers that they set."""
+    return {f"{_PREFIXES[kind]}_{number}": number for number in adaptation.SETTINGS[kind]}
 
 
 def settings(kind: str) -> dict[str, float | None]:
-    """The values of the flags of a way to adapt; None is tuned."""
-    return {flag.name.split("_", maxsplit=1)[1]: flag.value for flag in _FLAGS[kind]}
+    """The numbers that the flags of a way to adapt give; None is tuned."""
+    return {number: _NUMBERS[name].value for name, number in _names(kind).items()}
 
 
 def check_flags(mixes: bool = False) -> None:
@@ -159,21 +133,17 @@ def open_tuning(runs: Sequence[Subject]) -> Dataset:
     return _evaluation.open_text([run.lm for run in runs], TUNE_INPUT.value)
 
 
-def require_adaptable(runs: Sequence[Subject]) -> None:
-    """Refuses runs that cannot be adapted in the ways that are asked for."""
+def adapt(runs: Sequence[Subject]) -> list[Subject]:
+    """All runs adapted in every way that is asked for, tuned where that is needed."""
     for run in runs:
         for kind in ADAPT.value:
             if reason := adaptation.obstacle(run.lm, kind):
                 raise InputError(f"--adapt={kind}: {run.label} {reason}")
-    if TUNE_INPUT.value == STDIN and len(runs) * _num_tuned() > 1:
+    times = len(runs) * _num_tuned()
+    if TUNE_INPUT.value == STDIN and times > 1:
         raise InputError(
-            f"--tune_input=- can be read once, and is tuned on {len(runs) * _num_tuned()} times; "
-            "expected a file"
+            f"--tune_input=- can be read once, and is tuned on {times} times; expected a file"
         )
-
-
-def adapt(runs: Sequence[Subject]) -> list[Subject]:
-    """All runs adapted in every way that is asked for, tuned where that is needed."""
     return [adapt_run(run, kind, runs) for kind in ADAPT.value for run in runs]
 
 

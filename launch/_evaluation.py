@@ -170,42 +170,35 @@ def tell(line: str) -> None:
 
 
 @functools.cache
-def text_options(*of_runs: TextOptions | None) -> TextOptions:
-    """How text is read: as a training text was, where that is known, but for what flags say.
+def text_options(*trained: TextOptions | None) -> TextOptions:
+    """How text is read: as the training texts were, except for what flags say.
 
-    Tells it, once, where it is not as it stands, and warns where it is otherwise than in training.
+    Tells it, once, where text is not read as it stands, and warns where it is read differently than
+    in training.
     """
-    different = list(dict.fromkeys(of_runs))
+    first, *others = dict.fromkeys(options or PLAIN for options in trained) or [PLAIN]
     given = _text.given_options(_TEXT)
-    if len(different) > 1 and not {"format", "lowercase"} <= given.keys():
-        texts = " and ".join(str(one or "not known") for one in different)
+    if others and not {"format", "lowercase"} <= given.keys():
         raise InputError(
-            f"the training texts of the runs were read differently ({texts}); expected --format "
-            "and --lowercase, or --nolowercase, to say how this text is read"
+            "the training texts of the runs were read differently "
+            f"({' and '.join(map(str, (first, *others)))}); expected --format and --lowercase, or "
+            "--nolowercase, to say how this text is read"
         )
-    trained = different[0] if len(different) == 1 else None
-    chosen = dataclasses.replace(trained or PLAIN, **given)
-    if trained is not None and not read_alike(chosen, trained):
-        tell(f"warning: text is read as {chosen}; the training text was {trained}")
-    elif different == [None] and not given:
-        tell(
-            "note: the run is an older one that does not say how its text was read; this text is "
-            f"read as {chosen} (--format, --lowercase)"
-        )
-    elif trained not in (None, PLAIN):
-        tell(f"note: text is read as {chosen}, like the training text")
-    return chosen
+    options = dataclasses.replace(PLAIN if others else first, **given)
+    if trained and not others:
+        if not read_alike(options, first):
+            tell(f"warning: text is read as {options}; the training text was {first}")
+        elif first != PLAIN:
+            tell(f"note: text is read as {options}, like the training text")
+    return options
 
 
 def word_options(models: Sequence[LanguageModel]) -> TextOptions:
-    """How words that are given as such are written: as flags say, else as those of the training
-    texts were."""
-    trained = next((lm.text.options for lm in models if lm.text.options is not None), PLAIN)
-    options = dataclasses.replace(PLAIN, lowercase=trained.lowercase, unicode=trained.unicode)
-    given = _text.given_options(_TEXT)
-    return dataclasses.replace(
-        options, **{name: given[name] for name in ("lowercase", "unicode") if name in given}
-    )
+    """How words that are given as such are written: as flags say, else as in the training text."""
+    trained = models[0].text.options or PLAIN
+    given = {"lowercase": trained.lowercase, "unicode": trained.unicode}
+    given |= {name: value for name, value in _text.given_options(_TEXT).items() if name in given}
+    return dataclasses.replace(PLAIN, **given)
 
 
 def read_words(

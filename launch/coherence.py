@@ -235,7 +235,6 @@ def _models() -> tuple[list[_Subject], _Texts]:
         [lm.text.options for lm in models],
         lambda: _evaluation.directory_of(runs),
     )
-    _adaptation.require_adaptable(runs)
     subjects = []
     for run in [*runs, *_adaptation.adapt(runs)]:
         lm = run.lm

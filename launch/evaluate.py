@@ -113,7 +113,6 @@ def main(argv: Sequence[str]) -> None:
     runs = _evaluation.restore_all()
     if _INTERPOLATE.value and len(runs) != 2:
         raise InputError(f"--interpolate mixes two runs; there are {len(runs)}")
-    _adaptation.require_adaptable(runs)
     if _PLOT.value and not _BY_POS.value:
         # Before the work, which only adds the perplexities.
         figures.require_context(list(map(context_point, runs)))

@@ -104,23 +104,6 @@ def test_raw_text_in_python_is_read_as_files_are(raw_run):
         lm.documents(["a"])  # pyright: ignore[reportArgumentType]
 
 
-def test_a_run_of_before_reads_text_as_it_stands(space, raw_run, tmp_path):
-    (tmp_path / "text.txt").write_text("The cat slept .\n")
-    (raw_run / "text.json").rename(raw_run / "kept.json")
-    try:
-        lm = dclm_jax.restore(raw_run)
-        assert [one.sentences for one in lm.documents("The cat .")] == [[["The", "cat", "."]]]
-        told = evaluate(raw_run, tmp_path / "text.txt")[1]
-        assert told.endswith("this text is read as lines of words (--format, --lowercase)")
-        told = evaluate(raw_run, tmp_path / "text.txt", "--format=prose")[1]
-        assert not told.startswith(("note", "warning: text is read"))
-    finally:
-        (raw_run / "kept.json").rename(raw_run / "text.json")
-    # Words as they stand, too, but known to be such.
-    told = evaluate(space.run, tmp_path / "text.txt", "--format=prose")[1]
-    assert told == "warning: text is read as prose; the training text was lines of words"
-
-
 def test_runs_whose_texts_were_read_differently_need_to_be_told_how(space, tmp_path):
     """One vocabulary, one of two runs with text in lower case: their order decides nothing."""
     cased, lower = space.run, tmp_path / "lower"
