@@ -59,15 +59,6 @@ def test_one_document_is_gone_on_with_word_by_word(space, tmp_path):
     assert (json.loads(record)["id"], json.loads(record)["continuation"]) == ("new", begun)
 
 
-def test_samples_of_a_tiny_temperature_are_greedy_and_json(space):
-    flags = ["generate", f"--workdir={space.run}", "--num_sentences=2", "--max_sentence_words=4"]
-    (greedy,) = map(json.loads, launch(*flags, "--output=-").stdout.splitlines())
-    sampling = ["--method=sample", "--temperature=1e-300", "--samples=3", "--output=-"]
-    texts = [json.loads(line) for line in launch(*flags, *sampling).stdout.splitlines()]
-    assert [text["continuation"] for text in texts] == [greedy["continuation"]] * 3
-    assert [text["log_prob"] for text in texts] == pytest.approx([greedy["log_prob"]] * 3)
-
-
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [

@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 
 import dclm_jax
+from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.vocabulary import END_TOKEN
+from dclm_jax.errors import InputError
 from dclm_jax.rescoring import nbest
+from dclm_jax.rescoring.corruption import write_lists
 from dclm_jax.rescoring.search import Rescorer
 from tests.launch.support import fingerprint, launch, refuse
 
@@ -35,11 +38,14 @@ def test_the_lists_are_those_of_the_split_and_the_same_again(space, lists, tmp_p
     text = [line for line in space.text["test"].read_text().splitlines() if line]
     # Words outside the vocabulary are not spelled as they were.
     assert [len(line.split()) for line in references] == [len(line.split()) for line in text]
-    options = (f"--data={space.corpus}", "--candidates=4")
-    launch("corrupt", *options, f"--output={tmp_path / 'again'}")
+    test = open_corpus(space.corpus, "test")
+    write_lists(test, str(tmp_path / "again"), candidates=4)
     assert fingerprint(tmp_path / "again") == fingerprint(lists)
-    launch("corrupt", *options, "--max_sentences=1", "--seed=1", f"--output={tmp_path / 'one'}")
-    assert len((tmp_path / "one" / "documents.txt").read_text().splitlines()) == 11
+    assert write_lists(test, str(tmp_path / "one"), max_sentences=1, seed=1) == 11
+    for option in ("max_sentences", "seed"):
+        with pytest.raises(InputError, match=f"{option} is -1; expected at least 0"):
+            write_lists(test, str(tmp_path / "none"), **{option: -1})
+    assert "--output" in refuse("corrupt", f"--data={space.corpus}")
 
 
 def test_a_list_is_rescored_measured_and_tuned(space, lists, tmp_path):
@@ -84,12 +90,12 @@ def test_a_list_is_rescored_measured_and_tuned(space, lists, tmp_path):
 
 def test_a_list_of_kaldi_without_anything_else(space, tmp_path):
     (tmp_path / "words_text").write_text("u-1 w1 w2\nu-2 w3\nv-1 w4\n")
-    options = [f"--workdir={space.rnnlm}", f"--nbest={tmp_path}"]
-    greedy = launch("rescore", *options, "--output=-").stdout
-    assert greedy == launch("rescore", *options, "--output=-", "--viterbi").stdout
-    assert greedy.splitlines()[1] == "w4" and greedy.splitlines()[0] in ("w1 w2", "w3")
-    done = launch("rescore", *options, f"--output={tmp_path / 'best'}")
+    options = ["rescore", f"--workdir={space.rnnlm}", f"--nbest={tmp_path}"]
+    done = launch(*options, f"--output={tmp_path / 'best'}")
     assert "one document; --documents=FILE says" in done.stdout
+    best = (tmp_path / "best").read_text()
+    assert best == launch(*options, "--output=-", "--viterbi").stdout
+    assert best in ("w1 w2\nw4\n", "w3\nw4\n")
 
 
 SPARSE = """\
@@ -161,24 +167,20 @@ def test_a_list_is_rescored_in_python(space, lists, tmp_path):
     """As by the command, with two runs and the spelling of the list."""
     text = (lists / "nbest.txt").read_text().replace("||| |||", "||| LM=-1 |||")
     (tmp_path / "list").write_text(text)
-    both = f"--workdirs={space.run},{space.rnnlm}"
-    names = [f"--nbest={tmp_path / 'list'}", f"--documents={lists / 'documents.txt'}"]
+    documents = lists / "documents.txt"
+    names = [f"--nbest={tmp_path / 'list'}", f"--documents={documents}"]
     written = [f"--output={tmp_path / 'best'}", f"--scored_nbest={tmp_path / 'scored'}"]
-    launch("rescore", both, *names, *written)
-    models = {
-        label: dclm_jax.restore(workdir)
-        for label, workdir in (("ccdclm", space.run), ("rnnlm", space.rnnlm))
-    }
+    launch("rescore", f"--workdirs={space.run},{space.rnnlm}", *names, *written)
+    models = {"ccdclm": dclm_jax.restore(space.run), "rnnlm": dclm_jax.restore(space.rnnlm)}
     found = nbest.read_nbest(str(tmp_path / "list"))
-    division = nbest.read_division(str(lists / "documents.txt"), found)
-    rescorer = Rescorer(models, found, division)
+    rescorer = Rescorer(models, found, nbest.read_division(str(documents), found))
     assert rescorer.names == ["ccdclm", "rnnlm", "score", "LM", "words"]
     choices, features = rescorer.decode(rescorer.default_weights)
     lines = rescorer.scored_lines(features)
     assert (tmp_path / "scored").read_text() == "".join(lines)
     assert " LM=-1 ccdclm=-" in lines[0] and " rnnlm=-" in lines[0]
     best = [of.hypotheses[choice] for of, choice in zip(found.segments, choices, strict=True)]
-    assert (tmp_path / "best").read_text().splitlines() == [" ".join(words) for words in best]
+    assert (tmp_path / "best").read_text().splitlines() == list(map(" ".join, best))
 
 
 @pytest.mark.parametrize(
@@ -213,9 +215,3 @@ def test_what_cannot_be_measured_or_written_is_refused_before_it_is_scored(space
     error = refuse("rescore", run, f"--nbest={tmp_path}", "--scored_nbest=-", output)
     assert "is a list of Kaldi, which has no place for further features" in error
     assert {path.name for path in tmp_path.iterdir()} == {"empty.txt", "words_text"}
-
-
-def test_lists_are_not_made_of_nothing(space):
-    assert "--output" in refuse("corrupt", f"--data={space.corpus}")
-    flags = (f"--data={space.corpus}", "--output=never", "--max_sentences=-1")
-    assert "max_sentences is -1; expected at least 0" in refuse("corrupt", *flags)

@@ -29,75 +29,49 @@ def edits(hypothesis, reference):
     )
 
 
-def test_word_errors_by_hand():
-    reference = "the cat sat on the mat".split()
-    hypotheses = [
-        "the cat sat on the mat",
-        "the cat sat the mat",
-        "a cat sat on the the mat",
-        "mat the on sat cat the",
-        "dog",
-    ]
-    counted = WER.statistics([one.split() for one in hypotheses], reference)
-    assert counted.tolist() == [[0, 6], [1, 6], [2, 6], [4, 6], [6, 6]]
-    assert WER.score(counted.sum(axis=0)) == pytest.approx(100 * 13 / 30)
-
-
 def test_word_errors_are_the_fewest_edits():
-    hypotheses = [one[:6] for one in words(1, 30)]
-    for reference in ([*"abcab"], [*"f"]):
+    hypotheses = [[], *(one[:6] for one in words(1, 30))]
+    for reference in ([], [*"abcab"], [*"f"]):
         counted = WER.statistics(hypotheses, reference)
         assert counted[:, 0].tolist() == [edits(one, reference) for one in hypotheses]
+        assert set(counted[:, 1]) == {len(reference)}
 
 
-def test_empty_hypotheses_and_references_are_deletions_and_insertions():
-    counted = [
-        WER.statistics([[], [*"ab"]], [*"abc"]),
-        WER.statistics([[], [*"ab"]], []),
-        WER.statistics([[]], [*"ab"]),
-        WER.statistics([[]], []),
+def test_metrics_of_lists_with_empty_hypotheses_and_references_by_hand():
+    lists = [[[], [*"abcde"]], [[*"x"], []], [[]]]
+    counted = metrics.list_statistics(lists, [[*"abcdf"], [], [*"xy"]])
+    assert [one.tolist() for one in counted["wer"]] == [
+        [[5, 5], [1, 5]],
+        [[1, 0], [0, 0]],
+        [[2, 2]],
     ]
-    expected = [[[3, 3], [1, 3]], [[0, 0], [2, 0]], [[2, 2]], [[0, 0]]]
-    assert [one.tolist() for one in counted] == expected
-    # The list's 5 reference words: 3 deletions, 2 insertions, 2 deletions.
-    totals = metrics.picked(counted, [0, 1, 0, 0]).sum(axis=0)
-    assert WER.score(totals) == pytest.approx(100 * 7 / 5)
-    assert metrics.oracle(WER, counted) == [1, 0, 0, 0]
-
-
-def test_bleu_of_empty_hypotheses_and_references():
-    counted = [
-        BLEU.statistics([[], [*"abcde"]], [*"abcdf"]),
-        BLEU.statistics([[*"x"], []], []),
-        BLEU.statistics([[]], [*"xy"]),
-    ]
-    assert counted[0].tolist() == [[0, 5, *[0] * 8], [5, 5, 4, 3, 2, 1, 5, 4, 3, 2]]
-    assert counted[1].tolist() == [[1, 0, *[0] * 4, 1, 0, 0, 0], [0] * 10]
-    assert counted[2].tolist() == [[0, 2, *[0] * 8]]
+    # The list's 7 reference words: 5 deletions, 1 insertion, 2 deletions.
+    totals = metrics.picked(counted["wer"], [0, 0, 0]).sum(axis=0)
+    assert WER.score(totals) == pytest.approx(100 * 8 / 7)
+    first, second, third = counted["bleu"]
+    assert first.tolist() == [[0, 5, *[0] * 8], [5, 5, 4, 3, 2, 1, 5, 4, 3, 2]]
+    assert second.tolist() == [[1, 0, *[0] * 4, 1, 0, 0, 0], [0] * 10]
+    assert third.tolist() == [[0, 2, *[0] * 8]]
     # 5 words of 7, and precisions 4/5, 3/4, 2/3, 1/2, whose product is 1/5; with the insertion 6 of
     # 7, and 4/6 of the words.
-    none, one = (
-        BLEU.score(metrics.picked(counted, [1, choice, 0]).sum(axis=0)) for choice in (1, 0)
-    )
-    assert none == pytest.approx(100 * np.exp(1 - 7 / 5) * (1 / 5) ** 0.25)
-    assert one == pytest.approx(100 * np.exp(1 - 7 / 6) * (1 / 6) ** 0.25)
-    assert metrics.oracle(BLEU, counted) == [1, 1, 0]
-    assert BLEU.score(counted[0][0]) == 0
+    without, inserted = first[1] + second[1] + third[0], first[1] + second[0] + third[0]
+    assert BLEU.score(without) == pytest.approx(100 * np.exp(1 - 7 / 5) * (1 / 5) ** 0.25)
+    assert BLEU.score(inserted) == pytest.approx(100 * np.exp(1 - 7 / 6) * (1 / 6) ** 0.25)
+    assert BLEU.score(first[0]) == 0
+    assert BLEU.score(second[1]) == BLEU.segment_score(second[1]) == 100
+    for name, metric in METRICS.items():
+        assert metrics.oracle(metric, counted[name]) == [1, 1, 0]
 
 
 @pytest.mark.parametrize("metric", METRICS.values())
 def test_documents_and_test_sets_of_empty_references_alone_are_compared(metric):
     references = [[*"abcd"], [], []]
-    ours, theirs = [[*"abcd"], [], []], [[*"abcd"], [*"x"], []]
-    counted, others = (
-        np.concatenate(
-            [metric.statistics([one], of) for one, of in zip(texts, references, strict=True)]
-        )
-        for texts in (ours, theirs)
+    ours, theirs = (
+        np.concatenate([metric.statistics([a], b) for a, b in zip(texts, references, strict=True)])
+        for texts in ([[*"abcd"], [], []], [[*"abcd"], [*"x"], []])
     )
-    result = metrics.compare(
-        metric, counted, others, [range(1), range(1, 2), range(2, 3)], samples=4000, seed=0
-    )
+    division = [range(1), range(1, 2), range(2, 3)]
+    result = metrics.compare(metric, ours, theirs, division, samples=4000, seed=0)
     assert result["value"] == pytest.approx(100 if metric is BLEU else 0)
     assert result["improved"] == pytest.approx(1 / 3)
     # No better where the second document is not drawn.
@@ -106,15 +80,13 @@ def test_documents_and_test_sets_of_empty_references_alone_are_compared(metric):
 
 def test_bleu_is_that_of_sacrebleu():
     hypotheses, references = words(2, 40), words(3, 40)
-    pairs = list(zip(hypotheses, references, strict=True))
-    total = np.sum([BLEU.statistics([ours], of)[0] for ours, of in pairs], axis=0)
+    lists = metrics.list_statistics([[one] for one in hypotheses], references)["bleu"]
     texts = [[" ".join(one) for one in some] for some in (hypotheses, references)]
     whole = SacreBleu(tokenize="none").corpus_score(texts[0], [texts[1]])
-    assert BLEU.score(total) == pytest.approx(whole.score, rel=1e-12)
+    assert BLEU.score(np.sum(lists, axis=0)[0]) == pytest.approx(whole.score, rel=1e-12)
     single = SacreBleu(tokenize="none", effective_order=True)
-    for ours, of in pairs[:10]:
-        (counted,) = BLEU.statistics([ours], of)
-        expected = single.sentence_score(" ".join(ours), [" ".join(of)]).score
+    for (counted,), ours, reference in zip(lists[:10], *texts, strict=False):
+        expected = single.sentence_score(ours, [reference]).score
         assert BLEU.segment_score(counted) == pytest.approx(expected, rel=1e-12)
 
 
