@@ -213,7 +213,7 @@ def test_a_beam_is_what_its_definition_says(name, width, alpha):
         assert_same(text, plain_beam(name, width, alpha, one))
 
 
-@pytest.mark.parametrize("name", ["adclm", "ending"])
+@pytest.mark.parametrize("name", some(["ending"], all=["adclm", "ending"]))
 def test_greedy_search_is_a_beam_of_one(name):
     place, limits = after(name), [Limits(3, 6, 100)] * 4
     greedy = generate(place, Decoding(), limits, keys(4))
@@ -273,7 +273,7 @@ def test_texts_stop_at_their_limits(method):
         assert min(lengths) >= 1 and not text.has_ended
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", some(["beam", "sample"], all=METHODS))
 def test_a_text_does_not_depend_on_its_batch(method, monkeypatch):
     name, decoding, limits = "ccdclm", Decoding(method), [Limits(2, 6, 100)] * 5
     read, documents = reader(name), [*DOCUMENTS, ()]
