@@ -17,8 +17,8 @@ COUNTING_RULES = {
     "bags": "bags of words: the words are predicted without their order, END is not",
 }
 """By the objective of a model. Perplexities of different objectives do not compare."""
-# A text has many more unknown words than the run's own if their share is above both of these.
-_MANY_MORE, _TIMES_AS_MANY = 0.02, 1.5
+# A text is warned of whose OOV rate is above that of the run's own text by both of these.
+_MARGIN, _FACTOR = 0.02, 1.5
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,10 +31,8 @@ class Perplexity:
       tokens: targets, the words of every sentence and its END; of bags without END.
       words: targets without the ENDs.
       oov_words: words outside the vocabulary, predicted as UNKNOWN.
-      sentences: how many.
-      documents: how many.
-      objective: of the model, what a target is: one of COUNTING_RULES.
-      known_nll: the part of `nll` that is not of words outside the vocabulary.
+      objective: one of COUNTING_RULES.
+      known_nll: the part of `nll` that is not of OOV words.
       characters: of the words as the text has them, each with the space or the end of a line after
         it; 0 if they are not known.
       original_tokens: of the text as published perplexities count them, which may have other ends
@@ -61,18 +59,15 @@ class Perplexity:
         """exp(nll / tokens), never clipped: infinite where that overflows, nan without tokens."""
         return _perplexity(self.nll, self.tokens)
 
-    def __float__(self) -> float:
-        return self.perplexity
-
     @property
     def known_tokens(self) -> int:
-        """Targets that are not words outside the vocabulary."""
+        """In-vocabulary targets, END among them."""
         return self.tokens - self.oov_words
 
     @property
     def known_perplexity(self) -> float | None:
-        """That over the known targets: all unknown words count as one, which is easy where they are
-        many, and hard where training had none. None where no target is known."""
+        """Perplexity of in-vocabulary targets, None without any: all OOV words count as one word,
+        which is easy to predict where they are many, and hard where training had none."""
         return _perplexity(self.known_nll, self.known_tokens) if self.known_tokens else None
 
     @property
@@ -93,7 +88,7 @@ class Perplexity:
 
     @property
     def oov_rate(self) -> float:
-        """Share of the words that are outside the vocabulary, 0 to 1."""
+        """Share of OOV words, 0 to 1."""
         return self.oov_words / self.words if self.words else 0.0
 
     @property
@@ -103,19 +98,20 @@ class Perplexity:
 
     def add(self, document: Document, nll: list[np.ndarray], characters: int = 0) -> "Perplexity":
         """These sums and those of one more document, scored by `Scorer.score`."""
-        words = sum(len(sentence) for sentence in document)
         known = [np.append(np.not_equal(ids, UNKNOWN), True) for ids in document]
+        words = sum(map(len, document))
         ends = len(document) if self.objective == "words" else 0
+        oov_words = words + len(document) - sum(int(mask.sum()) for mask in known)
+        known_nll = [nats[mask] for nats, mask in zip(nll, known, strict=True)]
         return dataclasses.replace(
             self,
             nll=self.nll + _sum(nll),
             tokens=self.tokens + words + ends,
             words=self.words + words,
-            oov_words=self.oov_words + sum(one.size - int(one.sum()) for one in known),
+            oov_words=self.oov_words + oov_words,
             sentences=self.sentences + len(document),
             documents=self.documents + 1,
-            known_nll=self.known_nll
-            + _sum([one[mask] for one, mask in zip(nll, known, strict=True)]),
+            known_nll=self.known_nll + _sum(known_nll),
             characters=self.characters + characters,
         )
 
@@ -134,19 +130,15 @@ class Perplexity:
         }
 
     def require_words(self, purpose: str) -> None:
-        """Refuses sums over no words, whose measures would not be numbers.
-
-        Args:
-          purpose: what the words are needed for, such as "score".
-        """
+        """Refuses sums over no words; the purpose is a verb, such as "score"."""
         if not self.words:
             raise InputError(f"there are no words to {purpose}; expected a sentence with words")
 
     @property
     def description(self) -> str:
-        """What was measured on, and how it was counted."""
-        own = self.own_oov_rate
-        than = "" if own is None else f" ({100 * own:.2f}% in the run's own test split)"
+        """The text, and how it was counted."""
+        rate = self.own_oov_rate
+        than = "" if rate is None else f" ({100 * rate:.2f}% in the run's own test split)"
         lines = [
             f"{self.documents:,} documents, {self.sentences:,} sentences, {self.words:,} words, "
             f"{100 * self.oov_rate:.2f}% out of vocabulary{than}; "
@@ -177,29 +169,25 @@ class Perplexity:
 
 
 def warning(oov_rate: float, own_oov_rate: float | None, text: str = "") -> str:
-    """What is to be told where unknown words are many more than in the run's own text; empty
-    elsewhere, and where that is not known. It begins with the name of the text, if there is one."""
-    own = own_oov_rate
-    if own is None or oov_rate <= max(own + _MANY_MORE, _TIMES_AS_MANY * own):
+    """A warning that the OOV rate is much above that of the run's own text; empty if it is not. It
+    begins with the name of the text, if there is one."""
+    if own_oov_rate is None or oov_rate <= max(own_oov_rate + _MARGIN, _FACTOR * own_oov_rate):
         return ""
     name = f"{text}: " if text else ""
     return (
-        f"warning: {name}{100 * oov_rate:.2f}% of the words are unknown, {100 * own:.2f}% of those "
-        "of the run's own test split: results do not compare with those of text that it knows"
+        f"warning: {name}{100 * oov_rate:.2f}% of the words are unknown, {100 * own_oov_rate:.2f}% "
+        "of those of the run's own test split: results do not compare with those of text that it "
+        "knows"
     )
 
 
 def _sum(nll: list[np.ndarray]) -> float:
-    return math.fsum(float(np.sum(one, dtype=np.float64)) for one in nll)
+    return math.fsum(float(np.sum(nats, dtype=np.float64)) for nats in nll)
 
 
 def _perplexity(nll: float, targets: int) -> float:
-    if not targets:
-        return math.nan
-    try:
-        return math.exp(nll / targets)
-    except OverflowError:
-        return math.inf
+    with np.errstate(over="ignore"):
+        return float(np.exp(nll / targets)) if targets else math.nan
 
 
 def measure(

@@ -10,6 +10,7 @@ Shapes: D documents, X places or runs that have numbers of their own, R resample
 
 import itertools
 import math
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,7 +48,7 @@ def resample(
     for first in range(0, resamples, _CHUNK):
         chunk = means[first : first + _CHUNK]
         draws = rng.integers(num_documents, size=(len(chunk), num_documents))
-        weights_RxD = np.stack([np.bincount(one, minlength=num_documents) for one in draws])
+        weights_RxD = np.stack([np.bincount(draw, minlength=num_documents) for draw in draws])
         with np.errstate(invalid="ignore"):
             chunk[:] = (weights_RxD @ nats_DxX) / (weights_RxD @ targets_DxX)
     has_two_X = np.count_nonzero(targets_DxX, axis=0) > 1
@@ -56,12 +57,8 @@ def resample(
 
 def interval(values_RxX: np.ndarray) -> np.ndarray:
     """The two ends of the 95% interval of every column, float64 [2, X]; nan where it is all nan."""
-    ends = np.full((2, values_RxX.shape[1]), np.nan)
-    for column, values in enumerate(values_RxX.T):
-        values = values[~np.isnan(values)]
-        if len(values):
-            ends[:, column] = np.percentile(values, _PERCENTILES)
-    return ends
+    with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
+        return np.nanpercentile(values_RxX, _PERCENTILES, axis=0)
 
 
 class Sums(NamedTuple):
@@ -115,7 +112,7 @@ class Difference(NamedTuple):
 
     def to_json(self) -> dict[str, Any]:
         """The fields by name; None for nan."""
-        return {name: None if one != one else one for name, one in self._asdict().items()}
+        return {name: None if x != x else x for name, x in self._asdict().items()}
 
 
 def differences(sums: Sums, *, seed: int = 0) -> list[Difference]:
@@ -128,7 +125,7 @@ def differences(sums: Sums, *, seed: int = 0) -> list[Difference]:
     means_RxX = resample(sums.nll, sums.count, seed=seed)
     rng = np.random.default_rng(seed)
     signs_ExD = rng.integers(2, size=(EXCHANGES, len(sums.nll)), dtype=np.int8) * 2 - 1
-    found = []
+    pairs = []
     for a, b in itertools.combinations(range(sums.nll.shape[1]), 2):
         apart_D = sums.nll[:, a] - sums.nll[:, b]
         total = apart_D.sum()
@@ -136,12 +133,12 @@ def differences(sums: Sums, *, seed: int = 0) -> list[Difference]:
         # Sums of the same numbers in another order are no less.
         as_large = np.abs(signs_ExD @ apart_D) >= abs(total) - 1e-9 * np.abs(apart_D).sum()
         p = (1 + int(as_large.sum())) / (1 + EXCHANGES)
-        found.append(Difference(a, b, float(total / sums.count.sum()), low, high, p, 1.0))
-    smallest, corrected = 0.0, list(found)
-    for rank, at in enumerate(sorted(range(len(found)), key=lambda at: found[at].p)):
-        smallest = max(smallest, min(1.0, (len(found) - rank) * found[at].p))
-        corrected[at] = found[at]._replace(p_holm=smallest)
-    return corrected
+        pairs.append(Difference(a, b, float(total / sums.count.sum()), low, high, p, 1.0))
+    smallest = 0.0
+    for rank, index in enumerate(np.argsort([pair.p for pair in pairs], kind="stable")):
+        smallest = max(smallest, min(1.0, (len(pairs) - rank) * pairs[index].p))
+        pairs[index] = pairs[index]._replace(p_holm=smallest)
+    return pairs
 
 
 class ZTest(NamedTuple):
