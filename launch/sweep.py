@@ -38,17 +38,15 @@ draws a grid of two keys.
 import functools
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from absl import flags
 
-from dclm_jax import files, storage
+from dclm_jax import storage
 from dclm_jax.errors import InputError, require_at_least
-from dclm_jax.experiments import figures, jobs, sweep
-from dclm_jax.experiments.sweep import Cell, Outcome, Value
-from dclm_jax.training.progress import duration, interruption
+from dclm_jax.experiments import figures
+from dclm_jax.experiments.sweep import Sweep, parse_grid, table, write_table
 from launch import _app, _training
 
 flags.adopt_module_key_flags(_training)
@@ -73,58 +71,55 @@ _DRY_RUN = flags.DEFINE_bool("dry_run", False, "Show the cells and their command
 _say = functools.partial(print, flush=True)
 
 
-class _Plan(NamedTuple):
-    """What is to be trained; `parameters` of each cell's model by the cell's name."""
-
-    directory: Path
-    grid: dict[str, Sequence[Value]]
-    cells: list[Cell]
-    parameters: dict[str, int]
-
-    def workdir(self, cell: Cell) -> Path:
-        return self.directory / sweep.CELLS / cell.name
-
-    def log(self, cell: Cell, ending: str) -> Path:
-        return self.directory / "logs" / f"{cell.name}.{ending}"
-
-    def outcome(self, cell: Cell) -> Outcome | None:
-        return sweep.outcome(cell, self.parameters[cell.name], self.workdir(cell))
-
-
 def main(argv: Sequence[str]) -> int:
     del argv
-    _check_flags()
-    plan = _plan()
+    sweep = _sweep()
+    # Every cell is checked before the first is started.
+    parameters = sweep.parameters
     if _DRY_RUN.value:
-        for cell in plan.cells:
-            _say(f"{cell.name}  {plan.parameters[cell.name]:,} parameters\n  {_shown(plan, cell)}")
+        for cell in sweep.cells:
+            _say(f"{cell.name}  {parameters[cell.name]:,} parameters")
+            _say(f"  {shlex.join(sweep.command(cell))}")
         return 0
-    before = {cell.name: plan.outcome(cell) for cell in plan.cells}
-    outcomes = {name: outcome for name, outcome in before.items() if outcome is not None}
-    waiting = [cell for cell in plan.cells if cell.name not in outcomes]
+    finished = [outcome.cell for outcome in sweep.outcomes()]
+    waiting = [cell for cell in sweep.cells if cell not in finished]
+    counts = f"{len(sweep.cells)} cells, {len(finished)} finished"
     if _WRITE_JOBS.value:
-        _write_jobs(plan, Path(_WRITE_JOBS.value))
-    sweep.write_sweep(plan.directory, _training.config(), plan.grid)
-    failed = {}
-    if _WRITE_JOBS.value:
-        _say(f"{len(plan.cells)} cells, {len(outcomes)} finished")
-    else:
-        logs = plan.directory / "logs"
+        sweep.write_jobs(Path(_WRITE_JOBS.value))
         _say(
-            f"{len(plan.cells)} cells, {len(outcomes)} finished before; what they print is in "
-            f"{logs}"
+            f"{_WRITE_JOBS.value}: flags of {len(sweep.cells)} cells. To train them:\n"
+            f"  CONFIG={sweep.config_file} ARGUMENTS={_WRITE_JOBS.value} "
+            f"sbatch --array=1-{len(sweep.cells)} launch/slurm/train.sbatch\n{counts}"
         )
-        failed = _train(plan, waiting, outcomes) if waiting else {}
+    sweep.save()
+    failed = []
+    if not _WRITE_JOBS.value:
+        _say(f"{counts} before; what they print is in {sweep.directory / 'logs'}")
+        if waiting:
+            failed = sweep.train(waiting, at_once=_JOBS.value, say=_say)
+    outcomes = sweep.outcomes()
     if outcomes:
-        _report(plan, outcomes)
+        path = sweep.directory / "sweep.csv"
+        write_table(path, outcomes)
+        _say(f"\n{table(outcomes)}\nTable: {path}")
+        best = shlex.quote(str(sweep.workdir(outcomes[0].cell)))
+        _say(f"Best cell: python -m launch.evaluate --workdir={best} --split=test")
+        if _PLOT.value:
+            sweep.plot(outcomes, _PLOT.value)
+            _say(f"Plot: {_PLOT.value}")
     if failed:
-        _report_failed(plan, failed)
+        _say("\nFailed cells:")
+        for cell, line, log in sorted(failed, key=lambda failure: sweep.cells.index(failure.cell)):
+            again = shlex.join(sweep.command(cell))
+            _say(f"{cell.name}\n  {line}\n  log: {log}\n  again: {again}")
+        _say(f"error: {len(failed)} of {len(sweep.cells)} cells failed", file=sys.stderr)
         return 1
-    is_complete = _WRITE_JOBS.value or len(outcomes) == len(plan.cells)
+    is_complete = _WRITE_JOBS.value or len(outcomes) == len(sweep.cells)
     return 0 if is_complete else _app.EXIT_INTERRUPTED
 
 
-def _check_flags() -> None:
+def _sweep() -> Sweep:
+    """What the flags say to train."""
     if storage.is_remote(_WORKDIR.value):
         raise InputError(
             f"--workdir is {_WORKDIR.value}; jobs of a sweep meet in a file system, expected a path"
@@ -136,133 +131,19 @@ def _check_flags() -> None:
         )
     if _PLOT.value:
         figures.check_target(_PLOT.value)
-
-
-def _plan() -> _Plan:
-    config, directory = _training.config(), Path(_WORKDIR.value or "")
-    texts = sweep.parse_grid(_GRID.value or "")
-    for key in _training.overrides():
-        if key in texts:
+    config, overrides = _training.config(), _training.overrides()
+    grid = parse_grid(_GRID.value or "", config)
+    for key in overrides:
+        if key in grid:
             raise InputError(f"--config.{key} sets a key of --grid; expected one of the two")
-    grid = sweep.agreed_grid(directory, config, sweep.typed(texts, config))
-    if _PLOT.value and len(several := _several(grid)) != 2:
+    directory = Path(_WORKDIR.value or "")
+    sweep = Sweep(directory, config, grid, _training.source(), overrides).agreed()
+    if _PLOT.value and len(sweep.several) != 2:
         raise InputError(
             "--plot draws a grid of two keys with several values each; "
-            f"--grid has {', '.join(several) or 'none'}"
+            f"--grid has {', '.join(sweep.several) or 'none'}"
         )
-    all_cells = sweep.cells(grid)
-    return _Plan(directory, grid, all_cells, sweep.check(config, all_cells))
-
-
-def _several(grid: Mapping[str, Sequence[Value]]) -> list[str]:
-    return [key for key, values in grid.items() if len(values) > 1]
-
-
-def _write_jobs(plan: _Plan, path: Path) -> None:
-    """Writes the flags of all cells, finished ones too: an element of an array reads its line again
-    when it is requeued, so that lines keep their numbers.
-    """
-    lines = []
-    for cell in plan.cells:
-        workdir = plan.workdir(cell).absolute()
-        arguments = [*_overrides(cell), f"--workdir={workdir}"]
-        for argument in arguments:
-            if len(argument.split()) != 1:
-                raise InputError(
-                    f"--write_jobs: {argument!r} holds white space, which divides the flags of a "
-                    "line; choose a name without it"
-                )
-        lines.append(" ".join(arguments))
-    content = "".join(f"{line}\n" for line in lines)
-    if path.exists() and files.read_bytes(path) != content.encode():
-        raise InputError(
-            f"{path}: holds the flags of other cells, which jobs may still read; choose another "
-            "--write_jobs"
-        )
-    files.write_bytes(path, content.encode())
-    _say(
-        f"{path}: flags of {len(lines)} cells. To train them:\n  CONFIG={_training.source()} "
-        f"ARGUMENTS={path} sbatch --array=1-{len(lines)} launch/slurm/train.sbatch"
-    )
-
-
-def _train(
-    plan: _Plan, waiting: Sequence[Cell], outcomes: dict[str, Outcome]
-) -> dict[str, tuple[str, Path]]:
-    """Runs cells, adds to `outcomes`, and returns the `_failure` of the others."""
-    by_name = {cell.name: cell for cell in waiting}
-    commands = {cell.name: [sys.executable, *_arguments(plan, cell)] for cell in waiting}
-    failed: dict[str, tuple[str, Path]] = {}
-    total = len(plan.cells)
-    with interruption() as interrupted:
-        logs, at_once = plan.directory / "logs", _JOBS.value
-        for ended in jobs.run(commands, logs, at_once=at_once, interrupted=interrupted):
-            cell, time = by_name[ended.name], duration(ended.seconds)
-            if (outcome := plan.outcome(cell)) is not None:
-                outcomes[cell.name] = outcome
-                what = f"development perplexity {outcome.result.best_perplexity:.2f}"
-            elif interrupted():
-                what = "stopped"
-            else:
-                failed[cell.name] = _failure(ended, plan.log(cell, "err"))
-                what = "failed"
-            _say(f"[{len(outcomes) + len(failed)}/{total}] {cell.name}  {what}  {time}")
-        if interrupted():
-            _say(
-                f"interrupted: {len(outcomes)} of {total} cells are finished; the same command "
-                "resumes"
-            )
-    return failed
-
-
-def _arguments(plan: _Plan, cell: Cell) -> list[str]:
-    config, workdir = f"--config={_training.source()}", f"--workdir={plan.workdir(cell)}"
-    return ["-m", "launch.train", config, *_overrides(cell), workdir]
-
-
-def _overrides(cell: Cell) -> list[str]:
-    values = {**_training.overrides(), **cell.values}
-    return [f"--config.{key}={value}" for key, value in values.items()]
-
-
-def _shown(plan: _Plan, cell: Cell) -> str:
-    return shlex.join(["python", *_arguments(plan, cell)])
-
-
-def _failure(ended: jobs.Ended, errors: Path) -> tuple[str, Path]:
-    """The last line of the cell's errors, and their file."""
-    lines = files.read_bytes(errors).decode(errors="replace").strip().splitlines()
-    return lines[-1] if lines else f"ended without a message, with code {ended.code}", errors
-
-
-def _report(plan: _Plan, outcomes: Mapping[str, Outcome]) -> None:
-    # In the order of the grid, whatever order they have ended in.
-    best_first = sweep.ranked(outcomes[one.name] for one in plan.cells if one.name in outcomes)
-    path = plan.directory / sweep.TABLE_FILE
-    sweep.write_table(path, best_first)
-    _say(f"\n{sweep.table(best_first)}\nTable: {path}")
-    best = shlex.quote(str(plan.workdir(best_first[0].cell)))
-    _say(f"Best cell: python -m launch.evaluate --workdir={best} --split=test")
-    if _PLOT.value:
-        labels, keys = sweep.short_names(list(plan.grid)), _several(plan.grid)
-        rows, columns = ((labels[key], list(map(str, plan.grid[key]))) for key in keys)
-        perplexities = {
-            (str(one.cell.values[keys[0]]), str(one.cell.values[keys[1]])): (
-                one.result.best_perplexity
-            )
-            for one in best_first
-        }
-        figures.plot_grid(rows, columns, perplexities, _PLOT.value)
-        _say(f"Plot: {_PLOT.value}")
-
-
-def _report_failed(plan: _Plan, failed: Mapping[str, tuple[str, Path]]) -> None:
-    _say("\nFailed cells:")
-    for cell in plan.cells:
-        if cell.name in failed:
-            line, log = failed[cell.name]
-            _say(f"{cell.name}\n  {line}\n  log: {log}\n  again: {_shown(plan, cell)}")
-    _say(f"error: {len(failed)} of {len(plan.cells)} cells failed", file=sys.stderr)
+    return sweep
 
 
 if __name__ == "__main__":

@@ -1,18 +1,21 @@
-"""A grid of configurations: its text, its cells, what is kept of it, and which cell is the best.
+"""A grid of configurations, each of them a run of launch.train, and their results.
 
 SWEEP/
   sweep.json          the configuration and the grid
-  cells/CELL/         the workdir of a run, one for each choice of values
+  cells/CELL/         the work directory of a run, one for each choice of values
+  logs/               what the runs print
   sweep.csv           the finished cells, the best one first
 """
 
 import copy
 import dataclasses
+import functools
 import hashlib
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,17 +26,15 @@ from ml_collections import ConfigDict
 from dclm_jax import files, models
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.errors import InputError, did_you_mean
+from dclm_jax.experiments import figures, jobs
 from dclm_jax.tables import aligned, separated
 from dclm_jax.training.config import difference_text, differences, flat, validated
 from dclm_jax.training.freezing import by_path, choose
 from dclm_jax.training.metrics import read_lines
 from dclm_jax.training.optimizer import create_optimizer
-from dclm_jax.training.progress import count_parameters
+from dclm_jax.training.progress import count_parameters, duration, interruption
 from dclm_jax.training.workdir import CONFIG_FILE, Result, read_result
 
-SWEEP_FILE = "sweep.json"
-TABLE_FILE = "sweep.csv"
-CELLS = "cells"
 _FORM = "expected --grid='KEY=VALUE,VALUE;KEY=VALUE,VALUE'"
 _PARSERS: dict[type, flags.ArgumentParser] = {
     bool: flags.BooleanParser(),
@@ -45,10 +46,11 @@ _PARSERS: dict[type, flags.ArgumentParser] = {
 _MAX_NAME = 180
 
 Value = bool | int | float | str
+Grid = Mapping[str, Sequence[Value]]
 
 
 @dataclasses.dataclass(frozen=True)
-class _Sweep:
+class _Saved:
     grid: dict[str, list[Any]]
     config: dict[str, Any]
 
@@ -64,7 +66,7 @@ class Outcome(NamedTuple):
     """A finished cell.
 
     Attributes:
-      parameters: scalars of the model.
+      parameters: number of parameters of the model.
       seconds: spent training, evaluation and compilation left out.
       tokens_per_second: targets trained on in that time.
     """
@@ -76,59 +78,66 @@ class Outcome(NamedTuple):
     tokens_per_second: float
 
 
-def parse_grid(text: str) -> dict[str, list[str]]:
-    """The values of every key in "KEY=VALUE,VALUE;KEY=VALUE", as they are written."""
-    grid: dict[str, list[str]] = {}
+class Failure(NamedTuple):
+    """A cell that failed: the last line of its errors, and the file that has them all."""
+
+    cell: Cell
+    line: str
+    log: Path
+
+
+def parse_grid(text: str, config: ConfigDict) -> dict[str, list[Value]]:
+    """The values of every key in "KEY=VALUE,VALUE;KEY=VALUE", typed as the configuration's."""
+    known = flat(config.to_dict())
+    grid: dict[str, list[Value]] = {}
     for part in text.split(";"):
         key, equals, values = (piece.strip() for piece in part.partition("="))
         if not key or not equals:
             raise InputError(f"--grid: found {part.strip()!r}; {_FORM}")
         if key in grid:
             raise InputError(f"--grid: {key} is there twice; expected every key once")
-        grid[key] = [value.strip() for value in values.split(",")]
-        if not all(grid[key]):
-            raise InputError(f"--grid: found an empty value in {part.strip()!r}; {_FORM}")
+        if key not in known:
+            raise InputError(f"--grid: unknown configuration key {key!r}{did_you_mean(key, known)}")
+        grid[key] = []
+        for value_text in map(str.strip, values.split(",")):
+            if not value_text:
+                raise InputError(f"--grid: found an empty value in {part.strip()!r}; {_FORM}")
+            value = _parse_value(key, value_text, known[key])
+            if value in grid[key]:
+                raise InputError(
+                    f"--grid: {key} has the value {value_text} twice; expected different values"
+                )
+            grid[key].append(value)
     return grid
 
 
-def typed(grid: Mapping[str, Sequence[str]], config: ConfigDict) -> dict[str, list[Value]]:
-    """The grid with values of the types that its keys have in the configuration."""
-    known = flat(config.to_dict())
-    made: dict[str, list[Value]] = {key: [] for key in grid}
-    for key, values in made.items():
-        if key not in known:
-            raise InputError(f"--grid: unknown configuration key {key!r}{did_you_mean(key, known)}")
-        kind = type(known[key])
-        if kind not in _PARSERS:
-            raise InputError(
-                f"--grid: {key} is {known[key]!r}; expected a key of a number, text or true and "
-                "false"
-            )
-        for text in grid[key]:
-            found = f"--grid: {key} has the value"
-            try:
-                value: Any = _PARSERS[kind].parse(text)
-            except ValueError as error:
-                expected = f"expected a value of type {kind.__name__}"
-                raise InputError(f"{found} {text!r}; {expected}") from error
-            if value in values:
-                raise InputError(f"{found} {text} twice; expected different values")
-            values.append(value)
-    return made
+def _parse_value(key: str, text: str, default: Any) -> Value:
+    kind = type(default)
+    if kind not in _PARSERS:
+        raise InputError(
+            f"--grid: {key} is {default!r}; expected a key of a number, text or true and false"
+        )
+    try:
+        value: Any = _PARSERS[kind].parse(text)
+    except ValueError as error:
+        raise InputError(
+            f"--grid: {key} has the value {text!r}; expected a value of type {kind.__name__}"
+        ) from error
+    return value
 
 
-def cells(grid: Mapping[str, Sequence[Value]]) -> list[Cell]:
+def cells(grid: Grid) -> list[Cell]:
     """Every choice of values; those of the last key change first."""
     labels = short_names(list(grid)).values()
-    made = []
+    all_cells = []
     for values in itertools.product(*grid.values()):
         text = ",".join(f"{label}={value}" for label, value in zip(labels, values, strict=True))
         name = re.sub(r"[^A-Za-z0-9_.,=+-]", "_", text)[:_MAX_NAME]
         if name != text:
             # What was left out may have been all that two names differ in.
             name = f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
-        made.append(Cell(name, dict(zip(grid, values, strict=True))))
-    return made
+        all_cells.append(Cell(name, dict(zip(grid, values, strict=True))))
+    return all_cells
 
 
 def short_names(keys: Sequence[str]) -> dict[str, str]:
@@ -138,123 +147,239 @@ def short_names(keys: Sequence[str]) -> dict[str, str]:
 
 
 def configured(config: ConfigDict, values: Mapping[str, Value]) -> ConfigDict:
-    """The configuration of a cell; the one given stays as it is."""
+    """A copy of the configuration with the values of a cell."""
     changed = copy.deepcopy(config)
     changed.update_from_flattened_dict(dict(values))
     return changed
 
 
-def check(config: ConfigDict, all_cells: Sequence[Cell]) -> dict[str, int]:
-    """Finds out before anything is started whether every cell can be trained.
+@dataclasses.dataclass(frozen=True)
+class Sweep:
+    """Runs of launch.train in a directory, one for each choice of values.
 
-    Returns:
-      The number of parameters of each cell's model, by the cell's name.
+    Attributes:
+      directory: of the sweep.
+      config: the configuration that cells change.
+      grid: values by key, in the order of the names of cells.
+      config_file: FILE[:NAME] of the configuration.
+      overrides: values of --config.KEY that all cells have.
     """
-    vocabularies: dict[str, int] = {}
-    parameters = {}
-    for cell in all_cells:
+
+    directory: Path
+    config: ConfigDict
+    grid: Grid
+    config_file: str = ""
+    overrides: Mapping[str, object] = dataclasses.field(default_factory=dict)
+
+    @functools.cached_property
+    def cells(self) -> list[Cell]:
+        """All cells of the grid."""
+        return cells(self.grid)
+
+    @property
+    def several(self) -> list[str]:
+        """The keys that have several values."""
+        return [key for key, values in self.grid.items() if len(values) > 1]
+
+    @functools.cached_property
+    def parameters(self) -> dict[str, int]:
+        """The number of parameters of each cell's model, by the cell's name; `InputError` names a
+        cell that cannot be trained."""
+        vocabularies: dict[str, int] = {}
+        parameters = {}
+        for cell in self.cells:
+            try:
+                parameters[cell.name] = _check(configured(self.config, cell.values), vocabularies)
+            except InputError as error:
+                raise InputError(f"cell {cell.name}: {error}") from error
+        return parameters
+
+    def workdir(self, cell: Cell) -> Path:
+        """The work directory of a cell."""
+        return self.directory / "cells" / cell.name
+
+    def flags(self, cell: Cell) -> list[str]:
+        """The flags of launch.train for a cell, but --config and --workdir."""
+        values = {**self.overrides, **cell.values}
+        return [f"--config.{key}={value}" for key, value in values.items()]
+
+    def command(self, cell: Cell) -> list[str]:
+        """The program and arguments that train a cell."""
+        config, workdir = f"--config={self.config_file}", f"--workdir={self.workdir(cell)}"
+        return ["python", "-m", "launch.train", config, *self.flags(cell), workdir]
+
+    def outcome(self, cell: Cell) -> Outcome | None:
+        """The result of a finished cell; None if it is not finished."""
+        workdir = self.workdir(cell)
+        result = read_result(workdir)
+        if result is None:
+            return None
+        last = read_lines(workdir)[-1]
+        rate = last.tokens / last.seconds if last.seconds else math.nan
+        return Outcome(cell, self.parameters[cell.name], result, last.seconds, rate)
+
+    def outcomes(self) -> list[Outcome]:
+        """The finished cells, the lowest validation perplexity first; equal ones stay in the order
+        of the grid."""
+        finished = [outcome for cell in self.cells if (outcome := self.outcome(cell)) is not None]
+        return sorted(finished, key=lambda outcome: outcome.result.best_perplexity)
+
+    def agreed(self) -> "Sweep":
+        """The sweep with the keys in the order of the sweep that the directory may hold.
+
+        Its values may be others than there: a cell has the same name in every grid of these keys.
+        """
+        path = self.directory / "sweep.json"
+        if not path.exists():
+            if (self.directory / CONFIG_FILE).exists():
+                raise InputError(f"{self.directory} holds a run; expected a directory of its own")
+            return self
+        saved = files.read_json(path, _Saved)
+        if set(saved.grid) != set(self.grid):
+            raise InputError(
+                f"{self.directory} holds a sweep over {', '.join(saved.grid)}; "
+                f"found --grid over {', '.join(self.grid)}"
+            )
+        # What the grid sets is the same on both sides, whatever the configurations have there.
+        firsts = {key: values[0] for key, values in self.grid.items()}
         try:
-            settings = validated(configured(config, cell.values))
-            directory = settings.data.directory
-            if directory not in vocabularies:
-                # Each cell verifies what it reads.
-                corpora = [
-                    open_corpus(directory, split, verify=False) for split in ("train", "valid")
-                ]
-                vocabularies[directory] = len(corpora[0].vocabulary)
-            options = dict(settings.model)
-            name = options.pop("name")
-            model = models.create(name, vocab_size=vocabularies[directory], **options)
-            create_optimizer(settings.optimizer, total_steps=1)
-            # Within eval_shape the key is abstract too: no accelerator is taken from the cells.
-            shapes = jax.eval_shape(lambda model=model: model.init(jax.random.key(0)))
-            choose(settings.training.frozen, by_path(shapes))
-        except InputError as error:
-            raise InputError(f"cell {cell.name}: {error}") from error
-        parameters[cell.name] = count_parameters(shapes)
-    return parameters
+            old = configured(ConfigDict(saved.config), firsts)
+        except (KeyError, TypeError, ValueError) as error:
+            message = f"{path}: expected the configuration of a sweep over its grid"
+            raise InputError(message) from error
+        if different := differences(old.to_dict(), configured(self.config, firsts).to_dict()):
+            raise InputError(
+                f"{self.directory} holds a sweep of another configuration: "
+                f"{difference_text(different)}"
+            )
+        return dataclasses.replace(self, grid={key: self.grid[key] for key in saved.grid})
+
+    def save(self) -> None:
+        """Writes the configuration and the grid."""
+        content = {"grid": dict(self.grid), "config": self.config.to_dict()}
+        files.write_json(self.directory / "sweep.json", content)
+
+    def train(
+        self, waiting: Sequence[Cell], *, at_once: int, say: Callable[[str], None]
+    ) -> list[Failure]:
+        """Trains cells as processes of this machine, and stops them at a signal; a line for each
+        that has ended goes to `say`."""
+        by_name = {cell.name: cell for cell in waiting}
+        commands = {cell.name: [sys.executable, *self.command(cell)[1:]] for cell in waiting}
+        logs, total = self.directory / "logs", len(self.cells)
+        done, failed = total - len(waiting), []
+        with interruption() as interrupted:
+            for ended in jobs.run(commands, logs, at_once=at_once, interrupted=interrupted):
+                cell = by_name[ended.name]
+                if (outcome := self.outcome(cell)) is not None:
+                    message = f"development perplexity {outcome.result.best_perplexity:.2f}"
+                elif interrupted():
+                    message, done = "stopped", done - 1
+                else:
+                    log = logs / f"{cell.name}.err"
+                    *_, line = [
+                        f"ended without a message, with code {ended.code}",
+                        *files.read_bytes(log).decode(errors="replace").strip().splitlines(),
+                    ]
+                    failed.append(Failure(cell, line, log))
+                    message = "failed"
+                done += 1
+                say(f"[{done}/{total}] {cell.name}  {message}  {duration(ended.seconds)}")
+            if interrupted():
+                say(
+                    f"interrupted: {done - len(failed)} of {total} cells are finished; the same "
+                    "command resumes"
+                )
+        return failed
+
+    def write_jobs(self, path: Path) -> None:
+        """Writes the flags of all cells, one cell per line, finished ones too: an element of an
+        array reads its line again when it is requeued, so that lines keep their numbers."""
+        lines = []
+        for cell in self.cells:
+            arguments = [*self.flags(cell), f"--workdir={self.workdir(cell).absolute()}"]
+            for argument in arguments:
+                if len(argument.split()) != 1:
+                    raise InputError(
+                        f"--write_jobs: {argument!r} holds white space, which divides the flags of "
+                        "a line; choose a name without it"
+                    )
+            lines.append(" ".join(arguments) + "\n")
+        content = "".join(lines).encode()
+        if path.exists() and files.read_bytes(path) != content:
+            raise InputError(
+                f"{path}: holds the flags of other cells, which jobs may still read; choose "
+                "another --write_jobs"
+            )
+        files.write_bytes(path, content)
+
+    def plot(self, outcomes: Sequence[Outcome], path: str) -> None:
+        """Draws the perplexities of a grid of two keys with several values."""
+        labels = short_names(list(self.grid))
+        row, column = self.several
+        rows, columns = ((labels[key], list(map(str, self.grid[key]))) for key in (row, column))
+        perplexities = {
+            (str(values[row]), str(values[column])): outcome.result.best_perplexity
+            for outcome in outcomes
+            for values in [outcome.cell.values]
+        }
+        figures.plot_grid(rows, columns, perplexities, path)
 
 
-def agreed_grid(
-    directory: Path, config: ConfigDict, grid: Mapping[str, Sequence[Value]]
-) -> dict[str, Sequence[Value]]:
-    """The grid, its keys in the order of the sweep that the directory may hold.
-
-    Its values may be others than there: a cell has the same name in every grid of these keys.
-    """
-    path = directory / SWEEP_FILE
-    if not path.exists():
-        if (directory / CONFIG_FILE).exists():
-            raise InputError(f"{directory} holds a run; expected a directory of its own")
-        return dict(grid)
-    held = files.read_json(path, _Sweep)
-    if set(held.grid) != set(grid):
-        raise InputError(
-            f"{directory} holds a sweep over {', '.join(held.grid)}; "
-            f"found --grid over {', '.join(grid)}"
-        )
-    # What the grid sets is the same on both sides, whatever the configurations have there.
-    chosen = {key: values[0] for key, values in grid.items()}
-    try:
-        old = configured(ConfigDict(held.config), chosen)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path}: expected the configuration of a sweep over its grid") from error
-    if different := differences(old.to_dict(), configured(config, chosen).to_dict()):
-        raise InputError(
-            f"{directory} holds a sweep of another configuration: {difference_text(different)}"
-        )
-    return {key: grid[key] for key in held.grid}
+def _check(config: ConfigDict, vocabularies: dict[str, int]) -> int:
+    """The number of parameters of a run that can be trained; `vocabularies` has the sizes of those
+    of corpora that were opened before."""
+    settings = validated(config)
+    directory = settings.data.directory
+    if directory not in vocabularies:
+        # Each cell verifies what it reads.
+        corpora = [open_corpus(directory, split, verify=False) for split in ("train", "valid")]
+        vocabularies[directory] = len(corpora[0].vocabulary)
+    options = dict(settings.model)
+    name = options.pop("name")
+    model = models.create(name, vocab_size=vocabularies[directory], **options)
+    create_optimizer(settings.optimizer, total_steps=1)
+    # Within eval_shape the key is abstract too: no accelerator is taken from the cells.
+    shapes = jax.eval_shape(lambda: model.init(jax.random.key(0)))
+    choose(settings.training.frozen, by_path(shapes))
+    return count_parameters(shapes)
 
 
-def write_sweep(directory: Path, config: ConfigDict, grid: Mapping[str, Sequence[Value]]) -> None:
-    """Keeps what the directory is a sweep of."""
-    files.write_json(directory / SWEEP_FILE, {"grid": dict(grid), "config": config.to_dict()})
-
-
-def outcome(cell: Cell, parameters: int, workdir: Path) -> Outcome | None:
-    """What a finished cell has come to; None of one that is not finished."""
-    result = read_result(workdir)
-    if result is None:
-        return None
-    last = read_lines(workdir)[-1]
-    rate = last.tokens / last.seconds if last.seconds else math.nan
-    return Outcome(cell, parameters, result, last.seconds, rate)
-
-
-def ranked(outcomes: Iterable[Outcome]) -> list[Outcome]:
-    """The lowest development perplexity first; equal ones stay in the order of the grid."""
-    return sorted(outcomes, key=lambda one: one.result.best_perplexity)
-
-
-def table(best_first: Sequence[Outcome]) -> str:
-    """The aligned table of finished cells, with a mark at the best."""
-    labels = short_names(list(best_first[0].cell.values)).values()
+def table(outcomes: Sequence[Outcome]) -> str:
+    """The aligned table of finished cells, the best one first and marked."""
+    labels = short_names(list(outcomes[0].cell.values)).values()
     measured = ("parameters", "development perplexity", "best step", "seconds", "tokens/s")
     rows = [["", *labels, *measured]]
-    for one in best_first:
-        mark = "best" if one is best_first[0] else ""
-        numbers = (f"{one.parameters:,}", f"{one.result.best_perplexity:.2f}")
-        numbers += (f"{one.result.best_step:,}", f"{one.seconds:.1f}")
-        values = map(str, one.cell.values.values())
-        rows.append([mark, *values, *numbers, f"{one.tokens_per_second:,.0f}"])
+    for cell, parameters, result, seconds, rate in outcomes:
+        rows.append(
+            [
+                "best" if cell is outcomes[0].cell else "",
+                *map(str, cell.values.values()),
+                f"{parameters:,}",
+                f"{result.best_perplexity:.2f}",
+                f"{result.best_step:,}",
+                f"{seconds:.1f}",
+                f"{rate:,.0f}",
+            ]
+        )
     return "\n".join(line.rstrip() for line in aligned(rows))
 
 
-def write_table(path: Path, best_first: Sequence[Outcome]) -> None:
+def write_table(path: Path, outcomes: Sequence[Outcome]) -> None:
     """Writes the finished cells as CSV, numbers unrounded."""
     rows = [
         {
-            "cell": one.cell.name,
-            **one.cell.values,
-            "parameters": one.parameters,
-            "perplexity": one.result.best_perplexity,
-            "best_step": one.result.best_step,
-            "ending": one.result.ending,
-            "step": one.result.step,
-            "seconds": one.seconds,
-            "tokens_per_second": one.tokens_per_second,
+            "cell": cell.name,
+            **cell.values,
+            "parameters": parameters,
+            "perplexity": result.best_perplexity,
+            "best_step": result.best_step,
+            "ending": result.ending,
+            "step": result.step,
+            "seconds": seconds,
+            "tokens_per_second": rate,
         }
-        for one in best_first
+        for cell, parameters, result, seconds, rate in outcomes
     ]
     with files.open_output(path) as file:
         file.writelines(separated(cells, ",") for cells in (rows[0], *map(dict.values, rows)))

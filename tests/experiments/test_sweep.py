@@ -5,6 +5,7 @@ import itertools
 import json
 import math
 import re
+from pathlib import Path
 
 import jax
 import pytest
@@ -14,7 +15,7 @@ from dclm_jax import models
 from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.errors import InputError
 from dclm_jax.experiments import sweep
-from dclm_jax.experiments.sweep import Cell, Outcome
+from dclm_jax.experiments.sweep import Cell, Outcome, Sweep
 from dclm_jax.training.config import default_config, flat, validated
 from dclm_jax.training.workdir import Result
 from tests.training.support import write_result
@@ -34,56 +35,36 @@ def config(tmp_path) -> ConfigDict:
     return config.lock()
 
 
-def plan(text, config):
-    return sweep.cells(sweep.typed(sweep.parse_grid(text), config))
-
-
-def test_a_grid_is_keys_and_values():
-    assert sweep.parse_grid("model.hidden_dim=32,48;optimizer.learning_rate=0.1") == {
-        "model.hidden_dim": ["32", "48"],
-        "optimizer.learning_rate": ["0.1"],
-    }
-    assert sweep.parse_grid(" a = 1 , x=y ; b=2 ") == {"a": ["1", "x=y"], "b": ["2"]}
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "--grid: found ''; expected --grid='KEY=VALUE,VALUE;KEY=VALUE,VALUE'"),
-        ("model.hidden_dim", "--grid: found 'model.hidden_dim'; expected --grid='KEY="),
-        ("a=1;", "--grid: found ''; expected"),
-        ("=1", "--grid: found '=1'; expected"),
-        ("a=", "--grid: found an empty value in 'a='; expected"),
-        ("a=1,,2", "--grid: found an empty value in 'a=1,,2'; expected"),
-        ("a=1;b=2;a=3", "--grid: a is there twice; expected every key once"),
-    ],
-)
-def test_text_that_is_no_grid(text, message):
-    with pytest.raises(InputError, match=f"^{re.escape(message)}"):
-        sweep.parse_grid(text)
+def plan(text, config, directory=Path("sweep")) -> Sweep:
+    return Sweep(directory, config, sweep.parse_grid(text, config))
 
 
 def test_values_have_the_types_of_their_keys():
-    text = "model.hidden_dim=32,64;optimizer.learning_rate=1,1e-3;model.tie_embeddings=true,0"
-    grid = sweep.typed(sweep.parse_grid(text + ";model.cell=gru"), default_config())
+    text = " model.hidden_dim = 32 , 64;optimizer.learning_rate=1,1e-3;model.tie_embeddings=true,0"
+    grid = sweep.parse_grid(text + ";model.cell=gru; data.directory=x=y", default_config())
     assert grid == {
         "model.hidden_dim": [32, 64],
         "optimizer.learning_rate": [1.0, 0.001],
         "model.tie_embeddings": [True, False],
         "model.cell": ["gru"],
+        "data.directory": ["x=y"],
     }
-    assert [type(values[0]) for values in grid.values()] == [int, float, bool, str]
+    assert [type(values[0]) for values in grid.values()] == [int, float, bool, str, str]
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("", "found ''; expected --grid='KEY=VALUE,VALUE;KEY=VALUE,VALUE'"),
+        ("model.hidden_dim", "found 'model.hidden_dim'; expected --grid='KEY="),
+        ("training.seed=1;", "found ''; expected"),
+        ("=1", "found '=1'; expected"),
+        ("training.seed=", "found an empty value in 'training.seed='; expected"),
+        ("training.seed=1,,2", "found an empty value in 'training.seed=1,,2'; expected"),
+        ("training.seed=1;training.seed=3", "training.seed is there twice; expected every key"),
         ("model.hiden_dim=3", "unknown configuration key 'model.hiden_dim'; did you mean 'model.h"),
         ("model=3", "unknown configuration key 'model'"),
-        (
-            "model.hidden_dim=32,3x",
-            "model.hidden_dim has the value '3x'; expected a value of type ",
-        ),
+        ("model.hidden_dim=32,3x", "model.hidden_dim has the value '3x'; expected a value of type"),
         (
             "model.hidden_dim=3.5",
             "model.hidden_dim has the value '3.5'; expected a value of type i",
@@ -98,15 +79,15 @@ def test_values_have_the_types_of_their_keys():
         ),
     ],
 )
-def test_keys_and_values_that_no_configuration_has(text, message):
+def test_text_that_is_no_grid(text, message):
     with pytest.raises(InputError, match=f"^--grid: {re.escape(message)}"):
-        sweep.typed(sweep.parse_grid(text), default_config())
+        sweep.parse_grid(text, default_config())
 
 
 def test_a_key_of_no_single_value_cannot_vary():
     config = ConfigDict({"data": {"weights": (1, 2)}})
     with pytest.raises(InputError, match=r"--grid: data.weights is \(1, 2\); expected a key of a"):
-        sweep.typed({"data.weights": ["1"]}, config)
+        sweep.parse_grid("data.weights=1", config)
 
 
 def test_cells_are_all_choices_and_say_so_in_their_names():
@@ -146,10 +127,10 @@ def test_the_configuration_of_a_cell_follows_references_and_leaves_the_given_one
 
 
 def test_checked_cells_have_the_parameters_of_their_models(config):
-    cells = plan("model.hidden_dim=3,5;model.num_layers=1,2", config)
-    parameters = sweep.check(config, cells)
-    assert list(parameters) == [cell.name for cell in cells]
-    for cell in cells:
+    planned = plan("model.hidden_dim=3,5;model.num_layers=1,2", config)
+    parameters = planned.parameters
+    assert list(parameters) == [cell.name for cell in planned.cells]
+    for cell in planned.cells:
         options = validated(sweep.configured(config, cell.values)).model
         model = models.create(options.pop("name"), vocab_size=6, **options)
         leaves = jax.tree.leaves(model.init(jax.random.key(0)))
@@ -180,33 +161,33 @@ def test_checked_cells_have_the_parameters_of_their_models(config):
 )
 def test_a_cell_that_cannot_be_trained_is_named(config, grid, message):
     with pytest.raises(InputError, match=f"^cell {re.escape(message)}"):
-        sweep.check(config, plan(grid, config))
+        assert plan(grid, config).parameters
 
 
 def test_a_sweep_may_change_the_values_of_its_grid_and_nothing_else(config, tmp_path):
     directory = tmp_path / "sweep"
     grid = {"model.hidden_dim": [32, 64], "model.embedding_dim": [8]}
-    assert sweep.agreed_grid(directory, config, grid) == grid
-    sweep.write_sweep(directory, config, grid)
+    first = Sweep(directory, config, grid)
+    assert first.agreed() is first
+    first.save()
     assert [path.name for path in directory.iterdir()] == ["sweep.json"]
 
     turned = {"model.embedding_dim": [8, 16], "model.hidden_dim": [96, 32]}
-    agreed = sweep.agreed_grid(directory, config, turned)
     # Names of cells begin with the key that was the first.
-    assert list(agreed.items()) == [
+    assert list(Sweep(directory, config, turned).agreed().grid.items()) == [
         ("model.hidden_dim", [96, 32]),
         ("model.embedding_dim", [8, 16]),
     ]
 
     same = sweep.configured(config, {"model.hidden_dim": 7, "training.log_every": 3})
-    assert sweep.agreed_grid(directory, same, grid) == grid
+    assert Sweep(directory, same, grid).agreed().grid == grid
     other = sweep.configured(config, {"training.seed": 1, "model.num_layers": 3})
     message = r"of another configuration: model.num_layers: 2 saved, 3 given; 1 more"
     with pytest.raises(InputError, match=message):
-        sweep.agreed_grid(directory, other, grid)
+        Sweep(directory, other, grid).agreed()
     message = "holds a sweep over model.hidden_dim, model.embedding_dim; found --grid over"
     with pytest.raises(InputError, match=message):
-        sweep.agreed_grid(directory, config, {"model.hidden_dim": [32, 64]})
+        Sweep(directory, config, {"model.hidden_dim": [32, 64]}).agreed()
 
 
 @pytest.mark.parametrize(
@@ -228,28 +209,32 @@ def test_a_sweep_may_change_the_values_of_its_grid_and_nothing_else(config, tmp_
 def test_a_broken_sweep_file_is_named(config, tmp_path, text, message):
     (tmp_path / "sweep.json").write_text(text)
     with pytest.raises(InputError, match=f"^{re.escape(str(tmp_path / 'sweep.json'))}: {message}"):
-        sweep.agreed_grid(tmp_path, config, {"model.hidden_dim": [3]})
+        Sweep(tmp_path, config, {"model.hidden_dim": [3]}).agreed()
 
 
 def test_a_sweep_keeps_out_of_the_workdir_of_a_run(config, tmp_path):
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(InputError, match="holds a run; expected a directory of its own"):
-        sweep.agreed_grid(tmp_path, config, {"model.hidden_dim": [3]})
+        Sweep(tmp_path, config, {"model.hidden_dim": [3]}).agreed()
 
 
-def test_the_outcome_of_a_cell_is_its_result_and_its_last_metrics(tmp_path):
-    cell = Cell("hidden_dim=3", {"model.hidden_dim": 3})
-    assert sweep.outcome(cell, 7, tmp_path) is None
+def test_the_outcome_of_a_cell_is_its_result_and_its_last_metrics(config, tmp_path):
+    planned = plan("model.hidden_dim=3", config, tmp_path)
+    (cell,) = planned.cells
+    folder = planned.workdir(cell)
+    folder.mkdir(parents=True)
+    assert planned.outcome(cell) is None and planned.outcomes() == []
     result = Result("finished", 12, 10, 7.5)
-    write_result(tmp_path, result)
+    write_result(folder, result)
     with pytest.raises(InputError, match="metrics.jsonl: no such file"):
-        sweep.outcome(cell, 7, tmp_path)
+        planned.outcome(cell)
     lines = [
         {"kind": kind, "step": step, "seconds": step / 2, "tokens": 30 * step, "perplexity": 9.0}
         for kind, step in (("train", 1), ("valid", 12))
     ]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert sweep.outcome(cell, 7, tmp_path) == Outcome(cell, 7, result, 6.0, 60.0)
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    expected = Outcome(cell, planned.parameters[cell.name], result, 6.0, 60.0)
+    assert planned.outcomes() == [expected]
 
 
 @pytest.mark.parametrize(
@@ -261,12 +246,15 @@ def test_the_outcome_of_a_cell_is_its_result_and_its_last_metrics(tmp_path):
         ('"1"', "best_perplexity is '1'; expected a number above 0"),
     ],
 )
-def test_a_perplexity_that_is_none_is_refused(tmp_path, perplexity, message):
-    write_result(tmp_path, Result("finished", 12, 10, 7.5))
-    path = tmp_path / "result.json"
+def test_a_perplexity_that_is_none_is_refused(config, tmp_path, perplexity, message):
+    planned = plan("model.hidden_dim=3", config, tmp_path)
+    folder = planned.workdir(planned.cells[0])
+    folder.mkdir(parents=True)
+    write_result(folder, Result("finished", 12, 10, 7.5))
+    path = folder / "result.json"
     path.write_text(path.read_text().replace("7.5", perplexity))
     with pytest.raises(InputError, match=f"result.json: {message}"):
-        sweep.outcome(Cell("x", {}), 7, tmp_path)
+        planned.outcomes()
 
 
 def outcomes(*perplexities):
@@ -277,16 +265,20 @@ def outcomes(*perplexities):
     ]
 
 
-def test_the_lowest_perplexity_is_the_best_and_of_equal_ones_the_first():
+def test_the_lowest_perplexity_is_the_best_and_of_equal_ones_the_first(monkeypatch, config):
     for order in itertools.permutations([7.5, 8.5, math.inf, 7.5]):
-        given = outcomes(*order)
-        found = sweep.ranked(given)
-        assert [one.result.best_perplexity for one in found] == [7.5, 7.5, 8.5, math.inf]
-        assert found[0] is given[order.index(7.5)]
+        finished = {outcome.cell.name: outcome for outcome in outcomes(*order)}
+        planned = plan("model.hidden_dim=3,40;optimizer.learning_rate=0.1,1e-5", config)
+        monkeypatch.setattr(Sweep, "outcome", lambda self, cell, of=finished: of[cell.name])
+        best_first = planned.outcomes()
+        perplexities = [outcome.result.best_perplexity for outcome in best_first]
+        assert perplexities == [7.5, 7.5, 8.5, math.inf]
+        assert best_first[0].cell == planned.cells[order.index(7.5)]
 
 
 def test_the_table_marks_the_best():
-    assert sweep.table(sweep.ranked(outcomes(107.256, 8.5, math.inf, 1234.5))).splitlines() == [
+    worse, best, worst, bad = outcomes(107.256, 8.5, math.inf, 1234.5)
+    assert sweep.table([best, worse, bad, worst]).splitlines() == [
         "      hidden_dim  learning_rate  parameters  development perplexity  best step  seconds"
         "  tokens/s",
         "----  ----------  -------------  ----------  ----------------------  ---------  -------"

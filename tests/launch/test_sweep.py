@@ -88,7 +88,7 @@ def test_a_sweep_of_anything_else_is_refused(space, swept):
     directory, _ = swept
     before = fingerprint(directory)
     other = refuse("sweep", *sweeping(space, directory, GRID, "--config.model.num_layers=2"))
-    assert f"{directory} holds a sweep of another configuration: model.num_layers is 1" in other
+    assert f"{directory} holds a sweep of another configuration: model.num_layers: 1 saved" in other
     assert fingerprint(directory) == before
 
 
