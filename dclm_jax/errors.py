@@ -47,5 +47,5 @@ def did_you_mean(word: str, known: Collection[str]) -> str:
 
 
 def shown(value: object) -> str:
-    """What was found in a file, for a message: as `repr`, but short whatever it is."""
+    """A value from a file for a message: like `repr`, but short."""
     return _SHORT.repr(value)

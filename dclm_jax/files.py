@@ -82,8 +82,8 @@ def open_output(path: storage.PathLike) -> Iterator[TextIO]:
     """A UTF-8 text file to write by the first process of a job; "-" is standard output.
 
     It is written under another name beside it and renamed at the end. If the block raises, the
-    temporary file is removed and what was at `path` before stays. What is no regular file, such as
-    /dev/null or a pipe, is written through.
+    temporary file is removed and the file that was at `path` before stays. Special files, such as
+    /dev/null or a pipe, are written through.
     """
     if os.fspath(path) == STDOUT:
         yield sys.stdout
@@ -172,7 +172,7 @@ def _is_special(target: pathlib.Path) -> bool:
 def replacing(target: storage.Location, last: str = "") -> Iterator[pathlib.Path]:
     """A temporary directory that takes the place of `target` if the block does not raise.
 
-    What is to lie under an address is made on this machine and copied when it is complete, the file
+    A directory under an address is made on this machine and uploaded when it is complete, the file
     called `last` after all others.
     """
     if not isinstance(target, pathlib.Path):
@@ -201,7 +201,7 @@ def replacing(target: storage.Location, last: str = "") -> Iterator[pathlib.Path
 def read_json(
     path: storage.PathLike, kind: type[Value], *, made_by: str = "", exact: bool = False
 ) -> Value:
-    """What a JSON file holds, see `parse_json`.
+    """The value in a JSON file, see `parse_json`.
 
     Args:
       path: a file, or its address.
@@ -242,7 +242,7 @@ def parse_json(text: bytes | str, place: str, kind: type[Value], *, exact: bool 
 
 
 def read_bytes(path: storage.PathLike, *, made_by: str = "") -> bytes:
-    """What a regular file holds, if that is no more than our own files do; see `read_json`."""
+    """The content of a regular file that is no larger than our own files; see `read_json`."""
     location = storage.locate(path)
     with reading(path), storage.reaching(location):
         if not location.exists():
@@ -318,7 +318,7 @@ def _inner(key: str, name: str) -> str:
 
 
 def _expected(kind: Any) -> str:
-    """What messages call a type."""
+    """The name of a type in messages."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin is Annotated:
         return arguments[1].expected

@@ -1,4 +1,4 @@
-"""The processes of one job: who speaks and writes, what all must know, how results come together.
+"""The processes of one job: which one prints and writes, and how they exchange values.
 
 A job is one process or several that `start` has joined by `jax.distributed`. All run the same
 program; the first one writes files and prints. With one process every function here is the
@@ -91,7 +91,7 @@ def is_first() -> bool:
 
 
 def gather(content: bytes) -> list[bytes]:
-    """What each process gave, in all of them. A meeting: every process must call it."""
+    """The contents of all processes, in all of them. A meeting: every process must call it."""
     if count() == 1:
         return [content]
     sizes_P = multihost_utils.process_allgather(np.int32(len(content)))
@@ -102,7 +102,7 @@ def gather(content: bytes) -> list[bytes]:
 
 
 def together(action: Callable[[], Tree]) -> Tree:
-    """What `action` gives here, once it has succeeded on every process. A meeting.
+    """The result of `action` here, once it has succeeded on every process. A meeting.
 
     Raises:
       SharedError: it raised an `InputError` here or on another process.
@@ -147,11 +147,11 @@ def from_first(tree: Tree) -> Tree:
 def stop_agreed() -> bool:
     """Whether the job is to stop now, because any process has received a SIGTERM.
 
-    The processes go on for a call or two until all have heard of it, and then all are told at the
-    same one. A meeting of several processes: each must call it after every step.
+    It becomes true in the same call on all processes, one or two calls after the signal. A meeting
+    of several processes: each must call it after every step.
     """
     # Calls are counted and not steps: JAX agrees on the call after the last one that any process
-    # has made, the first one if there is none yet; a run that goes on has another first step.
+    # has made, the first one if there is none yet; a resumed run has another first step.
     return multihost_utils.reached_preemption_sync_point(next(_calls))
 
 

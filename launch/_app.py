@@ -1,4 +1,4 @@
-"""What every launcher shares: flags parsed, bad input reported in one line, exit codes."""
+"""The frame of every launcher: flags parsed, bad input reported in one line, exit codes."""
 
 import errno
 import functools
@@ -22,9 +22,9 @@ EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 75
 """The system's code for "try again": training was interrupted and saved."""
 CONFIG_MODULE = "config_config"
-"""What ml_collections calls the file of a flag --config once it is loaded."""
+"""Name of the module that ml_collections makes of the file of --config."""
 _OWN_FAULTS = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED")
-"""What a device says that refuses what it was asked for: it would refuse that again."""
+"""Errors of a device that refuses a program: it would refuse it again."""
 _WRITE_FAULTS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
@@ -76,9 +76,9 @@ def run(
                 raise
             is_of_device = isinstance(error, jax.errors.JaxRuntimeError)
             if is_of_device and not str(error).startswith(_OWN_FAULTS):
-                # What a process meets when another one, or its machine, is gone.
+                # Another process, or its machine, is gone.
                 reason = f"the others, or a device ({_one_line(error)[:200]})"
-                lost = f"process {processes.index()} lost {reason}; the same command goes on"
+                lost = f"process {processes.index()} lost {reason}; the same command resumes"
                 _end(EXIT_INTERRUPTED, lost)
             traceback.print_exc()
             _end(1)
@@ -128,7 +128,7 @@ def _mute() -> None:
 
 
 def _unraisable(unraisable: Any) -> None:
-    """Reports what nobody can catch, but for the rest of a save that has failed already.
+    """Reports what nobody can catch, except the rest of a save that has failed already.
 
     The first file that does not fit on the disk is an error of ours; those still under way report
     to an event loop that has gone with it.

@@ -31,19 +31,19 @@ from dclm_jax.training.workdir import CHECKSUMS_FILE, VOCABULARY_FILE, read_conf
 
 _NOTES_FILE = "_CHECKPOINT_METADATA"
 KINDS = {"latest": ("state", "progress"), "best": ("params", "info")}
-"""What arrays and values are called in each kind of checkpoint."""
+"""Names of arrays and values in each kind of checkpoint."""
 
 
 def trained_steps(workdir: storage.PathLike) -> int:
     """The step of the newest complete checkpoint for resuming; 0 of a run that has none yet."""
-    # Unlike pathlib's, epath's errors are told apart by `storage` on this machine too.
+    # `storage` reports errors of epath, also of this machine's paths, but not those of pathlib.
     names = storage.list_files(epath.Path(workdir) / "checkpoints" / "latest")
     seals = (re.fullmatch(rf"([0-9]{{1,18}})/{re.escape(CHECKSUMS_FILE)}", name) for name in names)
     return max((int(match[1]) for match in seals if match), default=0)
 
 
 class RestoredRun(NamedTuple):
-    """What evaluation needs of a run; `info` is {"step", "perplexity", "vocabulary", ...}."""
+    """A run as evaluation needs it; `info` is {"step", "perplexity", "vocabulary", ...}."""
 
     model: DocumentModel
     params: Params
@@ -90,10 +90,10 @@ class Checkpoints:
             max_to_keep=2,
             create=False,
             read_only=read_only,
-            # What a step's notes say is not read before the step is, so that others can be used.
+            # The notes of a step are read with the step, so that other steps can be used.
             lightweight_initialize=True,
             async_options=ocp.AsyncOptions(post_finalization_callback=self._seal),
-            # A process reads, and the first one writes, by itself: no other takes part.
+            # A process reads, and the first one writes, without the others.
             multiprocessing_options=ocp.options.MultiprocessingOptions(
                 primary_host=processes.index(), active_processes={processes.index()}
             ),
@@ -101,7 +101,7 @@ class Checkpoints:
         with _writing(self._directory):
             if not read_only:
                 self._directory.mkdir(parents=True, exist_ok=True)
-                # What a killed process was writing; the workdir's lock keeps living ones out.
+                # A killed process was writing these; the workdir's lock keeps living ones out.
                 for unnamed in ocp.utils.tmp_checkpoints(self._directory):
                     shutil.rmtree(unnamed.get())
         # Orbax would wait for a pipe, and follow a link.
@@ -145,7 +145,7 @@ class Checkpoints:
         for step in steps:
             try:
                 tree, values = self._restore(step, template)
-            # What checksums do not cover surfaces as whatever the layer that trips over it raises.
+            # Damage that checksums do not cover makes some layer below raise anything.
             except Exception as error:
                 where = self._directory / str(step)
                 print(f"warning: {where} cannot be used: {_one_line(error)}", file=sys.stderr)
@@ -178,7 +178,7 @@ class Checkpoints:
         return restored[self._tree_name], restored[self._values_name]
 
     def delete_after(self, step: int) -> None:
-        """Removes those that a run which goes on from `step` is about to write again."""
+        """Removes the checkpoints that a run resumed at `step` is about to write again."""
         for later in [other for other in self._manager.all_steps() if other > step]:
             self._manager.delete(later)
 

@@ -111,7 +111,7 @@ def train(
 
 @dataclasses.dataclass(frozen=True)
 class _Job:
-    """What a configuration asks for."""
+    """The data, model and optimizer of a configuration."""
 
     config: RunConfig
     model: DocumentModel
@@ -124,7 +124,7 @@ class _Job:
 
     @property
     def measure(self) -> str:
-        """What its perplexities are called: those of bags do not compare with those of words."""
+        """Name of its perplexity: perplexities of bags do not compare with those of words."""
         return "perplexity" if self.model.objective == "words" else "perplexity of bags"
 
 

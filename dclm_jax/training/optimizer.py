@@ -195,7 +195,7 @@ def model_params(params: Any, optimizer_state: optax.OptState) -> Any:
 
 
 def rate_factor(optimizer_state: optax.OptState) -> jax.Array:
-    """What the learning rate of the schedule is multiplied by in the next step."""
+    """Factor on the learning rate of the schedule in the next step."""
     factor = optax.tree.get(optimizer_state, "factor")
     return jnp.ones(()) if factor is None else factor
 

@@ -1,4 +1,4 @@
-"""What training prints: tables, rate and ETA; and the signals that end it early."""
+"""Training as it is printed: tables, rate and ETA; and the signals that end it early."""
 
 import datetime
 import os
@@ -21,12 +21,12 @@ from dclm_jax.training.freezing import by_path
 def parameter_table(
     params: Params, frozen: Collection[str] = (), notes: Mapping[str, str] | None = None
 ) -> str:
-    """One line a parameter array: path, shape, count, notes; then the total, and how many of them
-    are trained where some are not.
+    """One line per parameter array: path, shape, count, notes; then the total, and the number of
+    trained parameters where some are frozen.
 
     Args:
       frozen: paths of parameters that are not trained.
-      notes: more to say, by path.
+      notes: further remarks by path.
     """
     leaves, notes, rows = by_path(params), notes or {}, []
     for path, leaf in leaves.items():
@@ -44,7 +44,7 @@ def parameter_table(
 
 
 def shape_text(shape: Sequence[int]) -> str:
-    """As it is printed, such as "128 x 384"."""
+    """A shape as text, such as "128 x 384"."""
     return " x ".join(map(str, shape))
 
 
@@ -119,7 +119,7 @@ class ProgressLine:
 def interruption() -> Iterator[Callable[[], bool]]:
     """Turns the first SIGTERM or Ctrl-C into a flag, so that the work can be saved and stopped.
 
-    A second one acts as usual. Yields a function that tells whether one has come.
+    A second signal acts as usual. Yields a function that says whether a signal has come.
     """
     received: list[int] = []
     previous: dict[int, Any] = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)}
@@ -142,7 +142,7 @@ def interruption() -> Iterator[Callable[[], bool]]:
 def agreed_interruption() -> Iterator[Callable[[], bool]]:
     """`interruption` of all processes of a job by a signal to any of them.
 
-    Yields a function, to be called after every step, that tells whether to stop.
+    Yields a function, to be called after every step, that says whether to stop.
     """
     if processes.count() == 1:
         with interruption() as interrupted:

@@ -1,4 +1,4 @@
-"""What a run leaves on disk, written by the first process for all of them."""
+"""The writer of a run's directory: the first process writes for all of them."""
 
 import contextlib
 import dataclasses
@@ -43,7 +43,7 @@ _LONGEST_OWNER = 200
 
 @dataclasses.dataclass
 class Progress:
-    """What a run knows beside its state; saved with it.
+    """Numbers of a run beside its state, saved with it.
 
     best_perplexity, best_step: of the best evaluation.
     evaluations_without_gain: since then.
@@ -120,7 +120,7 @@ class RunWriter(contextlib.AbstractContextManager):
         """The newest sound state and its progress, in all processes; where there is none, the first
         process's given state. From now on there are metrics.
 
-        What is of later steps is removed: the run is about to write those steps again.
+        Later checkpoints and metrics are removed: the run is about to write those steps again.
         """
 
         @processes.by_first
@@ -180,7 +180,7 @@ class RunWriter(contextlib.AbstractContextManager):
             mirror.upload()
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
-        # A process that failed by itself would wait for ever for others to meet.
+        # A process that failed alone would wait for ever for others to meet.
         close = processes.by_first(self._stack.close) if kind is None else self._stack.close
         close()
 
