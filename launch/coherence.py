@@ -59,7 +59,7 @@ from absl import flags
 
 from dclm_jax import files
 from dclm_jax.coherence import measure
-from dclm_jax.coherence.baselines import MaximumEntropy, OrderingBaseline, Overlap
+from dclm_jax.coherence.baselines import MaximumEntropy, OrderingBaseline
 from dclm_jax.coherence.measure import EXTRA_TESTS, INSERTION, CoherenceOptions
 from dclm_jax.coherence.permutation_files import read_permutations
 from dclm_jax.coherence.window_classifier import WindowClassifier
@@ -81,7 +81,7 @@ flags.adopt_module_key_flags(_evaluation)
 flags.adopt_module_key_flags(_adaptation)
 flags.adopt_module_key_flags(_cluster)
 _BASELINES: dict[str, type[OrderingBaseline]] = {
-    baseline.name: baseline for baseline in (MaximumEntropy, WindowClassifier, Overlap)
+    baseline.name: baseline for baseline in (MaximumEntropy, WindowClassifier)
 }
 _BASELINE = flags.DEFINE_enum(
     "baseline",

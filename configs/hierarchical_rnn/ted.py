@@ -20,7 +20,7 @@ system, one list a test sentence, rescored talk by talk (6.3):
     for run in rnnslm two_step; do
         python -m launch.coherence --workdir=runs/ted/$run --output=runs/ted/$run/coherence.json
     done
-    for baseline in maximum_entropy neural overlap; do
+    for baseline in maximum_entropy neural; do
         python -m launch.coherence --baseline=$baseline --data=data/ted
     done
     python -m launch.evaluate --workdirs=runs/ted/rnn_lin,runs/ted/two_step

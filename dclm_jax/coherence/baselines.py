@@ -15,7 +15,6 @@ import scipy.sparse
 import scipy.special
 
 from dclm_jax.data.corpus import Corpus
-from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.permutations import Shuffle, numbered
 from dclm_jax.evaluation.scoring import Document, Scored, sentences_to_score
@@ -28,7 +27,6 @@ START, END = -2, -1
 """What stands for the start and the end of a document where sentences are numbers."""
 
 _READ_AHEAD = 256
-_FREQUENT_WORDS = 100
 _REGULARIZATION = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
 
 
@@ -39,13 +37,11 @@ class OrderingBaseline(abc.ABC):
       name: of the baseline.
       context_order: sentences before a sentence that its window holds; None where it holds later
         ones, so that documents are judged as a whole.
-      vocab_size: V of the corpus that it was trained on.
       num_parameters: how many numbers were trained.
     """
 
     name: ClassVar[str]
     context_order: int | None
-    vocab_size: int
     num_parameters: int
 
     @classmethod
@@ -55,7 +51,7 @@ class OrderingBaseline(abc.ABC):
 
         Args:
           train, valid: splits of a prepared corpus.
-          seed: of all that is drawn, 0 or more.
+          seed: random seed for permutations, initial values and dropout, 0 or more.
           report: called with a line on the progress.
         """
 
@@ -69,54 +65,17 @@ class OrderingBaseline(abc.ABC):
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """As `scoring.Scorer.score`; a sentence has a negated score for each of its windows."""
-        rest = iter(documents)
-        while chunk := list(itertools.islice(rest, _READ_AHEAD)):
-            asked = [sentences_to_score(document) for document in chunk]
-            of_sentences = [self.windows(sentences)[first:] for sentences, first in asked]
-            windows = [one for windows in of_sentences for own in windows for one in own]
+        remaining = iter(documents)
+        while chunk := list(itertools.islice(remaining, _READ_AHEAD)):
+            requests = [sentences_to_score(document) for document in chunk]
+            of_documents = [self.windows(sentences)[first:] for sentences, first in requests]
+            windows = list(itertools.chain(*itertools.chain(*of_documents)))
             scores = iter(self.judge(windows) if windows else ())
-            for document, windows in zip(chunk, of_sentences, strict=True):
-                yield document, [np.array([-next(scores) for _ in own]) for own in windows]
+            for document, of_sentences in zip(chunk, of_documents, strict=True):
+                yield document, [np.array([-next(scores) for _ in own]) for own in of_sentences]
 
 
-class _OfPairs(OrderingBaseline):
-    """The window of a sentence is the sentence before and itself; the first one has none."""
-
-    context_order = 1
-
-    def windows(self, document: Document) -> list[list[Window]]:
-        return [[], *([pair] for pair in itertools.pairwise(document))][: len(document)]
-
-
-class Overlap(_OfPairs):
-    """How many different content words two neighbours share. Such a score is no probability.
-
-    Content words are those of the vocabulary that are not among the 100 most frequent words of the
-    training split, which are function words and punctuation.
-    """
-
-    name = "overlap"
-
-    def __init__(self, is_content_V: np.ndarray):
-        """Takes 1 for each content word, and 0 for the others."""
-        self._is_content_V = np.asarray(is_content_V, np.float64)
-        self.vocab_size, self.num_parameters = len(is_content_V), 0
-
-    @classmethod
-    def train(cls, train: Corpus, valid: Corpus, *, seed: int, report: Report) -> "Overlap":
-        first_word = UNKNOWN + 1
-        counts = np.bincount(train.tokens, minlength=len(train.vocabulary))[first_word:]
-        by_frequency = first_word + np.argsort(-counts, kind="stable")
-        is_content_V = np.zeros(len(train.vocabulary))
-        is_content_V[by_frequency[_FREQUENT_WORDS:]] = 1
-        return cls(is_content_V)
-
-    def judge(self, windows: Sequence[Window]) -> np.ndarray:
-        first, second = (bags(side, self.vocab_size) for side in zip(*windows, strict=True))
-        return first.multiply(second) @ self._is_content_V
-
-
-class MaximumEntropy(_OfPairs):
+class MaximumEntropy(OrderingBaseline):
     """P(neighbours | s, s') = sigmoid(u . b(s) + v . b(s') + w . b(s) b(s') + c), b a binary bag.
 
     Real neighbours are told from neighbours in permutations of documents. The features are the
@@ -124,11 +83,12 @@ class MaximumEntropy(_OfPairs):
     """
 
     name = "maximum_entropy"
+    context_order = 1
 
     def __init__(self, weights_3V: np.ndarray, bias: float):
         """Takes u, v and w one after another, and c."""
         self.weights_3V, self.bias = weights_3V, bias
-        self.vocab_size, self.num_parameters = len(weights_3V) // 3, len(weights_3V) + 1
+        self.num_parameters = len(weights_3V) + 1
 
     @classmethod
     def train(
@@ -149,23 +109,28 @@ class MaximumEntropy(_OfPairs):
                 "the maximum-entropy baseline needs scikit-learn: pip install 'dclm_jax[baselines]'"
             ) from error
         features, is_real = _labelled_features(train, permutations, seed)
-        held_out, held_out_is_real = _labelled_features(valid, permutations, seed)
+        valid_features, valid_is_real = _labelled_features(valid, permutations, seed)
         trained: list[tuple[float, MaximumEntropy]] = []
         for strength in _REGULARIZATION:
             fitted = LogisticRegression(C=strength, class_weight="balanced", max_iter=1000)
             fitted.fit(features, is_real)
-            one = cls(np.ravel(fitted.coef_), float(np.ravel(fitted.intercept_)[0]))
-            loss = _balanced_loss(one.logits(held_out), held_out_is_real)
-            report(f"maximum_entropy: C {strength:g}, development loss {loss:.4f} a pair")
-            trained.append((loss, one))
+            baseline = cls(np.ravel(fitted.coef_), float(np.ravel(fitted.intercept_)[0]))
+            loss = _balanced_loss(baseline.logits(valid_features), valid_is_real)
+            report(f"maximum_entropy: C {strength:g}, validation loss {loss:.4f} nats per pair")
+            trained.append((loss, baseline))
         return min(trained, key=lambda pair: pair[0])[1]
 
     def logits(self, features: Any) -> np.ndarray:
         """The argument of the sigmoid for each row of `pair_features`."""
         return features @ self.weights_3V + self.bias
 
+    def windows(self, document: Document) -> list[list[Window]]:
+        """Each sentence with the sentence before it; the first one has no window."""
+        return [[], *([pair] for pair in itertools.pairwise(document))][: len(document)]
+
     def judge(self, windows: Sequence[Window]) -> np.ndarray:
-        first, second = (bags(side, self.vocab_size) for side in zip(*windows, strict=True))
+        vocab_size = len(self.weights_3V) // 3
+        first, second = (bags(side, vocab_size) for side in zip(*windows, strict=True))
         return scipy.special.log_expit(self.logits(pair_features(first, second)))
 
 
@@ -199,7 +164,7 @@ def labelled_windows(
     """The windows to tell apart; those of a permutation that the document has as well are left out.
 
     Args:
-      document: of two sentences or more.
+      document: of one sentence or more.
       permutations: to draw.
       rng: the source of randomness.
       width: sentences of a window.
@@ -208,40 +173,39 @@ def labelled_windows(
     Returns:
       None if no permutation has another window than the document.
     """
+    if len(document) < 2:
+        return None
     orders = Shuffle().draw(document, permutations, rng)
     rows = np.concatenate([numbered(document)[None], orders])
     if padded:
         rows = np.pad(rows, ((0, 0), (1, 1)), constant_values=((0, 0), (START, END)))
-    if rows.shape[1] < width:
-        return None
     windows = np.lib.stride_tricks.sliding_window_view(rows, width, axis=1)
     real, false = windows[0], windows[1:].reshape(-1, width)
     codes = (windows - START) @ (len(document) + 2) ** np.arange(width)
     false = false[~np.isin(codes[1:].reshape(-1), codes[0])]
-    if not len(false):
-        return None
-    return LabelledWindows(
-        np.concatenate([real, false]), np.arange(len(real) + len(false)) < len(real)
-    )
+    is_real_M = np.arange(len(real) + len(false)) < len(real)
+    return LabelledWindows(np.concatenate([real, false]), is_real_M) if len(false) else None
 
 
 def all_labelled_windows(
     corpus: Corpus, permutations: int, rng: np.random.Generator, width: int, *, padded: bool
-) -> list[tuple[int, LabelledWindows]]:
-    """`labelled_windows` of every document that has them, with its number."""
-    documents = ((i, corpus.document(i)) for i in range(corpus.num_documents))
-    found = [
-        (i, labelled_windows(document, permutations, rng, width, padded=padded))
-        for i, document in documents
-        if len(document) > 1
-    ]
-    found = [(i, labelled) for i, labelled in found if labelled is not None]
-    if not found:
+) -> dict[int, LabelledWindows]:
+    """`labelled_windows` of every document that has them, by its number."""
+    labelled = {
+        number: windows
+        for number in range(corpus.num_documents)
+        if (
+            windows := labelled_windows(
+                corpus.document(number), permutations, rng, width, padded=padded
+            )
+        )
+    }
+    if not labelled:
         raise InputError(
             f"the split {corpus.split} of {corpus.directory} has no document of two different "
             "sentences; expected some to permute"
         )
-    return found
+    return labelled
 
 
 def _labelled_features(corpus: Corpus, permutations: int, seed: int) -> tuple[Any, np.ndarray]:
@@ -249,9 +213,9 @@ def _labelled_features(corpus: Corpus, permutations: int, seed: int) -> tuple[An
     rng = np.random.default_rng(seed)
     labelled = all_labelled_windows(corpus, permutations, rng, 2, padded=False)
     pairs_Px2 = np.concatenate(
-        [corpus.document_offsets[i] + one.windows_MxW for i, one in labelled]
+        [corpus.document_offsets[i] + one.windows_MxW for i, one in labelled.items()]
     )
-    is_real_P = np.concatenate([one.is_real_M for _, one in labelled])
+    is_real_P = np.concatenate([one.is_real_M for one in labelled.values()])
     sentences = np.split(corpus.tokens, corpus.sentence_offsets[1:-1])
     held = bags(sentences, len(corpus.vocabulary))
     return pair_features(held[pairs_Px2[:, 0]], held[pairs_Px2[:, 1]]), is_real_P

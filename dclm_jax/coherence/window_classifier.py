@@ -186,7 +186,6 @@ class WindowClassifier(OrderingBaseline):
 
     def __init__(self, params: Params, cell: str):
         self.params, self.cell = params, cell
-        self.vocab_size = len(params["embedding"])
         self.num_parameters = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
         self._encode = jax.jit(partial(encode, cell=cell))
         self._logits = jax.jit(window_logits)
@@ -280,7 +279,7 @@ def batches(corpus: Corpus, options: Options, seed: Sequence[int]) -> Iterator[W
     """
     rng = np.random.default_rng(list(seed))
     labelled = all_labelled_windows(corpus, options.permutations, rng, WIDTH, padded=True)
-    parts = [(corpus.document(number), own) for number, own in labelled]
+    parts = [(corpus.document(number), own) for number, own in labelled.items()]
     lengths = [length_bucket(max(map(len, document))) for document, _ in parts]
     shuffled = rng.permutation(len(parts))
     groups: list[list[tuple[Document, LabelledWindows]]] = []

@@ -12,12 +12,11 @@ import optax
 import pytest
 
 from dclm_jax.coherence import baselines, window_classifier
-from dclm_jax.coherence.baselines import END, START, MaximumEntropy, Overlap, labelled_windows
+from dclm_jax.coherence.baselines import END, START, MaximumEntropy, labelled_windows
 from dclm_jax.coherence.compare import Fixed, compare
 from dclm_jax.coherence.window_classifier import Options, WindowBatch, WindowClassifier
 from dclm_jax.data import open_corpus, prepare
 from dclm_jax.data.batches import LENGTH_BOUNDARIES
-from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.permutations import Shuffle, numbered
 from dclm_jax.evaluation.scoring import Continuation
@@ -110,42 +109,6 @@ def test_a_corpus_without_an_order_is_refused(tmp_path):
             kind.train(train, valid, seed=0, report=ignore)
 
 
-# Overlap.
-
-
-def test_overlap_by_hand():
-    #        START END UNKNOWN the  cat  dog  ran
-    content = [0, 0, 0, 0, 1, 1, 1]
-    baseline = Overlap(np.array(content))
-    whole = document([3, 4, 4, 2], [4, 3, 5, 4, 2], [5, 6], [6, 5, 5], [3])
-    # "cat"; "dog"; "dog" and "ran"; nothing. "the" and unknown words do not count.
-    assert [list(one) for one in next(baseline.score([whole]))[1]] == [[], [-1], [-1], [-2], [0]]
-    ((asked, nll),) = baseline.score([Continuation(whole[:3])])
-    assert asked.only_last and [list(one) for one in nll] == [[-1]]
-    assert scores(baseline, whole, whole[::-1], whole[:1], whole[:3]) == [4, 4, 0, 2]
-    # Nothing to judge, and so many documents that they are judged in several parts.
-    assert list(baseline.score([])) == []
-    many = [whole[: 1 + i % 5] for i in range(600)]
-    assert scores(baseline, *many) == [[0, 1, 2, 4, 4][i % 5] for i in range(600)]
-
-
-def test_content_words_are_not_the_most_frequent_ones(tmp_path, monkeypatch):
-    monkeypatch.setattr(baselines, "_FREQUENT_WORDS", 2)
-    text = ["the the the cat", "the dog dog ran", "the dog <x> <x> <x> <x> <x>"]
-    (tmp_path / "text").write_text("\n".join(text))
-    prepare(
-        {split: tmp_path / "text" for split in ("train", "valid")},
-        tmp_path / "corpus",
-        options=PrepareOptions(unknown_token="<x>"),
-    )
-    corpus = open_corpus(tmp_path / "corpus", "train")
-    baseline = Overlap.train(corpus, corpus, seed=0, report=ignore)
-    # "the" and "dog" are the two most frequent; the unknown word takes no place among them.
-    for word, expected in {"the": 0, "dog": 0, "cat": 1, "ran": 1, "<x>": 0}.items():
-        sentence = corpus.vocabulary.encode([word])
-        assert scores(baseline, [sentence, sentence]) == [expected], word
-
-
 # The maximum-entropy classifier.
 
 
@@ -156,18 +119,23 @@ def test_maximum_entropy_against_loops():
     documents = [
         [rng.integers(2, V, rng.integers(1, 6)) for _ in range(length)] for length in (1, 2, 7)
     ]
-    expected = []
-    for one in documents:
-        total = 0.0
+    expected = [[[]], [[]], [[]]]
+    for one, pairs in zip(documents, expected, strict=True):
         for first, second in zip(one, one[1:], strict=False):
             logit = bias
             for word in range(V):
                 logit += weights[word] * (word in first)
                 logit += weights[V + word] * (word in second)
                 logit += weights[2 * V + word] * (word in first and word in second)
-            total += math.log(1 / (1 + math.exp(-logit)))
-        expected.append(total)
-    assert scores(MaximumEntropy(weights, bias), *documents) == pytest.approx(expected, abs=1e-12)
+            pairs.append([pytest.approx(math.log(1 + math.exp(-logit)), abs=1e-12)])
+    baseline = MaximumEntropy(weights, bias)
+    # So many documents that they are judged in several parts.
+    judged = baseline.score(documents * 200)
+    assert [[list(nll) for nll in of_document] for _, of_document in judged] == expected * 200
+    ((request, (nll,)),) = baseline.score([Continuation(documents[2][:3])])
+    assert request.only_last and list(nll) == expected[2][2]
+    assert list(baseline.score([])) == []
+    assert baseline.num_parameters == 3 * V + 1
 
 
 def test_maximum_entropy_is_trained_to_the_optimum_of_its_objective(tmp_path, monkeypatch):

@@ -136,7 +136,10 @@ def test_orders_are_told_apart_by_adapted_runs_beside_the_runs(space):
         assert one["insertion"] == inserted.to_json()
         assert one["adapt"] in one["label"] and one["setting"]["weight"] == 0.3
     for flags, expected in (
-        (["--baseline=overlap", f"--data={space.corpus}"], "--baseline scores orders without"),
+        (
+            ["--baseline=maximum_entropy", f"--data={space.corpus}"],
+            "--baseline scores orders without",
+        ),
         ([f"--workdir={space.rnnlm}", "--split=valid"], "would be tuned on the split it is"),
         ([*command[1:2], *given, "--tune_on=train"], "--tune_input belong to --adapt where"),
     ):

@@ -64,7 +64,7 @@ COMMANDS = {
         "run/*",
         "corpus/*",
     ),
-    "coherence --baseline=overlap --data=corpus --output=out/a.json": ("corpus/*",),
+    "coherence --baseline=maximum_entropy --data=corpus --output=out/a.json": ("corpus/*",),
     "score --workdir=run --input=prose.txt --format=prose --output=out/a.jsonl": ("prose.txt",),
     "score --workdir=run --input=documents.jsonl --output=out/a.jsonl": ("documents.jsonl",),
     "score --workdir=run --input=references.txt --context=lines.txt": ("*.txt",),

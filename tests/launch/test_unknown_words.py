@@ -69,9 +69,9 @@ def test_permutations_and_baselines_are_warned_of(space, text, tmp_path):
     permuted = f"--permuted={tmp_path / 'orders'}"
     done = launch("coherence", f"--workdir={space.run}", permuted, quiet=False)
     assert done.stderr == warning(space, tmp_path / "orders")
-    baseline = ["--baseline=overlap", f"--data={space.corpus}"]
+    baseline = ["--baseline=maximum_entropy", f"--data={space.corpus}"]
     done = launch("coherence", *baseline, f"--input={text}", quiet=False)
-    assert done.stderr == warning(space, text)
+    assert done.stderr.startswith(warning(space, text))
 
 
 def test_a_split_is_warned_of(space, tmp_path):
