@@ -30,7 +30,7 @@ from dclm_jax.data.vocabulary import END_TOKEN, START_TOKEN, Vocabulary
 from dclm_jax.decoding import generation
 from dclm_jax.decoding.choices import GREEDY, Decoding
 from dclm_jax.decoding.generation import Limits
-from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_documents
+from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_sentences
 from dclm_jax.errors import InputError, require_at_least, shown
 from dclm_jax.evaluation import by_word, datasets, interpolation
 from dclm_jax.evaluation.adaptation import Adaptation, adapt
@@ -397,9 +397,7 @@ class LanguageModel:
             raise InputError("there are no words to put in order; pass a sentence with words")
         (document,) = documents
         order = self.scorer.context_order
-        (ordered,) = order_documents(
-            self.reader, [document.sentences], context_order=order, beam=beam
-        )
+        ordered = order_sentences(self.reader, document.sentences, order, beam)
         indices = [index for index, words in enumerate(document.words) if words]
         return ordered._replace(order=[indices[i] for i in ordered.order])
 
@@ -580,6 +578,7 @@ class LanguageModel:
           documents: of two sentences or more; shorter ones are counted.
           **options: of `CoherenceOptions`, such as permutations=20 or extra_tests=["insertion"].
         """
+        self.require_language_model("coherence")
         encoded = [document.sentences for document in self._dataset(documents).documents]
         reader = self.reader if self.model is not None else None
         settings = CoherenceOptions(**options)

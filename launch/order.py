@@ -5,19 +5,19 @@
     printf 'it slept .\\nthe cat was tired .\\n' |
         python -m launch.order --workdir=runs/ccdclm --input=- --noshuffle
 
-The sentences of each document are shuffled, and the model, which does not see how they were, puts
-them in order. Told are Kendall's tau (1: as they were, 0: by chance, -1: the reverse), the share of
-sentences that are where they were, that of documents in which all are, and what chance gives.
-Documents of one sentence have no order, and are not among these. With --noshuffle sentences come as
-they stand, and nothing is measured.
+The sentences of each document are shuffled, and the model, which does not see their original order,
+puts them in order. Printed are Kendall's tau (1: the original order, 0: chance, -1: the reverse),
+the share of sentences at their original position, the share of documents that match perfectly, and
+the same numbers for random orders. Documents of one sentence have no order, and are left out of
+them. With --noshuffle sentences come in the order of the input, and nothing is measured.
 
-Under a model that reads one sentence before (codclm), documents of up to 15 sentences are put in
-the best of all orders; otherwise --beam beginnings are followed. A model that reads none (rnnlm)
+Under a model that reads one sentence before (codclm), documents of up to 15 sentences get the best
+of all orders; other documents get the best order of a beam search. A model without context (rnnlm)
 cannot order.
 
---output has a line for each document:
+--output has one line per document:
     {"id": "docs.txt:1", "order": [1, 0], "sentences": ["the cat was tired .", "it slept ."],
-     "unit": "nats", "log_prob": -31.4, "is_exact": false, "tau": 1.0}
+     "unit": "nats", "log_prob": -31.4, "is_optimal": false, "tau": 1.0}
 where `order` are the numbers, from 0, that the sentences have in the input.
 """
 
@@ -29,17 +29,18 @@ from absl import flags
 
 from dclm_jax import files
 from dclm_jax.coherence import kendall
-from dclm_jax.data import readers
-from dclm_jax.decoding import ordering
+from dclm_jax.decoding.ordering import DEFAULT_BEAM
 from dclm_jax.errors import InputError
 from dclm_jax.tables import aligned
 from launch import _app, _evaluation
 
 _evaluation.define_data_flags()
 _evaluation.declare_run_flags()
-_BEAM = flags.DEFINE_integer("beam", ordering.DEFAULT_BEAM, "Beginnings that are followed.")
+_BEAM = flags.DEFINE_integer("beam", DEFAULT_BEAM, "Beam width.", lower_bound=1)
 _SHUFFLE = flags.DEFINE_bool("shuffle", True, "Shuffle the sentences before, and measure.")
-_SEED = flags.DEFINE_integer("seed", 0, "Of the shuffling, and of what chance gives.")
+_SEED = flags.DEFINE_integer(
+    "seed", 0, "Random seed for shuffling and for the random orders.", lower_bound=0
+)
 _OUTPUT = flags.DEFINE_string("output", None, "JSON lines to write; '-' is standard output.")
 _METRICS = flags.DEFINE_string("metrics", None, "JSON file for the measures.")
 
@@ -50,80 +51,55 @@ def main(argv: Sequence[str]) -> None:
         raise InputError("--batch_size has no effect; beginnings of a document go together anyway")
     if _METRICS.value and not _SHUFFLE.value:
         raise InputError("--metrics has no effect with --noshuffle")
-    if _SEED.value < 0:
-        raise InputError(f"--seed is {_SEED.value}; expected 0 or more")
     _evaluation.check_data_flags()
     run = _evaluation.restore()
-    lm = run.lm
-    _evaluation.require_language_models([lm], "launch.order")
+    _evaluation.require_language_models([run.lm], "launch.order")
     documents = list(_evaluation.read_words([run], "launch.order"))
+    texts = [[tuple(words) for words in document.sentences] for document in documents]
     rng = np.random.default_rng(_SEED.value)
-    given = [
-        rng.permutation(len(one.sentences)) if _SHUFFLE.value else np.arange(len(one.sentences))
-        for one in documents
-    ]
-    encoded = [
-        [sentences[i] for i in order]
-        for order, sentences in zip(given, map(lm.encode, documents), strict=True)
-    ]
-    with _evaluation.Progress("ordering") as progress:
-        found = ordering.order_documents(
-            lm.reader,
-            encoded,
-            context_order=lm.scorer.context_order,
-            beam=_BEAM.value,
-            on_document=progress,
-        )
-    orders = [own[one.order].tolist() for own, one in zip(given, found, strict=True)]
+    orders: list[list[int]] = []
+    records = []
+    num_optimal = 0
+    with _evaluation.Progress("ordering", len(documents)) as progress:
+        for document, text in zip(documents, texts, strict=True):
+            given = rng.permutation(len(text)) if _SHUFFLE.value else np.arange(len(text))
+            ordered = run.lm.order([document.sentences[i] for i in given], _BEAM.value)
+            orders.append(given[ordered.order].tolist())
+            num_optimal += ordered.is_optimal
+            record = {
+                "id": document.id,
+                "order": orders[-1],
+                "sentences": [" ".join(text[i]) for i in orders[-1]],
+                "unit": "nats",
+                "log_prob": ordered.log_prob,
+                "is_optimal": ordered.is_optimal,
+            }
+            if _SHUFFLE.value and len(text) > 1:
+                record["tau"] = kendall.order_measures([orders[-1]], [text]).tau
+            records.append(record)
+            progress(len(records))
     if _OUTPUT.value:
         with files.open_output(_OUTPUT.value) as file:
-            for document, order, one in zip(documents, orders, found, strict=True):
-                file.write(_record(document, order, one))
+            file.writelines(files.json_text(record) + "\n" for record in records)
     elif not _SHUFFLE.value:
-        for document, order in zip(documents, orders, strict=True):
-            print("\n".join(" ".join(document.sentences[i]) for i in order) + "\n")
-    if _SHUFFLE.value:
-        _tell(run, documents, orders, sum(one.is_exact for one in found))
-
-
-def _record(document: readers.Document, order: list[int], one: ordering.Ordered) -> str:
-    record = {
-        "id": document.id,
-        "order": order,
-        "sentences": [" ".join(document.sentences[i]) for i in order],
-        "unit": "nats",
-        "log_prob": one.log_prob,
-        "is_exact": one.is_exact,
-    }
-    if _SHUFFLE.value and len(order) > 1:
-        text = [tuple(words) for words in document.sentences]
-        record["tau"] = kendall.order_measures([order], [text]).tau
-    return files.json_text(record) + "\n"
-
-
-def _tell(
-    run: _evaluation.Subject, documents: list[readers.Document], orders: list[list[int]], exact: int
-) -> None:
-    texts = [[tuple(words) for words in one.sentences] for one in documents]
+        for record in records:
+            print("\n".join(record["sentences"]) + "\n")
+    if not _SHUFFLE.value:
+        return
     measured = kendall.order_measures(orders, texts)
     if not measured.documents:
         raise InputError("no document has two sentences; there is no order to find")
     chance = kendall.by_chance(texts, _SEED.value)
-    rows = [("", "Kendall's tau", "places", "perfect")]
-    rows += [
-        (name, f"{one.tau:.4f}", f"{100 * one.places:.2f}%", f"{100 * one.perfect:.2f}%")
-        for name, one in (("model", measured), ("chance", chance))
-    ]
-    short = len(documents) - measured.documents
     lines = [
         run.lm.summary,
-        *aligned(rows),
-        f"{measured.documents:,} documents of two sentences and more, {short:,} shorter; "
-        f"{exact:,} exact, {len(documents) - exact:,} by a beam of {_BEAM.value}",
+        *aligned(kendall.table({"model": measured, "chance": chance})),
+        f"{measured.documents:,} documents of two sentences and more, "
+        f"{len(documents) - measured.documents:,} shorter; {num_optimal:,} optimal, "
+        f"{len(documents) - num_optimal:,} by a beam of {_BEAM.value}",
     ]
     print("\n".join(lines), file=sys.stderr if _OUTPUT.value == files.STDOUT else sys.stdout)
     if _METRICS.value:
-        value = {**measured.to_json(), "chance": chance.to_json(), "exact": exact}
+        value = {**measured._asdict(), "chance": chance._asdict(), "exact": num_optimal}
         value |= {"beam": _BEAM.value, "seed": _SEED.value, **run.to_json()}
         value |= {name: flags.FLAGS[name].value for name in ("input", "data", "split")}
         files.write_json(_METRICS.value, value)

@@ -5,8 +5,8 @@ tau = 1 - 2 inversions / (n (n - 1) / 2) over the pairs of a document's n senten
 """
 
 import math
-from collections.abc import Hashable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,18 +19,15 @@ class OrderMeasures(NamedTuple):
 
     Attributes:
       tau: Kendall's tau.
-      places: share of a document's sentences that are at their original position.
-      perfect: share of the documents of which every sentence is.
+      position_accuracy: share of a document's sentences that are at their original position.
+      perfect_match: share of the documents of which every sentence is.
       documents: how many.
     """
 
     tau: float
-    places: float
-    perfect: float
+    position_accuracy: float
+    perfect_match: float
     documents: int
-
-    def to_json(self) -> dict[str, Any]:
-        return self._asdict()
 
 
 def order_measures(
@@ -49,8 +46,8 @@ def order_measures(
     in_place = [order == np.arange(len(order)) for order in untied]
     return OrderMeasures(
         tau=float(np.mean(list(map(kendall_tau, untied)))),
-        places=float(np.mean(list(map(np.mean, in_place)))),
-        perfect=float(np.mean(list(map(np.all, in_place)))),
+        position_accuracy=float(np.mean(list(map(np.mean, in_place)))),
+        perfect_match=float(np.mean(list(map(np.all, in_place)))),
         documents=len(untied),
     )
 
@@ -62,6 +59,15 @@ def by_chance(texts: Sequence[Sequence[Hashable]], seed: int) -> OrderMeasures:
     orders = [rng.permutation(len(text)).tolist() for text in repeated]
     measures = order_measures(orders, repeated)
     return measures._replace(documents=measures.documents // RANDOM_ORDERS)
+
+
+def table(measures: Mapping[str, OrderMeasures]) -> list[list[str]]:
+    """The rows of a table of measures by name."""
+    rows = [["", "Kendall's tau", "position accuracy", "perfect matches"]]
+    for name, row in measures.items():
+        shares = [f"{100 * share:.2f}%" for share in (row.position_accuracy, row.perfect_match)]
+        rows.append([name, f"{row.tau:.4f}", *shares])
+    return rows
 
 
 def kendall_tau(order: Sequence[int] | np.ndarray) -> float:

@@ -8,7 +8,7 @@ from it, and of two beginnings of the same sentences that leave the model in the
 likelier one is kept.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,11 +16,11 @@ import numpy as np
 from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.reading.continuations import SentenceReader, log_probs_after, read_after
 
-MOST_EXACT = 15
-"""Sentences of a document whose best order is found exactly, at most: time doubles with each."""
+MAX_OPTIMAL = 15
+"""Maximum number of sentences for dynamic programming: time doubles with each."""
 DEFAULT_BEAM = 16
 
-Document = Sequence[np.ndarray]
+Sentences = Sequence[np.ndarray]
 
 
 class Ordered(NamedTuple):
@@ -29,63 +29,52 @@ class Ordered(NamedTuple):
 
     order: list[int]
     log_prob: float
-    is_exact: bool
+    is_optimal: bool
 
 
 class _Beginning(NamedTuple):
-    """Sentences that have been chosen, and the row of the place where the last but one ends."""
+    """The first sentences of an order, and the row of the place before the last of them."""
 
     row: int
     log_prob: float
     order: tuple[int, ...]
 
 
-def order_documents(
+def order_sentences(
     reader: SentenceReader[Any],
-    documents: Sequence[Document],
-    *,
+    sentences: Sentences,
     context_order: int | None,
     beam: int = DEFAULT_BEAM,
-    on_document: Callable[[int, int], None] = lambda done, total: None,
-) -> list[Ordered]:
-    """The likeliest order of the sentences of each document.
+) -> Ordered:
+    """The likeliest order of the sentences of a document.
 
     Args:
       reader: of the model.
-      documents: of at least one sentence, each int [M] word ids.
+      sentences: at least one, each int [M] word ids.
       context_order: of the model (`DocumentModel.context_order`).
-      beam: beginnings that are kept where not all orders are looked at.
-      on_document: called with the documents done and in all.
+      beam: beam width, where not all orders are looked at.
     """
     if context_order == 0:
-        raise InputError(
-            "the model reads every sentence by itself: all orders have one probability"
-        )
+        raise InputError("the model uses no context: all orders have the same probability")
     require_at_least("beam", beam, 1)
-    ordered = []
-    for number, sentences in enumerate(documents, start=1):
-        if not len(sentences):
-            raise InputError(f"document {number} has no sentence to put in order")
-        if context_order == 1 and len(sentences) <= MOST_EXACT:
-            ordered.append(_exact(reader, sentences))
-        else:
-            ordered.append(_by_beam(reader, sentences, context_order, beam))
-        on_document(number, len(documents))
-    return ordered
+    if not len(sentences):
+        raise InputError("there is no sentence to put in order; expected at least one")
+    if context_order == 1 and len(sentences) <= MAX_OPTIMAL:
+        return _optimal(reader, sentences)
+    return _by_beam(reader, sentences, context_order, beam)
 
 
-def _exact(reader: SentenceReader[Any], sentences: Document) -> Ordered:
+def _optimal(reader: SentenceReader[Any], sentences: Sentences) -> Ordered:
     """The best order under a model that reads one sentence before."""
     count = len(sentences)
     start = reader.open(1)
     first_S = log_probs_after(reader, start, [0] * count, sentences)
-    pairs = [(i, j) for i in range(count) for j in range(count) if i != j]
     after_SxS = np.full((count, count), -np.inf)
-    if pairs:
+    if count > 1:
         place = read_after(reader, start, [0] * count, sentences)
-        rows, columns = map(list, zip(*pairs, strict=True))
-        seconds = [sentences[j] for j in columns]
-        after_SxS[rows, columns] = log_probs_after(reader, place, rows, seconds)
+        rows, columns = np.nonzero(~np.eye(count, dtype=bool))
+        following = [sentences[j] for j in columns.tolist()]
+        after_SxS[rows, columns] = log_probs_after(reader, place, rows.tolist(), following)
     # best[m, j]: of the sentences in the set m, whose bits they are, and j the last of them.
     best = np.full((1 << count, count), -np.inf)
     before = np.zeros(best.shape, np.int8)
@@ -102,25 +91,25 @@ def _exact(reader: SentenceReader[Any], sentences: Document) -> Ordered:
     while members:
         order.append(last)
         members, last = members ^ 1 << last, int(before[members, last])
-    return Ordered(order[::-1], log_prob, is_exact=True)
+    return Ordered(order[::-1], log_prob, is_optimal=True)
 
 
 def _by_beam(
-    reader: SentenceReader[Any], sentences: Document, context_order: int | None, beam: int
+    reader: SentenceReader[Any], sentences: Sentences, context_order: int | None, beam: int
 ) -> Ordered:
     """The best order that a beam of beginnings finds."""
-    spelled = [tuple(map(int, one)) for one in sentences]
+    words = [tuple(map(int, ids)) for ids in sentences]
     beginnings, place = [_Beginning(0, 0.0, ())], reader.open(1)
     for length in range(1, len(sentences) + 1):
         if length > 1:
-            last = [sentences[one.order[-1]] for one in beginnings]
-            place = read_after(reader, place, [one.row for one in beginnings], last)
+            last = [sentences[beginning.order[-1]] for beginning in beginnings]
+            place = read_after(reader, place, [beginning.row for beginning in beginnings], last)
             beginnings = [one._replace(row=row) for row, one in enumerate(beginnings)]
         extended = []
         for beginning in beginnings:
             # Of equal sentences that are left the first one stands for all.
             left = {
-                spelled[i]: i for i in reversed(range(len(sentences))) if i not in beginning.order
+                words[i]: i for i in reversed(range(len(sentences))) if i not in beginning.order
             }
             extended += [(beginning, i) for i in sorted(left.values())]
         log_probs = log_probs_after(
@@ -129,17 +118,17 @@ def _by_beam(
             [beginning.row for beginning, _ in extended],
             [sentences[i] for _, i in extended],
         )
+        log_probs += [beginning.log_prob for beginning, _ in extended]
         survivors: dict[Any, _Beginning] = {}
-        for at in np.argsort(-(log_probs + [one.log_prob for one, _ in extended]), kind="stable"):
-            beginning, i = extended[at]
+        for best in np.argsort(-log_probs, kind="stable"):
+            beginning, i = extended[best]
             order = (*beginning.order, i)
             remembered = length if context_order is None else min(context_order, length)
-            ending = tuple(spelled[one] for one in order[length - remembered :])
-            key = tuple(sorted(spelled[one] for one in order)), ending
-            log_prob = beginning.log_prob + log_probs[at]
-            survivors.setdefault(key, _Beginning(beginning.row, log_prob, order))
+            ending = tuple(words[i] for i in order[length - remembered :])
+            key = tuple(sorted(words[i] for i in order)), ending
+            survivors.setdefault(key, _Beginning(beginning.row, float(log_probs[best]), order))
             if len(survivors) == beam:
                 break
         beginnings = list(survivors.values())
-    best, *_ = beginnings
-    return Ordered(list(best.order), float(best.log_prob), is_exact=False)
+    likeliest, *_ = beginnings
+    return Ordered(list(likeliest.order), likeliest.log_prob, is_optimal=False)

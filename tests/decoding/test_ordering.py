@@ -9,7 +9,7 @@ import pytest
 
 from dclm_jax.coherence import kendall
 from dclm_jax.decoding import ordering
-from dclm_jax.decoding.ordering import order_documents
+from dclm_jax.decoding.ordering import order_sentences
 from dclm_jax.errors import InputError
 from tests.exhaustive import also
 from tests.models.support import VOCAB
@@ -47,25 +47,23 @@ def test_the_likeliest_of_all_orders_is_found(name):
         sentences = random_sentences(seed, 4)
         assert all_sentences_differ(sentences)
         expected = of_all_orders(name, sentences)
-        (found,) = order_documents(
-            reader(name), [sentences], context_order=context_order(name), beam=24
-        )
+        found = order_sentences(reader(name), sentences, context_order(name), beam=24)
         best = max(expected, key=expected.__getitem__)
         assert found.order == list(best)
         assert found.log_prob == pytest.approx(expected[best], rel=1e-5)
-        assert found.is_exact == (context_order(name) == 1)
+        assert found.is_optimal == (context_order(name) == 1)
 
 
 def test_what_reads_one_sentence_before_is_ordered_alike_by_either_way(monkeypatch):
     """Eight sentences: beyond what scoring all orders takes."""
     sentences = random_sentences(7, 8)
-    (exact,) = order_documents(reader("codclm"), [sentences], context_order=1)
-    monkeypatch.setattr(ordering, "MOST_EXACT", 7)
-    (found,) = order_documents(reader("codclm"), [sentences], context_order=1, beam=2**8 * 8)
-    assert exact.is_exact and not found.is_exact
+    exact = order_sentences(reader("codclm"), sentences, 1)
+    monkeypatch.setattr(ordering, "MAX_OPTIMAL", 7)
+    found = order_sentences(reader("codclm"), sentences, 1, beam=2**8 * 8)
+    assert exact.is_optimal and not found.is_optimal
     assert found.order == exact.order
     assert found.log_prob == pytest.approx(exact.log_prob, rel=1e-5)
-    (narrow,) = order_documents(reader("codclm"), [sentences], context_order=1, beam=1)
+    narrow = order_sentences(reader("codclm"), sentences, 1, beam=1)
     assert narrow.log_prob <= exact.log_prob + 1e-4
 
 
@@ -78,7 +76,7 @@ def test_a_beam_follows_the_likeliest_beginnings():
         documents = [[sentences[one] for one in (*chosen, i)] for i in left]
         scores = log_probs("ccdclm", documents)[:, :length].sum(axis=1)
         chosen.append(left[int(scores.argmax())])
-    (found,) = order_documents(reader("ccdclm"), [sentences], context_order=None, beam=1)
+    found = order_sentences(reader("ccdclm"), sentences, None, beam=1)
     assert found.order == chosen
 
 
@@ -86,34 +84,28 @@ def test_a_beam_follows_the_likeliest_beginnings():
 def test_equal_sentences_and_single_ones(name):
     one, two = random_sentences(5, 2)
     sentences = [one, two, one, one]
-    done = []
-    found, single = order_documents(
-        reader(name),
-        [sentences, [two]],
-        context_order=context_order(name),
-        beam=24,
-        on_document=lambda *counts: done.append(counts),
+    found, single = (
+        order_sentences(reader(name), one, context_order(name), beam=24)
+        for one in (sentences, [two])
     )
     expected = of_all_orders(name, sentences)
     assert found.log_prob == pytest.approx(max(expected.values()), rel=1e-5)
     assert sorted(found.order) == [0, 1, 2, 3]
     assert single.order == [0]
     assert single.log_prob == pytest.approx(of_all_orders(name, [two])[(0,)], rel=1e-5)
-    assert done == [(1, 2), (2, 2)]
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("arguments", "message"),
     [
-        ({"context_order": 0}, "the model reads every sentence by itself"),
-        ({"context_order": None, "beam": 0}, "beam is 0; expected at least 1"),
-        ({"context_order": None, "documents": [[]]}, "document 1 has no sentence"),
+        ((random_sentences(0, 2), 0), "the model uses no context: all orders have the same"),
+        ((random_sentences(0, 2), None, 0), "beam is 0; expected at least 1"),
+        (([], None), "there is no sentence to put in order"),
     ],
 )
-def test_what_cannot_be_ordered_is_named(options, message):
-    given = {"documents": [random_sentences(0, 2)], **options}
+def test_what_cannot_be_ordered_is_named(arguments, message):
     with pytest.raises(InputError, match=message):
-        order_documents(reader("ccdclm"), **given)
+        order_sentences(reader("ccdclm"), *arguments)
 
 
 def test_order_in_python():
@@ -136,11 +128,15 @@ def test_measures_by_hand():
     # Inverted: (2, 1) and none; of the last one the two "a" are exchanged, which is no error.
     found = kendall.order_measures([[0, 2, 1, 3], [0, 1], [0], [2, 1, 0]], texts)
     assert found.tau == pytest.approx(((1 - 2 / 6) + 1 + 1) / 3)
-    assert found.places == pytest.approx((0.5 + 1 + 1) / 3)
-    assert found.perfect == pytest.approx(2 / 3)
+    assert found.position_accuracy == pytest.approx((0.5 + 1 + 1) / 3)
+    assert found.perfect_match == pytest.approx(2 / 3)
     assert found.documents == 3
     reverse = kendall.order_measures([[3, 2, 1, 0]], texts[:1])
-    assert (reverse.tau, reverse.places, reverse.perfect) == (pytest.approx(-1), 0, 0)
+    assert (reverse.tau, reverse.position_accuracy, reverse.perfect_match) == (
+        pytest.approx(-1),
+        0,
+        0,
+    )
     assert math.isnan(kendall.order_measures([[0]], [["x"]]).tau)
 
 
@@ -149,6 +145,6 @@ def test_chance_is_a_mean_over_all_orders():
     chance = kendall.by_chance(texts, seed=0)
     # Of 4,000 orders: within four standard deviations.
     assert chance.tau == pytest.approx(0, abs=0.035)
-    assert chance.places == pytest.approx(1 / 3, abs=0.03)
-    assert chance.perfect == pytest.approx(1 / 6, abs=0.025)
+    assert chance.position_accuracy == pytest.approx(1 / 3, abs=0.03)
+    assert chance.perfect_match == pytest.approx(1 / 6, abs=0.025)
     assert chance.documents == 40

@@ -1,0 +1,46 @@
+"""All tests of coherence of a model: `lm.coherence`, and what is asked for wrongly."""
+
+import pytest
+
+from dclm_jax.coherence.compare import Fixed, Insert, compare
+from dclm_jax.coherence.measure import CoherenceOptions
+from dclm_jax.errors import InputError
+from tests.test_read_document import language_model
+
+TEXTS = [["a cat sat .", "it slept .", "", "dogs bark ."], ["dogs bark .", "it slept ."], ["it ."]]
+
+
+@pytest.mark.filterwarnings("ignore:sentences without words")
+def test_coherence_in_python():
+    lm = language_model("ccdclm")
+    results = lm.coherence(TEXTS, permutations=4, extra_tests=["insertion", "blocks"])
+    documents = [lm.encode(text) for text in TEXTS]
+    expected = compare(lm.scorer, documents, Fixed(permutations=4)).result
+    value = results.to_json()
+    assert {key: value[key] for key in ("mean", "sd", "left_out")} == {
+        key: expected.to_json()[key] for key in ("mean", "sd", "left_out")
+    }
+    inserted = compare(lm.scorer, documents, Insert()).result
+    assert value["insertion"]["accuracy"] == inserted.accuracy
+    assert [one["block"] for one in value["blocks"]] == [1, 2]
+    assert [shuffle.name for shuffle in results.too_short] == ["blocks of 4", "blocks of 8"]
+    assert str(results).startswith(str(expected))
+    assert "with the first sentence alone moved" in str(results)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"permutations": 0}, "permutations and bootstrap are both 0"),
+        ({"permutations": -1}, "permutations is -1; expected at least 1"),
+        ({"bootstrap": 3, "permutation_pool": 1}, "pool is 1; expected 0, or 2 and more"),
+        (
+            {"extra_tests": ["blocks", "words"]},
+            "extra_tests is words; expected some of blocks, swa",
+        ),
+        ({"fix_first": -1}, "fix_first is -1; expected at least 0"),
+    ],
+)
+def test_wrong_options(options, message):
+    with pytest.raises(InputError, match=message):
+        CoherenceOptions(**options)
