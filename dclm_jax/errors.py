@@ -1,9 +1,10 @@
 """The exception that means "the input is wrong", as opposed to "the program is wrong", and what
 its messages are made of."""
 
+import contextlib
 import difflib
 import reprlib
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 200
@@ -25,6 +26,18 @@ class InputError(ValueError):
 class DivergenceError(RuntimeError):
     """Training, or dynamic evaluation, met a loss or a gradient that is not finite. Launchers print
     it and exit with 1."""
+
+
+@contextlib.contextmanager
+def importing(purpose: str, extra: str) -> Iterator[None]:
+    """`with importing(purpose, extra):` around imports of optional packages names what to install
+    where one is missing."""
+    try:
+        yield
+    except ImportError as error:
+        package = (error.name or "a package").split(".")[0]
+        message = f"{purpose} needs {package}: pip install 'dclm_jax[{extra}]'"
+        raise InputError(message) from error
 
 
 def require_at_least(name: str, value: float | None, least: float) -> None:

@@ -36,7 +36,7 @@ import numpy as np
 from dclm_jax import files, storage
 from dclm_jax.data.corpus import Corpus, file_sha256, open_corpus
 from dclm_jax.data.vocabulary import END, START, Vocabulary
-from dclm_jax.errors import InputError, require_at_least
+from dclm_jax.errors import InputError, importing, require_at_least
 from dclm_jax.evaluation.scoring import Scored, sentences_to_score
 from dclm_jax.training.config import difference_text, differences
 from dclm_jax.training.workdir import (
@@ -328,12 +328,8 @@ def _read_counts(path: pathlib.Path) -> list[int]:
 
 
 def _kenlm() -> Any:
-    try:
+    with importing("an n-gram model", "ngram"):
         import kenlm  # pyright: ignore[reportMissingImports]
-    except ImportError as error:
-        raise InputError(
-            "n-gram models need the package kenlm: pip install 'dclm_jax[ngram]'"
-        ) from error
     return kenlm
 
 

@@ -15,7 +15,7 @@ import scipy.sparse
 import scipy.special
 
 from dclm_jax.data.corpus import Corpus
-from dclm_jax.errors import InputError
+from dclm_jax.errors import InputError, importing
 from dclm_jax.evaluation.permutations import Shuffle, numbered
 from dclm_jax.evaluation.scoring import Document, Scored, sentences_to_score
 
@@ -102,12 +102,8 @@ class MaximumEntropy(OrderingBaseline):
         Args:
           permutations: of each document, from which pairs are taken that are no real neighbours.
         """
-        try:
+        with importing("the maximum-entropy baseline", "baselines"):
             from sklearn.linear_model import LogisticRegression
-        except ImportError as error:
-            raise InputError(
-                "the maximum-entropy baseline needs scikit-learn: pip install 'dclm_jax[baselines]'"
-            ) from error
         features, is_real = _labelled_features(train, permutations, seed)
         valid_features, valid_is_real = _labelled_features(valid, permutations, seed)
         trained: list[tuple[float, MaximumEntropy]] = []

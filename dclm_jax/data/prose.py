@@ -9,7 +9,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 
 from dclm_jax.data.documents import PLAIN, TextOptions
-from dclm_jax.errors import InputError
+from dclm_jax.errors import importing
 
 Paragraphs = list[str]
 Sentences = list[list[str]]
@@ -55,11 +55,9 @@ def word_tokenizer(options: TextOptions = PLAIN) -> Callable[[str], list[str]]:
 
 
 def _libraries():
-    try:
+    with importing("raw prose", "text"):
         import sacremoses
         import sentencex
-    except ImportError as error:
-        raise InputError(f"raw prose needs {error.name}: pip install 'dclm_jax[text]'") from error
     return sentencex, sacremoses
 
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dclm_jax.data.documents import Document
-from dclm_jax.errors import InputError, require_at_least
+from dclm_jax.errors import importing, require_at_least
 from dclm_jax.evaluation.significance import Sums
 from dclm_jax.tables import aligned
 
@@ -248,12 +248,8 @@ def _treebank_tag(word: str, tag: str) -> str:
 
 
 def _load_hanta() -> Callable[..., Any]:
-    try:
+    with importing("tagging of text", "tags"):
         from HanTa import HanoverTagger
-    except ImportError as error:
-        raise InputError(
-            "text without parts of speech needs HanTa to tag it: pip install 'dclm_jax[tags]'"
-        ) from error
     # HanTa unpickles what it is given, and takes a bare name from the working directory first.
     model = pathlib.Path(HanoverTagger.__file__).with_name(_HANTA_MODEL)
     return HanoverTagger.HanoverTagger(str(model)).tag_sent

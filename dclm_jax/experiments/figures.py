@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import numpy as np
 
 from dclm_jax import files
-from dclm_jax.errors import InputError, printable
+from dclm_jax.errors import InputError, importing, printable
 from dclm_jax.evaluation import context_ablation
 from dclm_jax.experiments.comparison import LENGTH, Row, ratios, without
 from dclm_jax.experiments.tables import BLOCKS
@@ -215,11 +215,9 @@ def check_target(path: str | os.PathLike[str]) -> None:
 
 def new_figure(size: tuple[float, float]) -> "tuple[Drawing, Axes]":
     """An empty figure, width and height in inches, and its axes."""
-    try:
+    with importing("a figure", "plots"):
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
-    except ImportError as error:
-        raise InputError("plots need matplotlib: pip install 'dclm_jax[plots]'") from error
     # A Figure of its own, not pyplot: no global state, and no display is ever looked for.
     figure = Figure(figsize=size, dpi=150, layout="constrained")
     FigureCanvasAgg(figure)

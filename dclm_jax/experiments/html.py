@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.errors import InputError, printable
+from dclm_jax.errors import importing, printable
 from dclm_jax.experiments import examples, figures
 from dclm_jax.experiments.comparison import option_text
 from dclm_jax.experiments.examples import Example
@@ -34,10 +34,8 @@ _MOST_WEIGHTS = 900
 @functools.cache
 def environment() -> "Environment":
     """The templates by name. They escape every value, and show a text as one printable line."""
-    try:
+    with importing("HTML", "plots"):
         import jinja2
-    except ImportError as error:
-        raise InputError("HTML needs jinja2: pip install 'dclm_jax[plots]'") from error
     return jinja2.Environment(
         loader=jinja2.PackageLoader(__package__ or ""),
         autoescape=True,

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dclm_jax.errors import InputError
+from dclm_jax.errors import importing
 from dclm_jax.tables import aligned
 
-INSTALL = "pip install 'dclm_jax[metrics]'"
 _ORDERS = 4
 
 Systems = Mapping[str, Mapping[str, np.ndarray]]
@@ -71,10 +70,8 @@ def bleu(totals_Q: np.ndarray, *, effective_order: bool = False) -> float:
 def wer_statistics(hypotheses: Sequence[Sequence[str]], reference: Sequence[str]) -> np.ndarray:
     """The fewest insertions, deletions and substitutions that make the reference of each
     hypothesis, and the words of the reference."""
-    try:
+    with importing("word error rate", "metrics"):
         from rapidfuzz.distance.Levenshtein import distance
-    except ImportError as error:
-        raise InputError(f"word error rates need the package rapidfuzz: {INSTALL}") from error
     return np.array([[distance(words, reference), len(reference)] for words in hypotheses])
 
 
@@ -241,10 +238,7 @@ def bootstrap_p(
     return (1 + worse) / (1 + samples)
 
 
-@functools.cache
 def _sacrebleu() -> Any:
-    try:
+    with importing("BLEU", "metrics"):
         from sacrebleu.metrics.bleu import BLEU
-    except ImportError as error:
-        raise InputError(f"BLEU needs the package sacrebleu: {INSTALL}") from error
     return BLEU

@@ -166,7 +166,7 @@ def test_maximum_entropy_is_trained_to_the_optimum_of_its_objective(tmp_path, mo
 def test_missing_scikit_learn_is_said_in_one_line(tmp_path, monkeypatch):
     train, valid, _ = write_corpus(tmp_path, ordered)
     monkeypatch.setitem(sys.modules, "sklearn.linear_model", None)
-    with pytest.raises(InputError, match=r"scikit-learn: pip install 'dclm_jax\[baselines\]'"):
+    with pytest.raises(InputError, match=r"sklearn: pip install 'dclm_jax\[baselines\]'"):
         MaximumEntropy.train(train, valid, seed=0, report=ignore)
 
 

@@ -206,7 +206,7 @@ def test_tags_of_the_text_are_used_without_hanta(monkeypatch):
     document = Document("a", [["The", "House"], ["is"]], tags)
     assert tagger(document) == [["AT", "NN"], ["VBZ"]]
     assert tagger.source == "input"
-    with pytest.raises(InputError, match=r"needs HanTa to tag it: pip install 'dclm_jax\[tags\]'"):
+    with pytest.raises(InputError, match=r"needs HanTa: pip install 'dclm_jax\[tags\]'"):
         tagger(Document("b", [["The", "House"]]))
 
 

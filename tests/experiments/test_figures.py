@@ -306,7 +306,7 @@ def test_targets_that_can_be_written(tmp_path):
 def test_without_matplotlib(monkeypatch, tmp_path):
     for name in ("matplotlib.figure", "matplotlib.backends.backend_agg"):
         monkeypatch.setitem(sys.modules, name, None)
-    with pytest.raises(InputError, match=r"plots need matplotlib: pip install 'dclm_jax\[plots\]'"):
+    with pytest.raises(InputError, match=r"needs matplotlib: pip install 'dclm_jax\[plots\]'"):
         figures.check_target(tmp_path / "a.png")
 
 
