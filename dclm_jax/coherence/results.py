@@ -1,9 +1,8 @@
-"""What tests of coherence give, as files hold it."""
+"""Results of tests of coherence, for files and for people."""
 
 import dataclasses
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from dclm_jax import files
 from dclm_jax.evaluation.permutations import Shuffle
 
 FIRST_DECIDES = 0.75
@@ -30,8 +29,7 @@ class Coherence:
       pool_error: standard error of the mean that is due to the pool and that more test sets do not
         lessen.
       keep_first: sentences at the start of each document that stay where they are.
-      left_out: documents with too few sentences to permute; None in an older result, which does
-        not have it.
+      left_out: documents with too few sentences to permute.
       first_sentence: accuracy where the first sentence alone moves, see `FirstSentence`; None where
         it was not measured.
       block, window: as of `Shuffle`.
@@ -40,22 +38,22 @@ class Coherence:
     """
 
     kind: Literal["fixed", "bootstrap", "given"]
-    mean: files.Share
-    sd: files.Share | None
-    replicates: files.Count
-    permutations: files.Count
-    documents: files.Count
-    words: files.Count
-    pairs: files.Count
-    seed: Annotated[int, files.Range(0, 2**128, "a whole number from 0 to 2^128")]
-    pool: files.Count = 0
-    pool_error: files.Share = 0.0
-    keep_first: files.Count = 0
-    left_out: files.Count | None = None
-    first_sentence: files.Share | None = None
-    block: files.Count = 1
-    window: files.Count = 0
-    unchanged: files.Count = 0
+    mean: float
+    sd: float | None
+    replicates: int
+    permutations: int
+    documents: int
+    words: int
+    pairs: int
+    seed: int
+    pool: int = 0
+    pool_error: float = 0.0
+    keep_first: int = 0
+    left_out: int = 0
+    first_sentence: float | None = None
+    block: int = 1
+    window: int = 0
+    unchanged: int = 0
 
     @property
     def warning(self) -> str:
@@ -109,15 +107,15 @@ class Insertion:
       left_out: documents with fewer than two other sentences.
     """
 
-    accuracy: files.Share
-    reciprocal_rank: files.Share
-    chance_accuracy: files.Share
-    chance_reciprocal_rank: files.Share
-    documents: files.Count
-    sentences: files.Count
-    words: files.Count
-    keep_first: files.Count = 0
-    left_out: files.Count = 0
+    accuracy: float
+    reciprocal_rank: float
+    chance_accuracy: float
+    chance_reciprocal_rank: float
+    documents: int
+    sentences: int
+    words: int
+    keep_first: int
+    left_out: int
 
     def to_json(self) -> dict[str, Any]:
         """The attributes as a JSON object."""
@@ -129,27 +127,7 @@ class OfLength:
     """Accuracy in documents of `least` to `most` sentences (None: no limit), and how many documents
     there are; accuracy is the mean over their permutations, None where there is no document."""
 
-    least: files.Count
-    most: files.Count | None
-    documents: files.Count
-    accuracy: files.Share | None
-
-
-@dataclasses.dataclass(frozen=True)
-class FurtherTests:
-    """What a result file holds beside the `Coherence` of full permutations; empty where it was not
-    measured, and in older results.
-
-    Attributes:
-      blocks: of each size of blocks, in ascending order; blocks of one sentence are permutations.
-      swaps: two neighbours exchanged.
-      windows: three neighbours permuted.
-      insertion: of single sentences.
-      by_length: full permutations, by the length of documents.
-    """
-
-    blocks: list[Coherence] = dataclasses.field(default_factory=list)
-    swaps: Coherence | None = None
-    windows: Coherence | None = None
-    insertion: Insertion | None = None
-    by_length: list[OfLength] = dataclasses.field(default_factory=list)
+    least: int
+    most: int | None
+    documents: int
+    accuracy: float | None

@@ -2,18 +2,16 @@
 
 import dataclasses
 import itertools
-import json
 import math
 
 import jax
 import numpy as np
 import pytest
 
-from dclm_jax import files, models
+from dclm_jax import models
 from dclm_jax.coherence import compare as comparing
 from dclm_jax.coherence import scoring
 from dclm_jax.coherence.compare import Bootstrap, FirstSentence, Fixed, compare
-from dclm_jax.coherence.results import Coherence
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.permutations import Shuffle, numbered
 from dclm_jax.evaluation.scoring import Scorer, sentences_to_score
@@ -492,24 +490,3 @@ def test_with_a_real_model(name, is_tie):
     documents = [[rng.integers(2, 12, 4) for _ in range(n)] for n in (2, 3, 4)]
     result = compare(Scorer(model, params), documents, Fixed(permutations=15)).result
     assert (result.mean == 0.5) == is_tie
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ([], "it is .*; expected a JSON object of kind, mean"),
-        ({"sd": 1.5}, "sd is 1.5; expected a number from 0 to 1"),
-        ({"mean": None}, "mean is None; expected a number from 0 to 1"),
-        ({"kind": "z_test"}, "kind is 'z_test'; expected fixed or bootstrap"),
-        ({"words": 1.0}, "words is 1.0; expected a whole number"),
-        ({"seed": -1}, "seed is -1; expected a whole number"),
-    ],
-)
-def test_files_that_are_no_results(tmp_path, content, message):
-    path = tmp_path / "b.json"
-    good = Coherence("bootstrap", 0.8, 0.03, 9, 1, 5, 60, 45, 2**128 - 1)
-    path.write_text(json.dumps(good.to_json()))
-    assert files.read_json(path, Coherence) == good
-    path.write_text(json.dumps(good.to_json() | content if content else content))
-    with pytest.raises(InputError, match=f"b.json: {message}"):
-        files.read_json(path, Coherence)

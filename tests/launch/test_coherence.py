@@ -6,7 +6,6 @@ import json
 import pytest
 
 import dclm_jax
-from dclm_jax import files
 from dclm_jax.coherence import results
 from dclm_jax.coherence.compare import Bootstrap, FirstSentence, Fixed, Insert, compare
 from dclm_jax.data.readers import read_documents
@@ -105,17 +104,17 @@ def test_any_two_runs_are_compared(both):
     assert {row["run"] for row in rows} == {"ccdclm", "rnnlm"}
 
 
-def test_what_is_written_is_read_back_with_a_run(space, tmp_path):
-    path = tmp_path / "coherence.json"
+def test_results_hold_the_bootstrap_and_the_fixed_permutations(space):
     flags = ["--also=blocks,insertion", "--permutations=2", "--bootstrap=3", "--keep_first=1"]
-    launch("coherence", f"--workdir={space.run}", *flags, f"--output={path}", quiet=False)
-    value = json.loads(path.read_text())
-    tests = files.read_json(path, results.FurtherTests)
-    assert [one.kind for one in tests.blocks] == ["bootstrap"] * len(value["blocks"])
-    assert [one.block for one in tests.blocks][:2] == [1, 2]
-    assert tests.blocks[0] == files.read_json(path, results.Coherence)
-    assert tests.insertion is not None and tests.insertion.to_json() == value["insertion"]
-    assert value["blocks"][1]["fixed"]["block"] == 2 and tests.swaps is None
+    done = launch("coherence", f"--workdir={space.run}", *flags, "--output=-", quiet=False)
+    value = json.loads(done.stdout)
+    first, second, *_ = value["blocks"]
+    assert {one["kind"] for one in value["blocks"]} == {"bootstrap"}
+    assert (first["block"], second["block"]) == (1, 2)
+    assert first == {key: value[key] for key in first}
+    for result in (first, second):
+        assert result["fixed"]["kind"] == "fixed" and result["fixed"]["block"] == result["block"]
+    assert value["insertion"]["keep_first"] == 1 and "swaps" not in value
 
 
 def test_given_permutations_are_compared_over_all_pairs(space, tmp_path):
