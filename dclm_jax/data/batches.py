@@ -136,18 +136,18 @@ class TrainingBatches:
         self.earlier_sentences = earlier_sentences
         self._text = text = _Sentences.of(corpus, max_sentence_length)
         counts = np.diff(text.document_offsets)
-        most = segment_length or int(counts.max())
-        num_segments = -(-counts // most)
+        max_sentences = segment_length or int(counts.max())
+        num_segments = -(-counts // max_sentences)
         self.batch_size = min(batch_size, int(num_segments.sum()))
         # Ids, targets and mask of the shortest sentences.
-        positions = self.batch_size * min(most, SHORT_SEGMENT) * length_bucket(1)
+        positions = self.batch_size * min(max_sentences, SHORT_SEGMENT) * length_bucket(1)
         require_memory(positions * (4 + 4 + 1), f"a batch of {self.batch_size:,} segments")
         # Of each segment: its document, where that one begins, and its own sentences.
         document = np.repeat(np.arange(len(counts)), num_segments)
         before = np.repeat(np.cumsum(num_segments) - num_segments, num_segments)
         self._document_first = text.document_offsets[document]
-        first = self._document_first + most * (np.arange(len(before)) - before)
-        count = np.minimum(most, text.document_offsets[document + 1] - first)
+        first = self._document_first + max_sentences * (np.arange(len(before)) - before)
+        count = np.minimum(max_sentences, text.document_offsets[document + 1] - first)
         # Segments follow one another without gaps, which is what reduceat needs.
         longest = np.maximum.reduceat(text.lengths, first)
         for distance in range(1, earlier_sentences + 1):
@@ -155,7 +155,7 @@ class TrainingBatches:
             exists = sentence >= self._document_first
             lengths = text.lengths[np.maximum(sentence, 0)]
             longest = np.maximum(longest, np.where(exists, lengths, 0))
-        self._segments = _Segments.in_buckets(first, count, longest, most)
+        self._segments = _Segments.in_buckets(first, count, longest, max_sentences)
         self._is_its_source = source is corpus
         self._sources = None
         if source is not None and not self._is_its_source:
@@ -181,18 +181,18 @@ class TrainingBatches:
         steps = steps[: self.steps_per_epoch]
         kinds = [self._segments, *([] if self._sources is None else [self._sources])]
         begins = np.arange(0, self.num_segments, self.batch_size)
-        found: set[tuple[int, ...]] = set()
+        shapes: set[tuple[int, ...]] = set()
         epochs, positions = np.divmod(np.asarray(steps), self.steps_per_epoch)
         for epoch in np.unique(epochs):
             order, batches = self._epoch_order(int(epoch))
-            chosen = batches[positions[epochs == epoch]]
+            numbers = batches[positions[epochs == epoch]]
             sizes = [
-                np.maximum.reduceat(one[order], begins)[chosen]
+                np.maximum.reduceat(bucket[order], begins)[numbers].tolist()
                 for kind in kinds
-                for one in (kind.sentences, kind.length)
+                for bucket in (kind.sentences, kind.length)
             ]
-            found |= set(zip(*(one.tolist() for one in sizes), strict=True))
-        return found
+            shapes |= set(zip(*sizes, strict=True))
+        return shapes
 
     def __call__(self, step: int) -> Batch:
         """The batch of a step, B x S x N with S and N of the largest buckets in it.
@@ -205,18 +205,18 @@ class TrainingBatches:
         epoch, position = divmod(step, self.steps_per_epoch)
         order, batches = self._epoch_order(epoch)
         begin = int(batches[position]) * self.batch_size
-        chosen = order[begin : begin + self.batch_size]
-        segments = self._segments.of(chosen)
+        indices = order[begin : begin + self.batch_size]
+        segments = self._segments.of(indices)
         batch = self._pack(self._text, segments)
         if self._is_its_source:
             return dataclasses.replace(batch, source=batch)
         if self._sources is not None:
-            source = self._pack(self._source_text, self._sources.of(chosen))
+            source = self._pack(self._source_text, self._sources.of(indices))
             return dataclasses.replace(batch, source=source)
         if not self.earlier_sentences:
             return batch
         earlier_BxC = segments.first[:, None] - np.arange(self.earlier_sentences, 0, -1)
-        exists_BxC = earlier_BxC >= self._document_first[chosen][:, None]
+        exists_BxC = earlier_BxC >= self._document_first[indices][:, None]
         length = batch.mask_BxSxN.shape[2]
         earlier = self._text.pack(earlier_BxC, exists_BxC, length, self.batch_size)
         return dataclasses.replace(batch, earlier=earlier)
@@ -234,7 +234,7 @@ class TrainingBatches:
         buckets = [self._segments.length, self._segments.sentences]
         if self._sources is not None:
             buckets = [self._sources.length, self._sources.sentences, *buckets]
-        by_bucket = shuffled[np.lexsort([one[shuffled] for one in buckets])]
+        by_bucket = shuffled[np.lexsort([bucket[shuffled] for bucket in buckets])]
         return by_bucket, rng.permutation(self.steps_per_epoch)
 
 
@@ -249,14 +249,14 @@ class _Segments(NamedTuple):
 
     @classmethod
     def in_buckets(
-        cls, first: np.ndarray, count: np.ndarray, longest: np.ndarray, most: int
+        cls, first: np.ndarray, count: np.ndarray, longest: np.ndarray, max_sentences: int
     ) -> "_Segments":
         # Segments of as many sentences as there can be need no more than that.
-        sentences = np.minimum(_buckets(count, (SHORT_SEGMENT,)), most)
+        sentences = np.minimum(_buckets(count, (SHORT_SEGMENT,)), max_sentences)
         return cls(first, count, sentences, _buckets(longest + 1, LENGTH_BOUNDARIES))
 
-    def of(self, chosen: np.ndarray) -> "_Segments":
-        return _Segments(*(array[chosen] for array in self))
+    def of(self, indices: np.ndarray) -> "_Segments":
+        return _Segments(*(array[indices] for array in self))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -272,9 +272,7 @@ class _Sentences:
     @classmethod
     def of(cls, corpus: Corpus, most_words: int = 0) -> "_Sentences":
         """Those of at most so many words; 0 for all."""
-        offsets, documents = (
-            np.asarray(one) for one in (corpus.sentence_offsets, corpus.document_offsets)
-        )
+        offsets, documents = map(np.asarray, (corpus.sentence_offsets, corpus.document_offsets))
         begins, lengths = offsets[:-1], np.diff(offsets)
         if not most_words:
             return cls(corpus, begins, lengths, documents)

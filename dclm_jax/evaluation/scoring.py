@@ -162,7 +162,7 @@ class Scorer:
           is true, the list has one such array, that of its last sentence.
         """
         for window in self._windows(documents):
-            sizes = [reader.size_of(one.sentences, one.source) for one in window]
+            sizes = [reader.size_of(request.sentences, request.source) for request in window]
             batches = list(reader.batches_of_like_size(sizes, self._max_rows, self._num_devices))
             pending: collections.deque[_Block] = collections.deque()
             for indices, num_rows in batches[processes.index() :: processes.count()]:
@@ -199,14 +199,14 @@ class Scorer:
         """Starts the blocks of a batch one after another; does not wait for their results."""
         num_sentences = max(len(request.sentences) for request in requests)
         num_empty = num_rows * self._num_devices - len(requests)
-        documents: list[Document] = [*(one.sentences for one in requests), *([()] * num_empty)]
-        first_scored_R = np.array([one.first_scored for one in requests] + [0] * num_empty)
+        documents: list[Document] = [request.sentences for request in requests] + [()] * num_empty
+        first_scored_R = np.array([request.first_scored for request in requests] + [0] * num_empty)
         row_DxB = np.zeros((self._num_devices, num_rows))
 
         def by_device(rows: Any) -> Any:
             return jax.tree.map(lambda a: a.reshape(*row_DxB.shape, *a.shape[1:]), rows)
 
-        sources = [one.source for one in requests if one.source is not None]
+        sources = [request.source for request in requests if request.source is not None]
         source = reader.pack_sources([*sources, *([()] * num_empty)]) if sources else None
         (context, _), first = self._open(self._params, row_DxB, by_device(source)), 0
         while first < num_sentences:

@@ -136,7 +136,7 @@ class StandardAutoencoder(_Autoencoder):
         return {"encoder": stack.init_stack(key, self.cell, self.num_layers, K, H)}
 
     def open_document(self, params: Params, rows: int, source: Source | None = None) -> StackState:
-        words = in_reading_order(given(self, source), self.reverse)
+        words = in_reading_order(required_source(self, source), self.reverse)
         return self._encode_words(params, "encoder", joined_sentences(words))
 
     def close_sentence(
@@ -166,7 +166,7 @@ class HierarchicalAutoencoder(_Autoencoder):
         return 0
 
     def open_document(self, params: Params, rows: int, source: Source | None = None) -> Context:
-        return self._encode_document(params, given(self, source))[0]
+        return self._encode_document(params, required_source(self, source))[0]
 
     def _encode_document(
         self, params: Params, source: Source
@@ -225,7 +225,7 @@ class HierarchicalAttentionAutoencoder(HierarchicalAutoencoder):
         return self.hidden_dim
 
     def open_document(self, params: Params, rows: int, source: Source | None = None) -> Remembering:
-        e_D, h_SxBxH, exists_SxB = self._encode_document(params, given(self, source))
+        e_D, h_SxBxH, exists_SxB = self._encode_document(params, required_source(self, source))
         # A row without a source remembers position 0, so that nothing is divided by zero.
         memory = Memory(h_SxBxH, h_SxBxH @ params["attention"]["key"], exists_SxB.at[0].set(True))
         return Remembering(e_D, memory)
@@ -247,7 +247,7 @@ class HierarchicalAttentionAutoencoder(HierarchicalAutoencoder):
 MODELS = (StandardAutoencoder, HierarchicalAutoencoder, HierarchicalAttentionAutoencoder)
 
 
-def given(model: DocumentModel, source: Source | None) -> Source:
+def required_source(model: DocumentModel, source: Source | None) -> Source:
     """The source, which must be there."""
     if source is None:
         raise ValueError(f"{model.name} reads a source; expected one")

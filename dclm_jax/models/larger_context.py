@@ -77,8 +77,8 @@ class _LargerContext(DocumentModel, abc.ABC):
 
     def __post_init__(self):
         super().__post_init__()
-        some = "at least 1 (rlm is the model without context)"
-        require(self, "context_sentences", self.context_sentences >= 1, some)
+        minimum = "at least 1 (rlm is the model without context)"
+        require(self, "context_sentences", self.context_sentences >= 1, minimum)
         require(self, "context_dim", self.context_dim >= 1, "at least 1")
 
     @property

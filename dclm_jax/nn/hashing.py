@@ -58,8 +58,8 @@ class PackedSlices(NamedTuple):
     size: int
 
     @classmethod
-    def of(cls, is_there_V: jax.Array, most: int, size: int) -> "PackedSlices":
-        """The slices of those histories, of which there are `most` at most.
+    def of(cls, is_there_V: jax.Array, max_count: int, size: int) -> "PackedSlices":
+        """The slices of those histories, of which there are at most `max_count`.
 
         Args:
           is_there_V: bool, every word of the vocabulary as a history.
@@ -68,15 +68,15 @@ class PackedSlices(NamedTuple):
         (vocab_size,) = is_there_V.shape
         starts_V = history_starts(vocab_size, size)
         order_V = np.argsort(starts_V, kind="stable")
-        chosen_U = jnp.nonzero(is_there_V[order_V], size=min(most, vocab_size), fill_value=0)[0]
-        start_U = jnp.asarray(starts_V[order_V])[chosen_U]
+        index_U = jnp.nonzero(is_there_V[order_V], size=min(max_count, vocab_size), fill_value=0)[0]
+        start_U = jnp.asarray(starts_V[order_V])[index_U]
         gaps = jnp.minimum(jnp.diff(start_U, prepend=start_U[:1]), vocab_size)
         place_U = jnp.cumsum(gaps)
         count = jnp.sum(is_there_V)
-        is_real_U = jnp.arange(chosen_U.size) < count
-        history_U = jnp.where(is_real_U, jnp.asarray(order_V)[chosen_U], vocab_size)
+        is_real_U = jnp.arange(index_U.size) < count
+        history_U = jnp.where(is_real_U, jnp.asarray(order_V)[index_U], vocab_size)
         place_V = jnp.zeros(vocab_size, jnp.int32).at[history_U].set(place_U, mode="drop")
-        room = min(chosen_U.size * vocab_size, size)
+        room = min(index_U.size * vocab_size, size)
         return cls(count, start_U, place_U, place_V, vocab_size, room)
 
     def read(self, array: jax.Array) -> jax.Array:

@@ -231,11 +231,11 @@ def _select(is_selected: list[bool], leaves: list[Any]) -> list[Any]:
     return [leaf for leaf, selected in zip(leaves, is_selected, strict=True) if selected]
 
 
-def _merge(is_selected: list[bool], selected: list[Any], others: list[Any]) -> list[Any]:
+def _merge(is_selected: list[bool], values: list[Any], others: list[Any]) -> list[Any]:
     """The others, with the selected ones in their places."""
-    rest = iter(selected)
+    rest = iter(values)
     return [
-        next(rest) if chosen else leaf for chosen, leaf in zip(is_selected, others, strict=True)
+        next(rest) if selected else leaf for selected, leaf in zip(is_selected, others, strict=True)
     ]
 
 

@@ -31,18 +31,18 @@ class RowLogits(NamedTuple):
         """What has a gradient."""
         return self.logits_RxV
 
-    def of(self, chosen: jax.Array, vocab_size: int) -> jax.Array:
-        """The part of the chosen positions [C, V]."""
+    def of(self, position_C: jax.Array, vocab_size: int) -> jax.Array:
+        """The part of these positions [C, V]."""
         del vocab_size
-        return _take(self.logits_RxV, self._rows(chosen))
+        return _take(self.logits_RxV, self._rows(position_C))
 
-    def add(self, d_values: jax.Array, chosen: jax.Array, d_logits_CxV: jax.Array) -> jax.Array:
-        """The gradient of the values, with that of the chosen positions' logits."""
-        return d_values.at[self._rows(chosen)].add(d_logits_CxV, mode="drop")
+    def add(self, d_values: jax.Array, position_C: jax.Array, d_logits_CxV: jax.Array) -> jax.Array:
+        """The gradient of the values, with that of these positions' logits."""
+        return d_values.at[self._rows(position_C)].add(d_logits_CxV, mode="drop")
 
-    def _rows(self, chosen: jax.Array) -> jax.Array:
+    def _rows(self, position_C: jax.Array) -> jax.Array:
         # Those of filler do not exist.
-        return self.row_F.at[chosen].get(mode="fill", fill_value=len(self.logits_RxV))
+        return self.row_F.at[position_C].get(mode="fill", fill_value=len(self.logits_RxV))
 
 
 class HashedLogits(NamedTuple):
@@ -57,8 +57,8 @@ class HashedLogits(NamedTuple):
         """What has a gradient."""
         return self.weights_W
 
-    def of(self, chosen: jax.Array, vocab_size: int) -> jax.Array:
-        """The part of the chosen positions [C, V]."""
+    def of(self, position_C: jax.Array, vocab_size: int) -> jax.Array:
+        """The part of these positions [C, V]."""
 
         def add_slices(start_C: jax.Array, sums_CxV: jax.Array) -> jax.Array:
             slices_CxV = jax.vmap(
@@ -66,11 +66,11 @@ class HashedLogits(NamedTuple):
             )(jnp.maximum(start_C, 0))
             return sums_CxV + jnp.where(start_C[:, None] >= 0, slices_CxV, 0)
 
-        zeros_CxV = jnp.zeros((chosen.size, vocab_size), self.weights_W.dtype)
-        return self._over_slices(chosen, add_slices, zeros_CxV)
+        zeros_CxV = jnp.zeros((position_C.size, vocab_size), self.weights_W.dtype)
+        return self._over_slices(position_C, add_slices, zeros_CxV)
 
-    def add(self, d_values: jax.Array, chosen: jax.Array, d_logits_CxV: jax.Array) -> jax.Array:
-        """The gradient of the values, with that of the chosen positions' logits."""
+    def add(self, d_values: jax.Array, position_C: jax.Array, d_logits_CxV: jax.Array) -> jax.Array:
+        """The gradient of the values, with that of these positions' logits."""
         windows = jax.lax.ScatterDimensionNumbers(
             update_window_dims=(1,), inserted_window_dims=(), scatter_dims_to_operand_dims=(0,)
         )
@@ -80,15 +80,15 @@ class HashedLogits(NamedTuple):
             place_Cx1 = jnp.maximum(start_C, 0)[:, None]
             return jax.lax.scatter_add(d_values, place_Cx1, d_slices_CxV, windows)
 
-        return self._over_slices(chosen, add_slices, d_values)
+        return self._over_slices(position_C, add_slices, d_values)
 
-    def _over_slices(self, chosen: jax.Array, add_slices: Callable[..., Any], sums: Any) -> Any:
+    def _over_slices(self, position_C: jax.Array, add_slices: Callable[..., Any], sums: Any) -> Any:
         """`sums = add_slices(start_C, sums)` for each of the M slices up to the last there is."""
-        start_CxM = self.start_FxM.at[chosen].get(mode="fill", fill_value=-1)
-        most = start_CxM.shape[1]
-        if most == 1:
+        start_CxM = self.start_FxM.at[position_C].get(mode="fill", fill_value=-1)
+        num_slices = start_CxM.shape[1]
+        if num_slices == 1:
             return add_slices(start_CxM[:, 0], sums)
-        position_M = jnp.arange(1, most + 1)
+        position_M = jnp.arange(1, num_slices + 1)
         last = jnp.max(jnp.where(jnp.any(start_CxM >= 0, axis=0), position_M, 0), initial=0)
         return jax.lax.fori_loop(0, last, lambda m, sums: add_slices(start_CxM[:, m], sums), sums)
 
@@ -101,11 +101,11 @@ class OutputInputs(NamedTuple):
     bias_V: jax.Array
     shared: RowLogits | HashedLogits | None = None
 
-    def products(self, chosen: jax.Array, features_CxD: jax.Array) -> jax.Array:
-        """The logits [C, V] of the chosen positions, which have these features, without bias."""
+    def products(self, position_C: jax.Array, features_CxD: jax.Array) -> jax.Array:
+        """The logits [C, V] of these positions, which have these features, without bias."""
         products_CxV = rounded_product(features_CxD, self.kernel_DxV, self.kernel_DxV.dtype)
         if self.shared is not None:
-            products_CxV += self.shared.of(chosen, self.bias_V.size)
+            products_CxV += self.shared.of(position_C, self.bias_V.size)
         return products_CxV
 
     def logits(self) -> jax.Array:
@@ -121,10 +121,10 @@ def _fold_chunks(
     first: Callable[[jax.Array], Any],
     add: Callable[[Any, jax.Array], Any],
 ) -> Any:
-    """`add(sums, chosen)` over the real positions in chunks, which begins with `first(chosen)`.
+    """`add(sums, position_C)` over the real positions in chunks, after `first(position_C)`.
 
-    `chosen` are indices of positions, F as filler. The first chunk takes what whole chunks leave
-    over, in the shortest of a few sizes that holds it; a batch of few tokens is that chunk alone.
+    A chunk has indices of positions, F as filler. The first one takes what whole chunks leave over,
+    in the shortest of a few sizes that holds it; a batch of few tokens is that chunk alone.
     """
     size = mask_F.size
     chunk = min(plan.chunk_size(vocab_size), size)
@@ -134,13 +134,13 @@ def _fold_chunks(
     rest = count - whole_chunks * chunk
 
     def begin(length: int) -> Any:
-        chosen = positions[:length]
-        return first(jnp.where(jnp.arange(length) < rest, chosen, size))
+        position_C = positions[:length]
+        return first(jnp.where(jnp.arange(length) < rest, position_C, size))
 
     num_sizes = plan.only_chunks if size == chunk else plan.short_chunks
     parts = (chunk * part // num_sizes for part in range(1, num_sizes))
-    least = max(plan.min_short_chunk, plan.min_short_logits // vocab_size)
-    lengths = [*(length for length in parts if length >= least), chunk]
+    smallest = max(plan.min_short_chunk, plan.min_short_logits // vocab_size)
+    lengths = [*(length for length in parts if length >= smallest), chunk]
     shortest = jnp.searchsorted(jnp.asarray(lengths), rest)
     sums = jax.lax.switch(shortest, [partial(begin, length) for length in lengths])
     if size == chunk:
@@ -160,13 +160,13 @@ def _take(array: jax.Array, positions: jax.Array) -> jax.Array:
 def _softmax(
     inputs: OutputInputs,
     features_CxD: jax.Array,
-    chosen: jax.Array,
+    position_C: jax.Array,
     targets_CxT: jax.Array,
     plan: Plan,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
     """-log p(target) of a chunk [C, T], exp(logits - their bound) [C, V] and its row sums [C]."""
     bias_V = inputs.bias_V
-    products_CxV = inputs.products(chosen, features_CxD)
+    products_CxV = inputs.products(position_C, features_CxD)
     bound = _logit_bound(products_CxV, bias_V, plan)
     exps_CxV = jnp.exp(products_CxV + (bias_V - bound[:, None]))
     normalizer = jnp.sum(exps_CxV, axis=1)
@@ -206,11 +206,14 @@ def token_nll(inputs: OutputInputs, targets: jax.Array, mask: jax.Array, plan: P
     size = len(inputs.features_FxD)
     targets_FxT, mask_FxT = (array.reshape(size, -1) for array in (targets, mask))
 
-    def add_chunk(nll_FxT: jax.Array, chosen: jax.Array) -> jax.Array:
-        features, targets_CxT = _take(inputs.features_FxD, chosen), _take(targets_FxT, chosen)
-        nll, _, _ = _softmax(inputs, features, chosen, targets_CxT, plan)
-        nll = jnp.where(_take(mask_FxT, chosen), nll, 0)
-        return nll_FxT.at[chosen].set(nll, mode="drop")
+    def add_chunk(nll_FxT: jax.Array, position_C: jax.Array) -> jax.Array:
+        features, targets_CxT = (
+            _take(inputs.features_FxD, position_C),
+            _take(targets_FxT, position_C),
+        )
+        nll, _, _ = _softmax(inputs, features, position_C, targets_CxT, plan)
+        nll = jnp.where(_take(mask_FxT, position_C), nll, 0)
+        return nll_FxT.at[position_C].set(nll, mode="drop")
 
     zeros_FxT = jnp.zeros(targets_FxT.shape, inputs.features_FxD.dtype)
     first = partial(add_chunk, zeros_FxT)
@@ -241,33 +244,33 @@ def _summed_nll_forward(inputs, targets, weights, plan):
     targets_FxT, weights_FxT = (array.reshape(size, -1) for array in (targets, weights))
     weights_FxT = weights_FxT.astype(bias_V.dtype)
 
-    def of_chunk(d_features_FxD, d_shared, chosen):
+    def of_chunk(d_features_FxD, d_shared, position_C):
         """Nats and gradients of a chunk; the two that have rows are put into what they have."""
-        features, targets_CxT = _take(features_FxD, chosen), _take(targets_FxT, chosen)
-        weights_CxT = _take(weights_FxT, chosen)
-        nll_CxT, exps_CxV, normalizer = _softmax(inputs, features, chosen, targets_CxT, plan)
+        features, targets_CxT = _take(features_FxD, position_C), _take(targets_FxT, position_C)
+        weights_CxT = _take(weights_FxT, position_C)
+        nll_CxT, exps_CxV, normalizer = _softmax(inputs, features, position_C, targets_CxT, plan)
         # The gradient of a logit is w p - [weights of the targets it is of], p = exps / normalizer,
         # w the sum of weights. Dividing the thin factors spares a pass over exps.
         total_C = jnp.sum(weights_CxT, axis=1)
         shares_CxT = weights_CxT / jnp.where(total_C > 0, total_C, 1)[:, None]
-        rows_Cx1 = jnp.arange(chosen.size)[:, None]
+        rows_Cx1 = jnp.arange(position_C.size)[:, None]
         errors_CxV = exps_CxV.at[rows_Cx1, targets_CxT].add(-normalizer[:, None] * shares_CxT)
         weight = jnp.where(total_C > 0, total_C / normalizer, 0)
         # Laid out as the transpose it is: CPUs take a quarter longer to read it across.
         weighted_DxC = jax.lax.optimization_barrier((features * weight[:, None]).T)
         d_features = rounded_product(errors_CxV, kernel_DxV.T, dtype) * weight[:, None]
         if shared is not None:
-            d_shared = shared.add(d_shared, chosen, errors_CxV * weight[:, None])
+            d_shared = shared.add(d_shared, position_C, errors_CxV * weight[:, None])
         sums = (
             jnp.sum(jnp.where(weights_CxT > 0, weights_CxT * nll_CxT, 0)).astype(features.dtype),
             rounded_product(weighted_DxC, errors_CxV, dtype),
             weight @ errors_CxV,
         )
-        return sums, d_features_FxD.at[chosen].set(d_features, mode="drop"), d_shared
+        return sums, d_features_FxD.at[position_C].set(d_features, mode="drop"), d_shared
 
-    def add_chunk(gradients, chosen):
+    def add_chunk(gradients, position_C):
         sums, d_features_FxD, d_shared = gradients
-        more, *placed = of_chunk(d_features_FxD, d_shared, chosen)
+        more, *placed = of_chunk(d_features_FxD, d_shared, position_C)
         return jax.tree.map(jnp.add, sums, more), *placed
 
     d_features_FxD = jnp.zeros(features_FxD.shape, bias_V.dtype)

@@ -75,7 +75,7 @@ def score_after(
         if rows[before] == rows[index]:
             shared[index] = _shared_targets(sentences[before], sentences[index])
     scores: list[Any] = [None] * len(sentences)
-    sizes = [size_of([one]) for one in sentences]
+    sizes = [size_of([words]) for words in sentences]
     for batch, _ in batches_of_like_size(sizes, ROWS):
         filled = filled_up(batch)
         _, nll = reader.read(
@@ -112,7 +112,7 @@ def read_after(
     fill up a power of two follow."""
     filled = filled_up(range(len(rows)))
     texts = [[sentences[i]] for i in filled]
-    unscored = [len(one) + 1 for (one,) in texts]
+    unscored = [len(words) + 1 for (words,) in texts]
     return reader.read(place.take([rows[i] for i in filled]), texts, unscored)[0]
 
 

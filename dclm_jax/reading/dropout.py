@@ -65,8 +65,8 @@ def _input_rates(model: DocumentModel) -> tuple[float, ...]:
     return (_rate(model, model.input_dropout), *(model.dropout,) * (model.num_layers - 1))
 
 
-def _rate(model: DocumentModel, own: float) -> float:
-    return model.dropout if own < 0 else own
+def _rate(model: DocumentModel, rate: float) -> float:
+    return model.dropout if rate < 0 else rate
 
 
 def _split(keys_B: jax.Array, count: int) -> jax.Array:
@@ -94,6 +94,6 @@ def drop_weights(model: DocumentModel, params: Params, key: jax.Array) -> Params
         return params
     layers = [dict(layer) for layer in params["stack"]]
     places = [(layer, name) for layer in layers for name in CELLS[model.cell].weights]
-    for (layer, name), own_key in zip(places, jax.random.split(key, len(places)), strict=True):
-        layer[name] = layer[name] * drop(own_key, layer[name].shape, model.recurrent_dropout)
+    for (layer, name), weight_key in zip(places, jax.random.split(key, len(places)), strict=True):
+        layer[name] = layer[name] * drop(weight_key, layer[name].shape, model.recurrent_dropout)
     return {**params, "stack": layers}

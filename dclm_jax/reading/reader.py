@@ -88,11 +88,11 @@ def batches_of_like_size(
     for limit, indices in sorted(by_row_limit.items(), reverse=True):
         indices.sort(key=lambda index: sizes[index], reverse=True)
         while indices:
-            most, *_ = sizes[indices[0]]
+            longest, *_ = sizes[indices[0]]
             rows = [
                 index
                 for index in indices[: limit * num_devices]
-                if sizes[index][0] * _LENGTH_RATIO > most
+                if sizes[index][0] * _LENGTH_RATIO > longest
             ]
             indices = indices[len(rows) :]
             yield rows, power_of_two(-(-len(rows) // num_devices))
@@ -378,7 +378,7 @@ class Reader:
           START w1..wM of the sentence before, and c_0 alone of the first one; to "sentences", the n
           before, as far as there are so many: the first sentence has none of them.
         """
-        kind, most = self.model.attends_to, self.model.context_order or 0
+        kind, room = self.model.attends_to, self.model.context_order or 0
         if kind is None:
             expected = ", ".join(name for name, model in MODELS.items() if model.attends_to)
             raise InputError(
@@ -397,7 +397,7 @@ class Reader:
                 if kind == "words":
                     positions = slice(len(document[t - 1]) + 1 if t else 1)
                 else:
-                    positions = slice(most - min(t, most), most)
+                    positions = slice(room - min(t, room), room)
                 weights.append(weights_NxM[: len(document[t]) + 1, positions])
         return weights
 

@@ -40,8 +40,8 @@ class HashedSlices(NamedTuple):
         for tokens in batch.inputs:
             is_there_V = is_there_V.at[tokens].set(True)
         is_there_V = jax.lax.psum(is_there_V, DEVICES) > 0
-        most = batch.most_words or model.vocab_size
-        return cls(names, PackedSlices.of(is_there_V, most, trained[names[0]].size))
+        max_histories = batch.most_words or model.vocab_size
+        return cls(names, PackedSlices.of(is_there_V, max_histories, trained[names[0]].size))
 
     def read(self, tree: Any) -> Any:
         """Parameters, or an optimizer's state for them, with packed slices of what is hashed."""
@@ -62,10 +62,10 @@ class HashedSlices(NamedTuple):
         if self.packed is None:
             return others[0] if others else tree
 
-        def one(path: Any, whole: jax.Array, *parts: jax.Array) -> jax.Array:
+        def changed(path: Any, whole: jax.Array, *parts: jax.Array) -> jax.Array:
             # An optimizer's state has trees like that of the parameters in it.
             if getattr(path[-1], "key", None) in self.names:
                 return change(self.packed, whole, *parts)
             return parts[0] if parts else whole
 
-        return jax.tree_util.tree_map_with_path(one, tree, *others)
+        return jax.tree_util.tree_map_with_path(changed, tree, *others)

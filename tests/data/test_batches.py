@@ -35,12 +35,27 @@ def corpus(tmp_path_factory):
     return open_corpus(directory / "out", "train")
 
 
-def segments_of(corpus):
-    return [
-        tuple(tuple(s.tolist()) for s in corpus.document(d)[i : i + L])
-        for d in range(corpus.num_documents)
-        for i in range(0, len(corpus.document(d)), L)
-    ]
+def make(corpus, **options) -> TrainingBatches:
+    defaults: Any = {"segment_length": L, "batch_size": B, "seed": 5}
+    return TrainingBatches(corpus, **{**defaults, **options})
+
+
+def an_epoch(batches):
+    return [batches(step) for step in range(batches.steps_per_epoch)]
+
+
+def segments_of(corpus, most=L, longest=10**9):
+    """All segments of at most `most` sentences of at most `longest` words."""
+    segments = []
+    for d in range(corpus.num_documents):
+        kept = [tuple(s.tolist()) for s in corpus.document(d) if len(s) <= longest]
+        segments += [tuple(kept[i : i + most]) for i in range(0, len(kept), most)]
+    return segments
+
+
+def rows_of(batches):
+    """The rows of some batches that are not empty, in order of their words."""
+    return sorted(row for batch in batches for row in unpack(batch) if row)
 
 
 def unpack(batch):
@@ -93,59 +108,55 @@ def test_length_bucket():
     assert {length: length_bucket(length) for length in cases} == cases
 
 
-def test_an_epoch_is_every_segment_once(corpus):
-    batches = TrainingBatches(corpus, segment_length=L, batch_size=B, seed=5)
-    expected = segments_of(corpus)
+@pytest.mark.parametrize("most_words", [0, 20])
+def test_an_epoch_is_every_segment_once(corpus, most_words):
+    """Of the sentences that are short enough."""
+    batches = make(corpus, max_sentence_length=most_words)
+    expected = segments_of(corpus, longest=most_words or 10**9)
     assert batches.num_segments == len(expected)
     assert batches.steps_per_epoch == -(-len(expected) // B)
     for epoch in range(3):
         steps = range(epoch * batches.steps_per_epoch, (epoch + 1) * batches.steps_per_epoch)
-        rows = [row for step in steps for row in unpack(batches(step))]
-        assert sorted(row for row in rows if row) == sorted(expected)
-        assert len(rows) - len(expected) == -len(expected) % B
+        made = [batches(step) for step in steps]
+        assert rows_of(made) == sorted(expected)
+        longest = max(len(words) for segment in expected for words in segment)
+        assert max(b.tokens_BxSxN.shape[2] for b in made) == length_bucket(longest + 1)
+        assert sum(len(unpack(batch)) for batch in made) - len(expected) == -len(expected) % B
 
 
 def test_only_one_batch_of_an_epoch_is_partial_and_shapes_are_few(corpus):
-    batches = TrainingBatches(corpus, segment_length=L, batch_size=B, seed=5)
-    epoch = [batches(step) for step in range(batches.steps_per_epoch)]
+    epoch = an_epoch(make(corpus))
     partial = [b for b in epoch if not all(unpack(b))]
     assert len(partial) == (len(segments_of(corpus)) % B > 0)
-    shapes = [b.tokens_BxSxN.shape for b in epoch]
-    assert {shape[:2] for shape in shapes} == {(B, L)}
-    for batch, shape in zip(epoch, shapes, strict=True):
+    for batch in epoch:
         longest = max(len(s) for row in unpack(batch) for s in row)
-        assert shape[2] == length_bucket(longest + 1)
+        assert batch.tokens_BxSxN.shape == (B, L, length_bucket(longest + 1))
 
 
 def test_a_batch_is_a_function_of_seed_and_step(corpus):
     def rows(batches, step):
         return unpack(batches(step))
 
-    one = TrainingBatches(corpus, segment_length=L, batch_size=B, seed=1)
+    one = make(corpus, seed=1)
     steps = one.steps_per_epoch
     forward = [rows(one, step) for step in range(3 * steps)]
-    fresh = TrainingBatches(corpus, segment_length=L, batch_size=B, seed=1)
+    fresh = make(corpus, seed=1)
     assert [rows(fresh, step) for step in reversed(range(3 * steps))] == forward[::-1]
-    other = TrainingBatches(corpus, segment_length=L, batch_size=B, seed=2)
+    other = make(corpus, seed=2)
     assert [rows(other, step) for step in range(steps)] != forward[:steps]
     assert forward[:steps] != forward[steps : 2 * steps]
 
 
 def test_sentences_before_a_segment_come_along(corpus):
-    earlier_sentences = 4
-    batches = TrainingBatches(
-        corpus, segment_length=L, batch_size=B, seed=5, earlier_sentences=earlier_sentences
-    )
     expected = {}
     for d in range(corpus.num_documents):
         document = [tuple(s.tolist()) for s in corpus.document(d)]
         for i in range(0, len(document), L):
             expected[tuple(document[i : i + L])] = tuple(document[max(0, i - 4) : i])
     seen = {}
-    for step in range(batches.steps_per_epoch):
-        batch = batches(step)
+    for batch in an_epoch(make(corpus, earlier_sentences=4)):
         assert batch.earlier is not None
-        assert batch.earlier.tokens_BxSxN.shape[1] == earlier_sentences
+        assert batch.earlier.tokens_BxSxN.shape[1] == 4
         assert batch.earlier.tokens_BxSxN.shape[2] == batch.tokens_BxSxN.shape[2]
         # The sentence right before a segment is the last: what is missing is missing in front.
         exists_BxC = batch.earlier.mask_BxSxN[..., 0]
@@ -160,33 +171,12 @@ def test_more_sentences_before_than_the_text_has(tmp_path):
     (tmp_path / "t").write_text("a b\nc\nd e f g h\n")
     prepare({"train": tmp_path / "t"}, tmp_path / "out")
     corpus = open_corpus(tmp_path / "out", "train")
-    sizes: Any = {"segment_length": 1, "batch_size": 3, "seed": 0, "max_sentence_length": 2}
-    batch = TrainingBatches(corpus, earlier_sentences=8, **sizes)(0)
+    sizes = {"segment_length": 1, "batch_size": 3, "max_sentence_length": 2}
+    batch = make(corpus, earlier_sentences=8, **sizes)(0)
     assert batch.earlier is not None
     rows = dict(zip(unpack(batch), unpack(batch.earlier), strict=True))
     first, second = (tuple(map(tuple, [sentence])) for sentence in corpus.document(0)[:2])
     assert rows == {first: (), second: first}
-
-
-def test_long_sentences_are_left_out(corpus):
-    most = 20
-    batches = TrainingBatches(
-        corpus, segment_length=L, batch_size=B, seed=5, max_sentence_length=most
-    )
-    expected = []
-    for d in range(corpus.num_documents):
-        kept = [tuple(s.tolist()) for s in corpus.document(d) if len(s) <= most]
-        expected += [tuple(kept[i : i + L]) for i in range(0, len(kept), L)]
-    epoch = [batches(step) for step in range(batches.steps_per_epoch)]
-    rows = [row for batch in epoch for row in unpack(batch)]
-    assert sorted(row for row in rows if row) == sorted(expected)
-    assert max(b.tokens_BxSxN.shape[2] for b in epoch) == length_bucket(most + 1)
-
-
-def test_whole_corpus_in_one_batch(corpus):
-    batches = TrainingBatches(corpus, segment_length=100, batch_size=50, seed=0)
-    assert batches.steps_per_epoch == 1
-    assert sum(map(bool, unpack(batches(0)))) == corpus.num_documents
 
 
 @pytest.mark.parametrize(
@@ -200,17 +190,17 @@ def test_whole_corpus_in_one_batch(corpus):
 def test_a_batch_has_no_more_rows_than_there_are_segments(corpus, options):
     options = options | ({"source": corpus} if "source" in options else {})
     segments = len(segments_of(corpus)) if options["segment_length"] else corpus.num_documents
-    all_at_once = TrainingBatches(corpus, batch_size=segments, seed=5, **options)
+    all_at_once = make(corpus, batch_size=segments, **options)
     assert all_at_once(0).mask_BxSxN.shape[0] == segments
     for batch_size in (segments + 1, 50 * segments, 10**12):
-        batches = TrainingBatches(corpus, batch_size=batch_size, seed=5, **options)
+        batches = make(corpus, batch_size=batch_size, **options)
         assert batches.batch_size == segments and batches.steps_per_epoch == 1
         for step in range(3):
             pairs = [jax.tree.leaves(of(step)) for of in (batches, all_at_once)]
             for got, expected in zip(*pairs, strict=True):
                 np.testing.assert_array_equal(got, expected)
     # One segment less, and a second batch holds what is left beside empty rows.
-    fewer = TrainingBatches(corpus, batch_size=segments - 1, seed=5, **options)
+    fewer = make(corpus, batch_size=segments - 1, **options)
     assert [fewer(step).mask_BxSxN.shape[0] for step in range(2)] == [segments - 1] * 2
     assert sorted(sum(map(bool, unpack(fewer(step)))) for step in range(2)) == [1, segments - 1]
 
@@ -241,52 +231,31 @@ def long_documents(tmp_path_factory):
 def test_long_segments_are_padded_to_few_numbers_of_sentences(
     long_documents, segment_length, expected
 ):
-    def make(batch_size):
-        return TrainingBatches(
-            long_documents, segment_length=segment_length, batch_size=batch_size, seed=3
-        )
+    def batches(size):
+        return make(long_documents, segment_length=segment_length, batch_size=size, seed=3)
 
-    one = make(1)
-    shapes = [one(step).tokens_BxSxN.shape for step in range(one.steps_per_epoch)]
+    shapes = [batch.tokens_BxSxN.shape for batch in an_epoch(batches(1))]
     assert sorted(shape[1] for shape in shapes) == expected
-
-    four = make(4)
-    epoch = [four(step) for step in range(four.steps_per_epoch)]
+    epoch = an_epoch(batches(4))
     for batch in epoch:
         rows = [row for row in unpack(batch) if row]
         most = max(len(row) for row in rows)
         assert batch.tokens_BxSxN.shape[1] == min(s for s in set(expected) if s >= most)
         longest = max(len(s) for row in rows for s in row)
         assert batch.tokens_BxSxN.shape[2] == length_bucket(longest + 1)
-    most = segment_length or 70
-    segments = [
-        tuple(tuple(s.tolist()) for s in long_documents.document(d)[i : i + most])
-        for d in range(long_documents.num_documents)
-        for i in range(0, len(long_documents.document(d)), most)
-    ]
-    rows = [row for batch in epoch for row in unpack(batch)]
-    assert sorted(row for row in rows if row) == sorted(segments)
+    assert rows_of(epoch) == sorted(segments_of(long_documents, segment_length or 70))
 
 
 def test_no_sentence_is_short_enough(tmp_path):
     (tmp_path / "t").write_text("a b c\nd e f g\n")
     prepare({"train": tmp_path / "t"}, tmp_path / "out")
     with pytest.raises(InputError, match="max_sentence_length is 2; .* the shortest has 3 words"):
-        TrainingBatches(
-            open_corpus(tmp_path / "out", "train"),
-            segment_length=L,
-            batch_size=B,
-            seed=0,
-            max_sentence_length=2,
-        )
+        make(open_corpus(tmp_path / "out", "train"), max_sentence_length=2)
 
 
 def test_a_document_is_its_own_source(corpus):
-    batches = TrainingBatches(
-        corpus, segment_length=0, batch_size=B, seed=0, max_sentence_length=20, source=corpus
-    )
-    for step in range(batches.steps_per_epoch):
-        batch = batches(step)
+    options = {"segment_length": 0, "max_sentence_length": 20, "source": corpus}
+    for batch in an_epoch(make(corpus, **options)):
         assert batch.source is not None
         assert unpack(batch) == unpack(batch.source)
 
@@ -310,8 +279,7 @@ def test_a_document_comes_with_what_it_is_made_of(tmp_path):
     write("valid", 70)
     prepare({split: tmp_path / split for split in ("train", "valid")}, tmp_path / "out")
     corpus, source = (open_corpus(tmp_path / "out", split) for split in ("train", "valid"))
-    sizes: Any = {"segment_length": 0, "batch_size": B, "seed": 3, "max_sentence_length": most}
-    batches = TrainingBatches(corpus, source=source, **sizes)
+    batches = make(corpus, source=source, segment_length=0, seed=3, max_sentence_length=most)
     whole = {
         words[0][0]: tuple(tuple(one.tolist()) for one in words)
         for words in map(source.document, range(count))
@@ -331,28 +299,28 @@ def test_a_document_comes_with_what_it_is_made_of(tmp_path):
     assert sorted(shapes[:half]) == sorted(shapes[half:])
 
 
-def test_bad_arguments(corpus):
-    with pytest.raises(InputError, match="segment_length is 3; expected 0: a document that is mad"):
-        TrainingBatches(corpus, segment_length=L, batch_size=B, seed=0, source=corpus)
-    for name, least in (("segment_length", 0), ("batch_size", 1)):
-        arguments: Any = dict(segment_length=L, batch_size=B, seed=0) | {name: least - 1}
-        with pytest.raises(InputError, match=f"{name} is {least - 1}; expected at least {least}"):
-            TrainingBatches(corpus, **arguments)
-    with pytest.raises(InputError, match="seed is -1"):
-        TrainingBatches(corpus, segment_length=L, batch_size=B, seed=-1)
-    with pytest.raises(InputError, match="max_sentence_length is -1; expected at least 0"):
-        TrainingBatches(corpus, segment_length=L, batch_size=B, seed=0, max_sentence_length=-1)
-    batches = TrainingBatches(corpus, segment_length=L, batch_size=B, seed=0)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"source": True}, "segment_length is 3; expected 0: a document that is made of a source"),
+        ({"segment_length": -1}, "segment_length is -1; expected at least 0"),
+        ({"batch_size": 0}, "batch_size is 0; expected at least 1"),
+        ({"seed": -1}, "seed is -1"),
+        ({"max_sentence_length": -1}, "max_sentence_length is -1; expected at least 0"),
+    ],
+)
+def test_bad_arguments(corpus, options, message):
+    options = options | ({"source": corpus} if "source" in options else {})
+    with pytest.raises(InputError, match=message):
+        make(corpus, **options)
     with pytest.raises(ValueError, match="step is -1"):
-        batches(-1)
+        make(corpus)(-1)
 
 
 @pytest.mark.parametrize("segment_length", [2, 0])
 @pytest.mark.parametrize("batch_size", [1, 3])
 def test_shapes_are_those_of_the_batches(corpus, segment_length, batch_size):
-    batches = TrainingBatches(
-        corpus, segment_length=segment_length, batch_size=batch_size, seed=1, source=None
-    )
+    batches = make(corpus, segment_length=segment_length, batch_size=batch_size, seed=1)
     for steps in (range(batches.steps_per_epoch), range(1, 3), range(5, 5), range(1, 10**12)):
         first = steps[: batches.steps_per_epoch]
         expected = {batches(step).mask_BxSxN.shape[1:] for step in first}

@@ -1,6 +1,7 @@
 """Scores against plain computation, and everything that must not change them."""
 
 import functools
+import math
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from dclm_jax.evaluation import scoring
 from dclm_jax.evaluation.datasets import Encoded
 from dclm_jax.evaluation.scoring import Continuation, Scorer
 from dclm_jax.reading import likelihoods, reader
-from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
+from dclm_jax.reading.likelihoods import block_nll, open_documents
 from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also, some
 from tests.models.support import AUTOENCODERS, LIN
@@ -27,8 +28,6 @@ VOCAB_SIZE = 11
 # Their contexts are made as those of others are, and used as those of others.
 ALIKE = ("rlm_bow_lf", "rlm_seqbow_ef", "rlm_seqbow_lf", "rlm_seqbow_att_ef")
 MODELS = [*sorted(models.MODELS.keys() - set(ALIKE)), *also(ALIKE)]
-# Without context, with one that the states make, that is as long as a sentence, of bags of words.
-SOME_MODELS = ("rnnlm", "ccdclm", "adclm", "rlm_bow_ef")
 REPOSITORY = Path(__file__).parents[2]
 
 
@@ -70,22 +69,21 @@ def make_requests(number=7):
     return [request for one in documents for request in (Continuation(one), one)]
 
 
-def score_alone(model, params, document, size=0, length=0):
+def score_alone(model, params, document, size=0, length=0, source=None):
     """One document in one block, without batching or streaming; of `size` sentences and `length`
-    tokens at least, and padded no further."""
+    tokens at least, and padded no further. It is made of itself, or of that source."""
     length = max(length, *(len(sentence) + 1 for sentence in document))
     batch = pack_sentences([document], max(size, len(document)), length)
+    of_source = batch if source is None else pack_sentences([source], len(source), length)
 
     @jax.jit
     def nll(params):
-        # A document is made of itself.
-        context = open_documents(model, params, 1, batch)
+        context = open_documents(model, params, 1, of_source)
         return block_nll(model, params, context, batch)[1]
 
-    nll_1xSxN = nll(params)
     return [
         np.asarray(nll)[: len(sentence) + 1]
-        for nll, sentence in zip(nll_1xSxN[0], document, strict=False)
+        for nll, sentence in zip(nll(params)[0], document, strict=False)
     ]
 
 
@@ -133,18 +131,12 @@ def test_a_document_may_be_made_of_another_one(name, monkeypatch):
     sources = [documents[-1], *documents[:-1]]
     pairs = [Encoded(one, source=source) for one, source in zip(documents, sources, strict=True)]
 
-    def expected(document, source):
-        batch = pack_sentences([document], len(document), 20)
-        of_source = pack_sentences([source], len(source), 20)
-        context = open_documents(model, params, 1, of_source)
-        nll_SxN = block_nll(model, params, context, batch)[1][0]
-        return [
-            np.asarray(nll)[: len(words) + 1] for nll, words in zip(nll_SxN, document, strict=True)
-        ]
-
     with pytest.raises(InputError, match="a source has no sentence; expected at least one"):
         scored(Scorer(model, params), [Encoded(documents[0], source=[])])
-    alone = [expected(*one) for one in zip(documents[:3], sources[:3], strict=True)]
+    alone = [
+        score_alone(model, params, document, source=source, length=20)
+        for document, source in zip(documents[:3], sources[:3], strict=True)
+    ]
     assert_same_scores(scored(Scorer(model, params, batch_size=4), pairs[:3]), alone)
     together = scored(Scorer(model, params, batch_size=4), pairs)
     monkeypatch.setattr(reader, "MAX_POSITIONS", 64)
@@ -200,17 +192,6 @@ def test_the_output_layer_sees_what_is_asked_for_and_no_more(monkeypatch):
     assert num_positions == sum(len(nll) for one in scores for nll in one)
 
 
-def test_scores_sum_to_the_training_likelihood():
-    model, params = make_model("ccdclm")
-    document = make_documents()[5]
-    batch = pack_sentences([document], len(document), 16)
-    likelihood = batch_likelihood(model, params, batch)
-    (scores,) = scored(Scorer(model, params), [document])
-    total = sum(float(one.sum()) for one in scores)
-    assert total == pytest.approx(float(likelihood.nll), rel=1e-5)
-    assert sum(map(len, scores)) == int(likelihood.tokens)
-
-
 @pytest.mark.parametrize("batch_size", [3, *also([1, 64])])
 def test_scores_do_not_depend_on_the_batch_size(batch_size):
     model, params = make_model("ccdclm")
@@ -219,25 +200,17 @@ def test_scores_do_not_depend_on_the_batch_size(batch_size):
     assert_same_scores(scored(Scorer(model, params, batch_size=batch_size), documents), expected)
 
 
-@pytest.mark.parametrize("name", ["adclm", *also(["codclm"])])
-def test_scores_do_not_depend_on_blocks_and_windows(monkeypatch, name):
+@pytest.mark.parametrize(
+    ("name", "make"),
+    [("adclm", make_documents), ("ccdclm", make_requests), *also([("codclm", make_documents)])],
+)
+def test_scores_do_not_depend_on_blocks_and_windows(monkeypatch, name, make):
     model, params = make_model(name)
-    documents = make_documents()
-    expected = scored(Scorer(model, params), documents)
+    expected = scored(Scorer(model, params, batch_size=4), make())
     monkeypatch.setattr(reader, "MAX_POSITIONS", 64)
     monkeypatch.setattr(reader, "BLOCK_SENTENCES", 2)
     monkeypatch.setattr(scoring, "_WINDOW_TOKENS_PER_ROW", 10)
-    assert_same_scores(scored(Scorer(model, params, batch_size=4), documents), expected)
-
-
-def test_continuations_do_not_depend_on_blocks_and_windows(monkeypatch):
-    model, params = make_model("ccdclm")
-    requests = make_requests()
-    expected = scored(Scorer(model, params, batch_size=4), requests)
-    monkeypatch.setattr(reader, "MAX_POSITIONS", 64)
-    monkeypatch.setattr(reader, "BLOCK_SENTENCES", 2)
-    monkeypatch.setattr(scoring, "_WINDOW_TOKENS_PER_ROW", 20)
-    assert_same_scores(scored(Scorer(model, params, batch_size=4), requests), expected)
+    assert_same_scores(scored(Scorer(model, params, batch_size=4), make()), expected)
 
 
 def test_padding_does_not_change_scores():
@@ -280,82 +253,47 @@ def test_scores_do_not_depend_on_the_number_of_devices(tmp_path):
         np.testing.assert_allclose(actual, flat(name), rtol=1e-5, atol=1e-5)
 
 
-def test_an_earlier_sentence_changes_scores_where_there_is_context_and_a_later_one_never():
-    rng = np.random.default_rng(1)
-    document = make_document(rng, [5, 6, 7])
-    changed = [document[0], (document[1] + 1 - 2) % (VOCAB_SIZE - 2) + 2, document[2]]
-    for name in some(SOME_MODELS, all=tuple(models.MODELS)):
-        scorer = Scorer(*make_model(name))
-        scores, others = scored(scorer, [document, changed])
-        np.testing.assert_allclose(scores[0], others[0], rtol=1e-6)
-        difference = np.abs(scores[2] - others[2]).max()
-        assert difference < 1e-6 if scorer.context_order == 0 else difference > 1e-5, name
-
-
-def test_a_very_long_sentence():
-    model, params = make_model("rnnlm", embedding_dim=2, hidden_dim=2)
+@pytest.mark.parametrize("lengths", [[3, 50_000, 4], "many"], ids=["sentence", "document"])
+def test_long_texts(lengths):
+    """A very long sentence, past which the context goes, and a document of many sentences."""
+    model, params = make_model("ccdclm", embedding_dim=2, hidden_dim=2)
     rng = np.random.default_rng(2)
-    long = make_document(rng, [3, 50_000, 4])
-    short = make_documents()
-    scores = scored(Scorer(model, params), [*short, long])
-    assert_same_scores(scores[:-1], scored(Scorer(model, params), short))
-    assert_same_scores([scores[-1]], [score_alone(model, params, long)], rtol=1e-4)
-
-
-def test_context_goes_past_a_very_long_sentence():
-    model, params = make_model("ccdclm", embedding_dim=2, hidden_dim=2)
-    document = make_document(np.random.default_rng(2), [3, 50_000, 4])
-    (scores,) = scored(Scorer(model, params), [document])
-    read = jax.jit(functools.partial(block_nll, model, params))
-    context, first = read(model.open_document(params, 1), pack_sentences([document[:1]], 1, 4))
-    context, _ = read(context, pack_sentences([document[1:2]], 1, 50_001))
-    _, last = read(context, pack_sentences([document[2:]], 1, 5))
-    np.testing.assert_allclose(scores[0], first[0, 0], rtol=1e-4)
-    np.testing.assert_allclose(scores[2], last[0, 0], rtol=1e-4)
-
-
-def test_a_document_of_many_sentences():
-    model, params = make_model("ccdclm", embedding_dim=2, hidden_dim=2)
-    rng = np.random.default_rng(3)
-    long = make_document(rng, rng.integers(0, 7, 10_000))
+    long = make_document(rng, rng.integers(0, 7, 10_000) if lengths == "many" else lengths)
     short = make_documents()
     *actual, scores = scored(Scorer(model, params), [*short, long])
     assert_same_scores(actual, scored(Scorer(model, params), short))
     assert_same_scores([scores], [score_alone(model, params, long)], rtol=1e-4)
 
 
-def test_blocks_stay_within_the_bound(monkeypatch):
-    shapes = []
+@pytest.fixture
+def shapes(monkeypatch) -> list[tuple[int, int, int]]:
+    """The shapes B, S and N of the blocks that are packed."""
+    packed = []
 
     def spy(rows, size, length):
-        shapes.append((len(rows), size, length))
+        packed.append((len(rows), size, length))
         return pack_sentences(rows, size, length)
 
     monkeypatch.setattr(reader, "pack_sentences", spy)
+    return packed
+
+
+def test_blocks_stay_within_the_bound(monkeypatch, shapes):
     monkeypatch.setattr(reader, "MAX_POSITIONS", 512)
     rng = np.random.default_rng(4)
     documents = [make_document(rng, [rng.integers(1, 200)] * 3) for _ in range(20)]
     scored(Scorer(*make_model("rnnlm"), batch_size=16), documents)
-    rows, sizes, lengths = zip(*shapes, strict=True)
-    assert all(r * s * n <= 512 * jax.local_device_count() for r, s, n in shapes)
-    assert set(sizes) <= {1, 2, 4, 8}
-    assert all(number & (number - 1) == 0 for number in rows)
+    assert all(math.prod(shape) <= 512 * jax.local_device_count() for shape in shapes)
+    assert all(size in {1, 2, 4, 8} and rows & (rows - 1) == 0 for rows, size, _ in shapes)
 
 
-def test_sentences_of_like_length_are_packed_together(monkeypatch):
-    lengths = []
-
-    def spy(rows, size, length):
-        lengths.append(length)
-        return pack_sentences(rows, size, length)
-
-    monkeypatch.setattr(reader, "pack_sentences", spy)
+def test_sentences_of_like_length_are_packed_together(shapes):
     rng = np.random.default_rng(6)
     num_rows = 4 * jax.local_device_count()
     short, long = ([make_document(rng, [1, words]) for _ in range(num_rows)] for words in (2, 40))
     requests = [Continuation(one) for pair in zip(short, long, strict=True) for one in pair]
     scores = scored(Scorer(*make_model("codclm"), batch_size=num_rows), requests)
-    assert lengths == [64, 8]
+    assert [length for _, _, length in shapes] == [64, 8]
     assert [one.shape for (one,) in scores] == [(3,), (41,)] * num_rows
 
 
@@ -375,18 +313,12 @@ def test_the_input_is_streamed(monkeypatch, batch_size, ahead):
     assert read == ahead
 
 
-def test_a_block_has_no_more_rows_than_documents_need(monkeypatch):
+def test_a_block_has_no_more_rows_than_documents_need(shapes):
     model, params = make_model("ccdclm")
     documents = make_documents()
-    expected, rows = scored(Scorer(model, params, batch_size=16), documents), []
-
-    def spy(texts, size, length):
-        rows.append(len(texts))
-        return pack_sentences(texts, size, length)
-
-    monkeypatch.setattr(reader, "pack_sentences", spy)
+    expected = scored(Scorer(model, params, batch_size=16), documents)
     assert_same_scores(scored(Scorer(model, params, batch_size=10**12), documents), expected)
-    assert max(rows) <= reader.power_of_two(len(documents))
+    assert max(rows for rows, _, _ in shapes) <= reader.power_of_two(len(documents))
 
 
 @pytest.mark.parametrize(
