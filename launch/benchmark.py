@@ -30,8 +30,8 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from dclm_jax import files
 from dclm_jax.benchmark import rows
-from dclm_jax.benchmark.setting import Setting
 from dclm_jax.benchmark.timing import PeerError
+from dclm_jax.benchmark.workloads import Setting
 from dclm_jax.errors import InputError, did_you_mean
 from launch import _app
 

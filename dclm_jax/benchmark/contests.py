@@ -11,9 +11,9 @@ import jax
 
 from dclm_jax.benchmark import ours, workloads
 from dclm_jax.benchmark.report import Goal, Row
-from dclm_jax.benchmark.setting import MATRIX_PRODUCT, OURS, Setting
 from dclm_jax.benchmark.timing import Rounds, alternate, require_same_loss
 from dclm_jax.benchmark.worker import Job, Worker
+from dclm_jax.benchmark.workloads import MATRIX_PRODUCT, OURS, Setting
 
 INSTALL = "pip install -e '.[benchmark]'"
 FLOPS = " of peak"
@@ -96,10 +96,10 @@ class Training:
         documents = [workloads.documents_of(batch) for batch in batches]
         if model.reads_source:
             batches = [dataclasses.replace(batch, source=batch) for batch in batches]
-        own = ours.Training(model, batches, setting.seed)
-        first = own.turn()
-        job = Job("train", model.name, own.params, documents, setting.accelerated)
-        rounds, facts = _compete(own, first.nll, peers, job, setting)
+        contender = ours.Training(model, batches, setting.seed)
+        first = contender.turn()
+        job = Job("train", model.name, contender.params, documents, setting.accelerated)
+        rounds, facts = _compete(contender, first.nll, peers, job, setting)
         seconds = rounds.seconds
         tokens = sum(map(workloads.count_targets, documents))
         flops = sum(workloads.useful_flops(model, batch) for batch in documents)
@@ -109,7 +109,7 @@ class Training:
         details = {
             **_speeds(seconds, tokens),
             **facts,
-            "memory_bytes": {OURS: own.temporary_memory(), **facts["memory_bytes"]},
+            "memory_bytes": {OURS: contender.temporary_memory(), **facts["memory_bytes"]},
             "useful_flops_fraction": fraction,
             "matrix_product_flops_per_second": matrix_rate,
             "compile_seconds": compile_seconds,
@@ -126,7 +126,7 @@ class Training:
 
 
 def _compete(
-    own: ours.Training | ours.Scoring,
+    contender: ours.Training | ours.Scoring,
     nll: float,
     peers: tuple[Peer, ...],
     job: Job,
@@ -139,8 +139,8 @@ def _compete(
       PeerError: a peer failed or has another loss.
     """
     with contextlib.ExitStack() as stack:
-        chosen = [peer for peer in peers if setting.tuned_peers or not peer.tuned]
-        workers = {peer.name: stack.enter_context(peer.start(job)) for peer in chosen}
+        running = [peer for peer in peers if setting.tuned_peers or not peer.tuned]
+        workers = {peer.name: stack.enter_context(peer.start(job)) for peer in running}
         for peer, worker in workers.items():
             require_same_loss(peer, job.model, nll, worker.call("turn").nll)
             # What is compiled for shapes that change settles in the second turn.
@@ -148,7 +148,7 @@ def _compete(
         product = ours.MatrixProduct()
         product.turn()
         turns: dict[str, Callable[[], float]] = {
-            OURS: lambda: own.turn().seconds,
+            OURS: lambda: contender.turn().seconds,
             **{peer: partial(_seconds, worker) for peer, worker in workers.items()},
             MATRIX_PRODUCT: product.turn,
         }
@@ -213,9 +213,9 @@ def score_row(name: str, setting: Setting) -> list[Row]:
         for index in range(SCORED_BATCHES)
     ]
     params = jax.device_get(model.init(jax.random.key(setting.seed)))
-    own = ours.Scoring(model, params, batches)
+    contender = ours.Scoring(model, params, batches)
     job = Job("score", model.name, params, batches, setting.accelerated)
-    rounds, facts = _compete(own, own.turn().nll, PYTORCH, job, setting)
+    rounds, facts = _compete(contender, contender.turn().nll, PYTORCH, job, setting)
     seconds = rounds.seconds
     seconds.pop(MATRIX_PRODUCT)
     tokens = sum(map(workloads.count_targets, batches))

@@ -6,20 +6,27 @@ import statistics
 import tempfile
 import time
 from functools import partial
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
+import optax
 
-from dclm_jax.benchmark import growth, memory, ours, workloads
+from dclm_jax.benchmark import growth, ours, workloads
 from dclm_jax.benchmark.report import Goal, Row
-from dclm_jax.benchmark.setting import OURS, Setting
-from dclm_jax.benchmark.timing import alternate, stopwatch
+from dclm_jax.benchmark.timing import alternate, alternate_work, stopwatch
 from dclm_jax.benchmark.worker import Worker
-from dclm_jax.benchmark.workloads import Size
+from dclm_jax.benchmark.workloads import OURS, Setting, Size
 from dclm_jax.coherence.compare import Bootstrap, compare
-from dclm_jax.data.batches import TrainingBatches
+from dclm_jax.data.batches import Batch, TrainingBatches
 from dclm_jax.evaluation.scoring import Scorer
+from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.reading.driver import read_documents, weighted
+from dclm_jax.reading.likelihoods import open_documents, output_inputs, time_major
 from dclm_jax.training.config import OptimizerConfig
+from dclm_jax.training.optimizer import create_optimizer
+from dclm_jax.training.step import TrainState, first_state, parallel_step
 
 TEST_SETS, SAMPLE = 1_000, 64
 HASH_SIZE = 10_000_000
@@ -47,12 +54,7 @@ def bootstrap_row(name: str, setting: Setting) -> list[Row]:
         for _ in scorer.score(iter(sample)):
             pass
 
-    bootstrap()
-    plain()
-    rounds = alternate(
-        {"bootstrap": partial(stopwatch, bootstrap), "plain": partial(stopwatch, plain)},
-        setting.rounds,
-    )
+    rounds = alternate_work({"bootstrap": bootstrap, "plain": plain}, setting.rounds)
     seconds = rounds.seconds
     pairs = TEST_SETS * len(documents)
     extrapolated = seconds["plain"] * pairs / len(sample)
@@ -106,17 +108,17 @@ def output_memory_row(name: str, setting: Setting) -> list[Row]:
     """Temporary memory of the step at a large vocabulary; compiled, never run."""
     del setting
     model = LARGE.model("ccdclm")
-    own = memory.step_memory(model, LARGE_BATCH)
-    plain = memory.plain_step_memory(model, LARGE_BATCH)
+    ours_bytes = step_memory(model, LARGE_BATCH)
+    plain = plain_step_memory(model, LARGE_BATCH)
     return [
         Row(
             name,
             "temporary memory of a ccdclm step, V = 120,000, H = 256, 16 segments of 5 x 64",
             Goal(1 / 8, 1 / 16, " of plain", at_most=True),
-            own / plain,
+            ours_bytes / plain,
             "plain: one softmax over all positions, and all rows of the embeddings updated",
-            {"memory_bytes": {OURS: own, "plain softmax": plain}},
-            (f"ours {own / 2**20:,.0f} MiB, plain softmax {plain / 2**20:,.0f} MiB",),
+            {"memory_bytes": {OURS: ours_bytes, "plain softmax": plain}},
+            (f"ours {ours_bytes / 2**20:,.0f} MiB, plain softmax {plain / 2**20:,.0f} MiB",),
         )
     ]
 
@@ -141,7 +143,7 @@ def growth_rows(name: str, setting: Setting) -> list[Row]:
         rounds = alternate({kind: partial(turn, kind) for kind in texts}, setting.rounds)
     seconds = rounds.seconds
     small, large = costs["small"][0], costs["large"][0]
-    own = {kind: max(cost.anonymous for cost in costs[kind]) for kind in costs}
+    written = {kind: max(cost.anonymous for cost in costs[kind]) for kind in costs}
     total = {kind: max(cost.memory for cost in costs[kind]) for kind in costs}
     work = f"prepare and one epoch of batches: {small.tokens:,} and {large.tokens:,} targets"
     return [
@@ -159,13 +161,13 @@ def growth_rows(name: str, setting: Setting) -> list[Row]:
             f"{name}_memory",
             work,
             Goal(1.1, 1.1, at_most=True),
-            own["large"] / own["small"],
+            written["large"] / written["small"],
             "peak of what the process has written; pages of the files that it maps, corpus and "
             "libraries, are the system's to take back",
-            {"memory_bytes": own, "memory_with_files_bytes": total},
+            {"memory_bytes": written, "memory_with_files_bytes": total},
             (
-                f"{own['small'] >> 20:,} MiB and {own['large'] >> 20:,} MiB; with pages of files "
-                f"{total['small'] >> 20:,} MiB and {total['large'] >> 20:,} MiB",
+                f"{written['small'] >> 20:,} MiB and {written['large'] >> 20:,} MiB; with pages of "
+                f"files {total['small'] >> 20:,} MiB and {total['large'] >> 20:,} MiB",
             ),
         ),
     ]
@@ -183,9 +185,9 @@ def hashed_features_rows(name: str, setting: Setting) -> list[Row]:
             model = dataclasses.replace(
                 plain, num_layers=1, embedding_dim=30, hidden_dim=30, hash_size=size
             )
-            own = ours.Training(model, batches, setting.seed, options)
-            own.turn()
-            turns[kind] = partial(lambda own: own.turn().seconds, own)
+            training = ours.Training(model, batches, setting.seed, options)
+            training.turn()
+            turns[kind] = partial(lambda training: training.turn().seconds, training)
         rounds = alternate(turns, setting.rounds)
         seconds = rounds.seconds
         row = Row(
@@ -228,3 +230,56 @@ def startup_row(name: str, setting: Setting) -> list[Row]:
             ),
         )
     ]
+
+
+def step_memory(model: DocumentModel, shape_BxSxN: tuple[int, int, int]) -> int:
+    """Bytes that our training step needs beside its arguments, on one device."""
+    optimizer = create_optimizer(OptimizerConfig(), 1)
+    state, batch, key = _arguments(model, optimizer, shape_BxSxN)
+    of_one_device = jax.tree.map(lambda a: jax.ShapeDtypeStruct((1, *a.shape), a.dtype), batch)
+    return _temporary_bytes(parallel_step(model, optimizer).lower(state, of_one_device, key))
+
+
+def plain_step_memory(model: DocumentModel, shape_BxSxN: tuple[int, int, int]) -> int:
+    """The same for the same step with `plain_nll`."""
+    optimizer = create_optimizer(OptimizerConfig(), 1)
+
+    def step(state: TrainState, batch: Batch) -> TrainState:
+        gradients = jax.grad(lambda params: plain_nll(model, params, batch))(state.params)
+        updates, optimizer_state = optimizer.update(gradients, state.optimizer_state, state.params)
+        params = jax.tree.map(jnp.add, state.params, updates)
+        return TrainState(state.step + 1, params, optimizer_state)
+
+    state, batch, _ = _arguments(model, optimizer, shape_BxSxN)
+    return _temporary_bytes(jax.jit(step, donate_argnums=0).lower(state, batch))
+
+
+def plain_nll(model: DocumentModel, params: Params, batch: Batch) -> jax.Array:
+    """Nats per target of a batch, by one softmax over all positions [S*N*B, V]."""
+    tokens, targets, mask = time_major(batch)
+    context = open_documents(model, params, tokens.shape[-1])
+    read = read_documents(model, params, context, tokens, mask)
+    log_probs = jax.nn.log_softmax(
+        output_inputs(model, weighted(model, params), read, tokens).logits()
+    )
+    chosen_F = jnp.take_along_axis(log_probs, targets.reshape(-1, 1), axis=-1)[:, 0]
+    return -jnp.sum(jnp.where(mask.reshape(-1), chosen_F, 0)) / jnp.sum(mask)
+
+
+def _arguments(
+    model: DocumentModel,
+    optimizer: optax.GradientTransformation,
+    shape_BxSxN: tuple[int, int, int],
+) -> tuple[Any, Any, Any]:
+    """State, batch and key as shapes: nothing of this size is made."""
+
+    def make() -> tuple[TrainState, Batch, jax.Array]:
+        key, ids = jax.random.key(0), jnp.zeros(shape_BxSxN, jnp.int32)
+        batch = Batch(tokens_BxSxN=ids, targets_BxSxN=ids, mask_BxSxN=ids > 0)
+        return first_state(model.init(key), optimizer), batch, key
+
+    return jax.eval_shape(make)
+
+
+def _temporary_bytes(lowered: Any) -> int:
+    return lowered.compile().memory_analysis().temp_size_in_bytes

@@ -8,8 +8,8 @@ import jax
 
 from dclm_jax.benchmark import workloads
 from dclm_jax.benchmark.report import Goal, Row
-from dclm_jax.benchmark.setting import Setting
-from dclm_jax.benchmark.timing import alternate, stopwatch
+from dclm_jax.benchmark.timing import alternate_work
+from dclm_jax.benchmark.workloads import Setting
 from dclm_jax.data.vocabulary import END
 from dclm_jax.decoding.choices import GREEDY, Decoding
 from dclm_jax.decoding.generation import Limits, generate, random_keys
@@ -56,15 +56,12 @@ def generate_rows(model_name: str, places: Places, name: str, setting: Setting) 
         generate(place, decoding, [limits] * DOCUMENTS, keys)
 
     def one_by_one() -> None:
-        for row, own in enumerate(alone):
-            generate(own, GREEDY, [limits], keys[row : row + 1])
+        for row, place_of_row in enumerate(alone):
+            generate(place_of_row, GREEDY, [limits], keys[row : row + 1])
 
     work = {"one by one": one_by_one, "greedy": partial(at_once, GREEDY)}
     work["beam"] = partial(at_once, BEAM)
-    for each in work.values():
-        each()
-    turns = {label: partial(stopwatch, each) for label, each in work.items()}
-    rounds = alternate(turns, setting.rounds)
+    rounds = alternate_work(work, setting.rounds)
     tokens = SENTENCES * (WORDS + 1)
     documents = {"one by one": ALONE, "greedy": DOCUMENTS, "beam": DOCUMENTS}
     speeds = {

@@ -1,14 +1,12 @@
 """What it costs to rescore n-best lists, against scoring every prefix anew."""
 
-from functools import partial
-
 import jax
 import numpy as np
 
 from dclm_jax.benchmark import workloads
 from dclm_jax.benchmark.report import Goal, Row
-from dclm_jax.benchmark.setting import Setting
-from dclm_jax.benchmark.timing import alternate, stopwatch
+from dclm_jax.benchmark.timing import alternate_work
+from dclm_jax.benchmark.workloads import Setting
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.reading.reader import Reader
@@ -43,10 +41,7 @@ def rescore_row(name: str, setting: Setting) -> list[Row]:
             for _ in scorer.score(iter(prefixes)):
                 pass
 
-    rescore()
-    anew()
-    turns = {"rescore": partial(stopwatch, rescore), "anew": partial(stopwatch, anew)}
-    rounds = alternate(turns, setting.rounds)
+    rounds = alternate_work({"rescore": rescore, "anew": anew}, setting.rounds)
     seconds = rounds.seconds
     extrapolated = seconds["anew"] * DOCUMENTS / SAMPLE
     return [

@@ -14,8 +14,8 @@ from dclm_jax.benchmark.contests import (
     Training,
 )
 from dclm_jax.benchmark.report import Goal, Row
-from dclm_jax.benchmark.setting import MATRIX_PRODUCT, Setting
 from dclm_jax.benchmark.timing import alternate
+from dclm_jax.benchmark.workloads import MATRIX_PRODUCT, Setting
 
 _COUPLED = "coupled_peephole_lstm"
 ROWS: dict[str, Callable[[str, Setting], list[Row]]] = {

@@ -4,6 +4,7 @@ import pathlib
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import NamedTuple
 
 PAUSE = 0.05
@@ -64,6 +65,14 @@ def _seconds_waited() -> float | None:
     if not _PRESSURE.is_file():
         return None
     return int(_PRESSURE.read_text().split("\n")[0].rpartition("total=")[2]) / 1e6
+
+
+def alternate_work(work: Mapping[str, Callable[[], object]], rounds: int) -> Rounds:
+    """Times work that does not return before it is done, once it has been done and is compiled."""
+    for function in work.values():
+        function()
+    turns = {name: partial(stopwatch, function) for name, function in work.items()}
+    return alternate(turns, rounds)
 
 
 def stopwatch(work: Callable[[], object]) -> float:

@@ -47,6 +47,33 @@ class Size:
         )
 
 
+OURS, MATRIX_PRODUCT = "ours", "matrix product"
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """What all benchmarks of a run share; `directory` is a temporary one. With `tuned_peers`, peers
+    run a second time with the allocator of our launchers."""
+
+    directory: pathlib.Path
+    size: Size = Size()
+    rounds: int = 5
+    seed: int = 0
+    tuned_peers: bool = True
+
+    @property
+    def accelerated(self) -> bool:
+        return jax.default_backend() != "cpu"
+
+    def training_batches(self, batch_size: int, count: int) -> list[Batch]:
+        """Consecutive full batches of synthetic documents."""
+        corpus = synthetic_corpus(
+            self.seed, self.size.vocab_size, self.size.num_documents, self.directory
+        )
+        length = self.size.segment_length
+        return training_batches(corpus, length, batch_size, count, self.seed)
+
+
 def sentence_lengths(rng: np.random.Generator, count: int) -> np.ndarray:
     """Words of `count` sentences, without END."""
     drawn = np.rint(rng.normal(LENGTH_MEAN, LENGTH_SD, size=count))

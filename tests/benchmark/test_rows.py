@@ -8,12 +8,11 @@ import jax
 import numpy as np
 import pytest
 
-from dclm_jax.benchmark import contests, footprint, generation, growth, memory, ours, rows, worker
+from dclm_jax.benchmark import contests, footprint, generation, growth, ours, rows, worker
 from dclm_jax.benchmark.contests import Peer, Training
 from dclm_jax.benchmark.report import Goal
-from dclm_jax.benchmark.setting import Setting
 from dclm_jax.benchmark.timing import PeerError
-from dclm_jax.benchmark.workloads import Size, synthetic_documents
+from dclm_jax.benchmark.workloads import Setting, Size, synthetic_documents
 from dclm_jax.data.batches import pack_sentences
 from dclm_jax.evaluation.scoring import sentences_to_score
 from dclm_jax.reading.likelihoods import batch_likelihood
@@ -152,7 +151,7 @@ def test_the_plain_loss_is_ours(name):
 
     @jax.jit
     def both(params, batch):
-        return memory.plain_nll(model, params, batch), batch_likelihood(model, params, batch)
+        return footprint.plain_nll(model, params, batch), batch_likelihood(model, params, batch)
 
     plain, likelihood = both(params, batch)
     assert float(plain) == pytest.approx(float(likelihood.nll / likelihood.tokens), rel=1e-5)
@@ -161,7 +160,7 @@ def test_the_plain_loss_is_ours(name):
 def test_the_plain_softmax_needs_more_memory():
     large = Size(vocab_size=5_000, embedding_dim=4, hidden_dim=4, num_layers=1).model("rnnlm")
     shape = (8, 3, 48)
-    assert memory.step_memory(large, shape) < memory.plain_step_memory(large, shape)
+    assert footprint.step_memory(large, shape) < footprint.plain_step_memory(large, shape)
 
 
 def test_hashed_features_are_measured_beside_none(setting):
