@@ -46,31 +46,10 @@ def read_documents(
 ) -> Iterator[Document]:
     """Reads documents as a stream.
 
-    Formats:
-      lines: a tokenised sentence a line; a blank line or a divider ends a document (several in a
-        row count as one). A divider is a line that begins with the word of the options, once or
-        repeated: "=", "====" or "= Title"; the words of a title are left out and counted.
-      tagged: as lines, of tokens WORD/TAG; a word may hold slashes, a tag may not.
-      jsonl: an object a line, {"id": ..., "sentences": [...]}; a sentence is a string of words
-        separated by spaces or a list of words; the id is optional, and so are "tags", written as
-        the sentences are and with one tag a word. Or an object with raw text, {"id": ..., "text":
-        "..."}, split as prose; the first one says which they are.
-      treebank: bracketed trees of the Penn Treebank, ( (S (NP (PRP It)) (VP (VBD slept))) ); a file
-        is a document and is called as such. Words and tags as `treebank` finds them.
-      articles, articles_body: lines of words as those of WikiText, which are paragraphs under
-        headings, divided as `wikitext` does; of articles_body without their headings.
-      prose: raw text, split into sentences by sentencex and words by sacremoses; a blank line ends
-        a paragraph, a divider a document.
-      paragraphs: raw text with one document per line, split as prose.
-      csv, tsv: a table with a header, its cells separated by commas or tabulators; those of csv,
-        and of tsv if the options say so, are quoted where they hold such or line breaks. One column
-        is raw text, split as prose; a blank line ends a paragraph. Names are in the column "id", if
-        there is one.
-      the names of `corpora`: their texts, of which `path` is the folder.
-      auto: tagged, if nearly all tokens of the first lines are WORD/TAG, otherwise lines.
-
-    Files named .jsonl or .json, .csv and .tsv are of these formats, whatever is said. Any of them
-    may be compressed, NAME.gz or NAME.bz2.
+    The section "Text" of launch/README.md describes the formats of `formats.TEXT_FORMATS`; the
+    names of `corpora` are formats, too, of which `path` is the folder. Files named .jsonl, .json,
+    .csv and .tsv are of these formats, whatever the options say, and any file may be compressed,
+    NAME.gz or NAME.bz2.
 
     Documents without a name of their own are called FILE:LINE, after the line they begin on; two of
     the same name are refused. Empty sentences, and documents with no others, are left out and

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from dclm_jax.data import open_corpus
+from dclm_jax.data.corpus import read_manifest
 from dclm_jax.data.readers import TextReader
 
 
@@ -24,3 +25,9 @@ def contents(directory: Path, split: str) -> dict[str, list[list[str]]]:
         name: list(map(corpus.vocabulary.decode, corpus.document(index)))
         for index, name in enumerate(corpus.document_ids)
     }
+
+
+def ids_of(directory: Path) -> dict[str, list[str]]:
+    """The names of the documents of each split."""
+    splits = read_manifest(directory).splits
+    return {split: open_corpus(directory, split).document_ids for split in splits}

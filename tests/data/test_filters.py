@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dclm_jax.data import numbering, open_corpus, prepare, statistics_table
+from dclm_jax.data import numbering, prepare, statistics_table
 from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.errors import InputError
+from tests.data.support import contents
 from tests.launch.support import launch, refuse
 
 SPLITS = ("train", "valid", "test")
@@ -29,14 +30,6 @@ def write(path, documents):
     lines = ["\n".join(" ".join(words) for words in document) for document in documents]
     path.write_text("\n\n".join(lines) + "\n")
     return path
-
-
-def contents(directory, split):
-    corpus = open_corpus(directory, split)
-    return {
-        name: [corpus.vocabulary.decode(sentence) for sentence in corpus.document(index)]
-        for index, name in enumerate(corpus.document_ids)
-    }
 
 
 def num_words(document):

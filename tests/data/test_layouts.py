@@ -1,13 +1,11 @@
-import json
-
 import pytest
 
-from dclm_jax.data import open_corpus, prepare, read_documents
+from dclm_jax.data import prepare, read_documents
 from dclm_jax.data.corpora import prose_folders
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.errors import InputError
-from tests.data.support import write
+from tests.data.support import contents, ids_of, write
 
 TOPICS = ("business", "entertainment", "politics", "sport", "tech")
 
@@ -36,17 +34,6 @@ def write_bbc(root, articles=8):
             write(root / topic / f"{i:03}.txt", f"Title {i} of {topic}\n\nIt was said.\n")
     write(root / "README.TXT", "Consists of 2225 documents from the BBC news website.\n")
     return root
-
-
-def ids_of(directory):
-    splits = json.loads((directory / "manifest.json").read_text("utf-8"))["splits"]
-    return {split: open_corpus(directory, split).document_ids for split in splits}
-
-
-def words_of(directory, split, name):
-    corpus = open_corpus(directory, split)
-    index = corpus.document_ids.index(name)
-    return [corpus.vocabulary.decode(sentence) for sentence in corpus.document(index)]
 
 
 def test_imdb_reviews_and_nothing_else_in_a_fixed_order(tmp_path):
@@ -97,7 +84,7 @@ def test_imdb_division(tmp_path):
         + [f"train/neg/{i}_2" for i in range(10)]
         + [f"train/unsup/{i}_0" for i in range(6)]
     )
-    assert words_of(tmp_path / "out", "test", "test/pos/1_7") == [
+    assert contents(tmp_path / "out", "test")["test/pos/1_7"] == [
         ["Film1", "was", "pos", "."],
         ["I", "saw", "it", "twice", "."],
     ]
@@ -112,36 +99,20 @@ def test_imdb_division(tmp_path):
     assert said[1].startswith("sentences of train as they are encoded")
 
 
-def test_imdb_without_unsupervised_reviews(tmp_path):
-    root = write_imdb(tmp_path / "aclImdb", unsup=0)
-    prepare(
-        root, tmp_path / "out", TextOptions(format="imdb"), PrepareOptions(fractions=(0.5, 0.5))
-    )
-    assert {split: len(names) for split, names in ids_of(tmp_path / "out").items()} == {
-        "train": 10,
-        "valid": 10,
-        "test": 4,
-    }
-
-
-def test_imdb_share_of_zero_leaves_valid_out_and_keeps_the_test_reviews(tmp_path):
-    root = write_imdb(tmp_path / "aclImdb")
-    prepare(root, tmp_path / "out", TextOptions(format="imdb"), PrepareOptions(fractions=(1, 0)))
+@pytest.mark.parametrize(
+    ("unsup", "fractions", "sizes"),
+    [
+        (0, (0.5, 0.5), {"train": 10, "valid": 10, "test": 4}),
+        (6, (1, 0), {"train": 26, "test": 4}),
+    ],
+)
+def test_shares_of_imdb_leave_its_test_reviews(tmp_path, unsup, fractions, sizes):
+    root = write_imdb(tmp_path / "aclImdb", unsup=unsup)
+    options = PrepareOptions(fractions=fractions)
+    prepare(root, tmp_path / "out", TextOptions(format="imdb"), options)
     ids = ids_of(tmp_path / "out")
-    assert {split: len(names) for split, names in ids.items()} == {"train": 26, "test": 4}
+    assert {split: len(names) for split, names in ids.items()} == sizes
     assert all(name.startswith("test/") for name in ids["test"])
-
-
-@pytest.mark.parametrize("name", ["imdb", "bbc"])
-def test_seed_says_what_is_held_out(tmp_path, name):
-    root = (write_imdb if name == "imdb" else write_bbc)(tmp_path / "corpus")
-    ids = []
-    for number, seed in enumerate((1, 1, 2)):
-        prepare(root, tmp_path / str(number), TextOptions(format=name), PrepareOptions(seed=seed))
-        ids.append(ids_of(tmp_path / str(number)))
-    assert ids[0] == ids[1]
-    assert ids[0]["valid"] != ids[2]["valid"]
-    assert sorted(sum(ids[0].values(), [])) == sorted(sum(ids[2].values(), []))
 
 
 def test_bbc_articles_and_nothing_else(tmp_path):
@@ -182,7 +153,7 @@ def test_bbc_division_and_case(tmp_path):
         "valid": 2,
         "test": 2,
     }
-    assert words_of(tmp_path / "out", "train", ids["train"][0])[1] == ["It", "was", "said", "."]
+    assert contents(tmp_path / "out", "train")[ids["train"][0]][1] == ["It", "was", "said", "."]
     prepare(
         root,
         tmp_path / "low",
@@ -191,40 +162,7 @@ def test_bbc_division_and_case(tmp_path):
     )
     ids = ids_of(tmp_path / "low")
     assert [len(names) for names in ids.values()] == [20, 10, 10]
-    assert words_of(tmp_path / "low", "train", ids["train"][0])[1] == ["it", "was", "said", "."]
-
-
-def test_existing_corpus_is_reused_whatever_lies_beside_the_articles(tmp_path):
-    root = write_bbc(tmp_path / "bbc")
-    said = []
-    first = prepare(root, tmp_path / "out", TextOptions(format="bbc"))
-    write(root / "README.TXT", "another read me")
-    write(root / "new.txt", "no article")
-    again = prepare(root, tmp_path / "out", TextOptions(format="bbc"), report=said.append)
-    assert again == first
-    assert len(said) == 1 and said[0].startswith("reusing")
-
-
-@pytest.mark.parametrize(
-    ("change", "differing"),
-    [
-        (dict(options=PrepareOptions(seed=1)), "seed"),
-        (dict(options=PrepareOptions(fractions=(0.5, 0.3, 0.2))), "fractions"),
-        (dict(text=TextOptions("bbc", lowercase=True)), "lowercase"),
-        (dict(edit="business/001.txt"), "sources"),
-        (dict(edit="business/009.txt"), "sources"),
-    ],
-)
-def test_other_options_or_articles_are_refused_unless_overwritten(tmp_path, change, differing):
-    root = write_bbc(tmp_path / "bbc")
-    prepare(root, tmp_path / "out", TextOptions(format="bbc"))
-    options = {"text": TextOptions("bbc")} | change
-    options.pop("edit", None)
-    if "edit" in change:
-        write(root / change["edit"], "Another title\n")
-    with pytest.raises(InputError, match=rf"made otherwise \({differing} differ\)"):
-        prepare(root, tmp_path / "out", **options)
-    prepare(root, tmp_path / "out", overwrite=True, **options)
+    assert contents(tmp_path / "low", "train")[ids["train"][0]][1] == ["it", "was", "said", "."]
 
 
 @pytest.mark.parametrize("folder", ["train/pos", "train/neg", "test/pos", "test/neg"])

@@ -6,7 +6,8 @@ from dclm_jax.data import open_corpus, prepare, read_documents
 from dclm_jax.data.corpus import source_split
 from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.errors import InputError
-from tests.data.test_filters import SPLITS, contents, write
+from tests.data.support import contents
+from tests.data.test_filters import SPLITS, write
 from tests.launch.support import launch, refuse
 
 

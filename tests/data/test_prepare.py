@@ -12,7 +12,8 @@ from dclm_jax.data import Vocabulary, open_corpus, prepare, read_documents
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.errors import InputError
-from tests.launch.support import launch, refuse
+from tests.data.support import contents
+from tests.launch.support import launch
 
 TEXT = "".join(f"a b w{i} <unk>\nc <UNK> .\n\n" for i in range(10))
 
@@ -25,11 +26,7 @@ def text(tmp_path):
 
 
 def words_of(directory, split):
-    corpus = open_corpus(directory, split)
-    return [
-        [corpus.vocabulary.decode(sentence) for sentence in corpus.document(i)]
-        for i in range(corpus.num_documents)
-    ]
+    return [*contents(directory, split).values()]
 
 
 def snapshot(directory):
@@ -178,15 +175,6 @@ def test_empty_sentences_are_counted_per_split(tmp_path):
     assert manifest.splits["train"].sentences == 3
 
 
-def test_tagged_text_is_prepared_as_its_words(tmp_path):
-    (tmp_path / "t").write_text("The/AT 1/2/CD The/NN\n\n=/SYM\n")
-    prepare(
-        {"train": tmp_path / "t"}, tmp_path / "out", TextOptions(format="tagged", lowercase=True)
-    )
-    assert words_of(tmp_path / "out", "train") == [[["the", "1/2", "the"]], [["="]]]
-    assert open_corpus(tmp_path / "out", "train").vocabulary.words[3:] == ("the", "1/2", "=")
-
-
 def test_penn_treebank_without_document_boundaries_is_one_document_a_split(tmp_path):
     # As Mikolov's files are: a space at both ends of a line, <unk> and N in the text.
     line = " the <unk> rose N N to $ N million \n"
@@ -251,24 +239,6 @@ def test_command_line_success_and_reuse(tmp_path, text):
     assert open_corpus(out, "test").document_ids == ["-:1"]
     again = launch("prepare", *arguments, stdin="a new\n")
     assert again.stdout.startswith("reusing")
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ((), "--output is needed"),
-        (("--output=OUT",), "got none"),
-        (("--output=OUT", "--input=TEXT", "--train=TEXT"), "--train/--valid/--test and --input"),
-        (("--output=OUT", "--input=TEXT", "--split=a,b,c"), "--split is a,b,c; expected shares"),
-        (("--output=OUT", "--train=TEXT.none"), "no such file"),
-    ],
-)
-def test_command_line_bad_input(tmp_path, text, arguments, message):
-    names = {"OUT": str(tmp_path / "out"), "TEXT": str(text)}
-    for placeholder, path in names.items():
-        arguments = [argument.replace(placeholder, path) for argument in arguments]
-    assert message in refuse("prepare", *arguments)
-    assert [p.name for p in tmp_path.iterdir()] == ["text.txt"]
 
 
 def test_standard_input_that_is_no_text_is_refused(tmp_path):

@@ -9,7 +9,7 @@ import types
 import pytest
 
 from dclm_jax.data.documents import Document, TextOptions
-from dclm_jax.data.readers import TextReader, read_documents, remembered
+from dclm_jax.data.readers import TextReader, read_documents
 from dclm_jax.errors import InputError
 from tests.data.support import empty, write
 
@@ -383,12 +383,6 @@ def test_what_the_first_file_of_a_folder_is_the_others_are(tmp_path):
     *_, last = reader.documents(tmp_path)
     assert (last.sentences, last.tags) == ([["a", "cat"]], [["at", "nn"]])
     assert reader.formats == {"tagged"}
-
-
-@pytest.mark.parametrize("format", ["tagged", "treebank"])
-def test_words_with_tags_and_trees_are_remembered(format):
-    assert remembered(TextOptions(format)) == TextOptions(format)
-    assert remembered(TextOptions(), {"lines", format}) == TextOptions(format)
 
 
 def test_raw_text_that_is_taken_for_lines_of_words_is_told(tmp_path):

@@ -153,6 +153,7 @@ def test_a_long_cell(tmp_path):
         (TextOptions("prose", True, True, "a"), set(), TextOptions("prose", True, True, "a")),
         (TextOptions("imdb", True), set(), TextOptions("prose", True)),
         (TextOptions("ptb"), set(), TextOptions()),
+        (TextOptions(), {"lines", "treebank"}, TextOptions("treebank")),
     ],
 )
 def test_what_is_remembered(asked, formats, expected):

@@ -3,7 +3,6 @@
 import bz2
 import gzip
 import io
-import json
 import sys
 import types
 from collections.abc import Iterable
@@ -21,7 +20,7 @@ from dclm_jax.data.corpora import COLLECTIONS
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.prepare import PrepareOptions, divide
 from dclm_jax.errors import InputError
-from tests.data.support import empty, write
+from tests.data.support import empty, ids_of, write
 
 
 def words(*sentences: str) -> list[list[str]]:
@@ -80,11 +79,6 @@ def nbest(name, words, scores=("-8.5 -90.125", "-9.25 -91")):
         leaves = " ".join(f"(X{rank} {word if rank == 0 else 'other'})" for word in words.split())
         lines += [score, f"(S1 (S {leaves}))"]
     return "\n".join(lines) + "\n"
-
-
-def ids_of(directory):
-    splits = json.loads((directory / "manifest.json").read_text("utf-8"))["splits"]
-    return {split: open_corpus(directory, split).document_ids for split in splits}
 
 
 # Trees.

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from dclm_jax.data.readers import read_documents
+from tests.data.support import write
 from tests.launch.support import BAD_TEXT, fingerprint, launch, refuse
 
 
@@ -37,19 +38,52 @@ def test_prepare_divides_one_input(space, tmp_path):
     assert tokens[0] == tokens[1] != tokens[2]
 
 
+@pytest.fixture
+def bbc(tmp_path):
+    for topic in ("business", "entertainment", "politics", "sport", "tech"):
+        for number in range(1, 5):
+            article = f"Title of {topic}\n\nThe Story costs £{number}m. It ends.\n"
+            write(tmp_path / "bbc" / topic / f"{number:03}.txt", article.encode("latin-1"))
+    write(tmp_path / "bbc" / "README.TXT", "no article")
+    return tmp_path / "bbc"
+
+
+def test_a_corpus_that_has_a_name_by_default_and_with_all_its_flags(bbc, tmp_path):
+    arguments = ("--corpus=bbc", f"--input={bbc}", "--vocab_size=9")
+    more = ("--split=0.5,0.25,0.25", "--seed=7", "--lowercase")
+    for name, flags, sizes in (("first", (), [18, 1, 1]), ("second", more, [10, 5, 5])):
+        out = tmp_path / name
+        lines = launch("prepare", *arguments, *flags, f"--output={out}").stdout.splitlines()
+        assert lines[0].startswith("reading the BBC articles; business: ")
+        assert lines[-1] == f"prepared corpus: {out}"
+        splits = json.loads((out / "manifest.json").read_text("utf-8"))["splits"]
+        assert [entry["documents"] for entry in splits.values()] == sizes
+        # A title of 3 words, sentences of 6 (£ is one of them) and 3.
+        assert splits["train"]["sentences"] == sizes[0] * 3
+        assert splits["train"]["tokens"] == sizes[0] * 12
+    vocabulary = (tmp_path / "second" / "vocabulary.tsv").read_text("utf-8")
+    assert "\nstory\t10\n" in vocabulary and "Story" not in vocabulary
+
+
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
         (["--train=IN/absent.txt"], ["IN/absent.txt"]),
-        (["--train=IN/empty.txt"], ["IN/empty.txt", "empty"]),
         (["--train=IN/blank.txt"], ["IN/blank.txt", "no document"]),
         (["--train=GOOD", "--valid=IN/latin1.txt"], ["IN/latin1.txt:3", "UTF-8"]),
-        (["--train=IN/broken.jsonl"], ["IN/broken.jsonl:2", "sentences"]),
         (["--train=GOOD", "--vocabulary=IN/words.txt"], ["IN/words.txt", "lacks <UNKNOWN>"]),
         (["--train=GOOD", "--vocab_size=0"], ["vocab_size is 0"]),
         (["--test=GOOD"], ["train", "vocabulary"]),
-        (["--input=GOOD", "--split=0.5,x"], ["--split"]),
-        ([], ["--train", "--input", "--corpus"]),
+        (["--train=GOOD", "--split=1,0,0"], ["inputs of given splits take no split"]),
+        (["--input=GOOD", "--split=0.5,x"], ["--split is 0.5,x; expected shares with commas"]),
+        ([], ["--train", "--input", "--corpus", "got none"]),
+        (["--input=GOOD", "--train=GOOD"], ["got --train/--valid/--test and --input"]),
+        (["--corpus=bbc", "--input=GOOD", "--train=GOOD"], ["--test and --corpus=bbc"]),
+        (["--corpus=bbc", "--input=GOOD", "--format=prose"], ["--corpus=bbc takes no --format"]),
+        (["--corpus=imdb"], ["imdb needs an input: the folder of the IMDB reviews"]),
+        (["--corpus=sotu", "--input=GOOD"], ["sotu is embedded and takes no input"]),
+        (["--corpus=sotu", "--encoding=ascii"], ["sotu takes no encoding"]),
+        (["--corpus=wsj"], ["--corpus=wsj"]),
         (["--train=GOOD", "stray"], ["'stray'"]),
         (["--trian=GOOD"], ["trian", "train"]),
         (["--train=GOOD", "--vocab_size=many"], ["--vocab_size=many"]),
@@ -57,7 +91,7 @@ def test_prepare_divides_one_input(space, tmp_path):
 )
 def test_prepare_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments, expected):
     for name, content in BAD_TEXT.items():
-        (tmp_path / name).write_bytes(content)
+        write(tmp_path / name, content)
     before = fingerprint(tmp_path)
 
     def fill(text):
