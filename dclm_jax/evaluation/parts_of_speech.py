@@ -108,26 +108,30 @@ def tag_class(tag: str) -> str:
     return PUNCTUATION_CLASS if _PUNCTUATION.fullmatch(tag) else _MERGED.get(tag, tag)
 
 
-class ClassSums(NamedTuple):
-    """A class of targets and what each model makes of them.
-
-    Attributes:
-      name: of the class.
-      tags: those that it is made of.
-      tokens: its targets.
-      nll: sum of -log P over them in nats, one for each model.
-    """
+class TagClass(NamedTuple):
+    """A class of targets: its tags, the number of its targets in each document [D], and the sum of
+    their -log P in nats under each model [D, M]."""
 
     name: str
     tags: tuple[str, ...]
-    tokens: int
-    nll: tuple[float, ...]
+    count_D: np.ndarray
+    nll_DxM: np.ndarray
 
     @property
-    def perplexities(self) -> tuple[float, ...]:
+    def tokens(self) -> int:
+        """The number of targets."""
+        return int(self.count_D.sum())
+
+    @property
+    def nll(self) -> list[float]:
+        """The sum of -log P in nats under each model."""
+        return self.nll_DxM.sum(axis=0).tolist()
+
+    @property
+    def perplexities(self) -> list[float]:
         """exp(nll / tokens) of each model; infinite where that overflows."""
         with np.errstate(over="ignore"):
-            return tuple(np.exp(np.divide(self.nll, self.tokens)).tolist())
+            return np.exp(np.divide(self.nll, self.tokens)).tolist()
 
 
 class TagSums:
@@ -135,15 +139,14 @@ class TagSums:
 
     def __init__(self, num_models: int):
         self._num_models = num_models
-        # Targets and the nats of each model [1 + models], by tag, of every document; float64 counts
-        # to 2^53.
-        self._of_documents: list[dict[str, np.ndarray]] = []
+        # Targets and the nats of each model [1 + M], by tag, of every document.
+        self._documents: list[dict[str, np.ndarray]] = []
 
     def add(self, tags: list[list[str]], scores: Sequence[list[np.ndarray]]) -> None:
         """Adds a document.
 
         Args:
-          tags: of its words, one list a sentence.
+          tags: of its words, one list per sentence.
           scores: of each model, the nats of the targets w1..wM END of every sentence.
         """
         if not tags:
@@ -151,21 +154,11 @@ class TagSums:
         targets = [tag for sentence in tags for tag in (*sentence, END_CLASS)]
         number: dict[str, int] = {}
         indices = [number.setdefault(tag, len(number)) for tag in targets]
-        of_models = [np.bincount(indices, np.concatenate(nll)) for nll in scores]
-        sums = np.stack([np.bincount(indices), *of_models], axis=1)
-        self._of_documents.append(dict(zip(number, sums, strict=True)))
+        nats = [np.bincount(indices, np.concatenate(nll)) for nll in scores]
+        sums = np.stack([np.bincount(indices), *nats], axis=1)
+        self._documents.append(dict(zip(number, sums, strict=True)))
 
-    def by_document(self, classes: Sequence[ClassSums]) -> list[Sums]:
-        """For each model, its sums over the targets of every document in each class."""
-        place = {tag: index for index, one in enumerate(classes) for tag in one.tags}
-        sums_DxCxM = np.zeros((len(self._of_documents), len(classes), 1 + self._num_models))
-        for sums_CxM, of_tags in zip(sums_DxCxM, self._of_documents, strict=True):
-            for tag, sums in of_tags.items():
-                sums_CxM[place[tag]] += sums
-        count, *nll = np.moveaxis(sums_DxCxM, -1, 0)
-        return [Sums(one, count) for one in nll]
-
-    def classes(self, num_tags: int = 10) -> list[ClassSums]:
+    def classes(self, num_tags: int = 10) -> list[TagClass]:
         """The classes of the `num_tags` most frequent tags, and all other targets.
 
         Returns:
@@ -174,47 +167,57 @@ class TagSums:
         """
         require_at_least("pos_tags", num_tags, 1)
         last = (OTHER_CLASS, PUNCTUATION_CLASS, END_CLASS)
-        all_sums = collections.defaultdict(lambda: np.zeros(1 + self._num_models))
-        for of_tags in self._of_documents:
-            for tag, sums in of_tags.items():
-                all_sums[tag] += sums
-        by_frequency = sorted(all_sums, key=lambda tag: (-all_sums[tag][0], tag))
+        counts = collections.Counter()
+        for document in self._documents:
+            counts.update({tag: int(sums[0]) for tag, sums in document.items()})
+        by_frequency = sorted(counts, key=lambda tag: (-counts[tag], tag))
         ranked = [tag for tag in by_frequency if tag_class(tag) not in last]
         listed = {*map(tag_class, ranked[:num_tags]), *last}
         members = collections.defaultdict(list)
         for tag in by_frequency:
             name = tag_class(tag)
             members[name if name in listed else OTHER_CLASS].append(tag)
-        classes = []
-        for name, tags in members.items():
-            tokens, *nll = np.sum([all_sums[tag] for tag in tags], axis=0).tolist()
-            classes.append(ClassSums(name, tuple(tags), int(tokens), tuple(nll)))
+        place = {tag: index for index, tags in enumerate(members.values()) for tag in tags}
+        sums_CxDxM = np.zeros((len(members), len(self._documents), 1 + self._num_models))
+        for index, document in enumerate(self._documents):
+            for tag, sums in document.items():
+                sums_CxDxM[place[tag], index] += sums
+        classes = [
+            TagClass(name, tuple(tags), sums_DxM[:, 0], sums_DxM[:, 1:])
+            for (name, tags), sums_DxM in zip(members.items(), sums_CxDxM, strict=True)
+        ]
         rank = {name: place for place, name in enumerate(last, start=1)}
         return sorted(classes, key=lambda one: (rank.get(one.name, 0), -one.tokens))
 
 
-def table(classes: Sequence[ClassSums], labels: Sequence[str]) -> str:
-    """Aligned text: a row a class and one for all, a column of perplexities a model.
+def sums_of(classes: Sequence[TagClass], model: int) -> Sums:
+    """The sums of a model over the targets of every document in each class."""
+    return Sums(
+        np.stack([tag_class.nll_DxM[:, model] for tag_class in classes], axis=1),
+        np.stack([tag_class.count_D for tag_class in classes], axis=1),
+    )
+
+
+def table(classes: Sequence[TagClass], labels: Sequence[str]) -> str:
+    """Aligned text: a row per class and one for all, a column of perplexities per model.
 
     Args:
       classes: made by `TagSums.classes`.
       labels: what to call each model.
     """
-    tokens = sum(one.tokens for one in classes)
-    nll = tuple(map(sum, zip(*(one.nll for one in classes), strict=True)))
+    counts, nll = zip(*((one.count_D, one.nll_DxM) for one in classes), strict=True)
+    total = TagClass("all", (), np.concatenate(counts), np.concatenate(nll))
     rows = [("class", "targets", "share", *labels)]
-    for one in (*classes, ClassSums("all", (), tokens, nll)):
+    for one in (*classes, total):
         perplexities = (f"{perplexity:,.2f}" for perplexity in one.perplexities)
-        share = f"{100 * one.tokens / tokens:.1f}%"
+        share = f"{100 * one.tokens / total.tokens:.1f}%"
         rows.append((one.name, f"{one.tokens:,}", share, *perplexities))
     lines = aligned(rows)
     lines.insert(-1, lines[1])
-    if told := explained(classes):
-        lines.append(told)
-    return "\n".join(lines)
+    return "\n".join([*lines, *filter(None, [explained(classes)])])
 
 
-def explained(classes: Sequence[ClassSums]) -> str:
+def explained(classes: Sequence[TagClass]) -> str:
     """What the names of classes mean that are not tags of the Penn Treebank; "" if all are."""
     merged = [
         f"{one.name} = {' + '.join(one.tags)}"
@@ -226,7 +229,7 @@ def explained(classes: Sequence[ClassSums]) -> str:
     return ", ".join(merged)
 
 
-def to_json(classes: Sequence[ClassSums], model: int) -> dict[str, Any]:
+def to_json(classes: Sequence[TagClass], model: int) -> dict[str, Any]:
     """The classes by their names, with the sums of one of the models."""
     return {
         one.name: {

@@ -13,9 +13,8 @@ from typing import Any
 from dclm_jax.evaluation import interpolation, parts_of_speech, significance
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.interpolation import Mixture
-from dclm_jax.evaluation.parts_of_speech import ClassSums, Tagger, TagSums
+from dclm_jax.evaluation.parts_of_speech import TagClass, Tagger, TagSums
 from dclm_jax.evaluation.perplexity import Perplexity
-from dclm_jax.evaluation.significance import Sums
 from dclm_jax.experiments import figures
 from dclm_jax.experiments.subjects import Subject
 from dclm_jax.language_model import mix
@@ -35,7 +34,6 @@ class Evaluation:
       source: the documents.
       mixture: its weight, and the documents that it was tuned on.
       classes: sums by part of speech; none where they were not asked for.
-      by_document: the same by document, one per subject.
       tagger: the source of the parts of speech.
     """
 
@@ -44,8 +42,7 @@ class Evaluation:
     perplexities: list[Perplexity]
     source: dict[str, Any]
     mixture: Mixture | None
-    classes: list[ClassSums]
-    by_document: list[Sums]
+    classes: list[TagClass]
     tagger: str
 
     def __str__(self) -> str:
@@ -120,7 +117,9 @@ class Evaluation:
             points = map(context_point, self.subjects, self.perplexities)
             figures.plot_context(list(points), path)
             return
-        first, *others = self.by_document
+        first, *others = (
+            parts_of_speech.sums_of(self.classes, model) for model in range(len(self.subjects))
+        )
         label, *labels = (subject.label for subject in self.subjects)
         title, x = "Perplexity by part of speech", parts_of_speech.explained(self.classes)
         names = [tag_class.name for tag_class in self.classes]
@@ -179,11 +178,8 @@ def evaluate(
         for subject, measured in zip(subjects, sums, strict=True)
     ]
     classes = by_tag.classes(num_tags) if by_tag else []
-    by_document = by_tag.by_document(classes) if by_tag else []
     source = tagger.source if tagger else ""
-    return Evaluation(
-        subjects, len(runs), perplexities, dataset.source, mixture, classes, by_document, source
-    )
+    return Evaluation(subjects, len(runs), perplexities, dataset.source, mixture, classes, source)
 
 
 def context_point(subject: Subject, measured: Perplexity | None = None) -> figures.Result:
