@@ -24,7 +24,7 @@ From paired documents, such as articles and their summaries, in as many document
 
 From longer documents, cut between sentences into paragraphs of 50 to 250 words:
 
-  python -m launch.prepare --corpus=sotu --document_words=250 --min_words=50 --max_words=250 \\
+  python -m launch.prepare --corpus=sotu --split_documents_at=250 --min_words=50 --max_words=250 \\
       --output=paragraphs
 
 From a table, compressed; raw text in it is split as prose, its curly quotes written plainly:
@@ -115,7 +115,7 @@ _OPTIONS: tuple["flags.FlagHolder[Any]", ...] = (
     ),
     flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16."),
     flags.DEFINE_integer(
-        "document_words",
+        "split_documents_at",
         None,
         "Maximum number of words per document; longer documents are cut between sentences.",
     ),

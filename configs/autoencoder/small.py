@@ -2,8 +2,8 @@
 
 On the embedded corpus, for a minute or two, and a text that is made anew:
 
-    python -m launch.prepare --corpus=sotu --document_words=120 --min_words=50 --max_words=250 \\
-        --output=data/sotu_paragraphs
+    python -m launch.prepare --corpus=sotu --split_documents_at=120 --min_words=50 \\
+        --max_words=250 --output=data/sotu_paragraphs
     python -m launch.train --config=configs/autoencoder/small.py --workdir=runs/anew \\
         --config.data.directory=data/sotu_paragraphs --config.training.max_steps=200
     python -m launch.reconstruct --workdir=runs/anew --input=TEXT.txt --output=anew.jsonl

@@ -5,7 +5,7 @@ streams through. When all is counted the vocabulary is known, and the provisiona
 as final ones. So only the distinct words and the lengths of sentences are ever held in memory, and
 input is read (and raw prose split) once.
 
-What is done, in this order: documents are read, assigned to splits, cut (`document_words`) and
+What is done, in this order: documents are read, assigned to splits, cut (`split_documents_at`) and
 filtered by their length; the vocabulary is counted over the training documents that are left;
 documents are filtered by their unknown words, as in Li et al. (2015, 4.1), and the vocabulary is
 not counted again without them; files are written. So pieces of a document are in one split, and
@@ -75,7 +75,7 @@ class PrepareOptions:
       unknown_token: how the text spells an unknown word, if it does; some corpora that have a name
         say it by themselves.
       encoding: see `readers.read_documents`.
-      document_words: maximum number of words per document; longer documents are cut, see
+      split_documents_at: maximum number of words per document; longer documents are cut, see
         `NumberedText.cut`.
       min_words, max_words: bounds of the number of words of a document.
       max_unknown: maximum share of the words of a document that are outside the vocabulary.
@@ -88,7 +88,7 @@ class PrepareOptions:
     vocabulary: PathLike | None = None
     unknown_token: str | None = None
     encoding: str = UTF8
-    document_words: int | None = None
+    split_documents_at: int | None = None
     min_words: int | None = None
     max_words: int | None = None
     max_unknown: float | None = None
@@ -97,7 +97,7 @@ class PrepareOptions:
         require_at_least("seed", self.seed, 0)
         require_at_least("vocab_size", self.vocab_size, 1)
         require_at_least("min_count", self.min_count, 1)
-        require_at_least("document_words", self.document_words, 1)
+        require_at_least("split_documents_at", self.split_documents_at, 1)
         require_at_least("min_words", self.min_words, 1)
         require_at_least("max_words", self.max_words, self.min_words or 1)
         if self.max_unknown is not None and not 0 <= self.max_unknown <= 1:
@@ -258,8 +258,8 @@ def _plan(source: Source, text: TextOptions, options: PrepareOptions) -> _Plan:
     plan = _Plan(inputs, splits, text, options, collection, vocabulary)
     if not plan.is_paired:
         return plan
-    if options.document_words is not None:
-        raise InputError("document_words cuts documents one by one; paired documents stay whole")
+    if options.split_documents_at is not None:
+        raise InputError("split_documents_at cuts single documents; paired documents stay whole")
     return dataclasses.replace(plan, splits=[*splits, *map(corpus.source_split, splits)])
 
 
@@ -447,7 +447,7 @@ def _divided(numbered: NumberedText, plan: _Plan) -> NumberedText:
         parts[drawn] = divide(drawn.size, plan.options.fractions or (), plan.options.seed, whose)
     parts = parts[:, None] + len(corpus.SPLITS) * np.arange(width)
     numbered = dataclasses.replace(numbered, parts=parts.ravel())
-    max_words = plan.options.document_words
+    max_words = plan.options.split_documents_at
     return numbered if max_words is None else numbered.cut(max_words)
 
 

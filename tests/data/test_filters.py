@@ -133,7 +133,7 @@ def test_long_documents_are_cut_between_sentences(tmp_path):
     lengths = [[3, 3, 4, 1, 9, 2], [10], [4, 5], [12, 1]]
     documents = [[["x"] * length for length in own] for own in lengths]
     text = write(tmp_path / "t", documents)
-    prepare({"train": text}, tmp_path / "out", options=PrepareOptions(document_words=10))
+    prepare({"train": text}, tmp_path / "out", options=PrepareOptions(split_documents_at=10))
     found = {name: [*map(len, one)] for name, one in contents(tmp_path / "out", "train").items()}
     # A sentence of 12 words is a document by itself.
     assert found == {
@@ -148,10 +148,10 @@ def test_long_documents_are_cut_between_sentences(tmp_path):
     manifest = prepare(
         {"train": text},
         tmp_path / "filtered",
-        options=PrepareOptions(document_words=10, max_words=10),
+        options=PrepareOptions(split_documents_at=10, max_words=10),
     )
     assert manifest.splits["train"].documents == 6
-    assert manifest.options["document_words"] == 10
+    assert manifest.options["split_documents_at"] == 10
 
 
 def test_pieces_of_a_document_are_in_one_split_and_keep_its_words(tmp_path):
@@ -159,7 +159,9 @@ def test_pieces_of_a_document_are_in_one_split_and_keep_its_words(tmp_path):
     text = write(tmp_path / "t", documents)
     prepare(text, tmp_path / "whole", options=PrepareOptions(seed=1, vocab_size=1000))
     prepare(
-        text, tmp_path / "cut", options=PrepareOptions(seed=1, vocab_size=1000, document_words=8)
+        text,
+        tmp_path / "cut",
+        options=PrepareOptions(seed=1, vocab_size=1000, split_documents_at=8),
     )
     for split in SPLITS:
         whole, cut = (contents(tmp_path / name, split) for name in ("whole", "cut"))
@@ -176,7 +178,9 @@ def test_pieces_of_a_document_are_in_one_split_and_keep_its_words(tmp_path):
 def test_empty_sentences_of_cut_documents_are_counted_once(tmp_path):
     (tmp_path / "t.jsonl").write_text('{"sentences": ["a b", "", "c d", "e f"]}\n')
     manifest = prepare(
-        {"train": tmp_path / "t.jsonl"}, tmp_path / "out", options=PrepareOptions(document_words=2)
+        {"train": tmp_path / "t.jsonl"},
+        tmp_path / "out",
+        options=PrepareOptions(split_documents_at=2),
     )
     entry = manifest.splits["train"]
     assert (entry.documents, entry.empty_sentences) == (3, 1)
@@ -190,7 +194,7 @@ def test_empty_sentences_of_cut_documents_are_counted_once(tmp_path):
         (dict(min_words=5, max_words=4), "max_words is 4; expected at least 5"),
         (dict(max_unknown=1.5), "max_unknown is 1.5; expected a share from 0 to 1"),
         (dict(max_unknown=float("nan")), "max_unknown is nan"),
-        (dict(document_words=0), "document_words is 0; expected at least 1"),
+        (dict(split_documents_at=0), "split_documents_at is 0; expected at least 1"),
     ],
 )
 def test_bad_options(tmp_path, options, message):

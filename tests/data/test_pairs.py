@@ -118,7 +118,10 @@ def read_words(path, directory, split):
         (["--train=T", "--valid=T", "--train_source=S"], "and of each or of none a source, such"),
         (["--source=S", "--target=T", "--input=T"], "--source/--target and --input"),
         (["--source=S", "--target=T", "--corpus=sotu"], "--source/--target and --corpus=sotu"),
-        (["--source=S", "--target=T", "--document_words=9"], "document_words cuts documents one"),
+        (
+            ["--source=S", "--target=T", "--split_documents_at=9"],
+            "split_documents_at cuts single documents",
+        ),
         (["--source=-", "--target=-"], "only one text can be read from standard input"),
         (["--train=-", "--train_source=-"], "only one text can be read from standard input"),
         (["--source=SHORT", "--target=T"], "T holds 3 documents and SHORT holds 1 documents"),

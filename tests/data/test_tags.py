@@ -91,7 +91,7 @@ def test_documents_are_divided_cut_and_left_out_with_their_tags(tmp_path):
         tmp_path / "text",
         tmp_path / "out",
         TextOptions(format="tagged"),
-        PrepareOptions(document_words=7, min_words=3, max_words=7, fractions=(0.6, 0.2, 0.2)),
+        PrepareOptions(split_documents_at=7, min_words=3, max_words=7, fractions=(0.6, 0.2, 0.2)),
     )
     assert sum(entry.dropped_documents["min_words"] for entry in manifest.splits.values())
     for split in ("train", "valid", "test"):
