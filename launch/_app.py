@@ -48,46 +48,54 @@ def run(
             code = main(argv)
             sys.stdout.flush()
             return code
-        except processes.SharedError as error:
-            is_ours = error.process == processes.index()
-            _end(EXIT_BAD_INPUT, str(error) if is_ours else "", alone=False)
-        except InputError as error:
-            _end(EXIT_BAD_INPUT, str(error))
-        except DivergenceError as error:
-            _end(1, str(error) if processes.is_first() else "", alone=False)
-        except BrokenPipeError:
-            # The reader of our output went away (`... | head`): that is no error of ours.
-            _mute()
-            _end(0)
-        except KeyboardInterrupt:
-            _end(130)
-        except Exception as error:
-            if isinstance(error, OSError) and (reason := _output_fault(error)):
-                _mute()
-                _end(EXIT_BAD_INPUT, f"standard output cannot be written: {reason}")
-            if isinstance(error, OSError) and error.filename is not None:
-                _end(EXIT_BAD_INPUT, f"{printable(str(error.filename))[:200]}: {error.strerror}")
-            if isinstance(error, MemoryError) or str(error).startswith("RESOURCE_EXHAUSTED"):
-                _end(EXIT_BAD_INPUT, f"there is not enough memory: {_one_line(error)[:200]}")
-            if (asked := jax.config.values["jax_platforms"]) and not _has_devices():
-                wanted = f"JAX_PLATFORMS is {printable(asked)}"
-                _end(EXIT_BAD_INPUT, f"{wanted}, and JAX finds no such device here; cpu is there")
-            if processes.count() == 1:
-                raise
-            is_of_device = isinstance(error, jax.errors.JaxRuntimeError)
-            if is_of_device and not str(error).startswith(_OWN_FAULTS):
-                # Another process, or its machine, is gone.
-                reason = f"the others, or a device ({_one_line(error)[:200]})"
-                lost = f"process {processes.index()} lost {reason}; the same command resumes"
-                _end(EXIT_INTERRUPTED, lost)
-            traceback.print_exc()
-            _end(1)
+        except (Exception, KeyboardInterrupt) as error:
+            _end_by(error)
+            raise
 
     _open_streams()
     _keep_compiled_programs()
     keep_freed_memory()
     sys.unraisablehook = _unraisable
     app.run(guarded, flags_parser=functools.partial(_parse, parse))
+
+
+def _end_by(error: BaseException) -> None:
+    """Ends the process, in one line and an exit code if the error is no bug; returns for a bug of a
+    job of one process."""
+    match error:
+        case processes.SharedError(process=process):
+            _end(EXIT_BAD_INPUT, str(error) if process == processes.index() else "", alone=False)
+        case InputError():
+            _end(EXIT_BAD_INPUT, str(error))
+        case DivergenceError():
+            _end(1, str(error) if processes.is_first() else "", alone=False)
+        case BrokenPipeError():
+            # The reader of our output went away (`... | head`): that is no error of ours.
+            _mute()
+            _end(0)
+        case KeyboardInterrupt():
+            _end(130)
+        case OSError() if reason := _output_fault(error):
+            _mute()
+            _end(EXIT_BAD_INPUT, f"standard output cannot be written: {reason}")
+        case OSError() if error.filename is not None:
+            _end(EXIT_BAD_INPUT, f"{printable(str(error.filename))[:200]}: {error.strerror}")
+    if isinstance(error, MemoryError) or str(error).startswith("RESOURCE_EXHAUSTED"):
+        _end(EXIT_BAD_INPUT, f"there is not enough memory: {_one_line(error)[:200]}")
+    if (asked := jax.config.values["jax_platforms"]) and not _has_devices():
+        wanted = f"JAX_PLATFORMS is {printable(asked)}"
+        _end(EXIT_BAD_INPUT, f"{wanted}, and JAX finds no such device here; cpu is there")
+    if processes.count() == 1:
+        return
+    is_of_device = isinstance(error, jax.errors.JaxRuntimeError)
+    if is_of_device and not str(error).startswith(_OWN_FAULTS):
+        # Another process, or its machine, is gone.
+        reason = f"the others, or a device ({_one_line(error)[:200]})"
+        _end(
+            EXIT_INTERRUPTED, f"process {processes.index()} lost {reason}; the same command resumes"
+        )
+    traceback.print_exc()
+    _end(1)
 
 
 def _has_devices() -> bool:
