@@ -13,8 +13,8 @@ of the text --input, are read and reconstructed: by the likeliest next word, or 
 --output has a JSON line for each:
     {"id": "0", "input": ["the hotel is nice ."], "sentences": ["the hotel was nice ."],
         "unit": "nats", "log_prob": -7.1, "has_ended": true}
-They are measured against the documents of the split; with --input against --target, or else the
-input itself. --nomeasure leaves that out, and what it needs.
+They are measured against the documents of the split, or the input itself. --nomeasure leaves that
+out, and what it needs.
 
 With --outputs texts that are there are measured: as many documents as --input has, in the same
 order. Several outputs, separated by commas, give a row each. Files named .jsonl or .json are JSON
@@ -41,7 +41,7 @@ from dclm_jax.data import readers
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import reconstruction
 from dclm_jax.experiments.subjects import Subject
-from dclm_jax.language_model import DEFAULT_MAX_LENGTH_RATIO, LanguageModel
+from dclm_jax.language_model import DEFAULT_MAX_LENGTH_RATIO
 from launch import _app, _decoding, _evaluation
 
 _evaluation.declare_run_flags()
@@ -49,9 +49,6 @@ flags.adopt_module_key_flags(_decoding)
 # Sources may have unknown words, which are reconstructed as what they are.
 flags.set_default(_decoding.ALLOW_UNKNOWN, True)
 _evaluation.define_data_flags()
-_TARGET = flags.DEFINE_string(
-    "target", None, "With --workdir and --input: text to measure against, instead of the input."
-)
 _MAX_LENGTH_RATIO = flags.DEFINE_float(
     "max_length_ratio",
     DEFAULT_MAX_LENGTH_RATIO,
@@ -65,16 +62,7 @@ _MEASURE = flags.DEFINE_bool("measure", True, "Measure the reconstructed documen
 _METRICS = flags.DEFINE_string(
     "metrics", None, "JSON file for the measures; '-' is standard output."
 )
-_OF_MODELS = (
-    "data",
-    "split",
-    "target",
-    "max_length_ratio",
-    "output",
-    "measure",
-    "method",
-    "allow_unknown",
-)
+_OF_MODELS = ("data", "split", "output", "measure", "max_length_ratio", "method", "allow_unknown")
 
 
 def main(argv: Sequence[str]) -> None:
@@ -95,11 +83,8 @@ def _reconstruct() -> dict[str, list[reconstruction.Measures]]:
         raise InputError("--outputs are measured as they are; expected --output with --workdir")
     if not _OUTPUT.value:
         raise InputError("--output is missing; expected a file for the reconstructed documents")
-    for flag in (_METRICS, _TARGET):
-        if flag.value and not _MEASURE.value:
-            raise InputError(f"--{flag.name} has no effect with --nomeasure")
-    if _TARGET.value and flags.FLAGS.input is None:
-        raise InputError("--target belongs to --input, which is missing")
+    if _METRICS.value and not _MEASURE.value:
+        raise InputError("--metrics has no effect with --nomeasure")
     if _OUTPUT.value == _METRICS.value == files.STDOUT:
         raise InputError("--output and --metrics are both standard output; expected one of them")
     _evaluation.check_data_flags()
@@ -135,27 +120,17 @@ def _reconstruct() -> dict[str, list[reconstruction.Measures]]:
 
 
 def _pairs(subject: Subject) -> Iterator[tuple[readers.Document, readers.Document]]:
-    """The sources, each with the target to measure against; both have words."""
-    is_text = flags.FLAGS.input is not None
-    for source, target in _text_pairs(subject.lm) if is_text else _split_pairs(subject):
-        if not any(source.sentences):
-            raise InputError(f"document {source.id} has no words; expected some to read")
-        if _MEASURE.value and not any(target.sentences):
-            raise InputError(f"target {target.id} has no words; expected some to compare with")
-        yield source, target
-
-
-def _text_pairs(lm: LanguageModel) -> Iterator[tuple[readers.Document, readers.Document]]:
-    paths = [path for path in (flags.FLAGS.input, _TARGET.value) if path is not None]
-    texts = [_evaluation.read_text([lm], path, keep_empty=True) for path in paths]
-    for documents in readers.corresponding(texts, paths):
-        yield documents[0], documents[-1]
-
-
-def _split_pairs(subject: Subject) -> Iterator[tuple[readers.Document, readers.Document]]:
+    """The sources, each with the document that is to be reconstructed."""
+    lm, path = subject.lm, flags.FLAGS.input
+    if path is not None:
+        for source in _evaluation.read_text([lm], path, keep_empty=True):
+            if not any(source.sentences):
+                raise InputError(f"document {source.id} has no words; expected some to read")
+            yield source, source
+        return
     for encoded in _evaluation.open_split([subject], flags.FLAGS.split).documents:
         texts = (encoded.source or encoded.sentences, encoded.sentences)
-        source, target = (list(map(subject.lm.vocabulary.decode, sentences)) for sentences in texts)
+        source, target = (list(map(lm.vocabulary.decode, sentences)) for sentences in texts)
         yield readers.Document(encoded.id, source), readers.Document(encoded.id, target)
 
 
