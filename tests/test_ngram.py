@@ -212,6 +212,12 @@ def vocabulary_of(*words: str) -> Vocabulary:
     return Vocabulary((*SPECIAL_TOKENS, *words), (0,) * (3 + len(words)))
 
 
+def scorer_of(folder: Path, *words: str) -> ngram.NGramScorer:
+    """The model above, under a vocabulary of these words."""
+    (folder / "model.arpa").write_text(MODEL)
+    return ngram.NGramScorer(folder / "model.arpa", vocabulary_of(*words))
+
+
 def contents(folder: Path) -> dict[str, tuple[bytes, float]]:
     return {file.name: (file.read_bytes(), file.stat().st_mtime) for file in folder.iterdir()}
 
@@ -227,9 +233,7 @@ def nll(scorer, *sentences):
 
 def test_scores_by_hand(tmp_path):
     """a b END, the empty sentence, and UNKNOWN, which is not the toolkit's own unknown word."""
-    (tmp_path / "model.arpa").write_text(MODEL)
-    vocabulary = vocabulary_of("a", "b", "c")
-    scorer = ngram.NGramScorer(tmp_path / "model.arpa", vocabulary)
+    scorer = scorer_of(tmp_path, "a", "b", "c")
     assert (scorer.context_order, scorer.vocab_size) == (0, 6)
     scores = nll(scorer, [3, 4], [], [3, UNKNOWN], [5, 3])
     by_hand = [
@@ -246,8 +250,7 @@ def test_scores_by_hand(tmp_path):
 
 
 def test_a_continuation_is_its_last_sentence(tmp_path):
-    (tmp_path / "model.arpa").write_text(MODEL)
-    scorer = ngram.NGramScorer(tmp_path / "model.arpa", vocabulary_of("a", "b"))
+    scorer = scorer_of(tmp_path, "a", "b")
     document = [np.array([3, 4]), np.array([4, 3, 3])]
     requests = [document, Continuation(document), Continuation([])]
     (one, whole), (_, last), (_, none) = scorer.score(requests)
@@ -257,8 +260,7 @@ def test_a_continuation_is_its_last_sentence(tmp_path):
 
 
 def test_reading_on_by_words_and_by_sentences(tmp_path):
-    (tmp_path / "model.arpa").write_text(MODEL)
-    reader = ngram.NGramScorer(tmp_path / "model.arpa", vocabulary_of("a", "b"))
+    reader = scorer_of(tmp_path, "a", "b")
     place = reader.open(2)
     rows = [np.array([3, 4]), np.array([4, 3])]
     after, read = reader.read(place, [[rows[0]], [rows[1]]])
@@ -286,12 +288,8 @@ def test_spellings_are_distinct_and_none_is_reserved():
     assert len(set(spelled)) == len(spelled)
     assert not {"<s>", "</s>", "<unk>", "<UNK>"} & set(spelled)
     assert not any("\0" in word for word in spelled)
-    assert ngram.spellings(vocabulary_of("the", "<unk>x", "é")) == [
-        *SPECIAL_TOKENS,
-        "the",
-        "<unk>x",
-        "é",
-    ]
+    unchanged = ("the", "<unk>x", "é")
+    assert ngram.spellings(vocabulary_of(*unchanged)) == [*SPECIAL_TOKENS, *unchanged]
 
 
 def test_train_writes_the_text_and_a_whole_workdir(tiny, fakes, tmp_path):
@@ -299,13 +297,8 @@ def test_train_writes_the_text_and_a_whole_workdir(tiny, fakes, tmp_path):
     counts = ngram.train(tiny, tmp_path / "runs" / "kn", order=3, report=lines.append)
     assert counts == [6, 4, 2]
     workdir = tmp_path / "runs" / "kn"
-    assert sorted(path.name for path in workdir.iterdir()) == [
-        "config.json",
-        "model.arpa",
-        "model.binary",
-        "text.json",
-        "vocabulary.tsv",
-    ]
+    names = "config.json model.arpa model.binary text.json vocabulary.tsv"
+    assert sorted(path.name for path in workdir.iterdir()) == names.split()
     assert sorted(path.name for path in workdir.parent.iterdir()) == ["kn"]
     text = fakes.with_name("log.text").read_text()
     assert [line.split() for line in text.splitlines()] == [["a", "b"], ["b", "a", "a"], ["a"]]
@@ -340,21 +333,35 @@ def test_fallback_discounts_are_used_and_reported(tiny, fakes, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize(
-    ("variable", "value", "expected"),
+    ("variables", "order", "expected"),
     [
-        ("FAKE_FAILURE", "cannot sort\nno space left", "lmplz failed with exit code 1: no space"),
-        ("FAKE_BROKEN", "yes", "build_binary failed with exit code 3"),
-        ("FAKE_MODEL", "/dev/null", "model.arpa: not an ARPA file"),
+        ({"FAKE_FAILURE": "cannot sort\nno space"}, 3, "lmplz failed with exit code 1: no space"),
+        ({"FAKE_BROKEN": "yes"}, 3, "build_binary failed with exit code 3"),
+        ({"FAKE_MODEL": "/dev/null"}, 3, "model.arpa: not an ARPA file"),
+        ({"FAKE_MODEL": "BIN/long"}, 99, r"cannot be read by kenlm \(.*support up to"),
+        ({}, 1, "order is 1; expected at least 2"),
+        ({"KENLM_BIN": "BIN/none"}, 3, r"lmplz is not in .*none \(KENLM_BIN\)"),
+        ({"KENLM_BIN": "", "PATH": "BIN/none"}, 3, "lmplz is not on the PATH.*build_kenlm.sh"),
     ],
 )
-def test_a_program_that_fails_leaves_nothing(
-    tiny, fakes, tmp_path, monkeypatch, variable, value, expected
+def test_a_run_that_cannot_be_made_leaves_nothing(
+    tiny, fakes, tmp_path, monkeypatch, variables, order, expected
 ):
-    monkeypatch.setenv(variable, value)
+    header = "".join(f"ngram {length}=1\n" for length in range(1, 100))
+    fakes.with_name("long").write_text(f"\\data\\\n{header}\n\\1-grams:\n")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value.replace("BIN", str(fakes.parent)))
     with pytest.raises(InputError, match=expected) as raised:
-        ngram.train(tiny, tmp_path / "runs" / "kn", order=3, report=lambda line: None)
+        ngram.train(tiny, tmp_path / "runs" / "kn", order=order, report=lambda line: None)
     assert "\n" not in str(raised.value)
-    assert list((tmp_path / "runs").iterdir()) == []
+    assert not list(tmp_path.glob("runs/*"))
+
+
+@pytest.fixture
+def run(tiny, fakes, tmp_path) -> Path:
+    """A run with the model above."""
+    ngram.train(tiny, tmp_path / "kn", order=3, report=lambda line: None)
+    return tmp_path / "kn"
 
 
 def test_a_workdir_is_reused_or_refused(tiny, fakes, tmp_path, monkeypatch):
@@ -392,33 +399,10 @@ def test_a_workdir_is_reused_or_refused(tiny, fakes, tmp_path, monkeypatch):
     assert (tmp_path / "mine" / "notes").read_text() == "keep"
 
 
-def test_orders_that_are_too_small_or_cannot_be_queried(tiny, fakes, tmp_path):
-    with pytest.raises(InputError, match="order is 1; expected at least 2"):
-        ngram.train(tiny, tmp_path / "kn", order=1)
-    header = "".join(f"ngram {order}=1\n" for order in range(1, 100))
-    fakes.with_name("model").write_text(f"\\data\\\n{header}\n\\1-grams:\n")
-    with pytest.raises(InputError, match=r"cannot be read by kenlm \(.*support up to"):
-        ngram.train(tiny, tmp_path / "kn", order=99, report=lambda line: None)
-    assert not (tmp_path / "kn").exists()
-
-
-def test_missing_programs_are_one_clear_line(tiny, fakes, tmp_path, monkeypatch):
-    (tmp_path / "bin" / "build_binary").unlink()
-    with pytest.raises(InputError, match=r"build_binary is not in .*bin \(KENLM_BIN\)"):
-        ngram.train(tiny, tmp_path / "kn")
-    monkeypatch.delenv("KENLM_BIN")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(InputError, match="lmplz is not on the PATH.*build_kenlm.sh") as raised:
-        ngram.train(tiny, tmp_path / "kn")
-    assert "\n" not in str(raised.value)
-    assert not (tmp_path / "kn").exists()
-
-
-def test_a_missing_package_is_one_clear_line(tiny, fakes, tmp_path, monkeypatch):
-    ngram.train(tiny, tmp_path / "kn", order=3, report=lambda line: None)
+def test_a_missing_package_is_one_clear_line(run, tiny, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "kenlm", None)
     for attempt in (
-        lambda: dclm_jax.restore(tmp_path / "kn"),
+        lambda: dclm_jax.restore(run),
         lambda: ngram.train(tiny, tmp_path / "new"),
     ):
         with pytest.raises(InputError, match=r"pip install 'dclm_jax\[ngram\]'"):
@@ -426,9 +410,7 @@ def test_a_missing_package_is_one_clear_line(tiny, fakes, tmp_path, monkeypatch)
     assert not (tmp_path / "new").exists()
 
 
-def test_damaged_files_are_refused(tiny, fakes, tmp_path):
-    run = tmp_path / "kn"
-    ngram.train(tiny, run, order=3, report=lambda line: None)
+def test_damaged_files_are_refused(run):
     (run / "model.binary").write_bytes(b"something else\n")
     with pytest.raises(InputError, match="model.binary: its checksum differs"):
         dclm_jax.restore(run)
@@ -524,9 +506,8 @@ def test_a_small_corpus_makes_a_model(toolkit, tiny, tmp_path):
     assert 1 < dclm_jax.restore(tmp_path / "kn").perplexity([["a b", "b a a"]]).perplexity < 5
 
 
-def test_coherence_is_blind_to_order(tiny, fakes, tmp_path):
-    ngram.train(tiny, tmp_path / "kn", order=3, report=lambda line: None)
-    scorer = dclm_jax.restore(tmp_path / "kn").scorer
+def test_coherence_is_blind_to_order(run):
+    scorer = dclm_jax.restore(run).scorer
     documents = [[np.array(ids) for ids in ([3, 4], [4], [3], [2, 3, 4])]]
     assert compare(scorer, documents, Fixed(permutations=5)).result.mean == 0.5
     assert compare(scorer, documents, Bootstrap(replicates=5)).result.mean == 0.5
@@ -535,11 +516,7 @@ def test_coherence_is_blind_to_order(tiny, fakes, tmp_path):
 def test_the_build_script_names_what_is_missing_and_builds_once(tmp_path):
     def build(**variables):
         return subprocess.run(
-            [
-                shutil.which("bash") or "bash",
-                REPOSITORY / "launch/build_kenlm.sh",
-                tmp_path / "bin",
-            ],
+            [shutil.which("bash"), REPOSITORY / "launch/build_kenlm.sh", tmp_path / "bin"],
             env={**os.environ, **variables},
             capture_output=True,
             text=True,
