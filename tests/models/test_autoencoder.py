@@ -20,10 +20,8 @@ from tests.exhaustive import also
 from tests.models.support import (
     AUTOENCODERS,
     likelihood,
-    opened,
     pack,
     random_params,
-    scores,
     simple_model,
     small_model,
     time_major,
@@ -84,19 +82,6 @@ def test_endings_are_told_before_every_sentence_and_after_the_last(name, x64):
     result = likelihood(model, params, pack([((5, 3), (4,), (6, 2)), ((7,),), ()]))
     expected = -(4 * np.log(1 - ends) + 2 * np.log(ends))
     np.testing.assert_allclose(result.extra, expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("name", AUTOENCODERS)
-def test_the_first_context_is_the_source_alone(name, x64):
-    model = simple_model(name)
-    params = random_params(model)
-    first, second = pack([((5, 3),), ((7,),)]), pack([((5, 3),), ((8, 9), (4,))])
-    vectors = [
-        np.asarray(model.vector(params, opened(model, params, batch))) for batch in (first, second)
-    ]
-    np.testing.assert_allclose(vectors[0][0], vectors[1][0], rtol=1e-12)
-    assert np.all(vectors[0][1] != vectors[1][1])
-    assert np.any(scores(model, params, first) != 0)
 
 
 def test_a_source_is_asked_for():

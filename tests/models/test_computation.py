@@ -9,7 +9,6 @@ import pytest
 
 from dclm_jax import models
 from dclm_jax.data.batches import Batch
-from dclm_jax.errors import InputError
 from dclm_jax.reading.likelihoods import batch_likelihood
 from tests.exhaustive import also
 from tests.models.support import (
@@ -19,7 +18,6 @@ from tests.models.support import (
     pack,
     random_params,
     simple_model,
-    small_model,
 )
 
 BATCH = pack(DOCUMENTS)
@@ -78,13 +76,6 @@ def test_bfloat16_is_close_and_keeps_float32_parameters(name):
         assert ours.dtype == leaf.dtype == jnp.float32
         size = np.linalg.norm(theirs)
         assert np.linalg.norm(ours - theirs) < 0.1 * size + 1e-6
-
-
-def test_unknown_compute_dtype():
-    with pytest.raises(
-        InputError, match="model.compute_dtype is 'float8'; expected one of float32"
-    ):
-        small_model("rnnlm", compute_dtype="float8")
 
 
 @pytest.mark.parametrize("name", ["rnnlm", *also(["hrnnlm"])])

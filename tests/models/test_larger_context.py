@@ -45,31 +45,6 @@ def test_a_segment_with_the_sentences_before_it_is_scored_as_in_its_document(nam
     assert abs(without.nll - result.nll) > 1e-6
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_order_of_the_context_matters_in_sequences_of_bags_alone(name):
-    model = simple_model(name)
-    params = random_params(model)
-    first, second, last = DOCUMENT[:3]
-    straight, swapped = (
-        scores(model, params, pack([document]))[0, 2]
-        for document in ((first, second, last), (second, first, last))
-    )
-    if "_bow_" in name:
-        np.testing.assert_allclose(straight, swapped, rtol=1e-12)
-    else:
-        assert np.abs(straight - swapped).max() > 1e-6
-
-
-def test_the_order_of_words_in_the_context_does_not_matter():
-    model = simple_model("rlm_seqbow_lf")
-    params = random_params(model)
-    changed, unchanged = (
-        scores(model, params, pack([(DOCUMENT[1], before, DOCUMENT[3])]))[0, 2]
-        for before in ((3, 2, 8), (8, 2, 3))
-    )
-    np.testing.assert_allclose(changed, unchanged, rtol=1e-12)
-
-
 @pytest.mark.parametrize("name", ["rlm_bow_ef", "rlm_seqbow_att_lf"])
 def test_a_bag_is_never_dense(name):
     """Arrays as long as the vocabulary are those of its parameters and of a chunk of logits."""

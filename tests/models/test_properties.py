@@ -10,7 +10,7 @@ import pytest
 
 from dclm_jax import models
 from dclm_jax.data.batches import Batch
-from dclm_jax.models.base import DocumentModel, Source
+from dclm_jax.models.base import Source
 from dclm_jax.nn.cells import CELLS
 from dclm_jax.nn.plan import ACCELERATOR, CPU
 from dclm_jax.reading.driver import read_documents, weighted
@@ -35,7 +35,6 @@ from tests.models.support import (
     plain_nll,
     random_params,
     read_by_definition,
-    scores,
     simple_model,
     small_model,
     time_major,
@@ -173,27 +172,6 @@ def test_total_does_not_depend_on_batching_padding_or_order(name):
     close(total(model, params, (*DOCUMENTS, (), ()), S=6, N=9), together)
 
 
-@EACH_MODEL
-def test_context_carries_over_calls_of_other_lengths(name):
-    model = simple_model(name)
-    params = random_params(model)
-    document = ((3, 4), (5, 5, 9, 6, 3), (7,), (3, 2))
-    whole = scores(model, params, pack((document, *DOCUMENTS[1:])))[0]
-
-    def read(context, first, last):
-        batch = pack([document[first:last]])
-        context, nll_1xSxN = continue_scores(model, params, context, batch)
-        mask_SxN = batch.mask_BxSxN[0]
-        close(nll_1xSxN[0][mask_SxN], whole[first:last, : mask_SxN.shape[1]][mask_SxN])
-        return context
-
-    context = read(opened(model, params, pack([document])), 0, 1)
-    context = read(context, 1, 2)
-    # Six positions are remembered here, and the next call has three.
-    read(context, 2, 4)
-    read(model.resize_context(context, 9), 2, 4)
-
-
 @pytest.mark.parametrize("name", WORD_MODELS)
 def test_predictions_depend_on_the_past_alone(name):
     """The gradient of every score with respect to every input word, one word id a position."""
@@ -242,43 +220,6 @@ def test_predictions_depend_on_the_past_alone(name):
                 has_bags = not model.contexts_read_states
                 expected = reached and mask_SxN[t, m] and not (has_bags and m == 0)
             assert (influence[s, n, t, m] > 0) == expected, (s, n, t, m)
-
-
-@EACH_MODEL
-def test_the_extra_objective_predicts_a_sentence_from_earlier_ones_alone(name):
-    model = simple_model(name)
-    if type(model).bags is DocumentModel.bags or model.objective == "bags":
-        tells_ends = type(model).ending is not DocumentModel.ending
-        assert (likelihood(model, random_params(model), BATCH).extra > 0) == tells_ends
-        return
-    params = random_params(model)
-    first, second, other = (3, 4, 5), (6, 7), (8, 9, 2)
-
-    def extra(*document):
-        return float(likelihood(model, params, pack([document], S=4, N=6)).extra)
-
-    # A sentence's loss is a sum over its words, each of them predicted without the others.
-    by_word = [extra(first, (word,)) - extra(first) for word in second]
-    total = np.mean if name in LIN else np.sum
-    close(extra(first, second) - extra(first), total(by_word))
-    alone = extra(first, second) - extra(first)
-    assert abs(extra(other, second) - extra(other) - alone) > 1e-6
-
-
-@EACH_MODEL
-def test_context_changes_later_sentences_alone(name):
-    model = simple_model(name)
-    params = random_params(model)
-    original = ((5, 3), (4, 6, 8), (7, 9), (3, 10, 2))
-    changed = (original[0], (9, 6, 4), *original[2:])
-    before, after = (
-        np.asarray(scores(model, params, pack((document, *DOCUMENTS[1:]), sources=DOCUMENTS))[0])
-        for document in (original, changed)
-    )
-    same = [np.array_equal(a, b) for a, b in zip(before, after, strict=True)]
-    reach = model.context_order
-    expected = [t < 1 or (reach is not None and t - 1 > reach) for t in range(4)]
-    assert same == expected
 
 
 @pytest.mark.parametrize("name", ["codclm", "rnnslm", "hierarchical_autoencoder"])
