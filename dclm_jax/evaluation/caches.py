@@ -40,7 +40,7 @@ from dclm_jax.data.batches import Batch
 from dclm_jax.data.vocabulary import END
 from dclm_jax.evaluation import interpolation
 from dclm_jax.evaluation.scoring import (
-    BlockReading,
+    BlockFunctions,
     Scored,
     Scorer,
     WordScorer,
@@ -137,8 +137,8 @@ class NeuralCache:
         self, documents: Iterable[Scored], settings: Sequence[NeuralSetting]
     ) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """As `Cache.candidates`."""
-        reading = _NeuralReading(tuple(settings))
-        scorer = Scorer(self._model, self._params, batch_size=self._batch_size, reading=reading)
+        functions = _NeuralFunctions(tuple(settings))
+        scorer = Scorer(self._model, self._params, batch_size=self._batch_size, functions=functions)
         return scorer.score(documents)
 
 
@@ -152,7 +152,7 @@ class _Window(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class _NeuralReading(BlockReading):
+class _NeuralFunctions(BlockFunctions):
     """Carries the model's context and the window of each row; gives `Cache.candidates`."""
 
     settings: tuple[NeuralSetting, ...]
@@ -181,7 +181,7 @@ class _NeuralReading(BlockReading):
         scored: jax.Array,
     ) -> tuple[Any, jax.Array]:
         context, window = carried
-        reading, nll_BxSxN = read_and_score(model, params, context, batch, scored)
+        read, nll_BxSxN = read_and_score(model, params, context, batch, scored)
         size = min(batch.mask_BxSxN.shape[2], _PIECE)
 
         def pieces(array_SxNxB: jax.Array) -> jax.Array:
@@ -194,12 +194,12 @@ class _NeuralReading(BlockReading):
             return _remember(window, h_BxNxD, targets_BxN, mask_BxN), nll_BxNxG
 
         (_, targets, mask), own = time_major(batch), jnp.moveaxis(nll_BxSxN, 0, 2)
-        of_pieces = tuple(map(pieces, (reading.features, targets, mask, own)))
+        of_pieces = tuple(map(pieces, (read.features, targets, mask, own)))
         window, nll = jax.lax.scan(read_one, window, of_pieces)
         nll_SxNxBxG = jnp.swapaxes(nll, 1, 2).reshape(*targets.shape, -1)
         nll_BxSxNxG = jnp.moveaxis(nll_SxNxBxG, 2, 0)
         nll_BxSxNxG = jnp.concatenate([nll_BxSxN[..., None], nll_BxSxNxG], axis=-1)
-        return (reading.context, window), nll_BxSxNxG
+        return (read.context, window), nll_BxSxNxG
 
 
 def _cache_nll(

@@ -86,7 +86,7 @@ class _Block(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class BlockReading:
+class BlockFunctions:
     """How a `Scorer` reads documents, block by block: pure functions to be compiled."""
 
     @property
@@ -126,7 +126,7 @@ class Scorer:
         params: Params,
         *,
         batch_size: int = 32,
-        reading: BlockReading = BlockReading(),
+        functions: BlockFunctions = BlockFunctions(),
     ):
         """Copies the parameters to every local device.
 
@@ -136,7 +136,7 @@ class Scorer:
           batch_size: documents scored together, over all devices; rounded up to a power of two
             times the devices, and at most `reader.MAX_ROWS` per device. It changes speed and
             memory, not scores.
-          reading: of what is given for a target more than its nats.
+          functions: of what is given for a target more than its nats.
         """
         require_at_least("batch_size", batch_size, 1)
         self.vocab_size, self.context_order = model.vocab_size, model.context_order
@@ -145,8 +145,8 @@ class Scorer:
         self._num_devices = jax.local_device_count()
         self._batch_size = min(batch_size, reader.MAX_ROWS * self._num_devices)
         self._params = processes.on_local_devices(params)
-        self._shape = reading.shape
-        self._open, self._read = _compiled(model, reading)
+        self._shape = functions.shape
+        self._open, self._read = _compiled(model, functions)
         self._max_rows = reader.power_of_two(-(-self._batch_size // self._num_devices))
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
@@ -223,7 +223,7 @@ class Scorer:
 
 
 @functools.cache
-def _compiled(model: DocumentModel, reading: BlockReading) -> tuple[Callable[..., Any], ...]:
+def _compiled(model: DocumentModel, functions: BlockFunctions) -> tuple[Callable[..., Any], ...]:
     """What opens documents and what reads a block of them, over all local devices; compiled once
     for all scorers of a model."""
 
@@ -231,9 +231,9 @@ def _compiled(model: DocumentModel, reading: BlockReading) -> tuple[Callable[...
     def open_rows(
         params: Params, row_B: jax.Array, source: Batch | None
     ) -> tuple[Context, jax.Array]:
-        return reading.open(model, params, len(row_B), source), row_B
+        return functions.open(model, params, len(row_B), source), row_B
 
-    read = functools.partial(reading.read, model)
+    read = functools.partial(functions.read, model)
     devices = jax.local_devices()
     return (
         jax.pmap(open_rows, in_axes=(None, 0, 0), devices=devices),

@@ -45,11 +45,11 @@ class HashedSlices(NamedTuple):
 
     def read(self, tree: Any) -> Any:
         """Parameters, or an optimizer's state for them, with packed slices of what is hashed."""
-        return self._of_hashed(lambda packed, whole: packed.read(whole), tree)
+        return self._of_hashed(PackedSlices.read, tree)
 
     def write(self, tree: Any, narrow: Any) -> Any:
         """`narrow`, which has been read of the tree, with whole arrays again."""
-        return self._of_hashed(lambda packed, whole, part: packed.write(whole, part), tree, narrow)
+        return self._of_hashed(PackedSlices.write, tree, narrow)
 
     def as_rows(self, params: Params) -> Params:
         """Parameters with packed slices, as models take them."""
@@ -59,9 +59,6 @@ class HashedSlices(NamedTuple):
         return {**params, **rows}
 
     def _of_hashed(self, change: Any, tree: Any, *others: Any) -> Any:
-        if self.packed is None:
-            return others[0] if others else tree
-
         def changed(path: Any, whole: jax.Array, *parts: jax.Array) -> jax.Array:
             # An optimizer's state has trees like that of the parameters in it.
             if getattr(path[-1], "key", None) in self.names:
