@@ -5,10 +5,10 @@ itself; (b) bootstrap (Ji et al. 2015, 4.2): test sets resampled with replacemen
 shuffled afresh, mean and standard deviation of accuracy over test sets. Ties count half.
 
     python -m launch.coherence --workdir=runs/ccdclm --permutations=20
-    python -m launch.coherence --workdir=runs/ccdclm --bootstrap=1000 --pool=50 --output=ccdclm.json
-    python -m launch.coherence --workdirs=runs/rnnlm,runs/ccdclm --also=all --tsv=documents.tsv
+    python -m launch.coherence --workdir=runs/ccdclm --bootstrap=1000 --permutation_pool=50
+    python -m launch.coherence --workdirs=runs/rnnlm,runs/ccdclm --extra_tests=all --output=all.json
 
---also adds harder tests, each without the documents that are too short for it:
+--extra_tests adds harder tests, each without the documents that are too short for it:
 
     blocks     blocks of 1, 2, 4 and 8 sentences are permuted: the longer they are, the less
                neighbours give away
@@ -19,7 +19,7 @@ shuffled afresh, mean and standard deviation of accuracy over test sets. Ties co
 
 A headline or an address to the reader can give documents away: beside every accuracy stands the one
 where the first sentence alone is moved (dclm_jax.coherence.compare.FirstSentence), and from 75% on
-a warning. --keep_first=1 permutes only the other sentences.
+a warning. --fix_first=1 permutes only the other sentences.
 
 Several runs of one vocabulary meet the same orders. A table gives their accuracies, by the number
 of sentences of a document as well, and the difference between any two: its 95% interval by
@@ -102,19 +102,21 @@ _BOOTSTRAP = flags.DEFINE_integer(
     "bootstrap", 0, "Number of resampled test sets (b); 0 skips the bootstrap.", lower_bound=0
 )
 _POOL = flags.DEFINE_integer(
-    "pool",
+    "permutation_pool",
     0,
     "Number of permutations of each document that the test sets of --bootstrap draw from, which "
     "costs as much as that number of test sets; 0 shuffles every draw afresh, as the paper does.",
     lower_bound=0,
 )
-_KEEP_FIRST = flags.DEFINE_integer(
-    "keep_first",
+_FIX_FIRST = flags.DEFINE_integer(
+    "fix_first",
     0,
     "Number of sentences at the start of each document that stay where they are.",
     lower_bound=0,
 )
-_ALSO = flags.DEFINE_list("also", [], f"Extra tests: some of {', '.join(EXTRA_TESTS)}, or all.")
+_EXTRA_TESTS = flags.DEFINE_list(
+    "extra_tests", [], f"Extra tests: some of {', '.join(EXTRA_TESTS)}, or all."
+)
 _PERMUTED = flags.DEFINE_string(
     "permuted", None, "Folder of permutations to compare with, instead of random ones."
 )
@@ -191,17 +193,17 @@ def _options() -> CoherenceOptions:
     """The tests that flags ask for; refuses combinations of flags."""
     values = flags.FLAGS
     if _POOL.present and not _BOOTSTRAP.value:
-        raise InputError("--pool belongs to --bootstrap, which is missing")
+        raise InputError("--permutation_pool belongs to --bootstrap, which is missing")
     options = CoherenceOptions(
         permutations=_PERMUTATIONS.value,
         bootstrap=_BOOTSTRAP.value,
         permutation_pool=_POOL.value,
-        fix_first=_KEEP_FIRST.value,
-        extra_tests=[name.strip() for name in _ALSO.value],
+        fix_first=_FIX_FIRST.value,
+        extra_tests=[name.strip() for name in _EXTRA_TESTS.value],
         seed=_SEED.value,
     )
     if _PERMUTED.value is not None:
-        for name in ("permutations", "bootstrap", "keep_first", "also", "split"):
+        for name in ("permutations", "bootstrap", "fix_first", "extra_tests", "split"):
             if values[name].present:
                 raise InputError(f"--{name} has no effect on the permutations of --permuted")
         if values.input == files.STDOUT:

@@ -27,4 +27,4 @@ for model in rnnlm ccdclm; do
 done
 
 # Results are saved in the runs: only runs that were trained since are measured again.
-launch report --workdirs="$folder/rnnlm,$folder/ccdclm" --output="$folder" --bootstrap=100 --pool=5
+launch report --workdirs="$folder/rnnlm,$folder/ccdclm" --output="$folder" --bootstrap=100 --permutation_pool=5

@@ -16,7 +16,7 @@ other documents, and the standard deviations over seeds of other training runs.
 
 Where the first sentence of a document, moved alone, is told in 75% of the cases or more by one of
 the models (launch.coherence says why that matters), coherence is measured twice: with all sentences
-permuted, and with the first one kept. --keep_first=N keeps N in any case.
+permuted, and with the first one kept. --fix_first=N keeps N in any case.
 
 --adapt=cache,unigram,dynamic adds test perplexity and coherence of runs that adapt themselves to
 each document as they read it, in these ways or some of them, tuned on the development set, and
@@ -39,8 +39,8 @@ report.json and the figures. What is measured of a run is saved in RUN/results: 
 measures only what is new or has changed, so it can be stopped, and results on other --data or with
 other options are kept beside it.
 
-Coherence is most of the time: as long as --pool test perplexities (--pool=0, the paper's, as long
-as --bootstrap of them), but little for rnnlm and codclm as they are; --bootstrap=0 leaves it out.
+Coherence is most of the time: as long as --permutation_pool test perplexities (with 0, the paper's,
+as long as --bootstrap of them), but little for rnnlm and codclm; --bootstrap=0 leaves it out.
 
 --quick computes nothing: the same report of the results that are saved, blank where one is missing.
 """
@@ -79,10 +79,12 @@ _BOOTSTRAP = flags.DEFINE_integer(
     "bootstrap", 1000, "Test sets of the coherence test; 0 leaves it out."
 )
 _POOL = flags.DEFINE_integer(
-    "pool", 50, "Permutations of each document that test sets draw from; 0: each draw has its own."
+    "permutation_pool",
+    50,
+    "Permutations of each document that test sets draw from; 0: each draw has its own.",
 )
-_KEEP_FIRST = flags.DEFINE_integer(
-    "keep_first", 0, "Sentences at the start of each document that coherence leaves in place."
+_FIX_FIRST = flags.DEFINE_integer(
+    "fix_first", 0, "Sentences at the start of each document that coherence leaves in place."
 )
 _BLOCKS = flags.DEFINE_integer(
     "blocks",
@@ -154,7 +156,7 @@ def _options() -> Options:
     return Options(
         _BOOTSTRAP.value,
         _POOL.value,
-        _KEEP_FIRST.value,
+        _FIX_FIRST.value,
         _SEED.value,
         _BLOCKS.value,
         {kind: _adaptation.settings(kind) for kind in _adaptation.ADAPT.value},

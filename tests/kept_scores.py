@@ -83,7 +83,7 @@ _COMMANDS = {
     "evaluate": "evaluate --workdirs=runs/ccdclm,runs/rnnlm --interpolate --output=OUT",
     "adapt": "evaluate --workdir=runs/ccdclm --adapt=unigram,cache --output=OUT",
     "coherence": "coherence --workdir=runs/ccdclm --split=valid --permutations=2 --bootstrap=20 "
-    "--pool=2 --also=all --output=OUT",
+    "--permutation_pool=2 --extra_tests=all --output=OUT",
     "score": "score --workdir=runs/adclm --input=valid.txt --no_context_too --output=OUT",
     "order": "order --workdir=runs/ccdclm --input=valid.txt --output=OUT",
     "corrupt": "corrupt --data=data --split=valid --max_sentences=10 --candidates=4 --output=nbest",
@@ -94,7 +94,8 @@ _COMMANDS = {
     "--method=sample --top_p=0.9 --output=OUT",
     "reconstruct": "reconstruct --workdir=runs/hierarchical_autoencoder --input=valid.txt "
     "--output=OUT",
-    "report": "report --workdirs=runs/ccdclm,runs/rnnlm --output=report --bootstrap=20 --pool=2",
+    "report": "report --workdirs=runs/ccdclm,runs/rnnlm --output=report --bootstrap=20 "
+    "--permutation_pool=2",
 }
 _RESULT_OF = {"report": "report/report.json"}
 # What differs between two runs of one command, or between machines.

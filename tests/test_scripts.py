@@ -169,8 +169,8 @@ def quickstart_commands(folder):
         f"--workdir={folder}/{model} --config.data.directory={folder}/data"
         for model in ("rnnlm", "ccdclm")
     ]
-    report = f"--workdirs={folder}/rnnlm,{folder}/ccdclm --output={folder} --bootstrap=100 --pool=5"
-    return [*commands, f"python -m launch.report {report}"]
+    report = f"--workdirs={folder}/rnnlm,{folder}/ccdclm --output={folder} --bootstrap=100"
+    return [*commands, f"python -m launch.report {report} --permutation_pool=5"]
 
 
 def test_quickstart_trains_and_reports(tree):

@@ -6,7 +6,8 @@ The model follows the file's name after a colon; any model of the registry will 
         --unknown_token='<unk>' --output=data/ptb
     python -m launch.train --config=configs/modern/ptb.py:adclm \
         --config.data.directory=data/ptb --workdir=runs/modern/adclm
-    python -m launch.report --workdirs=runs/modern/adclm --output=reports/modern --pool=20
+    python -m launch.report --workdirs=runs/modern/adclm --output=reports/modern \
+        --permutation_pool=20
 
 Setting: one layer of the plain LSTM, embeddings tied to the output layer, dropout 0.35 with one
 mask a sentence and 0.15 on recurrent weights, Adam at 0.002 with a cosine to zero over the run,

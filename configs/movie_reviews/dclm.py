@@ -8,7 +8,7 @@ The model follows the file's name after a colon. Any prepared corpus of document
         python -m launch.train --config=configs/movie_reviews/dclm.py:$model \
             --config.data.directory=data/reviews --workdir=runs/reviews/$model
     done
-    python -m launch.report --output=reports/reviews --pool=20 \
+    python -m launch.report --output=reports/reviews --permutation_pool=20 \
         --workdirs=$(echo runs/reviews/* | tr ' ' ,)
 
 Coherence of news articles under a model of film reviews, and the other way round (words that a

@@ -8,7 +8,7 @@ The model follows the file's name after a colon: rnnlm, drnnlm, hrnnlm, adclm, c
         python -m launch.train --config=configs/ptb/paper.py:$model --workdir=runs/ptb/$model-0 \
             --config.data.directory=data/ptb --config.training.seed=0
     done
-    python -m launch.report --output=reports/ptb --pool=20 \
+    python -m launch.report --output=reports/ptb --permutation_pool=20 \
         --workdirs=$(echo runs/ptb/* | tr ' ' ,)
 
 Setting (the paper's section 3.1): K = H = 128, two layers of the coupled peephole LSTM, AdaGrad at

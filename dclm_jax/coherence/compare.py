@@ -274,19 +274,22 @@ class Bootstrap(_Shuffled):
 
     Attributes:
       replicates: R, the number of test sets.
-      pool: permutations of each document that its draws choose from; 0 for a fresh one each time,
-        as in the paper. A pool costs R / pool times less, and adds its own sampling error to the
-        mean, `pool_error`: at most 0.6% for 50 permutations of 155 documents.
+      permutation_pool: permutations of each document that its draws choose from; 0 shuffles every
+        draw afresh, as the paper does. A pool costs R / permutation_pool times less, and adds its
+        own sampling error to the mean, `Coherence.pool_error`: at most 0.6% for 50 permutations of
+        155 documents.
     """
 
     replicates: int = 1000
-    pool: int = 0
+    permutation_pool: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
         require_at_least("replicates", self.replicates, 1)
-        if self.pool < 0 or self.pool == 1:
-            raise InputError(f"pool is {self.pool}; expected 0, or 2 and more")
+        if self.permutation_pool < 0 or self.permutation_pool == 1:
+            raise InputError(
+                f"permutation_pool is {self.permutation_pool}; expected 0, or at least 2"
+            )
 
     def _test_sets(self, num_documents: int) -> tuple[np.ndarray, np.random.Generator]:
         """Indices of the documents of each test set, int [R, D], and what draws from the pool."""
@@ -296,23 +299,25 @@ class Bootstrap(_Shuffled):
 
     def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
         draws_RxD, _ = self._test_sets(len(documents))
-        counts = np.bincount(draws_RxD.reshape(-1), minlength=len(documents)).tolist()
-        return self._draw(documents, [self.pool] * len(documents) if self.pool else counts)
+        counts = [self.permutation_pool] * len(documents)
+        if not self.permutation_pool:
+            counts = np.bincount(draws_RxD.reshape(-1), minlength=len(documents)).tolist()
+        return self._draw(documents, counts)
 
     def summary(self, comparisons: Comparisons[Any]) -> Coherence:
         draws_RxD, rng = self._test_sets(len(comparisons.documents))
-        pool_error = 0.0
-        if self.pool:
+        pool, pool_error = self.permutation_pool, 0.0
+        if pool:
             outcomes_DxP = np.array(comparisons.outcomes)
-            outcomes_RxD = outcomes_DxP[draws_RxD, rng.integers(self.pool, size=draws_RxD.shape)]
-            variance = np.sum(outcomes_DxP.var(axis=1, ddof=1)) / self.pool
+            outcomes_RxD = outcomes_DxP[draws_RxD, rng.integers(pool, size=draws_RxD.shape)]
+            variance = np.sum(outcomes_DxP.var(axis=1, ddof=1)) / pool
             pool_error = math.sqrt(variance) / len(outcomes_DxP)
         else:
             outcomes_RxD = np.empty(draws_RxD.shape)
             # Both sides are ordered by document, and by draw within a document.
             order = np.argsort(draws_RxD, axis=None, kind="stable")
             outcomes_RxD.reshape(-1)[order] = np.concatenate(comparisons.outcomes)
-        drawn = {"permutations": 1, "seed": self.seed, "pool": self.pool, "pool_error": pool_error}
+        drawn = {"permutations": 1, "seed": self.seed, "pool": pool, "pool_error": pool_error}
         return comparisons.coherence("bootstrap", outcomes_RxD.mean(axis=1), **drawn)
 
 

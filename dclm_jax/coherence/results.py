@@ -62,7 +62,7 @@ class Coherence:
             return ""
         return (
             "warning: the first sentence gives documents away: with it alone moved, accuracy is "
-            f"{100 * self.first_sentence:.2f}%; --keep_first=1 measures the order of the others"
+            f"{100 * self.first_sentence:.2f}%; --fix_first=1 measures the order of the others"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -79,15 +79,15 @@ class Coherence:
             "given": f"{self.pairs:,} permutations",
         }[self.kind]
         text = (
-            f"coherence ({self.kind}{name}): accuracy {100 * self.mean:.2f}%{spread} over {over} "
-            f"of {self.documents:,} documents, ties count half"
+            f"order-discrimination accuracy ({self.kind}{name}): {100 * self.mean:.2f}%{spread} "
+            f"over {over} of {self.documents:,} documents; 50% is chance, ties count half"
         )
         if self.keep_first:
-            text += f"; sentences kept at the start of each: {self.keep_first:,}"
+            text += f"; sentences fixed at the start of each document: {self.keep_first:,}"
         if self.left_out:
-            text += f"; left out for fewer than {shuffle.minimum} to permute: {self.left_out:,}"
+            text += f"; documents left out (under {shuffle.minimum} that move): {self.left_out:,}"
         if self.unchanged:
-            text += f"; only ties, for their sentences are equal: {self.unchanged:,}"
+            text += f"; documents that can only tie (equal sentences): {self.unchanged:,}"
         return text
 
 

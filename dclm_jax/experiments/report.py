@@ -30,26 +30,27 @@ class Options:
 
     Attributes:
       bootstrap: test sets of coherence; 0 leaves it out.
-      pool: permutations of each document that test sets draw from; 0: each draw has its own.
-      keep_first: sentences at the start of each document that coherence leaves in place.
+      permutation_pool: permutations of each document that test sets draw from; 0: each draw has
+        its own.
+      fix_first: sentences at the start of each document that coherence leaves in place.
       seed: random seed for permutations, test sets and the context ablation.
       blocks: permutations of each document's blocks of sentences; 0 leaves them out.
       adaptations: settings of test-time adaptation by kind, see `evaluation.adaptation`.
     """
 
     bootstrap: int = 1000
-    pool: int = 50
-    keep_first: int = 0
+    permutation_pool: int = 50
+    fix_first: int = 0
     seed: int = 0
     blocks: int = 0
     adaptations: Mapping[str, adaptation.Setting] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("bootstrap", "pool", "blocks"):
+        for name in ("bootstrap", "permutation_pool", "blocks"):
             value = getattr(self, name)
             if value < 0 or value == 1:
                 raise InputError(f"--{name} is {value}; expected 0, or 2 and more")
-        for name in ("keep_first", "seed"):
+        for name in ("fix_first", "seed"):
             if getattr(self, name) < 0:
                 raise InputError(f"--{name} is {getattr(self, name)}; expected 0 or more")
         if self.blocks and not self.bootstrap:
@@ -60,8 +61,8 @@ class Options:
         """The options of `results.COHERENCE`."""
         return {
             "replicates": self.bootstrap,
-            "pool": self.pool,
-            "keep_first": self.keep_first,
+            "pool": self.permutation_pool,
+            "keep_first": self.fix_first,
             "seed": self.seed,
         }
 
@@ -104,7 +105,7 @@ def measure(
         for run, result in zip(runs, all_results, strict=True):
             result["first_kept"] = coherence(run, options=options.coherence | {"keep_first": 1})
     if options.blocks:
-        shuffles = [Shuffle(size, fix_first=options.keep_first) for size in BLOCK_SIZES[1:]]
+        shuffles = [Shuffle(size, fix_first=options.fix_first) for size in BLOCK_SIZES[1:]]
         sizes = [shuffle.block for shuffle in shuffles if any(map(shuffle.fits, documents))]
         of_blocks = options.coherence | {"pool": options.blocks}
         for run, result in zip(runs, all_results, strict=True):
@@ -253,14 +254,14 @@ def how_made(runs: Sequence[Run], options: Options, command: str) -> dict[str, A
     """How the numbers of a report were made: commands, and facts by name."""
     first = runs[0]
     run = f"--workdir={first.workdir} --data={first.data}"
-    drawn = f"--bootstrap={options.bootstrap} --pool={options.pool} --seed={options.seed}"
+    drawn = f"--bootstrap={options.bootstrap} --permutation_pool={options.permutation_pool}"
     splits = first.splits.items()
     return {
         "This page": [command],
         "Single numbers, of the first run": [
             f"python -m launch.evaluate --split=test {run}",
             f"python -m launch.coherence --split=test {run} --permutations=0 {drawn}"
-            f" --keep_first={options.keep_first}",
+            f" --seed={options.seed} --fix_first={options.fix_first}",
         ],
         "Measured on, and with": {
             "corpus": first.data,

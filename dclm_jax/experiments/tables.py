@@ -169,7 +169,7 @@ def coherence_table(all_rows: Sequence[Row], baselines: Sequence[str]) -> Table:
     if has_both:
         about += (
             " WARNING: they do here. First kept: the first sentence stays where it is and only the "
-            "others are permuted (--keep_first=1)."
+            "others are permuted (--fix_first=1)."
         )
     return Table("Coherence (Table 3)", about, cells)
 

@@ -126,7 +126,7 @@ def outcome(document, order):
 def test_test_sets_draw_from_a_pool_of_permutations():
     documents = [sentences(5, 3, 4), sentences(3, 5, 4, 6), sentences(4, 3)]
     scorer = FakeScorer(ascending)
-    result = compare(scorer, documents, Bootstrap(replicates=50, pool=4, seed=9)).result
+    result = compare(scorer, documents, Bootstrap(replicates=50, permutation_pool=4, seed=9)).result
     assert scorer.num_scored <= 3 * (1 + 4)
 
     rng = np.random.default_rng([comparing._TEST_SETS, 9])
@@ -309,8 +309,8 @@ def test_short_documents_are_left_out():
         ((Fixed, {"permutations": 0}), "permutations is 0; expected at least 1"),
         ((Bootstrap, {"replicates": 0}), "replicates is 0; expected at least 1"),
         ((Bootstrap, {"seed": -1}), "seed is -1; expected at least 0"),
-        ((Bootstrap, {"pool": -1}), "pool is -1; expected 0, or 2 and more"),
-        ((Bootstrap, {"pool": 1}), "pool is 1; expected 0, or 2 and more"),
+        ((Bootstrap, {"permutation_pool": -1}), "pool is -1; expected 0, or at least 2"),
+        ((Bootstrap, {"permutation_pool": 1}), "pool is 1; expected 0, or at least 2"),
         ((Bootstrap, {"replicates": 2**50}), "1,125,899,906,842,624 test sets would take"),
         ((Fixed, {"permutations": 2**50}), "1,125,899,906,842,624 permutations of a document"),
     ],
@@ -356,7 +356,7 @@ def test_accuracy_with_first_sentences_kept_against_all_permutations(context_ord
     assert fixed.keep_first == keep_first
     for pool in (0, 400):
         bootstrap = compare(
-            scorer, documents, Bootstrap(replicates=2000, pool=pool, **options)
+            scorer, documents, Bootstrap(replicates=2000, permutation_pool=pool, **options)
         ).result
         assert bootstrap.mean == pytest.approx(np.mean(expected), abs=0.04)
         assert (bootstrap.documents, bootstrap.left_out) == (fixed.documents, fixed.left_out)
@@ -420,7 +420,7 @@ def test_a_headline_gives_documents_away():
     assert free.warning == ""
     told = dataclasses.replace(free, first_sentence=first).warning
     assert told.startswith("warning: the first sentence gives documents away") and (
-        "accuracy is 100.00%; --keep_first=1 measures the order of the others" in told
+        "accuracy is 100.00%; --fix_first=1 measures the order of the others" in told
     )
     assert dataclasses.replace(free, first_sentence=0.7499).warning == ""
     assert dataclasses.replace(kept, first_sentence=1.0).warning == ""
@@ -475,8 +475,8 @@ def test_results_as_text_and_json():
         "unchanged": 0,
     }
     assert str(result) == (
-        "coherence (bootstrap): accuracy 100.00%, standard deviation 0.00% over 3 test sets of 4 "
-        "documents, ties count half"
+        "order-discrimination accuracy (bootstrap): 100.00%, standard deviation 0.00% over 3 test "
+        "sets of 4 documents; 50% is chance, ties count half"
     )
 
 

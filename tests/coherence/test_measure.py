@@ -33,7 +33,7 @@ def test_coherence_in_python():
     [
         ({"permutations": 0}, "permutations and bootstrap are both 0"),
         ({"permutations": -1}, "permutations is -1; expected at least 1"),
-        ({"bootstrap": 3, "permutation_pool": 1}, "pool is 1; expected 0, or 2 and more"),
+        ({"bootstrap": 3, "permutation_pool": 1}, "permutation_pool is 1; expected 0"),
         (
             {"extra_tests": ["blocks", "words"]},
             "extra_tests is words; expected some of blocks, swa",

@@ -118,7 +118,7 @@ def test_orders_are_told_apart_by_adapted_runs_beside_the_runs(space):
     given = ["--cache_weight=0.3", "--cache_theta=0.5", "--cache_strength=5"]
     command = ["coherence", f"--workdir={space.rnnlm}", "--adapt=cache,unigram", *given]
     found = json.loads(
-        launch(*command, "--permutations=2", "--also=insertion", "--output=-").stdout
+        launch(*command, "--permutations=2", "--extra_tests=insertion", "--output=-").stdout
     )["runs"]
     assert [one["label"] for one in found] == ["rnnlm", "rnnlm + cache", "rnnlm + unigram"]
     lm = dclm_jax.restore(space.rnnlm)

@@ -23,7 +23,13 @@ def test_a_baseline_is_trained_and_measured_like_a_model(corpus, tmp_path):
     result = tmp_path / "result.json"
     command = ["coherence", "--baseline=maximum_entropy", f"--data={corpus / 'corpus'}"]
     done = support.launch(
-        *(*command, "--permutations=30", "--bootstrap=3", "--pool=2", f"--output={result}"),
+        *(
+            *command,
+            "--permutations=30",
+            "--bootstrap=3",
+            "--permutation_pool=2",
+            f"--output={result}",
+        ),
         quiet=False,
     )
     assert [line.split(", ")[0] for line in done.stderr.splitlines()] == [
@@ -39,7 +45,7 @@ def test_a_baseline_is_trained_and_measured_like_a_model(corpus, tmp_path):
     # It was trained on this text.
     assert value["fixed"]["permutations"] == 30 and value["fixed"]["mean"] > 0.9
 
-    flags = [f"--input={corpus / 'new'}", "--training_seed=3", "--keep_first=1", "--output=-"]
+    flags = [f"--input={corpus / 'new'}", "--training_seed=3", "--fix_first=1", "--output=-"]
     value = json.loads(support.launch(*command, *flags, quiet=False).stdout)
     assert (value["documents"], value["input"]) == (1, str(corpus / "new"))
     assert (value["keep_first"], value["first_sentence"]) == (1, None)

@@ -28,7 +28,12 @@ def both(space, text, tmp_path_factory):
     """Every test of two runs, once."""
     folder = tmp_path_factory.mktemp("both")
     done = launch(
-        *("coherence", f"--workdirs={space.run},{space.rnnlm}", f"--input={text}", "--also=all"),
+        *(
+            "coherence",
+            f"--workdirs={space.run},{space.rnnlm}",
+            f"--input={text}",
+            "--extra_tests=all",
+        ),
         *("--permutations=3", f"--output={folder / 'all.json'}", f"--tsv={folder / 'all.tsv'}"),
         quiet=False,
     )
@@ -105,7 +110,7 @@ def test_any_two_runs_are_compared(both):
 
 
 def test_results_hold_the_bootstrap_and_the_fixed_permutations(space):
-    flags = ["--also=blocks,insertion", "--permutations=2", "--bootstrap=3", "--keep_first=1"]
+    flags = ["--extra_tests=blocks,insertion", "--permutations=2", "--bootstrap=3", "--fix_first=1"]
     done = launch("coherence", f"--workdir={space.run}", *flags, "--output=-", quiet=False)
     value = json.loads(done.stdout)
     first, second, *_ = value["blocks"]
@@ -159,8 +164,14 @@ def test_given_permutations_are_compared_over_all_pairs(space, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--also=blocks,words"], "extra_tests is words; expected some of blocks, swaps, windows"),
-        (["--permuted=x", "--also=swaps"], "--also has no effect on the permutations of --permut"),
+        (
+            ["--extra_tests=blocks,words"],
+            "extra_tests is words; expected some of blocks, swaps, windows",
+        ),
+        (
+            ["--permuted=x", "--extra_tests=swaps"],
+            "--extra_tests has no effect on the permutations of --permut",
+        ),
         (["--permuted=x", "--bootstrap=3"], "--bootstrap has no effect on the permutations of"),
         (["--permuted=x", "--data=y"], "--permuted replaces --data"),
         (
@@ -190,15 +201,21 @@ def test_coherence_with_the_first_sentence_moved_alone_or_kept(space, tmp_path):
     assert f"with the first sentence alone moved: accuracy {100 * first:.2f}%\n" in printed
     assert ("warning" in printed) == (first >= results.FIRST_DECIDES)
 
-    options = ["--permutations=9", "--bootstrap=7", "--pool=3", "--keep_first=2", "--seed=4"]
+    options = [
+        "--permutations=9",
+        "--bootstrap=7",
+        "--permutation_pool=3",
+        "--fix_first=2",
+        "--seed=4",
+    ]
     value = json.loads(launch("coherence", run, *options, "--output=-").stdout)
     kept = Shuffle(fix_first=2)
     fixed = compare(lm.scorer, documents, Fixed(kept, 4, permutations=9)).result
     assert value["fixed"] == fixed.to_json() and value["first_sentence"] is None
-    bootstrap = compare(lm.scorer, documents, Bootstrap(kept, 4, replicates=7, pool=3)).result
+    bootstrap = compare(lm.scorer, documents, Bootstrap(kept, 4, 7, permutation_pool=3)).result
     assert value["mean"] == bootstrap.mean
     short = sum(len(document) < 4 for document in documents)
     assert (value["left_out"], value["documents"]) == (short, len(documents) - short)
     printed = launch("coherence", run, *options).stdout
-    assert "sentences kept at the start of each: 2" in printed
-    assert f"left out for fewer than two sentences to permute: {short}" in printed
+    assert "sentences fixed at the start of each document: 2" in printed
+    assert f"documents left out (under two sentences that move): {short}" in printed

@@ -9,7 +9,7 @@ import pytest
 from dclm_jax.coherence import results
 from tests.launch.support import copy_run, launch, refuse
 
-FAST = ("--bootstrap=20", "--pool=2")
+FAST = ("--bootstrap=20", "--permutation_pool=2")
 
 
 @pytest.fixture(scope="module")
@@ -137,12 +137,12 @@ def test_both_coherences_where_the_first_sentence_decides(workdirs, tmp_path, mo
     assert "WARNING" in (output / "report.md").read_text()
     rows = json.loads((output / "report.json").read_text())["rows"]
     run = f"--workdir={workdirs[0]}"
-    alone = launch("coherence", run, "--permutations=0", *FAST, "--keep_first=1", "--output=-")
+    alone = launch("coherence", run, "--permutations=0", *FAST, "--fix_first=1", "--output=-")
     found = rows[1]["runs"][0]
     assert found["first_kept"]["mean"] == json.loads(alone.stdout)["mean"]
     assert (found["coherence"]["keep_first"], found["first_kept"]["keep_first"]) == (0, 1)
     # Where it is kept anyway there is one number, the same one.
-    printed = report(workdirs[:2], output, "--keep_first=1")
+    printed = report(workdirs[:2], output, "--fix_first=1")
     assert "first kept %" not in printed and "measured in" not in printed
     kept = json.loads((output / "report.json").read_text())["rows"][1]["runs"][0]["coherence"]
     assert kept == found["first_kept"]
@@ -227,14 +227,14 @@ def test_what_cannot_be_reported_is_refused_before_it_is_measured(space, workdir
     ("flags", "message"),
     [
         (["--bootstrap=1"], "--bootstrap is 1; expected 0, or 2 and more"),
-        (["--pool=-1"], "--pool is -1; expected 0, or 2 and more"),
+        (["--permutation_pool=-1"], "--permutation_pool is -1; expected 0, or 2 and more"),
         (["--seed=-1"], "--seed is -1; expected 0 or more"),
         (["--blocks=1"], "--blocks is 1; expected 0, or 2 and more"),
         (["--blocks=2", "--bootstrap=0"], "--blocks needs test sets, and --bootstrap is 0"),
         (["--html="], "--html is ''; expected a file to write"),
         (["--html=RUN"], "/run'; expected a file to write"),
         (["--html=RUN/config.json/page.html"], "/config.json: cannot be written: File exists"),
-        (["--keep_first=-1"], "--keep_first is -1; expected 0 or more"),
+        (["--fix_first=-1"], "--fix_first is -1; expected 0 or more"),
         (["--baseline=RUN/.."], "expected one of --workdirs, or of the models ccdclm"),
         (["--workdirs="], "--workdirs holds an empty name"),
         (["--workdirs=RUN,nowhere"], "nowhere"),

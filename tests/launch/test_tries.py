@@ -80,10 +80,10 @@ COMMANDS = {
         *("outputs.jsonl", "documents.jsonl"),
     ),
     f"train {TO_TRAIN}": ("run/*.*", "run/checkpoints/latest/*", "corpus/*"),
-    "report --workdirs=run --data=corpus --output=out --bootstrap=4 --pool=2": (
+    "report --workdirs=run --data=corpus --output=out --bootstrap=4 --permutation_pool=2": (
         *("run/results/*", "run/results/*", "run/*.*"),
     ),
-    "report --quick --workdirs=run,other --output=out --bootstrap=4 --pool=2": (
+    "report --quick --workdirs=run,other --output=out --bootstrap=4 --permutation_pool=2": (
         *("run/results/*", "other/*", "corpus/*"),
     ),
     f"sweep --config=tiny.py --config.data.directory=corpus --workdir=cells {SWEEP}": (
@@ -138,7 +138,14 @@ def world(space, tmp_path_factory) -> tuple[Path, Path]:
     shutil.copy(space.config, root / "tiny.py")
     for name, run in (("run", space.run), ("other", space.rnnlm)):
         copy_run(run, root / name, data_directory=str(root / "corpus"))
-    launch("report", "--workdirs=run,other", "--output=out", "--bootstrap=4", "--pool=2", cwd=root)
+    launch(
+        "report",
+        "--workdirs=run,other",
+        "--output=out",
+        "--bootstrap=4",
+        "--permutation_pool=2",
+        cwd=root,
+    )
     shutil.rmtree(root / "out")
     for cell in sweep.cells({"model.hidden_dim": [8, 9], "training.seed": [1]}):
         folder = root / "cells" / "cells" / cell.name
