@@ -25,14 +25,9 @@ def define_text_flags(*, as_in_training: bool = False) -> TextFlags:
             "format",
             None,
             TEXT_FORMATS,
-            "lines: one sentence per line. tagged: one sentence of WORD/TAG tokens per line. "
-            "jsonl: one object per line, {'id': ..., 'sentences': [...]} or {'id': ..., 'text': "
-            "...}. treebank: bracketed trees, one document per file. articles: paragraphs of words "
-            "under headings, as in WikiText, divided into sentences; articles_body: without the "
-            "headings. prose: raw text. paragraphs: raw text, one document per line. csv, tsv: raw "
-            "text in a column of a table. auto: tagged where words are WORD/TAG, otherwise lines. "
-            "Files called .json, .jsonl, .csv and .tsv are of these formats; .gz and .bz2 are "
-            "unpacked. " + default("auto"),
+            "Format of text, which launch/README.md describes; auto: tagged where words are "
+            "WORD/TAG, otherwise lines. Files called .json, .jsonl, .csv and .tsv are of these "
+            "formats; .gz and .bz2 are unpacked. " + default("auto"),
         ),
         flags.DEFINE_bool("lowercase", None, f"Turn words to lower case. {default('no')}"),
         flags.DEFINE_bool(

@@ -97,21 +97,21 @@ _CORPUS = flags.DEFINE_enum(
 _OUTPUT = flags.DEFINE_string("output", None, "Directory to make.")
 _TEXT = _text.define_text_flags()
 _OPTIONS: tuple["flags.FlagHolder[Any]", ...] = (
-    flags.DEFINE_integer("seed", 0, "With --input or --source: which documents go where."),
+    flags.DEFINE_integer("seed", 0, "With --input or --source: random seed for the division."),
     flags.DEFINE_integer(
         "vocab_size",
         None,
-        "How many of the most frequent training words to keep, at most. Default: "
+        "Maximum number of training words to keep, the most frequent ones. Default: "
         f"{DEFAULT_VOCAB_SIZE:,}; with --min_count all that occur so often.",
     ),
     flags.DEFINE_integer(
-        "min_count", None, "How often a training word occurs that is kept, at least."
+        "min_count", None, "Minimum number of occurrences of a training word to keep."
     ),
     flags.DEFINE_string(
         "vocabulary", None, "Vocabulary file to use instead: word<TAB>count lines or a word list."
     ),
     flags.DEFINE_string(
-        "unknown_token", None, "How the text itself spells an unknown word, such as <unk>."
+        "unknown_token", None, "Spelling of an unknown word in the text, such as <unk>."
     ),
     flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16."),
     flags.DEFINE_integer(
@@ -136,7 +136,9 @@ _SHOW = flags.DEFINE_string(
     "Print documents of this prepared corpus instead: those of --split, by default test, a "
     "sentence a line under the heading '= ID', as --format=lines reads them.",
 )
-_DOCUMENTS = flags.DEFINE_integer("documents", None, "With --show: how many; default: all.")
+_DOCUMENTS = flags.DEFINE_integer(
+    "documents", None, "With --show: number of documents. Default: all."
+)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -191,11 +193,11 @@ def _source() -> Source:
         "--input": _INPUT.value is not None and not _CORPUS.value,
         f"--corpus={_CORPUS.value}": _CORPUS.value,
     }
-    given = [way for way, value in ways.items() if value]
-    if len(given) != 1:
+    ways_given = [way for way, value in ways.items() if value]
+    if len(ways_given) != 1:
         raise InputError(
             "one of --train/--valid/--test, --input, --source/--target, --corpus says what to "
-            "prepare; got " + (" and ".join(given) or "none")
+            "prepare; got " + (" and ".join(ways_given) or "none")
         )
     if of_pair and len(of_pair) < len(_OF_PAIR):
         raise InputError("--source and --target belong together; one of them is missing")

@@ -258,7 +258,7 @@ class Corpus:
         ends = np.cumsum([len(words) for words in sentences])
         begin = self.sentence_offsets[self.document_offsets[index]]
         tags = self.tags[begin : begin + ends[-1]]
-        return [[self.tag_names[tag] for tag in own] for own in np.split(tags, ends[:-1])]
+        return [[self.tag_names[tag] for tag in part] for part in np.split(tags, ends[:-1])]
 
 
 def read_manifest(directory: storage.PathLike) -> Manifest:
@@ -421,9 +421,9 @@ def statistics_table(manifest: Manifest) -> str:
     if any(dropped.values()):
         listed = ", ".join(f"{split} {count:,}" for split, count in dropped.items())
         lines.append(f"empty sentences dropped: {listed}")
-    given = [reason for reason in DROP_REASONS if manifest.options.get(reason) is not None]
-    for split, entry in manifest.splits.items() if given else ():
+    applied = [reason for reason in DROP_REASONS if manifest.options.get(reason) is not None]
+    for split, entry in manifest.splits.items() if applied else ():
         counts = entry.dropped_documents
-        listed = ", ".join(f"{counts.get(reason, 0):,} by {reason}" for reason in given)
+        listed = ", ".join(f"{counts.get(reason, 0):,} by {reason}" for reason in applied)
         lines.append(f"documents dropped from {split}: {listed}")
     return "\n".join(lines)

@@ -85,7 +85,7 @@ def parse(format: str, text: Text) -> Iterator[Document]:
     if format not in RAW:
         yield from _PARSERS[format](text)
         return
-    split = prose.sentence_splitter(text.options)
+    tokenizer = prose.Tokenizer(text.options)
     for name, paragraphs in _PARSERS[format](text):
         # It would be cut into thousands of sentences.
         if any(map(_has_long_word, paragraphs)):
@@ -95,7 +95,7 @@ def parse(format: str, text: Text) -> Iterator[Document]:
             )
         # An accent that is apart from its letter would be a word of its own.
         words = (composed(part.split(), text.options.unicode, text.notes) for part in paragraphs)
-        yield Document(name, split(list(map(" ".join, words))))
+        yield Document(name, tokenizer.sentences(list(map(" ".join, words))))
 
 
 def _has_long_word(text: str) -> bool:

@@ -115,12 +115,12 @@ class NumberedText:
 
     def first_sentences(self, is_chosen_D: np.ndarray, count: int) -> list[list[str]]:
         """The words of so many sentences, the first ones of those documents."""
-        (chosen,) = np.nonzero(np.repeat(is_chosen_D, self.sentences))
+        (sentences,) = np.nonzero(np.repeat(is_chosen_D, self.sentences))
         ends = np.cumsum(self.lengths)
         ids = self._values(_IDS)
         return [
             [self.words[id] for id in ids[ends[at] - self.lengths[at] : ends[at]]]
-            for at in chosen[:count]
+            for at in sentences[:count]
         ]
 
     def count_words(self, is_chosen_D: np.ndarray) -> dict[str, int]:

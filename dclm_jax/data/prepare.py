@@ -67,13 +67,13 @@ class PrepareOptions:
     Attributes:
       fractions: the shares of train, valid and test (imdb, ted: of train and valid), by default
         0.8, 0.1 and 0.1 or those of the corpus; a share of 0 leaves the split out.
-      seed: which documents go where.
-      vocab_size: how many of the most frequent training words to keep; by default
+      seed: random seed for the division into splits.
+      vocab_size: number of the most frequent training words to keep; by default
         `DEFAULT_VOCAB_SIZE`, or with `min_count` all that occur so often.
-      min_count: how often a training word occurs that is kept, at least.
+      min_count: minimum number of occurrences of a training word to keep.
       vocabulary: a vocabulary file to use instead of the training words.
-      unknown_token: how the text spells an unknown word, if it does; some corpora that have a name
-        say it by themselves.
+      unknown_token: the text's spelling of an unknown word, if it has one; corpora that have a name
+        bring theirs.
       encoding: see `readers.read_documents`.
       split_documents_at: maximum number of words per document; longer documents are cut, see
         `NumberedText.cut`.
@@ -220,9 +220,9 @@ def _plan(source: Source, text: TextOptions, options: PrepareOptions) -> _Plan:
     if list(map(str, inputs.values())).count(readers.STDIN) > 1:
         raise InputError("only one text can be read from standard input")
     refused = (_OF_OTHER_TEXT if collection else set()) | (set() if fractions else _OF_DIVISION)
-    for given in (text, options):
-        for field in dataclasses.fields(given):
-            if field.name in refused and getattr(given, field.name) != field.default:
+    for part in (text, options):
+        for field in dataclasses.fields(part):
+            if field.name in refused and getattr(part, field.name) != field.default:
                 what = f"{text.format} takes" if collection else "inputs of given splits take"
                 raise InputError(f"{what} no {_FLAGS.get(field.name, field.name)}")
     if options.fractions is not None:

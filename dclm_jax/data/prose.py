@@ -6,10 +6,10 @@ is in a word.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from dclm_jax.data.documents import PLAIN, TextOptions
-from dclm_jax.errors import importing
+from dclm_jax.errors import InputError
 
 Paragraphs = list[str]
 Sentences = list[list[str]]
@@ -24,72 +24,62 @@ def paragraphs(pieces: Iterable[str]) -> Paragraphs:
     return [" ".join(piece.split()) for piece in pieces if piece.strip()]
 
 
-def sentence_splitter(options: TextOptions = PLAIN) -> Callable[[Paragraphs], Sentences]:
-    """A function from the paragraphs of a document to its tokenised sentences; no sentence crosses
-    a paragraph."""
-    sentencex, _ = _libraries()
-    words, written = _word_tokenizer(options.language), _written(options)
+class Tokenizer:
+    """Finds sentences and words in raw text of a language."""
 
-    def sentences(paragraph: str) -> Iterator[str]:
+    def __init__(self, options: TextOptions = PLAIN):
+        try:
+            import sacremoses
+            import sentencex
+        except ImportError as error:
+            raise InputError(
+                f"raw prose needs {error.name}: pip install 'dclm_jax[text]'"
+            ) from error
+        self._language = options.language
+        self._segment = sentencex.segment
+        self._moses = sacremoses.MosesTokenizer(options.language)
+        self._normalize = str
+        if options.normalize:
+            self._normalize = sacremoses.MosesPunctNormalizer(options.language).normalize
+
+    def sentences(self, paragraphs: Paragraphs) -> Sentences:
+        """The tokenised sentences of the paragraphs of a document; none crosses a paragraph."""
+        sentences = itertools.chain.from_iterable(map(self._sentences, paragraphs))
+        return [words for words in map(self._words, sentences) if words]
+
+    def words(self, sentence: str) -> list[str]:
+        """The words of a single sentence."""
+        return self._words(self._normalize(sentence))
+
+    def _sentences(self, paragraph: str) -> Iterator[str]:
         last = ""
-        for part in _parts(written(paragraph), _PARAGRAPH_WORDS):
+        for part in _parts(self._normalize(paragraph), _PARAGRAPH_WORDS):
             # The last sentence of a part may continue in the next part.
-            *complete, last = sentencex.segment(options.language, f"{last}{part} ")
+            *complete, last = self._segment(self._language, f"{last}{part} ")
             yield from complete
             if len(last) > len(part):
                 yield last
                 last = ""
         yield last
 
-    def split(paragraphs: Paragraphs) -> Sentences:
-        pieces = map(words, itertools.chain.from_iterable(map(sentences, paragraphs)))
-        return [sentence for sentence in pieces if sentence]
+    def _words(self, sentence: str) -> list[str]:
+        parts = _parts(sentence, _SENTENCE_WORDS)
+        return [word for part in parts for word in self._lossless(part)]
 
-    return split
-
-
-def word_tokenizer(options: TextOptions = PLAIN) -> Callable[[str], list[str]]:
-    """A function that splits a single sentence into words."""
-    words, written = _word_tokenizer(options.language), _written(options)
-    return lambda text: words(written(text))
-
-
-def _libraries():
-    with importing("raw prose", "text"):
-        import sacremoses
-        import sentencex
-    return sentencex, sacremoses
-
-
-def _written(options: TextOptions) -> Callable[[str], str]:
-    if not options.normalize:
-        return str
-    _, sacremoses = _libraries()
-    return sacremoses.MosesPunctNormalizer(options.language).normalize
-
-
-def _word_tokenizer(language: str) -> Callable[[str], list[str]]:
-    _, sacremoses = _libraries()
-    tokenizer = sacremoses.MosesTokenizer(language)
-
-    def tokens(text: str) -> list[str]:
-        words: list[str] = tokenizer.tokenize(text, escape=False)
-        return words
-
-    def lossless(text: str) -> list[str]:
+    def _lossless(self, text: str) -> list[str]:
         """The tokens; the words between white space where the tokens have lost a character."""
         # sacremoses deletes control characters and takes "DOTMULTI" for its own sign of dots.
-        given = text.split()
-        words = tokens(text)
-        if "".join(words) == "".join(given):
-            return words
-        return given if len(given) == 1 else [part for word in given for part in lossless(word)]
+        spaced = text.split()
+        tokens = list(self._moses.tokenize(text, escape=False))
+        if "".join(tokens) == "".join(spaced):
+            return tokens
+        if len(spaced) == 1:
+            return spaced
+        return [token for word in spaced for token in self._lossless(word)]
 
-    return lambda text: [word for part in _parts(text, _SENTENCE_WORDS) for word in lossless(part)]
 
-
-def _parts(text: str, most_words: int) -> Iterator[str]:
-    """A text in parts of at most `most_words` words."""
+def _parts(text: str, max_words: int) -> Iterator[str]:
+    """A text in parts of at most `max_words` words."""
     words = text.split()
-    for at in range(0, len(words), most_words):
-        yield " ".join(words[at : at + most_words])
+    for at in range(0, len(words), max_words):
+        yield " ".join(words[at : at + max_words])

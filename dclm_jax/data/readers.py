@@ -234,7 +234,7 @@ def read_candidates(
         lines = decode(sys.stdin.buffer, STDIN, encoding)
     else:
         lines = read_lines(pathlib.Path(path), encoding=encoding)
-    words = prose.word_tokenizer(options) if finds_words(remembered(options)) else str.split
+    words = prose.Tokenizer(options).words if finds_words(remembered(options)) else str.split
     reader = TextReader(options, encoding)
     # As of documents, accents are composed before words are found.
     texts = ((at, composed(text.split(), options.unicode, reader.notes)) for at, text in lines)

@@ -68,9 +68,9 @@ class Vocabulary:
         words = counter.keys() - {*SPECIAL_TOKENS, unknown_token}
         frequent = [word for word in words if counter[word] >= min_count]
         if words and not frequent:
-            most = max(counter[word] for word in words)
+            highest = max(counter[word] for word in words)
             raise InputError(
-                f"min_count is {min_count}; the most frequent word occurs {most} times"
+                f"min_count is {min_count}; the most frequent word occurs {highest} times"
             )
         kept = sorted(frequent, key=lambda word: (-counter[word], word))[:size]
         counts = [counter[word] for word in kept]
@@ -111,8 +111,10 @@ class Vocabulary:
         """
         with files.open_output(path) as file:
             for index, (word, count) in enumerate(zip(self.words, self.counts, strict=True)):
-                own = f"\t{self.unknown_token}" if index == UNKNOWN and self.unknown_token else ""
-                file.write(f"{word}\t{count}{own}\n")
+                spelling = (
+                    f"\t{self.unknown_token}" if index == UNKNOWN and self.unknown_token else ""
+                )
+                file.write(f"{word}\t{count}{spelling}\n")
 
     @classmethod
     def load(cls, path: str | pathlib.Path) -> "Vocabulary":
@@ -135,13 +137,13 @@ class Vocabulary:
                 )
             if word in counts:
                 raise InputError(f"{where}: {shown(word)} is here twice (line {places[word]})")
-            count, *own = columns or ["0"]
+            count, *spelling = columns or ["0"]
             if not (count.isascii() and count.isdigit() and len(count) < 20):
                 raise InputError(f"{where}: expected a count after the tab, got {shown(count)}")
-            if own:
-                if word != UNKNOWN_TOKEN or own[0].split() != own:
+            if spelling:
+                if word != UNKNOWN_TOKEN or spelling[0].split() != spelling:
                     raise InputError(f"{where}: expected word<TAB>count, got {shown(line)}")
-                (unknown_token,) = own
+                (unknown_token,) = spelling
             counts[word], places[word] = int(count), number
         if missing := [token for token in SPECIAL_TOKENS if token not in counts]:
             raise InputError(

@@ -15,7 +15,7 @@ CURLY = "“Don’t (ever) go…” he said — twice – and «left»\u00a0; �
 def test_wrong_characters_are_found_before_sentences_are_split(tmp_path, monkeypatch):
     write(tmp_path / "a.txt", "Good text.\n")
     write(tmp_path / "b.txt", b"Good.\n\x93Bad\x94.\n")
-    monkeypatch.setattr(prose, "sentence_splitter", None)
+    monkeypatch.setattr(prose, "Tokenizer", None)
     message = r"b\.txt:2: not valid UTF-8: the byte 0x93 .* such as cp1252, latin-1 or utf-16$"
     with pytest.raises(InputError, match=message):
         list(read_documents(tmp_path, TextOptions("prose")))
@@ -81,7 +81,7 @@ def test_documents_without_words_are_kept_if_asked(tmp_path):
 
 
 def test_overlong_paragraph_loses_no_words():
-    split = prose.sentence_splitter()
+    split = prose.Tokenizer().sentences
     sentence = "It went on and on without an end . "
     for text in (sentence * 500, "word " * 3000, "x" * 9000):
         assert "".join(map("".join, split([text]))) == "".join(text.split())

@@ -55,7 +55,7 @@ def read(path, *options, **more):
     ],
 )
 def test_sentences_of_prose(text, sentences):
-    split = prose.sentence_splitter()
+    split = prose.Tokenizer().sentences
     assert [" ".join(words) for words in split([text])] == sentences
 
 
@@ -74,7 +74,7 @@ def test_sentences_of_prose(text, sentences):
 )
 def test_the_time_of_long_paragraphs_does_not_grow_with_their_square(text):
     begin = time.process_time()
-    assert "".join(map("".join, prose.sentence_splitter()([text]))) == "".join(text.split())
+    assert "".join(map("".join, prose.Tokenizer().sentences([text]))) == "".join(text.split())
     # With its square it would be minutes.
     assert time.process_time() - begin < 30
 
@@ -86,7 +86,7 @@ def test_all_of_unicode_survives_the_splitter():
         for code in (*range(0x3000), *range(0x3000, sys.maxunicode + 1, step))
         if unicodedata.category(chr(code)) != "Cs" and not chr(code).isspace()
     ]
-    split = prose.sentence_splitter()
+    split = prose.Tokenizer().sentences
     for at in range(0, len(signs), 50):
         given = [f"We like {sign} a lot. It{sign}is?!" for sign in signs[at : at + 50]]
         kept = "".join(map("".join, split(given)))
@@ -95,12 +95,12 @@ def test_all_of_unicode_survives_the_splitter():
 
 def test_sentences_are_those_of_their_language():
     text = "Er kam z.B. am Do. um 9 Uhr. Dann ging er."
-    german = prose.sentence_splitter(TextOptions(language="de"))([text])
+    german = prose.Tokenizer(TextOptions(language="de")).sentences([text])
     assert [" ".join(words) for words in german] == [
         "Er kam z.B. am Do. um 9 Uhr .",
         "Dann ging er .",
     ]
-    french = prose.word_tokenizer(TextOptions(language="fr"))("L'eau n'est pas là.")
+    french = prose.Tokenizer(TextOptions(language="fr")).words("L'eau n'est pas là.")
     assert french == ["L'", "eau", "n'", "est", "pas", "là", "."]
 
 

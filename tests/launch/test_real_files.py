@@ -144,13 +144,8 @@ def test_flags_without_effect_and_wrong_text_are_refused(tmp_path, flags, conten
     assert [path.name for path in tmp_path.iterdir()] == ["t.txt"]
 
 
-def test_corpora_by_name_take_no_options_of_text(tmp_path):
-    flags = ["--corpus=sotu", f"--output={tmp_path / 'out'}", "--normalize", "--encoding=ascii"]
-    assert "sotu takes no normalize, encoding" in refuse("prepare", *flags)
-
-
 def test_wrong_characters_of_any_split_are_found_before_the_first_is_split(tmp_path, monkeypatch):
-    monkeypatch.setattr("dclm_jax.data.prose.sentence_splitter", None)
+    monkeypatch.setattr("dclm_jax.data.prose.Tokenizer", None)
     (tmp_path / "a").write_text("Good.\n")
     (tmp_path / "b").write_bytes(b"\x93Bad.\x94\n")
     texts = [f"--train={tmp_path / 'a'}", f"--test={tmp_path / 'b'}", "--format=prose"]

@@ -44,11 +44,11 @@ def reader(
 
     def read(root: str | pathlib.Path) -> Iterator[Document]:
         parts = files(root)
-        split = prose.sentence_splitter()
+        tokenizer = prose.Tokenizer()
         for folder, file in ((folder, file) for folder, part in parts.items() for file in part):
             text = "".join(text for _, text in read_lines(file, fallbacks=fallbacks))
             name = printable(str(pathlib.PurePosixPath(folder, file.stem)))
-            yield Document(name, split(paragraphs(text)))
+            yield Document(name, tokenizer.sentences(paragraphs(text)))
 
     return read
 

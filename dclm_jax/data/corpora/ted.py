@@ -63,7 +63,7 @@ def talk_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
 
 def read_talks(root: str | pathlib.Path) -> Iterator[Document]:
     """All talks as a stream: train/NUMBER those for training, then tst2010/NUMBER and so on."""
-    words = prose.word_tokenizer()
+    words = prose.Tokenizer().words
     for part, files in talk_files(root).items():
         for file in files:
             number = None

@@ -71,7 +71,7 @@ def read_ptb(root: str | pathlib.Path) -> Iterator[Document]:
         if file.suffix:
             yield document(name, read_trees(lines, str(file)))
             continue
-        words = prose.word_tokenizer()
+        words = prose.Tokenizer().words
         texts = (" ".join(word for word in text.split() if word != _RAW_START) for _, text in lines)
         yield Document(name, [words(text) for text in texts if text])
 
