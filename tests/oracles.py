@@ -104,7 +104,7 @@ def lstm(layer: dict[str, Any], x: Vector, state: tuple, squash: Callable = np.t
     return sigmoid(o) * squash(c), c
 
 
-def lstm_plain(layer: dict[str, Any], x: Vector, state: tuple) -> tuple:
+def lstm_linear_output(layer: dict[str, Any], x: Vector, state: tuple) -> tuple:
     return lstm(layer, x, state, squash=lambda c: c)
 
 
@@ -132,7 +132,7 @@ def htanh(layer: dict[str, Any], x: Vector, state: tuple) -> tuple:
 CELLS: dict[str, tuple[Callable, int]] = {
     "coupled_peephole_lstm": (coupled_peephole_lstm, 2),
     "lstm": (lstm, 2),
-    "lstm_plain": (lstm_plain, 2),
+    "lstm_linear_output": (lstm_linear_output, 2),
     "gru": (gru, 1),
     "rnn": (rnn, 1),
     "htanh": (htanh, 1),
@@ -329,7 +329,7 @@ def late_fusion(cell: str, layer: dict[str, Any], x: Vector, state: tuple, q: Ve
         o = sigmoid(before[2] + c @ layer["peephole_output"])
     r = sigmoid(q @ f["gate"] + c @ f["gate"] + f["gate_bias"])
     exposed = c + r * q
-    return o * (exposed if cell == "lstm_plain" else np.tanh(exposed)), c
+    return o * (exposed if cell == "lstm_linear_output" else np.tanh(exposed)), c
 
 
 def larger_context(reader: Reader, document: Document) -> None:

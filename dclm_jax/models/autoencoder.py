@@ -62,7 +62,7 @@ class _Autoencoder(DocumentModel, abc.ABC):
       initial_range: matrices are drawn uniformly from +-this.
     """
 
-    cell: str = "lstm_plain"
+    cell: str = "lstm_linear_output"
     reverse: str = "documents"
     initial_range: float = 0.08
 

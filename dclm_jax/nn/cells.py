@@ -150,7 +150,7 @@ CELLS = {
         _coupled_peephole_lstm,
     ),
     "lstm": Cell(4, 2, ("recurrent",), _init_lstm, _lstm),
-    "lstm_plain": Cell(4, 2, ("recurrent",), _init_lstm, partial(_lstm, squash=_all_of_it)),
+    "lstm_linear_output": Cell(4, 2, ("recurrent",), _init_lstm, partial(_lstm, squash=_all_of_it)),
     "gru": Cell(3, 1, ("recurrent", "candidate"), _init_gru, _gru),
     "rnn": Cell(1, 1, ("recurrent",), _init_simple, _rnn),
     "htanh": Cell(1, 1, ("recurrent",), _init_simple, _htanh),
