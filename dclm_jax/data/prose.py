@@ -7,6 +7,7 @@ is in a word.
 
 import itertools
 from collections.abc import Iterable, Iterator
+from typing import Any, cast
 
 from dclm_jax.data.documents import PLAIN, TextOptions
 from dclm_jax.errors import InputError
@@ -36,7 +37,7 @@ class Tokenizer:
                 f"raw prose needs {error.name}: pip install 'dclm_jax[text]'"
             ) from error
         self._language = options.language
-        self._segment = sentencex.segment
+        self._segment = cast(Any, sentencex).segment
         self._moses = sacremoses.MosesTokenizer(options.language)
         self._normalize = str
         if options.normalize:

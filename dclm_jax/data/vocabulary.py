@@ -109,12 +109,10 @@ class Vocabulary:
 
         The line of UNKNOWN has the text's own spelling as a third column, if there is one.
         """
+        spelling = f"\t{self.unknown_token}" if self.unknown_token else ""
         with files.open_output(path) as file:
             for index, (word, count) in enumerate(zip(self.words, self.counts, strict=True)):
-                spelling = (
-                    f"\t{self.unknown_token}" if index == UNKNOWN and self.unknown_token else ""
-                )
-                file.write(f"{word}\t{count}{spelling}\n")
+                file.write(f"{word}\t{count}{spelling if index == UNKNOWN else ''}\n")
 
     @classmethod
     def load(cls, path: str | pathlib.Path) -> "Vocabulary":
