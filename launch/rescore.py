@@ -122,7 +122,8 @@ def main(argv: Sequence[str]) -> None:
     models = [run.lm for run in runs]
     _evaluation.require_language_models(models, "launch.rescore")
     options = _evaluation.word_options(models)
-    rescorer = Rescorer({run.label: run.lm for run in runs}, lists, division, options=options)
+    readers = {run.label: run.lm.reader for run in runs}
+    rescorer = Rescorer(readers, models[0].vocabulary, lists, division, options=options)
     words = np.concatenate([ids for segment in rescorer.segments for ids in segment.hypotheses])
     oov_rate = np.count_nonzero(words == UNKNOWN) / max(len(words), 1)
     trained_oov_rate = models[0].text.unknown_rates.get("test")

@@ -27,6 +27,7 @@ import numpy as np
 
 from dclm_jax.data.documents import PLAIN, TextOptions
 from dclm_jax.data.notes import Notes, as_words
+from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.reading.continuations import (
     PlaceT,
@@ -79,7 +80,8 @@ class Rescorer:
 
     def __init__(
         self,
-        models: Mapping[str, Any],
+        readers: Mapping[str, SentenceReader[Any]],
+        vocabulary: Vocabulary,
         nbest: NBestList,
         division: Sequence[range] | None = None,
         *,
@@ -88,17 +90,18 @@ class Rescorer:
         """Encodes the hypotheses.
 
         Args:
-          models: `LanguageModel`s by the names of their features; where a feature of the list has a
+          readers: of the models, by the names of their features; where a feature of the list has a
             name already, or it is "words" or "score", the model's ends in "_2".
+          vocabulary: of all models.
           nbest: the list to rescore.
           division: the segments of each document, in order; by default the list is one document.
           options: the case and the normal form that words are written in before they are encoded.
         """
-        self._nbest, self._readers = nbest, [model.reader for model in models.values()]
+        self._nbest, self._readers = nbest, list(readers.values())
         self._division = division or [range(len(nbest.segments))]
         counted = [] if _WORDS in nbest.names else [_WORDS]
         self.model_names: list[str] = []
-        for name in models:
+        for name in readers:
             taken = {*nbest.names, SCORE, _WORDS, *self.model_names}
             numbered = (f"{name}_{number}" for number in itertools.count(2))
             free = (new for new in itertools.chain([name], numbered) if new not in taken)
@@ -107,7 +110,7 @@ class Rescorer:
         self.default_weights = np.array(
             [float(name in [*self.model_names, SCORE]) for name in self.names]
         )
-        vocabulary, notes = next(iter(models.values())).vocabulary, Notes()
+        notes = Notes()
         self.segments = []
         for segment in nbest.segments:
             hypotheses = [

@@ -171,9 +171,11 @@ def test_a_list_is_rescored_in_python(space, lists, tmp_path):
     names = [f"--nbest={tmp_path / 'list'}", f"--documents={documents}"]
     written = [f"--output={tmp_path / 'best'}", f"--scored_nbest={tmp_path / 'scored'}"]
     launch("rescore", f"--workdirs={space.run},{space.rnnlm}", *names, *written)
-    models = {"ccdclm": dclm_jax.restore(space.run), "rnnlm": dclm_jax.restore(space.rnnlm)}
+    first, second = dclm_jax.restore(space.run), dclm_jax.restore(space.rnnlm)
+    readers = {"ccdclm": first.reader, "rnnlm": second.reader}
     found = nbest.read_nbest(str(tmp_path / "list"))
-    rescorer = Rescorer(models, found, nbest.read_division(str(documents), found))
+    division = nbest.read_division(str(documents), found)
+    rescorer = Rescorer(readers, first.vocabulary, found, division)
     assert rescorer.names == ["ccdclm", "rnnlm", "score", "LM", "words"]
     choices, features = rescorer.decode(rescorer.default_weights)
     lines = rescorer.scored_lines(features)
