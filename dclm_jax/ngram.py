@@ -82,7 +82,7 @@ class NGramPlace(NamedTuple):
 
 
 class NGramScorer:
-    """Negative log-likelihoods of documents, each sentence by itself.
+    """Negative log-likelihoods of documents, whose sentences are independent.
 
     It has the contract of `dclm_jax.evaluation.scoring.Scorer`, and what serves an n-gram model of
     that of `dclm_jax.reading.reader.Reader`: what was read before a sentence is forgotten.
@@ -108,7 +108,7 @@ class NGramScorer:
             yield document, [self._nll(sentence) for sentence in sentences[first_scored:]]
 
     def open(self, rows: int) -> NGramPlace:
-        """The start of so many documents."""
+        """The start of `rows` documents."""
         return NGramPlace(rows)
 
     def read(

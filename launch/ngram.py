@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> None:
     report = functools.partial(print, flush=True)
     counts = ngram.train(_DATA.value or "", workdir, order=_ORDER.value, report=report)
     print(f"{workdir}: {sum(counts):,} n-grams of orders 1 to {len(counts)}")
-    print(f"go on with: python -m launch.evaluate --workdir={workdir}")
+    print(f"next: python -m launch.evaluate --workdir={workdir}")
 
 
 if __name__ == "__main__":

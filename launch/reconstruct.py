@@ -16,10 +16,9 @@ of the text --input, are read and reconstructed: by the likeliest next word, or 
 They are measured against the documents of the split, or the input itself. --nomeasure leaves that
 out, and what it needs.
 
-With --outputs texts that are there are measured: as many documents as --input has, in the same
-order. Several outputs, separated by commas, give a row each. Files named .jsonl or .json are JSON
-lines, {"id": ..., "sentences": [...]}, others are what --format says. An output may have no
-sentences.
+With --outputs other texts are measured, aligned one to one with the documents of --input. Several
+outputs, separated by commas, give a row each. Files named .jsonl or .json are JSON lines, {"id":
+..., "sentences": [...]}, others are what --format says. An output may have no sentences.
 
 The measures are those of the paper's Table 3. BLEU is sacrebleu's of words as they are, of the
 whole corpus, a document being a segment. ROUGE-1, ROUGE-2 and ROUGE-W are percentages of the input

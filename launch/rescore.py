@@ -178,8 +178,8 @@ def main(argv: Sequence[str]) -> None:
     if references:
         systems = metrics.systems_of(statistics, choices, seed=_SEED.value)
         if baseline:
-            given = metrics.list_statistics([[words] for words in baseline], references)
-            systems["baseline"] = {name: np.concatenate(rows) for name, rows in given.items()}
+            of_baseline = metrics.list_statistics([[words] for words in baseline], references)
+            systems["baseline"] = {name: np.concatenate(s) for name, s in of_baseline.items()}
         measured = metrics.measure(
             systems,
             "baseline" if baseline else "first",
@@ -226,18 +226,18 @@ def _check_flags() -> None:
 
 def _weights(rescorer: Rescorer) -> np.ndarray:
     """The numbers of --weights, or those of the file that it names."""
-    given, names = _WEIGHTS.value, rescorer.names
-    if given is None:
+    value, names = _WEIGHTS.value, rescorer.names
+    if value is None:
         return rescorer.default_weights
-    if os.path.isfile(given):
-        weights = files.read_json(given, _Written).weights
+    if os.path.isfile(value):
+        weights = files.read_json(value, _Written).weights
         if set(weights) != set(names):
             raise InputError(
-                f"{given}: has weights of {shown(list(weights))}; expected {', '.join(names)}"
+                f"{value}: has weights of {shown(list(weights))}; expected {', '.join(names)}"
             )
-        values, place = [weights[name] for name in names], given
+        values, place = [weights[name] for name in names], value
     else:
-        values, place = given.split(","), "--weights"
+        values, place = value.split(","), "--weights"
         if len(values) != len(names):
             raise InputError(
                 f"--weights is no file and has {len(values)} parts; expected {len(names)} numbers: "

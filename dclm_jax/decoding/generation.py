@@ -7,8 +7,8 @@ A partial hypothesis is extended by every word that it may have, and the W best 
 The hypotheses of a document meet at the ends of sentences. One whose sentence has ended waits as it
 is for the others, and one whose document has ended waits to the very end; both compete with what
 the others become. Greedy search is the beam of one. A model that decides where its document ends
-(`ending`) decides before every sentence. A text that has as many words or sentences as it may have
-stops there, without a decision; a sentence that has as many words as it may have ends with END.
+(`ending`) decides before every sentence. A text with its maximum number of words or sentences stops
+there, without a decision; a sentence with its maximum number of words ends with END.
 
 R = B * W rows are the partial hypotheses, those of a document next to each other. A sentence is one
 program: a loop over its words in the whole batch, without the host.
@@ -48,7 +48,7 @@ class Limits(NamedTuple):
 
 
 _LARGEST = Limits(num_sentences=2**31 - 1, max_sentence_words=2**20)
-"""What is counted is an int32; a sentence has room for as many words as it may have."""
+"""Counts are int32; a sentence has room for its maximum number of words."""
 
 
 class Text(NamedTuple):
@@ -57,7 +57,7 @@ class Text(NamedTuple):
     Attributes:
       sentences: each int32 [M] word ids without END.
       log_probs: for each sentence float32 [M + 1]: log P in nats of w1..wM END, under the model and
-        given all before; what `reader.read` gives of the same text, but for the sign.
+        given all before: the negative of what `reader.read` gives of the text.
       decisions: of a model that decides where a document ends log P in nats of each decision, that
         it has not ended before every sentence, and that it has ended if it has; otherwise empty.
       has_ended: whether the model has ended the document, rather than a limit the text.

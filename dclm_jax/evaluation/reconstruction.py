@@ -128,7 +128,7 @@ def evaluate_files(
     """Measures the documents of one text against those of another, in their order.
 
     Args:
-      outputs, inputs: files or folders of as many documents, or one of them "-" for standard
+      outputs, inputs: files or folders with equal numbers of documents; one may be "-", standard
         input.
       options: how both become words.
       encoding: of both.

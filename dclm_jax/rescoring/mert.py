@@ -106,9 +106,9 @@ def maximize(
 ) -> Tuned:
     """The best weights found for fixed features, from `start` and from random weights.
 
-    From each it goes along every feature's axis and as many random directions, to the best point of
-    each, until none of them leads to a better one. A feature that is the same in each list has
-    weight 0.
+    From each it moves to the best point along every feature's axis and along one random direction
+    per feature, until none of them leads to a better one. A feature that is the same in each list
+    has weight 0.
 
     Args:
       features, statistics: of each segment, float [K, F] and int [K, Q].
@@ -185,7 +185,7 @@ def _intervals(
         crossed = np.flatnonzero(np.isfinite(crossing))
         if not crossed.size:
             break
-        # Of lines that cross at one point the steepest goes on, of equal ones the first.
+        # Of lines that cross at one point the steepest is next, of equal ones the first.
         ties = is_steeper & (crossing_SxK == crossing[:, None])
         following = np.argmax(np.where(ties, slopes_SxK, -np.inf), axis=1)
         gammas.append(crossing[crossed])

@@ -103,8 +103,8 @@ def list_statistics(
 
 
 def oracle(metric: Metric, statistics: Sequence[np.ndarray]) -> list[int]:
-    """For each segment the hypothesis that is best by itself, the first of equals; exact for the
-    word error rate, and the usual approximation for BLEU."""
+    """For each segment the hypothesis with the best score of its segment, the first of equals:
+    exact for the word error rate, and the usual approximation for BLEU."""
     return [
         int(np.argmax([metric.sign * metric.segment_score(row_Q) for row_Q in segment_KxQ]))
         for segment_KxQ in statistics
@@ -130,8 +130,8 @@ def systems_of(
     random = rng.integers(list(map(len, next(iter(statistics.values()))))).tolist()
     rows = {"first": [0] * len(choices), "random": random, "rescored": choices}
     result = {
-        row: {name: picked(lists, chosen) for name, lists in statistics.items()}
-        for row, chosen in rows.items()
+        row: {name: picked(lists, indices) for name, lists in statistics.items()}
+        for row, indices in rows.items()
     }
     result["oracle"] = {
         name: picked(lists, oracle(METRICS[name], lists)) for name, lists in statistics.items()

@@ -87,7 +87,7 @@ class _Hypothesis(NamedTuple):
 
 
 def read_nbest(path: str, report: Callable[[str], None] = lambda line: None) -> NBestList:
-    """Reads a list of Moses, a list of Kaldi or a folder of Kaldi's, told apart by what is there.
+    """Reads a list of Moses, a list of Kaldi or a folder of Kaldi's; the content decides which.
 
     Args:
       path: of the list.
