@@ -28,11 +28,8 @@ chosen by a rule that stands there, word by word: surprisal with and without the
 and attention. The reader steps through their sentences by buttons or the arrow keys. It ends with
 how each number was made:
 
-    python -m launch.report --output=reports/two --workdirs=runs/rnnlm,runs/adclm --blocks=5 \\
+    python -m launch.report --output=reports/two --workdirs=runs/rnnlm,runs/adclm \\
         --html=reports/two.html
-
---blocks=N adds coherence where blocks of 2, 4 and 8 sentences are permuted, N permutations of each
-document: as long as 3 N test perplexities.
 
 DIR holds report.md, report.csv (a line a row, all numbers), report.tex (for the package booktabs),
 report.json and the figures. What is measured of a run is saved in RUN/results: the same command
@@ -85,12 +82,6 @@ _POOL = flags.DEFINE_integer(
 )
 _FIX_FIRST = flags.DEFINE_integer(
     "fix_first", 0, "Sentences at the start of each document that coherence leaves in place."
-)
-_BLOCKS = flags.DEFINE_integer(
-    "blocks",
-    0,
-    "Permutations of each document's blocks of 2, 4 and 8 sentences that test sets draw from; 0 "
-    "leaves coherence by the size of blocks out.",
 )
 _SEED = flags.DEFINE_integer("seed", 0, "Seed of permutations and test sets.")
 _BASELINE = flags.DEFINE_string(
@@ -158,7 +149,6 @@ def _options() -> Options:
         _POOL.value,
         _FIX_FIRST.value,
         _SEED.value,
-        _BLOCKS.value,
         {kind: _adaptation.settings(kind) for kind in _adaptation.ADAPT.value},
     )
 

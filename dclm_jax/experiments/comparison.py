@@ -84,13 +84,6 @@ class Row:
         adapted = self.results[0].get("adapted") or {}
         return [kind for kind in adapted if self.has("adapted", kind)]
 
-    @property
-    def blocks(self) -> dict[str, tuple[str, ...]]:
-        """The paths of coherence by the sentences of a block, if it was measured."""
-        sizes = [size for size in self.results[0].get("blocks") or {} if self.has("blocks", size)]
-        paths: dict[str, tuple[str, ...]] = {"1": ("coherence",)} if sizes else {}
-        return paths | {size: ("blocks", size) for size in sizes}
-
     def resampled(self) -> np.ndarray:
         """Test perplexities, means over runs, in resampled test sets [resamples]: of the same
         documents for all rows."""

@@ -20,7 +20,6 @@ from dclm_jax import files
 from dclm_jax.errors import InputError, importing, printable
 from dclm_jax.evaluation import context_ablation
 from dclm_jax.experiments.comparison import LENGTH, Row, ratios, without
-from dclm_jax.experiments.tables import BLOCKS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -148,8 +147,6 @@ def of_rows(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Figu
                 lines.append(Line(row.label, range(len(ticks)), values, low, high))
         x = "position, 1 is the first"
         figures[place] = ratio_figure(title, x, ticks, lines, baselines[0])
-    if any(row.blocks for row in all_rows):
-        figures["blocks"] = _blocks(all_rows)
     if lines := _length_curves(all_rows):
         title = "Development log-likelihood by updates (Figure 3)"
         figures["segment_length"] = Figure(title, "updates", "nats a token", lines)
@@ -185,21 +182,6 @@ def _length_curves(all_rows: Sequence[Row]) -> list[Line]:
             steps, perplexities = zip(*points, strict=True)
             lines.append(Line(row.label, steps, [-math.log(value) for value in perplexities]))
     return lines
-
-
-def _blocks(all_rows: Sequence[Row]) -> Figure:
-    """Coherence by the sentences of a block."""
-    accuracies = {
-        row.label: {int(size): 100 * row.mean(*path, "mean") for size, path in row.blocks.items()}
-        for row in all_rows
-    }
-    sizes = sorted({size for by_size in accuracies.values() for size in by_size})
-    lines = [
-        Line(label, [sizes.index(size) for size in by_size], list(by_size.values()))
-        for label, by_size in accuracies.items()
-        if by_size
-    ]
-    return Figure(BLOCKS, "sentences of a block", "accuracy %", lines, list(map(str, sizes)))
 
 
 def check_target(path: str | os.PathLike[str]) -> None:

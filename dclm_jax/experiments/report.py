@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dclm_jax import files, storage
-from dclm_jax.coherence.measure import BLOCK_SIZES
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation, context_ablation, datasets
-from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.perplexity import COUNTING_RULES
 from dclm_jax.experiments import comparison, examples, figures, html, results, tables
 from dclm_jax.experiments.comparison import Row
@@ -34,7 +32,6 @@ class Options:
         its own.
       fix_first: sentences at the start of each document that coherence leaves in place.
       seed: random seed for permutations, test sets and the context ablation.
-      blocks: permutations of each document's blocks of sentences; 0 leaves them out.
       adaptations: settings of test-time adaptation by kind, see `evaluation.adaptation`.
     """
 
@@ -42,19 +39,16 @@ class Options:
     permutation_pool: int = 50
     fix_first: int = 0
     seed: int = 0
-    blocks: int = 0
     adaptations: Mapping[str, adaptation.Setting] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("bootstrap", "permutation_pool", "blocks"):
+        for name in ("bootstrap", "permutation_pool"):
             value = getattr(self, name)
             if value < 0 or value == 1:
                 raise InputError(f"--{name} is {value}; expected 0, or 2 and more")
         for name in ("fix_first", "seed"):
             if getattr(self, name) < 0:
                 raise InputError(f"--{name} is {getattr(self, name)}; expected 0 or more")
-        if self.blocks and not self.bootstrap:
-            raise InputError("--blocks needs test sets, and --bootstrap is 0; expected 2 and more")
 
     @property
     def coherence(self) -> dict[str, int]:
@@ -100,18 +94,10 @@ def measure(
     """
     all_results = [_measure(run, options, measured) for run in runs]
     documents = runs[0].splits["test"].documents
-    coherence = functools.partial(measured, measure=results.COHERENCE)
     if tables.first_decides(all_results) and max(map(len, documents)) >= 3:
+        first_kept = options.coherence | {"keep_first": 1}
         for run, result in zip(runs, all_results, strict=True):
-            result["first_kept"] = coherence(run, options=options.coherence | {"keep_first": 1})
-    if options.blocks:
-        shuffles = [Shuffle(size, fix_first=options.fix_first) for size in BLOCK_SIZES[1:]]
-        sizes = [shuffle.block for shuffle in shuffles if any(map(shuffle.fits, documents))]
-        of_blocks = options.coherence | {"pool": options.blocks}
-        for run, result in zip(runs, all_results, strict=True):
-            result["blocks"] = {
-                str(size): coherence(run, options=of_blocks | {"block": size}) for size in sizes
-            }
+        for name in ("bootstrap", "permutation_pool"):
     for run, result in zip(runs, all_results, strict=True):
         result["adapted"] = {
             kind: measured(

@@ -177,14 +177,8 @@ def _checksum(value: Any) -> str:
 
 
 def _perplexity(run: Run, documents: Sequence[Document], on_document: Progress) -> dict[str, Any]:
-    return _perplexity_of(run.lm, documents, on_document)
-
-
-def _perplexity_of(
-    lm: LanguageModel, documents: Sequence[Document], on_document: Progress
-) -> dict[str, Any]:
     return perplexity.measure(
-        lm.scorer, documents, on_document=lambda done: on_document(done, len(documents))
+        run.lm.scorer, documents, on_document=lambda done: on_document(done, len(documents))
     ).to_json()
 
 
@@ -209,13 +203,7 @@ def _context(
 
 
 def _coherence(
-    run: Run, documents: Sequence[Document], on_document: Progress, **options: Any
-) -> dict[str, Any]:
-    return _bootstrap(run.lm, documents, on_document, **options)
-
-
-def _bootstrap(
-    lm: LanguageModel,
+    run: Run,
     documents: Sequence[Document],
     on_document: Progress,
     *,
@@ -223,15 +211,12 @@ def _bootstrap(
     pool: int,
     keep_first: int,
     seed: int,
-    block: int = 1,
 ) -> dict[str, Any]:
-    """Where all sentences are permuted, accuracy is measured with the first sentence alone moved as
-    well."""
-    bootstrap = Bootstrap(Shuffle(block, fix_first=keep_first), seed, replicates, pool)
-    result = compare(lm.scorer, documents, bootstrap, on_document=on_document).result
-    if not keep_first and block == 1:
+    scorer, test = run.lm.scorer, Bootstrap(Shuffle(fix_first=keep_first), seed, replicates, pool)
+    result = compare(scorer, documents, test, on_document=on_document).result
+    if not keep_first:
         test = FirstSentence(seed=seed)
-        first = compare(lm.scorer, documents, test, on_document=on_document).result
+        first = compare(scorer, documents, test, on_document=on_document).result
         result = dataclasses.replace(result, first_sentence=first)
     return result.to_json()
 
@@ -255,10 +240,11 @@ def _adapted(
         on_document=lambda done: on_document(done, len(run.splits["valid"].documents)),
         **setting,
     )
+    adapted = dataclasses.replace(run, lm=lm)
     return {
         "setting": lm.adaptation and lm.adaptation.setting,
-        "test": _perplexity_of(lm, documents, on_document),
-        "coherence": _bootstrap(lm, documents, on_document, **options)
+        "test": _perplexity(adapted, documents, on_document),
+        "coherence": _coherence(adapted, documents, on_document, **options)
         if options["replicates"]
         else None,
     }
@@ -271,7 +257,8 @@ POSITIONS = Measure("positions", _positions)
 CONTEXT = Measure("context", _context)
 """Perplexities with the context exchanged or removed, drawn by `seed`."""
 COHERENCE = Measure("coherence", _coherence)
-"""The bootstrap of `coherence.compare` with its options; blocks of `block` sentences."""
+"""The bootstrap of `coherence.compare`, and where no sentence is fixed, the accuracy with the first
+sentence alone moved."""
 ADAPTED = Measure("adapted", _adapted)
 """Perplexity and, with `replicates`, coherence of the run with test-time adaptation: `adapt` has
 the kind, the numbers of its setting, None for those that are tuned on the validation set, and the

@@ -23,7 +23,6 @@ from dclm_jax.experiments.comparison import (
 )
 from dclm_jax.tables import Table, separated
 
-BLOCKS = "Coherence by sentences of a block"
 _OTHER = "*"
 """The mark of a comparison with another recipe."""
 _NOT_IN_JSON = ("config", "by_document", "learning")
@@ -35,8 +34,6 @@ def tables(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Table
     named = {"perplexity": perplexity_table(all_rows, baselines[0])}
     if any(row.has("coherence") for row in all_rows):
         named["coherence"] = coherence_table(all_rows, baselines)
-    if any(row.blocks for row in all_rows):
-        named["blocks"] = block_table(all_rows)
     if any(row.adapted for row in all_rows):
         named["adaptation"] = adaptation_table(all_rows, baselines[0])
     if any(row.has("arrangements") for row in all_rows):
@@ -174,27 +171,6 @@ def coherence_table(all_rows: Sequence[Row], baselines: Sequence[str]) -> Table:
     return Table("Coherence (Table 3)", about, cells)
 
 
-def block_table(all_rows: Sequence[Row]) -> Table:
-    """Coherence by the size of blocks, of the rows that have it."""
-    rows = [row for row in all_rows if row.blocks]
-    paths = rows[0].blocks
-    cells = [["model", *paths]]
-    for row in rows:
-        ends = (_ends(row.coherence_interval(*path), "{:.1%}") for path in paths.values())
-        values = (_percent(row, *path, "mean") for path in paths.values())
-        cells.append([row.label, *map("{} {}".format, values, ends)])
-    counts = [f"{rows[0].mean(*path, 'documents'):,.0f}" for path in paths.values()]
-    pools = [f"{rows[0].mean(*path, 'pool'):,.0f}" for path in paths.values()]
-    about = (
-        "Accuracy in %, with 95% intervals as above, where whole blocks of so many sentences are "
-        "permuted and nothing inside of them changes, so that most neighbours stay neighbours. "
-        "Only documents of more sentences than a block count, and the longer blocks are, the fewer "
-        f"they are: {', '.join(counts)}. Permutations of each that test sets draw from (0: made "
-        f"afresh): {', '.join(pools)}."
-    )
-    return Table(BLOCKS, about, cells)
-
-
 def adaptation_table(all_rows: Sequence[Row], baseline: str) -> Table:
     """Perplexities and coherence with test-time adaptation, compared with the baseline of that
     name, adapted alike."""
@@ -311,9 +287,6 @@ def _record(
     for name in ("coherence", "first_kept"):
         record |= _mean(row, name, name, "mean")
         record |= _pair(name, row.coherence_interval(name))
-    for size, path in row.blocks.items():
-        if size != "1":
-            record |= _mean(row, f"coherence_block_{size}", *path, "mean")
     for kind in row.adapted:
         record |= _spread(row, f"test_perplexity_{kind}", "adapted", kind, "test", "perplexity")
         record |= _mean(row, f"coherence_{kind}", "adapted", kind, "coherence", "mean")

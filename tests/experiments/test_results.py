@@ -58,17 +58,6 @@ def test_measures_are_what_their_parts_measure(tmp_path):
     assert value(results.COHERENCE, DRAWN | {"keep_first": 1}) == bootstrap.to_json()
 
 
-def test_blocks_are_permuted_in_documents_of_more_sentences(tmp_path):
-    documents: Any = [[[n + 3] for n in range(size)] for size in (2, 5, 9, 10)]
-    for size, counted in ((1, 4), (2, 3), (4, 3)):
-        subject = run(tmp_path, documents)
-        value = measured(subject, results.COHERENCE, DRAWN | {"block": size}, say=quiet)
-        test = Bootstrap(Shuffle(size), 5, 30, 3)
-        expected = compare(Neighbours(), documents, test).result
-        assert value is not None and (value["mean"], value["documents"]) == (expected.mean, counted)
-        assert (value["first_sentence"] is None) == (size > 1)
-
-
 class Counted:
     """A measure that counts how often it is computed."""
 

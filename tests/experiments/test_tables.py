@@ -81,24 +81,6 @@ def test_rows_of_one_model_are_told_apart_by_what_differs():
         assert [line.label for line in lines] == labels
 
 
-def test_coherence_by_blocks_is_shown_by_their_size():
-    errors = {"2": 0.01, "4": 0.2}
-    blocks = {
-        size: {"mean": 0.75, "sd": 0.03, "pool_error": error, "pool": 3, "documents": 3}
-        for size, error in errors.items()
-    }
-    rows = comparison.rows([{**result(), "blocks": blocks}, result("ccdclm")])
-    cells = shown(rows)["blocks"].cells
-    # 1.96 times the root of 0.03 squared and the squared error of the pool.
-    half = [1.96 * math.hypot(0.03, error) for error in errors.values()]
-    of_blocks = [f"75.00 [{0.75 - one:.1%}, {min(0.75 + one, 1):.1%}]" for one in half]
-    assert cells == [["model", "1", "2", "4"], ["rnnlm", "50.00 [50.0%, 50.0%]", *of_blocks]]
-    figure = figures.of_rows(rows, BASELINES)["blocks"]
-    assert [line[:3] for line in figure.lines] == [("rnnlm", [0, 1, 2], [50, 75, 75])]
-    assert figure.ticks == ["1", "2", "4"]
-    assert records(rows)[0]["coherence_block_4"] == "0.75"
-
-
 def test_rows_that_adapt_themselves_are_compared_with_a_baseline_that_does():
     def adapted(perplexity):
         measured = {"test": {"perplexity": perplexity}, "coherence": None}

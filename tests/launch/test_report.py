@@ -33,17 +33,16 @@ def report(workdirs, output, *flags, **options):
 
 def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     output, page = tmp_path / "report", tmp_path / "pages" / "all.html"
-    flags = ("--blocks=2", "--adapt=unigram", f"--html={page}")
+    flags = ("--adapt=unigram", f"--html={page}")
     printed = report(workdirs, output, *flags)
-    # Two perplexities, contexts, positions, coherence, adapted. No document of the test set has the
-    # nine sentences that are two blocks of eight.
-    assert printed.count("measured in") == 4 * (6 + 2) and f"page: {page}" in printed
+    # Two perplexities, contexts, positions, coherence, adapted.
+    assert printed.count("measured in") == 4 * 6 and f"page: {page}" in printed
     text = (output / "report.md").read_text()
     for label in ("| rnnlm |", "| ccdclm, L = 5 |", "| ccdclm, L = 10 |"):
-        assert text.count(label) == 7
+        assert text.count(label) == 6
     for title in ("Table 2", "Table 3", "context is worth", "Figure 3"):
         assert title in text
-    for name in ("by_token", "by_sentence", "segment_length", "blocks"):
+    for name in ("by_token", "by_sentence", "segment_length"):
         assert (output / f"{name}.png").read_bytes().startswith(b"\x89PNG")
     rows = json.loads((output / "report.json").read_text())["rows"]
     assert [(row["label"], len(row["runs"])) for row in rows] == [
@@ -68,13 +67,9 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     accuracies = [one["coherence"]["mean"] for one in (ccdclm, ccdclm["adapted"]["unigram"])]
     assert accuracies == [one["mean"] for one in alone] and accuracies[0] != accuracies[1]
 
-    blocks = rows[1]["runs"][0]["blocks"]
-    assert list(blocks) == ["2", "4"] and blocks["4"]["documents"] < blocks["2"]["documents"]
     made = page.read_text("utf-8")
-    shown = (
-        rows[2]["runs"][0]["arrangements"]["mixed"],
-        100 * rows[0]["runs"][0]["blocks"]["2"]["mean"],
-    )
+    runs = [row["runs"][0] for row in rows]
+    shown = (runs[2]["arrangements"]["mixed"], 100 * runs[1]["coherence"]["mean"])
     for told in (
         *map("{:.2f}".format, shown),
         *("Sentence 1 of ", f"--html={page}", "launch.evaluate --split=test", "jaxlib"),
@@ -229,8 +224,6 @@ def test_what_cannot_be_reported_is_refused_before_it_is_measured(space, workdir
         (["--bootstrap=1"], "--bootstrap is 1; expected 0, or 2 and more"),
         (["--permutation_pool=-1"], "--permutation_pool is -1; expected 0, or 2 and more"),
         (["--seed=-1"], "--seed is -1; expected 0 or more"),
-        (["--blocks=1"], "--blocks is 1; expected 0, or 2 and more"),
-        (["--blocks=2", "--bootstrap=0"], "--blocks needs test sets, and --bootstrap is 0"),
         (["--html="], "--html is ''; expected a file to write"),
         (["--html=RUN"], "/run'; expected a file to write"),
         (["--html=RUN/config.json/page.html"], "/config.json: cannot be written: File exists"),
