@@ -115,7 +115,7 @@ def main(argv: Sequence[str]) -> None:
         raise InputError(f"--interpolate mixes two runs; there are {len(runs)}")
     if _PLOT.value and not _BY_POS.value:
         # Before the work, which only adds the perplexities.
-        figures.require_context(list(map(context_point, runs)))
+        figures.context_figure(list(map(context_point, runs)))
     tagger = parts_of_speech.Tagger() if _BY_POS.value else None
     dataset = _evaluation.open_input(runs, tagger)
     mixture = _tuned(runs) if _INTERPOLATE.value else None

@@ -115,7 +115,7 @@ class Evaluation:
         perplexity against the number of context sentences."""
         if not self.classes:
             points = map(context_point, self.subjects, self.perplexities)
-            figures.plot_context(list(points), path)
+            figures.plot(figures.context_figure(list(points)), path)
             return
         first, *others = (
             parts_of_speech.sums_of(self.classes, model) for model in range(len(self.subjects))

@@ -133,6 +133,59 @@ def ratio_figure(
     return Figure(title, x, f"perplexity relative to {baseline}", lines, ticks, baseline=baseline)
 
 
+class Result(NamedTuple):
+    """A perplexity against n, the number of context sentences; None for a model without this
+    option."""
+
+    label: str
+    model: str
+    context_sentences: int | None
+    perplexity: float
+
+
+def context_figure(results: Sequence[Result]) -> Figure:
+    """Perplexity against n, one line per model (Wang and Cho 2015, Figure 2); runs without n are
+    horizontal lines. A perplexity that is not measured yet is nan."""
+    by_model: dict[str, dict[int, Result]] = {}
+    for result in results:
+        if math.isinf(result.perplexity):
+            raise InputError(f"a perplexity of {result.label} is not finite and cannot be drawn")
+        if (n := result.context_sentences) is None:
+            continue
+        other = by_model.setdefault(result.model, {}).setdefault(n, result)
+        if other is not result:
+            raise InputError(
+                f"{other.label} and {result.label} are both {result.model} with n = {n}; a line in "
+                "the plot has one run for each n"
+            )
+    if not by_model:
+        raise InputError(
+            "there is nothing to plot perplexity against: no run has model.context_sentences; "
+            "by part of speech it can be drawn for any model"
+        )
+    if len(results) == 1:
+        raise InputError(
+            f"{results[0].label} alone is a single point, which is no plot; expected several runs"
+        )
+    numbers = sorted({n for by_number in by_model.values() for n in by_number})
+    lines = [
+        Line(
+            model,
+            [numbers.index(n) for n in sorted(by_number)],
+            [by_number[n].perplexity for n in sorted(by_number)],
+        )
+        for model, by_number in by_model.items()
+    ]
+    for label, _, n, perplexity in results:
+        if n is None:
+            ends = -0.5, len(numbers) - 0.5
+            lines.append(Line(f"{label} ({perplexity:.1f})", ends, [perplexity] * 2))
+    perplexities = [result.perplexity for result in results]
+    log_scale = max(perplexities) > _LINEAR_RATIO * min(perplexities)
+    title, x, ticks = "Perplexity by context", "n, context sentences", list(map(str, numbers))
+    return Figure(title, x, "perplexity", lines, ticks, log_scale)
+
+
 def of_rows(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Figure]:
     """The figures of rows by name; see `Figure.undrawn`."""
     figures = {"learning_curves": learning_curves(all_rows)}
@@ -460,68 +513,6 @@ def plot_attention(sentences: "Sequence[SentenceAttention]", path: str | os.Path
 def _short(names: Sequence[str]) -> list[str]:
     """Names of ticks, of which sentences may be long."""
     return [_plain(name if len(name) <= 40 else f"{name[:39]}…") for name in names]
-
-
-class Result(NamedTuple):
-    """A run in a figure of perplexity against n, the number of context sentences; None for a model
-    without this option. Runs of one model are joined by a line."""
-
-    label: str
-    model: str
-    context_sentences: int | None
-    perplexity: float
-
-
-def plot_context(results: Sequence[Result], path: str | os.PathLike[str]) -> None:
-    """Draws perplexity against n, one line a model (Wang and Cho 2015, Figure 2).
-
-    Runs without n are horizontal lines.
-    """
-    by_model = require_context(results)
-    _require_finite({result.label: [result.perplexity] for result in results})
-    drawn, axes = new_figure((8, 5))
-    ticks = sorted({number for by_number in by_model.values() for number in by_number})
-    ends = ticks[0] / 1.25, ticks[-1] * 1.25
-    for index, (model, by_number) in enumerate(by_model.items()):
-        numbers = sorted(by_number)
-        line = Line(model, numbers, [by_number[number].perplexity for number in numbers])
-        _draw_line(axes, index, line, marker=_marker(index))
-    level = [result for result in results if result.context_sentences is None]
-    for index, result in enumerate(level, start=len(by_model)):
-        line = Line(f"{result.label} ({result.perplexity:.1f})", ends, [result.perplexity] * 2)
-        _draw_line(axes, index, line, linestyle=("--", ":", "-.")[index % 3])
-    _set_scale(axes, [result.perplexity for result in results])
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(ticks, map(str, ticks))
-    axes.minorticks_off()
-    axes.set(xlim=ends, xlabel="n, context sentences", title="Perplexity by context")
-    axes.grid(alpha=0.3)
-    drawn.legend(loc="outside right upper")
-    save(drawn, path)
-
-
-def require_context(results: Sequence[Result]) -> dict[str, dict[int, Result]]:
-    """The runs that have n, by model and n."""
-    lines: dict[str, dict[int, Result]] = {}
-    for one in results:
-        if one.context_sentences is None:
-            continue
-        other = lines.setdefault(one.model, {}).setdefault(one.context_sentences, one)
-        if other is not one:
-            raise InputError(
-                f"{other.label} and {one.label} are both {one.model} with n = "
-                f"{one.context_sentences}; a line in the plot has one run for each n"
-            )
-    if not lines:
-        raise InputError(
-            "there is nothing to plot perplexity against: no run has model.context_sentences; "
-            "by part of speech it can be drawn for any model"
-        )
-    if len(results) == 1:
-        raise InputError(
-            f"{results[0].label} alone is a single point, which is no plot; expected several runs"
-        )
-    return lines
 
 
 def _draw_line(axes: "Axes", look: int, line: Line, **style: Any) -> None:

@@ -97,7 +97,7 @@ def measure(
     if tables.first_decides(all_results) and max(map(len, documents)) >= 3:
         first_kept = options.coherence | {"keep_first": 1}
         for run, result in zip(runs, all_results, strict=True):
-        for name in ("bootstrap", "permutation_pool"):
+            result["first_kept"] = measured(run, results.COHERENCE, first_kept)
     for run, result in zip(runs, all_results, strict=True):
         result["adapted"] = {
             kind: measured(

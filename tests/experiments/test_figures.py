@@ -187,28 +187,29 @@ RESULTS = [
 
 
 def test_lines_are_models_over_n_and_others_are_level(saved, tmp_path):
-    figures.plot_context(RESULTS, tmp_path / "deep" / "context.png")
+    figures.plot(figures.context_figure(RESULTS), tmp_path / "deep" / "context.png")
     (axes,) = saved[0].axes
     lf, att, kn5, rlm = axes.lines
-    assert (lf.get_xdata().tolist(), lf.get_ydata().tolist()) == ([1, 2, 4], [114, 112, 110])
-    assert (att.get_xdata().tolist(), att.get_ydata().tolist()) == ([1, 8], [115, 105])
+    # The places of n = 1, 2, 4 and 8.
+    assert (lf.get_xdata().tolist(), lf.get_ydata().tolist()) == ([0, 1, 2], [114, 112, 110])
+    assert (att.get_xdata().tolist(), att.get_ydata().tolist()) == ([0, 3], [115, 105])
     assert (set(kn5.get_ydata()), set(rlm.get_ydata())) == ({148.0}, {121.0})
     assert len({line.get_color() for line in axes.lines}) == 4
     labels = [text.get_text() for text in saved[0].legends[0].get_texts()]
     assert labels == ["rlm_bow_lf", "rlm_seqbow_att_lf", "kn5 (148.0)", "rlm (121.0)"]
     assert [label.get_text() for label in axes.get_xticklabels()] == ["1", "2", "4", "8"]
-    assert axes.get_xlim()[0] < 1 < 8 < axes.get_xlim()[1]
+    assert axes.get_xlim()[0] < 0 < 3 < axes.get_xlim()[1]
     assert axes.get_yscale() == "linear"
     require_readable(saved[0])
 
 
 def test_a_single_run_over_n_is_no_plot(saved, tmp_path):
-    one, level = Result("a", "rlm_bow_lf", 4, 20.0), Result("rlm", "rlm", None, 21.0)
+    one, level = Result("a", "rlm_bow_lf", 4, 20.0), Result("rlm", "rlm", None, 221.0)
     with pytest.raises(InputError, match="^a alone is a single point, which is no plot"):
-        figures.plot_context([one], tmp_path / "context.png")
-    assert not list(tmp_path.iterdir())
-    figures.plot_context([one, level], tmp_path / "context.png")
-    assert saved[0].axes[0].lines[0].get_xdata().tolist() == [4]
+        figures.context_figure([one])
+    figures.plot(figures.context_figure([one, level]), tmp_path / "context.png")
+    (axes,) = saved[0].axes
+    assert axes.lines[0].get_ydata().tolist() == [20.0] and axes.get_yscale() == "log"
     require_readable(saved[0])
 
 
@@ -225,11 +226,11 @@ def test_a_single_run_over_n_is_no_plot(saved, tmp_path):
 )
 def test_what_cannot_be_drawn(tmp_path, results, message):
     with pytest.raises(InputError, match=message):
-        figures.plot_context(results, tmp_path / "context.png")
-    assert not list(tmp_path.iterdir())
+        figures.context_figure(results)
     infinite = Figure("", "", "", [series("run", [1.0, math.inf])], ["a", "b"])
     with pytest.raises(InputError, match="a perplexity of run is not finite"):
         figures.plot(infinite, tmp_path / "points.png")
+    assert not list(tmp_path.iterdir())
 
 
 WIDTHS = ["32", "48", "64"]
@@ -343,15 +344,6 @@ def test_ticks_of_a_logarithmic_axis_are_few_and_told_apart(saved, tmp_path, end
     assert len(set(shown)) == len(shown) and 3 <= len(shown) <= 12
 
 
-def test_a_long_interval_ends_at_the_frame(saved, tmp_path):
-    one = Line("x", [0, 1], np.array([0.9, 1.1]), np.array([0.8, 1.0]), np.full(2, 9.0))
-    figures.plot(ratio_figure("", "", ["a", "b"], [one], "rnnlm"), tmp_path / "a.png")
-    (axes,) = saved[0].axes
-    low, high = axes.get_ylim()
-    assert low < 0.8 and 1.1 < high < 1.5
-    assert all(one.get_clip_on() for one in axes.collections)
-
-
 def test_long_labels_are_wrapped_and_marks_of_long_lines_are_few(saved, tmp_path):
     curve = Line("long " * 20, list(range(100)), list(range(100)))
     figures.plot(Figure("", "", "", [curve]), tmp_path / "a.png")
@@ -415,19 +407,6 @@ def test_marks_are_where_the_ticks_say():
         assert y == pytest.approx(y900 + unit * math.log(900 / value), abs=0.01)
     dashed = [one for one in root.iter("path") if "stroke-dasharray" in one.get("style", "")]
     assert len(dashed) == 1
-
-
-def test_ratios_stand_at_their_range_beside_their_intervals():
-    root, lines = drawn(RATIOS)
-    first, second = marks(lines["x"])[:2], marks(lines["y"])
-    # 1.1 - 0.9 and 1.02 - 0.95 have one scale.
-    unit = (first[0][1] - first[1][1]) / 0.2
-    for (_, y), value in zip(second, [0.95, 1.0, 1.02], strict=True):
-        assert y == pytest.approx(first[0][1] - unit * (value - 0.9), abs=0.01)
-    assert "+10%" in [one.text for one in root.iter("text")]
-    # The range of the second line is the first one's, to the right of it.
-    assert all(one[0] < other[0] for one, other in zip(first, second, strict=False))
-    assert second[1][0] - second[0][0] == pytest.approx(first[1][0] - first[0][0], abs=0.01)
 
 
 def test_the_numbers_are_in_a_table():
