@@ -22,7 +22,6 @@ _UNPACK: dict[str, Callable[[BinaryIO], Any]] = {
     ".bz2": bz2.BZ2File,
     ".gz": lambda file: gzip.GzipFile(fileobj=file),
 }
-_MOST_BLANK_LINES = 1_000_000
 # A line of UTF-16 has a NUL in every other place or so, a word with one has few.
 _NULS_OF_TEXT = 3
 
@@ -114,19 +113,13 @@ def decode(
     # Latin-1 has a character for each byte, so that lines are found before they are decoded; but
     # the end of a line in UTF-16 is more than a byte.
     encodings = (encoding, *fallbacks) if "\n".encode(encoding) == b"\n" else ()
-    number = blank = 0
+    number = 0
     for number, line in _split_lines(stream, source, "latin-1" if encodings else encoding):
         text = _decoded(line, f"{source}:{number}", encodings) if encodings else line
         if text.count("\0") * _NULS_OF_TEXT > len(text):
             raise InputError(
                 f"{source}:{number}: is no text in {encoding}: most of it is NUL bytes, as in "
                 "UTF-16 without a mark (--encoding=utf-16-le or utf-16-be)"
-            )
-        blank = blank + 1 if text.isspace() else 0
-        if blank > _MOST_BLANK_LINES:
-            raise InputError(
-                f"{source}:{number}: {_MOST_BLANK_LINES:,} lines before this one are blank; "
-                "expected text"
             )
         # A mark of the order of bytes.
         yield Line(number, text.removeprefix("\ufeff") if number == 1 else text)

@@ -144,45 +144,15 @@ def test_bbc_title_paragraphs_and_lines_that_are_not_utf8(tmp_path):
     assert len(documents) == 5
 
 
-def test_bbc_division_and_case(tmp_path):
-    root = write_bbc(tmp_path / "bbc")
-    prepare(root, tmp_path / "out", TextOptions(format="bbc"))
-    ids = ids_of(tmp_path / "out")
-    assert {split: len(names) for split, names in ids.items()} == {
-        "train": 36,
-        "valid": 2,
-        "test": 2,
-    }
-    assert contents(tmp_path / "out", "train")[ids["train"][0]][1] == ["It", "was", "said", "."]
-    prepare(
-        root,
-        tmp_path / "low",
-        TextOptions(format="bbc", lowercase=True),
-        PrepareOptions(fractions=(0.5, 0.25, 0.25)),
-    )
-    ids = ids_of(tmp_path / "low")
-    assert [len(names) for names in ids.values()] == [20, 10, 10]
-    assert contents(tmp_path / "low", "train")[ids["train"][0]][1] == ["it", "was", "said", "."]
-
-
-@pytest.mark.parametrize("folder", ["train/pos", "train/neg", "test/pos", "test/neg"])
+@pytest.mark.parametrize("folder", ["train/pos", "test/neg"])
 def test_missing_folder_of_reviews_is_named(tmp_path, folder):
     root = write_imdb(tmp_path / "aclImdb", train=2, test=2, unsup=1)
     (root / folder).rename(tmp_path / "elsewhere")
     with pytest.raises(InputError, match=rf"aclImdb/{folder}: no such folder; expected the folder"):
-        prepare(root, tmp_path / "out", TextOptions(format="imdb"))
+        next(read_documents(root, TextOptions("imdb")))
     (root / folder).mkdir()
     with pytest.raises(InputError, match=rf"aclImdb/{folder}: holds no \.txt files"):
-        prepare(root, tmp_path / "out", TextOptions(format="imdb"))
-    assert not (tmp_path / "out").exists()
-
-
-def test_missing_topic_is_named(tmp_path):
-    with pytest.raises(InputError, match=r"business: no such folder; expected .* the BBC articles"):
-        list(read_documents(write_bbc(tmp_path / "bbc").parent, TextOptions("bbc")))
-    (tmp_path / "bbc" / "tech").rename(tmp_path / "tech")
-    with pytest.raises(InputError, match=r"bbc/tech: no such folder"):
-        list(read_documents(tmp_path / "bbc", TextOptions("bbc")))
+        next(read_documents(root, TextOptions("imdb")))
 
 
 @pytest.mark.parametrize(
@@ -210,6 +180,8 @@ def test_bad_review_is_named_and_nothing_is_left(tmp_path, content, message):
         ("imdb", dict(source="IN", fractions=(0.8, 0.1, 0.1)), "two shares of train and valid"),
         ("bbc", dict(source="IN", fractions=(0.5, 0.5)), "three shares of train, valid and test"),
         ("imdb", dict(source="IN", seed=-1), "seed is -1"),
+        ("ptb", dict(source="IN", seed=1), "^ptb takes no seed$"),
+        ("ptb", dict(source="IN", fractions=(0.8, 0.1, 0.1)), "^ptb takes no split$"),
         ("imdb", dict(source="IN"), "imdb: 2 documents are too few to split as 0.86,0.14"),
     ],
 )

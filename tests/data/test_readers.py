@@ -409,7 +409,6 @@ def test_raw_text_that_is_taken_for_lines_of_words_is_told(tmp_path):
             b'text\n"' + (b"x" * 2**23 + b"\n") * 2,
             ":2: the row that begins here is no CSV: field larg",
         ),
-        ("lines", b"a\n" + b" \r\n" * 1_000_001, ":1000002: 1,000,000 lines before this one are"),
     ],
 )
 def test_what_no_text_has_is_refused_before_it_fills_the_memory(tmp_path, format, content, message):

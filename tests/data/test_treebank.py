@@ -286,19 +286,6 @@ def test_bad_treebanks_are_named_and_nothing_is_left(tmp_path, change, message):
     assert not (tmp_path / "deep").exists() or list((tmp_path / "deep").iterdir()) == []
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"), [(dict(seed=1), "seed"), (dict(fractions=(0.8, 0.1, 0.1)), "split")]
-)
-def test_the_split_of_the_treebank_is_its_own(tmp_path, options, expected):
-    with pytest.raises(InputError, match=f"^ptb takes no {expected}$"):
-        prepare(
-            write_sections(tmp_path, "(NN a)"),
-            tmp_path / "out",
-            TextOptions(format="ptb"),
-            options=PrepareOptions(**options),
-        )
-
-
 # BLLIP North American News Text.
 
 

@@ -76,54 +76,28 @@ def test_articles_headings_and_sentences(folder, format):
 
 
 def test_the_original_tokens_are_counted_and_unknown_words_are_the_texts(folder, tmp_path):
-    told = []
-    scarce = prepare(
-        folder, tmp_path / "scarce", TextOptions(format="wikitext"), PrepareOptions(min_count=1)
-    )
+    def original(name="wikitext", lowercase=False, **options):
+        """The original tokens of each split of a corpus, and its manifest."""
+        text, options = TextOptions(name, lowercase), PrepareOptions(**options)
+        manifest = prepare(folder, tmp_path / "out", text, options, overwrite=True)
+        return {split: manifest.original_tokens(split) for split in TOKENS}, manifest
+
     # Words of the other splits are unknown to us, but not in the text.
-    assert {split: scarce.original_tokens(split) for split in TOKENS} == {
-        "train": 66,
-        "valid": 0,
-        "test": 0,
-    }
+    assert original(min_count=1)[0] == {"train": 66, "valid": 0, "test": 0}
     with open(folder / "wiki.train.tokens", "a") as file:
         file.write(f"{TEST_WORDS}\n")
-    manifest = prepare(
-        folder,
-        tmp_path / "out",
-        TextOptions(format="wikitext"),
-        PrepareOptions(min_count=1),
-        report=told.append,
-    )
-    tokens = TOKENS | {"train": TOKENS["train"] + len(TEST_WORDS.split()) + 1}
-    assert {split: manifest.original_tokens(split) for split in TOKENS} == tokens
+    tokens, manifest = original(min_count=1)
+    assert tokens == TOKENS | {"train": TOKENS["train"] + len(TEST_WORDS.split()) + 1}
     assert manifest.vocabulary.unknown_token == "<unk>"
     assert manifest.splits["train"].oov_tokens == 1
     assert open_corpus(tmp_path / "out", "test").num_documents == 2
     # Of another text than the original one the number would say nothing.
-    cut = prepare(
-        folder,
-        tmp_path / "cut",
-        TextOptions(format="wikitext"),
-        PrepareOptions(max_words=20, min_count=1),
-    )
-    assert cut.original_tokens("train") == 0
-    body = prepare(
-        folder, tmp_path / "body", TextOptions(format="wikitext_body"), PrepareOptions(min_count=1)
-    )
-    assert body.original_tokens("test") == 0
+    assert original(min_count=1, max_words=20)[0]["train"] == 0
+    assert original("wikitext_body", min_count=1)[0]["test"] == 0
     # Words that are unknown to us alone are predicted too easily, and so is a text in lower case.
-    few = prepare(
-        folder, tmp_path / "few", TextOptions(format="wikitext"), PrepareOptions(vocab_size=9)
-    )
-    assert few.original_tokens("train") == 0
-    lower = prepare(
-        folder,
-        tmp_path / "low",
-        TextOptions(format="wikitext", lowercase=True),
-        PrepareOptions(min_count=1),
-    )
-    assert lower.splits["train"].oov_tokens == 1 and lower.original_tokens("train") == 0
+    assert original(vocab_size=9)[0]["train"] == 0
+    tokens, manifest = original(lowercase=True, min_count=1)
+    assert manifest.splits["train"].oov_tokens == 1 and tokens["train"] == 0
 
 
 @pytest.mark.parametrize(("corpus", "format"), CORPORA)

@@ -1,6 +1,5 @@
 """Tables and JSON lines of raw text, through the commands."""
 
-import dataclasses
 import gzip
 import json
 
@@ -151,10 +150,3 @@ def test_wrong_characters_of_any_split_are_found_before_the_first_is_split(tmp_p
     texts = [f"--train={tmp_path / 'a'}", f"--test={tmp_path / 'b'}", "--format=prose"]
     error = refuse("prepare", *texts, f"--output={tmp_path / 'out'}")
     assert f"{tmp_path / 'b'}:1: not valid UTF-8: the byte 0x93" in error
-
-
-def test_options_of_text_are_plain(corpus):
-    path = corpus / "manifest.json"
-    manifest = json.loads(path.read_text())
-    kept = manifest["text"]
-    assert kept == dataclasses.asdict(TextOptions("prose", True, True, "review"))
