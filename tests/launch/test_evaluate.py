@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import dclm_jax
+from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.readers import read_documents
 from dclm_jax.evaluation import datasets
 from dclm_jax.experiments import figures
@@ -73,21 +74,6 @@ def evaluate(*arguments, workdirs=(), **options):
     names = ",".join(map(str, workdirs))
     done = launch("evaluate", f"--workdirs={names}", "--output=-", *arguments, **options)
     return json.loads(done.stdout)
-
-
-def tokens_of(workdir, path):
-    """Words and ENDs of a text with their log-probabilities under a run."""
-    documents = [one.sentences for one in read_documents(path)]
-    for document in dclm_jax.restore(workdir).score(documents):
-        for sentence in document.sentences:
-            yield from zip(sentence.tokens, sentence.log_probs, strict=True)
-
-
-def flags_of(workdir, path):
-    """Whether each word and END of a text is known to a run, by sentence."""
-    documents = [one.sentences for one in read_documents(path)]
-    for document in dclm_jax.restore(workdir).score(documents):
-        yield from (sentence.known for sentence in document.sentences)
 
 
 def test_text_of_many_unknown_words_does_not_flatter(space, tmp_path):
@@ -158,35 +144,20 @@ def test_runs_of_one_model_are_named_after_their_folders(runs, tmp_path):
     assert "ccdclm, " in launch("evaluate", f"--workdir={tmp_path / 'a,b'}").stdout
 
 
-def test_gold_parts_of_speech_against_a_loop(space, runs):
+def test_gold_parts_of_speech_add_up_to_the_whole(runs):
+    """Their sums against loops are tested beside `TagSums`."""
     arguments = ["--by_pos", "--pos_tags=3", f"--input={runs.tagged['test']}", "--format=tagged"]
     results = evaluate(*arguments, workdirs=[runs.ccdclm, runs.rnnlm])["runs"]
-    for workdir, result in zip([runs.ccdclm, runs.rnnlm], results, strict=True):
-        nll: dict[str, float] = collections.defaultdict(float)
-        count, by_tag = collections.Counter(), collections.Counter()
-        for token, log_prob in tokens_of(workdir, space.text["test"]):
-            tag = "END" if token == "<END>" else tag_of(token)
-            name = CLASS_OF.get(tag, tag)
-            nll[name] -= log_prob
-            count[name] += 1
-            by_tag[tag] += name not in ("END", "punctuation")
-        listed = {CLASS_OF[tag] for tag, _ in by_tag.most_common(3)}
-        others = set(count) - listed - {"END", "punctuation"}
-        assert listed and others
+    targets = collections.Counter()
+    for document in read_documents(runs.tagged["test"], TextOptions("tagged")):
+        for words in document.sentences:
+            targets.update(["END", *(CLASS_OF[tag_of(word)] for word in words)])
+    for result in results:
         classes = result["by_pos"]["classes"]
         assert result["by_pos"]["tagger"] == "input"
-        assert list(classes) == [
-            *sorted(listed, key=lambda name: -count[name]),
-            "other",
-            "punctuation",
-            "END",
-        ]
-        for name, one in classes.items():
-            names = others if name == "other" else {name}
-            total, number = sum(nll[each] for each in names), sum(count[each] for each in names)
-            assert one["tokens"] == number
-            assert one["nll"] == pytest.approx(total, rel=TOLERANCE)
-            assert one["perplexity"] == pytest.approx(math.exp(total / number), rel=TOLERANCE)
+        *listed, other, punctuation, end = classes
+        assert (other, punctuation, end) == ("other", "punctuation", "END")
+        assert listed and all(classes[one]["tokens"] == targets[one] for one in (*listed, end))
         assert sum(one["tokens"] for one in classes.values()) == result["tokens"]
         summed = math.fsum(one["nll"] for one in classes.values())
         assert summed == pytest.approx(result["nll"], rel=1e-12)
@@ -240,8 +211,6 @@ def test_hanta_tags_a_split_and_text_without_tags(space, runs, tmp_path):
 
 @pytest.mark.parametrize("tune_on_text", [False, True])
 def test_two_runs_mixed(space, runs, tmp_path, tune_on_text):
-    workdirs = [runs.ccdclm, runs.rnnlm]
-    texts = {split: space.text[split] for split in ("valid", "test")}
     arguments = [f"--workdirs={runs.ccdclm},{runs.rnnlm}", "--interpolate"]
     if tune_on_text:
         texts = runs.tagged
@@ -249,55 +218,30 @@ def test_two_runs_mixed(space, runs, tmp_path, tune_on_text):
         arguments += ["--format=tagged", "--by_pos"]
     done = launch("evaluate", *arguments, f"--output={tmp_path / 'result.json'}")
     result = json.loads((tmp_path / "result.json").read_text())
-
-    nats = {
-        split: np.array(
-            [
-                [-log_prob for _, log_prob in tokens_of(workdir, space.text[split])]
-                for workdir in workdirs
-            ]
-        )
-        for split in texts
+    documents = {
+        split: [one.sentences for one in read_documents(space.text[split])]
+        for split in ("valid", "test")
     }
-    known = {
-        split: np.array([flag for one in flags_of(runs.ccdclm, space.text[split]) for flag in one])
-        for split in texts
-    }
-    weights = np.linspace(0, 1, 2001)[:, None]
-
-    def mixed(weight, split):
-        p, q = np.exp(-nats[split])
-        return -np.log(weight * p + (1 - weight) * q)
-
+    first, second = map(dclm_jax.restore, (runs.ccdclm, runs.rnnlm))
+    mixture = dclm_jax.mix(first, second, tune_on=documents["valid"])
     weight = result["mixture"]["weight"]
-    assert weight == pytest.approx(
-        weights[mixed(weights, "valid").sum(axis=1).argmin(), 0], abs=2e-3
-    )
+    assert weight == pytest.approx(mixture.config["weight"], abs=1e-4)
     for split, value in (("valid", result["tuning"]), ("test", result)):
-        for one, expected in zip(value["runs"], nats[split].sum(axis=1), strict=True):
-            assert one["nll"] == pytest.approx(expected, rel=TOLERANCE)
-        mixture = value["mixture"]
-        assert mixture["nll"] == pytest.approx(mixed(weight, split).sum(), rel=TOLERANCE)
-        assert mixture["tokens"] == nats[split].shape[1]
-        assert mixture["perplexity"] == math.exp(mixture["nll"] / mixture["tokens"])
-        is_known = known[split]
-        expected = mixed(weight, split)[is_known].sum()
-        assert mixture["known_nll"] == pytest.approx(expected, rel=TOLERANCE)
-        assert not is_known.all()
-        assert f"{mixture['perplexity']:.4f}" in done.stdout
+        measured = [lm.perplexity(documents[split]) for lm in (first, second, mixture)]
+        for one, expected in zip((*value["runs"], value["mixture"]), measured, strict=True):
+            assert one["nll"] == pytest.approx(expected.nll, rel=TOLERANCE)
+            assert one["known_nll"] == pytest.approx(expected.known_nll, rel=TOLERANCE)
+            assert one["tokens"] == expected.tokens
+        assert f"{value['mixture']['perplexity']:.4f}" in done.stdout
     assert f"mixture: {weight:.4f} ccdclm + {1 - weight:.4f} rnnlm" in done.stdout
-    best = min(one["nll"] for one in result["tuning"]["runs"])
-    assert result["tuning"]["mixture"]["nll"] <= best
     if tune_on_text:
-        assert result["tuning"]["input"] == str(texts["valid"])
+        assert result["tuning"]["input"] == str(runs.tagged["valid"])
         classes = result["mixture"]["by_pos"]["classes"]
-        assert {"Noun", "Verb", "END"} <= set(classes)
         summed = math.fsum(one["nll"] for one in classes.values())
         assert summed == pytest.approx(result["mixture"]["nll"], rel=1e-12)
         assert classes["Noun"]["nll"] != result["runs"][0]["by_pos"]["classes"]["Noun"]["nll"]
     else:
-        assert result["tuning"]["split"] == "valid"
-        assert result["mixture"]["split"] == "test"
+        assert (result["tuning"]["split"], result["mixture"]["split"]) == ("valid", "test")
 
 
 def test_perplexity_against_context_in_a_picture(runs, tmp_path):

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -225,51 +226,28 @@ def damage(rng: random.Random, path: Path) -> str:
         changed = rng.choice([piece, content[:at] + piece + content[at:], piece * 50])
         path.write_bytes(changed)
         return f"{kind} {piece[:20]!r} {len(changed)}"
-    return rng.choice(OTHERS)(path)
+    told, change = rng.choice(list(OTHERS.items()))
+    change(path)
+    return told
 
 
-def _directory(path: Path) -> str:
+def _directory(path: Path) -> None:
     path.unlink()
     path.mkdir()
-    return "a directory"
 
 
-def _missing(path: Path) -> str:
-    path.unlink()
-    return "missing"
-
-
-def _pipe(path: Path) -> str:
-    path.unlink()
-    os.mkfifo(path)
-    return "a pipe"
-
-
-def _link(target: str) -> Any:
-    def link(path: Path) -> str:
-        path.unlink()
-        path.symlink_to(target)
-        return f"a link to {target}"
-
-    return link
-
-
-def _huge(path: Path) -> str:
+def _huge(path: Path) -> None:
     with path.open("r+b") as file:
         file.truncate(1 << 30)
-    return "a GiB"
 
 
-def _unreadable(path: Path) -> str:
-    path.chmod(0)
-    return "of mode 0"
+def _in_an_unreadable_folder(path: Path) -> None:
+    (path if path.parent.name == PLACE else path.parent).chmod(0)
 
 
-def _in_an_unreadable_folder(path: Path) -> str:
-    if path.parent.name == PLACE:
-        return _unreadable(path)
-    path.parent.chmod(0)
-    return "in a folder of mode 0"
+def _link(target: str, path: Path) -> None:
+    path.unlink()
+    path.symlink_to(target)
 
 
 def _make_readable(place: Path) -> None:
@@ -279,30 +257,29 @@ def _make_readable(place: Path) -> None:
                 os.chmod(path, 0o755)
 
 
-OTHERS = [
-    *(_directory, _missing, _huge, _unreadable, _in_an_unreadable_folder),
-    *map(_link, ("/dev/zero", "/dev/null", "/etc/passwd", "nowhere", ".")),
-]
+OTHERS = {
+    "a directory": _directory,
+    "missing": Path.unlink,
+    "a GiB": _huge,
+    "of mode 0": lambda path: path.chmod(0),
+    "in a folder of mode 0": _in_an_unreadable_folder,
+    **{
+        f"a link to {target}": partial(_link, target)
+        for target in ("/dev/zero", "/dev/null", "/etc/passwd", "nowhere", ".")
+    },
+}
 
 
-_FLAGS: dict[str, list[str]] = {}
-
-
+@cache
 def flags_of(name: str) -> list[str]:
     """The flags of a launcher, and the keys of a configuration where it takes them."""
-    if name not in _FLAGS:
-        with launcher_state(io.TextIOWrapper(io.BytesIO())):
-            __import__(f"launch.{name}")
-            defined = flags.FLAGS.flags_by_module_dict()
-            found = [
-                flag.name for module, own in defined.items() if "launch" in module for flag in own
-            ]
-        if name in ("train", "sweep"):
-            keys = iter(flat(default_config("ccdclm").to_dict()))
-            found += [f"config.{key}" for key in keys]
-        left = [one for one in found if one not in LEFT_OUT and one.split(".")[-1] not in LONG]
-        _FLAGS[name] = sorted(left)
-    return _FLAGS[name]
+    with launcher_state(io.TextIOWrapper(io.BytesIO())):
+        __import__(f"launch.{name}")
+        defined = flags.FLAGS.flags_by_module_dict()
+        found = [flag.name for module, own in defined.items() if "launch" in module for flag in own]
+    if name in ("train", "sweep"):
+        found += [f"config.{key}" for key in flat(default_config("ccdclm").to_dict())]
+    return sorted(one for one in found if one not in LEFT_OUT and one.split(".")[-1] not in LONG)
 
 
 def contents(place: Path) -> dict[str, Any]:
