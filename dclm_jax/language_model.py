@@ -101,7 +101,7 @@ class DocumentState:
           no_context_too: as in `LanguageModel.score`.
         """
         words = _words(candidates, "the candidates are")
-        ids = [self.lm.vocabulary.encode(one) for one in words]
+        ids = list(map(self.lm.vocabulary.encode, words))
         scores = score_after(self.lm.reader, self.state, [0] * len(ids), ids)
         no_context = itertools.repeat(None)
         if no_context_too:
@@ -351,15 +351,15 @@ class LanguageModel:
         if self.model is None or not isinstance(reader := self.reader, Reader):
             raise InputError(f"{self.name} has no attention to sentences before")
         words = [*filter(None, encoded.words)]
-        found = []
+        attention = []
         weights_of = reader.attention(encoded.sentences)
         for t, (targets, weights) in enumerate(zip(words, weights_of, strict=True)):
             if reader.model.attends_to == "words":
                 positions = [START_TOKEN, *words[t - 1]] if t else ["c_0"]
             else:
-                positions = [" ".join(one) for one in words[t - weights.shape[1] : t]]
-            found.append(SentenceAttention([*targets, END_TOKEN], positions, weights))
-        return encoded.aligned(found, SentenceAttention([], [], np.zeros((0, 0), np.float32)))
+                positions = list(map(" ".join, words[t - weights.shape[1] : t]))
+            attention.append(SentenceAttention([*targets, END_TOKEN], positions, weights))
+        return encoded.aligned(attention, SentenceAttention([], [], np.zeros((0, 0), np.float32)))
 
     def read(
         self,
@@ -421,7 +421,7 @@ class LanguageModel:
         if not isinstance(reader, Reader):
             raise _without_context(self.name)
         # Where a model that reads a source keeps the whole document.
-        whole = 0 if reader.model.reads_source else -1
+        whole = 0 if self.reads_source else -1
         remaining = _encoded(self.vocabulary, documents, keep_empty=True)
         while window := list(itertools.islice(remaining, max(_WINDOW, batch_size))):
             encoded = [document.sentences for document in window]
@@ -430,17 +430,19 @@ class LanguageModel:
                     raise InputError(
                         f"document {document.id} has no words, and so no vector; leave it out"
                     )
-            sizes = [size_of(one, one if reader.model.reads_source else None) for one in encoded]
-            found: dict[int, np.ndarray] = {}
+            sizes = [size_of(ids, ids if self.reads_source else None) for ids in encoded]
+            vectors_of: dict[int, np.ndarray] = {}
             for indices, _ in batches_of_like_size(sizes, power_of_two(batch_size)):
                 together = [encoded[index] for index in indices]
                 vectors = reader.vectors_along(together)
                 if vectors is None:
                     raise _without_context(self.name)
-                found.update(zip(indices, vectors, strict=True))
+                vectors_of.update(zip(indices, vectors, strict=True))
             for index, document in enumerate(window):
                 read = np.cumsum(list(map(bool, document.words)))
-                yield DocumentVectors(document.id, found[index][whole], found[index][read])
+                yield DocumentVectors(
+                    document.id, vectors_of[index][whole], vectors_of[index][read]
+                )
 
     def generate(
         self,
@@ -551,7 +553,7 @@ class LanguageModel:
             SentenceScore.of(self.vocabulary.decode(ids.tolist()), ids, -log_probs)
             for ids, log_probs in zip(text.sentences, text.log_probs, strict=True)
         ]
-        log_probs = [*(one.log_prob for one in sentences), *text.decisions]
+        log_probs = [*(sentence.log_prob for sentence in sentences), *text.decisions]
         return GeneratedText(math.fsum(log_probs), sentences, text.has_ended)
 
     def perplexity(

@@ -173,7 +173,7 @@ def _check_looking_inside(runs: Sequence[Subject]) -> None:
 
 
 def _attention(run: Subject, score: DocumentScore) -> Attention:
-    return run.lm.attention([one.tokens[:-1] for one in score.sentences])
+    return run.lm.attention([sentence.tokens[:-1] for sentence in score.sentences])
 
 
 def _plotted(
@@ -198,8 +198,8 @@ def _documents(runs: Sequence[Subject]) -> Iterator[list[DocumentScore]]:
     # What one run reads ahead waits for the others.
     ahead = itertools.tee(documents, len(runs))
     scores = (
-        run.lm.score(one, no_context_too=_NO_CONTEXT.value)
-        for run, one in zip(runs, ahead, strict=True)
+        run.lm.score(stream, no_context_too=_NO_CONTEXT.value)
+        for run, stream in zip(runs, ahead, strict=True)
     )
     return map(list, zip(*scores, strict=True))
 
@@ -213,7 +213,7 @@ def _continuations(runs: Sequence[Subject]) -> Iterator[list[DocumentScore]]:
     if len(texts) != 1:
         raise InputError(f"{context}: holds several documents; expected one")
     _evaluation.require_language_models(models, "launch.score --context")
-    options = _evaluation.text_options(*(one.text.options for one in models))
+    options = _evaluation.text_options(*(lm.text.options for lm in models))
     candidates = _evaluation.counting_unknown(
         readers.read_candidates(path, options, _evaluation.ENCODING.value, report=_evaluation.tell),
         lambda words: [models[0].vocabulary.encode(words)],

@@ -30,7 +30,7 @@ Shapes: G settings, W places of the window; B, S, N, D as everywhere.
 import collections
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -71,19 +71,6 @@ class NeuralSetting(NamedTuple):
     strength: float = 0.0
 
 
-class Cache(Protocol):
-    """A cache over a model, under any settings."""
-
-    vocab_size: int
-
-    def candidates(
-        self, documents: Iterable[Scored], settings: Sequence[Any]
-    ) -> Iterator[tuple[Scored, list[np.ndarray]]]:
-        """As `Scorer.score`, of every target the nats [1 + G] under the model and under the cache
-        with each of the settings."""
-        ...
-
-
 class UnigramCache:
     """The unigram cache over any model of words."""
 
@@ -94,7 +81,8 @@ class UnigramCache:
     def candidates(
         self, documents: Iterable[Scored], settings: Sequence[UnigramSetting]
     ) -> Iterator[tuple[Scored, list[np.ndarray]]]:
-        """As `Cache.candidates`."""
+        """As `Scorer.score`, of every target the nats [1 + G] under the model and under the cache
+        with each of the settings."""
         for document, nll in self._scorer.score(documents):
             sentences, _ = sentences_to_score(document)
             targets = [word for ids in sentences for word in np.append(ids, END).tolist()]
@@ -136,7 +124,7 @@ class NeuralCache:
     def candidates(
         self, documents: Iterable[Scored], settings: Sequence[NeuralSetting]
     ) -> Iterator[tuple[Scored, list[np.ndarray]]]:
-        """As `Cache.candidates`."""
+        """As `UnigramCache.candidates`."""
         functions = _NeuralFunctions(tuple(settings))
         scorer = Scorer(self._model, self._params, batch_size=self._batch_size, functions=functions)
         return scorer.score(documents)
@@ -153,7 +141,7 @@ class _Window(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _NeuralFunctions(BlockFunctions):
-    """Carries the model's context and the window of each row; gives `Cache.candidates`."""
+    """Carries the model's context and the window of each row; gives `NeuralCache.candidates`."""
 
     settings: tuple[NeuralSetting, ...]
 
@@ -164,7 +152,7 @@ class _NeuralFunctions(BlockFunctions):
     def open(self, model: DocumentModel, params: Params, rows: int, source: Batch | None) -> Any:
         output = model.output_layer(params)
         (kernel_DxV,) = jax.tree.leaves(output.kernel)
-        room = rows, max(one.window for one in self.settings)
+        room = rows, max(setting.window for setting in self.settings)
         window = _Window(
             jnp.zeros((*room, len(kernel_DxV)), output.bias.dtype),
             jnp.zeros(room, jnp.int32),
@@ -188,14 +176,14 @@ class _NeuralFunctions(BlockFunctions):
             pieces = array_SxNxB.reshape(-1, size, *array_SxNxB.shape[2:])
             return jnp.swapaxes(pieces, 1, 2)
 
-        def read_one(window: _Window, piece: Any) -> tuple[_Window, jax.Array]:
-            h_BxNxD, targets_BxN, mask_BxN, own_BxN = piece
-            nll_BxNxG = _cache_nll(self.settings, window, h_BxNxD, targets_BxN, own_BxN)
+        def read_piece(window: _Window, piece: Any) -> tuple[_Window, jax.Array]:
+            h_BxNxD, targets_BxN, mask_BxN, model_nll_BxN = piece
+            nll_BxNxG = _cache_nll(self.settings, window, h_BxNxD, targets_BxN, model_nll_BxN)
             return _remember(window, h_BxNxD, targets_BxN, mask_BxN), nll_BxNxG
 
-        (_, targets, mask), own = time_major(batch), jnp.moveaxis(nll_BxSxN, 0, 2)
-        of_pieces = tuple(map(pieces, (read.features, targets, mask, own)))
-        window, nll = jax.lax.scan(read_one, window, of_pieces)
+        (_, targets, mask), model_nll = time_major(batch), jnp.moveaxis(nll_BxSxN, 0, 2)
+        arrays = tuple(map(pieces, (read.features, targets, mask, model_nll)))
+        window, nll = jax.lax.scan(read_piece, window, arrays)
         nll_SxNxBxG = jnp.swapaxes(nll, 1, 2).reshape(*targets.shape, -1)
         nll_BxSxNxG = jnp.moveaxis(nll_SxNxBxG, 2, 0)
         nll_BxSxNxG = jnp.concatenate([nll_BxSxN[..., None], nll_BxSxNxG], axis=-1)
@@ -207,10 +195,10 @@ def _cache_nll(
     window: _Window,
     h_BxNxD: jax.Array,
     targets_BxN: jax.Array,
-    own_BxN: jax.Array,
+    model_nll_BxN: jax.Array,
 ) -> jax.Array:
     """-log p_cache [B, N, G] of the targets of a piece, in which those that are real come first;
-    own_BxN is -log p_LM."""
+    model_nll_BxN is -log p_LM."""
     (rows, length), room = targets_BxN.shape, window.targets_BxW.shape[1]
     position_N = jnp.arange(length)
     # How many targets before the first of this piece those of the window are.
@@ -230,16 +218,17 @@ def _cache_nll(
         return jnp.log(jnp.sum(exps, axis=-1, where=same)) - jnp.log(jnp.sum(exps, axis=-1))
 
     # Settings that differ in strength alone share it: it is nearly all of the work.
-    of_sizes = {key: log_remembered(*key) for key in {(one.theta, one.window) for one in settings}}
+    keys = {(setting.theta, setting.window) for setting in settings}
+    shares_of_words = {key: log_remembered(*key) for key in keys}
 
     def of_setting(setting: NeuralSetting) -> jax.Array:
         n_BxN = jnp.minimum(window.count_B[:, None] + position_N, setting.window)
-        s = jnp.asarray(setting.strength, own_BxN.dtype)
-        log_remembered_BxN = of_sizes[setting.theta, setting.window]
-        shares = jnp.logaddexp(jnp.log(s) - own_BxN, jnp.log(n_BxN) + log_remembered_BxN)
-        return jnp.where(n_BxN == 0, own_BxN, jnp.log(s + n_BxN) - shares)
+        s = jnp.asarray(setting.strength, model_nll_BxN.dtype)
+        log_remembered_BxN = shares_of_words[setting.theta, setting.window]
+        shares = jnp.logaddexp(jnp.log(s) - model_nll_BxN, jnp.log(n_BxN) + log_remembered_BxN)
+        return jnp.where(n_BxN == 0, model_nll_BxN, jnp.log(s + n_BxN) - shares)
 
-    return jnp.stack([of_setting(one) for one in settings], axis=-1)
+    return jnp.stack(list(map(of_setting, settings)), axis=-1)
 
 
 def _remember(
@@ -265,7 +254,7 @@ class CachedScorer:
     context_order = None
     objective = "words"
 
-    def __init__(self, cache: Cache, setting: Any, weight: float):
+    def __init__(self, cache: UnigramCache | NeuralCache, setting: Any, weight: float):
         """The setting is one of the cache's kind; the weight is l."""
         self.vocab_size = cache.vocab_size
         self._cache, self._setting, self._weight = cache, setting, weight

@@ -73,9 +73,9 @@ class DynamicScorer:
         device = jax.local_devices()[0]
         self._params, self._scale = jax.device_put((params, root_mean_square), device)
         counted = jax.tree.leaves(
-            {name: one for name, one in self._scale.items() if name not in model.hashed}
+            {name: leaf for name, leaf in self._scale.items() if name not in model.hashed}
         )
-        self._mean = sum(map(jnp.sum, counted)) / sum(one.size for one in counted)
+        self._mean = sum(map(jnp.sum, counted)) / sum(leaf.size for leaf in counted)
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """As `Scorer.score`.
@@ -96,7 +96,7 @@ class DynamicScorer:
             learning = (self._params, self._scale, self._mean, self._rate, self._decay)
             params, context, nll_1xSxN = self._run.learn(params, *learning, context, batch)
             read = zip(sentences[len(nll) :], np.asarray(nll_1xSxN)[0], strict=False)
-            of_step = [one[: len(words) + 1].astype(np.float32) for words, one in read]
+            of_step = [nats[: len(words) + 1].astype(np.float32) for words, nats in read]
             mean = float(np.concatenate(of_step).mean(dtype=np.float64))
             if not mean <= _MOST_NATS:
                 raise DivergenceError(
@@ -136,7 +136,7 @@ def root_mean_square(
             break
     if not count:
         raise InputError("there is no sentence of training text for dynamic evaluation")
-    return jax.tree.map(lambda one: jnp.sqrt(one / count), sums)
+    return jax.tree.map(lambda sum_: jnp.sqrt(sum_ / count), sums)
 
 
 def _steps(sentences: Document, size: int) -> Iterator[Batch]:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import optimize
 
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.datasets import Dataset, Encoded
@@ -16,8 +17,6 @@ from dclm_jax.evaluation.parts_of_speech import TagSums
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.scoring import Scored, WordScorer
 
-# Halvings of the interval that holds the weight: 2^-40 is far below what any text can tell.
-_HALVINGS = 40
 # Tokens whose terms of a sum are formed at once.
 _CHUNK = 2**20
 
@@ -148,10 +147,10 @@ def mix(weight: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def best_weight(a: np.ndarray, b: np.ndarray) -> float:
-    """The weight from 0 to 1 at which `mix(weight, a, b)` has the least sum.
+    """The weight from 0 to 1 at which `mix(weight, a, b)` has the least sum, within 2^-40.
 
-    The log-likelihood is concave in the weight: its slope falls, and is halved in on. It is at an
-    end, exactly, where it still rises towards it. Two equal models have 0.5.
+    The log-likelihood is concave in the weight, so that its slope falls. The weight is at an end,
+    exactly, where the likelihood still rises towards it. Two equal models have 0.5.
     """
     if np.isnan(a).any() or np.isnan(b).any():
         raise InputError("a score of the text to tune on is not a number")
@@ -159,18 +158,13 @@ def best_weight(a: np.ndarray, b: np.ndarray) -> float:
     def slope(weight: float) -> float:
         return sum(_slope(weight, *pair) for pair in _chunks(a, b))
 
-    low, high = 0.0, 1.0
-    if slope(low) < 0:
-        return low
-    if slope(high) > 0:
-        return high
-    for _ in range(_HALVINGS):
-        weight = (low + high) / 2
-        rises = slope(weight)
-        if rises == 0:
-            return weight
-        low, high = (weight, high) if rises > 0 else (low, weight)
-    return (low + high) / 2
+    first, last = slope(0.0), slope(1.0)
+    if first == last == 0:
+        return 0.5
+    if first <= 0 or last >= 0:
+        return 0.0 if first <= 0 else 1.0
+    weight: Any = optimize.bisect(slope, 0.0, 1.0, xtol=2.0**-40)
+    return weight
 
 
 def _slope(weight: float, a: np.ndarray, b: np.ndarray) -> float:
@@ -200,6 +194,6 @@ def _score(
     """Documents with their scores by each model. What one scorer reads ahead waits for the others,
     so that the documents are read and tagged once."""
     ahead = itertools.tee(documents, len(scorers))
-    scores = [scorer.score(one) for scorer, one in zip(scorers, ahead, strict=True)]
+    scores = [scorer.score(stream) for scorer, stream in zip(scorers, ahead, strict=True)]
     for of_each in zip(*scores, strict=True):
         yield of_each[0][0], [nll for _, nll in of_each]

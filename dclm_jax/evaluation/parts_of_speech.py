@@ -75,7 +75,7 @@ class Tagger:
         return " and ".join(sorted(self._sources, reverse=True))
 
     def __call__(self, document: Document) -> list[list[str]]:
-        """The tag of every word, one list a sentence."""
+        """The tag of every word, one list per sentence."""
         if document.tags is not None:
             self._sources.add("input")
             return [[normalise(tag) for tag in tags] for tags in document.tags]
@@ -90,10 +90,10 @@ class Tagger:
         )
         tagged = []
         for words in document.sentences:
-            shown = [word[-_MAX_LETTERS:] for word in words]
+            endings = [word[-_MAX_LETTERS:] for word in words]
             if not has_case:
-                shown = [_NUMBER if word == _NUMBER_MARK else word for word in shown]
-            tags = self._tag_sentence(shown, taglevel=0, casesensitive=has_case)
+                endings = [_NUMBER if word == _NUMBER_MARK else word for word in endings]
+            tags = self._tag_sentence(endings, taglevel=0, casesensitive=has_case)
             tagged.append(list(map(_treebank_tag, words, tags)))
         return tagged
 
@@ -187,7 +187,7 @@ class TagSums:
             for (name, tags), sums_DxM in zip(members.items(), sums_CxDxM, strict=True)
         ]
         rank = {name: place for place, name in enumerate(last, start=1)}
-        return sorted(classes, key=lambda one: (rank.get(one.name, 0), -one.tokens))
+        return sorted(classes, key=lambda group: (rank.get(group.name, 0), -group.tokens))
 
 
 def sums_of(classes: Sequence[TagClass], model: int) -> Sums:
@@ -205,13 +205,13 @@ def table(classes: Sequence[TagClass], labels: Sequence[str]) -> str:
       classes: made by `TagSums.classes`.
       labels: what to call each model.
     """
-    counts, nll = zip(*((one.count_D, one.nll_DxM) for one in classes), strict=True)
+    counts, nll = zip(*((group.count_D, group.nll_DxM) for group in classes), strict=True)
     total = TagClass("all", (), np.concatenate(counts), np.concatenate(nll))
     rows = [("class", "targets", "share", *labels)]
-    for one in (*classes, total):
-        perplexities = (f"{perplexity:,.2f}" for perplexity in one.perplexities)
-        share = f"{100 * one.tokens / total.tokens:.1f}%"
-        rows.append((one.name, f"{one.tokens:,}", share, *perplexities))
+    for group in (*classes, total):
+        perplexities = (f"{perplexity:,.2f}" for perplexity in group.perplexities)
+        share = f"{100 * group.tokens / total.tokens:.1f}%"
+        rows.append((group.name, f"{group.tokens:,}", share, *perplexities))
     lines = aligned(rows)
     lines.insert(-1, lines[1])
     return "\n".join([*lines, *filter(None, [explained(classes)])])
@@ -220,11 +220,11 @@ def table(classes: Sequence[TagClass], labels: Sequence[str]) -> str:
 def explained(classes: Sequence[TagClass]) -> str:
     """What the names of classes mean that are not tags of the Penn Treebank; "" if all are."""
     merged = [
-        f"{one.name} = {' + '.join(one.tags)}"
-        for one in classes
-        if one.name in _MERGED.values() and len(one.tags) > 1
+        f"{group.name} = {' + '.join(group.tags)}"
+        for group in classes
+        if group.name in _MERGED.values() and len(group.tags) > 1
     ]
-    if any(one.name == _UNCLASSIFIED for one in classes):
+    if any(group.name == _UNCLASSIFIED for group in classes):
         merged.append(f"{_UNCLASSIFIED} = unclassified: unknown words, and signs that are no words")
     return ", ".join(merged)
 
@@ -232,13 +232,13 @@ def explained(classes: Sequence[TagClass]) -> str:
 def to_json(classes: Sequence[TagClass], model: int) -> dict[str, Any]:
     """The classes by their names, with the sums of one of the models."""
     return {
-        one.name: {
-            "perplexity": one.perplexities[model],
-            "nll": one.nll[model],
-            "tokens": one.tokens,
-            "tags": list(one.tags),
+        group.name: {
+            "perplexity": group.perplexities[model],
+            "nll": group.nll[model],
+            "tokens": group.tokens,
+            "tags": list(group.tags),
         }
-        for one in classes
+        for group in classes
     }
 
 

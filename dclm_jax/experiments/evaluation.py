@@ -105,7 +105,7 @@ class Evaluation:
             return runs[0]
         value: dict[str, Any] = {"runs": runs}
         if self.mixture is not None:
-            *tuned, tuned_mixture = (one.to_json() for one in self.mixture.perplexities)
+            *tuned, tuned_mixture = (measured.to_json() for measured in self.mixture.perplexities)
             value[_MIXTURE] = {"weight": self.mixture.weight, **results[-1]}
             value["tuning"] = {**self.mixture.tuned_on, "runs": tuned, _MIXTURE: tuned_mixture}
         return value

@@ -26,7 +26,7 @@ def json_line(
         return values[0] if len(labels) == 1 else dict(zip(labels, values, strict=True))
 
     def surprisals(log_probs: Sequence[Sequence[float] | None]) -> Any:
-        return by_run([[-log_prob for log_prob in one or ()] for one in log_probs])
+        return by_run([[-log_prob for log_prob in sentence or ()] for sentence in log_probs])
 
     def sentence(number: int) -> dict[str, Any]:
         of_runs: list[SentenceScore] = [score.sentences[number] for score in scores]

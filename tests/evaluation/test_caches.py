@@ -17,7 +17,6 @@ from dclm_jax.evaluation.caches import (
     UnigramCache,
     UnigramSetting,
 )
-from dclm_jax.evaluation.permutations import Shuffle, numbered
 from dclm_jax.evaluation.scoring import Continuation, Scorer, sentences_to_score
 from tests import oracles
 from tests.exhaustive import also
@@ -231,18 +230,3 @@ def test_the_unigram_cache_alone_scores_exactly_half(small):
         CachedScorer(UnigramCache(small.scorer), UnigramSetting(strength), 1.0),
     ):
         assert compare(scorer, many_documents(), Fixed(permutations=2)).result.mean != 0.5
-
-
-def test_coherence_under_the_neural_cache(small):
-    """As of every order scored by itself."""
-    scorer, chosen = small.scorers()[0], many_documents()[:3]
-    wins = []
-    for index, document in enumerate(chosen):
-        rng = np.random.default_rng([0, 0, index])
-        (order,) = Shuffle().draw(document, 1, rng)
-        two = [[document[i] for i in one] for one in (numbered(document), order)]
-        a, b = (math.fsum(itertools.chain(*nll)) for nll in scores(scorer, two))
-        wins.append(a < b)
-    assert compare(scorer, chosen, Fixed(permutations=1)).result.mean == pytest.approx(
-        np.mean(wins)
-    )
