@@ -218,8 +218,8 @@ def _cache_nll(
         return jnp.log(jnp.sum(exps, axis=-1, where=same)) - jnp.log(jnp.sum(exps, axis=-1))
 
     # Settings that differ in strength alone share it: it is nearly all of the work.
-    keys = {(setting.theta, setting.window) for setting in settings}
-    shares_of_words = {key: log_remembered(*key) for key in keys}
+    sizes = {(setting.theta, setting.window) for setting in settings}
+    shares_of_words = {size: log_remembered(*size) for size in sizes}
 
     def of_setting(setting: NeuralSetting) -> jax.Array:
         n_BxN = jnp.minimum(window.count_B[:, None] + position_N, setting.window)
