@@ -50,7 +50,7 @@ results. Accuracies are from 0 to 1. Several runs have {"runs": [...], "pairs": 
 """
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -61,17 +61,16 @@ from dclm_jax import files
 from dclm_jax.coherence import measure
 from dclm_jax.coherence.baselines import MaximumEntropy, OrderingBaseline
 from dclm_jax.coherence.measure import EXTRA_TESTS, INSERTION, CoherenceOptions
-from dclm_jax.coherence.permutation_files import read_permutations
+from dclm_jax.coherence.permutation_files import open_permutations
 from dclm_jax.coherence.window_classifier import WindowClassifier
 from dclm_jax.data.corpus import TrainingText, open_corpus
-from dclm_jax.data.documents import Document as Text
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.readers import read_documents
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import datasets
-from dclm_jax.evaluation.permutations import numbered
-from dclm_jax.evaluation.scoring import Document, SentenceScorer
+from dclm_jax.evaluation.datasets import Dataset
+from dclm_jax.evaluation.scoring import SentenceScorer
 from dclm_jax.reading.continuations import SentenceReader
 from launch import _adaptation, _app, _cluster, _evaluation
 
@@ -142,29 +141,21 @@ class _Subject(NamedTuple):
     description: dict[str, Any]
 
 
-class _Texts(NamedTuple):
-    """Documents: their names, word ids, permutations if these are given, and source."""
-
-    names: list[str]
-    documents: Sequence[Document]
-    given: list[np.ndarray] | None
-    source: dict[str, Any]
-
-
 def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
     options = _options()
     name = _BASELINE.value
-    subjects, texts = _models() if name is None else _baseline(_BASELINES[name])
+    subjects, dataset, given = _models() if name is None else _baseline(_BASELINES[name])
+    documents = [document.sentences for document in dataset.documents]
     results = {}
     for subject in subjects:
         prefix = f"{subject.label}: " if len(subjects) > 1 else ""
         results[subject.label] = measure.measure_coherence(
             subject.scorer,
-            texts.documents,
+            documents,
             options,
-            given=texts.given,
+            given=given,
             reader=subject.reader,
             progress=lambda test, prefix=prefix: _evaluation.Progress(f"{prefix}{test}"),
         )
@@ -180,10 +171,10 @@ def main(argv: Sequence[str]) -> None:
             print(*(["", *lines] if lines else []), sep="\n")
     if _TSV.value:
         with files.open_output(_TSV.value) as file:
-            file.writelines(measure.separated_rows(results, texts.names))
+            file.writelines(measure.separated_rows(results, [one.id for one in dataset.documents]))
     if _OUTPUT.value:
         values = [
-            results[subject.label].to_json() | subject.description | texts.source
+            results[subject.label].to_json() | subject.description | dataset.source
             for subject in subjects
         ]
         files.write_json(_OUTPUT.value, measure.joined(results, values, pairs))
@@ -227,11 +218,11 @@ def _options() -> CoherenceOptions:
     return options
 
 
-def _models() -> tuple[list[_Subject], _Texts]:
+def _models() -> tuple[list[_Subject], Dataset, list[np.ndarray] | None]:
     runs = _evaluation.restore_all()
     models = [run.lm for run in runs]
     _evaluation.require_language_models(models, "launch.coherence")
-    texts = _texts(
+    dataset, given = _open(
         models[0].vocabulary,
         models[0].text,
         [lm.text.options for lm in models],
@@ -243,10 +234,12 @@ def _models() -> tuple[list[_Subject], _Texts]:
         reader = lm.reader if lm.model is not None else None
         summary = f"{run.label}: {lm.adaptation}" if lm.adaptation else lm.summary
         subjects.append(_Subject(run.label, lm.scorer, reader, summary, run.to_json()))
-    return subjects, texts
+    return subjects, dataset, given
 
 
-def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Subject], _Texts]:
+def _baseline(
+    kind: type[OrderingBaseline],
+) -> tuple[list[_Subject], Dataset, list[np.ndarray] | None]:
     values = flags.FLAGS
     for flag in ("workdir", "workdirs", "batch_size"):
         if values[flag].present:
@@ -256,7 +249,7 @@ def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Subject], _Texts]:
     train, valid = (open_corpus(values.data, split) for split in ("train", "valid"))
     trained_on = train.manifest.training_text
     # Bad text is refused before the training.
-    texts = _texts(train.vocabulary, trained_on, [trained_on.options], lambda: values.data)
+    dataset, given = _open(train.vocabulary, trained_on, [trained_on.options], lambda: values.data)
     report = partial(print, file=sys.stderr, flush=True)
     baseline = kind.train(train, valid, seed=_TRAINING_SEED.value, report=report)
     summary = f"{kind.name}, {baseline.num_parameters:,} parameters, trained on {values.data}"
@@ -265,57 +258,37 @@ def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Subject], _Texts]:
         "parameters": baseline.num_parameters,
         "training_seed": _TRAINING_SEED.value,
     }
-    return [_Subject(kind.name, baseline, None, summary, description)], texts
+    return [_Subject(kind.name, baseline, None, summary, description)], dataset, given
 
 
-def _texts(
+def _open(
     vocabulary: Vocabulary,
     trained_on: TrainingText,
     options: Sequence[TextOptions | None],
     directory: Callable[[], str],
-) -> _Texts:
-    """What --permuted, --input or --data and --split name."""
+) -> tuple[Dataset, list[np.ndarray] | None]:
+    """What --permuted, --input or --data and --split name, and the permutations of --permuted."""
     values, encoding = flags.FLAGS, _evaluation.ENCODING.value
     given = None
     if _PERMUTED.value is not None:
-        text_options = _evaluation.text_options(*options)
-
-        def read(folder: str) -> Iterator[Text]:
-            return read_documents(folder, text_options, encoding=encoding, report=_evaluation.tell)
-
-        permuted = read_permutations(read, _PERMUTED.value, values.input)
-        given = [one.orders for one in permuted]
-        encoded = (
-            datasets.encode(vocabulary, one.document.sentences, one.document.id) for one in permuted
+        settings = _evaluation.text_options(*options)
+        read = partial(read_documents, options=settings, encoding=encoding, report=_evaluation.tell)
+        dataset, given = open_permutations(
+            vocabulary, read, _PERMUTED.value, values.input, report=_evaluation.tell
         )
-        source = {"input": values.input or _PERMUTED.value, "permuted": _PERMUTED.value}
-        opened = datasets.Dataset(encoded, len(permuted), {**source, "split": None})
     elif values.input is not None:
-        text_options = _evaluation.text_options(*options)
-        opened = datasets.open_text(
-            vocabulary, values.input, text_options, encoding=encoding, report=_evaluation.tell
+        settings = _evaluation.text_options(*options)
+        dataset = datasets.open_text(
+            vocabulary, values.input, settings, encoding=encoding, report=_evaluation.tell
         )
     else:
-        opened = datasets.open_split(vocabulary, directory(), values.split)
-    source = opened.source
+        dataset = datasets.open_split(vocabulary, directory(), values.split)
+    source = dataset.source
     name = source.get("input") or f"{source['data']}, {source['split']}"
-    documents = list(
-        _evaluation.counting_unknown(
-            opened.documents, lambda document: document.sentences, trained_on, name
-        )
+    documents = _evaluation.counting_unknown(
+        dataset.documents, lambda document: document.sentences, trained_on, name
     )
-    texts = [document.sentences for document in documents]
-    if given is not None:
-        originals = map(numbered, texts)
-        same = sum(
-            int(np.all(original[orders] == original, axis=1).sum())
-            for original, orders in zip(originals, given, strict=True)
-        )
-        if same:
-            _evaluation.tell(
-                f"note: permutations that are no other text than their document: {same:,}"
-            )
-    return _Texts([document.id for document in documents], texts, given, source)
+    return dataset._replace(documents=list(documents)), given
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import numpy as np
 
@@ -45,29 +45,6 @@ LENGTHS = (2, 6, 11, 21)
 # First words of the seeds of independent random streams.
 _ORDERS, _TEST_SETS, _FIRST = 0, 1, 2
 ResultT = TypeVar("ResultT")
-
-
-class OfDocument(NamedTuple):
-    """Scores of a document and of its orders, which have the same number of targets.
-
-    Attributes:
-      sentences, words: of the document.
-      pairs: orders that it was compared with, or sentences that were put back.
-      accuracy: share of the orders that are less likely, ties count half; or of the sentences whose
-        own place is the likeliest.
-      log_prob: of the document, in nats.
-      log_prob_per_token: log P of the document per token, words and ENDs.
-      permuted_log_prob, permuted_log_prob_per_token: means over the orders.
-    """
-
-    sentences: int
-    words: int
-    pairs: int
-    accuracy: float
-    log_prob: float
-    log_prob_per_token: float
-    permuted_log_prob: float
-    permuted_log_prob_per_token: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,22 +118,23 @@ class Comparisons(Generic[ResultT]):
         return sum(map(_num_words, self.documents))
 
     @property
-    def by_document(self) -> list[OfDocument]:
-        """Each document."""
+    def by_document(self) -> list[dict[str, float]]:
+        """For each document, by name: its sentences, words and pairs (orders, or sentences that
+        were put back), the accuracy, log P of the document in nats and the mean log P of its
+        orders, and both per token, words and ENDs."""
         rows = []
         for document, scores, outcomes in zip(
             self.documents, self.log_probs, self.outcomes, strict=True
         ):
-            sentences, words = len(document), _num_words(document)
-            original, permuted = float(scores[0]), float(scores[1:].mean())
-            per_token = original / (words + sentences), permuted / (words + sentences)
-            accuracy = float(outcomes.mean())
-            rows.append(
-                OfDocument(
-                    *(sentences, words, len(outcomes), accuracy),
-                    *(original, per_token[0], permuted, per_token[1]),
-                )
-            )
+            row: dict[str, float] = {"sentences": len(document), "words": _num_words(document)}
+            row |= {"pairs": len(outcomes), "accuracy": outcomes.mean()}
+            for name, log_prob in (
+                ("log_prob", scores[0]),
+                ("permuted_log_prob", scores[1:].mean()),
+            ):
+                tokens = row["words"] + row["sentences"]
+                row |= {name: log_prob, f"{name}_per_token": log_prob / tokens}
+            rows.append(row)
         return rows
 
     @property

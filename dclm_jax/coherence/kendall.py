@@ -40,7 +40,9 @@ def order_measures(
       texts: its sentences, by which equal ones are known: which of them comes first is no error.
     """
     pairs = zip(orders, texts, strict=True)
-    untied = [_without_ties(order, text) for order, text in pairs if len(order) > 1]
+    untied = [
+        np.array(matched(text, [text[i] for i in order])) for order, text in pairs if len(order) > 1
+    ]
     if not untied:
         return OrderMeasures(math.nan, math.nan, math.nan, 0)
     in_place = [order == np.arange(len(order)) for order in untied]
@@ -78,9 +80,10 @@ def kendall_tau(order: Sequence[int] | np.ndarray) -> float:
     return 1 - 2 * inversions / pairs
 
 
-def _without_ties(order: Sequence[int], text: Sequence[Hashable]) -> np.ndarray:
-    """The order with equal sentences in their original order."""
-    waiting: dict[Hashable, list[int]] = {}
+def matched(text: Sequence[Hashable], permuted: Sequence[Hashable]) -> list[int]:
+    """For each sentence of a permuted text, the index of the sentence of the text that it is; equal
+    sentences are in their original order, and a sentence too many has -1."""
+    indices: dict[Hashable, list[int]] = {}
     for index in reversed(range(len(text))):
-        waiting.setdefault(text[index], []).append(index)
-    return np.array([waiting[text[index]].pop() for index in order], np.int64)
+        indices.setdefault(text[index], []).append(index)
+    return [indices[one].pop() if indices.get(one) else -1 for one in permuted]

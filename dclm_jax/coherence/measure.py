@@ -15,7 +15,6 @@ from dclm_jax.coherence.compare import (
     Fixed,
     Given,
     Insert,
-    OfDocument,
     OrderTest,
     compare,
 )
@@ -280,12 +279,15 @@ def joined(results: Results, values: Sequence[dict[str, Any]], pairs: Pairs) -> 
 
 def separated_rows(results: Results, names: Sequence[str]) -> Iterator[str]:
     """The lines of a TSV file: a row for each model, test and document, whose `names` these are."""
-    yield separated(["run", "test", "document", *OfDocument._fields])
-    for label, tests in results.items():
-        for test, comparisons in tests.by_document.items():
-            for index, row in zip(comparisons.indices, comparisons.by_document, strict=True):
-                cells = [f"{number:.10g}" for number in row]
-                yield separated([label, test, names[index], *cells])
+    rows = [
+        ([label, test, names[index]], row)
+        for label, tests in results.items()
+        for test, comparisons in tests.by_document.items()
+        for index, row in zip(comparisons.indices, comparisons.by_document, strict=True)
+    ]
+    yield separated(["run", "test", "document", *rows[0][1]])
+    for cells, row in rows:
+        yield separated([*cells, *(f"{number:.10g}" for number in row.values())])
 
 
 def _percent(share: float) -> str:

@@ -17,9 +17,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dclm_jax.coherence.kendall import matched
 from dclm_jax.data.documents import Document
 from dclm_jax.data.text_files import file_label, input_files
+from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, shown
+from dclm_jax.evaluation.datasets import Dataset, encode
+from dclm_jax.evaluation.permutations import numbered
 
 _EXTENSION = r"(?P<extension>(\.[^.\d/][^./]*)*)"
 _PUBLISHED = re.compile(rf"(?P<name>.+)\.perm-(?P<number>\d+){_EXTENSION}")
@@ -53,23 +57,35 @@ def read_permutations(
         documents = _texts(read, originals)
     else:
         for label in list(permutations):
-            found = _PUBLISHED.fullmatch(label)
-            if found and int(found["number"]) == _ORIGINAL:
-                documents[found["name"] + found["extension"]] = permutations.pop(label)
+            name = _PUBLISHED.fullmatch(label)
+            if name and int(name["number"]) == _ORIGINAL:
+                documents[name["name"] + name["extension"]] = permutations.pop(label)
     by_stem = {_STEM.sub("", label): label for label in documents}
     orders: dict[str, list[np.ndarray]] = {label: [] for label in documents}
     for label, text in permutations.items():
         place = f"{permuted}/{label}"
-        found = _PUBLISHED.fullmatch(label) or (originals and _NUMBERED.fullmatch(label))
-        if not found:
+        match = _PUBLISHED.fullmatch(label) or (originals and _NUMBERED.fullmatch(label))
+        if not match:
             expected = "NAME.perm-2" if originals is None else "NAME.perm-2 or NAME-2"
             raise InputError(f"{place}: expected a file called such as {expected}")
-        name = found["name"] + found["extension"]
-        name = name if name in documents else by_stem.get(found["name"], found["name"])
+        name = match["name"] + match["extension"]
+        name = name if name in documents else by_stem.get(match["name"], match["name"])
         if name not in documents:
-            where = f"{found['name']}.perm-{_ORIGINAL}" if originals is None else name
+            where = f"{match['name']}.perm-{_ORIGINAL}" if originals is None else name
             raise InputError(f"{place}: its document {where} is not in {originals or permuted}")
-        orders[name].append(_order(documents[name].sentences, text.sentences, place))
+        sentences = documents[name].sentences
+        order = matched(list(map(tuple, sentences)), list(map(tuple, text.sentences)))
+        if -1 in order:
+            number = order.index(-1)
+            unknown = shown(" ".join(text.sentences[number]))
+            raise InputError(
+                f"{place}: sentence {number + 1}, {unknown}, is none of its document's"
+            )
+        if len(order) < len(sentences):
+            raise InputError(
+                f"{place}: has {len(order)} of the {len(sentences)} sentences of its document"
+            )
+        orders[name].append(np.array(order))
     for label, own in orders.items():
         if not own:
             raise InputError(f"{originals or permuted}/{label}: has no permutation in {permuted}")
@@ -78,23 +94,27 @@ def read_permutations(
     ]
 
 
-def _order(sentences: list[list[str]], permuted: list[list[str]], place: str) -> np.ndarray:
-    """Which sentences of a document those of its permutation are."""
-    left: dict[tuple[str, ...], list[int]] = {}
-    for index in reversed(range(len(sentences))):
-        left.setdefault(tuple(sentences[index]), []).append(index)
-    order = []
-    for number, words in enumerate(permuted, start=1):
-        if not left.get(tuple(words)):
-            raise InputError(
-                f"{place}: sentence {number}, {shown(' '.join(words))}, is none of its document's"
-            )
-        order.append(left[tuple(words)].pop())
-    if len(order) < len(sentences):
-        raise InputError(
-            f"{place}: has {len(order)} of the {len(sentences)} sentences of its document"
-        )
-    return np.array(order)
+def open_permutations(
+    vocabulary: Vocabulary,
+    read: Read,
+    permuted: str,
+    originals: str | None = None,
+    *,
+    report: Callable[[str], None] = lambda line: None,
+) -> tuple[Dataset, list[np.ndarray]]:
+    """`read_permutations` as a dataset, and the orders of each of its documents. `report` is called
+    with a note on permutations that make the same text."""
+    permutations = read_permutations(read, permuted, originals)
+    documents, orders, same = [], [], 0
+    for document, orders_PxS in permutations:
+        documents.append(encode(vocabulary, document.sentences, document.id))
+        orders.append(orders_PxS)
+        original = numbered(documents[-1].sentences)
+        same += int(np.all(original[orders_PxS] == original, axis=1).sum())
+    if same:
+        report(f"note: permutations that are no other text than their document: {same:,}")
+    source = {"input": originals or permuted, "permuted": permuted, "split": None}
+    return Dataset(documents, len(documents), source), orders
 
 
 def _texts(read: Read, folder: str) -> dict[str, Document]:
@@ -106,7 +126,7 @@ def _texts(read: Read, folder: str) -> dict[str, Document]:
     for document in read(folder):
         label = document.id if document.id in documents else document.id.rpartition(":")[0]
         documents.get(label, []).append(document)
-    for label, found in documents.items():
-        if len(found) != 1:
-            raise InputError(f"{folder}/{label}: holds {len(found)} documents; expected one")
-    return {label: found for label, (found,) in documents.items()}
+    for label, texts in documents.items():
+        if len(texts) != 1:
+            raise InputError(f"{folder}/{label}: holds {len(texts)} documents; expected one")
+    return {label: text for label, (text,) in documents.items()}

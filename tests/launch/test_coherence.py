@@ -83,7 +83,7 @@ def test_every_test_is_that_of_python(space, text, both):
         assert row["document"] == document.id and int(row["pairs"]) == 3
         assert float(row["log_prob"]) == pytest.approx(score.log_prob, rel=1e-5)
         assert float(row["log_prob_per_token"]) == pytest.approx(score.log_prob / tokens, rel=1e-5)
-        assert row["accuracy"] == f"{one.accuracy:.10g}"
+        assert row["accuracy"] == f"{one['accuracy']:.10g}"
     of_insertion = [row for row in rows if (row["run"], row["test"]) == ("ccdclm", "insertion")]
     shares = [float(row["accuracy"]) * int(row["pairs"]) for row in of_insertion]
     assert sum(shares) / inserted.result.sentences == pytest.approx(inserted.result.accuracy)
