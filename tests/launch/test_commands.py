@@ -23,7 +23,7 @@ _OF_DATA = {"data", "input", "split"} | _OF_TEXT
         ("coherence", {"workdir", "workdirs", "adapt", "tune_on", "permutations"} | _OF_DATA),
         ("score", {"workdir", "workdirs", "context"} | _OF_DATA),
         ("order", {"workdir", "beam"} | _OF_DATA),
-        ("reconstruct", {"workdir", "target", "method"} | _OF_DATA),
+        ("reconstruct", {"workdir", "outputs", "method"} | _OF_DATA),
         ("generate", {"workdir", "context", "method"} | _OF_TEXT),
         ("rescore", {"workdir", "workdirs", "nbest", "lowercase"}),
         ("report", {"workdirs", "data", "adapt", "cache_theta"}),
