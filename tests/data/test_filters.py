@@ -8,7 +8,6 @@ import pytest
 
 from dclm_jax.data import numbering, prepare, statistics_table
 from dclm_jax.data.prepare import PrepareOptions
-from dclm_jax.errors import InputError
 from tests.data.support import contents
 from tests.launch.support import launch, refuse
 
@@ -184,24 +183,6 @@ def test_empty_sentences_of_cut_documents_are_counted_once(tmp_path):
     )
     entry = manifest.splits["train"]
     assert (entry.documents, entry.empty_sentences) == (3, 1)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (dict(min_words=0), "min_words is 0; expected at least 1"),
-        (dict(max_words=-1), "max_words is -1; expected at least 1"),
-        (dict(min_words=5, max_words=4), "max_words is 4; expected at least 5"),
-        (dict(max_unknown=1.5), "max_unknown is 1.5; expected a share from 0 to 1"),
-        (dict(max_unknown=float("nan")), "max_unknown is nan"),
-        (dict(split_documents_at=0), "split_documents_at is 0; expected at least 1"),
-    ],
-)
-def test_bad_options(tmp_path, options, message):
-    text = write(tmp_path / "t", [[["a"]]])
-    with pytest.raises(InputError, match=message):
-        prepare({"train": text}, tmp_path / "out", options=PrepareOptions(**options))
-    assert not (tmp_path / "out").exists()
 
 
 def test_when_nothing_is_left_the_line_names_the_flags(tmp_path):

@@ -116,21 +116,3 @@ def test_what_was_written_is_shown(tmp_path):
     lines = launch("prepare", *arguments[:2], "--overwrite", "--vocab_size=1").stdout.splitlines()
     assert lines[2] == "  " + "v " * 39 + "[x\\x1b[2Jy] ..."
     assert lines[3] == "most frequent of 2 unknown words: w 2, x\\x1b[2Jy 1"
-
-
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--min_count=0"], "min_count is 0; expected at least 1"),
-        (["--min_count=9"], "min_count is 9; the most frequent word occurs 4 times"),
-        (
-            ["--min_count=2", "--vocabulary=V"],
-            "min_count belongs to a vocabulary of training words",
-        ),
-    ],
-)
-def test_counts_that_leave_no_vocabulary(tmp_path, flags, message):
-    (tmp_path / "text").write_text(TEXT)
-    arguments = [f"--train={tmp_path / 'text'}", f"--output={tmp_path / 'out'}"]
-    assert message in refuse("prepare", *arguments, *flags)
-    assert [path.name for path in tmp_path.iterdir()] == ["text"]
