@@ -183,11 +183,10 @@ def train(
     if storage.is_remote(workdir):
         raise InputError(f"{workdir}: KenLM writes to disks; expected a path of this machine")
     data = open_corpus(data_directory, "train")
-    remote = storage.is_remote(data_directory)
     target = pathlib.Path(workdir).absolute()
     config = {
         "model": {"name": NAME, "order": order},
-        "data": {"directory": str(data_directory) if remote else os.path.abspath(data_directory)},
+        "data": {"directory": storage.absolute(data_directory)},
     }
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         _require_same(target, config, data.vocabulary)

@@ -141,34 +141,36 @@ def comparable(workdir: Path) -> list[dict]:
     ]
 
 
-def make_workdir(workdir: Path, config: dict[str, Any], vocabulary: Vocabulary) -> None:
-    """A run that has not made a step, written without the code under test."""
+def save_run(workdir: Path, name: str, words: str, **options: Any) -> Path:
+    """Makes a workdir with a checkpoint for use, of step 3 and random parameters, its other files
+    written without the code under test."""
+    spelled = (*SPECIAL_TOKENS, *words.split())
+    vocabulary = Vocabulary(spelled, (0,) * len(spelled))
+    config = default_config(name).to_dict()
+    config["model"].update(options)
+    config["data"]["directory"] = "data"
     workdir.mkdir()
     vocabulary.save(workdir / "vocabulary.tsv")
-    for name, value in (("config", config), ("corpus", {}), ("text", {})):
-        (workdir / f"{name}.json").write_text(json.dumps(value))
+    for file, value in (("config", config), ("corpus", {}), ("text", {})):
+        (workdir / f"{file}.json").write_text(json.dumps(value))
+    model = models.create(vocab_size=len(spelled), **config["model"])
+    info = {"step": 3, "perplexity": 2.0, "vocabulary": vocabulary.fingerprint}
+    with contextlib.closing(Checkpoints(workdir, "best")) as checkpoints:
+        checkpoints.save(3, model.init(jax.random.key(0)), info)
+    return workdir
 
 
 def save_checkpoints(workdir: Path) -> Path:
     """Makes a workdir with a checkpoint for use and one for resuming."""
-    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "b"), (0,) * 5)
-    config = default_config("ccdclm").to_dict()
-    config["model"].update(embedding_dim=2, hidden_dim=2, num_layers=1)
-    config["data"]["directory"] = "data"
-    make_workdir(workdir, config, vocabulary)
-    state = state_of(config)
-    info = {"step": 3, "perplexity": 2.0, "vocabulary": vocabulary.fingerprint}
-    for kind, tree, values in (("best", state.params, info), ("latest", state, {"tokens": 9})):
-        with contextlib.closing(Checkpoints(workdir, kind)) as checkpoints:
-            checkpoints.save(3, tree, values)
+    save_run(workdir, "ccdclm", "a b", embedding_dim=2, hidden_dim=2, num_layers=1)
+    with contextlib.closing(Checkpoints(workdir, "latest")) as checkpoints:
+        checkpoints.save(3, state_of(read_config(workdir)), {"tokens": 9})
     return workdir
 
 
 def state_of(config: dict[str, Any]) -> TrainState:
-    options = dict(config["model"])
-    model = models.create(options.pop("name"), vocab_size=5, **options)
-    optimizer = create_optimizer(OptimizerConfig(), 9)
-    state = first_state(model.init(jax.random.key(0)), optimizer)
+    model = models.create(vocab_size=5, **config["model"])
+    state = first_state(model.init(jax.random.key(0)), create_optimizer(OptimizerConfig(), 9))
     return dataclasses.replace(state, step=jax.numpy.int32(3))
 
 

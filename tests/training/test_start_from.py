@@ -1,6 +1,5 @@
 """Runs that start from runs, parameters that stay frozen, and runs that become longer."""
 
-import contextlib
 import json
 import shutil
 from pathlib import Path
@@ -16,7 +15,7 @@ from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.training import loop
-from dclm_jax.training.checkpoints import Checkpoints, restore_run
+from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.config import OptimizerConfig, default_config
 from dclm_jax.training.freezing import by_path
 from dclm_jax.training.optimizer import create_optimizer
@@ -31,12 +30,13 @@ from tests.training.support import (
     comparable,
     config,
     latest_state,
-    make_workdir,
     quiet,
+    save_run,
     terminate,
     write_texts,
 )
 
+FOUR = {"embedding_dim": 4, "hidden_dim": 4}
 WORD_AXES = {
     "embedding": 0,
     "bag": 0,
@@ -88,21 +88,6 @@ def initial_state(settings, workdir: Path, monkeypatch) -> tuple[Any, list[str]]
 
 def words_of(prepared: Path) -> tuple[str, ...]:
     return Vocabulary.load(prepared / "vocabulary.tsv").words
-
-
-def kept_run(workdir: Path, name: str, words: str, **options: Any) -> Path:
-    """A run whose best checkpoint holds random parameters."""
-    spelled = (*SPECIAL_TOKENS, *words.split())
-    vocabulary = Vocabulary(spelled, (0,) * len(spelled))
-    settings = default_config(name).to_dict()
-    settings["model"].update(embedding_dim=4, hidden_dim=4, **options)
-    settings["data"]["directory"] = "elsewhere"
-    make_workdir(workdir, settings, vocabulary)
-    model = models.create(vocab_size=len(spelled), **settings["model"])
-    with contextlib.closing(Checkpoints(workdir, "best")) as checkpoints:
-        info = {"step": 7, "perplexity": 2.0, "vocabulary": vocabulary.fingerprint}
-        checkpoints.save(7, random_params(model), info)
-    return workdir
 
 
 # What is taken
@@ -158,7 +143,7 @@ def test_axes_of_words_are_found_in_every_model(name):
 
 def test_other_models_give_what_they_share(tmp_path):
     """Of another cell, with another layer and other words."""
-    run = kept_run(tmp_path / "run", "hrnnlm", "c b x", num_layers=1)
+    run = save_run(tmp_path / "run", "hrnnlm", "c b x", **FOUR, num_layers=1)
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "b", "c"), (0,) * 6)
     model = models.create("hrnnlm", vocab_size=6, embedding_dim=4, hidden_dim=4, cell="gru")
     params = random_params(model, seed=1)
@@ -179,7 +164,7 @@ def test_other_models_give_what_they_share(tmp_path):
     for path, note in (("stack/0/input", "4 x 16 there"), ("stack/1/input", "absent there")):
         assert start.notes[path] == note
         np.testing.assert_array_equal(taken[path], ours[path])
-    assert start.step == 7
+    assert start.step == 3
 
 
 # What is frozen
@@ -435,12 +420,12 @@ def test_a_start_that_cannot_be_is_refused_and_nothing_is_made(data, source, tmp
     assert (
         start(counts) == f"{begins}{counts} holds a model 'ngram', which has no parameters to take"
     )
-    foreign = kept_run(tmp_path / "foreign", "ccdclm", "x y z")
+    foreign = save_run(tmp_path / "foreign", "ccdclm", "x y z", **FOUR)
     assert start(foreign) == (
         f"{begins}the vocabulary there and that of data.directory share no word"
     )
     # adclm has no bias at the output, which fits whatever the dimensions are.
-    narrow = kept_run(tmp_path / "narrow", "rnnlm", "a b c")
+    narrow = save_run(tmp_path / "narrow", "rnnlm", "a b c", **FOUR)
     settings = default_config("adclm")
     settings.update_from_flattened_dict(
         {"data.directory": str(data), "training.start_from": str(narrow), "model.hidden_dim": 5}
