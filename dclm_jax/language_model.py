@@ -700,15 +700,17 @@ def mix(
     assert weight is not None
     scorer = interpolation.MixedScorer(*scorers, weight)
 
-    return LanguageModel(
+    return dataclasses.replace(
+        first,
         name="mixture",
         num_parameters=first.num_parameters + second.num_parameters,
-        vocabulary=first.vocabulary,
         config={"weight": weight, "first": first.config, "second": second.config},
         step=None,
         make_scorer=lambda: scorer,
         make_reader=_no_reader("a mixture"),
-        text=first.text,
+        model=None,
+        params=None,
+        adaptation=None,
     )
 
 

@@ -193,7 +193,7 @@ def _documents(runs: Sequence[Subject]) -> Iterator[list[DocumentScore]]:
     """The scores of each document by every run."""
     # A document without words has a line, too, so that results join with the text. An autoencoder
     # makes nothing of nothing.
-    keep_empty = all(run.lm.model is None or not run.lm.model.reads_source for run in runs)
+    keep_empty = not any(run.lm.reads_source for run in runs)
     documents = _evaluation.read_words(runs, "launch.score", keep_empty=keep_empty)
     # What one run reads ahead waits for the others.
     ahead = itertools.tee(documents, len(runs))

@@ -111,20 +111,7 @@ class Adaptation:
             for name, value in self.setting.items()
         )
         source = self.tuned_on.get("input") or self.tuned_on.get("split")
-        return ", ".join(numbers) + (f", tuned on {source}{self._edges()}" if self.trials else "")
-
-    def _edges(self) -> str:
-        """The numbers that are the largest or the smallest tried, so that others may be better.
-        None is below 0, and with a weight of 0 all settings are alike."""
-        if self.setting.get("weight") == 0:
-            return " (with a weight of 0 the cache is not used)"
-        edges = []
-        for name in GRIDS[self.kind]:
-            value, values = self.setting[name], {trial.setting[name] for trial in self.trials}
-            if value and len(values) > 1 and value in (min(values), max(values)):
-                edge = "largest" if value == max(values) else "smallest"
-                edges.append(f"{name} is the {edge} tried")
-        return f" ({', '.join(edges)})" if edges else ""
+        return ", ".join(numbers) + (f", tuned on {source}" if self.trials else "")
 
     def to_json(self) -> dict[str, Any]:
         """The kind, the setting and, if it was tuned, all trials."""
@@ -151,12 +138,10 @@ def complete(kind: str, setting: Setting) -> dict[str, float | None]:
             raise InputError(
                 f"the {name} of --adapt={kind} is {value}; expected a number from {low} to {high:g}"
             )
-    if kind == "unigram" and numbers["strength"] == 0:
-        raise InputError("the strength of --adapt=unigram is 0; expected a number above 0")
-    if numbers.get("weight") == 1 and numbers["strength"] == 0:
+    if numbers.get("strength") == 0 and (kind == "unigram" or numbers["weight"] == 1):
         raise InputError(
-            "the cache has weight 1 and strength 0, so that new words have probability 0; expected "
-            "a weight below 1 or a strength above 0"
+            f"--adapt={kind}: with strength 0 new words have probability 0; expected a strength "
+            "above 0" + (", or a weight below 1" if kind == "cache" else "")
         )
     return numbers
 
