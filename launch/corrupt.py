@@ -7,8 +7,8 @@
 
 A corruption has one to three edits: neighbouring words swapped, a word replaced by one of like
 frequency, a word deleted. The list of a sentence holds it and different corruptions of it, ordered
-by a score that stands for a decoder's: minus the number of edits, and noise. The first of a list
-is thus better than chance, and the sentence itself is not always the first.
+by a score that stands for a decoder's: minus the number of edits, and noise. The 1-best is
+thus better than chance, and the sentence itself is not always the first.
 
 The folder gets nbest.txt (as Moses writes it), documents.txt (the document of each id) and
 references.txt (the sentences). The same seed gives the same files.

@@ -1,8 +1,8 @@
 """Rescores n-best lists with language models, document by document.
 
-A list has several hypotheses of every segment: translations, transcripts. From the first segment of
-a document to the last one hypothesis is chosen, and each is scored given those chosen before it.
-Lists to try it on, and what a model of documents makes of them:
+A list has several hypotheses per segment: translations, transcripts. From the first segment of a
+document to the last one hypothesis is chosen, and each is scored given those chosen before it.
+These commands make lists to try it on, and rescore them:
 
     python -m launch.corrupt --data=data/sotu --split=valid --max_sentences=10 --output=data/nbest
     python -m launch.rescore --workdir=runs/tour --nbest=data/nbest/nbest.txt --tune \\
@@ -12,9 +12,9 @@ Lists to try it on, and what a model of documents makes of them:
 The list (--nbest) is a file as Moses writes it, `id ||| words ||| features ||| score`, or as Kaldi
 writes words_text, or a folder of Kaldi's with its costs. Features are written `NAME= value` or
 `NAME=value`. A feature that a hypothesis lacks is 0 there, and a note counts such hypotheses.
---documents has a line `ID DOCUMENT` for every segment; without it the list is one document.
---references has a sentence a line, in the order of the list, and gives a table: the first of each
-list, a random one, the chosen one and the oracle, the best hypothesis of each list. BLEU is
+--documents has one line `ID DOCUMENT` per segment; without it the list is one document.
+--references has one sentence per line, in the order of the list, and gives a table: the 1-best, a
+random hypothesis, the chosen hypothesis and the oracle, the best hypothesis of each list. BLEU is
 sacrebleu's, of words as they are.
 
 Hypotheses and references may be empty (silence). An empty hypothesis has the log P of END alone. If
@@ -36,7 +36,7 @@ development list, and --weights takes them from there to another one:
 Search is greedy, or follows --beam partial documents; --viterbi is exact, for models that read one
 sentence before at most (rnnlm, codclm, n-grams). p-values are of a paired bootstrap over documents
 (over segments where there is one document): how likely it is that the row is no better than the
-first of the list, or than what --baseline says another system has chosen.
+1-best, or than the hypotheses of another system (--baseline).
 """
 
 import dataclasses
@@ -176,17 +176,7 @@ def main(argv: Sequence[str]) -> None:
         "seed": _SEED.value,
     }
     if references:
-        systems = metrics.systems_of(statistics, choices, seed=_SEED.value)
-        if baseline:
-            of_baseline = metrics.list_statistics([[words] for words in baseline], references)
-            systems["baseline"] = {name: np.concatenate(s) for name, s in of_baseline.items()}
-        measured = metrics.measure(
-            systems,
-            "baseline" if baseline else "first",
-            division,
-            samples=_BOOTSTRAP.value,
-            seed=_SEED.value,
-        )
+        measured = _measured(statistics, choices, references, baseline, division)
         show(metrics.table(measured))
         value |= measured
     if _OUTPUT.value:
@@ -198,6 +188,23 @@ def main(argv: Sequence[str]) -> None:
             file.writelines(scored)
     if _METRICS.value:
         files.write_json(_METRICS.value, value)
+
+
+def _measured(
+    statistics: dict[str, list[np.ndarray]],
+    choices: Sequence[int],
+    references: Sequence[Sequence[str]],
+    baseline: Sequence[Sequence[str]],
+    division: Sequence[range],
+) -> dict[str, Any]:
+    """The systems of the table, compared with the baseline, or else with the 1-best."""
+    systems = metrics.systems_of(statistics, choices, seed=_SEED.value)
+    if baseline:
+        of_baseline = metrics.list_statistics([[words] for words in baseline], references)
+        systems["baseline"] = {name: np.concatenate(s) for name, s in of_baseline.items()}
+    compared_with = "baseline" if baseline else "first"
+    options = {"samples": _BOOTSTRAP.value, "seed": _SEED.value}
+    return metrics.measure(systems, compared_with, division, **options)
 
 
 def _check_flags() -> None:
