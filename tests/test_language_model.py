@@ -19,11 +19,6 @@ GAPS = [["", *TEXT[:1], " ", *TEXT[1:]], [], DOCUMENTS[1], [[]]]
 LEFT_OUT = "sentences without words were left out: 3"
 
 
-def test_a_short_string_is_not_taken_for_tagged_text():
-    (document,) = language_model("rnnlm").documents("TCP/IP HTTP/TLS A/B C/D")
-    assert document.sentences == [["TCP/IP", "HTTP/TLS", "A/B", "C/D"]]
-
-
 def test_it_shows_itself_in_a_line():
     lm = language_model("ccdclm")
     for one in (lm, lm.read(TEXT), lm.vocabulary):
@@ -125,22 +120,18 @@ def test_numbers_of_sentences_are_those_of_the_caller():
     assert [*dict.fromkeys(zip(columns["document"], columns["sentence"], strict=True))] == places
 
 
-def test_perplexity_is_that_of_the_words():
-    lm = language_model("ccdclm")
-    expected = lm.perplexity(DOCUMENTS)
-    with warns(f"{LEFT_OUT}; documents without words: 2") as told:
-        assert lm.perplexity(GAPS) == expected
-    assert is_told_once_here(told)
-    assert (expected.documents, expected.sentences) == (2, 4)
-
-
-def test_a_weight_is_tuned_on_the_words():
-    first, second = language_model("ccdclm"), language_model("rnnlm")
-    expected = dclm_jax.mix(first, second, tune_on=DOCUMENTS).config["weight"]
-    with warns(f"{LEFT_OUT}; documents without words: 2") as told:
-        mixture = dclm_jax.mix(first, second, tune_on=GAPS)
-    assert is_told_once_here(told)
-    assert mixture.config["weight"] == expected
+def test_perplexities_and_weights_are_those_of_the_words():
+    lm, other = language_model("ccdclm"), language_model("rnnlm")
+    for measure in (
+        lm.perplexity,
+        lambda documents: dclm_jax.mix(lm, other, tune_on=documents).config["weight"],
+    ):
+        expected = measure(DOCUMENTS)
+        with warns(f"{LEFT_OUT}; documents without words: 2") as told:
+            assert measure(GAPS) == expected
+        assert is_told_once_here(told)
+    measured = lm.perplexity(DOCUMENTS)
+    assert (measured.documents, measured.sentences) == (2, 4)
 
 
 def test_sentences_are_ordered_by_their_numbers_of_the_caller():
@@ -165,18 +156,14 @@ def test_contexts_and_ids_are_those_of_the_words():
         with warns("sentences without words were left out: 2") as told:
             assert call(with_gaps) == expected
         assert is_told_once_here(told)
+    with warns(LEFT_OUT):
+        texts = list(lm.generate(GAPS, 1, max_sentence_words=3))
+    assert [document for document, _ in texts] == GAPS
     autoencoder = language_model("standard_autoencoder")
     expected = autoencoder.read(TEXT, source=TEXT).vector.tolist()
     with warns("sentences without words were left out: 4") as told:
         assert autoencoder.read(with_gaps, source=with_gaps).vector.tolist() == expected
     assert is_told_once_here(told)
-
-
-def test_a_document_is_generated_with_as_it_was_passed():
-    lm = language_model("ccdclm")
-    with warns(LEFT_OUT):
-        texts = list(lm.generate(GAPS, 1, max_sentence_words=3))
-    assert [document for document, _ in texts] == GAPS
 
 
 def test_attention_of_a_sentence_without_words_is_none():
@@ -250,6 +237,9 @@ def test_a_string_has_no_tags_though_the_training_text_had():
     assert [one.id for one in lm.documents("The cat\n\nsat .", name="a")] == ["a:1", "a:3"]
     (document,) = lm.documents("The/AT cat/NN", TextOptions("tagged"))
     assert document.sentences == [["The", "cat"]]
+    # A short string is not taken for tagged text.
+    (document,) = language_model("rnnlm").documents("TCP/IP HTTP/TLS A/B C/D")
+    assert document.sentences == [["TCP/IP", "HTTP/TLS", "A/B", "C/D"]]
 
 
 @pytest.mark.parametrize(

@@ -138,14 +138,6 @@ def test_the_best_weight_of_a_fine_grid(seed):
     assert -interpolation.mix(weight, a, b).sum() >= likelihoods.max()
 
 
-def test_the_best_weight_by_hand():
-    # p = 0.8 and 0.2, q = 0.2 and 0.8: of three of the first and one of the second kind,
-    # 3 * 0.6 / (0.2 + 0.6 w) = 0.6 / (0.8 - 0.6 w), so that w = 2.2 / 2.4.
-    a, b = -np.log([0.8, 0.8, 0.8, 0.2]), -np.log([0.2, 0.2, 0.2, 0.8])
-    assert interpolation.best_weight(a, b) == pytest.approx(2.2 / 2.4, abs=1e-9)
-    assert interpolation.best_weight(b, a) == pytest.approx(0.2 / 2.4, abs=1e-9)
-
-
 def test_the_best_weight_at_the_ends_and_where_probabilities_underflow():
     low, high = np.full(5, 1.0, np.float32), np.full(5, 2.0, np.float32)
     assert interpolation.best_weight(low, high) == 1
