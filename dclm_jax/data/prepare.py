@@ -18,7 +18,7 @@ import pathlib
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,14 +28,13 @@ from dclm_jax.data import corpus, formats, readers
 from dclm_jax.data.corpora import COLLECTIONS, DRAWN, Collection
 from dclm_jax.data.documents import PLAIN, Document, TextOptions
 from dclm_jax.data.numbering import NumberedText
-from dclm_jax.data.readers import TextReader
-from dclm_jax.data.text_files import UTF8, checked_encoding, input_files
+from dclm_jax.data.readers import Report, TextReader
+from dclm_jax.data.text_files import STDIN, UTF8, checked_encoding, input_files
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, printable, require_at_least
 
 PathLike = str | pathlib.Path
 Source = PathLike | Mapping[str, PathLike] | None
-Report = Callable[[str], None]
 
 DEFAULT_VOCAB_SIZE = 10_000
 _DEFAULT_FRACTIONS = (0.8, 0.1, 0.1)
@@ -217,7 +216,7 @@ def _plan(source: Source, text: TextOptions, options: PrepareOptions) -> _Plan:
     else:
         collection, inputs = None, _named(source)
         fractions = _DEFAULT_FRACTIONS if _INPUT in inputs else ()
-    if list(map(str, inputs.values())).count(readers.STDIN) > 1:
+    if list(map(str, inputs.values())).count(STDIN) > 1:
         raise InputError("only one text can be read from standard input")
     refused = (_OF_OTHER_TEXT if collection else set()) | (set() if fractions else _OF_DIVISION)
     for part in (text, options):
@@ -345,7 +344,7 @@ def _on_disk(path: PathLike, stack: contextlib.ExitStack) -> PathLike:
 
     Not only standard input is a pipe: a shell's `<(command)` is one too.
     """
-    is_stdin = str(path) == readers.STDIN
+    is_stdin = str(path) == STDIN
     if not is_stdin and not pathlib.Path(path).is_fifo():
         return path
     copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="dclm_jax-input-"))

@@ -5,7 +5,6 @@ import dataclasses
 import io
 import itertools
 import pathlib
-import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import TypeVar
 
@@ -15,6 +14,7 @@ from dclm_jax.data.documents import PLAIN, Document, TextOptions
 from dclm_jax.data.formats import KEYED, RAW, TEXT_FORMATS, Text
 from dclm_jax.data.notes import Notes, as_words, composed, note_unseen
 from dclm_jax.data.text_files import (
+    STDIN,
     UTF8,
     Line,
     decode,
@@ -25,7 +25,6 @@ from dclm_jax.data.text_files import (
 )
 from dclm_jax.errors import InputError, printable, shown
 
-STDIN = "-"
 FORMATS = (*TEXT_FORMATS, *COLLECTIONS)
 Read = TypeVar("Read")
 Report = Callable[[str], None]
@@ -119,10 +118,6 @@ class TextReader:
     def _texts(self, path: str | pathlib.Path, name: str | None) -> Iterator[tuple[str, Text]]:
         """The format and the lines of each text of an input."""
         format, encoding = self._options.format, self._encoding
-        if str(path) == STDIN:
-            lines = decode(sys.stdin.buffer, STDIN, encoding)
-            yield format, self.text(lines, name or STDIN, STDIN)
-            return
         files = input_files(path)
         formats = [_BY_NAME.get(name_suffix(file), format) for file in files]
         if not RAW.isdisjoint(formats) or "jsonl" in formats:
@@ -230,10 +225,7 @@ def read_candidates(
     They are found as in text that is read with these options: in raw text as Moses does, in lines
     of words between white space.
     """
-    if path == STDIN:
-        lines = decode(sys.stdin.buffer, STDIN, encoding)
-    else:
-        lines = read_lines(pathlib.Path(path), encoding=encoding)
+    lines = read_lines(pathlib.Path(path), encoding=encoding)
     words = prose.Tokenizer(options).words if finds_words(remembered(options)) else str.split
     reader = TextReader(options, encoding)
     # As of documents, accents are composed before words are found.
@@ -262,8 +254,8 @@ def corresponding(
 
 def check_characters(path: str | pathlib.Path, encoding: str, name: str | None = None) -> None:
     """Looks through a text before what takes long; pipes, which are read once, are left out."""
-    for file in [] if str(path) == STDIN else input_files(path):
-        if file.is_file():
+    for file in input_files(path):
+        if file.is_file() and str(file) != STDIN:
             collections.deque(read_lines(file, name, encoding=encoding), maxlen=0)
 
 

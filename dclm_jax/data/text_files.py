@@ -6,6 +6,7 @@ import contextlib
 import gzip
 import io
 import pathlib
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple
@@ -15,6 +16,7 @@ from dclm_jax.errors import InputError, printable, shown
 from dclm_jax.files import reading
 
 UTF8 = "utf-8"
+STDIN = "-"
 LONGEST_LINE = 1 << 24
 """Bytes of a line, and characters of a cell of a table, at most: what is longer is no text, and
 would fill the memory."""
@@ -34,8 +36,10 @@ class Line(NamedTuple):
 
 
 def input_files(path: str | pathlib.Path) -> list[pathlib.Path]:
-    """The file itself, or the files of a folder and its subfolders in the order they are read,
-    without hidden ones."""
+    """The file itself, "-" as well, or the files of a folder and its subfolders in the order they
+    are read, without hidden ones."""
+    if str(path) == STDIN:
+        return [pathlib.Path(path)]
     if not str(path):
         raise InputError("the name of an input is empty; expected a file, a folder or -")
     path = pathlib.Path(path)
@@ -88,13 +92,16 @@ def read_lines(
     """The lines of a text file; one named .gz or .bz2 is unpacked.
 
     Args:
-      file: the file.
+      file: the file, or "-" for standard input.
       source: name of the file in messages, if not its path.
       encoding: encoding of its text.
       fallbacks: encodings to try in turn for a line that is not in it, as in corpora that
         are older than UTF-8.
     """
     source = source or str(file)
+    if str(file) == STDIN:
+        yield from decode(sys.stdin.buffer, source, encoding, fallbacks)
+        return
     unpack = _UNPACK.get(file.suffix.lower(), contextlib.nullcontext)
     try:
         # Pipes are texts, too, and the length of a line has a limit.
