@@ -125,7 +125,8 @@ def encode(
         x_NxRxK = x_NxRxK * drop(key, x_NxRxK.shape, rate)
     like_H = params["boundary"][0]
     zero = stack.initial_state(cell, len(layers), tokens_NxR.shape[1], like_H)
-    state, _ = stack.read_stack(cell, layers, zero, x_NxRxK, mask_NxR, plan=default_plan())
+    x_NxR = stack.stack_input(layers, x_NxRxK)
+    state, _ = stack.read_stack(cell, layers, zero, x_NxR, mask_NxR, default_plan())
     return stack.top_hidden(state)
 
 

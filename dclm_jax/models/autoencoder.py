@@ -47,7 +47,7 @@ from dclm_jax.models.base import (
 from dclm_jax.nn import stack
 from dclm_jax.nn.attention import Memory, attend, init_attention
 from dclm_jax.nn.layers import fold, num_words, uniform_matrices
-from dclm_jax.nn.stack import StackInput, StackState
+from dclm_jax.nn.stack import StackState
 
 REVERSALS = ("documents", "words", "sentences", "none")
 
@@ -119,7 +119,8 @@ class _Autoencoder(DocumentModel, abc.ABC):
         """The last state, and the top hidden states of all positions [N, R, H]."""
         like = layers[0]["bias"][: self.hidden_dim]
         zero = stack.initial_state(self.cell, self.num_layers, mask_NxR.shape[1], like)
-        return stack.read_stack(self.cell, layers, zero, x_NxRxX, mask_NxR, dropout, plan=self.plan)
+        x_NxR = stack.stack_input(layers, x_NxRxX, dropout=dropout)
+        return stack.read_stack(self.cell, layers, zero, x_NxR, mask_NxR, self.plan)
 
 
 class StandardAutoencoder(_Autoencoder):
@@ -193,7 +194,7 @@ class HierarchicalAutoencoder(_Autoencoder):
     ) -> StackState:
         """A step of the decoder of sentences (Eq. 7), whose gates may have more to read."""
         layers = params["sentence_decoder"]
-        e = StackInput(stack.first_gates(layers, e_BxH, gates_BxGH))
+        e = stack.stack_input(layers, e_BxH, gates_BxGH)
         return stack.step_stack(self.cell, layers, before, e)[0]
 
 

@@ -290,7 +290,7 @@ class HRNNLM(DocumentModel):
         self, params: Params, context: SentenceHistory, state: StackState, sentence: Sentence
     ) -> SentenceHistory:
         layers = params["sentence_stack"]
-        s = StackInput(stack.first_gates(layers, sentence.summary, None))
+        s = stack.stack_input(layers, sentence.summary)
         state, d = stack.step_stack(self.cell, layers, context.state, s)
         return SentenceHistory(d, state)
 

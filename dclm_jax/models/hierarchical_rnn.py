@@ -32,7 +32,7 @@ from dclm_jax.models.base import (
 from dclm_jax.nn import stack
 from dclm_jax.nn.cells import CELLS
 from dclm_jax.nn.layers import resized, sum_of_rows, uniform_matrices
-from dclm_jax.nn.stack import StackInput, StackState
+from dclm_jax.nn.stack import StackState
 
 FIRST_HISTORY = 0.1
 """All entries of hs_0 (4.3)."""
@@ -115,7 +115,7 @@ class _SentenceLevel(_Lin):
     ) -> SentenceContext:
         """Eq. 4."""
         layers = params["sentence_stack"]
-        x = StackInput(stack.first_gates(layers, sentence.summary, None))
+        x = stack.stack_input(layers, sentence.summary)
         sentence_state, _ = stack.step_stack(self.cell, layers, context.state, x)
         words_NxB = jnp.where(sentence.mask_NxB, sentence.tokens_NxB, -1)[1:]
         words_BxN = words_NxB.T.astype(context.words_BxM.dtype)

@@ -187,7 +187,8 @@ class _SeqBoW(_LargerContext):
 
     def _read_bags(self, layers: list[Params], bags_CxBxP: jax.Array, exists_CxB: jax.Array):
         zero = stack.initial_state(self.cell, 1, bags_CxBxP.shape[1], bags_CxBxP)
-        return stack.read_stack(self.cell, layers, zero, bags_CxBxP, exists_CxB, plan=self.plan)
+        bags_CxB = stack.stack_input(layers, bags_CxBxP)
+        return stack.read_stack(self.cell, layers, zero, bags_CxB, exists_CxB, self.plan)
 
 
 @dataclasses.dataclass(frozen=True)

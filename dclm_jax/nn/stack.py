@@ -64,14 +64,30 @@ def initial_state(cell: str, num_layers: int, batch_size: int, like: jax.Array) 
     return ((zeros,) * CELLS[cell].num_states,) * num_layers
 
 
-def first_gates(
-    layers: list[Params], x: jax.Array, context_gates_BxGH: jax.Array | None
-) -> jax.Array:
-    """The part [..., B, G*H] of the first layer's gates that no recurrence decides: that of the
-    inputs [..., B, K], the bias and, if there is any, that of the context."""
+def stack_input(
+    layers: list[Params],
+    x: jax.Array,
+    context_gates_BxGH: jax.Array | None = None,
+    dropout: tuple[jax.Array, ...] = (),
+) -> StackInput:
+    """Inputs [..., B, K] as a stack reads them.
+
+    Args:
+      context_gates_BxGH: the context's part of the first layer's gates at every position, or none.
+      dropout: the multipliers of a `StackInput`.
+    """
     gates = x @ layers[0]["input"] if "input" in layers[0] else x
     gates = gates + layers[0]["bias"]
-    return gates if context_gates_BxGH is None else gates + context_gates_BxGH
+    return StackInput(gates if context_gates_BxGH is None else gates + context_gates_BxGH, dropout)
+
+
+def _layer_gates(layer: Params, index: int, x: StackInput, h_below: jax.Array) -> jax.Array:
+    """The part of a layer's gates that no recurrence decides, from what the layer below gives."""
+    if index == 0:
+        return x.gates
+    if x.dropout:
+        h_below = h_below * x.dropout[index - 1]
+    return h_below @ layer["input"] + layer["bias"]
 
 
 def step_stack(
@@ -92,12 +108,9 @@ def step_stack(
     step = CELLS[cell].step
     last_step = step if expose is None else partial(step, expose=expose)
     steps = [step] * (len(layers) - 1) + [last_step]
-    first, h_BxH = steps[0](layers[0], state[0], x.gates)
-    new_state = [first]
-    for index, layer in enumerate(layers[1:], start=1):
-        if x.dropout:
-            h_BxH = h_BxH * x.dropout[index - 1]
-        gates_BxGH = h_BxH @ layer["input"] + layer["bias"]
+    new_state, h_BxH = [], x.gates
+    for index, layer in enumerate(layers):
+        gates_BxGH = _layer_gates(layer, index, x, h_BxH)
         new, h_BxH = steps[index](layer, state[index], gates_BxGH)
         new_state.append(new)
     return tuple(new_state), h_BxH
@@ -107,20 +120,14 @@ def read_stack(
     cell: str,
     layers: list[Params],
     state: StackState,
-    x_NxBxK: jax.Array,
+    x_NxB: StackInput,
     mask_NxB: jax.Array,
-    dropout: tuple[jax.Array, ...] = (),
-    context_gates_BxGH: jax.Array | None = None,
-    *,
     plan: Plan,
 ) -> tuple[StackState, jax.Array]:
     """All tokens of a sentence, layer after layer: the input product of each layer is one for all.
 
     Args:
-      x_NxBxK: inputs of the first layer.
       mask_NxB: True at real positions; at others a row's state stays as it is.
-      dropout: one [N, B, H] multiplier for the input of each layer after the first, or none.
-      context_gates_BxGH: what is added to the first layer's gates at every position, or none.
       plan: whether the loop over tokens ends early.
 
     Returns:
@@ -128,12 +135,9 @@ def read_stack(
       [N, B, H].
     """
     kind, num_steps = CELLS[cell], steps_to_take(mask_NxB, plan)
-    last_state = []
-    h_NxBxH = x_NxBxK
+    last_state, h_NxBxH = [], x_NxB.gates
     for index, layer in enumerate(layers):
-        if index > 0 and dropout:
-            h_NxBxH = h_NxBxH * dropout[index - 1]
-        gates_NxBxGH = first_gates([layer], h_NxBxH, context_gates_BxGH if index == 0 else None)
+        gates_NxBxGH = _layer_gates(layer, index, x_NxB, h_NxBxH)
         weights = {name: layer[name] for name in kind.weights}
         scanned: tuple[State, jax.Array] = recurrence.scan(
             kind.step, weights, state[index], gates_NxBxGH, mask_NxB, num_steps

@@ -163,17 +163,15 @@ def _read_tokens(
 ) -> tuple[StackState, Any]:
     """The state after each row's last real token, and the outputs of all positions, which are
     anything at padding. Where a step is that of the stack alone, layer after layer reads them."""
-    layers, of_context = params["stack"], conditioning.gates
+    layers = params["stack"]
+    x_NxB = stack.stack_input(layers, x_NxBxK, conditioning.gates, dropout_NxB)
     if type(model).step is DocumentModel.step:
-        return stack.read_stack(
-            model.cell, layers, state, x_NxBxK, mask_NxB, dropout_NxB, of_context, plan=model.plan
-        )
+        return stack.read_stack(model.cell, layers, state, x_NxB, mask_NxB, model.plan)
 
     def step(constants: Any, state: StackState, x: StackInput) -> tuple[StackState, Any]:
         params, conditioning = constants
         return model.step(params, conditioning, state, x)
 
-    x_NxB = StackInput(stack.first_gates(layers, x_NxBxK, of_context), dropout_NxB)
     constants = recurrence.without_unread(step, (params, conditioning), state, x_NxB)
     num_steps = stack.steps_to_take(mask_NxB, model.plan)
     return recurrence.scan(step, constants, state, x_NxB, mask_NxB, num_steps)

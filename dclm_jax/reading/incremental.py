@@ -10,7 +10,7 @@ from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, S
 from dclm_jax.nn import stack
 from dclm_jax.nn.layers import resized
 from dclm_jax.nn.recurrence import keep_at_padding
-from dclm_jax.nn.stack import StackInput, StackState
+from dclm_jax.nn.stack import StackState
 from dclm_jax.reading.batch_elements import axes_of, first_context, row_axes
 from dclm_jax.reading.driver import SentenceFeatures, weighted
 from dclm_jax.reading.likelihoods import output_inputs
@@ -94,7 +94,7 @@ def _step(
     tokens_B: jax.Array,
 ) -> tuple[StackState, Any]:
     x_BxK = model.embed(params, tokens_B)
-    x = StackInput(stack.first_gates(params["stack"], x_BxK, conditioning.gates))
+    x = stack.stack_input(params["stack"], x_BxK, conditioning.gates)
     return model.step(params, conditioning, state, x)
 
 

@@ -14,7 +14,7 @@ from dclm_jax import models
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel, Sentence
 from dclm_jax.nn.recurrence import keep_at_padding
-from dclm_jax.nn.stack import StackInput, first_gates
+from dclm_jax.nn.stack import stack_input
 from dclm_jax.reading.driver import SentenceFeatures
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
 from tests.exhaustive import also
@@ -153,7 +153,7 @@ def read_by_definition(
 
         def step(state, inputs):
             x_BxK, dropout_B, is_real_B = inputs
-            x = StackInput(first_gates(params["stack"], x_BxK, conditioning.gates), dropout_B)
+            x = stack_input(params["stack"], x_BxK, conditioning.gates, dropout_B)
             new_state, output = model.step(params, conditioning, state, x)
             return keep_at_padding(is_real_B, new_state, state), output
 
