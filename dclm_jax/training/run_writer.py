@@ -170,9 +170,9 @@ class RunWriter(contextlib.AbstractContextManager):
 
     def _upload(self) -> None:
         if self._mirror is not None:
+            self._has_uploaded = True
             self._wait()
             self._mirror.upload()
-            self._has_uploaded = True
 
     def _upload_last(self, mirror: storage.Mirror) -> None:
         # A run that was refused before its first upload changes nothing.
