@@ -141,12 +141,16 @@ class _Subject(NamedTuple):
     description: dict[str, Any]
 
 
+_Texts = tuple[Dataset, list[np.ndarray] | None]
+"""Documents, and the permutations of each if these are given."""
+
+
 def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
     options = _options()
     name = _BASELINE.value
-    subjects, dataset, given = _models() if name is None else _baseline(_BASELINES[name])
+    subjects, (dataset, given) = _models() if name is None else _baseline(_BASELINES[name])
     documents = [document.sentences for document in dataset.documents]
     results = {}
     for subject in subjects:
@@ -218,11 +222,11 @@ def _options() -> CoherenceOptions:
     return options
 
 
-def _models() -> tuple[list[_Subject], Dataset, list[np.ndarray] | None]:
+def _models() -> tuple[list[_Subject], _Texts]:
     runs = _evaluation.restore_all()
     models = [run.lm for run in runs]
     _evaluation.require_language_models(models, "launch.coherence")
-    dataset, given = _open(
+    texts = _open(
         models[0].vocabulary,
         models[0].text,
         [lm.text.options for lm in models],
@@ -234,12 +238,10 @@ def _models() -> tuple[list[_Subject], Dataset, list[np.ndarray] | None]:
         reader = lm.reader if lm.model is not None else None
         summary = f"{run.label}: {lm.adaptation}" if lm.adaptation else lm.summary
         subjects.append(_Subject(run.label, lm.scorer, reader, summary, run.to_json()))
-    return subjects, dataset, given
+    return subjects, texts
 
 
-def _baseline(
-    kind: type[OrderingBaseline],
-) -> tuple[list[_Subject], Dataset, list[np.ndarray] | None]:
+def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Subject], _Texts]:
     values = flags.FLAGS
     for flag in ("workdir", "workdirs", "batch_size"):
         if values[flag].present:
@@ -249,7 +251,7 @@ def _baseline(
     train, valid = (open_corpus(values.data, split) for split in ("train", "valid"))
     trained_on = train.manifest.training_text
     # Bad text is refused before the training.
-    dataset, given = _open(train.vocabulary, trained_on, [trained_on.options], lambda: values.data)
+    texts = _open(train.vocabulary, trained_on, [trained_on.options], lambda: values.data)
     report = partial(print, file=sys.stderr, flush=True)
     baseline = kind.train(train, valid, seed=_TRAINING_SEED.value, report=report)
     summary = f"{kind.name}, {baseline.num_parameters:,} parameters, trained on {values.data}"
@@ -258,7 +260,7 @@ def _baseline(
         "parameters": baseline.num_parameters,
         "training_seed": _TRAINING_SEED.value,
     }
-    return [_Subject(kind.name, baseline, None, summary, description)], dataset, given
+    return [_Subject(kind.name, baseline, None, summary, description)], texts
 
 
 def _open(
@@ -266,7 +268,7 @@ def _open(
     trained_on: TrainingText,
     options: Sequence[TextOptions | None],
     directory: Callable[[], str],
-) -> tuple[Dataset, list[np.ndarray] | None]:
+) -> _Texts:
     """What --permuted, --input or --data and --split name, and the permutations of --permuted."""
     values, encoding = flags.FLAGS, _evaluation.ENCODING.value
     given = None

@@ -126,15 +126,19 @@ class Comparisons(Generic[ResultT]):
         for document, scores, outcomes in zip(
             self.documents, self.log_probs, self.outcomes, strict=True
         ):
-            row: dict[str, float] = {"sentences": len(document), "words": _num_words(document)}
-            row |= {"pairs": len(outcomes), "accuracy": outcomes.mean()}
-            for name, log_prob in (
-                ("log_prob", scores[0]),
-                ("permuted_log_prob", scores[1:].mean()),
-            ):
-                tokens = row["words"] + row["sentences"]
-                row |= {name: log_prob, f"{name}_per_token": log_prob / tokens}
-            rows.append(row)
+            sentences, words, permuted = len(document), _num_words(document), scores[1:].mean()
+            rows.append(
+                {
+                    "sentences": sentences,
+                    "words": words,
+                    "pairs": len(outcomes),
+                    "accuracy": outcomes.mean(),
+                    "log_prob": scores[0],
+                    "log_prob_per_token": scores[0] / (words + sentences),
+                    "permuted_log_prob": permuted,
+                    "permuted_log_prob_per_token": permuted / (words + sentences),
+                }
+            )
         return rows
 
     @property

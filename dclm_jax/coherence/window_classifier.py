@@ -44,7 +44,7 @@ Params = dict[str, Any]
 WIDTH = 3
 
 # First words of the seeds of independent random streams.
-_TRAINING, _DEVELOPMENT = 0, 1
+_TRAINING, _VALIDATION = 0, 1
 _SCORED_SENTENCES = 64
 _SCORED_WINDOWS = 4096
 
@@ -62,7 +62,7 @@ class Options:
         as those of the document.
       batch_sentences: sentences of a batch, which are read once for all windows that hold them.
       max_epochs: after which training ends in any case.
-      patience: epochs without a lower loss on the development split after which it ends.
+      patience: epochs without a lower loss on the validation split after which it ends.
     """
 
     embedding_dim: int = 64
@@ -159,26 +159,6 @@ def batch_loss(
     return jnp.sum(nll_W * weight_W), jnp.sum(weight_W)
 
 
-def optimizer(options: Options) -> optax.GradientTransformation:
-    """Adam on clipped gradients."""
-    return optax.chain(optax.clip_by_global_norm(5.0), optax.adam(options.learning_rate))
-
-
-@partial(jax.jit, static_argnames="options")
-def train_step(
-    params: Params, state: optax.OptState, batch: WindowBatch, key: jax.Array, *, options: Options
-) -> tuple[Any, optax.OptState, jax.Array]:
-    """One step of the optimizer on the mean loss of a batch, which is returned as well."""
-
-    def mean_loss(params: Params) -> jax.Array:
-        total, weight = batch_loss(params, options, batch, key)
-        return total / weight
-
-    loss, gradient = jax.value_and_grad(mean_loss)(params)
-    updates, state = optimizer(options).update(gradient, state, params)
-    return optax.apply_updates(params, updates), state, loss
-
-
 class WindowClassifier(OrderingBaseline):
     """The trained classifier; see the module."""
 
@@ -210,20 +190,35 @@ class WindowClassifier(OrderingBaseline):
         options = options or Options()
         init_key, dropout_key = jax.random.split(jax.random.key(seed))
         params = init(init_key, len(train.vocabulary), options)
-        state = optimizer(options).init(params)
+        optimizer = optax.chain(optax.clip_by_global_norm(5.0), optax.adam(options.learning_rate))
+        state = optimizer.init(params)
+
+        @jax.jit
+        def train_step(
+            params: Params, state: optax.OptState, batch: WindowBatch, key: jax.Array
+        ) -> tuple[Any, optax.OptState]:
+            def mean_loss(params: Params) -> jax.Array:
+                total, weight = batch_loss(params, options, batch, key)
+                return total / weight
+
+            updates, state = optimizer.update(jax.grad(mean_loss)(params), state, params)
+            return optax.apply_updates(params, updates), state
+
         loss_of = jax.jit(partial(batch_loss, options=options))
-        held_out = list(batches(valid, options, [_DEVELOPMENT, seed]))
+        valid_batches = list(batches(valid, options, [_VALIDATION, seed]))
         best, best_loss, best_epoch, step = params, np.inf, 0, 0
         for epoch in range(1, options.max_epochs + 1):
             for batch in batches(train, options, [_TRAINING, seed, epoch]):
                 key = jax.random.fold_in(dropout_key, step)
-                params, state, _ = train_step(params, state, batch, key, options=options)
+                params, state = train_step(params, state, batch, key)
                 step += 1
-            sums = np.array([loss_of(params, batch=batch) for batch in held_out], np.float64)
+            sums = np.array([loss_of(params, batch=batch) for batch in valid_batches], np.float64)
             loss = sums[:, 0].sum() / sums[:, 1].sum()
-            report(f"neural: epoch {epoch}, {step:,} steps, development loss {loss:.4f} a window")
+            report(
+                f"neural: epoch {epoch}, {step:,} steps, validation loss {loss:.4f} nats per window"
+            )
             if not np.isfinite(loss):
-                raise DivergenceError(f"the development loss is {loss} after {step} steps")
+                raise DivergenceError(f"the validation loss is {loss} after {step} steps")
             if loss < best_loss:
                 best, best_loss, best_epoch = jax.device_get(params), loss, epoch
             elif epoch - best_epoch >= options.patience:
@@ -235,23 +230,23 @@ class WindowClassifier(OrderingBaseline):
         return [[tuple(padded[i : i + WIDTH])] for i in range(len(document))]
 
     def judge(self, windows: Sequence[Window]) -> np.ndarray:
-        places: dict[bytes | int, int] = {}
+        numbers: dict[bytes, int] = {}
         sentences: list[np.ndarray] = []
 
-        def place(sentence: np.ndarray | None, at: int) -> int:
+        def number(sentence: np.ndarray | None, position: int) -> int:
             if sentence is None:
-                return START if at == 0 else END
+                return START if position == 0 else END
             content = np.asarray(sentence, np.int32).tobytes()
-            if content not in places:
-                places[content] = len(sentences)
+            if content not in numbers:
+                numbers[content] = len(sentences)
                 sentences.append(sentence)
-            return places[content]
+            return numbers[content]
 
-        windows_Wx3 = np.array([[place(one, at) for at, one in enumerate(w)] for w in windows])
+        windows_Wx3 = np.array([[number(one, at) for at, one in enumerate(w)] for w in windows])
         vectors_RxH = self._vectors(sentences)
         # Padded, so that few shapes are compiled; indices of START and END count from the end.
-        room = power_of_two(len(vectors_RxH)) - len(vectors_RxH)
-        vectors_RxH = np.pad(vectors_RxH, ((0, room), (0, 0)))
+        padding = power_of_two(len(vectors_RxH)) - len(vectors_RxH)
+        vectors_RxH = np.pad(vectors_RxH, ((0, padding), (0, 0)))
         logits = []
         for first in range(0, len(windows_Wx3), _SCORED_WINDOWS):
             part = windows_Wx3[first : first + _SCORED_WINDOWS]
@@ -264,10 +259,10 @@ class WindowClassifier(OrderingBaseline):
         order = np.argsort([len(sentence) for sentence in sentences], kind="stable")
         vectors: list[np.ndarray] = []
         for first in range(0, len(order), _SCORED_SENTENCES):
-            chosen = [sentences[i] for i in order[first : first + _SCORED_SENTENCES]]
-            tokens_NxR, mask_NxR = _padded(chosen, _SCORED_SENTENCES)
+            part = [sentences[i] for i in order[first : first + _SCORED_SENTENCES]]
+            tokens_NxR, mask_NxR = _padded(part, _SCORED_SENTENCES)
             encoded = self._encode(self.params, tokens_NxR=tokens_NxR, mask_NxR=mask_NxR)
-            vectors.extend(np.asarray(encoded)[: len(chosen)])
+            vectors.extend(np.asarray(encoded)[: len(part)])
         return np.array(vectors)[np.argsort(order)]
 
 
@@ -280,18 +275,18 @@ def batches(corpus: Corpus, options: Options, seed: Sequence[int]) -> Iterator[W
     """
     rng = np.random.default_rng(list(seed))
     labelled = all_labelled_windows(corpus, options.permutations, rng, WIDTH, padded=True)
-    parts = [(corpus.document(number), own) for number, own in labelled.items()]
+    parts = [(corpus.document(number), windows) for number, windows in labelled.items()]
     lengths = [length_bucket(max(map(len, document))) for document, _ in parts]
     shuffled = rng.permutation(len(parts))
     groups: list[list[tuple[Document, LabelledWindows]]] = []
-    room = 0
+    capacity = 0
     for index in shuffled[np.argsort(np.array(lengths)[shuffled], kind="stable")]:
         size = len(parts[index][0])
-        if size > room:
+        if size > capacity:
             groups.append([])
-            room = options.batch_sentences
+            capacity = options.batch_sentences
         groups[-1].append(parts[index])
-        room -= size
+        capacity -= size
     for index in rng.permutation(len(groups)):
         yield _window_batch(groups[index], options)
 

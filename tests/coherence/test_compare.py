@@ -13,7 +13,7 @@ from dclm_jax.coherence import compare as comparing
 from dclm_jax.coherence import scoring
 from dclm_jax.coherence.compare import Bootstrap, FirstSentence, Fixed, compare
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation.permutations import Shuffle, numbered
+from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.scoring import Scorer, sentences_to_score
 
 
@@ -69,16 +69,21 @@ def order_blind(before, word):
 SORTED = [sentences(*range(3, 3 + n)) for n in (2, 3, 5, 8)]
 
 
-def test_the_likelier_original_always_wins():
-    result = compare(FakeScorer(ascending), SORTED, Fixed(permutations=7)).result
+def test_the_likelier_text_always_wins():
+    seen, documents = [], [[], sentences(3), *SORTED]
+    test = Fixed(permutations=7)
+    result = compare(
+        FakeScorer(ascending), documents, test, on_document=lambda *counts: seen.append(counts)
+    ).result
     assert (result.mean, result.sd) == (1.0, 0.0)
     assert (result.replicates, result.permutations) == (7, 7)
-    assert (result.documents, result.pairs) == (4, 28)
-
-
-def test_the_less_likely_original_always_loses():
+    # Short documents are left out.
+    assert (result.documents, result.pairs, result.left_out) == (4, 28, 2)
+    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
     descending = [document[::-1] for document in SORTED]
     assert compare(FakeScorer(ascending), descending, Fixed()).result.mean == 0.0
+    for test in (Fixed(permutations=1), Bootstrap(replicates=1)):
+        assert compare(FakeScorer(ascending), SORTED, test).result.sd is None
 
 
 def test_accuracy_by_hand():
@@ -166,22 +171,23 @@ def test_without_context_every_sentence_is_scored_once():
     assert scorer.num_scored == scorer.num_sentences_scored == sum(map(len, SORTED))
 
 
-def test_pairs_of_sentences_give_what_whole_permutations_give():
-    rng = np.random.default_rng(0)
-    table = rng.normal(size=(20, 20))
-
-    def nll(before, word):
-        return table[0 if before is None else before, word]
-
+# Two sentences have two orders, which are fewer than their pairs. The others are scored once at the
+# start of a document and once after every other sentence; 4 follows itself as well. After two fixed
+# sentences two others have two orders of six pairs; each of four is scored after the second
+# sentence and after each of the three others.
+@pytest.mark.parametrize(
+    ("fix_first", "num_scored"),
+    [(0, 2 + (4 + 12) + (6 + 30) + (3 + 7)), (2, 6 + (2 + 4 * 4) + 6)],
+)
+def test_pairs_of_sentences_give_what_whole_permutations_give(fix_first, num_scored):
+    nll, rng = of_neighbours(), np.random.default_rng(0)
     documents = [sentences(*rng.permutation(17)[:n] + 3) for n in (2, 4, 6)]
     documents.append(sentences(4, 5, 4, 6))
     whole, pairs = FakeScorer(nll), FakeScorer(nll, context_order=1)
-    expected = compare(whole, documents, Bootstrap(replicates=200)).result
-    assert compare(pairs, documents, Bootstrap(replicates=200)).result == expected
-    # Two sentences have two orders, which are fewer than their pairs. The others are scored once
-    # at the start of a document and once after every other sentence; 4 follows itself as well.
-    assert pairs.num_scored == 2 + (4 + 12) + (6 + 30) + (3 + 7) < whole.num_scored
-    assert pairs.num_sentences_scored == 2 * 2 + (4 + 12) + (6 + 30) + (3 + 7)
+    test = Bootstrap(Shuffle(fix_first=fix_first), replicates=200)
+    expected = compare(whole, documents, test).result
+    assert compare(pairs, documents, test).result == expected
+    assert pairs.num_scored == num_scored
     assert pairs.num_sentences_scored < whole.num_sentences_scored
     assert 0 < expected.mean < 1
 
@@ -242,19 +248,6 @@ def test_pairs_of_a_real_model_give_what_whole_permutations_give():
     assert 0 < pairs.mean < 1
 
 
-def test_totals_of_a_real_model_by_pairs():
-    scorer = codclm_scorer()
-    (document,) = documents_of_random_words(6)
-    orders = Shuffle().draw(document, 12, np.random.default_rng(0))
-    pieces = scoring._Pieces(document, orders, scorer.context_order)
-    assert pieces.only_last and set(map(len, pieces.distinct)) == {1, 2}
-    (totals,) = scoring.log_probs(scorer, [document], [orders])
-    whole = scorer.score([document[i] for i in order] for order in [numbered(document), *orders])
-    expected = [-sum(float(one.sum()) for one in nll) for _, nll in whole]
-    assert np.ptp(expected) > 0.1
-    np.testing.assert_allclose(totals, expected, rtol=1e-5)
-
-
 @pytest.mark.parametrize(("permutations", "by_pairs"), [(5, False), (41, True)])
 def test_pairs_are_taken_where_they_are_less_work(permutations, by_pairs):
     # All drawn orders of 40 sentences differ, and the document itself is one more.
@@ -276,11 +269,6 @@ def test_a_document_of_equal_sentences_ties():
     assert compare(scorer, [document], Fixed()).result.mean == 0.5
 
 
-def test_one_replicate_has_no_standard_deviation():
-    assert compare(FakeScorer(ascending), SORTED, Fixed(permutations=1)).result.sd is None
-    assert compare(FakeScorer(ascending), SORTED, Bootstrap(replicates=1)).result.sd is None
-
-
 @pytest.mark.parametrize("test", [Fixed, Bootstrap])
 def test_a_seed_gives_the_same_result_and_another_one_another(test):
     documents = [sentences(*np.random.default_rng(n).permutation(9) + 3) for n in range(12)]
@@ -288,12 +276,6 @@ def test_a_seed_gives_the_same_result_and_another_one_another(test):
     results = [compare(scorer, documents, test(seed=seed)).result for seed in (1, 1, 2)]
     assert results[0] == results[1]
     assert results[0].mean != results[2].mean
-
-
-def test_short_documents_are_left_out():
-    documents = [[], sentences(3), *SORTED]
-    assert compare(FakeScorer(ascending), documents, Fixed()).result.documents == 4
-    assert compare(FakeScorer(ascending), documents, Bootstrap(replicates=2)).result.pairs == 8
 
 
 @pytest.mark.parametrize(
@@ -362,22 +344,6 @@ def test_accuracy_with_first_sentences_kept_against_all_permutations(context_ord
         assert (bootstrap.documents, bootstrap.left_out) == (fixed.documents, fixed.left_out)
 
 
-def test_pairs_of_sentences_give_what_whole_permutations_give_after_kept_ones():
-    nll = of_neighbours()
-    rng = np.random.default_rng(0)
-    documents = [sentences(*rng.permutation(17)[:n] + 3) for n in (2, 4, 7)]
-    whole, pairs = FakeScorer(nll), FakeScorer(nll, context_order=1)
-    expected = compare(whole, documents, Bootstrap(Shuffle(fix_first=2), replicates=200)).result
-    assert (
-        compare(pairs, documents, Bootstrap(Shuffle(fix_first=2), replicates=200)).result
-        == expected
-    )
-    # The document of two sentences is left out; four have two orders of six pairs. Of the seven
-    # two sentences are scored once, and each of five after the second and after each of four.
-    assert pairs.num_scored == 6 + (2 + 5 * 5) < whole.num_scored
-    assert (expected.documents, expected.left_out) == (2, 1)
-
-
 @pytest.mark.parametrize("context_order", [None, 1])
 def test_the_first_sentence_in_all_other_places_by_brute_force(context_order):
     nll = of_neighbours(1)
@@ -432,27 +398,6 @@ def test_without_context_the_place_of_the_first_sentence_is_a_tie():
         assert compare(scorer, documents, FirstSentence()).result == 0.5
 
 
-def test_the_first_sentence_under_a_real_model_by_whole_documents():
-    scorer, documents = codclm_scorer(), documents_of_random_words(2, 3, 6, 5)
-    expected = []
-    for document in documents:
-        moved = [
-            [*document[1 : j + 1], document[0], *document[j + 1 :]] for j in range(1, len(document))
-        ]
-        totals = [
-            -sum(float(one.sum(dtype=np.float64)) for one in nll)
-            for _, nll in WholeOrders(scorer).score([document, *moved])
-        ]
-        expected.append(np.mean([np.sign(totals[0] - total) / 2 + 0.5 for total in totals[1:]]))
-    assert compare(scorer, documents, FirstSentence()).result == pytest.approx(np.mean(expected))
-
-
-def test_progress_counts_documents():
-    seen = []
-    compare(FakeScorer(ascending), SORTED, Fixed(), on_document=lambda *args: seen.append(args))
-    assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
-
-
 def test_results_as_text_and_json():
     result = compare(FakeScorer(ascending), SORTED, Bootstrap(replicates=3, seed=5)).result
     assert result.to_json() == {
@@ -478,15 +423,3 @@ def test_results_as_text_and_json():
         "order-discrimination accuracy (bootstrap): 100.00%, standard deviation 0.00% over 3 test "
         "sets of 4 documents; 50% is chance, ties count half"
     )
-
-
-@pytest.mark.parametrize(("name", "is_tie"), [("rnnlm", True), ("codclm", False)])
-def test_with_a_real_model(name, is_tie):
-    model = models.create(
-        name, vocab_size=12, embedding_dim=3, hidden_dim=4, num_layers=1, cell="rnn"
-    )
-    params = jax.tree.map(lambda array: 3 * array, model.init(jax.random.key(1)))
-    rng = np.random.default_rng(3)
-    documents = [[rng.integers(2, 12, 4) for _ in range(n)] for n in (2, 3, 4)]
-    result = compare(Scorer(model, params), documents, Fixed(permutations=15)).result
-    assert (result.mean == 0.5) == is_tie
