@@ -69,24 +69,6 @@ def test_every_line_of_paragraphs_is_a_document(tmp_path):
     assert kept == [documents[0], Document("t:2", []), *documents[1:]]
 
 
-def test_documents_without_words_are_kept_if_asked(tmp_path):
-    path = write(
-        tmp_path / "t.jsonl", '{"sentences": ["", []]}\n{"id": 1, "sentences": ["a", ""]}\n'
-    )
-    reader = TextReader()
-    kept = list(reader.documents(path, keep_empty=True))
-    assert kept == [Document("t.jsonl:1", []), Document("1", [["a"]])]
-    assert empty(reader) == (3, 1)
-    assert list(read_documents(path)) == kept[1:]
-
-
-def test_overlong_paragraph_loses_no_words():
-    split = prose.Tokenizer().sentences
-    sentence = "It went on and on without an end . "
-    for text in (sentence * 500, "word " * 3000, "x" * 9000):
-        assert "".join(map("".join, split([text]))) == "".join(text.split())
-
-
 def test_very_long_sentence_and_document(tmp_path):
     path = write(tmp_path / "t", "w " * 50_000 + "\n" + "v\n" * 10_000)
     [document] = read_documents(path)

@@ -138,14 +138,6 @@ def test_a_table_of_tabs_is_unquoted_unless_it_is_said_to_be_quoted(tmp_path):
         read(ragged)
 
 
-def test_cells_over_several_lines_are_reported(tmp_path):
-    rows = 'id,text\n1,"Dear all,\n\nit was fine.\nYours."\n4,Last one.\n5,"a\nb"\n'
-    path = write(tmp_path / "t.csv", rows)
-    documents, notes = read(path)
-    assert documents == [["Dear all ,", "it was fine .", "Yours ."], ["Last one ."], ["a b"]]
-    assert "cells over several lines: 2, the longest in lines 2 to 5;" in notes[-1]
-
-
 @pytest.mark.parametrize("end", LINE_ENDS)
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "cp1252"])
 @pytest.mark.parametrize(

@@ -28,16 +28,6 @@ def test_prepare_writes_the_three_splits_and_leaves_them_when_run_again(space):
     assert fingerprint(space.corpus) == before
 
 
-def test_prepare_divides_one_input(space, tmp_path):
-    arguments = [f"--input={space.text['train']}", "--split=0.5,0.25,0.25"]
-    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
-        launch("prepare", *arguments, f"--seed={seed}", f"--output={tmp_path / name}")
-    manifest = json.loads((tmp_path / "a" / "manifest.json").read_text())
-    assert sum(entry["documents"] for entry in manifest["splits"].values()) == 60
-    tokens = [(tmp_path / name / "test.tokens.bin").read_bytes() for name in "abc"]
-    assert tokens[0] == tokens[1] != tokens[2]
-
-
 @pytest.fixture
 def bbc(tmp_path):
     for topic in ("business", "entertainment", "politics", "sport", "tech"):
