@@ -4,7 +4,7 @@
     python -m launch.report --output=reports/two --workdirs=runs/rnnlm,runs/ccdclm
 
 Runs that differ in nothing but training.seed are one row: means and standard deviations over seeds.
-All runs are measured on the same corpus: development and test perplexity (Table 2), with z-tests
+All runs are measured on the same corpus: validation and test perplexity (Table 2), with z-tests
 against rnnlm; bootstrap coherence (Table 3), with z-tests against the baselines; perplexity with
 the context exchanged or removed; perplexity by position in the sentence and in the document.
 Where a model was trained with several segment lengths L, their learning curves are drawn as well
@@ -19,7 +19,7 @@ the models (launch.coherence says why that matters), coherence is measured twice
 permuted, and with the first one kept. --fix_first=N keeps N in any case.
 
 --adapt=cache,unigram,dynamic adds test perplexity and coherence of runs that adapt themselves to
-each document as they read it, in these ways or some of them, tuned on the development set, and
+each document as they read it, in these ways or some of them, tuned on the validation set, and
 whether rows keep what they are ahead of the baseline (launch.evaluate says what they are).
 
 --html=FILE writes a page as well, one file that needs no network, for phones and desktops: the
@@ -143,7 +143,7 @@ def _options() -> Options:
     _adaptation.check_settings()
     for flag in (_adaptation.TUNE_ON, _adaptation.TUNE_INPUT):
         if flag.present:
-            raise InputError(f"--{flag.name}: a report tunes on the development set, valid")
+            raise InputError(f"--{flag.name}: a report tunes on the split valid")
     return Options(
         _BOOTSTRAP.value,
         _POOL.value,

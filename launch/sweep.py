@@ -1,4 +1,4 @@
-"""Trains a model for every choice of some values, and selects by development perplexity.
+"""Trains a model for every choice of some values, and selects by validation perplexity.
 
 Three learning rates, two cells at a time on this machine, and a table of what came of them:
 
@@ -64,7 +64,7 @@ _WRITE_JOBS = flags.DEFINE_string(
     "launch/slurm/train.sbatch trains as an array of jobs.",
 )
 _PLOT = flags.DEFINE_string(
-    "plot", None, "Picture to draw: development perplexity by two keys (PNG, PDF, SVG)."
+    "plot", None, "Figure to draw: validation perplexity by two keys (PNG, PDF, SVG)."
 )
 _DRY_RUN = flags.DEFINE_bool("dry_run", False, "Show the cells and their commands, and stop.")
 

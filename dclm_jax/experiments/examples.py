@@ -81,11 +81,11 @@ def choose(
     nats_D = [each.values("by_document").mean(axis=0) for each in (other, row)]
     saved_D = (nats_D[0] - nats_D[1]) / np.maximum(targets_D, 1)
     order = sorted(eligible, key=lambda index: saved_D[index])
-    than = f"nats a word against {other.label}"
+    than = f"nats per target over {other.label}"
     wanted = [
         (eligible[0], "the first document"),
-        (order[-1], f"{row.label} saves most {than}: {saved_D[order[-1]]:.2f}"),
-        (order[0], f"{row.label} saves least {than}: {saved_D[order[0]]:.2f}"),
+        (order[-1], f"the largest gain of {row.label} in {than}: {saved_D[order[-1]]:.2f}"),
+        (order[0], f"the smallest gain of {row.label} in {than}: {saved_D[order[0]]:.2f}"),
     ]
     reasons: dict[int, list[str]] = {}
     for index, why in wanted:

@@ -85,7 +85,7 @@ class Figure(NamedTuple):
     def undrawn(self) -> str:
         """Why there is nothing to see; empty if there is."""
         if self.baseline and not self.lines:
-            return f"no row can be compared with {self.baseline}; --baseline names another one"
+            return f"no row can be compared with {self.baseline}; choose another --baseline"
         points = max((int(np.isfinite(line.y).sum()) for line in self.lines), default=0)
         return ("there is no point to draw", "a single point is no plot", "")[min(points, 2)]
 
@@ -198,11 +198,11 @@ def of_rows(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Figu
             if (pair := ratios(row, all_rows, baselines[0], place)) is not None:
                 values, (low, high) = pair
                 lines.append(Line(row.label, range(len(ticks)), values, low, high))
-        x = "position, 1 is the first"
+        x = "position, from 1"
         figures[place] = ratio_figure(title, x, ticks, lines, baselines[0])
     if lines := _length_curves(all_rows):
-        title = "Development log-likelihood by updates (Figure 3)"
-        figures["segment_length"] = Figure(title, "updates", "nats a token", lines)
+        title = "Validation log-likelihood by training steps (Figure 3)"
+        figures["segment_length"] = Figure(title, "training steps", "nats per target", lines)
     return figures
 
 
@@ -212,10 +212,10 @@ def learning_curves(all_rows: Sequence[Row]) -> Figure:
     for row in all_rows:
         learning = row.results[0]["learning"]
         if validation := learning["validation"]:
-            dashed = Line("_in training", *_points(learning["training"]))
+            dashed = Line("_training", *_points(learning["training"]))
             lines.append(Line(row.label, *_points(validation), dashed=dashed))
-    y = "perplexity (log scale): development, dashed in training"
-    return Figure("Learning curves", "training tokens (millions)", y, lines, log_scale=True)
+    y = "perplexity (log scale): validation; dashed: training"
+    return Figure("Learning curves", "training targets (millions)", y, lines, log_scale=True)
 
 
 def _points(pairs: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:
@@ -224,8 +224,8 @@ def _points(pairs: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]
 
 def _length_curves(all_rows: Sequence[Row]) -> list[Line]:
     """The learning curves of models that were trained with several segment lengths, with any number
-    of segments a step (Figure 3): updates, and development log-likelihood in nats a token; of the
-    first seed."""
+    of segments per step (Figure 3): training steps, and validation log-likelihood in nats per
+    target, of the first seed."""
     lines = []
     for row in all_rows:
         rest = without(row.config, _LENGTH_KEYS)
@@ -473,7 +473,7 @@ def plot_grid(
     axes.set_yticks(range(len(rows[1])), list(map(_plain, rows[1])))
     axes.tick_params(length=0)
     axes.set(xlabel=_plain(columns[0]), ylabel=_plain(rows[0]))
-    axes.set_title("Development perplexity (best framed)")
+    axes.set_title("Validation perplexity (best framed)")
     scale = figure.colorbar(image, ax=axes)
     if high > _LINEAR_RATIO * low:
         _number_decades(scale.ax.yaxis)

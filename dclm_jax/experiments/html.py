@@ -140,7 +140,11 @@ def _nats(sentence: SentenceScore) -> str:
     """Nats of a sentence, and how the sentences before change them."""
     alone = sentence.log_probs_no_context or sentence.log_probs
     saved = sum(sentence.log_probs) - sum(alone)
-    change = f", {abs(saved):.1f} {'less' if saved > 0 else 'more'} than by itself" if saved else ""
+    change = (
+        f", {abs(saved):.1f} {'less' if saved > 0 else 'more'} than without context"
+        if saved
+        else ""
+    )
     return f"{-sum(sentence.log_probs):.1f} nats{change}"
 
 
@@ -148,9 +152,11 @@ def unshown(attention: SentenceAttention) -> str:
     """Why weights are not shown as a table; empty if they are."""
     targets, positions, _ = attention
     if len(positions) < 2:
-        return f"there is {positions[0]} alone" if positions else "no sentence stands before"
+        return (
+            f"{positions[0]} is the only position" if positions else "there is no earlier sentence"
+        )
     if len(targets) * len(positions) > _MOST_WEIGHTS:
-        return f"{len(targets)} words by {len(positions)} are too many to show here"
+        return f"{len(targets)} words by {len(positions)} are too many to show"
     return ""
 
 
@@ -206,7 +212,7 @@ def words(score: SentenceScore, *, changes: bool = False) -> list[Word]:
             if log_prob_alone is not None:
                 saved = log_prob - log_prob_alone
                 classes = SAVED.of(saved)
-                title += f", alone {-log_prob_alone:.2f}: the context {_saves(saved)} nats"
+                title += f", no context {-log_prob_alone:.2f}: the context {_saves(saved)} nats"
                 if not changes:
                     numbers = [_signed(saved)]
                 elif is_changed:
@@ -255,8 +261,8 @@ def head(title: str, *, compared: bool) -> str:
     colour = "surprisal in nats, −log P(word | all words before it in the document)"
     if compared:
         colour = (
-            "what the sentences before save, in nats, the surprisal of the word in its sentence "
-            "alone minus its surprisal in the document"
+            "surprisal reduction due to context, in nats: the surprisal of the word without "
+            "context minus its surprisal in the document"
         )
     scale = SAVED if compared else SURPRISAL
     return _document_parts().head(title, _source("page.css"), colour, scale)
@@ -309,8 +315,8 @@ def _mean_nats(score: DocumentScore) -> str:
     scored = ~np.isnan(log_probs)
     if not scored.any():
         return "no token is scored"
-    text = f"{scored.sum():,} tokens, {-log_probs[scored].mean():.2f} nats a token"
+    text = f"{scored.sum():,} tokens, {-log_probs[scored].mean():.2f} nats per token"
     if alone.size:
         saved = float((log_probs - alone)[scored].mean())
-        text += f", alone {-alone[scored].mean():.2f}: the context {_saves(saved)}"
+        text += f", no context {-alone[scored].mean():.2f}: the context {_saves(saved)}"
     return text

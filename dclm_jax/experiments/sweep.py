@@ -272,7 +272,7 @@ class Sweep:
             for ended in jobs.run(commands, logs, at_once=at_once, interrupted=interrupted):
                 cell = by_name[ended.name]
                 if (outcome := self.outcome(cell)) is not None:
-                    message = f"development perplexity {outcome.result.best_perplexity:.2f}"
+                    message = f"validation perplexity {outcome.result.best_perplexity:.2f}"
                 elif interrupted():
                     message, done = "stopped", done - 1
                 else:
@@ -348,7 +348,7 @@ def _check(config: ConfigDict, vocabularies: dict[str, int]) -> int:
 def table(outcomes: Sequence[Outcome]) -> str:
     """The aligned table of finished cells, the best one first and marked."""
     labels = short_names(list(outcomes[0].cell.values)).values()
-    measured = ("parameters", "development perplexity", "best step", "seconds", "tokens/s")
+    measured = ("parameters", "validation perplexity", "best step", "seconds", "tokens/s")
     rows = [["", *labels, *measured]]
     for cell, parameters, result, seconds, rate in outcomes:
         rows.append(

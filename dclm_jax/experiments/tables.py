@@ -25,6 +25,13 @@ from dclm_jax.tables import Table, separated
 
 _OTHER = "*"
 """The mark of a comparison with another recipe."""
+_CONTEXTS = {
+    "own": "original context",
+    "shuffled": "shuffled within the document",
+    "mixed": "context from other documents",
+    "none": "no context",
+}
+"""Labels of `context_ablation.ARRANGEMENTS`."""
 _NOT_IN_JSON = ("config", "by_document", "learning")
 
 
@@ -48,8 +55,8 @@ def perplexity_table(all_rows: Sequence[Row], baseline: str) -> Table:
     always = ["model.embedding_dim", "model.hidden_dim"]
     configs = [row.config for row in all_rows]
     options = [*always, *(key for key in differing(configs) if key not in always)]
-    header = ["model", *map(symbol, options), "parameters", "seeds", "development", "test"]
-    header += ["test, 95%", "test, known", "bits/word"]
+    header = ["model", *map(symbol, options), "parameters", "seeds", "validation", "test"]
+    header += ["test, 95%", "test, in-vocabulary", "bits/word"]
     cells = [[*header, f"to {baseline}", f"to {baseline}, 95%", "p"]]
     comparisons = [compare(row, all_rows, baseline) for row in all_rows]
     for row, comparison in zip(all_rows, comparisons, strict=True):
@@ -81,25 +88,25 @@ def _about_perplexity(
     if once and len(all_rows) > 1:
         rows = "all rows" if len(once) == len(all_rows) else ", ".join(once)
         parts.append(
-            f"One seed of {rows}: another one may move a perplexity by more than rows differ, and "
-            "intervals and p know nothing of that."
+            f"One seed of {rows}: another seed may change a perplexity by more than rows differ, "
+            "and intervals and p do not include that."
         )
-    about = f"exp(sum NLL / targets), {COUNTING_RULES[first['objective']]}"
+    about = f"Perplexity is exp(sum NLL / targets), {COUNTING_RULES[first['objective']]}"
     measured = [row.results[0] for row in all_rows if row.has("valid") and row.has("test")]
     if measured:
         valid, test = measured[0]["valid"], measured[0]["test"]
         if message := warning(test["oov_rate"], first["own_oov_rate"]):
             parts.insert(0, f"{message}.")
         about += (
-            f"; {valid['tokens']:,} development and {test['tokens']:,} test targets, vocabulary "
-            f"{test['vocabulary_size']:,}, {100 * test['oov_rate']:.2f}% of the test words unknown"
+            f"; {valid['tokens']:,} validation and {test['tokens']:,} test targets, vocabulary "
+            f"{test['vocabulary_size']:,}, OOV rate {100 * test['oov_rate']:.2f}% of the test words"
         )
     parts.append(
-        f"{about}; known: of the other targets. "
-        "Means and standard deviations over seeds. 95%: intervals by bootstrap over the test "
-        "documents, the same ones for all rows. p: one-sided "
-        f"z-test over documents that the likelihood is above that of {baseline}. Rows are compared "
-        f"over the seeds that both have, or all if there are none.{_about_other(cells, baseline)}"
+        f"{about}. In-vocabulary perplexity leaves OOV words out. Several seeds have means and "
+        "standard deviations. 95% intervals are by bootstrap over the test documents, the same "
+        "resamples for all rows. p is of the one-sided z-test over documents that the likelihood "
+        f"is above that of {baseline}. Rows are compared over the seeds that both have, or over "
+        f"all seeds if they share none.{_about_other(cells, baseline)}"
     )
     blank = [
         row.label
@@ -108,8 +115,8 @@ def _about_perplexity(
     ]
     if blank:
         parts.append(
-            f"Blank for want of a comparison: {'; '.join(blank)}. A run of {baseline} that is "
-            "trained alike fills that in, or --baseline with one of the runs or models here."
+            f"These rows have no baseline: {'; '.join(blank)}. Add a run of {baseline} with the "
+            "same recipe, or choose one of the runs or models as --baseline."
         )
     return " ".join(parts)
 
@@ -125,12 +132,12 @@ def coherence_table(all_rows: Sequence[Row], baselines: Sequence[str]) -> Table:
     first = next(row for row in all_rows if row.has("coherence")).results[0]["coherence"]
     kept = first["keep_first"]
     has_both = any(row.has("first_kept") for row in all_rows)
-    cells = [["model", "accuracy %", "standard deviation %", "95%"]]
+    cells = [["model", "accuracy, %", "standard deviation, %", "95%"]]
     cells[0] += [f"p, {model}" for model in baselines]
     if not kept:
-        cells[0].append("first sentence alone %")
+        cells[0].append("first sentence moved, %")
     if has_both:
-        cells[0] += ["first kept %", "first kept, 95%"]
+        cells[0] += ["first sentence fixed, %", "first sentence fixed, 95%"]
     for row in all_rows:
         comparisons = [compare(row, all_rows, model) for model in baselines]
         cells.append(
@@ -146,41 +153,44 @@ def coherence_table(all_rows: Sequence[Row], baselines: Sequence[str]) -> Table:
         if has_both:
             ends = _ends(row.coherence_interval("first_kept"), "{:.1%}")
             cells[-1] += [_percent(row, "first_kept", "mean"), ends]
-    afresh = f"drawn from {first['pool']} of each document" if first["pool"] else "made afresh"
+    pool = f"drawn from {first['pool']} per document" if first["pool"] else "new for each draw"
     about = (
-        f"A document against a permutation of its sentences: {first['replicates']:,} test sets of "
-        f"{first['documents']:,} documents, resampled with replacement, permutations {afresh}, "
-        "ties count half. 95%: 1.96 standard deviations over test sets to each side, with the "
-        "error of the pool of permutations, if there is one. p: one-sided z-test over test sets of "
-        "accuracy against each baseline, with the same error: it speaks of these documents and "
-        "grows surer with more test sets; the interval speaks of other documents."
+        "Order-discrimination accuracy: how often a document is likelier than a permutation of its "
+        f"sentences; 50% is chance, ties count half. There are {first['replicates']:,} test sets "
+        f"of {first['documents']:,} documents, drawn with replacement; permutations are {pool}. "
+        "95% intervals are 1.96 standard deviations over test sets to each side, with the error of "
+        "the pool of permutations; they are about other documents. p is of the one-sided z-test "
+        "over test sets against each baseline, with the same error; it is about these documents, "
+        "and more test sets make it smaller."
     )
     if kept:
-        about += f" Sentences kept at the start of each document: {kept:,}"
-        about += f" ({first['left_out']:,} documents left out for fewer than two others)."
+        about += (
+            f" The first {kept:,} sentences of each document are fixed; {first['left_out']:,} "
+            "documents with fewer than two others are left out."
+        )
     else:
         about += (
-            " First sentence alone: it alone moves, the others keep their order; high values say "
-            "that the beginnings give documents away."
+            " First sentence moved: the other sentences keep their order; a high accuracy means "
+            "that first sentences identify the original order."
         )
     if has_both:
         about += (
-            " WARNING: they do here. First kept: the first sentence stays where it is and only the "
-            "others are permuted (--fix_first=1)."
+            " WARNING: they do here. First sentence fixed: only the other sentences are permuted "
+            "(--fix_first=1)."
         )
-    return Table("Coherence (Table 3)", about, cells)
+    return Table("Coherence accuracy (Table 3)", about, cells)
 
 
 def adaptation_table(all_rows: Sequence[Row], baseline: str) -> Table:
     """Perplexities and coherence with test-time adaptation, compared with the baseline of that
     name, adapted alike."""
-    paths: dict[str, tuple[str, ...]] = {"as it is": ()}
+    paths: dict[str, tuple[str, ...]] = {"without adaptation": ()}
     paths |= {kind: ("adapted", kind) for row in all_rows for kind in row.adapted}
     header = [f"{name}{to}" for name in paths for to in ("", f" to {baseline}")]
     cells = [["model", *header]]
     has_coherence = any(row.has("coherence") for row in all_rows)
     if has_coherence:
-        cells[0] += [f"coherence {name} %" for name in paths]
+        cells[0] += [f"coherence accuracy, {name}, %" for name in paths]
     for row in all_rows:
         pair = paired(row, all_rows, baseline)
         cells.append([row.label])
@@ -194,29 +204,29 @@ def adaptation_table(all_rows: Sequence[Row], baseline: str) -> Table:
         if has_coherence:
             cells[-1] += [_percent(row, *path, "coherence", "mean") for path in paths.values()]
     about = (
-        f"Test perplexity{' and coherence' if has_coherence else ''} of runs that adapt themselves "
-        "to each document as they read it and forget it at its end: by a neural cache (cache), a "
-        "cache of words (unigram) or gradient steps (dynamic). What is open of them was tuned on "
-        "the development set, for each run by itself. "
-        f"To {baseline}: which adapts itself in the same way.{_about_other(cells, baseline)}"
+        f"Test perplexity{' and coherence accuracy' if has_coherence else ''} of runs that adapt "
+        "to each document while they read it, and forget it at its end: by a neural cache (cache), "
+        "a cache of words (unigram) or gradient steps (dynamic). Settings that are not given were "
+        f"tuned on the validation set, per run. {baseline} is adapted in the same way."
+        f"{_about_other(cells, baseline)}"
     )
-    return Table("Adapted to each document", about, cells)
+    return Table("Test-time adaptation", about, cells)
 
 
 def context_table(all_rows: Sequence[Row]) -> Table:
     """Perplexities with the context exchanged or removed."""
-    cells = [["model", *context_ablation.ARRANGEMENTS]]
+    cells = [["model", *_CONTEXTS.values()]]
     for row in all_rows:
         values = (
             f"{row.mean('arrangements', name):.2f}" if row.has("arrangements") else ""
-            for name in context_ablation.ARRANGEMENTS
+            for name in _CONTEXTS
         )
         cells.append([row.label, *values])
     about = (
-        "Test perplexity of the same sentences: in their own documents; in another order; mixed "
-        "with those of all documents; each by itself."
+        "Test perplexity of the same sentences with other contexts: sentences in another order, "
+        "sentences of all documents mixed, each sentence as a document."
     )
-    return Table("What the context is worth", about, cells)
+    return Table("Context ablation", about, cells)
 
 
 def place_table(all_rows: Sequence[Row], place: str) -> Table:
@@ -225,7 +235,7 @@ def place_table(all_rows: Sequence[Row], place: str) -> Table:
     for row in all_rows:
         values = _positions(row, place).values()
         cells.append([row.label, *("" if value is None else f"{value:.1f}" for value in values)])
-    about = "Test perplexity of the targets there; 1 is the first."
+    about = "Test perplexity of the targets at these positions, counted from 1."
     return Table(context_ablation.PLACES[place], about, cells)
 
 
@@ -245,8 +255,8 @@ def runs_table(rows: Sequence[Row]) -> Table:
         for seed, result in zip(row.seeds, row.results, strict=True)
     ]
     about = (
-        "The model of a run is that of its best development perplexity, from this step. Minutes: "
-        "of training. Training text: the beginning of a checksum of what the corpus says of itself."
+        "The model of a run is from the step of its best validation perplexity. Minutes are those "
+        "of training. The training text is named by the first characters of its checksum."
     )
     return Table("Runs", about, [header, *cells])
 

@@ -162,7 +162,7 @@ def test_ratios_by_range_and_their_figures():
         "a single point is no plot",
     ]
     alone = figures.of_rows(comparison.rows([result("rnnlm")]), BASELINES)["by_token"]
-    assert alone.undrawn == "no row can be compared with rnnlm; --baseline names another one"
+    assert alone.undrawn == "no row can be compared with rnnlm; choose another --baseline"
 
 
 def test_what_is_not_measured_is_blank():
@@ -172,7 +172,7 @@ def test_what_is_not_measured_is_blank():
     named = tables.tables(rows, BASELINES)
     first, second = by_column(rows, "Perplexity (Table 2)")
     # Training knows a validation perplexity.
-    assert (first["development"], second["development"]) == ("105.00", "150.00")
+    assert (first["validation"], second["validation"]) == ("105.00", "150.00")
     assert {second[name] for name in ("test", "test, 95%", "bits/word", "to rnnlm", "p")} == {""}
     assert set(named["coherence"].cells[2][1:]) == {""}
     assert named["context"].cells[2] == ["ccdclm", "", "", "", ""]

@@ -147,7 +147,7 @@ def test_what_is_not_there_is_left_out(saved, tmp_path):
     [
         ([0.9, math.nan], "a single point is no plot"),
         ([math.nan, math.nan], "there is no point to draw"),
-        (None, "no row can be compared with rnnlm; --baseline names another one"),
+        (None, "no row can be compared with rnnlm; choose another --baseline"),
     ],
 )
 def test_a_single_point_is_no_plot_of_intervals(tmp_path, values, reason):

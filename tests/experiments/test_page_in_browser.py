@@ -202,8 +202,8 @@ def test_the_keyboard_reaches_everything(visit):
         "A: Skip to the results",
         "A: Configurations",
         "A: How these numbers were made",
-        "DIV: What differs",
-        "SUMMARY: The numbers of this picture",
+        "DIV: Options that differ",
+        "SUMMARY: The numbers of this figure",
         "BUTTON: ← Previous",
         "BUTTON: Next →",
     ]
@@ -231,9 +231,9 @@ def test_a_screen_reader_finds_its_way(visit):
         assert title and "ccdclm" in described and "adclm" in described
     assert page.locator("table:not(:has(caption)), th:not([scope])").count() == 0
     figure = page.locator("figure").nth(1)
-    figure.get_by_text("The numbers of this picture").click()
+    figure.get_by_text("The numbers of this figure").click()
     assert figure.get_by_role("table").get_by_role("columnheader").all_inner_texts() == [
-        "position, 1 is the first",
+        "position, from 1",
         "adclm",
         "ccdclm",
     ]

@@ -38,7 +38,7 @@ def test_runs_that_differ_in_the_seed_are_one_row_in_the_papers_order():
     )
     assert [(row.label, len(row.results)) for row in rows] == [("rnnlm", 1), ("ccdclm", 2)]
     first, second = by_column(rows, "Perplexity (Table 2)")
-    columns = ["model", "K", "H", "parameters", "seeds", "development", "test"]
+    columns = ["model", "K", "H", "parameters", "seeds", "validation", "test"]
     assert list(first)[:7] == columns
     assert [first[name] for name in columns] == "rnnlm 8 4 1,234 1 105.00 100.00".split()
     assert [first[name] for name in ("to rnnlm", "to rnnlm, 95%", "p")] == ["", "", ""]
@@ -50,9 +50,9 @@ def test_runs_that_differ_in_the_seed_are_one_row_in_the_papers_order():
 def test_rows_of_one_seed_are_told():
     first, second = result("rnnlm", 0, 100.0), result("ccdclm", 0, 80.0)
     for runs, message in (
-        ([first, second], "One seed of all rows: another one may move a perplexity"),
-        ([first, second, result("ccdclm", 1, 84.0)], "One seed of rnnlm: another one may move"),
-        ([first], "exp(sum NLL"),
+        ([first, second], "One seed of all rows: another seed may change a perplexity"),
+        ([first, second, result("ccdclm", 1, 84.0)], "One seed of rnnlm: another seed may change"),
+        ([first], "Perplexity is exp(sum NLL"),
     ):
         assert shown(comparison.rows(runs))["perplexity"].about.startswith(message)
 
@@ -96,14 +96,14 @@ def test_rows_that_adapt_themselves_are_compared_with_a_baseline_that_does():
     rows = comparison.rows([one | {"coherence": None} for one in made])
     _, about, cells = shown(rows)["adaptation"]
     assert cells == [
-        ["model", "as it is", "as it is to rnnlm", "cache", "cache to rnnlm"],
+        ["model", "without adaptation", "without adaptation to rnnlm", "cache", "cache to rnnlm"],
         ["ngram", "120.00", "+20.0%", "", ""],
         ["rnnlm", "100.00", "", "80.00", ""],
         ["drnnlm", "110.00", "+10.0%", "", ""],
         # The ratio is that of the seed that both have.
         ["ccdclm", "93.00 ± 4.24", "-10.0%", "77.50 ± 2.12", "-5.0%"],
     ]
-    assert "tuned on the development set" in about
+    assert "tuned on the validation set" in about
     record = next(one for one in records(rows) if one["model"] == "ccdclm")
     assert record["test_perplexity_cache"] == "77.5"
     assert float(record["test_perplexity_cache_sd"]) == pytest.approx(2.1213203)
@@ -126,7 +126,7 @@ def test_rows_that_adapt_themselves_have_a_coherence_beside_their_own():
     rows = comparison.rows(made)
     cells = adaptation_table(rows, "rnnlm").cells
     assert [line[-2:] for line in cells] == [
-        ["coherence as it is %", "coherence unigram %"],
+        ["coherence accuracy, without adaptation, %", "coherence accuracy, unigram, %"],
         ["50.00", ""],
         ["85.00", "65.00"],
     ]
@@ -137,10 +137,10 @@ def test_rows_that_adapt_themselves_have_a_coherence_beside_their_own():
 
 def test_a_row_is_no_better_than_itself_at_chance():
     rows = comparison.rows([result("rnnlm"), result("rlm"), result("ccdclm", accuracy=0.8)])
-    header, *cells = table(rows, "Coherence (Table 3)")
+    header, *cells = table(rows, "Coherence accuracy (Table 3)")
     compared = ["p, rnnlm", "p, drnnlm", "p, hrnnlm"]
-    assert header[:4] == ["model", "accuracy %", "standard deviation %", "95%"]
-    assert header[4:] == [*compared, "first sentence alone %"]
+    assert header[:4] == ["model", "accuracy, %", "standard deviation, %", "95%"]
+    assert header[4:] == [*compared, "first sentence moved, %"]
     # 1.96 times the root of 0.04^2 + 0.003^2 is 0.0786.
     assert cells == [
         ["rnnlm", "50.00", "0.00", "[50.0%, 50.0%]", "", "", "", "50.00"],
@@ -186,10 +186,10 @@ def test_what_cannot_be_compared_is_blank_and_told():
     _, about, (header, *cells) = shown(rows)["perplexity"]
     for column in ("to rnnlm", "to rnnlm, 95%", "p"):
         assert [line[header.index(column)] for line in cells] == ["", ""]
-    assert "Blank for want of a comparison: adclm; ccdclm. A run of rnnlm that is" in about
-    assert "or --baseline with one of the runs" in about
+    assert "These rows have no baseline: adclm; ccdclm. Add a run of rnnlm with" in about
+    assert "or choose one of the runs or models as --baseline" in about
     rows = comparison.rows([result("rnnlm"), result("ccdclm")])
-    assert "Blank" not in shown(rows)["perplexity"].about
+    assert "no baseline" not in shown(rows)["perplexity"].about
 
 
 def test_hyper_parameters_that_differ_are_columns():
@@ -207,22 +207,30 @@ def test_both_accuracies_where_the_first_sentence_decides():
     assert first_decides([plain, given_away])
     assert not first_decides([plain, {**plain, "coherence": None}])
     header, *_ = table(comparison.rows([plain, given_away]), "Coherence")
-    assert header[-1] == "first sentence alone %"
+    assert header[-1] == "first sentence moved, %"
     for one, mean in ((given_away, 0.64), (plain, 0.5)):
         one["first_kept"] = {"mean": mean, "sd": 0.1 if mean > 0.5 else 0.0, "pool_error": 0.0}
     rows = comparison.rows([plain, given_away])
     first, second = by_column(rows, "Coherence")
-    assert [first["first kept %"], first["first sentence alone %"]] == ["50.00", "50.00"]
-    assert [second["first kept %"], second["first kept, 95%"]] == ["64.00", "[44.4%, 83.6%]"]
-    assert (second["accuracy %"], second["first sentence alone %"]) == ("95.00", "90.00")
+    assert [first["first sentence fixed, %"], first["first sentence moved, %"]] == [
+        "50.00",
+        "50.00",
+    ]
+    assert [second["first sentence fixed, %"], second["first sentence fixed, 95%"]] == [
+        "64.00",
+        "[44.4%, 83.6%]",
+    ]
+    assert (second["accuracy, %"], second["first sentence moved, %"]) == ("95.00", "90.00")
     assert "WARNING" in shown(rows)["coherence"].about
     kept = [result("rnnlm"), result("adclm", accuracy=0.6)]
     for one in kept:
         one["coherence"] |= {"keep_first": 2, "left_out": 7, "first_sentence": None}
     assert not first_decides(kept)
     _, about, (header, *_) = shown(comparison.rows(kept))["coherence"]
-    assert "first sentence alone %" not in header
-    told = "kept at the start of each document: 2 (7 documents left out for fewer than two others)"
+    assert "first sentence moved, %" not in header
+    told = (
+        "The first 2 sentences of each document are fixed; 7 documents with fewer than two others"
+    )
     assert told in about
 
 
@@ -230,7 +238,7 @@ def test_known_targets_stand_beside_all_and_many_unknown_words_are_told():
     first = result("rnnlm")
     rows = comparison.rows([first])
     table = shown(rows)["perplexity"]
-    assert table.cells[1][table.cells[0].index("test, known")] == "100.50"
+    assert table.cells[1][table.cells[0].index("test, in-vocabulary")] == "100.50"
     assert "warning" not in table.about
     told = shown(comparison.rows([first | {"own_oov_rate": 0.001}]))["perplexity"].about
     assert told.startswith("warning: 5.00% of the words are unknown, 0.10% of those of the run's")
@@ -264,7 +272,9 @@ def test_markdown_and_json(tmp_path):
     assert "![Perplexity by position in the sentence](by_token.png)\n\n" in text
     assert text.endswith("by_sentence.png is not drawn: a single point is no plot.\n\nA note.\n")
     assert (tmp_path / "by_token.png").exists() and not (tmp_path / "by_sentence.png").exists()
-    assert "10 development and 10 test targets, vocabulary 12, 5.00% of the test words" in text
+    assert (
+        "10 validation and 10 test targets, vocabulary 12, OOV rate 5.00% of the test words" in text
+    )
     saved = json.loads((tmp_path / "report.json").read_text())["rows"]
     assert [row["label"] for row in saved] == ["rnnlm", "ccdclm"]
     assert saved[1]["runs"][0]["test"]["perplexity"] == 90.0

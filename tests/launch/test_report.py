@@ -40,7 +40,7 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     text = (output / "report.md").read_text()
     for label in ("| rnnlm |", "| ccdclm, L = 5 |", "| ccdclm, L = 10 |"):
         assert text.count(label) == 6
-    for title in ("Table 2", "Table 3", "context is worth", "Figure 3"):
+    for title in ("Table 2", "Table 3", "Context ablation", "Figure 3"):
         assert title in text
     for name in ("by_token", "by_sentence", "segment_length"):
         assert (output / f"{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -73,7 +73,7 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     for told in (
         *map("{:.2f}".format, shown),
         *("Sentence 1 of ", f"--html={page}", "launch.evaluate --split=test", "jaxlib"),
-        "Adapted to each document",
+        "Test-time adaptation",
         str(space.corpus),
     ):
         assert told in made
@@ -128,7 +128,7 @@ def test_both_coherences_where_the_first_sentence_decides(workdirs, tmp_path, mo
     output = tmp_path / "report"
     printed = report(workdirs[:2], output)
     assert printed.count("keep_first 1, seed 0): measured in") == 2
-    assert "first kept %" in printed
+    assert "first sentence fixed, %" in printed
     assert "WARNING" in (output / "report.md").read_text()
     rows = json.loads((output / "report.json").read_text())["rows"]
     run = f"--workdir={workdirs[0]}"
@@ -138,7 +138,7 @@ def test_both_coherences_where_the_first_sentence_decides(workdirs, tmp_path, mo
     assert (found["coherence"]["keep_first"], found["first_kept"]["keep_first"]) == (0, 1)
     # Where it is kept anyway there is one number, the same one.
     printed = report(workdirs[:2], output, "--fix_first=1")
-    assert "first kept %" not in printed and "measured in" not in printed
+    assert "first sentence fixed, %" not in printed and "measured in" not in printed
     kept = json.loads((output / "report.json").read_text())["rows"][1]["runs"][0]["coherence"]
     assert kept == found["first_kept"]
 
@@ -237,7 +237,7 @@ def test_what_cannot_be_reported_is_refused_before_it_is_measured(space, workdir
         (["--output="], "--output is missing; expected a directory to write, or --quick"),
         (["--quick", "--workdirs="], "--workdirs holds an empty name"),
         (["--quick", "--workdirs=nowhere"], "nowhere holds no run: config.json is missing"),
-        (["--tune_on=train"], "--tune_on: a report tunes on the development set, valid"),
+        (["--tune_on=train"], "--tune_on: a report tunes on the split valid"),
         (["--adapt="], "--adapt is empty; expected some of cache, unigram, dynamic"),
     ],
 )

@@ -56,7 +56,7 @@ def test_every_cell_is_a_run_and_the_best_is_told(swept):
         }
         perplexities[name] = best["perplexity"]
         assert f"finished {STEPS} steps" in (directory / "logs" / f"{name}.out").read_text()
-        measured = f"{name}  development perplexity {best['perplexity']:.2f}"
+        measured = f"{name}  validation perplexity {best['perplexity']:.2f}"
         assert re.search(rf"{re.escape(measured)}  \d+:\d\d", said)
     assert len(set(perplexities.values())) == 4
     assert "4 cells, 0 finished before" in said and "[4/4]" in said
@@ -141,7 +141,7 @@ def test_an_interrupted_sweep_saves_and_goes_on(space, tmp_path):
     assert not (cell / "result.json").exists()
     assert not (directory / "sweep.csv").exists()
     done = launch("sweep", *arguments)
-    assert "[1/1] seed=7  development perplexity" in done.stdout
+    assert "[1/1] seed=7  validation perplexity" in done.stdout
     step = saved.removeprefix("interrupted and saved at step ").split(";")[0]
     assert f"resuming after step {step}\n" in log.read_text()
     assert json.loads((cell / "result.json").read_text())["step"] == 150
