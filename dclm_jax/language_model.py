@@ -179,7 +179,7 @@ class LanguageModel:
       vocabulary: between words and ids.
       config: the configuration it was trained with.
       step: the training step it is from; None where training has no steps (n-gram models).
-      text: what is remembered of the text that it was trained on.
+      text: how its training text was read, and its OOV rates.
       make_scorer, make_reader: make `scorer` and `reader` when these are first asked for.
       model, params: the functions of a model of the registry and its parameters; None of others.
       batch_size: of `Scorer`.
@@ -323,8 +323,8 @@ class LanguageModel:
           documents: lists of sentences, each a string of tokens separated by spaces or a list of
             tokens, or `dclm_jax.data.readers.Document`s. Scores are aligned one to one with
             documents and their sentences: a sentence without words has no tokens and log P 0.
-          no_context_too: also score every sentence by itself, as the first one of a document, in
-            a pass more (`log_probs_no_context`).
+          no_context_too: also score every sentence without context, as the first one of a
+            document (`log_probs_no_context`).
 
         Yields:
           A score for each, named by the Document's id, or else by its position from 0.
@@ -722,7 +722,7 @@ def _no_reader(model: str) -> Callable[[], Reader]:
 
 
 def _without_context(name: str) -> InputError:
-    return InputError(f"{name} reads every sentence by itself: it has no context")
+    return InputError(f"{name} reads every sentence alone: it has no context")
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)

@@ -120,7 +120,7 @@ def _num_tuned() -> int:
 
 
 def reads_split(mixes: bool = False) -> bool:
-    """Whether a split of a prepared corpus is read beside what is measured: to tune on, or the
+    """Whether a split of a prepared corpus is read besides the text to measure: to tune on, or the
     training text of dynamic evaluation."""
     tunes_on_split = (mixes or _num_tuned() > 0) and TUNE_INPUT.value is None
     return tunes_on_split or "dynamic" in ADAPT.value

@@ -1,4 +1,4 @@
-"""Measures the perplexity of trained runs: by itself, by part of speech, mixed, and adapted.
+"""Measures the perplexity of trained runs: in all, by part of speech, mixed, and adapted.
 
 The test split of the corpus the run was trained on, with the result kept as JSON:
 
@@ -52,7 +52,7 @@ after, on the same targets.
 
   cache    the neural cache: p = (1 - l) p_LM + l p_cache, where p_cache(w) is
            (s p_LM(w) + n sum_i softmax_i(theta h_t . h_i) [w_i = w]) / (s + n) over the last
-           --cache_window targets of the document, of which there are n so far; h enters the output
+           --cache_window targets of the document, n in number so far; h enters the output
            layer. --cache_weight is l, --cache_theta theta, --cache_strength s; s = 0 is the cache
            of Grave et al. (2017), and with s > 0 it is trusted the more the more it holds.
   unigram  the same mixture with p_cache(w) = (s p_LM(w) + c_w) / (s + n): of n targets before, c_w
@@ -99,7 +99,7 @@ _PLOT = flags.DEFINE_string(
     "Picture to draw (PNG, PDF, SVG): with --by_pos the classes of each run relative to the first "
     "run, without it perplexity against n.",
 )
-_BY_POS = flags.DEFINE_bool("by_pos", False, "Measure every part of speech by itself as well.")
+_BY_POS = flags.DEFINE_bool("by_pos", False, "Measure each part of speech as well.")
 _POS_TAGS = flags.DEFINE_integer(
     "pos_tags", 10, "The most frequent tags, whose classes --by_pos lists; the rest is `other`."
 )

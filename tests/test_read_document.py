@@ -226,5 +226,5 @@ def test_what_cannot_be_made_anew_is_named():
 
 
 def test_a_model_without_context_has_no_vector():
-    with pytest.raises(InputError, match="rnnlm reads every sentence by itself: it has no context"):
+    with pytest.raises(InputError, match="rnnlm reads every sentence alone: it has no context"):
         _ = language_model("rnnlm").read(TEXT).vector

@@ -61,7 +61,7 @@ def test_windows_and_batches_keep_the_order(monkeypatch):
 @pytest.mark.parametrize(
     ("name", "documents", "options", "message"),
     [
-        ("rnnlm", DOCUMENTS, {}, "rnnlm reads every sentence by itself: it has no context"),
+        ("rnnlm", DOCUMENTS, {}, "rnnlm reads every sentence alone: it has no context"),
         ("ccdclm", [["a"], []], {}, "document 1 has no words, and so no vector; leave it out"),
         ("ccdclm", ["a b"], {}, "a document is 'a b'; expected a list of sentences"),
         ("ccdclm", DOCUMENTS, {"batch_size": 0}, "batch_size is 0; expected at least 1"),

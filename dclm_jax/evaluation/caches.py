@@ -21,7 +21,7 @@ enter the output layer where target t is predicted (`DocumentModel.emit`),
 
     p_cache(w) = (s p_LM(w) + n sum_i softmax_i(theta h_t . h_i) [w_i = w]) / (s + n),
 
-i the last `window` targets of the document, of which there are n so far. With s > 0 it is trusted
+i the last `window` targets of the document, n in number so far. With s > 0 it is trusted
 the more the more it holds, as the unigram cache is, which it is at theta = 0.
 
 Shapes: G settings, W places of the window; B, S, N, D as everywhere.
@@ -212,20 +212,20 @@ def _cache_nll(
     same = jnp.concatenate([window.targets_BxW, targets_BxN], axis=1)[:, None]
     same = same == targets_BxN[..., None]
 
-    def log_remembered(theta: float, size: int) -> jax.Array:
+    def log_share_of_word(theta: float, size: int) -> jax.Array:
         logits = jnp.where((age >= 1) & (age <= size), theta * score, -jnp.inf)
         exps = jnp.exp(logits - jnp.max(logits, axis=-1, keepdims=True))
         return jnp.log(jnp.sum(exps, axis=-1, where=same)) - jnp.log(jnp.sum(exps, axis=-1))
 
     # Settings that differ in strength alone share it: it is nearly all of the work.
     sizes = {(setting.theta, setting.window) for setting in settings}
-    shares_of_words = {size: log_remembered(*size) for size in sizes}
+    shares_of_words = {size: log_share_of_word(*size) for size in sizes}
 
     def of_setting(setting: NeuralSetting) -> jax.Array:
         n_BxN = jnp.minimum(window.count_B[:, None] + position_N, setting.window)
         s = jnp.asarray(setting.strength, model_nll_BxN.dtype)
-        log_remembered_BxN = shares_of_words[setting.theta, setting.window]
-        shares = jnp.logaddexp(jnp.log(s) - model_nll_BxN, jnp.log(n_BxN) + log_remembered_BxN)
+        log_share_BxN = shares_of_words[setting.theta, setting.window]
+        shares = jnp.logaddexp(jnp.log(s) - model_nll_BxN, jnp.log(n_BxN) + log_share_BxN)
         return jnp.where(n_BxN == 0, model_nll_BxN, jnp.log(s + n_BxN) - shares)
 
     return jnp.stack(list(map(of_setting, settings)), axis=-1)

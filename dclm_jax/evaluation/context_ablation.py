@@ -1,7 +1,8 @@
-"""What the context is worth: perplexity by position, and with the context exchanged or removed.
+"""Context ablation: perplexity by position, and with the context exchanged or removed.
 
-A model of more parameters may be better for its capacity alone. What it owes to the context shows
-where the same sentences are scored after other ones: the targets stay, their perplexities compare.
+A model with more parameters may be better for its capacity alone. The contribution of the context
+shows where the same sentences are scored after other ones: the targets are the same, so that their
+perplexities compare.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,19 +34,19 @@ ARRANGEMENTS: dict[str, Callable[[Sequence[Document], np.random.Generator], list
     "mixed": _mixed,
     "none": lambda documents, _: [[sentence] for document in documents for sentence in document],
 }
-"""The sentences of documents in documents: as they are; in another order; all of them mixed, in as
-many documents of the same lengths; each by itself."""
+"""The sentences of documents in their original context; shuffled within the document; with context
+from other documents, in documents of the same lengths; with no context."""
 
 
 BOUNDS = (0, 1, 2, 5, 10, 20)
 """First positions of the ranges that sums are taken over; 0 is the first. Range i is from bounds[i]
-to bounds[i + 1] - 1, the last one goes on to the end."""
+to bounds[i + 1] - 1, the last one to the end."""
 
 PLACES = {
     "by_token": "Perplexity by position in the sentence",
     "by_sentence": "Perplexity by position of the sentence in the document",
 }
-"""What the ranges of `Positions` are of."""
+"""Titles of the sums of `Positions`."""
 
 
 def ranges() -> list[str]:

@@ -15,7 +15,7 @@ from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 
 Tagger = Callable[[readers.Document], list[list[str]]]
-"""Gives every word of a document a part of speech, one list a sentence."""
+"""Gives every word of a document a part of speech, one list per sentence."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -124,5 +124,5 @@ def encode(vocabulary: Vocabulary, sentences: list[list[str]], name: str = "") -
 
 
 def describe_vocabulary(vocabulary: Vocabulary) -> str:
-    """What tells vocabularies apart, for messages."""
+    """The size and the fingerprint of a vocabulary, for messages."""
     return f"{len(vocabulary):,} entries, fingerprint {vocabulary.fingerprint}"

@@ -6,10 +6,12 @@ for the steps after it in this document:
 
     th <- th + min(lam D, 1) (th_0 - th) - eta g / (sqrt(MS) + epsilon)
 
-for each parameter by itself. MS is the mean square of such gradients of training text, D =
+for each parameter separately. MS is the mean square of such gradients of training text, D =
 sqrt(MS) / mean(sqrt(MS)), and epsilon = EPSILON mean(sqrt(MS)), these means over all parameters but
-hashed features, most of which no text touches.
-What has been read is not read again: the context stays as the parameters of its time made it.
+hashed features, because no text touches most of them.
+What has been read is not read again: the context stays as the parameters of its time made it. In
+steps of one sentence, parameters that only make contexts have no gradient, as those of the bags of
+`rlm_*`, `hrnnlm` and `hrnnlm_two_step`.
 Every document begins with th_0, the parameters of training, which are never changed.
 """
 
@@ -33,8 +35,8 @@ EPSILON = 1.0
 STATISTICS_STEPS = 300
 """Steps of training text that MS is a mean over."""
 _MOST_NATS = 50.0
-"""A target of a step has as many on average, at most: no model of use is so wrong, and one that
-diverges soon is, long before its likelihood is not finite."""
+"""Maximum of the mean per step: no useful model is above it, and a model that diverges is, long
+before its likelihood is not finite."""
 
 
 class DynamicScorer:

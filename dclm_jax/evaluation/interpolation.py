@@ -68,7 +68,7 @@ def measure(
       scorers: of the models, which share one vocabulary.
       documents: what to score, with tags if `by_tag` is given.
       weight: of the first of two models in their mixture, which is measured as a third one.
-      by_tag: to which the documents are added, for as many models as are measured.
+      by_tag: sums to add the documents to, for all models that are measured.
       on_document: called with the number of documents so far.
     """
     totals = [_nothing(scorers)] * (len(scorers) + (weight is not None))

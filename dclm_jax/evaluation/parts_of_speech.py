@@ -5,7 +5,7 @@ over the classes are those of the whole text, and the perplexity of a class is
 exp(sum of its NLL / its targets), as everywhere here; the paper takes the mean of the perplexities
 of its words.
 
-As in the paper, NN and NNS are `Noun`, VB and VBZ are `Verb`, and other tags stay by themselves.
+As in the paper, NN and NNS are `Noun`, VB and VBZ are `Verb`, and every other tag is a class.
 The paper's 36 tags are those of words: punctuation is a class of its own, never among the most
 frequent tags.
 """
@@ -28,7 +28,7 @@ END_CLASS, OTHER_CLASS, PUNCTUATION_CLASS = "END", "other", "punctuation"
 _MERGED = {"NN": "Noun", "NNS": "Noun", "VB": "Verb", "VBZ": "Verb"}
 # Suffixes of the Brown corpus: of titles, of headlines, and of words that are spoken about.
 _BROWN_SUFFIXES = re.compile(r"(-(TL|HL|NC))+$")
-# Tags that spell marks, but for Brown's * (not), and those with a name (Penn Treebank, BNC).
+# Tags that spell marks, except Brown's * (not), and those with a name (Penn Treebank, BNC).
 _PUNCTUATION = re.compile(r"[^\w*]+|-[LR][RCS]B-|PU[LNQR]")
 
 _UNCLASSIFIED = "UNC"

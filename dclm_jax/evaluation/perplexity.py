@@ -72,12 +72,12 @@ class Perplexity:
 
     @property
     def bits_per_word(self) -> float:
-        """Bits of all targets for each word."""
+        """Bits of all targets per word: END is among the targets, so it is not log2(perplexity)."""
         return self.nll / math.log(2) / self.words if self.words else math.nan
 
     @property
     def bits_per_character(self) -> float | None:
-        """Bits of all targets for each of `characters`; None if these are not known."""
+        """Bits of all targets per character; None if `characters` is not known."""
         return self.nll / math.log(2) / self.characters if self.characters else None
 
     @property
@@ -148,21 +148,21 @@ class Perplexity:
         return "\n".join([*lines, self.warning] if self.warning else lines)
 
     def __str__(self) -> str:
-        bits = f"{self.bits_per_word:.4f} bits a word"
+        bits = f"{self.bits_per_word:.4f} bits per word"
         if self.bits_per_character is not None:
-            bits += f", {self.bits_per_character:.4f} bits a character"
+            bits += f", {self.bits_per_character:.4f} bits per character"
         lines = [
             f"perplexity {self.perplexity:.4f} "
             f"= exp({self.nll:.2f} nats / {self.tokens:,} targets); {bits}",
         ]
         if self.known_perplexity is not None:
             lines.append(
-                f"of known targets {self.known_perplexity:.4f} "
+                f"perplexity (in-vocabulary) {self.known_perplexity:.4f} "
                 f"= exp({self.known_nll:.2f} nats / {self.known_tokens:,} targets)"
             )
         if self.original_perplexity is not None:
             lines.append(
-                f"as published ones are counted {self.original_perplexity:.4f} "
+                f"perplexity (published counting) {self.original_perplexity:.4f} "
                 f"= exp({self.nll:.2f} nats / {self.original_tokens:,} tokens of the original text)"
             )
         return "\n".join([*lines, self.description])

@@ -119,7 +119,7 @@ def differences(sums: Sums, *, seed: int = 0) -> list[Difference]:
     """Between any two of the X columns.
 
     Args:
-      sums: of what is measured [D, X], and their numbers [D, 1]: as many for all runs.
+      sums: of the measure [D, X], and the number of its values [D, 1], the same for all runs.
       seed: of what is drawn.
     """
     means_RxX = resample(sums.nll, sums.count, seed=seed)

@@ -71,7 +71,7 @@ class Evaluation:
         return "\n".join(lines)
 
     def _table(self) -> list[tuple[str, ...]]:
-        header = "run", "parameters", "targets", "perplexity", "of known", "bits/word"
+        header = "run", "parameters", "targets", "perplexity", "in-vocabulary", "bits/word"
         rows: list[tuple[str, ...]] = [header]
         for (label, _, lm), measured in zip(self.subjects, self.perplexities, strict=True):
             known = measured.known_perplexity
@@ -80,7 +80,7 @@ class Evaluation:
             rows.append((label, f"{lm.num_parameters:,}", f"{measured.tokens:,}", *cells))
         if self.mixture is not None:
             tuned = [f"{measured.perplexity:.4f}" for measured in self.mixture.perplexities]
-            tuning = ["when tuning", *tuned]
+            tuning = ["perplexity (tuning)", *tuned]
             rows = [(*row, cell) for row, cell in zip(rows, tuning, strict=True)]
         return rows
 

@@ -60,7 +60,7 @@ def test_characters_are_those_of_the_text_and_one_after_each_word():
     result = perplexity.measure(fake_scorer(nll), documents)
     assert result.bits_per_character == pytest.approx(28 / math.log(2) / 22)
     assert (result.known_nll, result.known_tokens) == (28 - 4 - 6, 5)
-    assert f"{28 / math.log(2) / 22:.4f} bits a character" in str(result)
+    assert f"{28 / math.log(2) / 22:.4f} bits per character" in str(result)
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_many_more_unknown_words_than_in_the_own_text_are_warned_of(rate, own, w
 def test_the_result_says_how_it_was_counted():
     result = perplexity.measure(fake_scorer(NLL), DOCUMENTS)
     assert str(result) == (
-        "perplexity 5.5527 = exp(12.00 nats / 7 targets); 4.3281 bits a word\n"
-        "of known targets 3.3201 = exp(6.00 nats / 5 targets)\n"
+        "perplexity 5.5527 = exp(12.00 nats / 7 targets); 4.3281 bits per word\n"
+        "perplexity (in-vocabulary) 3.3201 = exp(6.00 nats / 5 targets)\n"
         "2 documents, 3 sentences, 4 words, 50.00% out of vocabulary; vocabulary 10\n"
         "counting: END is predicted and counted, START never is"
     )
@@ -135,7 +135,7 @@ def test_without_known_targets_there_is_no_perplexity_of_them():
     nll = [[np.array([1, 2, 0], np.float32)]]
     result = perplexity.measure(fake_scorer(nll, "bags"), unknown)
     assert (result.known_tokens, result.known_perplexity) == (0, None)
-    assert "nan" not in str(result) and "of known" not in str(result)
+    assert "nan" not in str(result) and "in-vocabulary" not in str(result)
     assert result.to_json()["known_perplexity"] is None
 
 

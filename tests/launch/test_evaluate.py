@@ -89,7 +89,7 @@ def test_text_of_many_unknown_words_does_not_flatter(space, tmp_path):
     ]
     perplexity = math.exp(math.fsum(known) / len(known))
     assert len(known) == 5
-    assert f"of known targets {perplexity:.4f} = exp(" in done.stdout
+    assert f"perplexity (in-vocabulary) {perplexity:.4f} = exp(" in done.stdout
     own = json.loads((space.corpus / "manifest.json").read_text())["splits"]["test"]["oov_rate"]
     warning = f"warning: 66.67% of the words are unknown, {100 * own:.2f}% of those of the run's"
     assert warning in done.stdout
@@ -118,7 +118,7 @@ def test_several_runs_are_measured_as_each_alone(space, runs, tmp_path):
     together = json.loads(output.read_text())
     assert list(together) == ["runs"]
     lines = done.stdout.splitlines()
-    header = ["run", "parameters", "targets", "perplexity", "of", "known", "bits/word"]
+    header = ["run", "parameters", "targets", "perplexity", "in-vocabulary", "bits/word"]
     assert lines[0].split() == header
     for workdir, result, line in zip(workdirs, together["runs"], lines[2:], strict=False):
         alone = evaluate("--split=valid", workdirs=[workdir])
@@ -329,7 +329,7 @@ def test_perplexity_over_the_tokens_of_published_ones(space, tmp_path):
     expected = found["perplexity"] ** (36 / 38)
     assert math.isclose(found["original_perplexity"], expected)
     told = launch("evaluate", f"--workdir={space.run}", f"--data={out}", quiet=False).stdout
-    assert "as published ones are counted" in told and "38 tokens of the original text" in told
+    assert "perplexity (published counting)" in told and "38 tokens of the original text" in told
     assert space.evaluate()["original_perplexity"] is None
 
 
