@@ -221,8 +221,8 @@ class Mirror:
             for path in self._directory.rglob("*")
             if path.is_file()
         )
-        chosen = set(self._choose([name for _, _, name in files]))
-        return {name: (time, size) for time, size, name in files if name in chosen}
+        selected = set(self._choose([name for _, _, name in files]))
+        return {name: (time, size) for time, size, name in files if name in selected}
 
 
 @contextlib.contextmanager

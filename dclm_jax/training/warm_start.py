@@ -49,25 +49,31 @@ def start_from(
                 holds = f"{run} holds a model {shown(name)}"
                 raise InputError(f"{holds}, which has no parameters to take")
             source = restore_run(folder)
-        return _take(source, model, params, vocabulary)
+        return _take(run, source, model, params, vocabulary)
     except InputError as error:
         raise InputError(f"training.start_from: {error}") from error
 
 
 def _take(
-    source: RestoredRun, model: DocumentModel, params: Params, vocabulary: Vocabulary
+    run: storage.PathLike,
+    source: RestoredRun,
+    model: DocumentModel,
+    params: Params,
+    vocabulary: Vocabulary,
 ) -> Start:
     words, source_words = _shared_words(vocabulary, source.vocabulary)
+    if len(words) == len(SPECIAL_TOKENS):
+        raise InputError(f"the vocabularies of {run} and data.directory share no word")
     axes, source_axes = word_axes(model), word_axes(source.model)
     leaves, source_leaves = by_path(params), by_path(source.params)
     taken, notes = {}, {}
     for path, leaf in leaves.items():
         if path not in source_leaves:
-            notes[path] = "absent there"
+            notes[path] = "absent in start_from"
             continue
         axis, source_leaf = axes[path], source_leaves[path]
         if path in model.hashed and vocabulary.fingerprint != source.vocabulary.fingerprint:
-            notes[path] = "hashed for other words there"
+            notes[path] = "hashed for other words in start_from"
             continue
         shapes = [list(array.shape) for array in (leaf, source_leaf)]
         if axis is not None and axis == source_axes[path]:
@@ -75,7 +81,7 @@ def _take(
             for shape in shapes:
                 del shape[axis]
         if axis != source_axes[path] or shapes[0] != shapes[1]:
-            notes[path] = f"{shape_text(source_leaf.shape)} there"
+            notes[path] = f"{shape_text(source_leaf.shape)} in start_from"
         elif axis is None:
             taken[path], notes[path] = jnp.asarray(source_leaf, leaf.dtype), "taken"
         else:
@@ -86,7 +92,7 @@ def _take(
             notes[path] = "taken" if len(words) == len(vocabulary) else shared
     if not taken:
         raise InputError(
-            f"the {source.model.name} there has no parameter of the same name and shape as this "
+            f"the {source.model.name} in {run} has no parameter of the same name and shape as this "
             f"{model.name}"
         )
     return Start(with_leaves(params, leaves | taken), source.step, notes)
@@ -96,8 +102,6 @@ def _shared_words(vocabulary: Vocabulary, source: Vocabulary) -> tuple[np.ndarra
     """The ids [W] in either vocabulary of the words that both have."""
     source_ids = {word: index for index, word in enumerate(source.words)}
     pairs = [(i, source_ids[word]) for i, word in enumerate(vocabulary.words) if word in source_ids]
-    if len(pairs) == len(SPECIAL_TOKENS):
-        raise InputError("the vocabulary there and that of data.directory share no word")
     ids_W, source_ids_W = np.array(pairs).T
     return ids_W, source_ids_W
 

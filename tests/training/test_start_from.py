@@ -161,7 +161,10 @@ def test_other_models_give_what_they_share(tmp_path):
     )
     np.testing.assert_array_equal(taken["initial_context"], theirs["initial_context"])
     assert start.notes["initial_context"] == "taken"
-    for path, note in (("stack/0/input", "4 x 16 there"), ("stack/1/input", "absent there")):
+    for path, note in (
+        ("stack/0/input", "4 x 16 in start_from"),
+        ("stack/1/input", "absent in start_from"),
+    ):
         assert start.notes[path] == note
         np.testing.assert_array_equal(taken[path], ours[path])
     assert start.step == 3
@@ -422,7 +425,7 @@ def test_a_start_that_cannot_be_is_refused_and_nothing_is_made(data, source, tmp
     )
     foreign = save_run(tmp_path / "foreign", "ccdclm", "x y z", **FOUR)
     assert start(foreign) == (
-        f"{begins}the vocabulary there and that of data.directory share no word"
+        f"{begins}the vocabularies of {foreign} and data.directory share no word"
     )
     # adclm has no bias at the output, which fits whatever the dimensions are.
     narrow = save_run(tmp_path / "narrow", "rnnlm", "a b c", **FOUR)
@@ -432,7 +435,7 @@ def test_a_start_that_cannot_be_is_refused_and_nothing_is_made(data, source, tmp
     )
     message = refused(settings, tmp_path / "run")
     assert message == (
-        f"{begins}the rnnlm there has no parameter of the same name and shape as this adclm"
+        f"{begins}the rnnlm in {narrow} has no parameter of the same name and shape as this adclm"
     )
     assert "expected gs://BUCKET" in refused(
         config(data, **{"training.start_from": "ftp://host/run"}), tmp_path / "run"
