@@ -1,7 +1,7 @@
 """Document-context language models in JAX.
 
-`restore(workdir)` gives a trained model to score and continue text with, the latter by a `Decoding`;
-`mix` makes one model of two; see `dclm_jax.language_model`.
+`restore(workdir)` gives a trained model to score text with, and to continue text with as `Decoding`
+says; `mix` makes one model of two; see `dclm_jax.language_model`.
 """
 
 from typing import TYPE_CHECKING, Any
