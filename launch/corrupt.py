@@ -1,14 +1,11 @@
 """Makes n-best lists to rescore, without a decoder: sentences among corruptions of themselves.
 
     python -m launch.corrupt --data=data/sotu --split=valid --max_sentences=10 --output=data/nbest
-    python -m launch.rescore --workdir=runs/tour --nbest=data/nbest/nbest.txt --tune \\
-        --documents=data/nbest/documents.txt --references=data/nbest/references.txt \\
-        --output=best.txt --metrics=tuned.json
 
 A corruption has one to three edits: neighbouring words swapped, a word replaced by one of like
 frequency, a word deleted. The list of a sentence holds it and different corruptions of it, ordered
-by a score that stands for a decoder's: minus the number of edits, and noise. The 1-best is
-thus better than chance, and the sentence itself is not always the first.
+by a score that stands for a decoder's: minus the number of edits, and noise. So the 1-best is
+better than chance, and not always the sentence itself. launch.rescore rescores such lists.
 
 The folder gets nbest.txt (as Moses writes it), documents.txt (the document of each id) and
 references.txt (the sentences). The same seed gives the same files.
