@@ -28,7 +28,7 @@ from typing import Any, Generic, Literal, TypeVar
 import numpy as np
 
 from dclm_jax.allocation import require_memory
-from dclm_jax.coherence.results import Coherence, Insertion, OfLength
+from dclm_jax.coherence.results import Coherence, Insertion, LengthRange
 from dclm_jax.coherence.scoring import Orders, log_probs
 from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.evaluation.permutations import Moves, Shuffle, first_moved
@@ -108,7 +108,7 @@ class Comparisons(Generic[ResultT]):
 
     @property
     def sums(self) -> Sums:
-        """Sums of outcomes [D, 1] and their numbers [D, 1], for `intervals`."""
+        """Sums of outcomes [D, 1] and their numbers [D, 1], for `significance`."""
         sums = [[outcomes.sum()] for outcomes in self.outcomes]
         return Sums(np.array(sums), np.array([[len(outcomes)] for outcomes in self.outcomes]))
 
@@ -142,16 +142,19 @@ class Comparisons(Generic[ResultT]):
         return rows
 
     @property
-    def by_length(self) -> list[OfLength]:
+    def by_length(self) -> list[LengthRange]:
         """Accuracy in the ranges of `LENGTHS`."""
-        ranges: dict[int, list[np.ndarray]] = {least: [] for least in LENGTHS}
-        for document, outcomes in zip(self.documents, self.outcomes, strict=True):
-            ranges[max(least for least in LENGTHS if least <= len(document))].append(outcomes)
-        most = [*(following - 1 for following in LENGTHS[1:]), None]
-        return [
-            OfLength(least, last, len(own), float(np.concatenate(own).mean()) if own else None)
-            for (least, own), last in zip(ranges.items(), most, strict=True)
-        ]
+        ranges = []
+        for least, following in zip(LENGTHS, (*LENGTHS[1:], None), strict=True):
+            outcomes = [
+                outcomes
+                for document, outcomes in zip(self.documents, self.outcomes, strict=True)
+                if least <= len(document) and (following is None or len(document) < following)
+            ]
+            accuracy = float(np.concatenate(outcomes).mean()) if outcomes else None
+            most = None if following is None else following - 1
+            ranges.append(LengthRange(least, most, len(outcomes), accuracy))
+        return ranges
 
     def coherence(
         self, kind: Literal["fixed", "bootstrap", "given"], accuracies: np.ndarray, **sampling: Any
@@ -203,8 +206,8 @@ def compare(
     fitting = [documents[i] for i in indices]
     scores = []
     local_reader = reader if test.is_local and isinstance(reader, Reader) else None
-    for of_document in log_probs(scorer, fitting, test.orders(fitting), local_reader):
-        scores.append(of_document)
+    for document_scores in log_probs(scorer, fitting, test.orders(fitting), local_reader):
+        scores.append(document_scores)
         on_document(len(scores), len(fitting))
     return Comparisons(test, indices, fitting, len(documents) - len(fitting), scores)
 
@@ -220,8 +223,8 @@ class _Shuffled(OrderTest[Coherence]):
 
     def _draw(self, documents: Sequence[Document], counts: Sequence[int]) -> Iterator[Orders]:
         """As many orders of each document as its count."""
-        most = max(count * len(one) for one, count in zip(documents, counts, strict=True))
-        require_memory(8 * most, f"{max(counts):,} permutations of a document")
+        sizes = [count * len(document) for document, count in zip(documents, counts, strict=True)]
+        require_memory(8 * max(sizes), f"{max(counts):,} permutations of a document")
         for index, (document, count) in enumerate(zip(documents, counts, strict=True)):
             rng = np.random.default_rng([_ORDERS, self.seed, index])
             yield self.shuffle.draw(document, count, rng)
@@ -380,7 +383,7 @@ class Insert(OrderTest[Insertion]):
 
     def summary(self, comparisons: Comparisons[Any]) -> Insertion:
         counts = np.concatenate(list(map(_ranked, comparisons.log_probs)), axis=1)
-        ties = [_ranked(np.zeros_like(one)) for one in comparisons.log_probs]
+        ties = [_ranked(np.zeros_like(scores)) for scores in comparisons.log_probs]
         return Insertion(
             *map(float, (*counts.mean(axis=1), *np.concatenate(ties, axis=1).mean(axis=1))),
             documents=len(comparisons.documents),

@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -108,29 +109,32 @@ class CoherenceResults:
 
     @property
     def by_document(self) -> dict[str, Comparisons[Any]]:
-        """By test, the comparisons that are the same for all models document by document."""
-        last = {test: comparisons[-1] for test, comparisons in self.tests.items()}
-        return {test: one for test, one in last.items() if not isinstance(one.test, Bootstrap)}
+        """By test, the comparisons that have equally many orders of a document for all models."""
+        last = {name: comparisons[-1] for name, comparisons in self.tests.items()}
+        return {
+            name: comparisons
+            for name, comparisons in last.items()
+            if not isinstance(comparisons.test, Bootstrap)
+        }
 
     def to_json(self) -> dict[str, Any]:
-        """The result with all permuted, and beside it those of other tests, see `FurtherTests`."""
+        """The result with all sentences permuted, and the results of the extra tests by name."""
 
-        def of(test: str) -> dict[str, Any]:
+        def value_of(test: str) -> dict[str, Any]:
             main, *fixed = (result.to_json() for result in self.results(test))
             return {**main, "fixed": fixed[0]} if fixed else main
 
-        value = of(PERMUTATIONS)
+        value = value_of(PERMUTATIONS)
         if PERMUTATIONS in self.by_document:
             by_length = self.by_document[PERMUTATIONS].by_length
             value["by_length"] = list(map(dataclasses.asdict, by_length))
         for test, shuffles in EXTRA_TESTS.items():
-            results = [of(shuffle.name) for shuffle in shuffles if shuffle.name in self.tests]
+            names = [shuffle.name for shuffle in shuffles] or [test]
+            values = [value_of(name) for name in names if name in self.tests]
             if test == "blocks" and self.options.asks_for(test):
-                value[test] = results
-            elif test != "blocks" and results:
-                (value[test],) = results
-        if INSERTION in self.tests:
-            value[INSERTION] = of(INSERTION)
+                value[test] = values
+            elif test != "blocks" and values:
+                (value[test],) = values
         return value
 
     def __str__(self) -> str:
@@ -171,29 +175,25 @@ def measure_coherence(
         with progress(name) as on_document:
             return compare(scorer, documents, test, reader=reader, on_document=on_document)
 
-    first_sentence, fix_first, seed = None, options.fix_first, options.seed
-    shuffles = [
-        shuffle
-        for name, shuffles in EXTRA_TESTS.items()
-        if options.asks_for(name)
-        for shuffle in shuffles
-    ]
-    tests, too_short = {}, []
-    for shuffle in dict.fromkeys([Shuffle(), *shuffles]):
-        shuffle = dataclasses.replace(shuffle, fix_first=fix_first)
+    extra_shuffles = [EXTRA_TESTS[name] for name in EXTRA_TESTS if options.asks_for(name)]
+    results, too_short = {}, []
+    for shuffle in dict.fromkeys([Shuffle(), *itertools.chain(*extra_shuffles)]):
+        shuffle = dataclasses.replace(shuffle, fix_first=options.fix_first)
         if shuffle.name == PERMUTATIONS or any(map(shuffle.fits, documents)):
-            own = options.tests(shuffle) if given is None else [Given(given=given)]
-            tests[shuffle.name] = [comparisons(test, shuffle.name) for test in own]
+            tests = options.tests(shuffle) if given is None else [Given(given=given)]
+            results[shuffle.name] = [comparisons(test, shuffle.name) for test in tests]
         else:
             too_short.append(shuffle)
-    if not fix_first:
+    first_sentence = None
+    if not options.fix_first:
         # Of long documents not even a second permutation may be wanted.
         positions = min(FIRST_POSITIONS, options.permutations or options.bootstrap)
-        test = FirstSentence(positions=positions, seed=seed)
+        test = FirstSentence(positions=positions, seed=options.seed)
         first_sentence = comparisons(test, "first sentence").result
     if options.asks_for(INSERTION):
-        tests[INSERTION] = [comparisons(Insert(Shuffle(fix_first=fix_first)), INSERTION)]
-    return CoherenceResults(options, tests, first_sentence, too_short)
+        insert = Insert(Shuffle(fix_first=options.fix_first))
+        results[INSERTION] = [comparisons(insert, INSERTION)]
+    return CoherenceResults(options, results, first_sentence, too_short)
 
 
 Results = dict[str, CoherenceResults]
@@ -208,9 +208,9 @@ def paired(results: Results) -> Pairs:
     first, *others = results.values()
     pairs = {}
     for test in first.by_document if others else ():
-        sums = [one.by_document[test].sums for one in results.values()]
-        together = Sums(np.hstack([one.nll for one in sums]), sums[0].count)
-        pairs[test] = differences(together, seed=first.options.seed)
+        sums = [model.by_document[test].sums for model in results.values()]
+        columns = Sums(np.hstack([column.nll for column in sums]), sums[0].count)
+        pairs[test] = differences(columns, seed=first.options.seed)
     return pairs
 
 
@@ -219,28 +219,26 @@ def table(results: Results) -> list[str]:
     first = next(iter(results.values()))
     rows = [["test", "documents", "left out", *(results if len(results) > 1 else ["accuracy"])]]
     for test in first.tests:
-        of_models = [one.results(test)[0] for one in results.values()]
-        counts = [f"{of_models[0].documents:,}", f"{of_models[0].left_out:,}"]
+        columns = [model.results(test)[0] for model in results.values()]
+        counts = [f"{columns[0].documents:,}", f"{columns[0].left_out:,}"]
         if test == INSERTION:
-            chance = _percent(of_models[0].chance_accuracy)
-            shares = [_percent(one.accuracy) for one in of_models]
-            rows.append([f"{test}, chance {chance}", *counts, *shares])
-            chance = f"{of_models[0].chance_reciprocal_rank:.4f}"
-            ranks = [f"{one.reciprocal_rank:.4f}" for one in of_models]
+            chance = _percent(columns[0].chance_accuracy)
+            accuracies = [_percent(result.accuracy) for result in columns]
+            rows.append([f"{test}, chance {chance}", *counts, *accuracies])
+            chance = f"{columns[0].chance_reciprocal_rank:.4f}"
+            ranks = [f"{result.reciprocal_rank:.4f}" for result in columns]
             rows.append([f"  mean reciprocal rank, chance {chance}", "", "", *ranks])
             continue
-        rows.append([test, *counts, *(_percent(one.mean) for one in of_models)])
+        rows.append([test, *counts, *(_percent(result.mean) for result in columns)])
         if test == PERMUTATIONS and test in first.by_document:
-            by_length = [one.by_document[test].by_length for one in results.values()]
-            for least, *others in zip(*by_length, strict=True):
-                if least.accuracy is not None:
-                    sentences = (
-                        f"{least.least} to {least.most}"
-                        if least.most
-                        else f"{least.least} and more"
-                    )
-                    shares = [_percent(one.accuracy) for one in (least, *others)]
-                    rows.append([f"  {sentences} sentences", f"{least.documents:,}", "", *shares])
+            by_length = [model.by_document[test].by_length for model in results.values()]
+            for ranges in zip(*by_length, strict=True):
+                accuracies = [_percent(one.accuracy) for one in ranges if one.accuracy is not None]
+                if accuracies:
+                    least, most = ranges[0].least, ranges[0].most
+                    sentences = f"{least} to {most}" if most else f"{least} and more"
+                    count = f"{ranges[0].documents:,}"
+                    rows.append([f"  {sentences} sentences", count, "", *accuracies])
     return aligned(rows)
 
 
@@ -250,8 +248,8 @@ def paired_table(results: Results, pairs: Pairs) -> list[str]:
     if not pairs:
         return []
     rows = [["test", "runs", "difference", "95% interval", "p", "p, all pairs (Holm)"]]
-    for test, of_test in pairs.items():
-        for pair in of_test:
+    for test, differences_of_test in pairs.items():
+        for pair in differences_of_test:
             ends = f"{100 * pair.low:+.2f} to {100 * pair.high:+.2f}"
             runs = f"{labels[pair.a]} - {labels[pair.b]}"
             numbers = [f"{100 * pair.difference:+.2f}", ends, f"{pair.p:.4f}", f"{pair.p_holm:.4f}"]
@@ -269,12 +267,12 @@ def joined(results: Results, values: Sequence[dict[str, Any]], pairs: Pairs) -> 
         return values[0]
     labels = list(results)
     runs = [{"label": label, **value} for label, value in zip(labels, values, strict=True)]
-    of_pairs = [
+    differing = [
         {"test": test, **pair.to_json(), "a": labels[pair.a], "b": labels[pair.b]}
-        for test, of_test in pairs.items()
-        for pair in of_test
+        for test, differences_of_test in pairs.items()
+        for pair in differences_of_test
     ]
-    return {"runs": runs, "pairs": of_pairs}
+    return {"runs": runs, "pairs": differing}
 
 
 def separated_rows(results: Results, names: Sequence[str]) -> Iterator[str]:

@@ -123,7 +123,7 @@ class Insertion:
 
 
 @dataclasses.dataclass(frozen=True)
-class OfLength:
+class LengthRange:
     """Accuracy in documents of `least` to `most` sentences (None: no limit), and how many documents
     there are; accuracy is the mean over their permutations, None where there is no document."""
 
