@@ -353,10 +353,10 @@ HEADER = (
             "3" + GOOD[1:],
             ":1: expected 3 parses, each after a line of scores, but the file ends after 2",
         ),
-        ("3" + GOOD[1:] + GOOD, ":6: expected the scores of parse 3 of 3, got '2 x_0'"),
+        ("3" + GOOD[1:] + GOOD, ":7: expected parse 3 of 3, got '-8.5 -90.125'"),
         (
             GOOD.replace("-8.5 -90.125\n", ""),
-            ":2: expected the scores of parse 1 of 2, got '(S1 (S (X0 It) (X0 slept)))'",
+            ":3: expected parse 1 of 2, got '-9.25 -91'",
         ),
         (
             GOOD.replace("(S1 (S (X1", "S1 (S (X1"),

@@ -232,8 +232,6 @@ def _named_sentences(file: pathlib.Path, root: str | pathlib.Path) -> Iterator[t
                     f"{file}:{line.number}: expected {number} parses, each after a line of scores, "
                     f"but the file ends after {rank - 1}"
                 )
-            if not _are_numbers(scores.text):
-                raise unexpected(scores, f"the scores of parse {rank} of {number}")
             if not parse.text.startswith("("):
                 raise unexpected(parse, f"parse {rank} of {number}")
             if rank == 1:
@@ -242,10 +240,3 @@ def _named_sentences(file: pathlib.Path, root: str | pathlib.Path) -> Iterator[t
                     raise InputError(f"{file}:{parse.number}: expected one parse, got several")
         name, underscore, _ = header[2].partition("_")
         yield name if name and underscore else label, best
-
-
-def _are_numbers(text: str) -> bool:
-    try:
-        return [float(field) for field in text.split()] != []
-    except ValueError:
-        return False
