@@ -32,9 +32,9 @@ def close(actual, expected):
 @pytest.mark.parametrize("name", some(FEW, all=WITH_CONTEXT))
 def test_documents_read_together_have_the_vectors_of_each_alone(name):
     lm = language_model(name)
-    found = list(lm.vectors(DOCUMENTS))
-    assert [one.id for one in found] == ["0", "1", "2", "3", "4"]
-    for one, document in zip(found, DOCUMENTS, strict=True):
+    encoded = list(lm.vectors(DOCUMENTS))
+    assert [document.id for document in encoded] == ["0", "1", "2", "3", "4"]
+    for one, document in zip(encoded, DOCUMENTS, strict=True):
         made_of_itself = MODELS[name].reads_source
         place = lm.read(source=document if made_of_itself else None)
         start = place
@@ -42,7 +42,7 @@ def test_documents_read_together_have_the_vectors_of_each_alone(name):
             place = place.read(sentence)
             close(vector, place.vector)
         close(one.document, (start if made_of_itself else place).vector)
-    assert not np.allclose(found[0].document, found[1].document)
+    assert not np.allclose(encoded[0].document, encoded[1].document)
 
 
 def test_windows_and_batches_keep_the_order(monkeypatch):
@@ -51,9 +51,9 @@ def test_windows_and_batches_keep_the_order(monkeypatch):
     monkeypatch.setattr(module, "_WINDOW", 1)
     named = [Document(f"d{i}", [one.split() for one in d]) for i, d in enumerate(DOCUMENTS)]
     for batch_size in (1, 2, 3, 10**30):
-        found = list(lm.vectors(iter(named), batch_size=batch_size))
-        assert [one.id for one in found] == [one.id for one in named]
-        for one, vectors in zip(found, expected, strict=True):
+        encoded = list(lm.vectors(iter(named), batch_size=batch_size))
+        assert [document.id for document in encoded] == [one.id for one in named]
+        for one, vectors in zip(encoded, expected, strict=True):
             close(one.sentences, vectors)
     assert list(lm.vectors([])) == []
 
@@ -88,13 +88,13 @@ def test_a_reader_gives_the_start_as_well_and_needs_word_ids():
 @pytest.mark.parametrize("name", ["ccdclm", "standard_autoencoder"])
 def test_after_a_sentence_without_words_the_vector_is_the_one_before(name):
     lm = language_model(name)
-    with pytest.warns(UserWarning, match="sentences without words were left out: 3$") as told:
-        (found,) = lm.vectors([["", "the cat sat .", " ", "it slept .", []]])
-    assert len(told) == 1
+    with pytest.warns(UserWarning, match="sentences without words were left out: 3$") as warned:
+        (encoded,) = lm.vectors([["", "the cat sat .", " ", "it slept .", []]])
+    assert len(warned) == 1
     (expected,) = lm.vectors([["the cat sat .", "it slept ."]])
     first, second = expected.sentences
-    close(found.document, expected.document)
-    close(found.sentences[1:], [first, first, second, second])
+    close(encoded.document, expected.document)
+    close(encoded.sentences[1:], [first, first, second, second])
     reader: Any = lm.reader
     ((start, *_),) = reader.vectors_along([lm.encode(["the cat sat .", "it slept ."])])
-    close(found.sentences[0], start)
+    close(encoded.sentences[0], start)

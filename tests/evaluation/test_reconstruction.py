@@ -58,18 +58,18 @@ def test_the_worked_example_of_lin():
     assert weighted_lcs(reference, [*"ABCDHIK"], 2) == 16
     assert weighted_lcs(reference, [*"AHBKCID"], 2) == 4
     for output, expected in (("ABCDHIK", 0.571), ("AHBKCID", 0.286)):
-        found = rouge_w([*output], reference, 2)
-        assert found.recall == pytest.approx(100 * expected, abs=0.05)
-        assert found.f1 == pytest.approx(found.recall)
+        rouge = rouge_w([*output], reference, 2)
+        assert rouge.recall == pytest.approx(100 * expected, abs=0.05)
+        assert rouge.f1 == pytest.approx(rouge.recall)
 
 
 def test_rouge_w_by_hand():
     # "b c" in a row and "e": 2^1.2 + 1, of 5 words in the reference and 4 in the output.
-    found = rouge_w([*"bcxe"], [*"abcde"])
+    rouge = rouge_w([*"bcxe"], [*"abcde"])
     length = (2**1.2 + 1) ** (1 / 1.2)
     recall, precision = length / 5, length / 4
-    assert found.recall == pytest.approx(100 * recall)
-    assert found.f1 == pytest.approx(100 * 2 * recall * precision / (recall + precision))
+    assert rouge.recall == pytest.approx(100 * recall)
+    assert rouge.f1 == pytest.approx(100 * 2 * recall * precision / (recall + precision))
     assert rouge_w([*"abc"], [*"abc"]) == pytest.approx((100, 100))
     assert rouge_w([*"xyz"], [*"abc"]) == rouge_w([], ["a"]) == (0, 0)
 
@@ -102,12 +102,12 @@ def test_bleu_is_that_of_the_corpus():
         [[[f"{w}/X" for w in rng.integers(0, 4, 8)] for _ in range(2)] for _ in range(6)]
         for _ in range(2)
     )
-    found = summarize([measure(a, b, spelt) for a, b in zip(outputs, inputs, strict=True)])
+    summary = summarize([measure(a, b, spelt) for a, b in zip(outputs, inputs, strict=True)])
     lines = [
         [" ".join(itertools.chain(*document)) for document in text] for text in (outputs, inputs)
     ]
     expected = SacreBleu(tokenize="none").corpus_score(lines[0], [lines[1]]).score
-    assert found["bleu"] == pytest.approx(expected, rel=1e-12)
+    assert summary["bleu"] == pytest.approx(expected, rel=1e-12)
 
 
 def test_sentences_are_aligned_by_f1():
@@ -148,32 +148,32 @@ def test_coherence_penalty_is_equation_18():
 
 def test_verbs_and_nouns_are_features():
     words = "dog/NN dogs/NNS Rex/NNP run/VB ran/VBD the/DT can/MD UNK/UNC ././."
-    (found,) = reconstruction.content_words([words.split()], spelt)
-    assert sorted(found) == ["Rex/NNP", "dog/NN", "dogs/NNS", "ran/VBD", "run/VB"]
+    (counts,) = reconstruction.content_words([words.split()], spelt)
+    assert sorted(counts) == ["Rex/NNP", "dog/NN", "dogs/NNS", "ran/VBD", "run/VB"]
 
 
 def test_the_measures_of_a_document_by_hand():
     reference = [["dog/NN", "ran/VBD"], ["cat/NN", "sat/VBD"], ["bird/NN", "sang/VBD"]]
     output = [["bird/NN", "sang/VBD"], ["the/DT", "end/X"], ["dog/NN", "sat/VBD"]]
-    found = measure(output, reference, spelt)
+    measures = measure(output, reference, spelt)
     # Aligned with 2, 1 (none, so the nearest) and 1 (as close as 0, and nearer): |1 + 1|, |2 + 1|,
     # |1 - 0|.
-    assert found.coherence == pytest.approx((2 + 3 + 1) / 3)
-    assert found.unaligned == 1
-    assert found.rouge_1 == pytest.approx((100 * 4 / 6, 100 * 4 / 6))
+    assert measures.coherence == pytest.approx((2 + 3 + 1) / 3)
+    assert measures.unaligned == 1
+    assert measures.rouge_1 == pytest.approx((100 * 4 / 6, 100 * 4 / 6))
 
 
 def test_means_are_over_documents_and_l_over_those_that_have_it():
     one = [["dog/NN", "ran/VBD"], ["cat/NN", "sat/VBD"]]
     swapped = [one[1], one[0]]
-    found = summarize(
+    summary = summarize(
         [measure(output, one, spelt) for output in (swapped, [["dog/NN", "ran/VBD"]], [])]
     )
-    assert (found["documents"], found["coherence_documents"], found["sentences"]) == (3, 1, 3)
-    assert found["coherence"] == 2
-    assert found["rouge_1"]["recall"] == pytest.approx(100 * (1 + 1 / 2 + 0) / 3)
-    assert found["rouge_2"]["recall"] == pytest.approx(100 * (2 / 3 + 1 / 3 + 0) / 3)
-    assert (found["words"], found["input_words"]) == (6, 12)
+    assert (summary["documents"], summary["coherence_documents"], summary["sentences"]) == (3, 1, 3)
+    assert summary["coherence"] == 2
+    assert summary["rouge_1"]["recall"] == pytest.approx(100 * (1 + 1 / 2 + 0) / 3)
+    assert summary["rouge_2"]["recall"] == pytest.approx(100 * (2 / 3 + 1 / 3 + 0) / 3)
+    assert (summary["words"], summary["input_words"]) == (6, 12)
     alone = summarize([measure([], one, spelt)])
     assert (alone["bleu"], alone["coherence"]) == (0, None)
     assert alone["rouge_1"] == {"recall": 0, "f1": 0}
@@ -183,8 +183,8 @@ def test_means_are_over_documents_and_l_over_those_that_have_it():
 def test_hanta_tags_what_has_no_tags():
     pytest.importorskip("HanTa")
     tagger = Tagger()
-    found = reconstruction.content_words(INPUT, tagger)
-    assert [sorted(one) for one in found] == [
+    counts = reconstruction.content_words(INPUT, tagger)
+    assert [sorted(sentence) for sentence in counts] == [
         ["cat", "chased", "dog"],
         ["bird", "sang", "song"],
         ["door", "farmer", "opened"],
@@ -202,11 +202,11 @@ def test_files_of_documents(tmp_path):
     records = [{"id": 1, "sentences": [INPUT[1], INPUT[0]]}, {"id": 2, "sentences": []}]
     outputs.write_text("".join(json.dumps(record) + "\n" for record in records))
     done = []
-    found = evaluate_files(outputs, inputs, on_document=done.append)
+    measures = evaluate_files(outputs, inputs, on_document=done.append)
     assert done == [1, 2]
-    assert found[0][1:] == measure([INPUT[1], INPUT[0]], INPUT, Tagger())[1:]
-    assert found[0].coherence == 2
-    assert (found[1].bleu_statistics[0], found[1].coherence) == (0, None)
+    assert measures[0][1:] == measure([INPUT[1], INPUT[0]], INPUT, Tagger())[1:]
+    assert measures[0].coherence == 2
+    assert (measures[1].bleu_statistics[0], measures[1].coherence) == (0, None)
     lower = evaluate_files(inputs, inputs, TextOptions(lowercase=True))
     assert summarize(lower)["bleu"] == pytest.approx(100)
 

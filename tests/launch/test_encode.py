@@ -50,14 +50,16 @@ def test_the_example_of_the_manual_finds_neighbours(space, tmp_path, monkeypatch
     (tmp_path / "example.py").write_text(textwrap.dedent(example[0]))
     monkeypatch.chdir(tmp_path)
     runpy.run_path("example.py")
-    found = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
+    neighbours = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
     cosines = [
         (float(one @ vectors[0] / np.sqrt((one @ one) * (vectors[0] @ vectors[0]))), name)
         for one, name in zip(vectors, ids, strict=True)
     ]
     expected = sorted(cosines[1:], reverse=True)[:5]
-    assert [name for _, name in found] == [name for _, name in expected]
-    assert [float(one) for one, _ in found] == pytest.approx([one for one, _ in expected], abs=6e-4)
+    assert [name for _, name in neighbours] == [name for _, name in expected]
+    assert [float(cosine) for cosine, _ in neighbours] == pytest.approx(
+        [cosine for cosine, _ in expected], abs=6e-4
+    )
 
 
 def test_bad_input_leaves_what_was_there(space, tmp_path):

@@ -152,8 +152,8 @@ def test_silence_and_sparse_features_are_scored_and_the_list_is_written_again(sp
     assert lines[2].endswith("\t|||\t5\t||| 0-0")
 
     # It is a list again, for the same run, too.
-    found = nbest.read_nbest(str(scored))
-    assert found.names == ("score", "LM", "TM.1", "TM.2", "ccdclm")
+    nbest_list = nbest.read_nbest(str(scored))
+    assert nbest_list.names == ("score", "LM", "TM.1", "TM.2", "ccdclm")
     weights = ["--weights=0,1,0,0,0,0,0", "--scored_nbest=-"]
     again = launch("rescore", run, f"--nbest={scored}", *weights, quiet=False).stdout
     for line, old in zip(again.split("\n"), [*lines, ""], strict=True):
@@ -173,15 +173,16 @@ def test_a_list_is_rescored_in_python(space, lists, tmp_path):
     launch("rescore", f"--workdirs={space.run},{space.rnnlm}", *names, *written)
     first, second = dclm_jax.restore(space.run), dclm_jax.restore(space.rnnlm)
     readers = {"ccdclm": first.reader, "rnnlm": second.reader}
-    found = nbest.read_nbest(str(tmp_path / "list"))
-    division = nbest.read_division(str(documents), found)
-    rescorer = Rescorer(readers, first.vocabulary, found, division)
+    nbest_list = nbest.read_nbest(str(tmp_path / "list"))
+    division = nbest.read_division(str(documents), nbest_list)
+    rescorer = Rescorer(readers, first.vocabulary, nbest_list, division)
     assert rescorer.names == ["ccdclm", "rnnlm", "score", "LM", "words"]
     choices, features = rescorer.decode(rescorer.default_weights)
     lines = rescorer.scored_lines(features)
     assert (tmp_path / "scored").read_text() == "".join(lines)
     assert " LM=-1 ccdclm=-" in lines[0] and " rnnlm=-" in lines[0]
-    best = [of.hypotheses[choice] for of, choice in zip(found.segments, choices, strict=True)]
+    pairs = zip(nbest_list.segments, choices, strict=True)
+    best = [segment.hypotheses[choice] for segment, choice in pairs]
     assert (tmp_path / "best").read_text().splitlines() == list(map(" ".join, best))
 
 

@@ -18,20 +18,20 @@ VOCABULARY = Vocabulary(
 
 
 def lists(count=60, length=9, candidates=10, seed=0):
-    makes, rng = Corruption(VOCABULARY, candidates), np.random.default_rng(seed)
+    corruption, rng = Corruption(VOCABULARY, candidates), np.random.default_rng(seed)
     for _ in range(count):
         sentence = rng.integers(3, WORDS + 3, length).astype(np.int32)
-        yield sentence, makes.candidates(sentence, rng)
+        yield sentence, corruption.candidates(sentence, rng)
 
 
 def test_a_list_has_the_sentence_once_and_different_corruptions_in_the_order_of_scores():
     first = 0
-    for sentence, found in lists():
-        texts = [tuple(words.tolist()) for words, _ in found]
-        scores = [score for _, score in found]
+    for sentence, candidates in lists():
+        texts = [tuple(words.tolist()) for words, _ in candidates]
+        scores = [score for _, score in candidates]
         assert len(set(texts)) == len(texts) == 10
         assert texts.count(tuple(sentence.tolist())) == 1
-        assert all(words.dtype == np.int32 and len(words) for words, _ in found)
+        assert all(words.dtype == np.int32 and len(words) for words, _ in candidates)
         assert scores == sorted(scores, reverse=True)
         assert min(len(text) for text in texts) >= len(sentence) - MAX_EDITS
         first += texts[0] == tuple(sentence.tolist())
@@ -41,8 +41,8 @@ def test_a_list_has_the_sentence_once_and_different_corruptions_in_the_order_of_
 
 def test_corruptions_are_swaps_deletions_and_words_of_like_frequency():
     kinds = collections.Counter()
-    for sentence, found in lists(count=200):
-        for words, _ in found:
+    for sentence, candidates in lists(count=200):
+        for words, _ in candidates:
             if len(words) < len(sentence):
                 kinds["deletion"] += 1
             elif sorted(words) == sorted(sentence):
@@ -61,19 +61,20 @@ def test_corruptions_are_swaps_deletions_and_words_of_like_frequency():
 def test_the_same_seed_makes_the_same_lists_and_another_one_others():
     def text(seed):
         return [
-            [(words.tolist(), score) for words, score in found] for _, found in lists(3, seed=seed)
+            [(words.tolist(), score) for words, score in candidates]
+            for _, candidates in lists(3, seed=seed)
         ]
 
     assert text(1) == text(1) != text(2)
 
 
 def test_short_sentences_have_as_many_as_there_are():
-    makes, rng = Corruption(VOCABULARY, 10), np.random.default_rng(0)
+    corruption, rng = Corruption(VOCABULARY, 10), np.random.default_rng(0)
     # Nothing is known to be like an unknown word, and a single word is not deleted.
-    ((words, _),) = makes.candidates(np.array([UNKNOWN]), rng)
+    ((words, _),) = corruption.candidates(np.array([UNKNOWN]), rng)
     assert words.tolist() == [UNKNOWN]
-    found = makes.candidates(np.array([UNKNOWN, UNKNOWN]), rng)
-    assert sorted(words.tolist() for words, _ in found) == [[UNKNOWN], [UNKNOWN, UNKNOWN]]
-    assert len(makes.candidates(np.array([100]), rng)) == 10
+    candidates = corruption.candidates(np.array([UNKNOWN, UNKNOWN]), rng)
+    assert sorted(words.tolist() for words, _ in candidates) == [[UNKNOWN], [UNKNOWN, UNKNOWN]]
+    assert len(corruption.candidates(np.array([100]), rng)) == 10
     with pytest.raises(InputError, match="candidates is 1; expected at least 2"):
         Corruption(VOCABULARY, 1)

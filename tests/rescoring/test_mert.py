@@ -51,8 +51,8 @@ def test_the_line_search_finds_the_best_of_all_points_between_crossings(seed):
     lists = mert.joined(features, statistics)
     gamma, value = mert.line_search(lists, WER, weights, direction)
     assert value == pytest.approx(best, abs=1e-9)
-    found = metric_at(features, statistics, WER, weights + gamma * direction)
-    assert found == pytest.approx(best, abs=1e-9)
+    value_there = metric_at(features, statistics, WER, weights + gamma * direction)
+    assert value_there == pytest.approx(best, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(10))
