@@ -105,7 +105,9 @@ _PASSING = {"seconds", "tokens_per_second", "measured", "versions", "system", "w
 def _results(folder: pathlib.Path, name: str) -> Any:
     """What a command writes about the runs of the folder."""
     output = pathlib.Path(_RESULT_OF.get(name, f"{name}-result.json"))
-    shutil.rmtree(folder / "report", ignore_errors=True)
+    # A report reads results that are saved in runs.
+    for saved in (folder / "report", *folder.glob("runs/*/results")):
+        shutil.rmtree(saved, ignore_errors=True)
     arguments = _COMMANDS[name].replace("OUT", str(output)).split()
     root = str(pathlib.Path(__file__).resolve().parent.parent)
     subprocess.run(
