@@ -78,13 +78,13 @@ _OF_PAIR = {
         "target", None, "Text to divide as --input; paired with --source."
     ),
     "input_source": flags.DEFINE_string(
-        "source", None, "With --target: the sources of its documents, aligned one to one."
+        "source", None, "Sources of the documents of --target, aligned one to one."
     ),
 }
 _SPLIT = flags.DEFINE_list(
     "split",
     None,
-    "With --input or --source: shares of train, valid and test, 0 for none (--corpus=imdb, ted: of "
+    "Shares of train, valid and test for --input or --source, 0 for none (--corpus=imdb, ted: of "
     "train and valid). Default: 0.8,0.1,0.1; of --corpus=imdb 0.86,0.14; of ted 0.9,0.1; of bbc "
     "0.9,0.05,0.05; of nant in the proportions 26462:148:2753.",
 )
@@ -92,12 +92,12 @@ _CORPUS = flags.DEFINE_enum(
     "corpus",
     None,
     list(COLLECTIONS),
-    "sotu: the embedded corpus. All others: the corpus in the folder --input.",
+    "Name of a corpus: sotu is embedded, all others lie in the folder --input.",
 )
 _OUTPUT = flags.DEFINE_string("output", None, "Directory to make.")
 _TEXT = _text.define_text_flags()
 _OPTIONS: tuple["flags.FlagHolder[Any]", ...] = (
-    flags.DEFINE_integer("seed", 0, "With --input or --source: random seed for the division."),
+    flags.DEFINE_integer("seed", 0, "Random seed for the division of --input or --source."),
     flags.DEFINE_integer(
         "vocab_size",
         None,
@@ -137,7 +137,7 @@ _SHOW = flags.DEFINE_string(
     "sentence a line under the heading '= ID', as --format=lines reads them.",
 )
 _DOCUMENTS = flags.DEFINE_integer(
-    "documents", None, "With --show: number of documents. Default: all."
+    "documents", None, "Number of documents for --show. Default: all."
 )
 
 
