@@ -37,7 +37,7 @@ from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also, some
 from tests.models.support import (
     DOCUMENTS,
-    MODELS,
+    EACH_MODEL,
     opened,
     pack,
     random_params,
@@ -137,7 +137,7 @@ def test_a_step_is_the_same_however_it_is_computed(name):
         jax.tree.map(close, steps[0], other)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@EACH_MODEL
 def test_accelerators_can_compile_a_step_and_a_block_of_scores(name):
     """Lowered with their plan, without anything that XLA for them does not have itself."""
     model = dataclasses.replace(small_model(name, dropout=0.3), plan=ACCELERATOR)
