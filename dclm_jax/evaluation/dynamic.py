@@ -70,14 +70,13 @@ class DynamicScorer:
           name: what is said to have diverged.
         """
         self.vocab_size = model.vocab_size
-        self._run, self._rate, self._decay = _compiled(model), rate, decay
-        self._sentences, self._name = sentences, name
-        device = jax.local_devices()[0]
-        self._params, self._scale = jax.device_put((params, root_mean_square), device)
+        self._run, self._sentences, self._name = _compiled(model), sentences, name
+        initial, scale = jax.device_put((params, root_mean_square), jax.local_devices()[0])
         counted = jax.tree.leaves(
-            {name: leaf for name, leaf in self._scale.items() if name not in model.hashed}
+            {name: leaf for name, leaf in scale.items() if name not in model.hashed}
         )
-        self._mean = sum(map(jnp.sum, counted)) / sum(leaf.size for leaf in counted)
+        mean = sum(map(jnp.sum, counted)) / sum(leaf.size for leaf in counted)
+        self._learning = _Learning(initial, scale, mean, rate, decay)
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
         """As `Scorer.score`.
@@ -92,19 +91,18 @@ class DynamicScorer:
 
     def _nll(self, sentences: Document, number: int) -> list[np.ndarray]:
         nll: list[np.ndarray] = []
-        params = jax.tree.map(jnp.copy, self._params)
+        params = jax.tree.map(jnp.copy, self._learning.initial)
         context = self._run.open(params)
         for step, batch in enumerate(_steps(sentences, self._sentences), start=1):
-            learning = (self._params, self._scale, self._mean, self._rate, self._decay)
-            params, context, nll_1xSxN = self._run.learn(params, *learning, context, batch)
+            params, context, nll_1xSxN = self._run.learn(params, self._learning, context, batch)
             read = zip(sentences[len(nll) :], np.asarray(nll_1xSxN)[0], strict=False)
             of_step = [nats[: len(words) + 1].astype(np.float32) for words, nats in read]
             mean = float(np.concatenate(of_step).mean(dtype=np.float64))
             if not mean <= _MOST_NATS:
+                rate, decay = self._learning.rate, self._learning.decay
                 raise DivergenceError(
                     f"{self._name} diverged: step {step} of document {number} has {mean:.3g} nats "
-                    f"a target at rate {self._rate:g} and decay {self._decay:g}; a lower rate may "
-                    "help"
+                    f"a target at rate {rate:g} and decay {decay:g}; a lower rate may help"
                 )
             nll += of_step
         return nll
@@ -151,6 +149,16 @@ def _steps(sentences: Document, size: int) -> Iterator[Batch]:
         first += batch.mask_BxSxN.shape[1]
 
 
+class _Learning(NamedTuple):
+    """th_0, sqrt(MS), mean(sqrt(MS)), eta and lam."""
+
+    initial: Params
+    scale: Params
+    mean: Any
+    rate: float
+    decay: float
+
+
 class _Functions(NamedTuple):
     """What is compiled for a model: the start of a document, a step that is scored and learned
     from, and the square of a step's gradient."""
@@ -171,15 +179,9 @@ def _compiled(model: DocumentModel) -> _Functions:
         )
 
     def learn(
-        params: Params,
-        initial: Params,
-        scale: Params,
-        mean: jax.Array,
-        rate: jax.Array,
-        decay: jax.Array,
-        context: Context,
-        batch: Batch,
+        params: Params, learning: "_Learning", context: Context, batch: Batch
     ) -> tuple[Params, Context, jax.Array]:
+        initial, scale, mean, rate, decay = learning
         after, nll_1xSxN = block_nll(model, params, context, batch)
 
         def moved(th: jax.Array, th_0: jax.Array, rms: jax.Array, g: jax.Array) -> jax.Array:
