@@ -45,11 +45,11 @@ Context = Any  # What a model knows of the sentences before: a type of its own.
 
 class Conditioning(NamedTuple):
     """What a context does to the tokens of a sentence: its part of the first layer's gates
-    [B, G*H], what of it enters the output layer [B, E], what the model's own functions read."""
+    [B, G*H], what of it enters the output layer [B, E], what the steps of the model read."""
 
     gates: jax.Array | None = None
     features: jax.Array | None = None
-    own: Any = None
+    inputs: Any = None
 
 
 class Sentence(NamedTuple):

@@ -182,18 +182,18 @@ class ADCLM(DocumentModel):
         # The keys belong to the current sentence (Eq. 8), so that W_key learns where the context
         # is held fixed too.
         keys_MxBxA = context.values_MxBxH @ params["attention"]["key"]
-        return Conditioning(own=Memory(context.values_MxBxH, keys_MxBxA, context.mask_MxB))
+        return Conditioning(inputs=Memory(context.values_MxBxH, keys_MxBxA, context.mask_MxB))
 
     def step(
         self, params: Params, conditioning: Conditioning, state: StackState, x: StackInput
     ) -> tuple[StackState, tuple[jax.Array, jax.Array]]:
-        c_BxH = attend(params["attention"], stack.top_hidden(state), conditioning.own)
+        c_BxH = attend(params["attention"], stack.top_hidden(state), conditioning.inputs)
         x = x.plus(c_BxH @ params["stack"][0]["context"])
         state, h_BxH = stack.step_stack(self.cell, params["stack"], state, x)
         return state, (h_BxH, c_BxH)
 
     def attention(self, params: Params, conditioning: Conditioning, state: StackState) -> jax.Array:
-        return attention_weights(params["attention"], stack.top_hidden(state), conditioning.own)
+        return attention_weights(params["attention"], stack.top_hidden(state), conditioning.inputs)
 
     def emit(self, params: Params, conditioning: Conditioning, outputs: Any) -> jax.Array:
         h, c = outputs

@@ -241,17 +241,17 @@ class _SeqBoWATT(_SeqBoW):
         exists_CxB = context.exists_BxC.T
         # A first sentence attends to all C places, which hold zero.
         mask_CxB = exists_CxB | ~jnp.any(exists_CxB, axis=0)
-        return Conditioning(own=Memory(self.feed(params, z_CxBxZ), keys_CxBxA, mask_CxB))
+        return Conditioning(inputs=Memory(self.feed(params, z_CxBxZ), keys_CxBxA, mask_CxB))
 
     def step(
         self, params: Params, conditioning: Conditioning, state: StackState, x: StackInput
     ) -> tuple[StackState, jax.Array]:
         # To feed is linear: the mean of what is fed is what the mean feeds.
-        fed_BxX = attend(params["attention"], stack.top_hidden(state), conditioning.own)
+        fed_BxX = attend(params["attention"], stack.top_hidden(state), conditioning.inputs)
         return self.step_fed(params, fed_BxX, state, x)
 
     def attention(self, params: Params, conditioning: Conditioning, state: StackState) -> jax.Array:
-        return attention_weights(params["attention"], stack.top_hidden(state), conditioning.own)
+        return attention_weights(params["attention"], stack.top_hidden(state), conditioning.inputs)
 
     def vector(self, params: Params, context: Bags) -> jax.Array:
         count_Bx1 = jnp.maximum(jnp.sum(context.exists_BxC, axis=1), 1)[:, None]
@@ -300,12 +300,12 @@ class _LateFusion(_LargerContext):
         return p @ params["fusion"]["context"]
 
     def conditioning(self, fed: jax.Array) -> Conditioning:
-        return Conditioning(own=fed)
+        return Conditioning(inputs=fed)
 
     def step(
         self, params: Params, conditioning: Conditioning, state: StackState, x: StackInput
     ) -> tuple[StackState, jax.Array]:
-        return self.step_fed(params, conditioning.own, state, x)
+        return self.step_fed(params, conditioning.inputs, state, x)
 
     def step_fed(
         self, params: Params, fed_BxX: jax.Array, state: StackState, x: StackInput

@@ -186,8 +186,8 @@ class Reader:
         require_at_least("rows", rows, 1)
         if (sources is not None) != self.model.reads_source:
             expected = "one for each row" if self.model.reads_source else "none"
-            given = "none" if sources is None else len(sources)
-            raise InputError(f"sources are {given}; {self.model.name} expects {expected}")
+            count = "none" if sources is None else len(sources)
+            raise InputError(f"sources are {count}; {self.model.name} expects {expected}")
         source = None
         if sources is not None:
             if len(sources) != rows:
