@@ -1,7 +1,8 @@
-"""Reports on trained runs: the tables and figures of the DCLM paper (Ji et al. 2015), or one table.
+"""Reports on trained runs: the tables and figures of the DCLM paper (Ji et al. 2015), and more.
 
     python -m launch.report --output=reports/ptb --workdirs='runs/ptb/*'
-    python -m launch.report --output=reports/two --workdirs=runs/rnnlm,runs/ccdclm
+    python -m launch.report --output=reports/two --workdirs=runs/rnnlm,runs/adclm \\
+        --html=reports/two.html
 
 Runs that differ in nothing but training.seed are one row: means and standard deviations over seeds.
 All runs are measured on the same corpus: validation and test perplexity (Table 2), with z-tests
@@ -11,33 +12,28 @@ Where a model was trained with several segment lengths L, their learning curves 
 (Figure 3). Hyper-parameters that differ between rows have columns.
 
 --baseline=RUN or MODEL compares all rows with one run, or with that model trained alike. Intervals
-are of 95%, by bootstrap over the test documents, paired where two rows are compared: they speak of
-other documents, and the standard deviations over seeds of other training runs.
+of 95% are by bootstrap over the test documents, paired where two rows are compared: they are about
+other documents, and the standard deviations over seeds about other training runs.
 
-Where the first sentence of a document, moved alone, is told in 75% of the cases or more by one of
-the models (launch.coherence says why that matters), coherence is measured twice: with all sentences
-permuted, and with the first one kept. --fix_first=N keeps N in any case.
+Where one of the models distinguishes 75% of the documents or more from those whose first sentence
+alone is moved (launch.coherence says why that matters), coherence is measured twice: with all
+sentences permuted, and with the first sentence fixed. --fix_first=N fixes N sentences in any case.
 
---adapt=cache,unigram,dynamic adds test perplexity and coherence of runs that adapt themselves to
-each document as they read it, in these ways or some of them, tuned on the validation set, and
-whether rows keep what they are ahead of the baseline (launch.evaluate says what they are).
+--adapt=cache,unigram,dynamic adds test perplexity and coherence with test-time adaptation, in these
+ways or some of them, tuned on the validation set; launch.evaluate describes them.
 
---html=FILE writes a page as well, one file that needs no network, for phones and desktops: the
-configurations side by side, curves, tables with marks of significance, and three test documents,
-chosen by a rule that stands there, word by word: surprisal with and without the sentences before,
-and attention. The reader steps through their sentences by buttons or the arrow keys. It ends with
-how each number was made:
+--html=FILE writes an HTML report as well: one file that needs no network, for phones and desktops,
+with the configurations side by side, curves, tables with marks of significance, and three test
+documents word by word, which buttons and the arrow keys step through.
 
-    python -m launch.report --output=reports/two --workdirs=runs/rnnlm,runs/adclm \\
-        --html=reports/two.html
+DIR holds report.md, report.csv (one line per row, all numbers), report.tex (for the package
+booktabs), report.json and the figures. Results are saved in RUN/results: the same command measures
+only what is new or has changed, so it can be stopped, and results on other --data or with other
+options are saved beside them.
 
-DIR holds report.md, report.csv (a line a row, all numbers), report.tex (for the package booktabs),
-report.json and the figures. What is measured of a run is saved in RUN/results: the same command
-measures only what is new or has changed, so it can be stopped, and results on other --data or with
-other options are kept beside it.
-
-Coherence is most of the time: as long as --permutation_pool test perplexities (with 0, the paper's,
-as long as --bootstrap of them), but little for rnnlm and codclm; --bootstrap=0 leaves it out.
+Most of the time is for coherence: as long as --permutation_pool test perplexities (with 0, the
+paper's, as long as --bootstrap of them), but little for rnnlm and codclm without adaptation;
+--bootstrap=0 leaves it out.
 
 --quick computes nothing: the same report of the results that are saved, blank where one is missing.
 """
@@ -57,18 +53,20 @@ from dclm_jax.experiments.report import (
     Options,
     Report,
     baselines_of,
-    how_made,
     measure,
     open_runs,
+    provenance,
 )
 from launch import _adaptation, _app, _evaluation
 
 _evaluation.define_workdirs()
-# Those of tuning are refused.
+# Flags of tuning are refused.
 for _flag in _adaptation.SETTINGS:
     flags.declare_key_flag(_flag.name)
 _OUTPUT = flags.DEFINE_string("output", None, "Directory to write.")
-_QUICK = flags.DEFINE_bool("quick", False, "Show the results that are saved, and compute nothing.")
+_QUICK = flags.DEFINE_bool(
+    "quick", False, "Report the results that are saved, and compute nothing."
+)
 _DATA = flags.DEFINE_string(
     "data", None, "Prepared corpus; default: the one the first run was trained on."
 )
@@ -83,15 +81,17 @@ _POOL = flags.DEFINE_integer(
 _FIX_FIRST = flags.DEFINE_integer(
     "fix_first", 0, "Sentences at the start of each document that coherence leaves in place."
 )
-_SEED = flags.DEFINE_integer("seed", 0, "Seed of permutations and test sets.")
+_SEED = flags.DEFINE_integer("seed", 0, "Random seed for permutations and test sets.")
 _BASELINE = flags.DEFINE_string(
     "baseline",
     None,
-    "What rows are compared with: one of the runs, by its workdir, or a model, such as rnnlm, of "
-    "which the run is taken that was trained alike. Default: rnnlm, in coherence drnnlm and hrnnlm "
+    "Baseline of all rows: one of the runs, by its workdir, or a model, such as rnnlm, whose run "
+    "with the same recipe is taken. Default: rnnlm, in coherence drnnlm and hrnnlm "
     "as well.",
 )
-_HTML = flags.DEFINE_string("html", None, "Page to write as well: one file that needs no network.")
+_HTML = flags.DEFINE_string(
+    "html", None, "HTML report to write as well: one file that needs no network."
+)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -131,15 +131,15 @@ def main(argv: Sequence[str]) -> None:
         print("\n".join([*report.write(output), f"report: {output / MARKDOWN}"]))
     if _HTML.value is not None:
         command = shlex.join(["python", "-m", "launch.report", *sys.argv[1:]])
-        made = how_made(runs, options, command)
-        content = report.html(runs, made, read_examples=not _QUICK.value)
+        made_by = provenance(runs, options, command)
+        content = report.html(runs, made_by, read_examples=not _QUICK.value)
         with files.open_output(_HTML.value) as file:
             file.write(content)
         print(f"page: {_HTML.value}")
 
 
 def _options() -> Options:
-    """What the flags say to measure."""
+    """The options that flags set."""
     _adaptation.check_settings()
     for flag in (_adaptation.TUNE_ON, _adaptation.TUNE_INPUT):
         if flag.present:

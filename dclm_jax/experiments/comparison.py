@@ -262,7 +262,7 @@ def compare(row: Row, all_rows: Sequence[Row], name: str) -> Comparison | None:
     if pair is None:
         return None
     row, other, same_recipe, seeds = pair
-    if not all(one.has(key) for one in (row, other) for key in ("test", "by_document")):
+    if not all(each.has(key) for each in (row, other) for key in ("test", "by_document")):
         return None
     has_coherence = row.has("coherence") and other.has("coherence")
     return Comparison(

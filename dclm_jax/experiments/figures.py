@@ -484,11 +484,13 @@ def plot_attention(sentences: "Sequence[SentenceAttention]", path: str | os.Path
     """Draws what the words of a document attend to: a heat map for each sentence that has two
     positions or more to attend to, its words from left to right, the positions from above.
     """
-    numbered = [(n, one) for n, one in enumerate(sentences, 1) if len(one.positions) > 1]
+    numbered = [
+        (n, sentence) for n, sentence in enumerate(sentences, 1) if len(sentence.positions) > 1
+    ]
     if not numbered:
         raise InputError(f"{path}: no sentence of the document has two positions to attend to")
-    columns = max(len(one.targets) for _, one in numbered)
-    rows = [len(one.positions) for _, one in numbered]
+    columns = max(len(sentence.targets) for _, sentence in numbered)
+    rows = [len(sentence.positions) for _, sentence in numbered]
     width, height = columns + _LABELS, sum(rows) + _LABELS * len(rows)
     if width * height > _MOST_SQUARES:
         raise InputError(
@@ -498,12 +500,14 @@ def plot_attention(sentences: "Sequence[SentenceAttention]", path: str | os.Path
     figure, alone = new_figure((_SQUARE * max(width, 25), _SQUARE * height))
     alone.remove()
     grid = figure.subplots(len(rows), squeeze=False, height_ratios=rows)[:, 0]
-    for axes, (number, one) in zip(grid, numbered, strict=True):
-        image = axes.imshow(one.weights.T, cmap="Blues", vmin=0, aspect="auto")
+    for axes, (number, sentence) in zip(grid, numbered, strict=True):
+        image = axes.imshow(sentence.weights.T, cmap="Blues", vmin=0, aspect="auto")
         # Words are as wide in all of them.
         axes.set(xlim=(-0.5, columns - 0.5), frame_on=False)
-        axes.set_xticks(range(len(one.targets)), _short(one.targets), rotation=90, fontsize=7)
-        axes.set_yticks(range(len(one.positions)), _short(one.positions), fontsize=7)
+        axes.set_xticks(
+            range(len(sentence.targets)), _short(sentence.targets), rotation=90, fontsize=7
+        )
+        axes.set_yticks(range(len(sentence.positions)), _short(sentence.positions), fontsize=7)
         axes.tick_params(length=0)
         axes.set_title(f"sentence {number}", fontsize=8, loc="left")
         figure.colorbar(image, ax=axes).ax.tick_params(labelsize=7)

@@ -65,7 +65,7 @@ class Report(NamedTuple):
       examples: of `examples.read`.
       counting: the rule by which targets are counted.
       runs: the table of all runs.
-      made: how the numbers were made: lines for a shell, or facts by name, by their titles.
+      provenance: how the numbers were made: lines for a shell, or facts by name, by title.
     """
 
     title: str
@@ -76,7 +76,7 @@ class Report(NamedTuple):
     examples: Sequence[Example]
     counting: str
     runs: Table
-    made: Mapping[str, Sequence[str] | Mapping[str, Any]]
+    provenance: Mapping[str, Sequence[str] | Mapping[str, Any]]
 
 
 def report(content: Report) -> str:
@@ -128,7 +128,7 @@ def _compared(
     keys = dict.fromkeys(key for config in configs.values() for key in config)
     differing, common = [["option", *configs]], [["option", "value"]]
     for key in keys:
-        texts = [option_text(one, key) if key in one else "–" for one in configs.values()]
+        texts = [option_text(c, key) if key in c else "–" for c in configs.values()]
         if all(key in config and config[key] == first.get(key) for config in configs.values()):
             common.append([key, texts[0]])
         else:

@@ -197,10 +197,10 @@ class Report:
     def _markdown(self) -> str:
         parts = [table.markdown() for table in self.tables.values()]
         # The figures of the paper.
-        shown = {name: self.figures[name] for name in self.figures if name != "learning_curves"}
-        undrawn = {name: figure.undrawn for name, figure in shown.items()}
-        parts += [f"![{shown[n].title}]({n}.png)" for n, reason in undrawn.items() if not reason]
-        parts += [f"{n}.png is not drawn: {reason}." for n, reason in undrawn.items() if reason]
+        names = [name for name in self.figures if name != "learning_curves"]
+        undrawn = {name: self.figures[name].undrawn for name in names}
+        parts += [f"![{self.figures[n].title}]({n}.png)" for n in names if not undrawn[n]]
+        parts += [f"{n}.png is not drawn: {undrawn[n]}." for n in names if undrawn[n]]
         return "\n\n".join([*parts, *self.notes]) + "\n"
 
     def _latex(self) -> str:
@@ -208,13 +208,13 @@ class Report:
         return "\n\n".join(parts) + "\n"
 
     def html(
-        self, runs: Sequence[Run], made: Mapping[str, Any], *, read_examples: bool = True
+        self, runs: Sequence[Run], provenance: Mapping[str, Any], *, read_examples: bool = True
     ) -> str:
         """The report as one page.
 
         Args:
           runs: that were measured.
-          made: how the numbers were made, see `html.Report`.
+          provenance: how the numbers were made, see `html.Report`.
           read_examples: whether to score some documents word by word.
         """
         documents = runs[0].splits["test"].documents
@@ -231,12 +231,12 @@ class Report:
                 else [],
                 COUNTING_RULES[runs[0].lm.scorer.objective],
                 tables.runs_table(self.rows),
-                made,
+                provenance,
             )
         )
 
 
-def how_made(runs: Sequence[Run], options: Options, command: str) -> dict[str, Any]:
+def provenance(runs: Sequence[Run], options: Options, command: str) -> dict[str, Any]:
     """How the numbers of a report were made: commands, and facts by name."""
     first = runs[0]
     run = f"--workdir={first.workdir} --data={first.data}"

@@ -198,7 +198,7 @@ def adaptation_table(all_rows: Sequence[Row], baseline: str) -> Table:
             cells[-1].append(_number(row, *path, "test", "perplexity"))
             ratio = ""
             if pair and pair.row.has(*path, "test") and pair.other.has(*path, "test"):
-                means = [one.mean(*path, "test", "perplexity") for one in (pair.row, pair.other)]
+                means = [each.mean(*path, "test", "perplexity") for each in (pair.row, pair.other)]
                 ratio = _change(means[0] / means[1], same_recipe=pair.same_recipe)
             cells[-1].append(ratio)
         if has_coherence:

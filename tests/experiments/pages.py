@@ -58,7 +58,7 @@ def reading(label: str, *, reads_context: bool, attends: bool) -> Reading:
     return Reading(label, sentences, attention if attends else [])
 
 
-def content(all_rows=None, *, examples=True, made=None) -> html.Report:
+def content(all_rows=None, *, examples=True) -> html.Report:
     """The content of a report, with two examples."""
     report = Report(rows() if all_rows is None else all_rows, ("rnnlm",))
     readings = [
@@ -79,8 +79,7 @@ def content(all_rows=None, *, examples=True, made=None) -> html.Report:
         documents if examples else [],
         "END is counted",
         runs_table(report.rows),
-        made
-        or {
+        {
             "This page": [f"python -m launch.report --output='{HOSTILE}'"],
             "Measured on, and with": {"corpus": HOSTILE, "seed": 0},
         },
