@@ -57,6 +57,7 @@ _RESERVED = ("<s>", "</s>", "<unk>", "<UNK>")
 # Of lmplz, whose default is most of the machine's memory; what does not fit is sorted on disk.
 _MEMORY = "1G"
 _LONGEST_HEADER = 1000
+_TOO_LONG = re.compile(r"This model has order (\d+) but KenLM was compiled to support up to (\d+)")
 
 Report = Callable[[str], None]
 
@@ -342,5 +343,11 @@ def _load(path: str | os.PathLike[str]) -> Any:
         return kenlm.Model(os.fspath(path), options)
     # Cython turns errors of the C++ library into these; text of a damaged file may be no UTF-8.
     except (OSError, RuntimeError, UnicodeDecodeError, MemoryError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise InputError(f"{path}: cannot be read by kenlm ({reason})") from error
+        reason = " ".join(str(error).split())
+        if orders := _TOO_LONG.search(reason):
+            raise InputError(
+                f"order is {orders[1]}; the installed package kenlm answers queries up to order "
+                f"{orders[2]} (build it for more: MAX_ORDER={orders[1]} pip install "
+                "--force-reinstall --no-cache-dir kenlm)"
+            ) from error
+        raise InputError(f"{path}: cannot be read by kenlm ({reason[:300]})") from error

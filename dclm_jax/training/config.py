@@ -301,7 +301,7 @@ def incompatible(saved: Mapping[str, Any], given: Mapping[str, Any], workdir: ob
     decays = OptimizerConfig(**given["optimizer"]).decays_over_run
     obstacles = {}
     for key, (before, now) in differences(saved, given).items():
-        longer = now == 0 or (type(before) is int and 0 < before <= now)
+        longer = now == 0 or (type(before) is type(now) is int and 0 < before <= now)
         if not (key == "training.patience" and longer or key in _STEPS and not decays):
             obstacles[key] = before, now
     if not obstacles:

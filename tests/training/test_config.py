@@ -10,6 +10,7 @@ from dclm_jax.training.config import (
     default_config,
     differences,
     flat,
+    incompatible,
     meanings,
     require_known,
     validated,
@@ -120,3 +121,10 @@ def test_names_that_a_configuration_file_does_not_know():
         require_known("c", ("a", "b"))
     with pytest.raises(InputError, match="^no model is named; expected one of a, b$"):
         require_known("", ("a", "b"))
+
+
+def test_a_run_of_another_kind_is_incompatible():
+    counted = {"model": {"name": "ngram", "order": 5}, "data": {"directory": "somewhere"}}
+    assert incompatible(counted, make().to_dict(), "run").startswith(
+        "run already contains a different run (data.batch_size: None saved, "
+    )
