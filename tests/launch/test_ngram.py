@@ -1,12 +1,13 @@
 """launch.ngram: a count-based model wherever a neural one goes."""
 
-import importlib.util
 import json
 import math
+import sys
 
 import pytest
 
 from tests.launch.support import TOLERANCE, launch, refuse
+from tests.test_ngram import HAS_KENLM, StandIn
 
 # In the place of KenLM's programs: a model in which all words, and the end, have log10 P = -2.
 EVEN_LMPLZ = """#!/usr/bin/env bash
@@ -30,9 +31,9 @@ END
 COPY_ARPA = '#!/usr/bin/env bash\ncp "$3" "$4"\n'
 
 
-def test_an_ngram_model_goes_wherever_a_neural_one_does(space, tmp_path):
-    if importlib.util.find_spec("kenlm") is None:
-        pytest.skip("the package kenlm is not installed: pip install -e '.[ngram]'")
+def test_an_ngram_model_goes_wherever_a_neural_one_does(space, tmp_path, monkeypatch):
+    if not HAS_KENLM:
+        monkeypatch.setitem(sys.modules, "kenlm", StandIn)
     for name, text in (("lmplz", EVEN_LMPLZ), ("build_binary", COPY_ARPA)):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
