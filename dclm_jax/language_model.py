@@ -182,7 +182,7 @@ class LanguageModel:
       text: how its training text was read, and its OOV rates.
       make_scorer, make_reader: make `scorer` and `reader` when these are first asked for.
       model, params: the functions of a model of the registry and its parameters; None of others.
-      batch_size: of `Scorer`.
+      batch_size: the maximum number of documents scored or encoded together.
       adaptation: how the model adapts to each document that it scores; None if it does not.
     """
 
@@ -402,21 +402,11 @@ class LanguageModel:
         return ordered._replace(order=[indices[i] for i in ordered.order])
 
     def vectors(
-        self,
-        documents: Iterable[Document | Sequence[Sentence]],
-        *,
-        batch_size: int = DEFAULT_BATCH_SIZE,
+        self, documents: Iterable[Document | Sequence[Sentence]]
     ) -> Iterator[DocumentVectors]:
-        """What is left of documents when they have been read, in their order; as `score` takes and
-        names them.
-
-        Args:
-          documents: input larger than memory is fine.
-          batch_size: documents of like length that are read together, at most. It changes speed and
-            memory, not vectors.
-        """
-        require_at_least("batch_size", batch_size, 1)
-        batch_size = min(batch_size, MAX_ROWS)
+        """The vectors of documents, in their order, as `score` takes and names them; input larger
+        than memory is fine."""
+        batch_size = min(self.batch_size, MAX_ROWS)
         reader = self.reader
         if not isinstance(reader, Reader):
             raise _without_context(self.name)
@@ -642,8 +632,10 @@ def restore(
 
     Args:
       workdir: of the run, a directory or an address such as gs://bucket/run.
-      batch_size: of `Scorer`; it changes speed and memory, not scores.
+      batch_size: the maximum number of documents scored or encoded together; it changes speed and
+        memory, not scores.
     """
+    require_at_least("batch_size", batch_size, 1)
     with storage.fetched(workdir, needed_for_use) as folder:
         text = read_text(folder)
         if read_config(folder)["model"]["name"] == ngram.NAME:

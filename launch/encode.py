@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> None:
     if not output.endswith(_SUFFIX):
         raise InputError(f"--output is {output!r}; expected the name of a file, NAME{_SUFFIX}")
     lm = _evaluation.restore().lm
-    encoded = lm.vectors(_evaluation.read_text([lm], source), batch_size=flags.FLAGS.batch_size)
+    encoded = lm.vectors(_evaluation.read_text([lm], source))
     rows, width = 0, 0
     with (
         files.open_binary(output) as file,

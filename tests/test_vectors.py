@@ -1,11 +1,13 @@
 """`lm.vectors`: vectors of whole documents, read together, against reading each by itself."""
 
+import dataclasses
 import re
 from typing import Any
 
 import numpy as np
 import pytest
 
+import dclm_jax
 from dclm_jax import language_model as module
 from dclm_jax.data import Document
 from dclm_jax.errors import InputError
@@ -51,7 +53,7 @@ def test_windows_and_batches_keep_the_order(monkeypatch):
     monkeypatch.setattr(module, "_WINDOW", 1)
     named = [Document(f"d{i}", [one.split() for one in d]) for i, d in enumerate(DOCUMENTS)]
     for batch_size in (1, 2, 3, 10**30):
-        encoded = list(lm.vectors(iter(named), batch_size=batch_size))
+        encoded = list(dataclasses.replace(lm, batch_size=batch_size).vectors(iter(named)))
         assert [document.id for document in encoded] == [one.id for one in named]
         for one, vectors in zip(encoded, expected, strict=True):
             close(one.sentences, vectors)
@@ -59,17 +61,21 @@ def test_windows_and_batches_keep_the_order(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("name", "documents", "options", "message"),
+    ("name", "documents", "message"),
     [
-        ("rnnlm", DOCUMENTS, {}, "rnnlm reads every sentence alone: it has no context"),
-        ("ccdclm", [["a"], []], {}, "document 1 has no words, and so no vector; leave it out"),
-        ("ccdclm", ["a b"], {}, "a document is 'a b'; expected a list of sentences"),
-        ("ccdclm", DOCUMENTS, {"batch_size": 0}, "batch_size is 0; expected at least 1"),
+        ("rnnlm", DOCUMENTS, "rnnlm reads every sentence alone: it has no context"),
+        ("ccdclm", [["a"], []], "document 1 has no words, and so no vector; leave it out"),
+        ("ccdclm", ["a b"], "a document is 'a b'; expected a list of sentences"),
     ],
 )
-def test_bad_input(name, documents, options, message):
+def test_bad_input(name, documents, message):
     with pytest.raises(InputError, match=re.escape(message)):
-        list(language_model(name).vectors(documents, **options))
+        list(language_model(name).vectors(documents))
+
+
+def test_a_batch_holds_documents():
+    with pytest.raises(InputError, match="batch_size is 0; expected at least 1"):
+        dclm_jax.restore("nowhere", batch_size=0)
 
 
 def test_a_reader_gives_the_start_as_well_and_needs_word_ids():
