@@ -59,6 +59,6 @@ def did_you_mean(word: str, known: Collection[str]) -> str:
     return f"; did you mean {nearest[0]!r}?" if nearest else f"; known: {', '.join(sorted(known))}"
 
 
-def shown(value: object) -> str:
+def brief(value: object) -> str:
     """A value from a file for a message: like `repr`, but short."""
     return _SHORT.repr(value)

@@ -38,7 +38,7 @@ from typing import (
 )
 
 from dclm_jax import processes, storage
-from dclm_jax.errors import InputError, shown
+from dclm_jax.errors import InputError, brief
 
 STDOUT = "-"
 Value = TypeVar("Value")
@@ -237,7 +237,7 @@ def parse_json(text: bytes | str, place: str, kind: type[Value], *, exact: bool 
         raise InputError(f"{place}: nested too deeply") from error
     result = _converted(value, kind, place, "")
     if exact and (others := value.keys() - _hints(kind).keys()):
-        raise InputError(f"{place}: {shown(min(others))} is unknown; expected {_expected(kind)}")
+        raise InputError(f"{place}: {brief(min(others))} is unknown; expected {_expected(kind)}")
     return result
 
 
@@ -289,7 +289,7 @@ def _converted(value: Any, kind: Any, place: str, key: str) -> Any:
                 for name, inner in value.items()
             }
         return value
-    raise InputError(f"{place}: {key or 'it'} is {shown(value)}; expected {_expected(kind)}")
+    raise InputError(f"{place}: {key or 'it'} is {brief(value)}; expected {_expected(kind)}")
 
 
 def _record(value: dict[str, Any], kind: Any, place: str, key: str) -> Any:
@@ -313,7 +313,7 @@ def _hints(kind: Any) -> dict[str, Any]:
 
 def _inner(key: str, name: str) -> str:
     """Names in a file may be anything, of any length."""
-    name = name if name.isidentifier() and len(name) < 40 else shown(name)[1:-1]
+    name = name if name.isidentifier() and len(name) < 40 else brief(name)[1:-1]
     return f"{key}.{name}" if key else name
 
 

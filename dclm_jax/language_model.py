@@ -31,7 +31,7 @@ from dclm_jax.decoding import generation
 from dclm_jax.decoding.choices import GREEDY, Decoding
 from dclm_jax.decoding.generation import Limits
 from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_sentences
-from dclm_jax.errors import InputError, require_at_least, shown
+from dclm_jax.errors import InputError, brief, require_at_least
 from dclm_jax.evaluation import by_word, datasets, interpolation
 from dclm_jax.evaluation.adaptation import Adaptation, adapt
 from dclm_jax.evaluation.datasets import Dataset
@@ -266,7 +266,7 @@ class LanguageModel:
         A Python warning counts omitted words and invisible characters.
         """
         if not isinstance(text, str):
-            raise InputError(f"text is {shown(text)}; expected a string")
+            raise InputError(f"text is {brief(text)}; expected a string")
         if options is None:
             options = self.text.options or PLAIN
             if options.format in ("tagged", "treebank"):
@@ -741,7 +741,7 @@ def _encoded(
     """
     if isinstance(documents, str) or not isinstance(documents, Iterable):
         raise InputError(
-            f"documents are {shown(documents)}; expected a list of them (for raw text: score_text)"
+            f"documents are {brief(documents)}; expected a list of them (for raw text: score_text)"
         )
     kept = empty_sentences = empty_documents = 0
     for index, document in enumerate(documents):
@@ -770,17 +770,20 @@ def _words(document: Document | Sequence[Sentence], what: str = "a document is")
     sentences = document.sentences if isinstance(document, Document) else document
     if isinstance(sentences, str) or not isinstance(sentences, Iterable):
         raise InputError(
-            f"{what} {shown(sentences)}; expected a list of sentences, such as "
+            f"{what} {brief(sentences)}; expected a list of sentences, such as "
             '["a sentence .", "another one ."] (for raw text: score_text, read_text, documents)'
         )
-    return [one.split() if isinstance(one, str) else _checked(one) for one in sentences]
+    return [
+        sentence.split() if isinstance(sentence, str) else _checked(sentence)
+        for sentence in sentences
+    ]
 
 
 def _checked(sentence: Any) -> list[str]:
     words = list(sentence) if isinstance(sentence, Iterable) else [sentence]
     for word in words:
         if not isinstance(word, str) or len(word.split()) != 1:
-            raise InputError(f"a word is {shown(word)}; expected a string without white space")
+            raise InputError(f"a word is {brief(word)}; expected a string without white space")
     return words
 
 

@@ -175,7 +175,8 @@ def main(argv: Sequence[str]) -> None:
             print(*(["", *lines] if lines else []), sep="\n")
     if _TSV.value:
         with files.open_output(_TSV.value) as file:
-            file.writelines(measure.separated_rows(results, [one.id for one in dataset.documents]))
+            names = [document.id for document in dataset.documents]
+            file.writelines(measure.separated_rows(results, names))
     if _OUTPUT.value:
         values = [
             results[subject.label].to_json() | subject.description | dataset.source

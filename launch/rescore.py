@@ -50,7 +50,7 @@ from absl import flags
 
 from dclm_jax import files
 from dclm_jax.data.vocabulary import UNKNOWN
-from dclm_jax.errors import InputError, shown
+from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation import perplexity
 from dclm_jax.rescoring import mert, metrics, nbest
 from dclm_jax.rescoring.metrics import METRICS
@@ -240,7 +240,7 @@ def _weights(rescorer: Rescorer) -> np.ndarray:
         weights = files.read_json(value, _Written).weights
         if set(weights) != set(names):
             raise InputError(
-                f"{value}: has weights of {shown(list(weights))}; expected {', '.join(names)}"
+                f"{value}: has weights of {brief(list(weights))}; expected {', '.join(names)}"
             )
         values, place = [weights[name] for name in names], value
     else:
@@ -253,9 +253,9 @@ def _weights(rescorer: Rescorer) -> np.ndarray:
     try:
         numbers = np.array(values, np.float64)
     except ValueError as error:
-        raise InputError(f"{place}: {shown(values)}; expected numbers") from error
+        raise InputError(f"{place}: {brief(values)}; expected numbers") from error
     if not np.all(np.isfinite(numbers)) or not numbers.any():
-        raise InputError(f"{place}: {shown(values)}; expected finite numbers, not all of them 0")
+        raise InputError(f"{place}: {brief(values)}; expected finite numbers, not all of them 0")
     return numbers
 
 

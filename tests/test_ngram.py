@@ -520,7 +520,11 @@ def test_coherence_is_blind_to_order(run):
 def test_the_build_script_names_what_is_missing_and_builds_once(tmp_path):
     def build(**variables):
         return subprocess.run(
-            [shutil.which("bash"), REPOSITORY / "launch/build_kenlm.sh", tmp_path / "bin"],
+            [
+                shutil.which("bash") or "bash",
+                REPOSITORY / "launch/build_kenlm.sh",
+                tmp_path / "bin",
+            ],
             env={**os.environ, **variables},
             capture_output=True,
             text=True,

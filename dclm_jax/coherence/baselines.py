@@ -72,7 +72,8 @@ class OrderingBaseline(abc.ABC):
             windows = list(itertools.chain(*itertools.chain(*of_documents)))
             scores = iter(self.judge(windows) if windows else ())
             for document, of_sentences in zip(chunk, of_documents, strict=True):
-                yield document, [np.array([-next(scores) for _ in own]) for own in of_sentences]
+                negated = [np.array([-next(scores) for _ in each]) for each in of_sentences]
+                yield document, negated
 
 
 class MaximumEntropy(OrderingBaseline):
@@ -209,9 +210,9 @@ def _labelled_features(corpus: Corpus, permutations: int, seed: int) -> tuple[An
     rng = np.random.default_rng(seed)
     labelled = all_labelled_windows(corpus, permutations, rng, 2, padded=False)
     pairs_Px2 = np.concatenate(
-        [corpus.document_offsets[i] + one.windows_MxW for i, one in labelled.items()]
+        [corpus.document_offsets[i] + windows.windows_MxW for i, windows in labelled.items()]
     )
-    is_real_P = np.concatenate([one.is_real_M for one in labelled.values()])
+    is_real_P = np.concatenate([windows.is_real_M for windows in labelled.values()])
     sentences = np.split(corpus.tokens, corpus.sentence_offsets[1:-1])
     held = bags(sentences, len(corpus.vocabulary))
     return pair_features(held[pairs_Px2[:, 0]], held[pairs_Px2[:, 1]]), is_real_P

@@ -86,4 +86,4 @@ def matched(text: Sequence[Hashable], permuted: Sequence[Hashable]) -> list[int]
     indices: dict[Hashable, list[int]] = {}
     for index in reversed(range(len(text))):
         indices.setdefault(text[index], []).append(index)
-    return [indices[one].pop() if indices.get(one) else -1 for one in permuted]
+    return [indices[sentence].pop() if indices.get(sentence) else -1 for sentence in permuted]

@@ -233,7 +233,9 @@ def table(results: Results) -> list[str]:
         if test == PERMUTATIONS and test in first.by_document:
             by_length = [model.by_document[test].by_length for model in results.values()]
             for ranges in zip(*by_length, strict=True):
-                accuracies = [_percent(one.accuracy) for one in ranges if one.accuracy is not None]
+                accuracies = [
+                    _percent(lengths.accuracy) for lengths in ranges if lengths.accuracy is not None
+                ]
                 if accuracies:
                     least, most = ranges[0].least, ranges[0].most
                     sentences = f"{least} to {most}" if most else f"{least} and more"

@@ -21,7 +21,7 @@ from dclm_jax.coherence.kendall import matched
 from dclm_jax.data.documents import Document
 from dclm_jax.data.text_files import file_label, input_files
 from dclm_jax.data.vocabulary import Vocabulary
-from dclm_jax.errors import InputError, shown
+from dclm_jax.errors import InputError, brief
 from dclm_jax.evaluation.datasets import Dataset, encode
 from dclm_jax.evaluation.permutations import numbered
 
@@ -77,7 +77,7 @@ def read_permutations(
         order = matched(list(map(tuple, sentences)), list(map(tuple, text.sentences)))
         if -1 in order:
             number = order.index(-1)
-            unknown = shown(" ".join(text.sentences[number]))
+            unknown = brief(" ".join(text.sentences[number]))
             raise InputError(
                 f"{place}: sentence {number + 1}, {unknown}, is none of its document's"
             )
@@ -86,8 +86,8 @@ def read_permutations(
                 f"{place}: has {len(order)} of the {len(sentences)} sentences of its document"
             )
         orders[name].append(np.array(order))
-    for label, own in orders.items():
-        if not own:
+    for label, permutations in orders.items():
+        if not permutations:
             raise InputError(f"{originals or permuted}/{label}: has no permutation in {permuted}")
     return [
         PermutedDocument(document, np.array(orders[label])) for label, document in documents.items()

@@ -55,14 +55,16 @@ def log_probs(
     """
     pairs = zip(documents, orders, strict=True)
     if reader is not None and scorer.context_order is None:
-        for document, own in pairs:
+        for document, document_orders in pairs:
             prefixes = Prefixes(reader, document)
-            yield np.concatenate([prefixes.log_probs(part) for part in _parts(document, own)])
+            yield np.concatenate(
+                [prefixes.log_probs(part) for part in _parts(document, document_orders)]
+            )
         return
 
     def requests() -> Iterator[_Request]:
-        for document, own in pairs:
-            pieces = _Pieces(document, own, scorer.context_order)
+        for document, document_orders in pairs:
+            pieces = _Pieces(document, document_orders, scorer.context_order)
             for piece in pieces.distinct:
                 yield _Request([document[i] for i in piece], pieces.only_last, pieces)
 
@@ -185,9 +187,10 @@ class Prefixes:
         while active.size:
             for i in active:
                 after = after_O[i]
-                rest, own = orders_OxS[i, num_read_O[i] :], self._order_S[after:]
-                both = min(len(rest), len(own))
-                alike = int(np.argmin(np.append(rest[:both] == own[:both], False)))
+                rest, rest_of_document = orders_OxS[i, num_read_O[i] :], self._order_S[after:]
+                both = min(len(rest), len(rest_of_document))
+                is_same = rest[:both] == rest_of_document[:both]
+                alike = int(np.argmin(np.append(is_same, False)))
                 before = self._log_prob_before
                 totals_O[i] += before[after + alike] - before[after]
                 num_read_O[i] += alike
@@ -233,7 +236,7 @@ class Prefixes:
             # Rows that fill up are not scored.
             [0] * len(sentences) + [len(self._document[sentences[-1]]) + 1] * empty,
         )
-        own = self._places.take([sentence + 1 for sentence in filled])
-        is_near = self._reader.distances(place, own, self._length) <= NEAR
+        places_of_document = self._places.take([sentence + 1 for sentence in filled])
+        is_near = self._reader.distances(place, places_of_document, self._length) <= NEAR
         log_probs = [-np.sum(nll_M, dtype=np.float64) for (nll_M,) in nll[: len(sentences)]]
         return place, np.array(log_probs), is_near

@@ -242,7 +242,9 @@ class WindowClassifier(OrderingBaseline):
                 sentences.append(sentence)
             return numbers[content]
 
-        windows_Wx3 = np.array([[number(one, at) for at, one in enumerate(w)] for w in windows])
+        windows_Wx3 = np.array(
+            [[number(content, at) for at, content in enumerate(window)] for window in windows]
+        )
         vectors_RxH = self._vectors(sentences)
         # Padded, so that few shapes are compiled; indices of START and END count from the end.
         padding = power_of_two(len(vectors_RxH)) - len(vectors_RxH)

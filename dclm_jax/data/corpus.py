@@ -13,7 +13,7 @@ from dclm_jax import storage
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.text_files import read_lines
 from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
-from dclm_jax.errors import InputError, shown
+from dclm_jax.errors import InputError, brief
 from dclm_jax.files import Count, Finite, Share, read_json, reading
 from dclm_jax.storage import file_sha256
 from dclm_jax.tables import aligned
@@ -241,7 +241,7 @@ class Corpus:
         for number, line in read_lines(path):
             name, _, count = line.removesuffix("\n").partition("\t")
             if name.split() != [name] or not (count.isascii() and count.isdigit()):
-                raise InputError(f"{path}:{number}: expected tag<TAB>count, got {shown(line)}")
+                raise InputError(f"{path}:{number}: expected tag<TAB>count, got {brief(line)}")
             names.append(name)
         return names
 
@@ -275,7 +275,7 @@ def read_manifest(directory: storage.PathLike) -> Manifest:
         raise InputError(f"{error}; prepare the corpus again") from error
     if others := [split for split in manifest.splits if split not in ALL_SPLITS]:
         expected = ", ".join(ALL_SPLITS)
-        raise InputError(f"{path}: names a split {shown(others[0])}; expected {expected}")
+        raise InputError(f"{path}: names a split {brief(others[0])}; expected {expected}")
     for split, entry in manifest.splits.items():
         names = {VOCABULARY_FILE, *split_files(split), *([TAGS_FILE] if manifest.tags else [])}
         if missing := names - {*manifest.vocabulary.files, *entry.files, *manifest.tags}:

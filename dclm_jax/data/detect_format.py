@@ -8,7 +8,7 @@ from typing import Any
 
 from dclm_jax.data.formats import SENTENCES
 from dclm_jax.data.text_files import Line
-from dclm_jax.errors import shown
+from dclm_jax.errors import brief
 
 FIRST_LINES = 100
 """How many lines a guess is made from."""
@@ -63,7 +63,7 @@ def warnings(lines: Sequence[Line], format: str) -> Iterator[str]:
         attached = list(filter(_ATTACHED.fullmatch, tokens))
         if len(attached) >= max(5, len(tokens) / 100, 4 * tokens.count(",")):
             yield (
-                f"looks like raw text, whose marks stand at words, such as {shown(attached[0])}; "
+                f"looks like raw text, whose marks stand at words, such as {brief(attached[0])}; "
                 "--format=prose splits it, and --format=paragraphs where every line is a document"
             )
         if any(map(_SECTION.fullmatch, texts)):

@@ -4,7 +4,7 @@ import dataclasses
 import re
 from typing import NamedTuple
 
-from dclm_jax.errors import InputError, shown
+from dclm_jax.errors import InputError, brief
 
 NO_FORM = "none"
 FORMS = (NO_FORM, "nfc", "nfkc")
@@ -54,15 +54,15 @@ class TextOptions:
     def __post_init__(self):
         if not _LANGUAGE.fullmatch(self.language):
             raise InputError(
-                f"language is {shown(self.language)}; expected a code of two or three small "
+                f"language is {brief(self.language)}; expected a code of two or three small "
                 "letters, such as en"
             )
         if self.unicode not in FORMS:
             raise InputError(
-                f"unicode is {shown(self.unicode)}; expected one of {', '.join(FORMS)}"
+                f"unicode is {brief(self.unicode)}; expected one of {', '.join(FORMS)}"
             )
         if self.divider.split() != [self.divider]:
-            raise InputError(f"divider is {shown(self.divider)}; expected one word, or none")
+            raise InputError(f"divider is {brief(self.divider)}; expected one word, or none")
 
     def __str__(self) -> str:
         parts = ["lines of words" if self.format == "auto" else self.format]

@@ -18,7 +18,7 @@ from dclm_jax.data.corpora import treebank, wikitext
 from dclm_jax.data.documents import NO_DIVIDER, Document, TextOptions
 from dclm_jax.data.notes import Notes, composed
 from dclm_jax.data.text_files import LONGEST_LINE, Line
-from dclm_jax.errors import InputError, shown
+from dclm_jax.errors import InputError, brief
 from dclm_jax.files import parse_json
 
 RawDocument = tuple[str, prose.Paragraphs]
@@ -73,7 +73,7 @@ class Text(NamedTuple):
             raise InputError(f"{where}: expected 'id' to be one line of text")
         if name in self.ids:
             raise InputError(
-                f"{where}: the id {shown(name)} is that of {self.ids[name]} already; expected "
+                f"{where}: the id {brief(name)} is that of {self.ids[name]} already; expected "
                 "different ids, or none"
             )
         self.ids[name] = where
@@ -90,7 +90,7 @@ def parse(format: str, text: Text) -> Iterator[Document]:
         # It would be cut into thousands of sentences.
         if any(map(_has_long_word, paragraphs)):
             raise InputError(
-                f"{text.source}: the document {shown(name)} holds a word of more than "
+                f"{text.source}: the document {brief(name)} holds a word of more than "
                 f"{_LONGEST_WORD:,} characters; expected prose"
             )
         # An accent that is apart from its letter would be a word of its own.
@@ -127,7 +127,7 @@ def _divider(text: Text) -> Callable[[Line], bool]:
         if divider == NO_DIVIDER or mark is None:
             return False
         if title := line.text[mark.end() :].split():
-            text.notes.add("title", shown(line.text.strip()), len(title))
+            text.notes.add("title", brief(line.text.strip()), len(title))
         return True
 
     return is_divider
@@ -154,7 +154,7 @@ def _parse_tagged(text: Text) -> Iterator[Document]:
                 if not all(pair):
                     raise InputError(
                         f"{text.source}:{number}: expected a word and its tag as WORD/TAG, got "
-                        f"{shown(token)} (--format=lines reads words without tags)"
+                        f"{brief(token)} (--format=lines reads words without tags)"
                     )
             sentences.append([word for word, _ in pairs])
             tags.append([tag for _, tag in pairs])
@@ -204,7 +204,7 @@ def _json_records(text: Text, kind: type[Value]) -> Iterator[tuple[int, str, Val
         where = f"{text.source}:{number}"
         if not (content.startswith("{") and content.endswith("}")):
             raise InputError(
-                f"{where}: is {shown(content)}; expected JSON lines: an object on each line, with "
+                f"{where}: is {brief(content)}; expected JSON lines: an object on each line, with "
                 "'text' or 'sentences' (jq -c '.[]' makes them of an array, jq -c . of other JSON)"
             )
         yield number, where, parse_json(line, where, kind)
@@ -236,7 +236,7 @@ def _words(sentence: Any, kind: str, where: str) -> list[str]:
     if isinstance(sentence, list) and all(isinstance(word, str) for word in sentence):
         for word in sentence:
             if word.split() != [word]:
-                raise InputError(f"{where}: a {kind} is empty or holds white space: {shown(word)}")
+                raise InputError(f"{where}: a {kind} is empty or holds white space: {brief(word)}")
         return sentence
     of = "" if kind == "word" else f"the {kind}s of "
     raise InputError(f"{where}: expected {of}each sentence to be a string or a list of {kind}s")
@@ -263,11 +263,11 @@ def _parse_raw_jsonl(text: Text) -> Iterator[RawDocument]:
             )
         if key not in record:
             raise InputError(
-                f"{where}: has no {shown(key)}, nor 'sentences' of words; --text_key names the key "
+                f"{where}: has no {brief(key)}, nor 'sentences' of words; --text_key names the key "
                 f"of its text, of: {_listed(record)}"
             )
         if not isinstance(record[key], str):
-            raise InputError(f"{where}: {shown(key)} is {shown(record[key])}; expected text")
+            raise InputError(f"{where}: {brief(key)} is {brief(record[key])}; expected text")
         name = text.named(record.get(_ID), number)
         _require_characters((name, record[key]), where)
         yield name, prose.paragraphs(_PARAGRAPH_BREAK.split(record[key]))
@@ -288,10 +288,10 @@ def _parse_table(text: Text, kind: str) -> Iterator[RawDocument]:
     where, _, header = next(rows, ("", 0, []))
     for name, times in collections.Counter(header).items():
         if times > 1:
-            raise InputError(f"{where}: has several columns {shown(name)}; expected one")
+            raise InputError(f"{where}: has several columns {brief(name)}; expected one")
     if header and key not in header:
         raise InputError(
-            f"{where}: has no column {shown(key)}; --text_key names that of its text, of: "
+            f"{where}: has no column {brief(key)}; --text_key names that of its text, of: "
             f"{_listed(header)}"
         )
     for where, number, row in rows:
@@ -337,7 +337,7 @@ def _rows(text: Text, kind: str, is_quoted: bool) -> Iterator[tuple[str, int, li
 
 
 def _listed(names: Iterable[str]) -> str:
-    return ", ".join(shown(name)[:40] for name in itertools.islice(names, 30)) or "none"
+    return ", ".join(brief(name)[:40] for name in itertools.islice(names, 30)) or "none"
 
 
 _PARSERS: dict[str, Callable[[Text], Iterator[Any]]] = {

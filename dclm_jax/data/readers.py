@@ -23,7 +23,7 @@ from dclm_jax.data.text_files import (
     name_suffix,
     read_lines,
 )
-from dclm_jax.errors import InputError, printable, shown
+from dclm_jax.errors import InputError, brief, printable
 
 FORMATS = (*TEXT_FORMATS, *COLLECTIONS)
 Read = TypeVar("Read")
@@ -147,7 +147,7 @@ class TextReader:
         kind = format.removeprefix("raw ")
         if format in KEYED:
             self._say(
-                "note", text, f"read as {kind.upper()}, the raw text of its {shown(text.key)}"
+                "note", text, f"read as {kind.upper()}, the raw text of its {brief(text.key)}"
             )
         for warning in detect_format.warnings(head, kind):
             self._say("warning", text, warning)

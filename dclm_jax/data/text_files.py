@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, NamedTuple
 
 from dclm_jax import storage
-from dclm_jax.errors import InputError, printable, shown
+from dclm_jax.errors import InputError, brief, printable
 from dclm_jax.files import reading
 
 UTF8 = "utf-8"
@@ -144,7 +144,7 @@ def checked_encoding(encoding: str) -> str:
     # Also for names that are none at all.
     except (LookupError, ValueError) as error:
         raise InputError(
-            f"there is no encoding {shown(encoding)}; expected one such as utf-8, cp1252, latin-1 "
+            f"there is no encoding {brief(encoding)}; expected one such as utf-8, cp1252, latin-1 "
             "or utf-16"
         ) from error
 

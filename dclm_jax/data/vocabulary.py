@@ -10,7 +10,7 @@ import numpy as np
 
 from dclm_jax import files, storage
 from dclm_jax.data.text_files import Line, decode
-from dclm_jax.errors import InputError, require_at_least, shown
+from dclm_jax.errors import InputError, brief, require_at_least
 
 START, END, UNKNOWN = 0, 1, 2
 START_TOKEN, END_TOKEN, UNKNOWN_TOKEN = "<START>", "<END>", "<UNKNOWN>"
@@ -131,16 +131,16 @@ class Vocabulary:
             where = f"{path}:{number}"
             if not word or word.split() != [word]:
                 raise InputError(
-                    f"{where}: expected one word, or word<TAB>count, got {shown(line)}"
+                    f"{where}: expected one word, or word<TAB>count, got {brief(line)}"
                 )
             if word in counts:
-                raise InputError(f"{where}: {shown(word)} is here twice (line {places[word]})")
+                raise InputError(f"{where}: {brief(word)} is here twice (line {places[word]})")
             count, *spelling = columns or ["0"]
             if not (count.isascii() and count.isdigit() and len(count) < 20):
-                raise InputError(f"{where}: expected a count after the tab, got {shown(count)}")
+                raise InputError(f"{where}: expected a count after the tab, got {brief(count)}")
             if spelling:
                 if word != UNKNOWN_TOKEN or spelling[0].split() != spelling:
-                    raise InputError(f"{where}: expected word<TAB>count, got {shown(line)}")
+                    raise InputError(f"{where}: expected word<TAB>count, got {brief(line)}")
                 (unknown_token,) = spelling
             counts[word], places[word] = int(count), number
         if missing := [token for token in SPECIAL_TOKENS if token not in counts]:

@@ -25,7 +25,7 @@ import numpy as np
 
 from dclm_jax.data.vocabulary import END, SPECIAL_TOKENS, START, UNKNOWN
 from dclm_jax.decoding.choices import Decoding, choose
-from dclm_jax.errors import InputError, shown
+from dclm_jax.errors import InputError, brief
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.reading import incremental
 from dclm_jax.reading.continuations import SentenceReader, filled_up
@@ -230,12 +230,12 @@ def _opened(
 ) -> tuple[_State, int]:
     """The state before anything is generated; and room for START and the words of a sentence."""
     if not isinstance(decoding, Decoding):
-        raise InputError(f"decoding is {shown(decoding)}; expected one such as Decoding('beam')")
+        raise InputError(f"decoding is {brief(decoding)}; expected one such as Decoding('beam')")
     for limit in limits:
         for name, value, largest in zip(Limits._fields, limit, _LARGEST, strict=True):
             if not isinstance(value, numbers.Integral) or not 1 <= value <= largest:
                 raise InputError(
-                    f"{name} is {shown(value)}; expected a whole number from 1 to {largest}"
+                    f"{name} is {brief(value)}; expected a whole number from 1 to {largest}"
                 )
     model = place.reader.model
     if model.vocab_size - len(SPECIAL_TOKENS) + (not decoding.suppress_unknown) < 1:

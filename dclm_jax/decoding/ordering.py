@@ -104,7 +104,7 @@ def _by_beam(
         if length > 1:
             last = [sentences[beginning.order[-1]] for beginning in beginnings]
             place = read_after(reader, place, [beginning.row for beginning in beginnings], last)
-            beginnings = [one._replace(row=row) for row, one in enumerate(beginnings)]
+            beginnings = [beginning._replace(row=row) for row, beginning in enumerate(beginnings)]
         extended = []
         for beginning in beginnings:
             # Of equal sentences that are left the first one stands for all.

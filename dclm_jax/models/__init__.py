@@ -4,7 +4,7 @@ import dataclasses
 import numbers
 from typing import Any
 
-from dclm_jax.errors import InputError, did_you_mean, shown
+from dclm_jax.errors import InputError, brief, did_you_mean
 from dclm_jax.models import autoencoder, dclm, hierarchical_rnn, larger_context
 from dclm_jax.models.base import DocumentModel
 
@@ -23,7 +23,7 @@ _LARGEST = 2**31 - 1
 def model_class(name: str) -> type[DocumentModel]:
     """The class registered under `name`."""
     if name not in MODELS:
-        what = f"unknown model {shown(name)}" if name else "no model is named"
+        what = f"unknown model {brief(name)}" if name else "no model is named"
         raise InputError(f"{what}{did_you_mean(name, MODELS)}")
     return MODELS[name]
 
@@ -35,7 +35,7 @@ def create(name: str, **options: Any) -> DocumentModel:
     for option in options:
         if option not in known:
             raise InputError(
-                f"model {name} has no option {shown(option)}{did_you_mean(option, known)}"
+                f"model {name} has no option {brief(option)}{did_you_mean(option, known)}"
             )
     if "vocab_size" not in options:
         raise InputError(f"model {name} needs vocab_size")
@@ -50,6 +50,6 @@ def _check_type(key: str, value: Any, field: dataclasses.Field) -> None:
     kind = int if field.default is dataclasses.MISSING else type(field.default)
     accepted = {float: numbers.Real, int: numbers.Integral}.get(kind, kind)
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):
-        raise InputError(f"{key} is {shown(value)}; expected a value of type {kind.__name__}")
+        raise InputError(f"{key} is {brief(value)}; expected a value of type {kind.__name__}")
     if kind is int and value > _LARGEST:
         raise InputError(f"{key} is {value}; expected at most {_LARGEST}")

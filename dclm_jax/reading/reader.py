@@ -26,7 +26,7 @@ import numpy as np
 
 from dclm_jax.data.batches import Batch, pack_sentences
 from dclm_jax.data.vocabulary import START
-from dclm_jax.errors import InputError, require_at_least, shown
+from dclm_jax.errors import InputError, brief, require_at_least
 from dclm_jax.models import MODELS
 from dclm_jax.models.base import Context, DocumentModel, Params
 from dclm_jax.reading import batch_elements, incremental
@@ -292,7 +292,7 @@ class Reader:
             ids.dtype.kind in "iu" and 0 <= ids.min() and ids.max() < self.model.vocab_size
         ):
             raise InputError(
-                f"words are {shown(ids.tolist())}; expected ids from 0 to "
+                f"words are {brief(ids.tolist())}; expected ids from 0 to "
                 f"{self.model.vocab_size - 1}"
             )
 
@@ -432,7 +432,7 @@ def _checked_rows(rows: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
     row_B = np.asarray(rows)
     are_indices = row_B.ndim == 1 and row_B.size and row_B.dtype.kind in "iu"
     if not are_indices or row_B.min() < 0 or row_B.max() >= count:
-        raise InputError(f"rows are {shown(row_B.tolist())}; expected some of 0 to {count - 1}")
+        raise InputError(f"rows are {brief(row_B.tolist())}; expected some of 0 to {count - 1}")
     return row_B
 
 

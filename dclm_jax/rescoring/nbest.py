@@ -27,7 +27,7 @@ from typing import Generic, NamedTuple, TypeVar
 import numpy as np
 
 from dclm_jax.data.text_files import Line, read_lines
-from dclm_jax.errors import InputError, shown
+from dclm_jax.errors import InputError, brief
 
 SEPARATOR = "|||"
 LARGEST = 1e100
@@ -107,10 +107,10 @@ def read_nbest(path: str, report: Callable[[str], None] = lambda line: None) -> 
         for number in range(1, size + 1)
     ]
     if repeated := [name for name, count in Counter(names).items() if count > 1]:
-        raise InputError(f"{path}: two features are called {shown(repeated[0])}; rename one")
+        raise InputError(f"{path}: two features are called {brief(repeated[0])}; rename one")
     present = Counter(name for hypothesis in hypotheses for name in hypothesis.features)
     missing = {name: len(hypotheses) - present[name] for name in sizes}
-    if sparse := [f"{shown(name)} in {count:,}" for name, count in missing.items() if count]:
+    if sparse := [f"{brief(name)} in {count:,}" for name, count in missing.items() if count]:
         more = f" and {len(sparse) - _MOST_MISSING:,} more" if len(sparse) > _MOST_MISSING else ""
         report(
             f"note: {path}: features that some of the {len(hypotheses):,} hypotheses lack count as "
@@ -145,13 +145,13 @@ def read_division(path: str, nbest: NBestList) -> list[range]:
         place, fields = f"{path}:{number}", text.split()
         if len(fields) != 2 or fields[0] != segment.id:
             raise InputError(
-                f"{place}: is {shown(text)}; expected {shown(segment.id)} DOCUMENT, for segment "
+                f"{place}: is {brief(text)}; expected {brief(segment.id)} DOCUMENT, for segment "
                 f"{index + 1} of {nbest.path}"
             )
         positions = documents.setdefault(fields[1], [])
         if positions and positions[-1] != index - 1:
             raise InputError(
-                f"{place}: document {shown(fields[1])} is here again after another one; expected "
+                f"{place}: document {brief(fields[1])} is here again after another one; expected "
                 "its segments together"
             )
         positions.append(index)
@@ -187,7 +187,7 @@ def require_extensible(nbest: NBestList, names: Iterable[str]) -> None:
     for name in names:
         if name.split() != [name] or SEPARATOR in name:
             raise InputError(
-                f"{shown(name)} cannot be the name of a feature in {nbest.path}: rename the run "
+                f"{brief(name)} cannot be the name of a feature in {nbest.path}: rename the run "
                 f"so that its name has no white space and no {SEPARATOR}"
             )
 
@@ -216,7 +216,7 @@ def extended_lines(
         for name, value in zip(names, row, strict=True):
             if not abs(value) <= LARGEST:
                 raise InputError(
-                    f"{nbest.path}:{number}: the feature {shown(name)} is {value} for this "
+                    f"{nbest.path}:{number}: the feature {brief(name)} is {value} for this "
                     "hypothesis; expected a finite number"
                 )
             features += f" {name}={gap}{value:.6f}"
@@ -261,7 +261,7 @@ def _sizes(hypotheses: Sequence[_Hypothesis]) -> dict[str, int]:
             known = first.setdefault(name, hypothesis)
             if len(values) != (size := len(known.features[name])):
                 raise InputError(
-                    f"{place}: the number of values of the feature {shown(name)} is {len(values)}; "
+                    f"{place}: the number of values of the feature {brief(name)} is {len(values)}; "
                     f"expected {size}, as at {known.place}"
                 )
     return {name: len(hypothesis.features[name]) for name, hypothesis in first.items()}
@@ -277,7 +277,7 @@ def _moses(lines: Iterable[Line], path: str) -> Iterator[_Hypothesis]:
         identifier, words, named, score = (*fields, "", "")[:4]
         if identifier not in expected:
             raise InputError(
-                f"{place}: the id is {shown(identifier)}; expected {' or '.join(expected)}: ids "
+                f"{place}: the id is {brief(identifier)}; expected {' or '.join(expected)}: ids "
                 "count segments from 0 and leave none out"
             )
         expected = [identifier, str(int(identifier) + 1)]
@@ -296,16 +296,16 @@ def _add_moses_features(features: dict[str, list[float]], text: str, place: str)
         if mark or values is None:
             name = name if mark else UNNAMED
             if not name:
-                raise InputError(f"{place}: {shown(token)} has no name; write NAME= before a value")
+                raise InputError(f"{place}: {brief(token)} has no name; write NAME= before a value")
             if name in features:
-                raise InputError(f"{place}: two features are called {shown(name)}")
+                raise InputError(f"{place}: two features are called {brief(name)}")
             values = features[name] = []
         if value:
             values.append(_number(value, "feature", place))
     for name, numbers in features.items():
         if not numbers:
             raise InputError(
-                f"{place}: the feature {shown(name)} has no value; write a number after it or "
+                f"{place}: the feature {brief(name)} has no value; write a number after it or "
                 "remove the name"
             )
 
@@ -319,19 +319,19 @@ def _kaldi(lines: Iterable[Line], path: str) -> Iterator[_Hypothesis]:
         identifier, _, rank = key.rpartition("-")
         if not identifier:
             raise InputError(
-                f"{place}: is {shown(text)}; expected a segment's id, '-', the number of the "
+                f"{place}: is {brief(text)}; expected a segment's id, '-', the number of the "
                 "hypothesis and its words, or id ||| words ||| features ||| score"
             )
         if identifier != segment:
             if identifier in seen:
                 raise InputError(
-                    f"{place}: segment {shown(identifier)} is here again after another one"
+                    f"{place}: segment {brief(identifier)} is here again after another one"
                 )
             seen.add(identifier)
             segment, count = identifier, 0
         count += 1
         if rank != str(count):
-            raise InputError(f"{place}: the key is {shown(key)}; expected {count} after '-'")
+            raise InputError(f"{place}: the key is {brief(key)}; expected {count} after '-'")
         yield _Hypothesis(place, identifier, words, {})
 
 
@@ -350,7 +350,7 @@ def _kaldi_folder(folder: pathlib.Path) -> list[_Hypothesis]:
             key = line.text.split()[0]
             if len(fields) != 2 or fields[0] != key:
                 raise InputError(
-                    f"{place}: is {shown(text)}; expected {shown(key)}, as at {hypothesis.place}, "
+                    f"{place}: is {brief(text)}; expected {brief(key)}, as at {hypothesis.place}, "
                     "and a number"
                 )
             hypothesis.features[name] = [-_number(fields[1], "cost", place)]
@@ -365,5 +365,5 @@ def _number(text: str, what: str, place: str) -> float:
         value = math.nan
     if not abs(value) <= LARGEST:
         expected = f"a finite number, of at most {LARGEST:g}"
-        raise InputError(f"{place}: a {what} is {shown(text)}; expected {expected}")
+        raise InputError(f"{place}: a {what} is {brief(text)}; expected {expected}")
     return value

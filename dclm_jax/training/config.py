@@ -10,7 +10,7 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from dclm_jax.errors import InputError, did_you_mean, shown
+from dclm_jax.errors import InputError, brief, did_you_mean
 from dclm_jax.models import model_class
 from dclm_jax.models.base import DocumentModel
 
@@ -255,7 +255,7 @@ def check_saved(config: Any, place: str) -> None:
         raise InputError(f"{place}: expected a JSON object")
     for section, values in config.items():
         if not isinstance(values, dict) or any(isinstance(v, dict | list) for v in values.values()):
-            raise InputError(f"{place}: expected plain values by name under {shown(section)}")
+            raise InputError(f"{place}: expected plain values by name under {brief(section)}")
     for section, key, what in (
         ("model", "name", "the model's name"),
         ("data", "directory", "the directory of the data"),
@@ -289,7 +289,7 @@ def difference_text(different: Mapping[str, tuple[Any, Any]]) -> str:
     """The first of `differences` and the number of the others, for a message."""
     (key, (before, now)), *others = different.items()
     more = f"; {len(others)} more differences" if others else ""
-    return f"{key}: {shown(before)} saved, {shown(now)} given{more}"
+    return f"{key}: {brief(before)} saved, {brief(now)} given{more}"
 
 
 def incompatible(saved: Mapping[str, Any], given: Mapping[str, Any], workdir: object) -> str:

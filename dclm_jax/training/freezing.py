@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from dclm_jax.errors import InputError, did_you_mean, shown
+from dclm_jax.errors import InputError, brief, did_you_mean
 
 
 def by_path(tree: Any) -> dict[str, Any]:
@@ -36,13 +36,13 @@ def choose(patterns: str, paths: Collection[str]) -> frozenset[str]:
         matching = fnmatch.filter(paths, pattern)
         if not matching:
             raise InputError(
-                f"training.frozen: {shown(pattern)} matches no parameter"
+                f"training.frozen: {brief(pattern)} matches no parameter"
                 f"{did_you_mean(pattern, paths)}"
             )
         frozen.update(matching)
     if len(frozen) == len(paths):
         raise InputError(
-            f"training.frozen is {shown(patterns)}, which matches all parameters; "
+            f"training.frozen is {brief(patterns)}, which matches all parameters; "
             "expected some to be left to train"
         )
     return frozenset(frozen)

@@ -11,7 +11,7 @@ import numpy as np
 
 from dclm_jax import models, storage
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
-from dclm_jax.errors import InputError, shown
+from dclm_jax.errors import InputError, brief
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.training.checkpoints import RestoredRun, restore_run
 from dclm_jax.training.freezing import by_path, with_leaves
@@ -46,7 +46,7 @@ def start_from(
         with storage.fetched(run, needed_for_use) as folder:
             name = read_config(folder)["model"]["name"]
             if name not in models.MODELS:
-                holds = f"{run} holds a model {shown(name)}"
+                holds = f"{run} holds a model {brief(name)}"
                 raise InputError(f"{holds}, which has no parameters to take")
             source = restore_run(folder)
         return _take(run, source, model, params, vocabulary)

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+from typing import Any
 
 import jax
 import numpy as np
@@ -297,7 +298,7 @@ def test_a_seed_gives_the_same_result_and_another_one_another(test):
         ((Fixed, {"permutations": 2**50}), "1,125,899,906,842,624 permutations of a document"),
     ],
 )
-def test_wrong_arguments(arguments, message):
+def test_wrong_arguments(arguments: tuple[Any, ...], message: str):
     kind, options, *documents = arguments
     with pytest.raises(InputError, match=message):
         compare(FakeScorer(ascending), *documents or [SORTED], kind(**options))

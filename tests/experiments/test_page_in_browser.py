@@ -154,39 +154,39 @@ def test_sentences_are_stepped_through(visit):
     page = visit(viewport=PHONE)
     first, second = page.locator(".example").all()
 
-    def shown(example):
+    def brief(example):
         (heading,) = [one for one in example.locator("h4").all() if one.is_visible()]
         assert heading.inner_text() == example.locator("[aria-live=polite]").inner_text()
         return heading.inner_text()
 
     expected = [f"Sentence {t} of 3: {text}" for t, text in enumerate(pages.SENTENCES, start=1)]
     back, forward = first.get_by_role("button").all()
-    assert shown(first) == shown(second) == expected[0]
+    assert brief(first) == brief(second) == expected[0]
     assert [one.get_attribute("aria-disabled") for one in (back, forward)] == ["true", "false"]
     forward.click()
-    assert (shown(first), shown(second)) == (expected[1], expected[0])
+    assert (brief(first), brief(second)) == (expected[1], expected[0])
     forward.press("ArrowRight")
-    assert shown(first) == expected[2]
+    assert brief(first) == expected[2]
     assert forward.get_attribute("aria-disabled") == "true"
     for key, at in (("ArrowRight", 2), ("ArrowLeft", 1), ("ArrowUp", 1), ("Alt+ArrowLeft", 1)):
         forward.press(key)
-        assert shown(first) == expected[at]
+        assert brief(first) == expected[at]
     # In a table these keys scroll.
     first.locator(".step:visible .wide").press("ArrowRight")
-    assert shown(first) == expected[1]
+    assert brief(first) == expected[1]
     second.focus()
     page.keyboard.press("ArrowRight")
     back.press("Enter")
-    assert (shown(first), shown(second)) == (expected[0], expected[1])
+    assert (brief(first), brief(second)) == (expected[0], expected[1])
     # Where nothing has the focus they are for the example that is in view, if there is one.
     back.evaluate("(one) => one.blur()")
     for top in (True, False):
         page.evaluate("(top) => scrollTo(0, top ? 0 : document.body.scrollHeight)", top)
         page.keyboard.press("ArrowRight")
-    assert (shown(first), shown(second)) == (expected[0], expected[1])
+    assert (brief(first), brief(second)) == (expected[0], expected[1])
     second.get_by_role("button").first.evaluate("(one) => one.scrollIntoView()")
     page.keyboard.press("ArrowRight")
-    assert (shown(first), shown(second)) == (expected[0], expected[2])
+    assert (brief(first), brief(second)) == (expected[0], expected[2])
 
 
 def test_the_keyboard_reaches_everything(visit):

@@ -22,7 +22,7 @@ from dclm_jax.experiments.tables import (
 from tests.experiments.made_up import by_column, result, table
 
 
-def shown(rows, baselines=BASELINES):
+def brief(rows, baselines=BASELINES):
     """The tables of rows by name."""
     return tables(rows, baselines)
 
@@ -54,7 +54,7 @@ def test_rows_of_one_seed_are_told():
         ([first, second, result("ccdclm", 1, 84.0)], "One seed of rnnlm: another seed may change"),
         ([first], "Perplexity is exp(sum NLL"),
     ):
-        assert shown(comparison.rows(runs))["perplexity"].about.startswith(message)
+        assert brief(comparison.rows(runs))["perplexity"].about.startswith(message)
 
 
 def test_rows_of_one_model_are_told_apart_by_what_differs():
@@ -94,7 +94,7 @@ def test_rows_that_adapt_themselves_are_compared_with_a_baseline_that_does():
         result("drnnlm", test=110.0),
     ]
     rows = comparison.rows([one | {"coherence": None} for one in made])
-    _, about, cells = shown(rows)["adaptation"]
+    _, about, cells = brief(rows)["adaptation"]
     assert cells == [
         ["model", "without adaptation", "without adaptation to rnnlm", "cache", "cache to rnnlm"],
         ["ngram", "120.00", "+20.0%", "", ""],
@@ -109,7 +109,7 @@ def test_rows_that_adapt_themselves_are_compared_with_a_baseline_that_does():
     assert float(record["test_perplexity_cache_sd"]) == pytest.approx(2.1213203)
     assert "coherence_cache" not in record
     without = comparison.rows([result("rnnlm"), result("ccdclm")])
-    assert "adaptation" not in shown(without)
+    assert "adaptation" not in brief(without)
 
 
 def test_rows_that_adapt_themselves_have_a_coherence_beside_their_own():
@@ -167,7 +167,7 @@ def test_any_row_or_model_is_a_baseline():
         ]
     )
     assert [row.label for row in rows] == ["rnnlm", "adclm", "ccdclm, L = 5", "ccdclm, L = 10"]
-    made = shown(rows, ["ccdclm, L = 10"])
+    made = brief(rows, ["ccdclm, L = 10"])
     header, *cells = made["perplexity"].cells
     at = header.index("to ccdclm, L = 10")
     # 100, 60 and 80 to 90; what has another H has another recipe.
@@ -176,20 +176,20 @@ def test_any_row_or_model_is_a_baseline():
     assert header[4:-1] == ["p, ccdclm, L = 10"]
     assert [bool(line[4]) for line in cells] == [True, True, True, False]
     # Of a model the row of the same L.
-    cells = shown(rows, ["ccdclm"])["perplexity"].cells
+    cells = brief(rows, ["ccdclm"])["perplexity"].cells
     at = cells[0].index("to ccdclm")
     assert [line[at] for line in cells[1:]] == ["+25.0%", "", "", ""]
 
 
 def test_what_cannot_be_compared_is_blank_and_told():
     rows = comparison.rows([result("adclm"), result("ccdclm")])
-    _, about, (header, *cells) = shown(rows)["perplexity"]
+    _, about, (header, *cells) = brief(rows)["perplexity"]
     for column in ("to rnnlm", "to rnnlm, 95%", "p"):
         assert [line[header.index(column)] for line in cells] == ["", ""]
     assert "These rows have no baseline: adclm; ccdclm. Add a run of rnnlm with" in about
     assert "or choose one of the runs or models as --baseline" in about
     rows = comparison.rows([result("rnnlm"), result("ccdclm")])
-    assert "no baseline" not in shown(rows)["perplexity"].about
+    assert "no baseline" not in brief(rows)["perplexity"].about
 
 
 def test_hyper_parameters_that_differ_are_columns():
@@ -221,12 +221,12 @@ def test_both_accuracies_where_the_first_sentence_decides():
         "[44.4%, 83.6%]",
     ]
     assert (second["accuracy, %"], second["first sentence moved, %"]) == ("95.00", "90.00")
-    assert "WARNING" in shown(rows)["coherence"].about
+    assert "WARNING" in brief(rows)["coherence"].about
     kept = [result("rnnlm"), result("adclm", accuracy=0.6)]
     for one in kept:
         one["coherence"] |= {"keep_first": 2, "left_out": 7, "first_sentence": None}
     assert not first_decides(kept)
-    _, about, (header, *_) = shown(comparison.rows(kept))["coherence"]
+    _, about, (header, *_) = brief(comparison.rows(kept))["coherence"]
     assert "first sentence moved, %" not in header
     told = (
         "The first 2 sentences of each document are fixed; 7 documents with fewer than two others"
@@ -237,10 +237,10 @@ def test_both_accuracies_where_the_first_sentence_decides():
 def test_known_targets_stand_beside_all_and_many_unknown_words_are_told():
     first = result("rnnlm")
     rows = comparison.rows([first])
-    table = shown(rows)["perplexity"]
+    table = brief(rows)["perplexity"]
     assert table.cells[1][table.cells[0].index("test, in-vocabulary")] == "100.50"
     assert "warning" not in table.about
-    told = shown(comparison.rows([first | {"own_oov_rate": 0.001}]))["perplexity"].about
+    told = brief(comparison.rows([first | {"own_oov_rate": 0.001}]))["perplexity"].about
     assert told.startswith("warning: 5.00% of the words are unknown, 0.10% of those of the run's")
     (record,) = records(rows)
     assert record["test_known_perplexity"] == "100.5"
@@ -293,7 +293,7 @@ def test_runs_of_bags_and_of_words_are_not_in_one_report():
     message = "runs/rnn_lin-0 predicts words and runs/rnnslm-0 predicts bags; expected one kind"
     with pytest.raises(InputError, match=f"^{message}"):
         comparison.rows([of_words, of_bags])
-    about = shown(comparison.rows([of_bags]))["perplexity"].about
+    about = brief(comparison.rows([of_bags]))["perplexity"].about
     assert "bags of words: the words are predicted without their order" in about
 
 

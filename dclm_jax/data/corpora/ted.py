@@ -22,7 +22,7 @@ from xml.parsers import expat
 from dclm_jax.data import prose
 from dclm_jax.data.documents import Document
 from dclm_jax.data.text_files import files_in, read_lines
-from dclm_jax.errors import InputError, printable, shown
+from dclm_jax.errors import InputError, brief, printable
 
 TRAINING = "train"
 TEST_SETS = ("tst2010", "tst2011", "tst2012")
@@ -95,7 +95,7 @@ def _tagged(file: pathlib.Path) -> Iterator[Talk]:
         if match is None:
             raise InputError(
                 f"{file}:{line}: expected text, or one of the tags {', '.join(_TAGS)} from its "
-                f"beginning to its end; got {shown(text)}"
+                f"beginning to its end; got {brief(text)}"
             )
         tag, value = match.groups()
         # They stand before the text or after it, one for each person.
@@ -129,19 +129,19 @@ def _xml(file: pathlib.Path) -> list[Talk]:
         reason = expat.ErrorString(error.code)
         raise InputError(f"{file}:{error.position[0]}: not well-formed XML: {reason}") from error
     if root.tag != "mteval":
-        raise InputError(f"{file}: expected <mteval> around all else, got {shown(root.tag)}")
+        raise InputError(f"{file}: expected <mteval> around all else, got {brief(root.tag)}")
     talks: dict[str, list[str]] = {}
     for doc in root.iter("doc"):
         number = doc.get("docid", "").strip()
         if not number:
             raise InputError(f"{file}: the <doc> after {len(talks)} others has no docid")
         if number in talks:
-            raise InputError(f"{file}: the docid {shown(number)} occurs twice")
+            raise InputError(f"{file}: the docid {brief(number)} occurs twice")
         segments = list(doc.iter("seg"))
         for element in (doc, *segments):
             if element.find(f".//{element.tag}") is not None:
                 nested = f"<{element.tag}> within <{element.tag}>"
-                raise InputError(f"{file}: {nested} of the document {shown(number)}")
+                raise InputError(f"{file}: {nested} of the document {brief(number)}")
         talks[number] = ["".join(segment.itertext()) for segment in segments]
     if sum(map(len, talks.values())) < sum(1 for _ in root.iter("seg")):
         raise InputError(f"{file}: <seg> outside of <doc>")

@@ -34,7 +34,7 @@ from dclm_jax.data.text_files import (
     is_compressed,
     read_lines,
 )
-from dclm_jax.errors import InputError, shown
+from dclm_jax.errors import InputError, brief
 
 _SECTIONS = tuple(f"{number:02}" for number in range(25))
 _PLACES = ("parsed/mrg/wsj", "combined/wsj", "raw/wsj")
@@ -173,7 +173,7 @@ def read_trees(lines: Iterable[Line], source: str) -> Iterator[Tree]:
                 continue
             if not stack:
                 raise InputError(
-                    f"{source}:{number}: {shown(token)} stands outside of all trees; "
+                    f"{source}:{number}: {brief(token)} stands outside of all trees; "
                     "expected trees such as (S (NP (PRP It)) (VP (VBD slept)))"
                 )
             if token != ")":
@@ -201,7 +201,7 @@ def _close(content: list[str], tree: Tree, *, is_root: bool, where: str) -> None
     if set(rest) != {_BRACKET} or (label is None and not is_root):
         held = " ".join("(...)" if part == _BRACKET else part for part in content[:9])
         raise InputError(
-            f"{where}: expected (TAG WORD) or (LABEL (...) (...)), got {shown(f'({held})')}"
+            f"{where}: expected (TAG WORD) or (LABEL (...) (...)), got {brief(f'({held})')}"
         )
 
 
@@ -209,7 +209,7 @@ def _named_sentences(file: pathlib.Path, root: str | pathlib.Path) -> Iterator[t
     """Each sentence of a file with the name of its document."""
 
     def unexpected(line: Line, expected: str) -> InputError:
-        return InputError(f"{file}:{line.number}: expected {expected}, got {shown(line.text)}")
+        return InputError(f"{file}:{line.number}: expected {expected}, got {brief(line.text)}")
 
     label, lines = file_label(file, root), read_lines(file, fallbacks=("latin-1",))
     lines = (Line(number, text.strip()) for number, text in lines if text.strip())
