@@ -301,7 +301,7 @@ def test_a_seed_gives_the_same_result_and_another_one_another(test):
 def test_wrong_arguments(arguments: tuple[Any, ...], message: str):
     kind, options, *documents = arguments
     with pytest.raises(InputError, match=message):
-        compare(FakeScorer(ascending), *documents or [SORTED], kind(**options))
+        compare(FakeScorer(ascending), documents[0] if documents else SORTED, kind(**options))
 
 
 def log_prob(nll, words):
