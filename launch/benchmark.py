@@ -11,8 +11,8 @@ Some rows only:
     python -m launch.benchmark --rows=train_adclm_16,input_16
 
 All contenders take turns in every round, warm (the second turn counts), and medians over the rounds
-are compared. PyTorch runs as it is installed, which is what goals are about, and (not in the quick
-suite) again with the allocator keeping freed memory, as our launchers have it. Before any timing a
+are compared. PyTorch runs as it is installed, to which the goals apply, and (not in the quick
+suite) again with the allocator keeping freed memory, as our launchers do. Before any timing a
 peer must have our loss from our parameters, else the run ends with exit code 1. A peer that is not
 installed is skipped. Each row prints what was measured, the least that is wanted, the aim, and
 whether they are met. Linux only.

@@ -14,17 +14,17 @@ shuffled afresh, mean and standard deviation of accuracy over test sets. Ties co
                neighbours give away
     swaps      two neighbours change places
     windows    three neighbours are permuted
-    insertion  each sentence is taken out and put back at every place: how often its own place is
-               the likeliest, ties shared, the mean reciprocal rank of that place, and chance
+    insertion  each sentence is removed and inserted at every position: how often its original
+               position is the likeliest, ties shared, its mean reciprocal rank, and chance
 
-A headline or an address to the reader can give documents away: beside every accuracy stands the one
-where the first sentence alone is moved (dclm_jax.coherence.compare.FirstSentence), and from 75% on
+A headline or an address to the reader can give documents away. The accuracy with the first sentence
+alone moved (dclm_jax.coherence.compare.FirstSentence) is therefore printed too, from 75% on with
 a warning. --fix_first=1 permutes only the other sentences.
 
-Several runs of one vocabulary meet the same orders. A table gives their accuracies, by the number
-of sentences of a document as well, and the difference between any two: its 95% interval by
-bootstrap over documents, and p of a paired permutation test over documents, also corrected for all
-pairs of runs after Holm (1979). With --adapt every run is measured as well as it adapts to each
+Several runs of one vocabulary score the same orders. A table gives their accuracies, also by the
+number of sentences of a document, and the difference between any two: its 95% interval by bootstrap
+over documents, and p of a paired permutation test over documents, also corrected for all pairs of
+runs after Holm (1979). With --adapt every run is also measured with test-time adaptation to each
 order of each document; launch.evaluate says how adaptation is tuned.
 
 --permuted compares with permutations in a folder, one text per file (Barzilay and Lapata, 2008):

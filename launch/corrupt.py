@@ -1,4 +1,4 @@
-"""Makes n-best lists to rescore, without a decoder: sentences among corruptions of themselves.
+"""Makes n-best lists to rescore, without a decoder: each sentence among corruptions of it.
 
     python -m launch.corrupt --data=data/sotu --split=valid --max_sentences=10 --output=data/nbest
 

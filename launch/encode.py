@@ -1,13 +1,13 @@
-"""Writes vectors of documents or of their sentences: what a trained model keeps of them.
+"""Writes vectors of documents or of their sentences: the contexts of a trained model.
 
     python -m launch.encode --workdir=runs/ccdclm --input=docs.txt --output=vectors.npy
     python -m launch.encode --workdir=runs/ccdclm --input=docs.txt --output=sentences.npy \\
         --unit=sentences
 
-The vector of a language model is its context, that of a sentence the one after it (so it has seen
-the sentences before, too), that of a document the one after its last sentence. vectors.npy is a
-float array with a row each, vectors.ids.txt has the name of each row in a line: that of its
-document, and for sentences a tab and the number of the sentence, from 1. It is TSV without a
+The vector of a sentence is the context of a language model after it, which encodes the sentences
+before it too. The vector of a document is the context after its last sentence. vectors.npy is a
+float array with one row per vector; vectors.ids.txt has one line per row: the name of the document,
+and for sentences a tab and the number of the sentence, from 1. It is TSV without a
 header, in which a backslash before NA, nan and other words for a missing value makes them text:
 dclm_jax.tables.cell_text removes it. Both files appear when they are complete. The input is
 streamed and may be larger than memory; models without contexts are refused.

@@ -1,21 +1,22 @@
-"""Measures the perplexity of trained runs: in all, by part of speech, mixed, and adapted.
+"""Measures the perplexity of trained runs: overall, by part of speech, of mixtures, and adapted.
 
-The test split of the corpus the run was trained on, with the result kept as JSON:
+On the test split of the corpus that the run was trained on, with the result saved as JSON:
 
     python -m launch.evaluate --workdir=runs/ccdclm --output=runs/ccdclm/perplexity.json
 
-Another prepared corpus with the same vocabulary, or any text (words outside the model's vocabulary
-count as UNKNOWN):
+On another prepared corpus with the same vocabulary, or on any text (words outside the model's
+vocabulary count as UNKNOWN):
 
     python -m launch.evaluate --workdir=runs/ccdclm --data=data/ptb --split=valid
     python -m launch.evaluate --workdir=runs/ccdclm --input=news.txt
 
-Documents are scored whole: context is carried from their first sentence to their last.
-Perplexity = exp(sum of -log P in nats / number of targets); END is predicted and counted, START
-never is. Perplexities compare only between equal vocabularies and token counts, printed beside.
+Documents are scored whole: context is carried from their first sentence to their last. Perplexity =
+exp(sum of -log P in nats / number of targets); END is predicted and counted, START never is.
+Perplexities compare only between equal vocabularies and target counts, which are printed. Bits per
+word count the nats of END too, so that they are not log2(perplexity).
 
 Several runs of one vocabulary are scored on the same documents, side by side. Where some of them
-are larger-context models (model.context_sentences is n), the picture shows perplexity against n:
+are larger-context models (model.context_sentences is n), --plot shows perplexity against n:
 
     python -m launch.evaluate --workdirs=runs/rlm,runs/bow_lf_1,runs/bow_lf_4 --plot=context.png
 
@@ -25,9 +26,9 @@ those that HanTa gives the words (pip install 'dclm_jax[tags]'), under the names
 Treebank; UNC is what has none, such as the unknown words of a prepared corpus. Noun is NN and NNS,
 Verb is VB and VBZ.
 Listed are the classes of the --pos_tags most frequent tags; then all other tags together,
-punctuation and END, so that the classes add up to the whole text. The picture shows for each class
-how far the perplexity of every run is above or below that of the first one, with intervals of 95%
-by bootstrap over documents; of a single run it shows the perplexities:
+punctuation and END, so that the classes add up to the whole text. --plot shows for each class how
+far the perplexity of every run is above or below the perplexity of the first run, with intervals of
+95% by bootstrap over documents; for a single run it shows the perplexities:
 
     python -m launch.evaluate --workdirs=runs/rlm,runs/bow_lf_4 --by_pos --plot=pos.png
     python -m launch.evaluate --workdir=runs/rlm --by_pos --input=brown.txt --format=tagged
@@ -41,8 +42,8 @@ token. The weight w is tuned on one split (or text), and applied to another one:
     python -m launch.evaluate --workdirs=runs/rlm,runs/kn5 --interpolate --tune_input=old.txt \\
         --input=new.txt --by_pos
 
-Each run adapted to every document as it is read, and forgotten at its end: perplexity before and
-after, on the same targets.
+Test-time adaptation to each document as it is read, from the trained run at every document:
+perplexity without and with adaptation, on the same targets.
 
     python -m launch.evaluate --workdirs=runs/rnnlm,runs/ccdclm --adapt=cache
     python -m launch.evaluate --workdir=runs/ccdclm --adapt=cache,unigram,dynamic
@@ -54,26 +55,27 @@ after, on the same targets.
            (s p_LM(w) + n sum_i softmax_i(theta h_t . h_i) [w_i = w]) / (s + n) over the last
            --cache_window targets of the document, n in number so far; h enters the output
            layer. --cache_weight is l, --cache_theta theta, --cache_strength s; s = 0 is the cache
-           of Grave et al. (2017), and with s > 0 it is trusted the more the more it holds.
-  unigram  the same mixture with p_cache(w) = (s p_LM(w) + c_w) / (s + n): of n targets before, c_w
-           are w. It is the one for n-gram models.
+           of Grave et al. (2017), and with s > 0 it has less weight while it has few entries.
+  unigram  the same mixture with p_cache(w) = (s p_LM(w) + c_w) / (s + n), where w occurs
+           c_w times among the n targets before. N-gram models take this one alone.
   dynamic  dynamic evaluation (Krause et al. 2018): after every --dynamic_sentences sentences the
            parameters move by the gradient of what was just scored, scaled by its usual size in
-           training text (--dynamic_rate), and back towards the trained ones (--dynamic_decay); the
-           run itself stays as it is. It reads one document at a time, some minutes for 100,000
-           targets on a CPU.
+           training text (--dynamic_rate), and back towards the trained ones (--dynamic_decay). The
+           saved run does not change. In steps of one sentence, parameters that only make
+           contexts, such as those of the bags of rlm_*, hrnnlm and hrnnlm_two_step, do not move. It
+           reads one document at a time, some minutes for 100,000 targets on a CPU.
 
-What is not given is tuned on --tune_on=valid of --data, or else of the corpus that the run was
-trained on (or on --tune_input), never on what is measured: theta in 0.05, 0.1, 0.2, 0.4, 0.8, 1.6
-with s in 0, 30, 100, 300 (cache), or s in 1, 10, 30, 100, 300, 1000 (unigram), each at its best l;
-of `dynamic` first the rate in 1e-4, 3e-4, 1e-3, 2e-3, 4e-3 without decay, then the decay in 0,
+Numbers without a flag are tuned on --tune_on=valid of --data, or else of the corpus that the run
+was trained on (or on --tune_input), never on the measured text: theta in 0.05, 0.1, 0.2, 0.4, 0.8,
+1.6 with s in 0, 30, 100, 300 (cache), or s in 1, 10, 30, 100, 300, 1000 (unigram), each at its best
+l; of `dynamic` first the rate in 1e-4, 3e-4, 1e-3, 2e-3, 4e-3 without decay, then the decay in 0,
 1e-3, 1e-2, on the first documents with 10,000 targets. A rate at which a step has more than 50 nats
-a target ends in an error, or, tried among others, has no perplexity.
+per target ends in an error, or, if it is tuned, has no perplexity.
 
-The JSON of a single run is one object, with --by_pos the classes under "by_pos". That of several is
-{"runs": [...]} with such an object for each; --interpolate adds "mixture" and "tuning". --adapt
-adds "adapted" to each object, a list with an object for each way: the same measures of the adapted
-run, its setting, and under "tuning" all that was tried, the best first.
+The JSON result of a single run is one object, with --by_pos the classes under "by_pos". Several
+runs have {"runs": [...]} with such an object each; --interpolate adds "mixture" and "tuning".
+--adapt adds "adapted" to each object, a list with one object per adaptation: the same measures of
+the adapted run, its setting, and under "tuning" all tried settings, the best first.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Continues documents, or begins one, as a model of documents thinks likely.
+"""Continues documents, or begins one, with text that a model generates.
 
     python -m launch.generate --workdir=runs/tour --context=story.txt --num_sentences=5
     printf 'the state of the union is strong .\\n' |
@@ -8,25 +8,26 @@
         --method=sample --top_p=0.9 --samples=10
 
 Without --context a document is begun. The context is text as launch.score reads it, of one or more
-documents; each is continued from its last sentence. Words are chosen
+documents; each is continued from its last sentence. --method chooses the words:
 
-    --method=greedy   each the likeliest after those before it (the default)
-    --method=beam     so that the text is likely as a whole: the --beam best partial hypotheses stay
-                      after every word; --length_normalization compares them by their length
-    --method=sample   by chance, from all or from likely words (--temperature, --top_k, --top_p);
-                      the same --seed draws the same words for document n, whatever the others
+    greedy   each word is the likeliest after the words before it (the default)
+    beam     the text is likely as a whole: the --beam best partial hypotheses stay after every
+             word; --length_normalization compares them by their length
+    sample   words are drawn from all or from likely words (--temperature, --top_k, --top_p); the
+             same --seed draws the same words for document n, whatever the other documents
 
 <UNKNOWN> is left out unless --allow_unknown is given, and so are sentences without words. A
-sentence of --max_sentence_words words is ended there.
+sentence ends after --max_sentence_words words.
 
-Without --output the text is printed, a sentence a line, a blank line between documents; that of one
-document word by word as it is chosen (by a beam, when all are chosen). --output is a file of JSON
-lines ('-' is standard output), one for each document and sample:
+Without --output the text is printed, one sentence per line, with a blank line between documents; a
+single document is printed word by word as it is generated (by a beam, at the end). --output is a
+file of JSON lines ('-' is standard output), one per document and sample:
     {"id": "story.txt:1", "sample": 0, "continuation": ["it was late .", ...], "unit": "nats",
         "log_prob": -31.4, "log_probs": [[-2.1, -0.8, -4.0, -0.3, -0.1], ...], "has_ended": false}
-log_probs has log P of every word, and of <END> after the last one, under the model as it is:
-launch.score gives the same text the same numbers. has_ended says that the model has ended the
-document itself, which only some models do. The file appears once it is complete.
+log_probs has log P of every word, and of <END> after the last one, under the model without
+temperature or cut-offs: launch.score gives the same text the same numbers. has_ended says whether
+the model has ended the document, which language models never do. The file appears once it is
+complete.
 """
 
 import itertools

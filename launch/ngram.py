@@ -1,4 +1,4 @@
-"""Makes the count-based baseline of a prepared corpus: an n-gram model by the toolkit KenLM.
+"""Estimates the count-based baseline of a prepared corpus: an n-gram model by the toolkit KenLM.
 
     bash launch/build_kenlm.sh                                # once: KenLM's programs
     export KENLM_BIN=$PWD/.kenlm/bin
@@ -8,9 +8,9 @@
     python -m launch.evaluate --workdir=runs/ptb/kn5
 
 A word depends on the `order` - 1 words before it in its sentence, and on nothing else. Smoothing is
-modified Kneser-Ney, interpolated, without pruning. The workdir works wherever that of a neural run
-does: launch.evaluate, launch.coherence and launch.score take it as --workdir. Perplexity follows
-the same rule: END is predicted and counted, UNKNOWN is a word like any other.
+modified Kneser-Ney, interpolated, without pruning. The workdir works like the workdir of a neural
+run: launch.evaluate, launch.coherence and launch.score take it as --workdir. Perplexity follows the
+same rule: END is predicted and counted, UNKNOWN is a word like any other.
 
 The workdir appears when it is complete. Run again, the command finds that it holds a model of the
 same text and order, and leaves it as it is.

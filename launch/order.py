@@ -18,7 +18,7 @@ cannot order.
 --output has one line per document:
     {"id": "docs.txt:1", "order": [1, 0], "sentences": ["the cat was tired .", "it slept ."],
      "unit": "nats", "log_prob": -31.4, "is_optimal": false, "tau": 1.0}
-where `order` are the numbers, from 0, that the sentences have in the input.
+where `order` has the positions, from 0, of the sentences in the input.
 """
 
 import sys

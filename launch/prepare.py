@@ -1,6 +1,6 @@
 """Prepares text for training and evaluation: a vocabulary, word ids on disk, statistics.
 
-From the three splits of a corpus, one tokenised sentence a line and a blank line (or one that
+From the three splits of a corpus, one tokenised sentence per line and a blank line (or one that
 begins with "=") between documents:
 
   python -m launch.prepare --train=train.txt --valid=valid.txt --test=test.txt --output=corpus
@@ -17,7 +17,7 @@ From a corpus that has a name; sotu is embedded, the others lie in a folder as t
   python -m launch.prepare --corpus=ptb --input=treebank_3 --output=data/ptb
   python -m launch.prepare --corpus=wikitext --input=wikitext-2 --min_count=1 --output=data/wikitext
 
-From paired documents, such as articles and their summaries, in as many documents of one order:
+From paired documents, such as articles and their summaries, aligned one to one:
 
   python -m launch.prepare --source=articles.txt --target=summaries.txt --output=corpus
   python -m launch.prepare --train=summaries.txt --train_source=articles.txt --output=corpus

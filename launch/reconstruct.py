@@ -8,9 +8,10 @@
 
 With --workdir the documents of --split (of the corpus that the model was trained on, or --data), or
 of the text --input, are read and reconstructed: by the likeliest next word, or as --method says
-(see launch.generate); <UNKNOWN> is a word like others, unless --noallow_unknown. A text has at most
---max_length_ratio times the words of its source; the model decides after which sentence it ends.
---output has a JSON line for each:
+(see launch.generate; --temperature, --top_k and --top_p act on the end of the document as well);
+<UNKNOWN> is a word like others, unless --noallow_unknown. A text has at most --max_length_ratio
+times the words of its source; the model decides after which sentence it ends. --output has a JSON
+line for each:
     {"id": "0", "input": ["the hotel is nice ."], "sentences": ["the hotel was nice ."],
         "unit": "nats", "log_prob": -7.1, "has_ended": true}
 They are measured against the documents of the split, or the input itself. --nomeasure leaves that

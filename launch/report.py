@@ -6,10 +6,10 @@
 
 Runs that differ in nothing but training.seed are one row: means and standard deviations over seeds.
 All runs are measured on the same corpus: validation and test perplexity (Table 2), with z-tests
-against rnnlm; bootstrap coherence (Table 3), with z-tests against the baselines; perplexity with
-the context exchanged or removed; perplexity by position in the sentence and in the document.
-Where a model was trained with several segment lengths L, their learning curves are drawn as well
-(Figure 3). Hyper-parameters that differ between rows have columns.
+against rnnlm; bootstrap coherence (Table 3), with z-tests against rnnlm, drnnlm and hrnnlm;
+perplexity with the context exchanged or removed; perplexity by position in the sentence and in the
+document. Where a model was trained with several segment lengths L, their learning curves are drawn
+as well (Figure 3). Hyper-parameters that differ between rows have columns.
 
 --baseline=RUN or MODEL compares all rows with one run, or with that model trained alike. Intervals
 of 95% are by bootstrap over the test documents, paired where two rows are compared: they are about
@@ -35,7 +35,8 @@ Most of the time is for coherence: as long as --permutation_pool test perplexiti
 paper's, as long as --bootstrap of them), but little for rnnlm and codclm without adaptation;
 --bootstrap=0 leaves it out.
 
---quick computes nothing: the same report of the results that are saved, blank where one is missing.
+--quick computes nothing: it reports the saved results, and cells without one are blank. --output
+may then be left out.
 """
 
 import functools

@@ -1,6 +1,6 @@
 """Trains a model for every choice of some values, and selects by validation perplexity.
 
-Three learning rates, two cells at a time on this machine, and a table of what came of them:
+Three learning rates, two cells at a time on this machine, and a table of their results:
 
     python -m launch.prepare --corpus=sotu --output=data/sotu
     python -m launch.sweep --config=configs/quickstart.py:ccdclm --workdir=sweeps/rates \\
