@@ -119,14 +119,11 @@ def _measure(
 ) -> dict[str, Any]:
     known = results.facts(run)
     valid = measured(run, results.PERPLEXITY, {}, split="valid")
-    test = measured(run, results.PERPLEXITY, {})
     context = measured(run, results.CONTEXT, {"seed": options.seed})
-    positions = measured(run, results.POSITIONS, {}) or {
-        name: None for name in (*context_ablation.PLACES, "by_document")
-    }
-    arrangements = None
-    if test is not None:
-        test = {**test, "own_oov_rate": known["own_oov_rate"]}
+    positions = measured(run, results.POSITIONS, {})
+    test = arrangements = None
+    if positions is not None:
+        test = {**positions["perplexity"], "own_oov_rate": known["own_oov_rate"]}
         arrangements = context and {"own": test["perplexity"], **context}
     coherence = measured(run, results.COHERENCE, options.coherence) if options.bootstrap else None
     return {
@@ -134,7 +131,10 @@ def _measure(
         "valid": valid,
         "test": test,
         "arrangements": arrangements,
-        **positions,
+        **{
+            name: positions and positions[name]
+            for name in (*context_ablation.PLACES, "by_document")
+        },
         "coherence": coherence,
     }
 

@@ -185,6 +185,7 @@ def _perplexity(run: Run, documents: Sequence[Document], on_document: Progress) 
 def _positions(run: Run, documents: Sequence[Document], on_document: Progress) -> dict[str, Any]:
     positions = context_ablation.by_position(run.lm.scorer, documents, on_document=on_document)
     return {
+        "perplexity": positions.perplexity.to_json(),
         "by_token": positions.by_token.to_json(),
         "by_sentence": positions.by_sentence.to_json(),
         "by_document": positions.by_document.round(3).tolist(),
@@ -194,11 +195,12 @@ def _positions(run: Run, documents: Sequence[Document], on_document: Progress) -
 def _context(
     run: Run, documents: Sequence[Document], on_document: Progress, seed: int
 ) -> dict[str, Any]:
-    del on_document
+    names = [name for name in context_ablation.ARRANGEMENTS if name != "own"]
+    if run.lm.scorer.context_order == 0:
+        same = _perplexity(run, documents, on_document)["perplexity"]
+        return dict.fromkeys(names, same)
     return {
-        name: context_ablation.rearranged(run.lm.scorer, documents, name, seed)
-        for name in context_ablation.ARRANGEMENTS
-        if name != "own"
+        name: context_ablation.rearranged(run.lm.scorer, documents, name, seed) for name in names
     }
 
 
@@ -253,9 +255,9 @@ def _adapted(
 PERPLEXITY = Measure("perplexity", _perplexity)
 """The sums of `evaluation.perplexity`."""
 POSITIONS = Measure("positions", _positions)
-"""Sums by position and document; see `evaluation.context_ablation`."""
+"""Perplexity, and sums by position and document; see `evaluation.context_ablation`."""
 CONTEXT = Measure("context", _context)
-"""Perplexities with the context exchanged or removed, drawn by `seed`."""
+"""Perplexities with the context exchanged or removed, drawn by `seed`; without context one."""
 COHERENCE = Measure("coherence", _coherence)
 """The bootstrap of `coherence.compare`, and where no sentence is fixed, the accuracy with the first
 sentence alone moved."""

@@ -44,7 +44,7 @@ def test_measures_are_what_their_parts_measure(tmp_path):
     expected = perplexity.measure(Neighbours(), DOCUMENTS)
     assert value(results.PERPLEXITY, {}) == expected.to_json()
     positions = value(results.POSITIONS, {})
-    assert positions is not None
+    assert positions is not None and positions["perplexity"] == expected.to_json()
     assert sum(positions["by_document"]) == pytest.approx(expected.nll, abs=0.01)
     assert value(results.CONTEXT, {"seed": 5}) == {
         name: pytest.approx(context_ablation.rearranged(Neighbours(), DOCUMENTS, name, 5))
@@ -56,6 +56,26 @@ def test_measures_are_what_their_parts_measure(tmp_path):
     assert value(results.COHERENCE, DRAWN) == expected
     bootstrap = compare(Neighbours(), DOCUMENTS, Bootstrap(Shuffle(fix_first=1), 5, 30, 3)).result
     assert value(results.COHERENCE, DRAWN | {"keep_first": 1}) == bootstrap.to_json()
+
+
+def test_a_model_without_context_has_one_perplexity_in_every_context(tmp_path):
+    class Blind(Neighbours):
+        context_order = 0
+
+        def score(self, documents):
+            for document in documents:
+                yield (
+                    document,
+                    [nll for ids in document for _, (nll,) in Neighbours().score([[ids]])],
+                )
+
+    blind: Any = run(tmp_path)
+    blind.lm.scorer = Blind()
+    value = measured(blind, results.CONTEXT, {"seed": 5}, say=quiet)
+    assert value == {
+        name: pytest.approx(context_ablation.rearranged(Blind(), DOCUMENTS, name, 5))
+        for name in ("shuffled", "mixed", "none")
+    }
 
 
 class Counted:
