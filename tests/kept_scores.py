@@ -20,6 +20,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import numpy as np
 
 import dclm_jax
@@ -71,6 +72,8 @@ def make(folder: pathlib.Path) -> None:
         train(config, folder / "runs" / name, report=lambda line: None)
         scores = _scores(folder / "runs" / name)
         (folder / f"{name}.json").write_text(json.dumps(scores))
+        # Programs of all models exhaust the mappings that Linux allows a process.
+        jax.clear_caches()
         print(name, flush=True)
     for name in _COMMANDS:
         (folder / f"{name}.golden").write_text(json.dumps(_results(folder, name)))

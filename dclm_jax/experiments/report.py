@@ -104,7 +104,12 @@ def measure(
                 run,
                 results.ADAPTED,
                 {
-                    "adapt": {"kind": kind, "setting": setting, "grid": adaptation.GRIDS[kind]},
+                    "adapt": {
+                        "kind": kind,
+                        "setting": setting,
+                        "grid": adaptation.GRIDS[kind],
+                        "tuned_on": run.splits["valid"].fingerprint,
+                    },
                     **options.coherence,
                 },
             )

@@ -421,10 +421,11 @@ def _prefetch(job: _Job, first: int) -> Iterator[Batch]:
         return spread_rows(batch.with_words_counted() if job.model.hashed else batch)
 
     with ThreadPoolExecutor(1) as worker:
-        upcoming = worker.submit(make, first)
-        for step in range(first, job.total_steps):
-            batch, upcoming = upcoming.result(), worker.submit(make, step + 1)
-            yield batch
+        futures = (worker.submit(make, step) for step in range(first, job.total_steps))
+        upcoming = next(futures, None)
+        while upcoming is not None:
+            batch, upcoming = upcoming, next(futures, None)
+            yield batch.result()
 
 
 def _report_start(
@@ -441,6 +442,8 @@ def _report_start(
     say(parameter_table(state.params, state.frozen, {} if resumed else start.notes))
     if state.frozen and not config.training.start_from:
         say("frozen parameters keep their random initial values: training.start_from is empty")
+    if config.data.carry_context and job.batches.earlier_sentences == earlier_sentences(job.model):
+        say("data.carry_context has no effect: the model carries no context across segments")
     say(statistics_table(read_manifest(config.data.directory)))
     devices = jax.devices()
     say(f"devices: {len(devices)} x {devices[0].device_kind} ({devices[0].platform})")

@@ -1,12 +1,17 @@
 """launch.report on small trained runs: files, what is measured again and what is not, bad input."""
 
 import csv
+import dataclasses
 import json
 import shutil
 
 import pytest
 
+import dclm_jax
 from dclm_jax.coherence import results
+from dclm_jax.experiments.report import Options, measure, open_runs
+from dclm_jax.experiments.results import Split
+from dclm_jax.experiments.subjects import Subject
 from tests.launch.support import copy_run, launch, refuse
 
 FAST = ("--bootstrap=20", "--permutation_pool=2")
@@ -246,3 +251,19 @@ def test_bad_input(workdirs, tmp_path, flags, message):
     flags = [flag.replace("RUN", str(workdirs[0])) for flag in flags]
     assert message in refuse("report", f"--workdirs={workdirs[0]}", f"--output={output}", *flags)
     assert not output.exists()
+
+
+def test_adapted_results_are_of_the_text_that_they_were_tuned_on(workdirs):
+    options = Options(bootstrap=0, adaptations={"unigram": {"weight": None, "strength": None}})
+    subject = Subject("run", str(workdirs[0]), dclm_jax.restore(workdirs[0]))
+    (run,) = open_runs([subject], options, None)
+    shorter = Split.of(run.splits["valid"].documents[1:])
+    asked = []
+
+    def ask(run, measure, options, **more):
+        asked.append(options)
+
+    for splits in (run.splits, {**run.splits, "valid": shorter}):
+        measure([dataclasses.replace(run, splits=splits)], options, ask)
+    of_adaptation = [options["adapt"] for options in asked if "adapt" in options]
+    assert len(of_adaptation) == 2 and of_adaptation[0] != of_adaptation[1]

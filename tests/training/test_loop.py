@@ -391,3 +391,11 @@ def test_batches_hold_the_segment_before_if_contexts_are_carried(data, name, len
     assert work.batches.earlier_sentences == carried
     without = loop._open(config(data, **{**values, "data.carry_context": False}))
     assert without.batches.earlier_sentences == (4 if name == "rlm_bow_lf" else 0)
+
+
+def test_carrying_contexts_without_effect_is_reported(data, tmp_path):
+    lines: list[str] = []
+    values = {"model.name": "rnnlm", "data.carry_context": True, "training.max_steps": 1}
+    loop.train(config(data, **values), tmp_path / "run", report=lines.append)
+    (line,) = [line for line in lines if "carry_context" in line]
+    assert line.startswith("data.carry_context has no effect")
