@@ -62,7 +62,7 @@ def json_line(
 
 
 def tsv_header(labels: Sequence[str], *, compared: bool) -> str:
-    """The names of the columns; `compared` as in `surprisal_html.head`."""
+    """The names of the columns; `compared` says that there are surprisals without context, too."""
 
     def by_run(name: str) -> list[str]:
         return [name] if len(labels) == 1 else [f"{name}:{label}" for label in labels]
