@@ -101,6 +101,7 @@ def read_documents(
                 _embedded(model, params, tokens_SxNxB, masks),
                 masks,
             ),
+            unroll=1 if model.remat else _sentences_in_a_round(len(tokens_SxNxB)),
         )
         result = SentenceFeatures(context, *of_sentences)
     else:
@@ -109,6 +110,13 @@ def read_documents(
         context=model.resize_context(result.context, length, cut=True),
         contexts=jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), result.contexts),
     )
+
+
+def _sentences_in_a_round(num_sentences: int) -> int:
+    """Sentences read in one round of the loop over them, a divisor of their number. What the
+    backward pass needs is copied once per round: with 5 sentences a step of ccdclm takes 0.95 to
+    0.97 of the time on two CPU cores. Each sentence of a round is compiled anew."""
+    return next(size for size in (5, 4, 3, 2, 1) if num_sentences % size == 0)
 
 
 def _read_at_once(
