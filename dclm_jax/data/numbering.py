@@ -67,17 +67,17 @@ class NumberedText:
                 lengths.extend(map(len, sentences))
                 names.append(name)
                 rows.append((part, dropped, len(sentences), tags is not None))
-        parts, dropped, sentences, is_tagged = np.asarray(rows, np.int64).T
+        columns = np.asarray(rows, np.int64)
         return cls(
             directory=directory,
             words=list(ids),
             tags=list(tag_ids),
             lengths=np.asarray(lengths),
             names=names,
-            parts=parts,
-            dropped=dropped,
-            sentences=sentences,
-            is_tagged=is_tagged.astype(bool),
+            parts=columns[:, 0],
+            dropped=columns[:, 1],
+            sentences=columns[:, 2],
+            is_tagged=columns[:, 3].astype(bool),
         )
 
     @property
