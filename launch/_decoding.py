@@ -9,13 +9,14 @@ _METHOD = flags.DEFINE_enum(
     "method",
     GREEDY.method,
     METHODS,
-    "The likeliest next word, a beam of partial hypotheses, or words that are drawn.",
+    "Choice of words: greedy takes the likeliest next word, beam follows several partial "
+    "hypotheses, sample draws words.",
 )
-_BEAM = flags.DEFINE_integer("beam", GREEDY.beam_width, "With --method=beam: beam width.")
+_BEAM = flags.DEFINE_integer("beam", GREEDY.beam_width, "Beam width for --method=beam.")
 _LENGTH_NORMALIZATION = flags.DEFINE_float(
     "length_normalization",
     GREEDY.length_normalization,
-    "With --method=beam: a in log P / length^a; 0 prefers short texts, 1 compares means.",
+    "Exponent a in log P / length^a for --method=beam; 0 prefers short texts, 1 compares means.",
 )
 _TEMPERATURE = flags.DEFINE_float(
     "temperature",
@@ -24,26 +25,24 @@ _TEMPERATURE = flags.DEFINE_float(
     "give greedy decoding.",
 )
 _TOP_K = flags.DEFINE_integer(
-    "top_k", GREEDY.top_k, "With --method=sample: draw from the k likeliest words alone."
+    "top_k", GREEDY.top_k, "Number of likeliest words to draw from, for --method=sample."
 )
 _TOP_P = flags.DEFINE_float(
     "top_p",
     GREEDY.top_p,
-    "With --method=sample: draw from the likeliest words that have this probability together.",
+    "Total probability of the likeliest words to draw from, for --method=sample.",
 )
 SEED = flags.DEFINE_integer("seed", 0, "Random seed for --method=sample.")
 ALLOW_UNKNOWN = flags.DEFINE_bool("allow_unknown", False, "Generate <UNKNOWN> as well.")
-_OF_BEAM = (_BEAM, _LENGTH_NORMALIZATION)
-_OF_SAMPLING = (_TEMPERATURE, _TOP_K, _TOP_P, SEED)
 
 
-def decoding(*more_of_sampling: flags.FlagHolder) -> Decoding:
-    """The decoding of the flags; `more_of_sampling` are further flags of --method=sample."""
-    for method, of_method in {
-        "beam": _OF_BEAM,
-        "sample": (*_OF_SAMPLING, *more_of_sampling),
-    }.items():
-        for flag in of_method:
+def decoding(*sampling: flags.FlagHolder) -> Decoding:
+    """The decoding of the flags; `sampling` are further flags of --method=sample."""
+    for method, method_flags in (
+        ("beam", (_BEAM, _LENGTH_NORMALIZATION)),
+        ("sample", (_TEMPERATURE, _TOP_K, _TOP_P, SEED, *sampling)),
+    ):
+        for flag in method_flags:
             if flag.present and method != _METHOD.value:
                 raise InputError(f"--{flag.name} belongs to --method={method}")
     return Decoding(

@@ -29,7 +29,7 @@ def define_text_flags(*, as_in_training: bool = False) -> TextFlags:
             "WORD/TAG, otherwise lines. Files called .json, .jsonl, .csv and .tsv are of these "
             "formats; .gz and .bz2 are unpacked. " + default("auto"),
         ),
-        flags.DEFINE_bool("lowercase", None, f"Turn words to lower case. {default('no')}"),
+        flags.DEFINE_bool("lowercase", None, f"Convert words to lower case. {default('no')}"),
         flags.DEFINE_bool(
             "normalize",
             None,
@@ -62,7 +62,7 @@ def define_text_flags(*, as_in_training: bool = False) -> TextFlags:
             "and counted. " + default(PLAIN.divider),
         ),
         flags.DEFINE_bool(
-            "quoted", None, f"Read cells of TSV as quoted, as those of CSV are. {default('no')}"
+            "quoted", None, f"Read cells of TSV as quoted, like cells of CSV. {default('no')}"
         ),
     )
     return {holder.name: holder for holder in holders}

@@ -28,14 +28,11 @@ The nearest neighbours of the first document, by the cosine of their vectors:
 """
 
 from collections.abc import Sequence
-from typing import BinaryIO
 
-import numpy as np
 from absl import flags
 
-from dclm_jax import files
 from dclm_jax.errors import InputError
-from dclm_jax.tables import separated
+from dclm_jax.experiments import vector_files
 from launch import _app, _evaluation
 
 flags.adopt_module_key_flags(_evaluation)
@@ -44,9 +41,8 @@ _OUTPUT = flags.DEFINE_string(
     "output", None, "File to write, NAME.npy; beside it NAME.ids.txt, where NA is \\NA."
 )
 _UNIT = flags.DEFINE_enum(
-    "unit", "documents", ("documents", "sentences"), "Unit that has one vector."
+    "unit", "documents", vector_files.UNITS, "Unit of text that has one vector."
 )
-_SUFFIX = ".npy"
 
 
 def main(argv: Sequence[str]) -> None:
@@ -54,38 +50,11 @@ def main(argv: Sequence[str]) -> None:
     source, output = _INPUT.value or "", _OUTPUT.value or ""
     if not source:
         raise InputError("--input is missing; expected a file, a folder or '-'")
-    if not output.endswith(_SUFFIX):
-        raise InputError(f"--output is {output!r}; expected the name of a file, NAME{_SUFFIX}")
     lm = _evaluation.restore().lm
     encoded = lm.vectors(_evaluation.read_text([lm], source))
-    rows, width = 0, 0
-    with (
-        files.open_binary(output) as file,
-        files.open_output(output.removesuffix(_SUFFIX) + ".ids.txt") as ids,
-        _evaluation.Progress("encoding") as progress,
-    ):
-        for number, document in enumerate(encoded, start=1):
-            if _UNIT.value == "documents":
-                vectors_RxX, names = document.document[None], [[document.id]]
-            else:
-                vectors_RxX = document.sentences
-                names = [[document.id, count] for count in range(1, len(vectors_RxX) + 1)]
-            if not rows:
-                width = vectors_RxX.shape[1]
-                _write_header(file, rows, width)
-            file.write(vectors_RxX.astype("<f4").tobytes())
-            ids.writelines(map(separated, names))
-            rows += len(vectors_RxX)
-            progress(number, None)
-        file.seek(0)
-        _write_header(file, rows, width)
+    with _evaluation.Progress("encoding") as progress:
+        rows, width = vector_files.write(output, encoded, _UNIT.value, on_document=progress)
     print(f"{rows:,} vectors of {width:,} numbers: {output}")
-
-
-def _write_header(file: BinaryIO, rows: int, width: int) -> None:
-    """The header of an array, whose length does not depend on the number of rows."""
-    header = {"descr": "<f4", "fortran_order": False, "shape": (rows, width)}
-    np.lib.format.write_array_header_1_0(file, header)
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ from launch import _app, _decoding, _evaluation
 _evaluation.declare_run_flags()
 flags.adopt_module_key_flags(_decoding)
 _CONTEXT = flags.DEFINE_string(
-    "context", None, "Documents to continue; '-' is standard input. Without it one is begun."
+    "context", None, "Documents to continue; '-' is standard input. Default: begin a document."
 )
 _NUM_SENTENCES = flags.DEFINE_integer(
     "num_sentences", DEFAULT_NUM_SENTENCES, "Maximum number of sentences to generate."
@@ -54,7 +54,7 @@ _NUM_SENTENCES = flags.DEFINE_integer(
 _MAX_SENTENCE_WORDS = flags.DEFINE_integer(
     "max_sentence_words", DEFAULT_MAX_SENTENCE_WORDS, "Maximum number of words per sentence."
 )
-_SAMPLES = flags.DEFINE_integer("samples", 1, "With --method=sample: texts per document.")
+_SAMPLES = flags.DEFINE_integer("samples", 1, "Number of texts per document, for --method=sample.")
 _OUTPUT = flags.DEFINE_string("output", None, "JSON lines to write, instead of text to print.")
 
 
@@ -93,7 +93,7 @@ def main(argv: Sequence[str]) -> None:
     with open_output(_OUTPUT.value) as file, _evaluation.Progress("generating") as progress:
         for number, (document, texts) in enumerate(generated, start=1):
             file.writelines(_record(document, sample, text) for sample, text in enumerate(texts))
-            progress(number, None)
+            progress(number)
 
 
 def _record(document: readers.Document, sample: int, text: GeneratedText) -> str:

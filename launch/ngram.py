@@ -24,9 +24,9 @@ from absl import flags
 from dclm_jax import ngram
 from launch import _app
 
-_DATA = flags.DEFINE_string("data", None, "Prepared corpus; its split train is counted.")
+_DATA = flags.DEFINE_string("data", None, "Prepared corpus, for its split train.")
 _WORKDIR = flags.DEFINE_string("workdir", None, "Directory to make.")
-_ORDER = flags.DEFINE_integer("order", 5, "Words of the longest n-gram.")
+_ORDER = flags.DEFINE_integer("order", 5, "Maximum number of words per n-gram.")
 flags.mark_flags_as_required(["data", "workdir"])
 
 

@@ -24,20 +24,22 @@ where `order` has the positions, from 0, of the sentences in the input.
 import sys
 from collections.abc import Sequence
 
-import numpy as np
 from absl import flags
 
 from dclm_jax import files
 from dclm_jax.coherence import kendall
 from dclm_jax.decoding.ordering import DEFAULT_BEAM
 from dclm_jax.errors import InputError
+from dclm_jax.experiments import orders
 from dclm_jax.tables import aligned
 from launch import _app, _evaluation
 
 _evaluation.define_data_flags()
 _evaluation.declare_run_flags()
 _BEAM = flags.DEFINE_integer("beam", DEFAULT_BEAM, "Beam width.", lower_bound=1)
-_SHUFFLE = flags.DEFINE_bool("shuffle", True, "Shuffle the sentences before, and measure.")
+_SHUFFLE = flags.DEFINE_bool(
+    "shuffle", True, "Shuffle the sentences first, and measure their new order."
+)
 _SEED = flags.DEFINE_integer(
     "seed", 0, "Random seed for shuffling and for the random orders.", lower_bound=0
 )
@@ -55,41 +57,24 @@ def main(argv: Sequence[str]) -> None:
     run = _evaluation.restore()
     _evaluation.require_language_models([run.lm], "launch.order")
     documents = list(_evaluation.read_words([run], "launch.order"))
-    texts = [[tuple(words) for words in document.sentences] for document in documents]
-    rng = np.random.default_rng(_SEED.value)
-    orders: list[list[int]] = []
-    records = []
-    num_optimal = 0
     with _evaluation.Progress("ordering", len(documents)) as progress:
-        for document, text in zip(documents, texts, strict=True):
-            given = rng.permutation(len(text)) if _SHUFFLE.value else np.arange(len(text))
-            ordered = run.lm.order([document.sentences[i] for i in given], _BEAM.value)
-            orders.append(given[ordered.order].tolist())
-            num_optimal += ordered.is_optimal
-            record = {
-                "id": document.id,
-                "order": orders[-1],
-                "sentences": [" ".join(text[i]) for i in orders[-1]],
-                "unit": "nats",
-                "log_prob": ordered.log_prob,
-                "is_optimal": ordered.is_optimal,
-            }
-            if _SHUFFLE.value and len(text) > 1:
-                record["tau"] = kendall.order_measures([orders[-1]], [text]).tau
-            records.append(record)
-            progress(len(records))
+        reordered = orders.reorder(
+            run.lm,
+            documents,
+            beam=_BEAM.value,
+            shuffle_seed=_SEED.value if _SHUFFLE.value else None,
+            on_document=progress,
+        )
     if _OUTPUT.value:
         with files.open_output(_OUTPUT.value) as file:
-            file.writelines(files.json_text(record) + "\n" for record in records)
+            file.writelines(files.json_text(document.to_json()) + "\n" for document in reordered)
     elif not _SHUFFLE.value:
-        for record in records:
-            print("\n".join(record["sentences"]) + "\n")
+        for document in reordered:
+            print("\n".join(document.sentences) + "\n")
     if not _SHUFFLE.value:
         return
-    measured = kendall.order_measures(orders, texts)
-    if not measured.documents:
-        raise InputError("no document has two sentences; there is no order to find")
-    chance = kendall.by_chance(texts, _SEED.value)
+    measured, chance = orders.measure(reordered, _SEED.value)
+    num_optimal = sum(document.is_optimal for document in reordered)
     lines = [
         run.lm.summary,
         *aligned(kendall.table({"model": measured, "chance": chance})),

@@ -56,7 +56,7 @@ from dclm_jax.data.corpus import SPLITS, open_corpus, source_split
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.prepare import DEFAULT_VOCAB_SIZE, Source
 from dclm_jax.data.text_files import UTF8
-from dclm_jax.errors import InputError, printable, require_at_least
+from dclm_jax.errors import InputError, require_at_least
 from launch import _app, _text
 from launch._text import given_options
 
@@ -119,12 +119,16 @@ _OPTIONS: tuple["flags.FlagHolder[Any]", ...] = (
         None,
         "Maximum number of words per document; longer documents are cut between sentences.",
     ),
-    flags.DEFINE_integer("min_words", None, "Leave out documents of fewer words."),
-    flags.DEFINE_integer("max_words", None, "Leave out documents of more words."),
+    flags.DEFINE_integer(
+        "min_words", None, "Minimum number of words per document; leave out shorter ones."
+    ),
+    flags.DEFINE_integer(
+        "max_words", None, "Maximum number of words per document; leave out longer ones."
+    ),
     flags.DEFINE_float(
         "max_unknown",
         None,
-        "Leave out documents of a larger share of words outside the vocabulary.",
+        "Maximum share of OOV words per document, from 0 to 1; leave out documents with more.",
     ),
 )
 _OVERWRITE = flags.DEFINE_bool(
@@ -133,8 +137,8 @@ _OVERWRITE = flags.DEFINE_bool(
 _SHOW = flags.DEFINE_string(
     "show",
     None,
-    "Print documents of this prepared corpus instead: those of --split, by default test, a "
-    "sentence a line under the heading '= ID', as --format=lines reads them.",
+    "Print documents of this prepared corpus instead: the split --split, by default test, one "
+    "sentence per line under the heading '= ID', as --format=lines reads them.",
 )
 _DOCUMENTS = flags.DEFINE_integer(
     "documents", None, "Number of documents for --show. Default: all."
@@ -176,11 +180,7 @@ def _show(directory: str) -> None:
     number = corpus.num_documents if _DOCUMENTS.value is None else _DOCUMENTS.value
     require_at_least("--documents", number, 1)
     for index in range(min(number, corpus.num_documents)):
-        print("\n" * (index > 0) + f"= {printable(corpus.document_ids[index])}")
-        for sentence in corpus.document(index):
-            text = " ".join(corpus.vocabulary.decode(sentence))
-            # A line that begins with this sign would be a heading.
-            print(" " * text.startswith("=") + text)
+        print("\n" * (index > 0) + "\n".join(corpus.document_lines(index)))
 
 
 def _source() -> Source:

@@ -52,10 +52,10 @@ _evaluation.define_data_flags()
 _MAX_LENGTH_RATIO = flags.DEFINE_float(
     "max_length_ratio",
     DEFAULT_MAX_LENGTH_RATIO,
-    "Maximum number of words of a text, as a multiple of its source's.",
+    "Maximum length of a text relative to its source, both in words.",
 )
 _OUTPUT = flags.DEFINE_string(
-    "output", None, "With --workdir: JSON lines to write; '-' is standard output."
+    "output", None, "JSON lines to write with --workdir; '-' is standard output."
 )
 _OUTPUTS = flags.DEFINE_list("outputs", None, "Texts to measure, separated by commas.")
 _MEASURE = flags.DEFINE_bool("measure", True, "Measure the reconstructed documents.")
@@ -89,12 +89,11 @@ def _reconstruct() -> dict[str, list[reconstruction.Measures]]:
         raise InputError("--output and --metrics are both standard output; expected one of them")
     _evaluation.check_data_flags()
     decoding, subject = _decoding.decoding(), _evaluation.restore()
-    lm = subject.lm
-    lm.require_reconstructing()
+    subject.lm.require_reconstructing()
     tagger = reconstruction.require_packages() if _MEASURE.value else None
     measures = []
     pairs, targets = itertools.tee(_pairs(subject))
-    reconstructed = lm.reconstruct(
+    reconstructed = subject.lm.reconstruct(
         (source for source, _ in pairs),
         decoding,
         max_length_ratio=_MAX_LENGTH_RATIO.value,
@@ -115,7 +114,7 @@ def _reconstruct() -> dict[str, list[reconstruction.Measures]]:
             if tagger is not None:
                 words = [sentence.tokens[:-1] for sentence in text.sentences]
                 measures.append(reconstruction.measure(words, target.sentences, tagger))
-            progress(number, None)
+            progress(number)
     return {_OUTPUT.value: measures}
 
 
@@ -151,11 +150,7 @@ def _measure_outputs() -> dict[str, list[reconstruction.Measures]]:
     for path in outputs:
         with _evaluation.Progress(path) as progress:
             measures[path] = reconstruction.evaluate_files(
-                path,
-                inputs,
-                options,
-                encoding=encoding,
-                on_document=lambda done: progress(done, None),
+                path, inputs, options, encoding=encoding, on_document=progress
             )
     return measures
 

@@ -39,9 +39,7 @@ sentence before at most (rnnlm, codclm, n-grams). p-values are of a paired boots
 1-best, or than the hypotheses of another system (--baseline).
 """
 
-import dataclasses
 import itertools
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -49,8 +47,7 @@ import numpy as np
 from absl import flags
 
 from dclm_jax import files
-from dclm_jax.data.vocabulary import UNKNOWN
-from dclm_jax.errors import InputError, brief
+from dclm_jax.errors import InputError
 from dclm_jax.evaluation import perplexity
 from dclm_jax.rescoring import mert, metrics, nbest
 from dclm_jax.rescoring.metrics import METRICS
@@ -84,15 +81,15 @@ _WEIGHTS = flags.DEFINE_string(
 _TUNE = flags.DEFINE_bool("tune", False, "Tune the weights on this list and its references.")
 _OBJECTIVE = flags.DEFINE_enum("objective", "bleu", list(METRICS), "Metric that --tune improves.")
 _RESTARTS = flags.DEFINE_integer(
-    "restarts", 10, "Random weights that --tune begins with as well.", lower_bound=0
+    "restarts", 10, "Number of random starting weights for --tune.", lower_bound=0
 )
 _BEAM = flags.DEFINE_integer("beam", 1, "Beam width; 1 is greedy search.", lower_bound=1)
 _VITERBI = flags.DEFINE_bool("viterbi", False, "Exact search.")
 _BOOTSTRAP = flags.DEFINE_integer(
-    "bootstrap", 1000, "Resampled test sets of p-values.", lower_bound=1
+    "bootstrap", 1000, "Number of resampled test sets for p-values.", lower_bound=1
 )
 _SEED = flags.DEFINE_integer(
-    "seed", 0, "Random seed for random hypotheses, tuning and test sets.", lower_bound=0
+    "seed", 0, "Random seed for random hypotheses, tuning and resampling.", lower_bound=0
 )
 flags.mark_flag_as_required("nbest")
 _OUTPUTS = (_OUTPUT, _METRICS, _SCORED_NBEST)
@@ -100,13 +97,6 @@ _WITHOUT_MEANING = (
     *("format", "normalize", "text_key", "language", "divider", "quoted", "encoding"),
     "batch_size",
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class _Written:
-    """What is read of a file that --metrics wrote."""
-
-    weights: dict[str, files.Number]
 
 
 def main(argv: Sequence[str]) -> None:
@@ -124,14 +114,12 @@ def main(argv: Sequence[str]) -> None:
     options = _evaluation.word_options(models)
     readers = {run.label: run.lm.reader for run in runs}
     rescorer = Rescorer(readers, models[0].vocabulary, lists, division, options=options)
-    words = np.concatenate([ids for segment in rescorer.segments for ids in segment.hypotheses])
-    oov_rate = np.count_nonzero(words == UNKNOWN) / max(len(words), 1)
     trained_oov_rate = models[0].text.unknown_rates.get("test")
-    if warning := perplexity.warning(oov_rate, trained_oov_rate, lists.path):
+    if warning := perplexity.warning(rescorer.oov_rate, trained_oov_rate, lists.path):
         _evaluation.tell(warning)
     if _SCORED_NBEST.value:
         nbest.require_extensible(lists, rescorer.model_names)
-    weights = _weights(rescorer)
+    weights = rescorer.weights(_WEIGHTS.value)
     prints = files.STDOUT not in [flag.value for flag in _OUTPUTS]
     beam = None if _VITERBI.value else _BEAM.value
 
@@ -176,7 +164,9 @@ def main(argv: Sequence[str]) -> None:
         "seed": _SEED.value,
     }
     if references:
-        measured = _measured(statistics, choices, references, baseline, division)
+        seed = _SEED.value
+        systems = metrics.systems_of(statistics, choices, references, baseline, seed=seed)
+        measured = metrics.measure(systems, division, samples=_BOOTSTRAP.value, seed=seed)
         show(metrics.table(measured))
         value |= measured
     if _OUTPUT.value:
@@ -190,33 +180,16 @@ def main(argv: Sequence[str]) -> None:
         files.write_json(_METRICS.value, value)
 
 
-def _measured(
-    statistics: dict[str, list[np.ndarray]],
-    choices: Sequence[int],
-    references: Sequence[Sequence[str]],
-    baseline: Sequence[Sequence[str]],
-    division: Sequence[range],
-) -> dict[str, Any]:
-    """The systems of the table, compared with the baseline, or else with the 1-best."""
-    systems = metrics.systems_of(statistics, choices, seed=_SEED.value)
-    if baseline:
-        of_baseline = metrics.list_statistics([[words] for words in baseline], references)
-        systems["baseline"] = {name: np.concatenate(s) for name, s in of_baseline.items()}
-    compared_with = "baseline" if baseline else "first"
-    options = {"samples": _BOOTSTRAP.value, "seed": _SEED.value}
-    return metrics.measure(systems, compared_with, division, **options)
-
-
 def _check_flags() -> None:
     """Refuses what is missing, and flags that have no effect."""
     if not any(flag.value for flag in (*_OUTPUTS, _REFERENCES)):
         raise InputError(
-            "--output, --metrics, --scored_nbest and --references: expected one of them at least"
+            "--output, --metrics, --scored_nbest and --references: expected at least one of them"
         )
     for first, second in itertools.combinations(_OUTPUTS, 2):
         if first.value and first.value == second.value:
             raise InputError(
-                f"--{first.name} and --{second.name} are both {first.value}; expected two places"
+                f"--{first.name} and --{second.name} are both {first.value}; expected two files"
             )
     for flag in (_TUNE, _BASELINE):
         if flag.value and not _REFERENCES.value:
@@ -229,34 +202,6 @@ def _check_flags() -> None:
     for name in _WITHOUT_MEANING:
         if flags.FLAGS[name].present:
             raise InputError(f"--{name} has no meaning for n-best lists")
-
-
-def _weights(rescorer: Rescorer) -> np.ndarray:
-    """The numbers of --weights, or those of the file that it names."""
-    value, names = _WEIGHTS.value, rescorer.names
-    if value is None:
-        return rescorer.default_weights
-    if os.path.isfile(value):
-        weights = files.read_json(value, _Written).weights
-        if set(weights) != set(names):
-            raise InputError(
-                f"{value}: has weights of {brief(list(weights))}; expected {', '.join(names)}"
-            )
-        values, place = [weights[name] for name in names], value
-    else:
-        values, place = value.split(","), "--weights"
-        if len(values) != len(names):
-            raise InputError(
-                f"--weights is no file and has {len(values)} parts; expected {len(names)} numbers: "
-                f"{', '.join(names)}"
-            )
-    try:
-        numbers = np.array(values, np.float64)
-    except ValueError as error:
-        raise InputError(f"{place}: {brief(values)}; expected numbers") from error
-    if not np.all(np.isfinite(numbers)) or not numbers.any():
-        raise InputError(f"{place}: {brief(values)}; expected finite numbers, not all of them 0")
-    return numbers
 
 
 if __name__ == "__main__":

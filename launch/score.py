@@ -53,17 +53,17 @@ The input is streamed and may be larger than memory. The output file appears onc
 """
 
 import itertools
-import pathlib
 from collections.abc import Iterable, Iterator, Sequence
 
 from absl import flags
 
 from dclm_jax.data import readers
 from dclm_jax.errors import InputError
-from dclm_jax.experiments import figures, html, score_files
+from dclm_jax.experiments import figures, score_files
+from dclm_jax.experiments.score_files import Attention
 from dclm_jax.experiments.subjects import Subject
 from dclm_jax.files import open_output
-from dclm_jax.score_types import DocumentScore, SentenceAttention
+from dclm_jax.score_types import DocumentScore
 from launch import _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
@@ -74,11 +74,10 @@ _CONTEXT = flags.DEFINE_string(
     "context", None, "Text of one document, after which each line of --input is scored."
 )
 _OUTPUT = flags.DEFINE_string("output", "-", "File to write; '-' is standard output.")
-_FORMATS = ("jsonl", "tsv", "html")
 _OUTPUT_FORMAT = flags.DEFINE_enum(
     "output_format",
     None,
-    _FORMATS,
+    score_files.FORMATS,
     "Output format. Default: by the ending of --output, else jsonl. In tsv the word NA is \\NA.",
 )
 _OOV = flags.DEFINE_enum(
@@ -91,14 +90,12 @@ _NO_CONTEXT = flags.DEFINE_bool(
     "no_context_too", False, "Also score every sentence without the sentences before it."
 )
 _ATTENTION = flags.DEFINE_bool(
-    "attention", False, "Also write what every token attends to, as jsonl or html."
+    "attention", False, "Also write the attention weights of every token, as jsonl or html."
 )
 _PLOT = flags.DEFINE_string(
-    "plot", None, "Picture to draw of the attention in a document, such as attention.png or .pdf."
+    "plot", None, "Figure of the attention weights of a document, such as attention.png or .pdf."
 )
 _CANDIDATES = 256
-
-Attention = list[SentenceAttention]
 
 
 def main(argv: Sequence[str]) -> None:
@@ -108,52 +105,27 @@ def main(argv: Sequence[str]) -> None:
         raise InputError("--input is missing; expected a file, a folder or '-'")
     _evaluation.check_data_flags(other_text=bool(_CONTEXT.value))
     runs = _evaluation.restore_all()
-    _check_looking_inside(runs)
+    _check_flags(runs)
+    file_format = _OUTPUT_FORMAT.value or score_files.format_of(_OUTPUT.value)
+    if _ATTENTION.value and file_format == "tsv":
+        raise InputError("--attention has no place in tsv; expected --output_format=jsonl or html")
     scores = _continuations(runs) if _CONTEXT.value else _documents(runs)
     if _PLOT.value:
         scores = _plotted(runs[0], scores, _PLOT.value)
     labels = [run.label for run in runs]
     with open_output(_OUTPUT.value) as file, _evaluation.Progress("scoring") as progress:
-        file.write(_head(labels))
-        for number, by_run in enumerate(scores, start=1):
-            attention = list(map(_attention, runs, by_run)) if _ATTENTION.value else []
-            if _OOV.value == "blank":
-                by_run = [score.without_oov() for score in by_run]
-            file.writelines(_lines(labels, by_run, attention))
-            progress(number)
-        if _format() == "html":
-            file.write(html.foot())
-
-
-def _format() -> str:
-    named = pathlib.PurePath(_OUTPUT.value).suffix.removeprefix(".")
-    if named == "csv" and _OUTPUT_FORMAT.value is None:
-        raise InputError(
-            f"--output is {_OUTPUT.value}, and CSV is not written; expected {', '.join(_FORMATS)}"
+        lines = score_files.lines(
+            file_format,
+            labels,
+            _with_attention(runs, scores, progress),
+            title=f"{', '.join(labels)}: {flags.FLAGS.input or flags.FLAGS.split}",
+            compared=_NO_CONTEXT.value,
         )
-    return _OUTPUT_FORMAT.value or (named if named in _FORMATS else _FORMATS[0])
+        file.writelines(lines)
 
 
-def _head(labels: Sequence[str]) -> str:
-    if _format() == "tsv":
-        return score_files.tsv_header(labels, compared=_NO_CONTEXT.value)
-    if _format() == "html":
-        title = f"{', '.join(labels)}: {flags.FLAGS.input or flags.FLAGS.split}"
-        return html.head(title, compared=_NO_CONTEXT.value)
-    return ""
-
-
-def _lines(
-    labels: Sequence[str], scores: Sequence[DocumentScore], attention: Sequence[Attention]
-) -> Iterable[str]:
-    if _format() == "tsv":
-        return score_files.tsv_lines(scores)
-    if _format() == "html":
-        return [html.document(labels, scores, attention)]
-    return [score_files.json_line(labels, scores, attention)]
-
-
-def _check_looking_inside(runs: Sequence[Subject]) -> None:
+def _check_flags(runs: Sequence[Subject]) -> None:
+    """Refuses flags that the models or the other flags do not allow."""
     if _NO_CONTEXT.value:
         command = f"launch.score --{_NO_CONTEXT.name}"
         _evaluation.require_language_models((run.lm for run in runs), command)
@@ -164,12 +136,22 @@ def _check_looking_inside(runs: Sequence[Subject]) -> None:
             raise InputError(f"--{flag.name} is of documents; expected --input without --context")
         for run in runs:
             run.lm.attention([])
-    if _ATTENTION.value and _format() == "tsv":
-        raise InputError("--attention has no place in tsv; expected --output_format=jsonl or html")
     if _PLOT.value:
         if len(runs) > 1:
             raise InputError(f"--plot draws one run, not {len(runs)}")
         figures.check_target(_PLOT.value)
+
+
+def _with_attention(
+    runs: Sequence[Subject], scores: Iterable[list[DocumentScore]], progress: _evaluation.Progress
+) -> Iterator[tuple[list[DocumentScore], list[Attention]]]:
+    """The scores of each document as --oov says, and its attention weights if --attention asks."""
+    for number, by_run in enumerate(scores, start=1):
+        attention = list(map(_attention, runs, by_run)) if _ATTENTION.value else []
+        if _OOV.value == "blank":
+            by_run = [score.without_oov() for score in by_run]
+        yield by_run, attention
+        progress(number)
 
 
 def _attention(run: Subject, score: DocumentScore) -> Attention:
@@ -180,13 +162,12 @@ def _plotted(
     run: Subject, scores: Iterator[list[DocumentScore]], path: str
 ) -> Iterator[list[DocumentScore]]:
     """Draws the attention in the one document that is scored, before its scores are written."""
-    some = list(itertools.islice(scores, 2))
-    if len(some) != 1:
-        raise InputError(
-            f"--plot draws one document, and the text holds {'several' if some else 'none'}"
-        )
-    figures.plot_attention(_attention(run, some[0][0]), path)
-    return iter(some)
+    documents = list(itertools.islice(scores, 2))
+    if len(documents) != 1:
+        count = "several" if documents else "none"
+        raise InputError(f"--plot draws one document, and the text holds {count}")
+    figures.plot_attention(_attention(run, documents[0][0]), path)
+    return iter(documents)
 
 
 def _documents(runs: Sequence[Subject]) -> Iterator[list[DocumentScore]]:

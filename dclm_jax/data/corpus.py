@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +13,7 @@ from dclm_jax import storage
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.text_files import read_lines
 from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
-from dclm_jax.errors import InputError, brief
+from dclm_jax.errors import InputError, brief, printable
 from dclm_jax.files import Count, Finite, Share, read_json, reading
 from dclm_jax.storage import file_sha256
 from dclm_jax.tables import aligned
@@ -223,6 +223,14 @@ class Corpus:
         first, last = self.document_offsets[index : index + 2]
         offsets = self.sentence_offsets[first : last + 1]
         return [self.tokens[begin:end] for begin, end in zip(offsets, offsets[1:], strict=False)]
+
+    def document_lines(self, index: int) -> Iterator[str]:
+        """A document as the format "lines" reads it: a heading, then one sentence per line."""
+        yield f"= {printable(self.document_ids[index])}"
+        for sentence in self.document(index):
+            line = " ".join(self.vocabulary.decode(sentence))
+            # A line that begins with this sign would be a heading.
+            yield " " * line.startswith("=") + line
 
     @functools.cached_property
     def tags(self) -> np.ndarray | None:

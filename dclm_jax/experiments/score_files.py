@@ -1,26 +1,74 @@
-"""Scored documents as JSON lines and as TSV, of one run or of several side by side.
+"""Scored documents as JSON lines, as TSV and as HTML, of one run or of several side by side.
 
 Of several runs, JSON has {"RUN": value, ...} where it has a value of one, and TSV a column
 "NAME:RUN" for each.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+import pathlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from dclm_jax.errors import InputError
+from dclm_jax.experiments import html
 from dclm_jax.files import json_text
 from dclm_jax.score_types import DocumentScore, SentenceAttention, SentenceScore
 from dclm_jax.tables import separated
 
+FORMATS = ("jsonl", "tsv", "html")
+Attention = list[SentenceAttention]
+"""The attention weights of a document, by sentence."""
 
-def json_line(
+
+def format_of(path: str) -> str:
+    """The format that the ending of a path names, else JSON lines."""
+    ending = pathlib.PurePath(path).suffix.removeprefix(".")
+    if ending == "csv":
+        raise InputError(
+            f"--output is {path}, and CSV is not written; expected {', '.join(FORMATS)}"
+        )
+    return ending if ending in FORMATS else FORMATS[0]
+
+
+def lines(
+    file_format: str,
     labels: Sequence[str],
-    scores: Sequence[DocumentScore],
-    attention: Sequence[Sequence[SentenceAttention]] = (),
+    documents: Iterable[tuple[Sequence[DocumentScore], Sequence[Attention]]],
+    *,
+    title: str,
+    compared: bool,
+) -> Iterator[str]:
+    """The text of a file, in parts, as the documents come.
+
+    Args:
+      file_format: one of `FORMATS`.
+      labels: of the runs.
+      documents: each as scored by every run, and its attention weights under each, if they are to
+        be written; TSV has no place for them.
+      title: of a page of HTML.
+      compared: whether there are surprisals without context, too.
+    """
+    if file_format == "tsv":
+        yield _tsv_header(labels, compared=compared)
+    elif file_format == "html":
+        yield html.head(title, compared=compared)
+    for scores, attention in documents:
+        if file_format == "tsv":
+            yield from _tsv_lines(scores)
+        elif file_format == "html":
+            yield html.document(labels, scores, attention)
+        else:
+            yield _json_line(labels, scores, attention)
+    if file_format == "html":
+        yield html.foot()
+
+
+def _json_line(
+    labels: Sequence[str], scores: Sequence[DocumentScore], attention: Sequence[Attention]
 ) -> str:
-    """An object: a document as scored by each run, and what its words attend to under each."""
+    """An object: a document as scored by each run, and its attention weights under each."""
 
     def by_run(values: Sequence[Any]) -> Any:
         return values[0] if len(labels) == 1 else dict(zip(labels, values, strict=True))
@@ -61,7 +109,7 @@ def json_line(
     return json_text(record) + "\n"
 
 
-def tsv_header(labels: Sequence[str], *, compared: bool) -> str:
+def _tsv_header(labels: Sequence[str], *, compared: bool) -> str:
     """The names of the columns; `compared` says that there are surprisals without context, too."""
 
     def by_run(name: str) -> list[str]:
@@ -72,7 +120,7 @@ def tsv_header(labels: Sequence[str], *, compared: bool) -> str:
     return separated(["document", "sentence", "position", "word", *surprisals, "known", *sums])
 
 
-def tsv_lines(scores: Sequence[DocumentScore]) -> Iterator[str]:
+def _tsv_lines(scores: Sequence[DocumentScore]) -> Iterator[str]:
     """One row per token."""
 
     def numbers(values: Sequence[float]) -> list[str | None]:

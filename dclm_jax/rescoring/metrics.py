@@ -117,13 +117,21 @@ def picked(statistics: Sequence[np.ndarray], choices: Sequence[int]) -> np.ndarr
 
 
 def systems_of(
-    statistics: Mapping[str, Sequence[np.ndarray]], choices: Sequence[int], *, seed: int
+    statistics: Mapping[str, Sequence[np.ndarray]],
+    choices: Sequence[int],
+    references: Sequence[Sequence[str]],
+    baseline: Sequence[Sequence[str]] = (),
+    *,
+    seed: int,
 ) -> dict[str, dict[str, np.ndarray]]:
-    """`Systems` of a list: the first hypotheses, random ones, the choices and the best ones.
+    """`Systems` of a list: the first hypotheses, random ones, the choices and the best ones, and
+    "baseline", the sentences of another system, if there are any.
 
     Args:
       statistics: of `list_statistics`.
       choices: for each segment the hypothesis that rescoring has chosen.
+      references: one per segment.
+      baseline: what another system has chosen, one sentence per segment.
       seed: of the random hypotheses.
     """
     rng = np.random.default_rng(seed)
@@ -136,23 +144,27 @@ def systems_of(
     result["oracle"] = {
         name: picked(lists, oracle(METRICS[name], lists)) for name, lists in statistics.items()
     }
+    if baseline:
+        of_baseline = list_statistics([[words] for words in baseline], references)
+        result["baseline"] = {name: np.concatenate(s) for name, s in of_baseline.items()}
     return result
 
 
 def measure(
-    systems: Systems, baseline: str, division: Sequence[range], *, samples: int, seed: int
+    systems: Systems, division: Sequence[range], *, samples: int, seed: int
 ) -> dict[str, Any]:
-    """Measures systems for a result file, and compares them with the one called `baseline`.
+    """Measures systems for a result file, and compares them with the one called "baseline", or else
+    with the first hypotheses.
 
     Args:
       systems: what each has chosen for the same segments.
-      baseline: the name of one of them.
       division, samples, seed: see `compare`.
 
     Returns:
       Under "rows" for each system the share of segments without word errors ("right"), and by
-      metric what `compare` gives; of the baseline the "value" alone.
+      metric what `compare` gives; of the system to compare with the "value" alone.
     """
+    baseline = "baseline" if "baseline" in systems else "first"
     rows: dict[str, Any] = {}
     for row, statistics in systems.items():
         rows[row] = {"right": float(np.mean(statistics["wer"][:, 0] == 0))}

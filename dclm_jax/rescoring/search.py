@@ -19,16 +19,19 @@ the history: models are trained on documents without empty sentences, so the nex
 given the chosen hypotheses that have words. `context_order` counts those alone.
 """
 
+import dataclasses
 import itertools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dclm_jax import files
 from dclm_jax.data.documents import PLAIN, TextOptions
 from dclm_jax.data.notes import Notes, as_words
-from dclm_jax.data.vocabulary import Vocabulary
-from dclm_jax.errors import InputError, require_at_least
+from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
+from dclm_jax.errors import InputError, brief, require_at_least
 from dclm_jax.reading.continuations import (
     PlaceT,
     SentenceReader,
@@ -46,6 +49,11 @@ _WORDS = "words"
 Document = Sequence[Segment[np.ndarray]]
 OnDocument = Callable[[int, int], None]
 """Called with the documents done and in all, to show progress."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _WeightsFile:
+    weights: dict[str, files.Number]
 
 
 class Decoded(NamedTuple):
@@ -120,6 +128,45 @@ class Rescorer:
             counts = [list(map(len, segment.hypotheses)) for _ in counted]
             features_KxF = np.column_stack([segment.features_KxF, *counts])
             self.segments.append(Segment(hypotheses, features_KxF, segment.id))
+
+    @property
+    def oov_rate(self) -> float:
+        """The share of the words of all hypotheses that is outside the vocabulary."""
+        words = np.concatenate([ids for segment in self.segments for ids in segment.hypotheses])
+        return np.count_nonzero(words == UNKNOWN) / max(len(words), 1)
+
+    def weights(self, text: str | None) -> np.ndarray:
+        """The weights of all features, float64 [L + F], in the order of `names`.
+
+        Args:
+          text: numbers separated by commas, or a JSON file that has an object of "weights" by name;
+            None for the default weights.
+        """
+        if text is None:
+            return self.default_weights
+        if os.path.isfile(text):
+            weights = files.read_json(text, _WeightsFile).weights
+            if set(weights) != set(self.names):
+                expected = ", ".join(self.names)
+                raise InputError(
+                    f"{text}: has weights of {brief(list(weights))}; expected {expected}"
+                )
+            values, place = [weights[name] for name in self.names], text
+        else:
+            values, place = text.split(","), "--weights"
+            if len(values) != len(self.names):
+                raise InputError(
+                    f"--weights is no file and has {len(values)} parts; expected "
+                    f"{len(self.names)} numbers: {', '.join(self.names)}"
+                )
+        try:
+            numbers = np.array(values, np.float64)
+        except ValueError as error:
+            raise InputError(f"{place}: {brief(values)}; expected numbers") from error
+        if not np.all(np.isfinite(numbers)) or not numbers.any():
+            expected = "finite numbers, not all of them 0"
+            raise InputError(f"{place}: {brief(values)}; expected {expected}")
+        return numbers
 
     def decode(
         self,

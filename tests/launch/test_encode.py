@@ -71,7 +71,7 @@ def test_bad_input_leaves_what_was_there(space, tmp_path):
     for flags, message in (
         ((f"--workdir={space.run}", *given), "bad.txt:3: not valid UTF-8"),
         ((f"--workdir={space.run}", given[0]), "--input is missing"),
-        ((f"--workdir={space.run}", given[1]), "--output is ''; expected the name of a file"),
+        ((f"--workdir={space.run}", given[1]), "output is ''; expected the name of a file"),
         ((f"--workdir={space.run}", given[1], "--output=-"), "expected the name of a file, NAME."),
         (given, "--workdir is missing"),
     ):

@@ -191,7 +191,7 @@ def test_a_list_is_rescored_in_python(space, lists, tmp_path):
     [
         (["--weights=1,2"], "--weights is no file and has 2 parts; expected 3 numbers: ccdclm, sc"),
         (["--weights=1,x,2"], "expected numbers"),
-        (["--output=LISTS/x", "--metrics=LISTS/x"], "x; expected two places"),
+        (["--output=LISTS/x", "--metrics=LISTS/x"], "--output and --metrics are both "),
         (["--output=LISTS/x", "--scored_nbest=LISTS/x"], "--scored_nbest are both "),
         (["--weights=0,0,0"], "expected finite numbers, not all of them 0"),
         (["--viterbi", "--beam=2"], "--viterbi replaces --beam"),

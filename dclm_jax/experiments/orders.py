@@ -1,0 +1,93 @@
+"""Documents whose sentences a model puts in order, and how near it comes to the original order."""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dclm_jax.coherence import kendall
+from dclm_jax.coherence.kendall import OrderMeasures
+from dclm_jax.data.documents import Document
+from dclm_jax.errors import InputError
+from dclm_jax.language_model import LanguageModel
+
+
+@dataclasses.dataclass(frozen=True)
+class Reordered:
+    """A document in the order that a model finds likeliest.
+
+    Attributes:
+      document: in its original order.
+      order: positions, from 0, of the sentences in the original order.
+      log_prob: log P of the document in this order, in nats.
+      is_optimal: whether it is known to be the likeliest order of all.
+      tau: Kendall's tau, where sentences were shuffled and there are two or more; else None.
+    """
+
+    document: Document
+    order: list[int]
+    log_prob: float
+    is_optimal: bool
+    tau: float | None
+
+    @property
+    def sentences(self) -> list[str]:
+        """The sentences in this order."""
+        return [" ".join(self.document.sentences[i]) for i in self.order]
+
+    def to_json(self) -> dict[str, Any]:
+        """The document for a file of JSON lines."""
+        record = {
+            "id": self.document.id,
+            "order": self.order,
+            "sentences": self.sentences,
+            "unit": "nats",
+            "log_prob": self.log_prob,
+            "is_optimal": self.is_optimal,
+        }
+        return record if self.tau is None else {**record, "tau": self.tau}
+
+
+def reorder(
+    lm: LanguageModel,
+    documents: Sequence[Document],
+    *,
+    beam: int,
+    shuffle_seed: int | None = None,
+    on_document: Callable[[int], None] = lambda done: None,
+) -> list[Reordered]:
+    """Puts the sentences of documents in order.
+
+    Args:
+      lm: a language model with context.
+      documents: with words in every sentence.
+      beam: beam width, see `decoding.ordering`.
+      shuffle_seed: random seed for shuffling the sentences before; None leaves them as they are.
+      on_document: called after each document with the number of documents so far.
+    """
+    rng = np.random.default_rng(shuffle_seed)
+    reordered = []
+    for document in documents:
+        count, tau = len(document.sentences), None
+        before = np.arange(count) if shuffle_seed is None else rng.permutation(count)
+        ordered = lm.order([document.sentences[i] for i in before], beam)
+        order = before[ordered.order].tolist()
+        if shuffle_seed is not None and count > 1:
+            tau = kendall.order_measures([order], [_text(document)]).tau
+        reordered.append(Reordered(document, order, ordered.log_prob, ordered.is_optimal, tau))
+        on_document(len(reordered))
+    return reordered
+
+
+def measure(reordered: Sequence[Reordered], seed: int) -> tuple[OrderMeasures, OrderMeasures]:
+    """The measures of the orders, and those of random orders of the same documents."""
+    texts = [_text(document.document) for document in reordered]
+    measures = kendall.order_measures([document.order for document in reordered], texts)
+    if not measures.documents:
+        raise InputError("no document has two sentences; there is no order to find")
+    return measures, kendall.by_chance(texts, seed)
+
+
+def _text(document: Document) -> list[tuple[str, ...]]:
+    return list(map(tuple, document.sentences))
