@@ -45,12 +45,7 @@ class Table(NamedTuple):
 
     def markdown(self) -> str:
         """The heading, the text and the table in Markdown."""
-        bar = r"\|"
-        header, *body = (
-            f"| {' | '.join(cell.replace('|', bar) for cell in cells)} |" for cells in self.cells
-        )
-        rule = "|" + "|".join(["---", *["---:"] * (len(self.cells[0]) - 1)]) + "|"
-        return "\n".join([f"## {self.title}", "", self.about, "", header, rule, *body])
+        return "\n".join([f"## {self.title}", "", self.about, "", *markdown(self.cells)])
 
     def latex(self) -> str:
         """The table in LaTeX, for the package booktabs; characters with a meaning are escaped."""
@@ -69,6 +64,14 @@ class Table(NamedTuple):
             r"\end{table}",
         ]
         return "\n".join(lines)
+
+
+def markdown(cells: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table in Markdown, of cells with a header first."""
+    bar = r"\|"
+    header, *body = (f"| {' | '.join(cell.replace('|', bar) for cell in row)} |" for row in cells)
+    rule = "|" + "|".join(["---", *["---:"] * (len(cells[0]) - 1)]) + "|"
+    return [header, rule, *body]
 
 
 def _escaped(text: str) -> str:

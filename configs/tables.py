@@ -1,0 +1,335 @@
+"""Writes the result tables of the documents from the saved results: `python -m configs.tables`.
+
+In a Markdown file the line `<!-- table: NAME -->` stands before table NAME, whose lines the command
+replaces. The name is `headline` or FOLDER/TITLE, made from `configs/FOLDER/results/*.json`. A JSON
+file with a header and rows is a table as it is: the raw results of its runs were not saved.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any, NamedTuple
+
+from dclm_jax.errors import InputError, did_you_mean
+from dclm_jax.files import write_bytes
+from dclm_jax.tables import markdown
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = ("*.md", "configs/**/*.md", "dclm_jax/**/*.md", "launch/**/*.md")
+_MARKED = re.compile(r"^<!-- table: (\S+) -->\n(?:\|.*\n)*", re.MULTILINE)
+
+Cells = list[list[str]]
+Run = dict[str, Any]
+
+
+class Row(NamedTuple):
+    """A row of a table: its runs, one per seed, and the runs of its baseline."""
+
+    label: str
+    runs: Sequence[Run]
+    baseline: Sequence[Run] = ()
+
+    def values(self, *path: str) -> list[Any]:
+        return _values(self.runs, path)
+
+    def mean(self, *path: str) -> str:
+        """The mean and, of several values, the standard deviation."""
+        values = self.values(*path)
+        deviation = f" ± {stdev(values):.2f}" if len(values) > 1 else ""
+        return f"{mean(values):.2f}{deviation}" if values else ""
+
+    def change(self, *path: str) -> str:
+        """The change of a mean from the baseline, over the seeds that both have."""
+        seeds = self.values("seed")
+        baseline = [run for run in self.baseline if run["seed"] in seeds]
+        if not baseline or baseline[0] is self.runs[0]:
+            return ""
+        change = 100 * (mean(self.values(*path)) / mean(_values(baseline, path)) - 1)
+        return f"{round(change, 1) + 0:+.1f}%"
+
+
+def _values(runs: Iterable[Run], path: Iterable[str]) -> list[Any]:
+    """The values at a path of keys; runs without one are left out."""
+    values: list[Any] = list(runs)
+    for key in path:
+        values = [value[key] for value in values if value.get(key) is not None]
+    return values
+
+
+def _coherence(row: Row) -> str:
+    """The accuracy and its standard deviation over test sets, means over runs."""
+    means, deviations = row.values("coherence", "mean"), row.values("coherence", "sd")
+    return f"{100 * mean(means):.2f} ({100 * mean(deviations):.2f})" if means else ""
+
+
+def _curve(row: Row) -> str:
+    return ", ".join(f"{perplexity:.1f}" for _, perplexity in row.runs[0]["curve"])
+
+
+def _option(key: str) -> Callable[[Row], str]:
+    return lambda row: str(row.runs[0]["config"][key])
+
+
+def _context(name: str) -> Callable[[Row], str]:
+    return lambda row: f"{mean(row.values('arrangements', name)):.2f}"
+
+
+_COLUMNS: dict[str, tuple[str, Callable[[Row], str]]] = {
+    "seed": ("seed", lambda row: str(row.runs[0]["seed"])),
+    "seeds": ("seeds", lambda row: str(len(row.runs))),
+    "parameters": ("parameters", lambda row: f"{row.runs[0]['parameters']:,}"),
+    "size": ("K = H", _option("model.hidden_dim")),
+    "L": ("L", _option("data.segment_length")),
+    "batch": ("segments per step", _option("data.batch_size")),
+    "rate": ("learning rate", _option("optimizer.learning_rate")),
+    "warmup": ("warm-up, steps", _option("optimizer.warmup_steps")),
+    "accumulator": ("initial accumulator", _option("optimizer.initial_accumulator")),
+    "schedule": ("schedule", _option("optimizer.schedule")),
+    "epochs": ("epochs", _option("training.epochs")),
+    "frozen": ("frozen", _option("training.frozen")),
+    "minutes": ("minutes", lambda row: f"{row.runs[0]['seconds'] / 60:.0f}"),
+    "curve": ("validation perplexity, by epoch", _curve),
+    "valid": ("validation perplexity", lambda row: row.mean("valid", "perplexity")),
+    "test": ("test perplexity", lambda row: row.mean("test", "perplexity")),
+    "published": ("per published token", lambda row: row.mean("test", "original_perplexity")),
+    "change": ("to `rnnlm`", lambda row: row.change("test", "perplexity")),
+    "coherence": ("coherence accuracy, % (sd)", _coherence),
+    "own": ("original context", _context("own")),
+    "shuffled": ("shuffled within the document", _context("shuffled")),
+    "mixed": ("context from other documents", _context("mixed")),
+    "none": ("no context", _context("none")),
+}
+_MODEL = "parameters seeds valid test change coherence"
+_CONTEXTS = "own shuffled mixed none"
+
+
+def _table(rows: Iterable[Row], columns: str, first: str = "model") -> Cells:
+    names, cells = zip(*map(_COLUMNS.__getitem__, columns.split()), strict=True)
+    return [[first, *names], *([row.label, *(cell(row) for cell in cells)] for row in rows)]
+
+
+def _load(path: str) -> Any:
+    return json.loads((ROOT / "configs" / path).read_text("utf-8"))
+
+
+def _report(path: str) -> list[Row]:
+    """The rows of a report, compared with the first; every run has its configuration."""
+    runs = [[run | {"config": row["config"]} for run in row["runs"]] for row in _load(path)["rows"]]
+    return [Row(_model(of_row[0]), of_row, runs[0]) for of_row in runs]
+
+
+def _model(run: Run) -> str:
+    return f"`{run['config']['model.name']}`"
+
+
+def _by_run(rows: Iterable[Row]) -> list[Row]:
+    return [Row(row.label, [run]) for row in rows for run in row.runs]
+
+
+def _named(rows: Iterable[Row], names: Mapping[str, str]) -> list[Row]:
+    """Rows by label, of the runs whose workdirs end in these names; the first is the baseline."""
+    by_name = {run["workdir"].split("/")[-1]: run for row in rows for run in row.runs}
+    runs = {label: [by_name[name] for name in text.split()] for label, text in names.items()}
+    return [Row(label, of_label, next(iter(runs.values()))) for label, of_label in runs.items()]
+
+
+def _trial(trial: Run) -> Row:
+    """A run of which a trial keeps the configuration and the validation perplexity."""
+    curve = trial.get("development", [])
+    best = trial.get("development_perplexity") or min(perplexity for _, perplexity in curve)
+    run = {"seed": trial["config"]["training.seed"], "curve": curve, "valid": {"perplexity": best}}
+    return Row(_model(trial), [trial | run])
+
+
+def _ptb() -> dict[str, Cells]:
+    path = "ptb/results/report.json"
+    rows = _report(path)
+    models = _table(rows, _MODEL)
+    models[0] += ["p", *(f"Ji et al.: {name}" for name in ("validation", "test", "coherence"))]
+    published = _load("ptb/results/published.json")["models"]
+    for row, cells in zip(_load(path)["rows"], models[1:], strict=True):
+        p = row["compared"]["rnnlm"]["perplexity"]["p"] if "rnnlm" in row["compared"] else None
+        cells += ["" if p is None else "< 0.0001" if p < 0.0001 else f"{p:.4f}"]
+        cells += published[row["label"]]
+    places = list(rows[0].runs[0]["by_token"])
+    positions = [[row.label, *(row.change("by_token", n) for n in places)] for row in rows]
+    positions[0][1:] = [f"{mean(rows[0].values('by_token', n)):.1f}" for n in places]
+    trials = _load("ptb/results/first_steps.json")
+    short = [
+        Row(
+            f"`{run['model']}`",
+            [run | {"curve": run["development"], "test": {"perplexity": run["test"]}}],
+        )
+        for run in _load("ptb/results/short_schedule.json")["runs"]
+    ]
+    choices = _by_run(_report("ptb/results/choices.json"))
+    first_steps = map(_trial, trials["first_steps"])
+    return {
+        "ptb/models": models,
+        "ptb/runs": _table(_by_run(rows), "seed minutes curve test coherence"),
+        "ptb/contexts": _table(rows, _CONTEXTS, "test perplexity"),
+        "ptb/positions": [["word of the sentence", *places], *positions],
+        "ptb/first_steps": _table(first_steps, "seed rate warmup accumulator valid"),
+        "ptb/half_the_rate": _table(map(_trial, trials["half_the_rate"]), "seed rate curve"),
+        "ptb/short_schedule": _table(short, "seed curve test"),
+        "ptb/choices": _table(choices, "size rate L batch valid test none"),
+    }
+
+
+_CARRIED = "`adclm`, context carried"
+_AVERAGED = f"{_CARRIED}, factorised, EMA"
+_MODERN = {
+    "`rnnlm`": "rnnlm1 rnnlm-1",
+    "`drnnlm`": "drnnlm drnnlm-1",
+    "`hrnnlm`": "hrnnlm-0",
+    "`ccdclm`": "ccdclm1",
+    "`ccdclm`, two layers": "ccdclm",
+    "`ccdclm`, context carried": "ccdclm-carry-0",
+    "`codclm`": "codclm1",
+    "`adclm`": "adclm",
+    _CARRIED: "carried carried-1",
+    "`rlm_bow_lf`, n = 8": "rlm_bow_lf-8-0",
+}
+_AVERAGES = {"`rnnlm`": "rnnlm", _CARRIED: "adclm", _AVERAGED: "factorised"}
+_ADAPTED = {
+    "`adclm`, factorised": "factorised",
+    f"{_CARRIED}, seed 0": "adapted_carried",
+    f"{_CARRIED}, seed 1": "adapted_carried_1",
+    "`rnnlm`, EMA": "adapted_rnnlm",
+    f"{_CARRIED}, EMA": "adapted_adclm",
+    _AVERAGED: "adapted_factorised",
+}
+"""Labels of runs, and the ends of their workdirs or the keys of their results."""
+
+
+def _modern() -> dict[str, Cells]:
+    reports = [_report(f"modern/results/{name}.json") for name in ("report", "carried")]
+    models = _named([row for report in reports for row in report], _MODERN)
+    averages = _named(_report("modern/results/averages.json"), _AVERAGES)
+    starts = {"segments from c_0": "ccdclm", "context carried": "ccdclm-carry"}
+    contexts = _named(_report("modern/results/contexts.json"), starts)
+    saved = _load("modern/results/carried.json") | _load("modern/results/averages.json")
+    saved["factorised"] = _load("modern/results/factorised.json")["test"]
+    adapted = [(label, each) for label, key in _ADAPTED.items() for each in saved[key]["adapted"]]
+    return {
+        "modern/models": _table(models, _MODEL),
+        "modern/contexts": _table(models, _CONTEXTS, "test perplexity"),
+        "modern/carried": _table(contexts, "curve test coherence shuffled mixed none", "`ccdclm`"),
+        "modern/averages": _table(averages, "parameters minutes curve test coherence none"),
+        "modern/adaptation": _adapted(adapted),
+        "headline": _headline([*models, averages[-1]], adapted[-1][1]),
+    }
+
+
+def _adapted(evaluations: Iterable[tuple[str, Run]]) -> Cells:
+    """Perplexities with test-time adaptation, by label; WikiText-2 has them per published token
+    too."""
+    cells = []
+    for label, evaluation in evaluations:
+        values = evaluation["setting"].items()
+        setting = ", ".join(f"{key} {round(value, 4):g}" for key, value in values)
+        perplexities = [evaluation["perplexity"], evaluation.get("original_perplexity")]
+        measured = [f"{value:.2f}" for value in perplexities if value is not None]
+        cells.append([label, evaluation["adapt"], setting, *measured])
+    header = ["model", "adaptation", "setting", "test perplexity", "per published token"]
+    return [header[: len(cells[0])], *cells]
+
+
+def _headline(modern: Iterable[Row], adapted: Run) -> Cells:
+    """Both recipes side by side; a blank cell was not measured."""
+    rows = _table(_report("ptb/results/report.json"), "seeds test coherence")
+    paper = {label: measured for label, *measured in rows}
+    header, *rows = _table(modern, "seeds test coherence")
+    cells = [
+        [label, *paper.get(label, ["", "", ""]), *measured]
+        for label, *measured in rows
+        if label in (*paper, _CARRIED, _AVERAGED)
+    ]
+    names = [f"{recipe} recipe: {name}" for recipe in ("paper's", "modern") for name in header[1:]]
+    cache = [f"{_AVERAGED}, neural cache", *[""] * 3, "1", f"{adapted['perplexity']:.2f}", ""]
+    return [["model", *names], *cells, cache]
+
+
+def _wikitext() -> dict[str, Cells]:
+    """WikiText-2; three of its evaluations were saved to two decimals."""
+    saved = _load("modern/results/wikitext.json")
+    rows, adapted = [], []
+    for run in saved["runs"]:
+        label, curve = f"`{run['model']}`", saved["development"][run["model"]]
+        rows.append(Row(label, [run | {"curve": curve, "test": run}]))
+        rounded = [
+            each for each in saved["adapted_to_two_decimals"] if each["model"] == run["model"]
+        ]
+        adapted += [(label, each) for each in (*run["adapted"], *rounded)]
+    return {
+        "modern/wikitext": _table(rows, "parameters curve test published"),
+        "modern/wikitext_adaptation": _adapted(adapted),
+    }
+
+
+def _others() -> dict[str, Cells]:
+    reviews = _report("movie_reviews/results/report.json")
+    trials = _load("hierarchical_rnn/results/two_steps.json")["runs"]
+    columns = "size rate schedule epochs frozen valid test coherence"
+    return {
+        "movie_reviews/models": _table(reviews, _MODEL),
+        "movie_reviews/contexts": _table(reviews, _CONTEXTS, "test perplexity"),
+        **{
+            f"hierarchical_rnn/{corpus}": _table(
+                [_trial(run) for run in trials if run["run"].startswith(corpus)], columns
+            )
+            for corpus in ("ptb", "movies")
+        },
+    }
+
+
+def result_tables() -> dict[str, Cells]:
+    """The cells of all tables by name, a header first."""
+    recorded = {}
+    for path in sorted(ROOT.glob("configs/*/results/*.json")):
+        # Numbers stay as the file spells them: 120.20 keeps its last digit.
+        content = json.loads(path.read_text("utf-8"), parse_float=str, parse_int=str)
+        if "header" in content:
+            recorded[f"{path.parts[-3]}/{path.stem}"] = [content["header"], *content["rows"]]
+    return recorded | _ptb() | _modern() | _wikitext() | _others()
+
+
+def filled(text: str, made: Mapping[str, Cells], place: object) -> str:
+    """A document with its marked tables written anew; `place` names it in messages."""
+
+    def table(match: re.Match[str]) -> str:
+        name = match[1]
+        if name not in made:
+            line = text.count("\n", 0, match.start()) + 1
+            problem = f"{place}, line {line}: there is no table {name!r}"
+            raise InputError(f"{problem}{did_you_mean(name, made)}")
+        return "\n".join([f"<!-- table: {name} -->", *markdown(made[name]), ""])
+
+    return _MARKED.sub(table, text)
+
+
+def outdated() -> dict[Path, str]:
+    """The new text of every document whose tables differ from the saved results."""
+    made = result_tables()
+    paths = sorted({path for pattern in DOCUMENTS for path in ROOT.glob(pattern)})
+    texts = {path: path.read_text("utf-8") for path in paths}
+    new = {path: filled(text, made, path.relative_to(ROOT)) for path, text in texts.items()}
+    return {path: text for path, text in new.items() if text != texts[path]}
+
+
+def main() -> None:
+    try:
+        texts = outdated()
+    except InputError as error:
+        print(error, file=sys.stderr)
+        sys.exit(2)
+    for path, text in texts.items():
+        write_bytes(path, text.encode())
+        print(f"Wrote the tables of {path.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""The result tables of the documents are those that `python -m configs.tables` writes."""
+
+import re
+
+import pytest
+
+from configs import tables
+from dclm_jax.errors import InputError
+
+MADE = {"ptb/models": [["model", "test perplexity"], ["`rnnlm`", "135.93"]]}
+DOCUMENT = """# Results
+
+<!-- table: ptb/models -->
+| model | test perplexity |
+|---|---:|
+| `rnnlm` | 135.93 |
+
+More text, and | a bar.
+"""
+
+
+def test_documents_have_the_tables_of_the_saved_results():
+    names = [str(path.relative_to(tables.ROOT)) for path in tables.outdated()]
+    assert not names, f"{names} differ from the saved results: run python -m configs.tables"
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        DOCUMENT.replace("135.93", "135.94"),
+        DOCUMENT.replace("| `rnnlm` | 135.93 |\n", ""),
+        DOCUMENT.replace("| `rnnlm`", "| `adclm` | 1 |\n| `rnnlm`"),
+        re.sub(r"(?m)^\|.*\n", "", DOCUMENT),
+    ],
+)
+def test_a_table_is_written_below_its_marker(broken):
+    assert broken != DOCUMENT
+    assert tables.filled(broken, MADE, "a.md") == DOCUMENT
+
+
+def test_an_unknown_table_is_named_with_its_line():
+    text = DOCUMENT.replace("ptb/models", "ptb/model")
+    with pytest.raises(InputError, match=r"^a.md, line 3: there is no table 'ptb/model'; did you "):
+        tables.filled(text, MADE, "a.md")
+
+
+def test_several_seeds_have_a_mean_and_a_standard_deviation():
+    runs = [{"seed": seed, "test": {"perplexity": 100.0 + 2 * seed}} for seed in (0, 1, 2)]
+    row = tables.Row("adclm", runs[:2], baseline=[{"seed": 1, "test": {"perplexity": 202.0}}])
+    assert row.mean("test", "perplexity") == "101.00 ± 1.41"
+    assert row.change("test", "perplexity") == "-50.0%"
+    assert tables.Row("rnnlm", runs, baseline=runs).change("test", "perplexity") == ""
