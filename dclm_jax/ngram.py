@@ -71,15 +71,15 @@ class NGramRun(NamedTuple):
     config: dict[str, Any]
 
 
-class NGramPlace(NamedTuple):
-    """A place in each of `rows` documents; within a sentence, KenLM's state in each of them."""
+class NGramState(NamedTuple):
+    """The state in each of `rows` documents; within a sentence, `states` has KenLM's states."""
 
     rows: int
     states: tuple[Any, ...] = ()
 
-    def take(self, rows: Sequence[int]) -> "NGramPlace":
-        """The places of these rows, in this order."""
-        return NGramPlace(len(rows), tuple(self.states[row] for row in rows if self.states))
+    def take(self, rows: Sequence[int]) -> "NGramState":
+        """The states of these rows in this order."""
+        return NGramState(len(rows), tuple(self.states[row] for row in rows if self.states))
 
 
 class NGramScorer:
@@ -108,40 +108,40 @@ class NGramScorer:
             sentences, first_scored = sentences_to_score(document)
             yield document, [self._nll(sentence) for sentence in sentences[first_scored:]]
 
-    def open(self, rows: int) -> NGramPlace:
+    def open(self, rows: int) -> NGramState:
         """The start of `rows` documents."""
-        return NGramPlace(rows)
+        return NGramState(rows)
 
     def read(
         self,
-        place: NGramPlace,
+        state: NGramState,
         sentences: Sequence[Sequence[np.ndarray]],
         unscored: Sequence[int] | None = None,
-    ) -> tuple[NGramPlace, list[list[np.ndarray]]]:
+    ) -> tuple[NGramState, list[list[np.ndarray]]]:
         """As `Reader.read`, but that all targets are scored."""
         del unscored
-        return place, [[self._nll(sentence) for sentence in row] for row in sentences]
+        return state, [[self._nll(sentence) for sentence in row] for row in sentences]
 
-    def select(self, is_first_B: np.ndarray, first: NGramPlace, second: NGramPlace) -> NGramPlace:
-        """As `Reader.select`, of places between sentences, which are all alike."""
+    def select(self, is_first_B: np.ndarray, first: NGramState, second: NGramState) -> NGramState:
+        """As `Reader.select`; states between sentences are all equal."""
         del is_first_B, second
         return first
 
-    def start(self, place: NGramPlace) -> tuple[NGramPlace, np.ndarray]:
+    def start(self, state: NGramState) -> tuple[NGramState, np.ndarray]:
         """As `Reader.start`."""
         state = _kenlm().State()
         self._model.BeginSentenceWrite(state)
         after, log_probs_1xV = self._at([state])
-        return after.take([0] * place.rows), np.tile(log_probs_1xV, (place.rows, 1))
+        return after.take([0] * state.rows), np.tile(log_probs_1xV, (state.rows, 1))
 
-    def next(self, place: NGramPlace, tokens_B: Sequence[int]) -> tuple[NGramPlace, np.ndarray]:
+    def next(self, state: NGramState, tokens_B: Sequence[int]) -> tuple[NGramState, np.ndarray]:
         """As `Reader.next`."""
-        states = [_kenlm().State() for _ in place.states]
-        for before, word, after in zip(place.states, tokens_B, states, strict=True):
+        states = [_kenlm().State() for _ in state.states]
+        for before, word, after in zip(state.states, tokens_B, states, strict=True):
             self._model.BaseScore(before, self._spellings[word], after)
         return self._at(states)
 
-    def vectors(self, place: NGramPlace) -> None:
+    def vectors(self, state: NGramState) -> None:
         """There are none."""
 
     def _nll(self, sentence: np.ndarray) -> np.ndarray:
@@ -150,8 +150,8 @@ class NGramScorer:
         log10 = [prob for prob, _, _ in self._model.full_scores(text)]
         return (np.array(log10, np.float64) * -math.log(10)).astype(np.float32)
 
-    def _at(self, states: Sequence[Any]) -> tuple[NGramPlace, np.ndarray]:
-        """The place, and log P [B, V] of what follows in nats; that of START is -inf."""
+    def _at(self, states: Sequence[Any]) -> tuple[NGramState, np.ndarray]:
+        """The state, and log P [B, V] of the next word in nats, -inf for START."""
         spare, words = _kenlm().State(), list(self._spellings)
         words[END] = "</s>"
         log10_BxV = np.array(
@@ -159,7 +159,7 @@ class NGramScorer:
         )
         log10_BxV[:, START] = -np.inf
         log_probs_BxV = (log10_BxV * math.log(10)).astype(np.float32)
-        return NGramPlace(len(states), tuple(states)), log_probs_BxV
+        return NGramState(len(states), tuple(states)), log_probs_BxV
 
 
 def train(

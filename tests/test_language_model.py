@@ -265,7 +265,7 @@ def test_a_string_has_no_tags_though_the_training_text_had():
         (lambda lm: lm.documents("a", TextOptions("sotu")), "unknown format 'sotu'; expected one"),
         (
             lambda lm: lm.attention(["the cat ."]),
-            "rnnlm has no attention to sentences before; expected one of adclm",
+            "rnnlm has no attention to earlier sentences; expected one of adclm",
         ),
         (
             lambda lm: dclm_jax.mix(lm, lm, 0.5).attention([]),

@@ -13,7 +13,7 @@ from dclm_jax.benchmark.workloads import Setting
 from dclm_jax.data.vocabulary import END
 from dclm_jax.decoding.choices import GREEDY, Decoding
 from dclm_jax.decoding.generation import Limits, generate, random_keys
-from dclm_jax.reading.reader import Place, Reader
+from dclm_jax.reading.reader import Reader, ReaderState
 
 DOCUMENTS, ALONE = 64, 8
 """Documents at once, and of them those that are generated one by one."""
@@ -23,24 +23,24 @@ BEAM = Decoding("beam", beam_width=5)
 _NEVER = -1e4
 """Log-odds of what does not happen: an END, or that a document has ended."""
 
-Places = Callable[[Reader, Setting], Place]
-"""Gives the places of DOCUMENTS documents."""
+States = Callable[[Reader, Setting], ReaderState]
+"""Gives the states of DOCUMENTS documents."""
 
 
-def after_text(reader: Reader, setting: Setting) -> Place:
-    """Places of a language model: after three sentences of each document."""
+def after_text(reader: Reader, setting: Setting) -> ReaderState:
+    """States of a language model: after three sentences of each document."""
     vocab_size = reader.model.vocab_size
     return reader.after(workloads.synthetic_documents(setting.seed, vocab_size, [3] * DOCUMENTS))
 
 
-def after_source(reader: Reader, setting: Setting) -> Place:
-    """Places of an autoencoder: before documents whose sources have five sentences each."""
+def after_source(reader: Reader, setting: Setting) -> ReaderState:
+    """States of an autoencoder: before documents whose sources have five sentences each."""
     vocab_size = reader.model.vocab_size
     sources = workloads.synthetic_documents(setting.seed, vocab_size, [5] * DOCUMENTS)
     return reader.open(DOCUMENTS, sources)
 
 
-def generate_rows(model_name: str, places: Places, name: str, setting: Setting) -> list[Row]:
+def generate_rows(model_name: str, states: States, name: str, setting: Setting) -> list[Row]:
     """Both ratios, of texts that end at their limits and so have equally many words."""
     model = setting.size.model(model_name)
     params = model.init(jax.random.key(setting.seed))
@@ -48,12 +48,12 @@ def generate_rows(model_name: str, places: Places, name: str, setting: Setting) 
     if "ending" in params:
         params["ending"]["bias"] = params["ending"]["bias"] + _NEVER
     reader = Reader(model, params)
-    place, limits = places(reader, setting), Limits(SENTENCES, WORDS)
+    state, limits = states(reader, setting), Limits(SENTENCES, WORDS)
     keys = random_keys([setting.seed] * DOCUMENTS, range(DOCUMENTS))
-    alone = [place.take([row]) for row in range(ALONE)]
+    alone = [state.take([row]) for row in range(ALONE)]
 
     def at_once(decoding: Decoding) -> None:
-        generate(place, decoding, [limits] * DOCUMENTS, keys)
+        generate(state, decoding, [limits] * DOCUMENTS, keys)
 
     def one_by_one() -> None:
         for row, place_of_row in enumerate(alone):

@@ -1,7 +1,8 @@
-"""log P of orders of a document's sentences; what orders share is scored once.
+"""log P of orders of a document's sentences; parts that orders share are scored once.
 
-Under a model that reads the k sentences before, log P of an order is a sum over pieces of k + 1
-sentences. Under one that reads all of them orders are scored whole, or by `Prefixes`.
+Under a model that reads the k previous sentences, log P of an order is a sum over pieces of k + 1
+sentences. Under a model that reads all previous sentences, orders are scored whole, or by
+`Prefixes`.
 """
 
 import itertools
@@ -13,22 +14,23 @@ import numpy as np
 
 from dclm_jax.evaluation.permutations import numbered
 from dclm_jax.evaluation.scoring import Document, SentenceScorer
-from dclm_jax.reading.reader import MAX_POSITIONS, Place, Reader, padded_length, power_of_two
+from dclm_jax.reading.reader import MAX_POSITIONS, Reader, ReaderState, padded_length, power_of_two
 
 NEAR = 1e-4
-"""Contexts whose numbers differ by no more count as one. What follows then has a log P that differs
-by about as many nats, which decoding in other batches may make of rounding, too. Every sentence of
-three documents of 16 to 26 sentences at every place takes 0.67 s so, and 1.96 s read to the end."""
+"""Contexts that differ by at most this count as equal. The log P of the sentences that follow then
+differs by about as many nats, as rounding in other batch sizes does, too. Insertion of every
+sentence at every position of three documents of 16 to 26 sentences takes 0.67 s with this rule, and
+1.96 s when orders are read to the end."""
 _ROWS = (8, 32, 128)
-"""Places that are read on at once: few numbers, for each of which programs are compiled."""
+"""Numbers of states read at once; programs are compiled for each."""
 _READING = 1 / 4
-"""The work of reading a sentence without scoring it, as a share of scoring it, about."""
+"""Approximate cost of reading a sentence without scoring it, relative to scoring it."""
 _INDICES_AT_ONCE = 2**20
-"""Indices of orders that are held at once, so that long documents do not fill the memory."""
+"""Maximum number of indices of orders in memory at once."""
 
 
 class Orders(Protocol):
-    """Orders of a document's S sentences, int [P, S]: an array, or what computes its rows."""
+    """Orders of a document's S sentences, int [P, S]: an array, or an object that computes rows."""
 
     def __len__(self) -> int: ...
 
@@ -44,11 +46,11 @@ def log_probs(
     """log P of documents and orders of their sentences.
 
     Args:
-      scorer: of the model.
-      documents: each of one sentence or more.
+      scorer: the model's scorer.
+      documents: documents of at least one sentence.
       orders: P orders of each document.
-      reader: of the model, for orders that part from the document for a while: if the model reads
-        all sentences before, they are scored by `Prefixes`.
+      reader: the model's reader, for orders that differ from the document in few sentences. If the
+        model reads all previous sentences, `Prefixes` scores them.
 
     Yields:
       For each document float64 [1 + P] in nats: log P of the document, then of its orders.
@@ -70,7 +72,7 @@ def log_probs(
 
     scored = scorer.score(requests())
     for pieces, of_document in itertools.groupby(scored, lambda pair: pair[0].pieces):
-        # `fsum` gives equal terms equal totals in any order: ties are exact.
+        # The result of `fsum` does not depend on the order of its terms, so that ties are exact.
         yield pieces.totals(
             [
                 -math.fsum(float(np.sum(nll_M, dtype=np.float64)) for nll_M in nll)
@@ -80,7 +82,7 @@ def log_probs(
 
 
 def _parts(document: Document, orders: Orders) -> Iterator[np.ndarray]:
-    """The document itself and its orders, some at a time: int [O, S], equal sentences alike."""
+    """The document and its orders in parts, int [O, S]; equal sentences have equal numbers."""
     original = numbered(document)
     yield original[None]
     size = max(1, _INDICES_AT_ONCE // len(document))
@@ -89,11 +91,11 @@ def _parts(document: Document, orders: Orders) -> Iterator[np.ndarray]:
 
 
 class _Pieces:
-    """Orders of a document as sums over pieces, each of which is scored once.
+    """Orders of a document as sums over pieces; each piece is scored once.
 
-    Where a score depends on the k sentences before, every order consists of n runs of k + 1
-    sentences, or fewer at its start. There are 1 + n + ... + n^k times n runs at most for any
-    number of orders, and few where orders are much alike; n sentences of each order scored whole.
+    If a score depends on the k previous sentences, an order of n sentences consists of n runs of
+    k + 1 sentences (fewer at its start). Any number of orders has at most (1 + n + ... + n^k) n
+    distinct runs, and similar orders have few. Whole orders cost n sentences each.
 
     Attributes:
       only_last: pieces are runs, scored for their last sentence; otherwise they are whole orders.
@@ -113,7 +115,7 @@ class _Pieces:
         self.distinct = self._runs() if self.only_last else list(dict.fromkeys(self._whole()))
 
     def totals(self, scores: Sequence[float]) -> np.ndarray:
-        """log P of the document and of its orders, from that of the distinct pieces."""
+        """log P of the document and of its orders, from log P of the distinct pieces."""
         if not self.only_last:
             score_of = dict(zip(self.distinct, scores, strict=True))
             return np.array([score_of[order] for order in self._whole()])
@@ -128,8 +130,8 @@ class _Pieces:
             yield from map(tuple, part.tolist())
 
     def _codes(self, orders: np.ndarray) -> np.ndarray:
-        """A number for each run [O, S], whose digits are the sentences from 1, the last one first;
-        0 stands before the document."""
+        """A number for each run [O, S]. Its digits are the sentences, counted from 1, the last
+        sentence first; the digit 0 is the start of the document."""
         k, base = self._context_order, self._base
         digits = np.pad(orders + 1, ((0, 0), (k, 0)))
         if base ** (k + 1) >= 2**63:
@@ -139,13 +141,13 @@ class _Pieces:
 
     def _runs(self) -> list[tuple[int, ...]]:
         """The sentences of the distinct codes."""
-        places = [self._base**j for j in reversed(range(self._context_order + 1))]
-        digits = np.array([self._distinct_codes // place % self._base for place in places]).T
+        powers = [self._base**j for j in reversed(range(self._context_order + 1))]
+        digits = np.array([self._distinct_codes // power % self._base for power in powers]).T
         return [tuple(digit - 1 for digit in run if digit) for run in digits.tolist()]
 
 
 class _Request(NamedTuple):
-    """Sentences to score, or the last of them, and the pieces that they are one of."""
+    """A piece to score, or its last sentence only, and the pieces that it belongs to."""
 
     sentences: Document
     only_last: bool
@@ -153,18 +155,18 @@ class _Request(NamedTuple):
 
 
 class Prefixes:
-    """log P of many orders of one document under a model that reads all sentences before.
+    """log P of many orders of one document under a model that reads all previous sentences.
 
-    As long as an order is like the document, it is scored no more than the document. Where it
-    departs it is read, until its context has come as near to the one that the document has after
-    the same sentence as rounding brings them: from there on it is as if the document had been read,
-    up to the next departure. Orders that depart from the same place in the same way are one until
-    they part. Recurrent models forget what was before within some sentences, so that a sentence
-    that moves costs these at its old and its new place, whatever the length of the document.
+    While an order agrees with the document, the document's scores are used. Where the order
+    departs, it is read until its context differs from the document's context after the same
+    sentence by at most `NEAR`. The document's scores then apply again, up to the next departure.
+    Orders that depart at the same position in the same way are read together until they differ.
+    Recurrent models forget earlier text within a few sentences, so that a moved sentence costs a
+    few sentences at its old and its new position, whatever the length of the document.
     """
 
     def __init__(self, reader: Reader, document: Document):
-        """Reads the document, of one sentence or more, each int [M] word ids without START, END."""
+        """Reads a document of at least one sentence int [M], word ids without START and END."""
         self._reader, self._document = reader, document
         self._order_S = numbered(document)
         self._length = padded_length(max(map(len, document)))
@@ -173,14 +175,14 @@ class Prefixes:
         self._log_prob_before = np.concatenate([[0], np.cumsum(log_probs_S)])
         beginnings = [document[:end] for end in range(len(document) + 1)]
         rows = max(_ROWS[0], power_of_two(len(beginnings)))
-        # Row e is after e sentences; others fill up.
-        self._places: Place = reader.after(beginnings + [()] * (rows - len(beginnings)))
+        # Row e is the state after e sentences; the remaining rows are padding.
+        self._states: ReaderState = reader.after(beginnings + [()] * (rows - len(beginnings)))
 
     def log_probs(self, orders: np.ndarray) -> np.ndarray:
         """log P in nats, float64 [O], of orders int [O, S] as `numbered` numbers sentences."""
         orders_OxS, rows_of = np.unique(orders, axis=0, return_inverse=True)
         totals_O = np.zeros(len(orders_OxS))
-        # How many sentences have been read of each order, and after which of the document it is.
+        # For each order the number of sentences read, and the position in the document.
         num_read_O, after_O = np.zeros((2, len(orders_OxS)), np.int64)
         size = max(1, min(_ROWS[-1], MAX_POSITIONS // self._length))
         active = np.arange(len(orders_OxS))
@@ -210,13 +212,13 @@ class Prefixes:
         after_O: np.ndarray,
         totals_O: np.ndarray,
     ) -> None:
-        """Reads the active orders on from places in the document until they are back in it."""
-        place, rows = self._places, after_O[active]
+        """Reads the active orders from where they depart until they meet the document again."""
+        state, rows = self._states, after_O[active]
         while active.size:
             ahead = orders_OxS[active, num_read_O[active]]
             (parents, sentences), nodes = np.unique([rows, ahead], axis=1, return_inverse=True)
             nodes = nodes.reshape(-1)
-            place, log_probs, is_near = self._read(place, parents.tolist(), sentences.tolist())
+            state, log_probs, is_near = self._read(state, parents.tolist(), sentences.tolist())
             totals_O[active] += log_probs[nodes]
             num_read_O[active] += 1
             after_O[active] = ahead + 1
@@ -224,19 +226,19 @@ class Prefixes:
             active, rows = active[is_away], nodes[is_away]
 
     def _read(
-        self, place: Place, parents: list[int], sentences: list[int]
-    ) -> tuple[Place, np.ndarray, np.ndarray]:
-        """The places after sentences, each read on from its row, their log P, and whether each is
-        near the place after it in the document."""
+        self, state: ReaderState, parents: list[int], sentences: list[int]
+    ) -> tuple[ReaderState, np.ndarray, np.ndarray]:
+        """The states after sentences, each read after its row; the sentences' log P; and whether
+        each state is near the document's state after the same sentence."""
         empty = next((rows for rows in _ROWS if rows >= len(parents)), _ROWS[-1]) - len(parents)
         filled = sentences + sentences[-1:] * empty
-        place, nll = self._reader.read(
-            place.take(parents + parents[-1:] * empty),
+        state, nll = self._reader.read(
+            state.take(parents + parents[-1:] * empty),
             [[self._document[sentence]] for sentence in filled],
-            # Rows that fill up are not scored.
+            # Rows of padding are not scored.
             [0] * len(sentences) + [len(self._document[sentences[-1]]) + 1] * empty,
         )
-        places_of_document = self._places.take([sentence + 1 for sentence in filled])
-        is_near = self._reader.distances(place, places_of_document, self._length) <= NEAR
+        document_states = self._states.take([sentence + 1 for sentence in filled])
+        is_near = self._reader.distances(state, document_states, self._length) <= NEAR
         log_probs = [-np.sum(nll_M, dtype=np.float64) for (nll_M,) in nll[: len(sentences)]]
-        return place, np.array(log_probs), is_near
+        return state, np.array(log_probs), is_near

@@ -1,4 +1,4 @@
-"""How the next word is chosen: greedily, by a beam, or by drawing it."""
+"""The choice of the next word: greedy, beam search, or sampling."""
 
 import dataclasses
 import math
@@ -13,26 +13,27 @@ METHODS = ("greedy", "beam", "sample")
 
 @dataclasses.dataclass(frozen=True)
 class Decoding:
-    """How the words of a text are chosen by a model's probabilities.
+    """How the words of a text are chosen.
 
     Attributes:
       method: "greedy" takes the likeliest next word; "beam" keeps the `beam_width` best partial
         hypotheses; "sample" draws every word.
       beam_width: W, partial hypotheses per document.
       length_normalization: a in the score of a beam, log P(text) / terms^a, where the terms are the
-        words, the ENDs and, of models that decide where a document ends, the decisions. 0 compares
-        log P, which prefers short texts; 1 compares the means of the terms.
-      temperature: T of sampling, from softmax(log P / T): below 1 likely words become likelier, and
-        close to 0 only the likeliest word is drawn; words exactly as likely share its probability.
-      top_k: of sampling, from the k likeliest words alone; None for all. Words as likely as the
-        k-th are kept.
-      top_p: of sampling, from the likeliest words that together have at least this probability
-        after temperature and `top_k` (Holtzman et al. 2020, nucleus sampling); 1 for all.
+        words, the ENDs and, for models that decide where a document ends, the decisions. 0 compares
+        log P, which prefers short texts; 1 compares the mean per term.
+      temperature: T of sampling from softmax(log P / T). Below 1, likely words become likelier;
+        near 0, only the likeliest word is drawn, or one of several equally likely words.
+      top_k: sample from the k likeliest words; None for all words. Words as likely as the k-th are
+        included.
+      top_p: sample from the likeliest words that together have at least this probability after
+        temperature and `top_k` (Holtzman et al. 2020, nucleus sampling); 1 for all words.
       suppress_unknown: never generate UNKNOWN.
 
-    START and empty sentences are never generated. What may not be generated is left out of the
-    choice: sampling renormalises over the rest, while log-probabilities and the scores of beams
-    stay those of the model over its whole vocabulary.
+    Temperature, `top_k` and `top_p` also act on the decision of autoencoders whether a document
+    ends. START and empty sentences are never generated. Sampling renormalises over the words that
+    may be generated; log-probabilities and scores of beams are the model's, over its whole
+    vocabulary.
     """
 
     method: str = "greedy"
@@ -63,7 +64,7 @@ class Decoding:
         return self.beam_width if self.method == "beam" else 1
 
     def normalized(self, log_prob: jax.Array, terms: jax.Array) -> jax.Array:
-        """The scores by which partial hypotheses compete, by their log P and numbers of terms."""
+        """The scores of partial hypotheses, from their log P and numbers of terms."""
         if not self.length_normalization:
             return log_prob
         return log_prob / jnp.maximum(terms, 1).astype(log_prob.dtype) ** self.length_normalization
@@ -83,17 +84,17 @@ def choose(
 
     Args:
       decoding: how they are chosen.
-      log_prob_R: of the partial hypotheses, in nats; W of every document, next to each other.
+      log_prob_R: log P in nats of the partial hypotheses; the W of each document are adjacent.
       terms_R: numbers of terms of the extended hypotheses.
-      options_RxC: log P in nats of each option, -inf of what may not be chosen.
-      keys_R: of sampling.
+      options_RxC: log P in nats of each option, -inf for options that are not allowed.
+      keys_R: random keys for sampling.
 
     Returns:
-      For each extended hypothesis int [R], the row that it extends, and the option chosen.
+      For each extended hypothesis the row that it extends and its option, both int [R].
     """
     rows, num_options = options_RxC.shape
     if decoding.method == "sample":
-        # Inverse transform sampling: one number a row, where Gumbel noise needs one an option.
+        # Inverse transform sampling needs one random number per row, Gumbel noise one per option.
         probs_RxC = jax.nn.softmax(restricted(decoding, options_RxC))
         # Sums that are made in parts may grow by rounding where nothing is added.
         sums_RxC = jnp.where(probs_RxC > 0, jnp.cumsum(probs_RxC, axis=-1), 0)
@@ -102,7 +103,7 @@ def choose(
     width = decoding.width
     if width == 1:
         return jnp.arange(rows), jnp.argmax(options_RxC, axis=-1)
-    # The best of a document are among the best of each of its texts.
+    # The best extensions of a document are among the best extensions of each hypothesis.
     best_RxK, option_RxK = jax.lax.top_k(options_RxC, min(width, num_options))
     scores_RxK = decoding.normalized(log_prob_R[:, None] + best_RxK, terms_R[:, None])
     _, best_BxW = jax.lax.top_k(scores_RxK.reshape(rows // width, -1), width)
@@ -112,7 +113,7 @@ def choose(
 
 
 def restricted(decoding: Decoding, log_probs_RxC: jax.Array) -> jax.Array:
-    """The logits that sampling draws from: -inf of what top k and top p leave out."""
+    """The logits for sampling, -inf for options that top k and top p exclude."""
     num_options = log_probs_RxC.shape[-1]
     if decoding.top_k is not None and decoding.top_k < num_options:
         best_RxK, _ = jax.lax.top_k(log_probs_RxC, decoding.top_k)
@@ -129,14 +130,14 @@ def restricted(decoding: Decoding, log_probs_RxC: jax.Array) -> jax.Array:
 
 def _tempered(decoding: Decoding, log_probs_RxC: jax.Array) -> jax.Array:
     """log P / T, shifted to 0 for the likeliest option, which is exact for every T."""
-    # A quotient that is shifted afterwards is rounded twice, by more than the differences if T is
-    # small. Beyond these bounds T acts as at them: an option is the likeliest or never drawn, or
-    # all are equally likely.
+    # Shifting after the division would round twice, by more than the differences if T is small.
+    # Beyond these bounds T has no further effect: only the likeliest options are drawn, or all
+    # options are equally likely.
     tiny = _tiny(log_probs_RxC)
     temperature = min(max(decoding.temperature, tiny), 1 / tiny)
     return (log_probs_RxC - jnp.max(log_probs_RxC, axis=-1, keepdims=True)) / temperature
 
 
 def _tiny(array: jax.Array) -> float:
-    """The smallest number that no device takes for 0; its reciprocal is finite."""
+    """The smallest normal number, which no device flushes to 0; its reciprocal is finite."""
     return float(jnp.finfo(array.dtype).tiny)

@@ -1,17 +1,18 @@
-"""Texts that a model continues, or begins: documents of one batch sentence by sentence.
+"""Generation of text after states of a reader: a batch of documents, sentence by sentence.
 
-A partial hypothesis is extended by every word that it may have, and the W best of a document stay:
+Each partial hypothesis is extended by every allowed word, and each document retains the W best:
 
     score = log P(partial hypothesis) / terms^a         terms: its words, ENDs and decisions
 
-The hypotheses of a document meet at the ends of sentences. One whose sentence has ended waits as it
-is for the others, and one whose document has ended waits to the very end; both compete with what
-the others become. Greedy search is the beam of one. A model that decides where its document ends
-(`ending`) decides before every sentence. A text with its maximum number of words or sentences stops
-there, without a decision; a sentence with its maximum number of words ends with END.
+The hypotheses of a document meet at the ends of sentences. A hypothesis whose sentence has ended
+waits for the others, and a hypothesis whose document has ended waits until generation ends; both
+still compete with the extensions of the others. Greedy search is a beam of width 1. A model that
+decides where its document ends (`ending`) decides before every sentence. A text with its maximum
+number of words or sentences ends without a decision. A sentence with its maximum number of words
+ends with END.
 
-R = B * W rows are the partial hypotheses, those of a document next to each other. A sentence is one
-program: a loop over its words in the whole batch, without the host.
+The R = B * W rows are partial hypotheses; rows of one document are adjacent. One compiled program
+generates a sentence: a loop over its words for the whole batch, without the host.
 """
 
 import functools
@@ -31,16 +32,16 @@ from dclm_jax.reading import incremental
 from dclm_jax.reading.continuations import SentenceReader, filled_up
 from dclm_jax.reading.driver import weighted
 from dclm_jax.reading.incremental import SentencePrefix
-from dclm_jax.reading.reader import Place, Reader, batches_of_like_size, power_of_two
+from dclm_jax.reading.reader import Reader, ReaderState, batches_of_like_size, power_of_two
 
 ROWS = 64
-"""Maximum number of documents that are generated at once; a power of two."""
+"""Maximum number of documents generated at once; a power of two."""
 MAX_LOGITS = 2**26
-"""R*V of a batch, which bounds memory; only a single document exceeds it."""
+"""Maximum R*V of a batch, which bounds memory; only a single document may exceed it."""
 
 
 class Limits(NamedTuple):
-    """Maximum numbers of sentences, of words per sentence, and of all words, without END."""
+    """Maximum numbers of sentences, of words per sentence, and of words; END is not counted."""
 
     num_sentences: int
     max_sentence_words: int
@@ -48,11 +49,11 @@ class Limits(NamedTuple):
 
 
 _LARGEST = Limits(num_sentences=2**31 - 1, max_sentence_words=2**20)
-"""Counts are int32; a sentence has room for its maximum number of words."""
+"""Counts are int32; memory for a sentence grows with its maximum number of words."""
 
 
 class Text(NamedTuple):
-    """What has been generated.
+    """A generated text.
 
     Attributes:
       sentences: each int32 [M] word ids without END.
@@ -73,13 +74,13 @@ class _Partials(NamedTuple):
     """R partial hypotheses.
 
     Attributes:
-      log_prob_R, terms_R: log P in nats, and how many terms it is the sum of.
-      words_left_R: words that may still come.
-      goes_on_R: whether the document goes on.
+      log_prob_R, terms_R: log P in nats, and its number of terms.
+      words_left_R: number of further words allowed.
+      goes_on_R: whether the document continues.
       row_R: the row before the current sentence.
       decision_R: log P of the decision before the current sentence, NaN where none was made.
       max_sentences_R, max_words_R: limits of sentences, and of words of a sentence.
-      keys_R: of sampling.
+      keys_R: random keys for sampling.
     """
 
     log_prob_R: jax.Array
@@ -94,15 +95,21 @@ class _Partials(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What is carried from one sentence to the next."""
+    """The loop's state between two sentences."""
 
     context: Context
     partials: _Partials
 
 
 class _Sentence(NamedTuple):
-    """A sentence of every partial hypothesis while it is generated: the token to read next; of
-    every step what was chosen, its log P and the row that chose it; and the sentence's keys."""
+    """A sentence of every partial hypothesis during generation.
+
+    Attributes:
+      token_R: the token to read next.
+      tokens_NxR, log_probs_NxR, rows_NxR: for each step the token, its log P, and the row of the
+        hypothesis that it extends.
+      keys_R: random keys of the sentence.
+    """
 
     partials: _Partials
     prefix: SentencePrefix
@@ -118,47 +125,47 @@ _Ended = tuple[_State, jax.Array, jax.Array]
 
 
 def generate(
-    place: Place, decoding: Decoding, limits: Sequence[Limits], keys_B: jax.Array
+    start: ReaderState, decoding: Decoding, limits: Sequence[Limits], keys_B: jax.Array
 ) -> list[Text]:
-    """The best text after each of B places.
+    """The best text after each of B states.
 
     Args:
-      place: of the reader of a model of words.
+      start: the state of a reader whose model predicts words.
       decoding: how words are chosen.
       limits: one per row.
-      keys_B: one per row, of `random_keys`; only sampling draws.
+      keys_B: one per row, from `random_keys`; only sampling uses them.
     """
-    reader = require_words(place.reader)
-    state, room = _opened(place, decoding, limits, keys_B)
+    reader = require_words(start.reader)
+    state, room = _opened(start, decoding, limits, keys_B)
     programs = _compiled(reader.model, decoding)
-    texts = [Text()] * (place.rows * decoding.width)
+    texts = [Text()] * (start.rows * decoding.width)
     for number in range(max(limit.num_sentences for limit in limits)):
         state, *sentence = programs.sentence(reader.params, state, number, room)
         texts = _extended_texts(texts, state.partials, *map(np.asarray, sentence))
         if not np.any(state.partials.goes_on_R):
             break
     scores_R = decoding.normalized(state.partials.log_prob_R, state.partials.terms_R)
-    best_B = np.argmax(np.asarray(scores_R).reshape(place.rows, -1), axis=-1)
+    best_B = np.argmax(np.asarray(scores_R).reshape(start.rows, -1), axis=-1)
     return [texts[decoding.width * row + best] for row, best in enumerate(best_B.tolist())]
 
 
 def stream(
-    place: Place, decoding: Decoding, limits: Limits, key: jax.Array
+    start: ReaderState, decoding: Decoding, limits: Limits, key: jax.Array
 ) -> Iterator[tuple[int, float]]:
-    """The text after a place of one row, as `generate` gives it, word by word.
+    """The text that `generate` returns for a state of one row, word by word.
 
-    A beam decides on the first word last: its words all come at the end.
+    Beam search decides on the first word last, so that all its words come at the end.
 
     Yields:
       Word ids, END among them, each with its log P in nats.
     """
     if decoding.width > 1:
-        (text,) = generate(place, decoding, [limits], key[None])
+        (text,) = generate(start, decoding, [limits], key[None])
         for ids, log_probs in zip(text.sentences, text.log_probs, strict=True):
             yield from zip([*ids.tolist(), END], log_probs.tolist(), strict=True)
         return
-    reader = require_words(place.reader)
-    state, room = _opened(place, decoding, [limits], key[None])
+    reader = require_words(start.reader)
+    state, room = _opened(start, decoding, [limits], key[None])
     programs = _compiled(reader.model, decoding)
     for number in range(limits.num_sentences):
         sentence = programs.begin(reader.params, state, number, room)
@@ -175,19 +182,19 @@ def stream(
 def generate_many(
     reader: Reader,
     sizes: Sequence[tuple[int, int, int]],
-    place_of: Callable[[list[int]], Place],
+    state_of: Callable[[list[int]], ReaderState],
     decoding: Decoding,
     limits: Sequence[Limits],
     keys: jax.Array,
 ) -> list[Text]:
-    """A text for each of many documents, those of like size at once.
+    """A text for each of many documents; documents of similar size are generated together.
 
     Args:
-      reader: of a model of words.
-      sizes: of what is read of each document before (`reader.size_of`).
-      place_of: gives the places of some documents, of which the last one may come several times.
+      reader: the reader of a model that predicts words.
+      sizes: sizes of the documents' earlier text (`reader.size_of`).
+      state_of: returns the states after some documents; the last document may repeat.
       decoding: how words are chosen.
-      limits, keys: one per document; keys of `random_keys`.
+      limits, keys: one per document; keys from `random_keys`.
     """
     texts = [Text()] * len(sizes)
     at_least_one = [(max(count, 1), longest, positions) for count, longest, positions in sizes]
@@ -196,16 +203,15 @@ def generate_many(
     for batch, _ in batches_of_like_size(at_least_one, max_rows):
         rows = filled_up(batch)
         of_rows = [limits[row] for row in rows]
-        generated = generate(place_of(rows), decoding, of_rows, keys[np.array(rows)])
+        generated = generate(state_of(rows), decoding, of_rows, keys[np.array(rows)])
         for index, text in zip(batch, generated, strict=False):
             texts[index] = text
     return texts
 
 
 def random_keys(seeds: Sequence[int], numbers: Sequence[int]) -> jax.Array:
-    """Keys of sampling, each of a seed and the number of a document: what is drawn for a document
-    does not depend on the others.
-    """
+    """Random keys for sampling, made of a seed and the number of a document, so that the text of a
+    document does not depend on other documents."""
     for seed in seeds:
         if not 0 <= seed < 2**32:
             raise InputError(f"seed is {seed}; expected a whole number from 0 to 2^32 - 1")
@@ -219,16 +225,16 @@ def random_keys(seeds: Sequence[int], numbers: Sequence[int]) -> jax.Array:
 def require_words(reader: SentenceReader[Any]) -> Reader:
     """The reader, if its model generates sentences word by word."""
     if not isinstance(reader, Reader):
-        raise InputError("n-gram models score text and generate none; expected a neural model")
+        raise InputError("n-gram models generate no text; expected a neural model")
     if reader.model.objective != "words":
-        raise InputError(f"{reader.model.name} predicts bags of words: it generates no sentences")
+        raise InputError(f"{reader.model.name} predicts bags of words and generates no text")
     return reader
 
 
 def _opened(
-    place: Place, decoding: Decoding, limits: Sequence[Limits], keys_B: jax.Array
+    start: ReaderState, decoding: Decoding, limits: Sequence[Limits], keys_B: jax.Array
 ) -> tuple[_State, int]:
-    """The state before anything is generated; and room for START and the words of a sentence."""
+    """The initial state, and the capacity for START and the words of a sentence."""
     if not isinstance(decoding, Decoding):
         raise InputError(f"decoding is {brief(decoding)}; expected one such as Decoding('beam')")
     for limit in limits:
@@ -237,13 +243,13 @@ def _opened(
                 raise InputError(
                     f"{name} is {brief(value)}; expected a whole number from 1 to {largest}"
                 )
-    model = place.reader.model
+    model = start.reader.model
     if model.vocab_size - len(SPECIAL_TOKENS) + (not decoding.suppress_unknown) < 1:
         raise InputError("the vocabulary has no words; expected some to generate")
-    row_R = np.repeat(np.arange(place.rows), decoding.width)
+    row_R = np.repeat(np.arange(start.rows), decoding.width)
     room = power_of_two(1 + max(min(limit.max_sentence_words, limit.max_words) for limit in limits))
     max_sentences_R, max_words_R, words_R = jnp.array(limits, jnp.int32)[row_R].T
-    # At first a document has one partial hypothesis.
+    # Initially a document has one partial hypothesis.
     exists_R = np.arange(len(row_R)) % decoding.width == 0
     partials = _Partials(
         log_prob_R=jnp.where(exists_R, 0.0, -jnp.inf),
@@ -256,13 +262,12 @@ def _opened(
         max_words_R=max_words_R,
         keys_R=keys_B[row_R],
     )
-    # So that contexts of all sentences have one shape.
-    return _State(model.resize_context(place.take(row_R).context, room), partials), room
+    # The contexts of all sentences then have one shape.
+    return _State(model.resize_context(start.take(row_R).context, room), partials), room
 
 
 class _Programs(NamedTuple):
-    """Compiled functions, all of which take the parameters first: a whole sentence, and its
-    parts."""
+    """Compiled functions whose first argument is the parameters: a sentence, and its parts."""
 
     sentence: Callable[..., _Ended]
     begin: Callable[..., _Sentence]
@@ -301,7 +306,7 @@ def _begin(
     number: jax.Array,
     room: int,
 ) -> _Sentence:
-    """Begins the sentence of this number, where the document has not ended."""
+    """The beginning of sentence `number`, in rows whose document has not ended."""
     params = weighted(model, params)
     context, partials = state
     rows = len(partials.row_R)
@@ -338,7 +343,7 @@ def _begin(
 def _step(
     model: DocumentModel, decoding: Decoding, params: Params, sentence: _Sentence
 ) -> _Sentence:
-    """Reads what was chosen last, and chooses what comes after it."""
+    """Reads the last token and chooses the next token."""
     partials, position = sentence.partials, sentence.prefix.count
     is_open_R = sentence.token_R != END
     prefix, log_probs_RxV = incremental.advance(model, params, sentence.prefix, sentence.token_R)
@@ -356,7 +361,7 @@ def _step(
     partials, row_R, token_R, log_prob_R = _extended(
         decoding, partials, is_open_R, options_RxV, keys_R
     )
-    # Where there are fewer extensions than the beam is wide, some rows have none.
+    # With fewer extensions than the beam width, some rows have none.
     token_R = jnp.where(partials.log_prob_R == -jnp.inf, END, token_R).astype(jnp.int32)
     if decoding.width > 1:
         prefix = incremental.take_ahead(model, params, prefix, row_R)
@@ -377,8 +382,8 @@ def _extended(
     options_RxC: jax.Array,
     keys_R: jax.Array,
 ) -> tuple[_Partials, jax.Array, jax.Array, jax.Array]:
-    """The extended partial hypotheses, the rows they were in, the options chosen and their log P;
-    where a hypothesis is not open its option is no term."""
+    """The extended partial hypotheses, their previous rows, their options and the options' log P.
+    An option counts as a term only where the hypothesis is open."""
     terms_R = partials.terms_R + is_open_R
     row_R, option_R = choose(decoding, partials.log_prob_R, terms_R, options_RxC, keys_R)
     log_prob_R = options_RxC[row_R, option_R]
@@ -388,11 +393,11 @@ def _extended(
 
 
 def _end(model: DocumentModel, decoding: Decoding, params: Params, sentence: _Sentence) -> _Ended:
-    """Closes the sentence."""
+    """The state after the sentence, its tokens and their log P."""
     partials, prefix = sentence.partials, sentence.prefix
     tokens_NxR, log_probs_NxR = sentence.tokens_NxR, sentence.log_probs_NxR
     if decoding.width > 1:
-        # Where each partial hypothesis was before and after every step.
+        # The rows of each final hypothesis before and after every step.
         def back(row_R: jax.Array, rows_R: jax.Array) -> tuple[jax.Array, Any]:
             return rows_R[row_R], (rows_R[row_R], row_R)
 
@@ -416,7 +421,7 @@ def _folded(keys_R: jax.Array, number: jax.Array | int) -> jax.Array:
 def _extended_texts(
     before: list[Text], partials: _Partials, tokens_NxR: np.ndarray, log_probs_NxR: np.ndarray
 ) -> list[Text]:
-    """The texts with the sentence that each has got, if any."""
+    """The texts extended by their new sentences."""
     row_R, decision_R = np.asarray(partials.row_R), np.asarray(partials.decision_R)
     after = []
     for row, origin in enumerate(row_R.tolist()):

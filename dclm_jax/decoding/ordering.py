@@ -1,11 +1,11 @@
-"""Sentences put into the order that a model finds likeliest.
+"""The likeliest order of sentences under a model.
 
-log P of an order is the sum of log P of its sentences, each given those before it. Where a model
-reads one sentence before (context order 1), that is a sum over neighbours, and the best of all
-orders is found by dynamic programming over sets of sentences and the last one of each set (Held and
-Karp, 1962). Otherwise a beam of beginnings is followed: a beginning is read once, whatever goes on
-from it, and of two beginnings of the same sentences that leave the model in the same place the
-likelier one is kept.
+log P of an order is the sum of log P of its sentences, each given the sentences before it. Under a
+model that reads one previous sentence (context order 1) it is a sum over neighbours. Dynamic
+programming over sets of sentences and the last sentence of each set then finds the best order
+(Held and Karp, 1962). For other models, beam search extends beginnings of orders. Each beginning is
+read once for all its extensions. Of two beginnings with the same sentences and the same state of
+the model, only the likelier is retained.
 """
 
 from collections.abc import Sequence
@@ -24,8 +24,8 @@ Sentences = Sequence[np.ndarray]
 
 
 class Ordered(NamedTuple):
-    """An order: indices into the given sentences, log P of it in nats, and whether it is known to
-    be the likeliest of all."""
+    """An order: indices of sentences, its log P in nats, and whether it is proven to be the
+    likeliest order."""
 
     order: list[int]
     log_prob: float
@@ -33,7 +33,7 @@ class Ordered(NamedTuple):
 
 
 class _Beginning(NamedTuple):
-    """The first sentences of an order, and the row of the place before the last of them."""
+    """The first sentences of an order, and the row of the state before the last sentence."""
 
     row: int
     log_prob: float
@@ -49,10 +49,10 @@ def order_sentences(
     """The likeliest order of the sentences of a document.
 
     Args:
-      reader: of the model.
-      sentences: at least one, each int [M] word ids.
-      context_order: of the model (`DocumentModel.context_order`).
-      beam: beam width, where not all orders are looked at.
+      reader: the model's reader.
+      sentences: at least one sentence, each int [M] word ids.
+      context_order: the model's `DocumentModel.context_order`.
+      beam: beam width, for models without dynamic programming.
     """
     if context_order == 0:
         raise InputError("the model uses no context: all orders have the same probability")
@@ -65,17 +65,17 @@ def order_sentences(
 
 
 def _optimal(reader: SentenceReader[Any], sentences: Sentences) -> Ordered:
-    """The best order under a model that reads one sentence before."""
+    """The best order under a model that reads one previous sentence."""
     count = len(sentences)
     start = reader.open(1)
     first_S = log_probs_after(reader, start, [0] * count, sentences)
     after_SxS = np.full((count, count), -np.inf)
     if count > 1:
-        place = read_after(reader, start, [0] * count, sentences)
+        state = read_after(reader, start, [0] * count, sentences)
         rows, columns = np.nonzero(~np.eye(count, dtype=bool))
         following = [sentences[j] for j in columns.tolist()]
-        after_SxS[rows, columns] = log_probs_after(reader, place, rows.tolist(), following)
-    # best[m, j]: of the sentences in the set m, whose bits they are, and j the last of them.
+        after_SxS[rows, columns] = log_probs_after(reader, state, rows.tolist(), following)
+    # best[m, j]: the best log P of the sentences in the bit set m, with sentence j last.
     best = np.full((1 << count, count), -np.inf)
     before = np.zeros(best.shape, np.int8)
     best[1 << np.arange(count), np.arange(count)] = first_S
@@ -97,24 +97,24 @@ def _optimal(reader: SentenceReader[Any], sentences: Sentences) -> Ordered:
 def _by_beam(
     reader: SentenceReader[Any], sentences: Sentences, context_order: int | None, beam: int
 ) -> Ordered:
-    """The best order that a beam of beginnings finds."""
+    """The best order that beam search finds."""
     words = [tuple(map(int, ids)) for ids in sentences]
-    beginnings, place = [_Beginning(0, 0.0, ())], reader.open(1)
+    beginnings, state = [_Beginning(0, 0.0, ())], reader.open(1)
     for length in range(1, len(sentences) + 1):
         if length > 1:
             last = [sentences[beginning.order[-1]] for beginning in beginnings]
-            place = read_after(reader, place, [beginning.row for beginning in beginnings], last)
+            state = read_after(reader, state, [beginning.row for beginning in beginnings], last)
             beginnings = [beginning._replace(row=row) for row, beginning in enumerate(beginnings)]
         extended = []
         for beginning in beginnings:
-            # Of equal sentences that are left the first one stands for all.
+            # The first of several equal sentences represents them.
             left = {
                 words[i]: i for i in reversed(range(len(sentences))) if i not in beginning.order
             }
             extended += [(beginning, i) for i in sorted(left.values())]
         log_probs = log_probs_after(
             reader,
-            place,
+            state,
             [beginning.row for beginning, _ in extended],
             [sentences[i] for _, i in extended],
         )

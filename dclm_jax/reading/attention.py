@@ -1,4 +1,4 @@
-"""What the tokens of documents attend to: the weights of each of the model's own steps."""
+"""Attention weights of documents, recorded at each step of the model."""
 
 import functools
 from typing import Any
@@ -14,7 +14,7 @@ from dclm_jax.reading.likelihoods import time_major
 
 
 class _Recording(DocumentModel):
-    """A model whose features are the weights that its tokens attend with, [N, B, M]."""
+    """A model whose features are the attention weights of its tokens, [N, B, M]."""
 
     def step(
         self, params: Params, conditioning: Conditioning, state: StackState, x: StackInput
@@ -44,15 +44,15 @@ def _recording(model: DocumentModel) -> DocumentModel:
 def block_attention(
     model: DocumentModel, params: Params, context: Context, batch: Batch
 ) -> tuple[Context, jax.Array]:
-    """The weights with which the tokens of some consecutive sentences attend.
+    """Attention weights of consecutive sentences.
 
     Args:
-      model: one that `attends_to` something.
-      context: of the sentences before.
+      model: a model with `attends_to`.
+      context: the context before the sentences.
 
     Returns:
-      The context after them, and the weights [B, S, N, M] of every step over the positions that are
-      remembered.
+      The context after the sentences, and for every token its weights [B, S, N, M] over the M
+      positions in memory.
     """
     tokens, _, mask = time_major(batch)
     read = read_documents(_recording(model), params, context, tokens, mask)

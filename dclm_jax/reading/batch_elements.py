@@ -1,4 +1,4 @@
-"""Batch elements of contexts, in whose arrays the axis of the B documents differs."""
+"""Batch elements of contexts, whose arrays have the axis of the B documents in different places."""
 
 import functools
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from dclm_jax.models.base import Context, DocumentModel, Params, Source
 
 
 def axes_of(make: Callable[[int], Any]) -> Any:
-    """Of each array of the tree that `make(size)` gives the axis that has this size, of rows or of
-    positions; -1 for an array that has none."""
+    """For each array of the tree `make(size)`, the axis whose length depends on `size`; -1 if no
+    axis does."""
 
     def axis(two: Any, three: Any) -> int:
         sizes = zip(two.shape, three.shape, strict=True)
@@ -23,34 +23,34 @@ def axes_of(make: Callable[[int], Any]) -> Any:
 
 
 def row_axes(model: DocumentModel, params: Params) -> Any:
-    """`axes_of` a context of the model."""
+    """The axis of rows in each array of a context of the model."""
     return axes_of(functools.partial(first_context, model, params))
 
 
 def first_context(model: DocumentModel, params: Params, rows: int) -> Context:
-    """A context before any sentence, for its shapes."""
+    """A context before the first sentence; only its shapes are meant."""
     word_1x1xB = jnp.zeros((1, 1, rows), jnp.int32)
     source = Source(word_1x1xB, word_1x1xB == 0) if model.reads_source else None
     return model.open_document(params, rows, source)
 
 
-def _room(model: DocumentModel, params: Params, context: Context) -> int:
-    """The positions of a sentence that a context has room for; 0 if it has none."""
+def _capacity(model: DocumentModel, params: Params, context: Context) -> int:
+    """The number of positions of a sentence that a context can hold; 0 if it holds none."""
 
-    def with_room(length: int) -> Context:
+    def with_length(length: int) -> Context:
         return model.resize_context(first_context(model, params, 1), length, cut=True)
 
-    rooms = jax.tree.map(
-        lambda axis, array: array.shape[axis] if axis >= 0 else 0, axes_of(with_room), context
+    capacities = jax.tree.map(
+        lambda axis, array: array.shape[axis] if axis >= 0 else 0, axes_of(with_length), context
     )
-    return max(jax.tree.leaves(rooms), default=0)
+    return max(jax.tree.leaves(capacities), default=0)
 
 
 def select(
     model: DocumentModel, params: Params, is_ours_B: jax.Array, ours: Context, theirs: Context
 ) -> Context:
-    """Our rows where `is_ours_B`, their rows elsewhere, with the larger room of the two."""
-    length = max(_room(model, params, context) for context in (ours, theirs))
+    """Our rows where `is_ours_B`, else their rows, with the larger of both capacities."""
+    length = max(_capacity(model, params, context) for context in (ours, theirs))
     ours, theirs = (model.resize_context(context, length) for context in (ours, theirs))
 
     def selected(axis: int, our: jax.Array, their: jax.Array) -> jax.Array:
@@ -63,8 +63,7 @@ def select(
 
 
 def distances(model: DocumentModel, params: Params, ours: Context, theirs: Context) -> jax.Array:
-    """For each row the largest difference of corresponding numbers of two contexts [B]; both have
-    room for equally many positions."""
+    """The largest absolute difference [B] between two contexts of the same shapes, for each row."""
 
     def distance(axis: int, our: jax.Array, their: jax.Array) -> jax.Array:
         if axis < 0:

@@ -1,4 +1,4 @@
-"""Sentences as the next one after places, many at once: scored, or read on over."""
+"""Many candidate next sentences at once: scored, or read to continue from their states."""
 
 import itertools
 from collections.abc import Sequence
@@ -9,66 +9,65 @@ import numpy as np
 from dclm_jax.reading.reader import batches_of_like_size, power_of_two, size_of
 
 ROWS = 256
-"""Sentences that are scored at once, at most; a power of two."""
+"""Maximum number of sentences scored at once; a power of two."""
 
 
-class SentencePlace(Protocol):
-    """A place between sentences in each of some documents."""
+class RowState(Protocol):
+    """The state between two sentences in each of several documents, its rows."""
 
     def take(self, rows: Sequence[int]) -> Self:
-        """The places of these rows, in this order; a row may come any number of times."""
+        """The states of these rows in this order; rows may repeat."""
         ...
 
 
-PlaceT = TypeVar("PlaceT", bound=SentencePlace)
+StateT = TypeVar("StateT", bound=RowState)
 
 
-class SentenceReader(Protocol[PlaceT]):
-    """Reads documents on from places with a model, as `Reader` and n-gram models do; see `Reader`
-    for shapes."""
+class SentenceReader(Protocol[StateT]):
+    """Reads documents incrementally, as `Reader` and n-gram models do; `Reader` has the shapes."""
 
     @property
     def context_order(self) -> int | None: ...
 
-    def open(self, rows: int) -> PlaceT: ...
+    def open(self, rows: int) -> StateT: ...
 
     def read(
         self,
-        place: PlaceT,
+        state: StateT,
         sentences: Sequence[Sequence[np.ndarray]],
         unscored: Sequence[int] | None = None,
-    ) -> tuple[PlaceT, list[list[np.ndarray]]]: ...
+    ) -> tuple[StateT, list[list[np.ndarray]]]: ...
 
-    def select(self, is_first_B: np.ndarray, first: PlaceT, second: PlaceT) -> PlaceT: ...
+    def select(self, is_first_B: np.ndarray, first: StateT, second: StateT) -> StateT: ...
 
-    def start(self, place: PlaceT) -> tuple[Any, Any]: ...
+    def start(self, state: StateT) -> tuple[Any, Any]: ...
 
-    def next(self, place: Any, tokens_B: Sequence[int]) -> tuple[Any, Any]: ...
+    def next(self, state: Any, tokens_B: Sequence[int]) -> tuple[Any, Any]: ...
 
-    def vectors(self, place: PlaceT) -> np.ndarray | None: ...
+    def vectors(self, state: StateT) -> np.ndarray | None: ...
 
 
 def score_after(
-    reader: SentenceReader[PlaceT],
-    place: PlaceT,
+    reader: SentenceReader[StateT],
+    state: StateT,
     rows: Sequence[int],
     sentences: Sequence[np.ndarray],
 ) -> list[np.ndarray]:
-    """Each sentence as the next one after the place of its row.
+    """Scores each sentence as the next sentence after its row of the state.
 
-    What was read before is not read again, and a beginning that sentences after a row share is
-    scored once. Sentences of like length are scored together, in few numbers of rows, so that
-    little is padding and few programs are compiled.
+    Sentences after the same row share the scores of their common beginning. Sentences of similar
+    length are scored together, and row counts are powers of two, so that there is little padding
+    and few programs are compiled.
 
     Args:
-      place: of this reader.
-      rows: R rows of the place, in any order and number.
-      sentences: R of them, each int [M] word ids without START and END.
+      state: a state of this reader.
+      rows: R rows of the state, in any order and number.
+      sentences: R sentences, each int [M] word ids without START and END.
 
     Returns:
       For each sentence float32 [M + 1]: -log P in nats of w1..wM END.
     """
-    # In this order a sentence shares its longest beginning with the one before it.
+    # In this order a sentence shares its longest beginning with its predecessor.
     order = sorted(range(len(sentences)), key=lambda i: (rows[i], *map(int, sentences[i])))
     shared = [0] * len(sentences)
     for before, index in itertools.pairwise(order):
@@ -79,7 +78,7 @@ def score_after(
     for batch, _ in batches_of_like_size(sizes, ROWS):
         filled = filled_up(batch)
         _, nll = reader.read(
-            place.take([rows[index] for index in filled]),
+            state.take([rows[index] for index in filled]),
             [[sentences[index]] for index in filled],
             [shared[index] for index in filled],
         )
@@ -92,32 +91,32 @@ def score_after(
 
 
 def log_probs_after(
-    reader: SentenceReader[PlaceT],
-    place: PlaceT,
+    reader: SentenceReader[StateT],
+    state: StateT,
     rows: Sequence[int],
     sentences: Sequence[np.ndarray],
 ) -> np.ndarray:
-    """log P in nats of each sentence as the next one after the place of its row, float64 [R]."""
-    scores = score_after(reader, place, rows, sentences)
+    """log P in nats of each sentence as the next sentence after its row, float64 [R]."""
+    scores = score_after(reader, state, rows, sentences)
     return np.array([-np.sum(nll, dtype=np.float64) for nll in scores])
 
 
 def read_after(
-    reader: SentenceReader[PlaceT],
-    place: PlaceT,
+    reader: SentenceReader[StateT],
+    state: StateT,
     rows: Sequence[int],
     sentences: Sequence[np.ndarray],
-) -> PlaceT:
-    """The places after sentences, each read on from the place of its row and not scored; rows that
-    fill up a power of two follow."""
+) -> StateT:
+    """The states after sentences, each read after its row and not scored. Rows that fill the batch
+    to a power of two follow."""
     filled = filled_up(range(len(rows)))
     texts = [[sentences[i]] for i in filled]
     unscored = [len(words) + 1 for (words,) in texts]
-    return reader.read(place.take([rows[i] for i in filled]), texts, unscored)[0]
+    return reader.read(state.take([rows[i] for i in filled]), texts, unscored)[0]
 
 
 def _shared_targets(first: np.ndarray, second: np.ndarray) -> int:
-    """How many targets, words and END, two sentences have alike from their beginning on."""
+    """The number of leading targets, words and END, that two sentences share."""
     both = min(len(first), len(second))
     (differ,) = np.nonzero(np.asarray(first[:both]) != np.asarray(second[:both]))
     if differ.size:
@@ -126,5 +125,5 @@ def _shared_targets(first: np.ndarray, second: np.ndarray) -> int:
 
 
 def filled_up(rows: Sequence[int]) -> list[int]:
-    """The rows, and the last one again up to a power of two of them."""
+    """The rows, with the last row repeated up to a power of two."""
     return [*rows, *[rows[-1]] * (power_of_two(len(rows)) - len(rows))]

@@ -18,9 +18,14 @@ from dclm_jax.reading.dropout import DropoutMasks
 
 
 class SentenceFeatures(NamedTuple):
-    """The context after the last sentence, the contexts that the S*B sentences were read with,
-    features [S, N, B, D] (None of a model of bags) and what of the contexts enters the output layer
-    [S, B, E] (None without it)."""
+    """What reading S sentences of B documents returns.
+
+    Attributes:
+      context: the context after the last sentence.
+      contexts: the contexts with which the S*B sentences were read.
+      features: [S, N, B, D]; None for a model of bags.
+      context_features: [S, B, E], the part of contexts that enters the output layer, if any.
+    """
 
     context: Context
     contexts: Context
@@ -29,11 +34,11 @@ class SentenceFeatures(NamedTuple):
 
 
 def weighted(model: DocumentModel, params: Params) -> Params:
-    """The parameters to compute with: matrices as `Weight`s, rounded to `compute_dtype`, hashed
-    features as `HashedRows`. Those that are so already stay.
+    """The parameters in the form that computations use: matrices as `Weight`s of `compute_dtype`,
+    hashed features as `HashedRows`. Parameters already in this form stay.
 
-    Tables are no factors of products, and the gradient of a frequent word is a sum of too many
-    terms for a short type.
+    Tables keep their type: they are no factors of products, and the gradient of a frequent word is
+    a sum of too many terms for a short type.
     """
 
     def weight(leaf: Any) -> Any:
@@ -61,13 +66,13 @@ def read_documents(
     mask_SxNxB: jax.Array,
     masks: DropoutMasks | None = None,
 ) -> SentenceFeatures:
-    """Reads S sentences of B documents from `context` on.
+    """Reads S sentences of B documents after `context`.
 
     Args:
       params: plain or `weighted`.
       tokens_SxNxB: input ids, START w1..wM, padded.
-      mask_SxNxB: True at real positions, which come first in every sentence; a document that is
-        shorter than S ends in sentences without any.
+      mask_SxNxB: True at real positions, which come first in every sentence. A document of fewer
+        than S sentences ends in sentences without real positions.
       masks: dropout multipliers, in training only.
     """
     params = weighted(model, params)
@@ -113,9 +118,11 @@ def read_documents(
 
 
 def _sentences_in_a_round(num_sentences: int) -> int:
-    """Sentences read in one round of the loop over them, a divisor of their number. What the
-    backward pass needs is copied once per round: with 5 sentences a step of ccdclm takes 0.95 to
-    0.97 of the time on two CPU cores. Each sentence of a round is compiled anew."""
+    """The number of sentences per round of the loop over sentences, a divisor of S.
+
+    Values for the backward pass are copied once per round. With 5 sentences per round, a step of
+    ccdclm takes 0.95 to 0.97 of the time on two CPU cores. Each sentence of a round is compiled
+    separately, so that larger rounds compile longer."""
     return next(size for size in (5, 4, 3, 2, 1) if num_sentences % size == 0)
 
 
@@ -127,7 +134,7 @@ def _read_at_once(
     mask_SxNxB: jax.Array,
     masks: DropoutMasks | None,
 ) -> SentenceFeatures:
-    """All sentences at once, before their contexts are known or after; R = S * B rows."""
+    """Reads all sentences at once, before or after their contexts are known; R = S * B rows."""
     num_sentences, _, batch_size = tokens_SxNxB.shape
     rows = num_sentences * batch_size
     masks_NxR: DropoutMasks | None = fold(masks)
@@ -169,8 +176,8 @@ def _read_tokens(
     dropout_NxB: tuple[jax.Array, ...],
     mask_NxB: jax.Array,
 ) -> tuple[StackState, Any]:
-    """The state after each row's last real token, and the outputs of all positions, which are
-    anything at padding. Where a step is that of the stack alone, layer after layer reads them."""
+    """The state after each row's last real token, and the outputs of all positions (undefined at
+    padding). Where a step is a step of the stack alone, layer after layer reads the sentence."""
     layers = params["stack"]
     x_NxB = stack.stack_input(layers, x_NxBxK, conditioning.gates, dropout_NxB)
     if type(model).step is DocumentModel.step:
@@ -195,7 +202,7 @@ def _embedded(
 def _conditioning(
     model: DocumentModel, params: Params, context: Context, masks: DropoutMasks | None
 ) -> Conditioning:
-    """What the context does to the tokens, after dropout [1, B, E] on what enters the output."""
+    """The context's conditioning, after dropout [1, B, E] on its part in the output layer."""
     conditioning = model.condition(params, context)
     if masks is None or masks.contexts is None:
         return conditioning
@@ -212,8 +219,8 @@ def close_sentences(
     state_SxB: StackState | None = None,
     outputs_S: Any = None,
 ) -> tuple[Context, Context]:
-    """The context after all sentences, and the context [S, ...] that each of them is read with; of
-    a model whose contexts do not read hidden states these may be None."""
+    """The context after all sentences, and the contexts [S, ...] before each sentence. States and
+    outputs may be None for a model whose contexts do not read hidden states."""
     summaries_S = model.summarize(params, tokens_SxNxB, mask_SxNxB)
 
     def close(context: Context, inputs: Any) -> tuple[Context, Context]:

@@ -1,4 +1,4 @@
-"""What is left out in a step of training: drawn once, outside every scan."""
+"""Dropout masks of a training step, drawn once, outside every scan."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -10,14 +10,14 @@ from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.nn.cells import CELLS
 from dclm_jax.nn.layers import drop, dropout_mask
 
-# Keys of other masks are split off: small numbers folded in would give them again.
+# Keys of other masks come from `split`; folding in small numbers could repeat them.
 _OF_CONTEXTS = 2**32 - 1
 _OF_SOURCES = 2**32 - 2
 
 
 class DropoutMasks(NamedTuple):
-    """Multipliers of embeddings [S,N,B,K], upper layers' inputs [S,N,B,H], features [S,N,B,D], and
-    of contexts that enter the output layer [S,1,B,E]; None for a model whose contexts do not."""
+    """Multipliers of embeddings [S,N,B,K], of inputs of upper layers [S,N,B,H], of features
+    [S,N,B,D], and of contexts that enter the output layer [S,1,B,E] (None if contexts do not)."""
 
     embeddings: jax.Array
     layers: tuple[jax.Array, ...]
@@ -28,7 +28,7 @@ class DropoutMasks(NamedTuple):
 def draw_masks(
     model: DocumentModel, params: Params, keys_B: jax.Array, shape_SxN: tuple[int, ...]
 ) -> DropoutMasks | None:
-    """The masks of one training step, or None at dropout 0; `keys_B` is one key a row."""
+    """The masks of one training step, or None at dropout 0; `keys_B` has one key per row."""
     of_inputs, of_output = _input_rates(model), _rate(model, model.output_dropout)
     if not any((*of_inputs, of_output)):
         return None
@@ -93,7 +93,7 @@ def drop_weights(model: DocumentModel, params: Params, key: jax.Array) -> Params
     if not model.recurrent_dropout:
         return params
     layers = [dict(layer) for layer in params["stack"]]
-    places = [(layer, name) for layer in layers for name in CELLS[model.cell].weights]
-    for (layer, name), weight_key in zip(places, jax.random.split(key, len(places)), strict=True):
+    weights = [(layer, name) for layer in layers for name in CELLS[model.cell].weights]
+    for (layer, name), weight_key in zip(weights, jax.random.split(key, len(weights)), strict=True):
         layer[name] = layer[name] * drop(weight_key, layer[name].shape, model.recurrent_dropout)
     return {**params, "stack": layers}

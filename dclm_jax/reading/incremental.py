@@ -1,4 +1,4 @@
-"""A sentence that is read word by word, in B documents at once: pure functions to be compiled."""
+"""Pure functions that read a sentence word by word, in B documents at once."""
 
 from typing import Any, NamedTuple
 
@@ -17,8 +17,8 @@ from dclm_jax.reading.likelihoods import output_inputs
 
 
 class PrefixSteps(NamedTuple):
-    """What has been read at each position, with room for R of them: the input token, whether it is
-    real, and the output of the step."""
+    """For each of R positions, the capacity: the input token, whether it is real, and the output of
+    the step."""
 
     tokens_RxB: jax.Array
     mask_RxB: jax.Array
@@ -26,8 +26,8 @@ class PrefixSteps(NamedTuple):
 
 
 class SentencePrefix(NamedTuple):
-    """The beginning of a sentence in each of B documents: `count` words, and whether the sentence
-    goes on; `context` and `conditioning` are those it is read with."""
+    """The first `count` tokens of a sentence in each of B documents, read with `context` and its
+    `conditioning`; `goes_on_B` is False where the sentence has ended."""
 
     count: jax.Array
     goes_on_B: jax.Array
@@ -38,9 +38,9 @@ class SentencePrefix(NamedTuple):
 
 
 def begin(
-    model: DocumentModel, params: Params, context: Context, rows: int, room: int
+    model: DocumentModel, params: Params, context: Context, rows: int, capacity: int
 ) -> SentencePrefix:
-    """A sentence of which nothing has been read, START neither."""
+    """The state of a sentence before START."""
     params = weighted(model, params)
     conditioning = model.condition(params, context)
     state = model.open_sentence(params, context, rows)
@@ -53,7 +53,7 @@ def begin(
         conditioning=conditioning,
         state=state,
         steps=jax.tree.map(
-            lambda a: jnp.zeros((room, *a.shape), a.dtype), PrefixSteps(x_B, is_real_B, output)
+            lambda a: jnp.zeros((capacity, *a.shape), a.dtype), PrefixSteps(x_B, is_real_B, output)
         ),
     )
 
@@ -61,8 +61,8 @@ def begin(
 def advance(
     model: DocumentModel, params: Params, prefix: SentencePrefix, tokens_B: jax.Array
 ) -> tuple[SentencePrefix, jax.Array]:
-    """Reads a token in every row, and gives log P [B, V] of the next one in nats; END ends a row's
-    sentence, and what is read after it changes nothing there."""
+    """Reads a token in every row, and returns log P [B, V] of the next token in nats. END ends a
+    row's sentence; later tokens change nothing there."""
     params = weighted(model, params)
     is_real_B = prefix.goes_on_B & (tokens_B != END)
     conditioning = prefix.conditioning
@@ -78,7 +78,7 @@ def advance(
         state=keep_at_padding(is_real_B, state, prefix.state),
         steps=steps,
     )
-    # Of S = 1 sentence N = 1 position.
+    # S = 1 sentence with N = 1 position.
     outputs_1xB = jax.tree.map(lambda array_B: array_B[None], output)
     features_1xBxD = model.emit(params, conditioning, outputs_1xB)
     of_context = None if conditioning.features is None else conditioning.features[None]
@@ -109,14 +109,14 @@ def close(model: DocumentModel, params: Params, prefix: SentencePrefix) -> Conte
     return model.resize_context(context, len(tokens), cut=True)
 
 
-def with_room(prefix: SentencePrefix, room: int) -> SentencePrefix:
-    """The same prefix with room for more words."""
-    steps = jax.tree.map(lambda array_R: resized(array_R, room), prefix.steps)
+def with_capacity(prefix: SentencePrefix, capacity: int) -> SentencePrefix:
+    """The same prefix with another number of positions."""
+    steps = jax.tree.map(lambda array_R: resized(array_R, capacity), prefix.steps)
     return prefix._replace(steps=steps)
 
 
 def take(model: DocumentModel, params: Params, tree: Any, row_B: jax.Array) -> Any:
-    """Some rows of a context of the model, or of a `SentencePrefix`, in any order and number."""
+    """Rows of a context of the model, or of a `SentencePrefix`, in any order and number."""
 
     def taken(axis: int, array: jax.Array) -> jax.Array:
         return array if axis < 0 else jnp.take(array, row_B, axis)
@@ -133,14 +133,14 @@ def take(model: DocumentModel, params: Params, tree: Any, row_B: jax.Array) -> A
 def take_ahead(
     model: DocumentModel, params: Params, prefix: SentencePrefix, row_B: jax.Array
 ) -> SentencePrefix:
-    """Takes the rows of what is needed to read on. Steps stay in their rows, where moving them word
-    by word would cost more than reading; `trace` brings them along in the end."""
+    """Takes the rows of all that the next step reads. `steps` stays where it is, because moving it
+    at every word would cost more than reading; `trace` moves it once, at the end."""
     ahead = prefix._replace(steps=jax.tree.map(lambda array: array[:0], prefix.steps))
     return take(model, params, ahead, row_B)._replace(steps=prefix.steps)
 
 
 def trace(prefix: SentencePrefix, row_RxB: jax.Array) -> SentencePrefix:
-    """Takes the step at each position from the row in which it was made."""
+    """Takes the step at each position from the row that computed it."""
 
     def traced(array_R: jax.Array) -> jax.Array:
         return array_R[jnp.arange(len(array_R))[:, None], row_RxB]

@@ -1,4 +1,4 @@
-"""The likelihoods of sentences that are read: of training batches, and of each target."""
+"""Likelihoods: sums over training batches, and the score of each target."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -16,9 +16,15 @@ from dclm_jax.reading.dropout import DropoutMasks, draw_masks, draw_source_masks
 
 
 class Likelihood(NamedTuple):
-    """Sums over a batch: nats of the targets (of bags: of each sentence the mean over its words),
-    nats of further objectives (`bags`, and the decisions whether documents end), number of targets
-    and of sentences; and of how many terms `nll` is the sum: targets, or sentences with words."""
+    """Sums over a batch.
+
+    Attributes:
+      nll: nats of the targets; for a model of bags, of each sentence the mean over its words.
+      extra: nats of further objectives: `bags`, and decisions whether documents end.
+      tokens: number of targets.
+      sentences: number of sentences.
+      terms: number of terms in `nll`: targets, or sentences with words.
+    """
 
     nll: jax.Array
     extra: jax.Array
@@ -28,11 +34,11 @@ class Likelihood(NamedTuple):
 
 
 def earlier_sentences(model: DocumentModel, carried: int = 0) -> int:
-    """Sentences that training reads before a segment to have its first contexts.
+    """The number of sentences that training reads before a segment for the segment's first context.
 
-    Of a model whose contexts are made of the words of the last n sentences they are n, so that the
-    contexts are whole. Of others they are none, or of the segment before, which has `carried`
-    sentences, those that a context depends on.
+    It is n for a model whose contexts are made of the words of the last n sentences. For other
+    models it is the number of sentences that a context depends on, at most `carried`, the number
+    of sentences of the previous segment.
     """
     if _contexts_are_words(model):
         return model.context_order or 0
@@ -54,12 +60,12 @@ def batch_likelihood(
     """The likelihood of a batch of documents or segments, each read from its start.
 
     Args:
-      batch: its `earlier` sentences, if any, give the first contexts and are not scored: as many as
-        `earlier_sentences` says. Where contexts are not made of their words alone they have no
-        gradient and no dropout but that of weights, and a row has all of them or none.
-      keys_B: one dropout key a row, in training; None scores without dropout.
-      weights_key: the key of dropout on weights, in training.
-      context: after the sentences before; None for the start.
+      batch: a batch whose `earlier` sentences, if any, make the first contexts and are not scored;
+        `earlier_sentences` has their number. Unless contexts are made of words alone, they get no
+        gradient and only dropout on weights, and a row has all of them or none.
+      keys_B: one dropout key per row, in training; None for no dropout.
+      weights_key: key of dropout on weights, in training.
+      context: the context before the batch; None for the start of the documents.
     """
     if weights_key is not None:
         params = drop_weights(model, params, weights_key)
@@ -91,7 +97,7 @@ def batch_likelihood(
 
 
 def _carried(model: DocumentModel, params: Params, context: Context, earlier: Batch) -> Context:
-    """The context after the sentences before."""
+    """The context after the earlier sentences."""
     tokens, _, mask = time_major(earlier)
     if _contexts_are_words(model):
         return close_sentences(model, params, context, tokens, mask)[0]
@@ -111,8 +117,8 @@ def open_documents(
     """The context before the first sentence of each of B = `rows` documents.
 
     Args:
-      source: what they are made of, for a model that reads it; others leave it alone.
-      keys_B: one dropout key a row, in training.
+      source: the documents' sources; models that read no source ignore it.
+      keys_B: one dropout key per row, in training.
     """
     params = weighted(model, params)
     if source is None or not model.reads_source:
@@ -130,8 +136,8 @@ def _bags_nll(
     mask_SxNxB: jax.Array,
     masks: DropoutMasks | None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Weighted nats of the words of all sentences as bags, and of how many sentences; 0 of a model
-    without that objective."""
+    """Weighted nats of the words of all sentences as bags, and the number of sentences with words;
+    0 for a model without that objective."""
     bags = model.bags(params, read.contexts)
     if bags is None:
         return jnp.zeros(()), jnp.zeros((), jnp.int32)
@@ -150,8 +156,8 @@ def _bags_nll(
 def _endings_nll(
     model: DocumentModel, params: Params, read: SentenceFeatures, mask_SxNxB: jax.Array
 ) -> jax.Array:
-    """Nats of the decisions whether documents have ended: each goes on before all of its sentences
-    and ends after the last one. Rows without a sentence are no documents."""
+    """Nats of the decisions whether documents end: "continue" before each sentence, "end" after the
+    last sentence. Rows without a sentence are no documents."""
     before_SB = model.ending(params, read.contexts)
     after_B = model.ending(params, read.context)
     if before_SB is None or after_B is None:
@@ -171,16 +177,16 @@ def block_nll(
     batch: Batch,
     scored: jax.Array | None = None,
 ) -> tuple[Context, jax.Array]:
-    """The nats of every target of some consecutive sentences, read from `context` on.
+    """The nats of every target of consecutive sentences.
 
     Args:
-      context: of the sentences before.
+      context: the context before the sentences.
       scored: bool [B, S, N], or [B, S, 1] for whole sentences: the targets to score; None for all.
-        The others are read, but their positions do not enter the output layer.
+        Other targets are read, but their positions do not enter the output layer.
 
     Returns:
-      The context after them and the negative log-likelihoods [B, S, N], 0 at padding, at targets
-      that are not scored and, of bags, at END.
+      The context after the sentences and the negative log-likelihoods [B, S, N], which are 0 at
+      padding, at targets that are not scored and, for models of bags, at END.
     """
     read, nll_BxSxN = read_and_score(model, params, context, batch, scored)
     return read.context, nll_BxSxN
@@ -193,7 +199,7 @@ def read_and_score(
     batch: Batch,
     scored: jax.Array | None = None,
 ) -> tuple[SentenceFeatures, jax.Array]:
-    """As `block_nll`, with all that reading gives."""
+    """As `block_nll`, with all features."""
     model = dataclasses.replace(model, remat=False)
     params = weighted(model, params)
     tokens, targets, mask = time_major(batch)
@@ -211,7 +217,7 @@ def read_and_score(
 
 
 def _is_word(mask_SxNxB: jax.Array) -> jax.Array:
-    """Whether the target of a position is a word, not END: an input follows it."""
+    """Whether the target of a position is a word and not END: then an input follows it."""
     return jnp.pad(mask_SxNxB[:, 1:], [(0, 0), (0, 1), (0, 0)]) & mask_SxNxB
 
 
@@ -223,11 +229,11 @@ def _by_sentence(array_SxNxB: jax.Array) -> jax.Array:
 def output_inputs(
     model: DocumentModel, params: Params, read: SentenceFeatures, tokens: jax.Array
 ) -> OutputInputs:
-    """What the logits of all positions F = S*N*B are made of, given the tokens read there: their
-    shared part is that of contexts, or that of hashed features; no model has both.
+    """The factors of the logits of all positions F = S*N*B, given the tokens read there.
 
-    Of many sentences or words the contexts' part would be too large: then each token's features
-    have its context as well, and the kernel acts on both.
+    Contexts, or hashed features, give a part that several positions share; no model has both.
+    Where the part of contexts would be too large, each position's features include its context,
+    and the kernel acts on both.
     """
     output = model.output_layer(params)
     kernel_DxV, kernel_ExV = (
@@ -249,7 +255,7 @@ def output_inputs(
 
 
 def _bag_inputs(model: DocumentModel, bags: Bags) -> OutputInputs:
-    """As `output_inputs`, of R sentences as bags."""
+    """As `output_inputs`, for R sentences as bags."""
     layer, histories, shared = bags.layer, bags.histories_RxM, None
     if layer.bigrams is not None and histories is not None:
         shared = layer.bigrams.logits(histories)
@@ -257,7 +263,7 @@ def _bag_inputs(model: DocumentModel, bags: Bags) -> OutputInputs:
 
 
 def _rounded(model: DocumentModel, kernel: Weight | jax.Array | None) -> Any:
-    """A kernel as an array; tied embeddings are a table, and rounded only here."""
+    """A kernel as an array. Tied embeddings are a table and are rounded only here."""
     array = kernel.array if isinstance(kernel, Weight) else kernel
     if array is None or model.compute_dtype == "float32":
         return array

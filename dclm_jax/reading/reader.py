@@ -1,17 +1,17 @@
-"""Documents being read: a place after a sentence or within one, from which reading goes on.
+"""Incremental reading of documents: states after a sentence and states within a sentence.
 
-    place = reader.open(rows, sources)                          B = rows documents, nothing read yet
-    place, nll = reader.read(place, sentences)                  whole sentences
-    word_place, log_probs = reader.start(place)                 a sentence is begun,
-    word_place, log_probs = reader.next(word_place, tokens)     read on word by word
-    place = reader.finish(word_place)                           and closed
-    place = place.take(rows)                                    rows repeated, dropped, reordered
-    place = reader.select(is_first, place, other)               some rows of each
-    place = reader.after(documents)                             documents of any lengths, read whole
+    state = reader.open(rows, sources)                  before the first sentence, B = rows
+    state, nll = reader.read(state, sentences)          after whole sentences
+    sentence, log_probs = reader.start(state)           after START of the next sentence
+    sentence, log_probs = reader.next(sentence, words)  after one more word in each row
+    state = reader.finish(sentence)                     after the end of that sentence
+    state = state.take(rows)                            rows repeated, dropped, reordered
+    state = reader.select(is_first, state, other)       each row from one of two states
+    state = reader.after(documents)                     after documents of any lengths
 
-Places never change: reading on gives a new one, and any number of ways may lead on from one. Rows
-are documents of their own. All work is compiled once for each number of rows and room for words,
-and done on the first device.
+States never change: reading returns a new state, and any number of continuations may be read from
+the same state. Each row is a document. All work runs on the first device, and is compiled once per
+number of rows and capacity for words.
 """
 
 import collections
@@ -38,23 +38,23 @@ from dclm_jax.reading.likelihoods import block_nll, open_documents
 Sentences = Sequence[np.ndarray]
 
 BLOCK_SENTENCES = 8
-"""Sentences that are read at once, at most; a power of two."""
+"""Maximum number of sentences read at once; a power of two."""
 MAX_POSITIONS = 2**16
 """B*S*N of a block on one device, which bounds memory; only a single longer sentence exceeds it."""
 _MIN_LENGTH = 8
 MAX_ROWS = MAX_POSITIONS // _MIN_LENGTH
 """Maximum B of a block on one device: a sentence takes at least _MIN_LENGTH positions."""
-_MIN_ROOM = 16
-# In a batch, the longest document has less than this many times the sentences of the shortest one:
-# otherwise a very long document would be read beside empty rows.
+_MIN_CAPACITY = 16
+# In a batch, the longest document has less than this many times the sentences of the shortest
+# document. Otherwise most rows beside a very long document would be empty.
 _LENGTH_RATIO = 4
 
 
 def padded_length(num_words: int) -> int:
     """N for sentences of up to `num_words` words and END.
 
-    Coarser than the buckets of training: a document is scored once, so fewer shapes to compile save
-    more than the padding costs.
+    These lengths are coarser than the buckets of training: a document is scored once, so that
+    fewer shapes to compile save more time than the padding costs.
     """
     return max(_MIN_LENGTH, power_of_two(num_words + 1))
 
@@ -67,17 +67,17 @@ def power_of_two(number: int) -> int:
 def batches_of_like_size(
     sizes: Sequence[tuple[int, int, int]], max_rows: int, num_devices: int = 1
 ) -> Iterator[tuple[list[int], int]]:
-    """Documents to read together, so that little is padding and no block exceeds MAX_POSITIONS.
+    """Batches of documents with little padding, whose blocks do not exceed MAX_POSITIONS.
 
     Args:
-      sizes: of each document, its sentences, the words of the longest one, and how many of its
-        positions at least are read at once, a power of two.
-      max_rows: a power of two of documents on a device, at most.
-      num_devices: that share the rows.
+      sizes: for each document its number of sentences, the number of words of its longest
+        sentence, and the minimum number of positions read at once, a power of two.
+      max_rows: maximum number of documents per device, a power of two.
+      num_devices: number of devices that share the rows.
 
     Yields:
-      Indices of documents, the longest first, and B, the power of two of rows on each device. What
-      has no sentence is in no batch.
+      Indices of documents, the longest first, and B, the number of rows per device, a power of
+      two. Documents without a sentence are in no batch.
     """
     by_row_limit: dict[int, list[int]] = collections.defaultdict(list)
     for index, (num_sentences, _, positions) in enumerate(sizes):
@@ -99,8 +99,8 @@ def batches_of_like_size(
 
 
 def next_block(documents: Sequence[Sentences], first: int, size: int, rows: int) -> Batch:
-    """Sentences [B, S, N] of documents from the sentence `first` on, S at most `size`, a power of
-    two; fewer where so many `rows` on a device would exceed MAX_POSITIONS."""
+    """Sentences [B, S, N] of documents from the sentence `first` on. S is a power of two, at most
+    `size`, and less where a block of `rows` documents would exceed MAX_POSITIONS."""
     while True:
         block = [sentences[first : first + size] for sentences in documents]
         length = padded_length(max(len(words) for sentences in block for words in sentences))
@@ -110,13 +110,13 @@ def next_block(documents: Sequence[Sentences], first: int, size: int, rows: int)
 
 
 def source_shape(source: Sentences) -> tuple[int, int]:
-    """S and N that hold a source, powers of two: a source is read at once."""
+    """S and N of a block that holds a whole source, powers of two."""
     longest = max(map(len, source), default=0)
     return power_of_two(max(1, len(source))), padded_length(longest)
 
 
 def size_of(sentences: Sentences, source: Sentences | None = None) -> tuple[int, int, int]:
-    """The size of a document, made of that source, for `batches_of_like_size`."""
+    """The size of a document and of its source, for `batches_of_like_size`."""
     longest = max(map(len, sentences), default=0)
     positions = padded_length(longest)
     if source is not None:
@@ -125,30 +125,30 @@ def size_of(sentences: Sentences, source: Sentences | None = None) -> tuple[int,
 
 
 def pack_sources(sources: Sequence[Sentences]) -> Batch:
-    """The documents [B, S, N] that B documents are made of."""
+    """The sources of B documents as a batch [B, S, N]."""
     shapes = zip(*map(source_shape, sources), strict=True)
     return pack_sentences(sources, *map(max, shapes))
 
 
 @dataclasses.dataclass(frozen=True)
-class Place:
-    """The end of a sentence, or the start of the document, in each of B = `rows` documents."""
+class ReaderState:
+    """The state between two sentences in each of B = `rows` documents."""
 
     reader: "Reader"
     rows: int
     context: Context
 
-    def take(self, rows: Sequence[int] | np.ndarray) -> "Place":
-        """The places of these rows, in this order; a row may come any number of times."""
+    def take(self, rows: Sequence[int] | np.ndarray) -> "ReaderState":
+        """The states of these rows in this order; rows may repeat."""
         row_B = _checked_rows(rows, self.rows)
-        return Place(self.reader, len(row_B), self.reader.take(self.context, row_B))
+        return ReaderState(self.reader, len(row_B), self.reader.take(self.context, row_B))
 
 
 @dataclasses.dataclass(frozen=True)
-class WordPlace:
-    """A place within a sentence in each of `rows` documents, `length` tokens after its start.
+class SentenceState:
+    """The state within a sentence in each of `rows` documents, `length` tokens after its start.
 
-    A row that has been given END is at the end of its sentence, and stays there.
+    A row that has read END is at the end of its sentence and stays there.
     """
 
     reader: "Reader"
@@ -156,32 +156,34 @@ class WordPlace:
     length: int
     prefix: SentencePrefix
 
-    def take(self, rows: Sequence[int] | np.ndarray) -> "WordPlace":
-        """As `Place.take`."""
+    def take(self, rows: Sequence[int] | np.ndarray) -> "SentenceState":
+        """As `ReaderState.take`."""
         row_B = _checked_rows(rows, self.rows)
-        return WordPlace(self.reader, len(row_B), self.length, self.reader.take(self.prefix, row_B))
+        return SentenceState(
+            self.reader, len(row_B), self.length, self.reader.take(self.prefix, row_B)
+        )
 
 
 class Reader:
-    """Reads documents with one model, from any place on.
+    """Reads documents with one model, from any state.
 
     Attributes:
       model: any model of the registry.
-      params: its parameters, on the device.
-      context_order: of the model.
+      params: the model's parameters, on the device.
+      context_order: the model's number of context sentences.
     """
 
     def __init__(self, model: DocumentModel, params: Params):
         self.model, self.context_order = model, model.context_order
         self.params = jax.device_put(params, jax.local_devices()[0])
 
-    def open(self, rows: int, sources: Sequence[Sentences] | None = None) -> Place:
-        """The start of so many documents.
+    def open(self, rows: int, sources: Sequence[Sentences] | None = None) -> ReaderState:
+        """The state before the first sentence of `rows` documents.
 
         Args:
           rows: B.
-          sources: of a model that reads sources, what each document is made of: sentences as `read`
-            takes them, of any number.
+          sources: for a model that reads sources, the sentences of each document's source, as
+            `read` takes sentences.
         """
         require_at_least("rows", rows, 1)
         if (sources is not None) != self.model.reads_source:
@@ -199,42 +201,43 @@ class Reader:
                     raise InputError(f"source {number} has no sentence; expected at least one")
             self._require_documents(sources)
             source = pack_sources(sources)
-        return Place(self, rows, self._run(open_documents, rows, source, static=(1,)))
+        return ReaderState(self, rows, self._run(open_documents, rows, source, static=(1,)))
 
     def read(
         self,
-        place: Place,
+        state: ReaderState,
         sentences: Sequence[Sentences],
         unscored: Sequence[int] | None = None,
-    ) -> tuple[Place, list[list[np.ndarray]]]:
-        """Reads whole sentences on from a place.
+    ) -> tuple[ReaderState, list[list[np.ndarray]]]:
+        """Reads whole sentences.
 
         Args:
-          place: of this reader.
-          sentences: for each row equally many sentences, each int [M] word ids without START, END.
-          unscored: for each row how many of the first targets of each sentence are not asked for,
-            which spares the work of the output layer; None for none.
+          state: a state of this reader.
+          sentences: one list per row, all of one length, of sentences: int [M] word ids without
+            START and END.
+          unscored: for each row the number of targets at the start of each sentence that need no
+            score, which saves work in the output layer; None for 0.
 
         Returns:
-          The place after them, and for each row and sentence float32 [M + 1]: -log P(target) in
-          nats of the targets w1..wM END, given all words before them in the document. It is 0 for
-          a target that is not asked for.
+          The state after the sentences, and for each row and sentence float32 [M + 1]:
+          -log P(target) in nats of the targets w1..wM END, given all earlier words of the
+          document. It is 0 for an unscored target.
         """
-        self._require_own(place)
+        self._require_own(state)
         counts = {len(row) for row in sentences}
-        if len(sentences) != place.rows or len(counts) != 1:
+        if len(sentences) != state.rows or len(counts) != 1:
             raise InputError(
                 f"{len(sentences)} rows of {sorted(counts)} sentences; expected one number of "
-                f"sentences for each of {place.rows} rows"
+                f"sentences for each of {state.rows} rows"
             )
         self._require_documents(sentences)
-        (left,), context = counts, place.context
+        (left,), context = counts, state.context
         scores: list[list[np.ndarray]] = [[] for _ in sentences]
         while left:
             first = len(scores[0])
             # An empty sentence to fill up a block would be one more in the document.
             size = min(BLOCK_SENTENCES, 1 << (left.bit_length() - 1))
-            batch = next_block(sentences, first, size, place.rows)
+            batch = next_block(sentences, first, size, state.rows)
             scored = None
             if unscored is not None:
                 position_N = np.arange(batch.mask_BxSxN.shape[2])
@@ -244,42 +247,44 @@ class Reader:
                 block = zip(sentences[row][first:], nll_SxN, strict=False)
                 scores[row] += [nll[: len(words) + 1] for words, nll in block]
             left -= batch.mask_BxSxN.shape[1]
-        return Place(self, place.rows, context), scores
+        return ReaderState(self, state.rows, context), scores
 
-    def after(self, documents: Sequence[Sentences]) -> Place:
-        """The place after each of these documents, which may have any number of sentences.
+    def after(self, documents: Sequence[Sentences]) -> ReaderState:
+        """The state after each of the documents, which may differ in length.
 
         Args:
-          documents: each a sequence of sentences as `read` takes them; none is an empty document.
+          documents: sequences of sentences as `read` takes them; a document may be empty.
         """
-        place = self.open(len(documents))
+        state = self.open(len(documents))
         self._require_documents(documents)
-        # Rows whose document has ended are read on beside the others, and then left.
+        # Rows whose document has ended are read along with the others, and discarded.
         longest = max((len(words) for document in documents for words in document), default=0)
         length, first = padded_length(longest), 0
-        context = ended = self.model.resize_context(place.context, length)
+        context = ended = self.model.resize_context(state.context, length)
         counts_B = np.array([len(document) for document in documents])
         for last in sorted(set(counts_B.tolist())):
             while first < last:
                 size = min(BLOCK_SENTENCES, 1 << ((last - first).bit_length() - 1))
-                batch = next_block(documents, first, size, place.rows)
+                batch = next_block(documents, first, size, state.rows)
                 context = self._run(_context_after, context, batch)
                 first += batch.mask_BxSxN.shape[1]
             context = self.model.resize_context(context, length)
             ended = self._run(batch_elements.select, counts_B == last, context, ended)
-        return Place(self, place.rows, ended)
+        return ReaderState(self, state.rows, ended)
 
-    def select(self, is_first_B: np.ndarray, first: Place, second: Place) -> Place:
-        """The rows of the first place where `is_first_B`, those of the second elsewhere."""
-        for place in (first, second):
-            self._require_own(place)
+    def select(
+        self, is_first_B: np.ndarray, first: ReaderState, second: ReaderState
+    ) -> ReaderState:
+        """The rows of the first state where `is_first_B`, else the rows of the second state."""
+        for state in (first, second):
+            self._require_own(state)
         if not len(is_first_B) == first.rows == second.rows:
             raise InputError(
-                f"places have {first.rows} and {second.rows} rows, of which {len(is_first_B)} are "
-                "selected; expected equal numbers"
+                f"states have {first.rows} and {second.rows} rows, and the selection has "
+                f"{len(is_first_B)}; expected equal numbers"
             )
         context = self._run(batch_elements.select, is_first_B, first.context, second.context)
-        return Place(self, first.rows, context)
+        return ReaderState(self, first.rows, context)
 
     def _require_documents(self, documents: Sequence[Sentences]) -> None:
         for document in documents:
@@ -296,61 +301,62 @@ class Reader:
                 f"{self.model.vocab_size - 1}"
             )
 
-    def start(self, place: Place) -> tuple[WordPlace, jax.Array]:
-        """Begins a sentence: the place after START, and log P [B, V] of its first word in nats."""
-        self._require_own(place)
+    def start(self, state: ReaderState) -> tuple[SentenceState, jax.Array]:
+        """The state after START of a sentence, and log P [B, V] of its first word in nats."""
+        self._require_own(state)
         if self.model.objective == "bags":
-            raise InputError(f"{self.model.name} predicts bags of words: none of them is the next")
-        begun = self._run(incremental.begin, place.context, place.rows, _MIN_ROOM, static=(2, 3))
-        return self.next(WordPlace(self, place.rows, 0, begun), np.full(place.rows, START))
+            raise InputError(f"{self.model.name} predicts bags of words and so no next word")
+        begun = self._run(
+            incremental.begin, state.context, state.rows, _MIN_CAPACITY, static=(2, 3)
+        )
+        return self.next(SentenceState(self, state.rows, 0, begun), np.full(state.rows, START))
 
-    def next(self, place: WordPlace, tokens_B: Any) -> tuple[WordPlace, jax.Array]:
-        """Reads a word in each row; END ends a row's sentence, and nothing more is read there.
+    def next(self, state: SentenceState, tokens_B: Any) -> tuple[SentenceState, jax.Array]:
+        """Reads a word in each row. END ends a row's sentence; later words are ignored there.
 
         Args:
-          place: of this reader.
+          state: a state of this reader.
           tokens_B: int, word ids.
 
         Returns:
-          The place after it, and log P [B, V] of the word that follows, END among them, in nats;
-          where a sentence has ended they mean nothing.
+          The state after the word, and log P [B, V] of the next word or END, in nats; undefined
+          in rows whose sentence has ended.
         """
-        self._require_own(place)
+        self._require_own(state)
         self._require_words(tokens_B)
         tokens_B = np.asarray(tokens_B, np.int32)
-        if tokens_B.shape != (place.rows,):
-            raise InputError(f"words have shape {tokens_B.shape}; expected ({place.rows},)")
-        before, room = place.prefix, len(place.prefix.steps.tokens_RxB)
-        if place.length == room:
-            before = incremental.with_room(before, 2 * room)
+        if tokens_B.shape != (state.rows,):
+            raise InputError(f"words have shape {tokens_B.shape}; expected ({state.rows},)")
+        before, capacity = state.prefix, len(state.prefix.steps.tokens_RxB)
+        if state.length == capacity:
+            before = incremental.with_capacity(before, 2 * capacity)
         after, log_probs_BxV = self._run(incremental.advance, before, tokens_B)
-        return WordPlace(self, place.rows, place.length + 1, after), log_probs_BxV
+        return SentenceState(self, state.rows, state.length + 1, after), log_probs_BxV
 
-    def finish(self, place: WordPlace) -> Place:
-        """Closes the sentence: the place after it, as `read` gives it."""
-        self._require_own(place)
-        return Place(self, place.rows, self._run(incremental.close, place.prefix))
+    def finish(self, state: SentenceState) -> ReaderState:
+        """The state after the sentence, as `read` returns it."""
+        self._require_own(state)
+        return ReaderState(self, state.rows, self._run(incremental.close, state.prefix))
 
-    def vectors(self, place: Place) -> np.ndarray | None:
-        """The contexts as vectors [B, X] (`DocumentModel.vector`); None of a model without any."""
-        self._require_own(place)
-        vectors = self._run(_vector, place.context)
+    def vectors(self, state: ReaderState) -> np.ndarray | None:
+        """The contexts as vectors [B, X] (`DocumentModel.vector`); None if the model has none."""
+        self._require_own(state)
+        vectors = self._run(_vector, state.context)
         return None if vectors is None else np.asarray(vectors)
 
     def vectors_along(self, documents: Sequence[Sentences]) -> list[np.ndarray] | None:
-        """The contexts of whole documents before and after every sentence, without scoring any.
+        """The contexts of whole documents before their first and after every sentence.
 
         Args:
-          documents: B of them, of one sentence or more each, see `read`. They are read together
-            from their starts to the end of the longest one; of a model that reads sources each is
-            its own.
+          documents: B documents of at least one sentence each (see `read`), read together and not
+            scored. For a model that reads sources, each document is its own source.
 
         Returns:
-          For each document the vectors [1 + S, X]; None of a model without any (see `vectors`).
+          For each document the vectors [1 + S, X]; None for a model without vectors.
         """
         self._require_documents(documents)
         rows = power_of_two(len(documents)) if documents else 0
-        # What fills up the batch is read like a document.
+        # Copies of the first document fill the batch.
         filled = [*documents, *([*documents[:1]] * (rows - len(documents)))]
         context = self.open(rows, filled if self.model.reads_source else None).context
         vectors_SxBxX = [self._run(_vector, context)]
@@ -367,22 +373,22 @@ class Reader:
         ]
 
     def attention(self, document: Sentences) -> list[np.ndarray]:
-        """What the tokens of a document attend to, which is read from its start.
+        """Attention weights of a document.
 
         Args:
           document: sentences as `read` takes them.
 
         Returns:
-          For each sentence the weights float32 [targets, positions] with which w1..wM END are
-          predicted; rows sum to 1. Positions are, of a model that attends to "words", the inputs
-          START w1..wM of the sentence before, and c_0 alone of the first one; to "sentences", the n
-          before, as far as there are so many: the first sentence has none of them.
+          For each sentence the attention weights float32 [targets, positions] for w1..wM END; each
+          row sums to 1. If the model attends to "words", positions are the inputs START w1..wM of
+          the previous sentence, or c_0 alone for the first sentence. If it attends to "sentences",
+          positions are the previous n sentences, or all previous sentences if there are fewer.
         """
-        kind, room = self.model.attends_to, self.model.context_order or 0
+        kind, order = self.model.attends_to, self.model.context_order or 0
         if kind is None:
             expected = ", ".join(name for name, model in MODELS.items() if model.attends_to)
             raise InputError(
-                f"{self.model.name} has no attention to sentences before; expected one of "
+                f"{self.model.name} has no attention to earlier sentences; expected one of "
                 f"{expected}"
             )
         self._require_documents([document])
@@ -397,25 +403,25 @@ class Reader:
                 if kind == "words":
                     positions = slice(len(document[t - 1]) + 1 if t else 1)
                 else:
-                    positions = slice(room - min(t, room), room)
+                    positions = slice(order - min(t, order), order)
                 weights.append(weights_NxM[: len(document[t]) + 1, positions])
         return weights
 
-    def distances(self, place: Place, other: Place, length: int) -> np.ndarray:
-        """How far the rows of two places are apart, [B]: the largest difference of any number of
-        their contexts.
+    def distances(self, state: ReaderState, other: ReaderState, length: int) -> np.ndarray:
+        """The largest absolute difference [B] between the contexts of two states, for each row.
 
         Args:
-          place, other: of as many rows, after sentences of no more than `length` - 1 words.
-          length: of padded sentences.
+          state, other: states with the same number of rows, after sentences of at most
+            `length` - 1 words.
+          length: N of padded sentences.
         """
-        for either in (place, other):
+        for either in (state, other):
             self._require_own(either)
-        resized = (self.model.resize_context(either.context, length) for either in (place, other))
+        resized = (self.model.resize_context(either.context, length) for either in (state, other))
         return np.asarray(self._run(batch_elements.distances, *resized))
 
     def take(self, tree: Any, row_B: np.ndarray) -> Any:
-        """Rows of the context of a place, or of the words of one within a sentence."""
+        """Rows of the context of a `ReaderState`, or of the prefix of a `SentenceState`."""
         return self._run(incremental.take, tree, row_B)
 
     def _run(
@@ -423,9 +429,9 @@ class Reader:
     ) -> Any:
         return _compiled(function, self.model, static)(self.params, *arguments)
 
-    def _require_own(self, place: Place | WordPlace) -> None:
-        if place.reader is not self:
-            raise InputError("the place belongs to another reader; expected one of this reader's")
+    def _require_own(self, state: ReaderState | SentenceState) -> None:
+        if state.reader is not self:
+            raise InputError("the state belongs to another reader; expected a state of this reader")
 
 
 def _checked_rows(rows: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
@@ -438,12 +444,12 @@ def _checked_rows(rows: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
 
 @functools.cache
 def _compiled(function: Callable[..., Any], model: DocumentModel, static: tuple[int, ...]) -> Any:
-    """Compiled once for all readers of a model."""
+    """The function compiled for a model, shared by all readers of the model."""
     return jax.jit(functools.partial(function, model), static_argnums=static)
 
 
 def _context_after(model: DocumentModel, params: Params, context: Context, batch: Batch) -> Context:
-    # Nothing that is only scored is computed.
+    # XLA leaves out what only scores need.
     return block_nll(model, params, context, batch)[0]
 
 

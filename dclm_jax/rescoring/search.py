@@ -33,8 +33,8 @@ from dclm_jax.data.notes import Notes, as_words
 from dclm_jax.data.vocabulary import UNKNOWN, Vocabulary
 from dclm_jax.errors import InputError, brief, require_at_least
 from dclm_jax.reading.continuations import (
-    PlaceT,
     SentenceReader,
+    StateT,
     filled_up,
     log_probs_after,
     read_after,
@@ -242,7 +242,7 @@ def _search(
 ) -> list[Decoded]:
     """As `search`, all documents at once; reports after every position how many have ended."""
     beams = [[Decoded((), (), 0.0, (), row)] for row in range(len(documents))]
-    places = [reader.open(len(documents)) for reader in readers]
+    states = [reader.open(len(documents)) for reader in readers]
     for position in range(max(map(len, documents))):
         active = [index for index, document in enumerate(documents) if position < len(document)]
         # One row per partial document.
@@ -253,9 +253,9 @@ def _search(
                 documents[index][position - 1].hypotheses[partial.choices[-1]]
                 for index, partial in partials
             ]
-            places = [
-                _after(reader, place, rows, sentences)
-                for reader, place in zip(readers, places, strict=True)
+            states = [
+                _after(reader, state, rows, sentences)
+                for reader, state in zip(readers, states, strict=True)
             ]
         segments = [documents[index][position] for index, _ in partials]
         counts = [len(segment.hypotheses) for segment in segments]
@@ -263,8 +263,8 @@ def _search(
         hypotheses = [words for segment in segments for words in segment.hypotheses]
         log_probs_RxL = np.column_stack(
             [
-                log_probs_after(reader, place, rows, hypotheses)
-                for reader, place in zip(readers, places, strict=True)
+                log_probs_after(reader, state, rows, hypotheses)
+                for reader, state in zip(readers, states, strict=True)
             ]
         )
         for index in active:
@@ -281,18 +281,18 @@ def _search(
 
 
 def _after(
-    reader: SentenceReader[PlaceT],
-    place: PlaceT,
+    reader: SentenceReader[StateT],
+    state: StateT,
     rows: Sequence[int],
     sentences: Sequence[np.ndarray],
-) -> PlaceT:
-    """As `read_after`, but that the place of an empty sentence is the one before it."""
-    after = read_after(reader, place, rows, sentences)
+) -> StateT:
+    """As `read_after`; an empty sentence leaves the state as it was."""
+    after = read_after(reader, state, rows, sentences)
     filled = filled_up(range(len(rows)))
     has_words = np.array([len(sentences[i]) > 0 for i in filled])
     if has_words.all():
         return after
-    return reader.select(has_words, after, place.take([rows[i] for i in filled]))
+    return reader.select(has_words, after, state.take([rows[i] for i in filled]))
 
 
 def _extensions(

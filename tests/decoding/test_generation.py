@@ -447,7 +447,7 @@ def test_what_cannot_be_generated_is_refused():
     one = [Limits(1, 1, 1)]
     with pytest.raises(InputError, match="rnnslm predicts bags of words"):
         generate(bags.open(1), Decoding(), one, keys(1))
-    with pytest.raises(InputError, match="n-gram models score text and generate none"):
+    with pytest.raises(InputError, match="n-gram models generate no text"):
         generation.require_words(NGramScorer.__new__(NGramScorer))
     with pytest.raises(InputError, match="max_words is 0; expected a whole number"):
         generate(read.open(1), Decoding(), [Limits(1, 1, 0)], keys(1))

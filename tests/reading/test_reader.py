@@ -138,7 +138,7 @@ def test_rows_of_two_places_are_joined(name):
         _, nll = reader.read(place, [ids(last)] * 3)
         for row, is_of_first in enumerate([True, False, True]):
             close(nll[row][0], expected[is_of_first == is_after])
-    with pytest.raises(InputError, match="3 and 2 rows, of which 3 are selected"):
+    with pytest.raises(InputError, match="3 and 2 rows, and the selection has 3"):
         reader.select(np.array([True] * 3), after, before.take([0, 1]))
     with pytest.raises(InputError, match="belongs to another reader"):
         reader.select(np.array([True] * 3), make_reader("rnnlm").open(3), before)
@@ -225,9 +225,9 @@ def test_a_sentence_that_has_ended_stays_as_it_is():
 def test_what_does_not_fit_is_refused():
     reader, other = make_reader("ccdclm"), make_reader("ccdclm")
     place = reader.open(2)
-    with pytest.raises(InputError, match="the place belongs to another reader"):
+    with pytest.raises(InputError, match="the state belongs to another reader"):
         other.read(place, sentence_at(0))
-    with pytest.raises(InputError, match="the place belongs to another reader"):
+    with pytest.raises(InputError, match="the state belongs to another reader"):
         other.start(place)
     with pytest.raises(InputError, match=r"1 rows of \[1\] sentences; expected .* 2 rows"):
         reader.read(place, [ids((3,))])
@@ -261,7 +261,7 @@ def test_bags_are_read_sentence_by_sentence_and_have_no_next_word():
         for b, document in enumerate(DOCUMENTS):
             close(nll[b][0], expected_nll(reader, document)[s])
             assert nll[b][0][-1] == 0
-    with pytest.raises(InputError, match="rnnslm predicts bags of words: none of them is the next"):
+    with pytest.raises(InputError, match="rnnslm predicts bags of words and so no next word"):
         reader.start(place)
 
 
@@ -297,7 +297,8 @@ def test_attention_is_that_of_the_equations(name, cell, num_layers):
 
 def test_attention_of_what_has_none():
     with pytest.raises(
-        InputError, match="ccdclm has no attention to sentences before; expected one of adclm, rlm_"
+        InputError,
+        match="ccdclm has no attention to earlier sentences; expected one of adclm, rlm_",
     ):
         make_reader("ccdclm").attention(ids((3,)))
     reader = make_reader("adclm")
