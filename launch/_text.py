@@ -25,7 +25,7 @@ def define_text_flags(*, as_in_training: bool = False) -> TextFlags:
             "format",
             None,
             TEXT_FORMATS,
-            "Format of text, which launch/README.md describes; auto: tagged where words are "
+            "Format of text, which launch/text.md describes; auto: tagged where words are "
             "WORD/TAG, otherwise lines. Files called .json, .jsonl, .csv and .tsv are of these "
             "formats; .gz and .bz2 are unpacked. " + default("auto"),
         ),

@@ -41,8 +41,8 @@ documents of a corpus come back as text, which --format=lines reads again:
   python -m launch.prepare --show=corpus --split=test --documents=2
 
 An input is a file, a folder of files or - for standard input. Run again, the command finds that the
-output came from the same text and options, and leaves it as it is. launch/README.md says more of
-formats and corpora.
+output came from the same text and options, and leaves it as it is. launch/text.md describes formats
+and corpora.
 """
 
 from collections.abc import Sequence

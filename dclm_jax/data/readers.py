@@ -45,10 +45,9 @@ def read_documents(
 ) -> Iterator[Document]:
     """Reads documents as a stream.
 
-    The section "Text" of launch/README.md describes the formats of `formats.TEXT_FORMATS`; the
-    names of `corpora` are formats, too, of which `path` is the folder. Files named .jsonl, .json,
-    .csv and .tsv are of these formats, whatever the options say, and any file may be compressed,
-    NAME.gz or NAME.bz2.
+    launch/text.md describes the formats of `formats.TEXT_FORMATS`; the names of `corpora` are
+    formats, too, of which `path` is the folder. Files named .jsonl, .json, .csv and .tsv are of
+    these formats, whatever the options say, and any file may be compressed, NAME.gz or NAME.bz2.
 
     Documents without a name of their own are called FILE:LINE, after the line they begin on; two of
     the same name are refused. Empty sentences, and documents with no others, are left out and
