@@ -1,21 +1,19 @@
-"""Coherence with a scorer whose scores are known, and the z-test by hand."""
+"""Coherence with a scorer whose scores are known."""
 
 import dataclasses
 import itertools
 import math
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 
-from dclm_jax import models
 from dclm_jax.coherence import compare as comparing
 from dclm_jax.coherence import scoring
 from dclm_jax.coherence.compare import Bootstrap, FirstSentence, Fixed, compare
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.permutations import Shuffle
-from dclm_jax.evaluation.scoring import Scorer, sentences_to_score
+from dclm_jax.evaluation.scoring import sentences_to_score
 
 
 class FakeScorer:
@@ -41,17 +39,6 @@ class FakeScorer:
             self.num_scored += 1
             self.num_sentences_scored += len(scores)
             yield request, scores
-
-
-class WholeOrders:
-    """Scores like `scorer` without saying what a score depends on: every order is scored whole."""
-
-    context_order = None
-    objective = "words"
-
-    def __init__(self, scorer):
-        self.score = scorer.score
-        self.vocab_size = scorer.vocab_size
 
 
 def sentences(*words):
@@ -93,29 +80,6 @@ def test_accuracy_by_hand():
     result = compare(FakeScorer(ascending), documents, Fixed(permutations=3)).result
     assert result.mean == 0.5
     assert result.documents == 3
-    # One win and one loss, drawn with replacement: the number of wins is binomial (2, 1/2).
-    result = compare(FakeScorer(ascending), documents[:2], Bootstrap(replicates=4000)).result
-    assert result.mean == pytest.approx(0.5, abs=0.03)
-    assert result.sd == pytest.approx(math.sqrt(1 / 8), abs=0.02)
-    assert (result.replicates, result.documents, result.pairs) == (4000, 2, 8000)
-
-
-def test_bootstrap_equals_the_same_test_sets_scored_one_by_one():
-    documents = [sentences(5, 3, 4), sentences(3, 5, 4, 6), sentences(4, 3)]
-    result = compare(FakeScorer(ascending), documents, Bootstrap(replicates=6, seed=9)).result
-
-    draws = np.random.default_rng([comparing._TEST_SETS, 9]).integers(3, size=(6, 3))
-    shuffles = []
-    for index, document in enumerate(documents):
-        rng = np.random.default_rng([comparing._ORDERS, 9, index])
-        shuffles.append(iter(Shuffle().draw(document, int((draws == index).sum()), rng)))
-
-    accuracies = [
-        np.mean([outcome(documents[index], next(shuffles[index])) for index in test_set])
-        for test_set in draws
-    ]
-    assert result.mean == pytest.approx(np.mean(accuracies))
-    assert result.sd == pytest.approx(np.std(accuracies, ddof=1))
 
 
 def outcome(document, order):
@@ -129,32 +93,39 @@ def outcome(document, order):
     return {1: 1.0, 0: 0.5, -1: 0.0}[int(np.sign(difference))]
 
 
-def test_test_sets_draw_from_a_pool_of_permutations():
+@pytest.mark.parametrize("pool", [0, 4])
+def test_test_sets_are_scored_as_if_each_were_by_itself(pool):
+    """Every draw of a document has a permutation of its own, or one of a pool."""
     documents = [sentences(5, 3, 4), sentences(3, 5, 4, 6), sentences(4, 3)]
     scorer = FakeScorer(ascending)
-    result = compare(scorer, documents, Bootstrap(replicates=50, permutation_pool=4, seed=9)).result
-    assert scorer.num_scored <= 3 * (1 + 4)
+    test = Bootstrap(replicates=50, permutation_pool=pool, seed=9)
+    result = compare(scorer, documents, test).result
 
     rng = np.random.default_rng([comparing._TEST_SETS, 9])
-    draws, picks = rng.integers(3, size=(50, 3)), rng.integers(4, size=(50, 3))
-    pools = [
-        Shuffle().draw(document, 4, np.random.default_rng([comparing._ORDERS, 9, index]))
-        for index, document in enumerate(documents)
-    ]
-    accuracies = [
-        np.mean([outcome(documents[i], pools[i][j]) for i, j in zip(*pair, strict=True)])
-        for pair in zip(draws, picks, strict=True)
-    ]
+    draws = rng.integers(3, size=(50, 3))
+    outcomes = []
+    for index, document in enumerate(documents):
+        count = pool or int((draws == index).sum())
+        orders_rng = np.random.default_rng([comparing._ORDERS, 9, index])
+        orders = Shuffle().draw(document, count, orders_rng)
+        outcomes.append([outcome(document, order) for order in orders])
+    if pool:
+        picks = rng.integers(pool, size=(50, 3))
+        accuracies = [
+            np.mean([outcomes[index][pick] for index, pick in zip(*test_set, strict=True)])
+            for test_set in zip(draws, picks, strict=True)
+        ]
+        variances = [np.var(of_document, ddof=1) / pool for of_document in outcomes]
+        assert result.pool_error == pytest.approx(math.sqrt(sum(variances)) / 3)
+        assert sum(variances) > 0 and scorer.num_scored <= 3 * (1 + pool)
+    else:
+        unused = list(map(iter, outcomes))
+        accuracies = [np.mean([next(unused[index]) for index in test_set]) for test_set in draws]
     assert 0 < np.std(accuracies)
     assert result.mean == pytest.approx(np.mean(accuracies))
     assert result.sd == pytest.approx(np.std(accuracies, ddof=1))
-    assert (result.pairs, result.permutations, result.pool) == (150, 1, 4)
-    outcomes = [
-        [outcome(document, order) for order in pool]
-        for document, pool in zip(documents, pools, strict=True)
-    ]
-    variances = [np.var(one, ddof=1) / 4 for one in outcomes]
-    assert result.pool_error == pytest.approx(math.sqrt(sum(variances)) / 3) and sum(variances) > 0
+    assert (result.replicates, result.documents, result.pairs) == (50, 3, 150)
+    assert (result.permutations, result.pool) == (1, pool)
 
 
 @pytest.mark.parametrize("context_order", [0, 1, None])
@@ -164,6 +135,7 @@ def test_ties_count_half_whatever_the_order_of_summation(context_order):
     scorer = FakeScorer(order_blind, context_order)
     assert compare(scorer, documents, Fixed()).result.mean == 0.5
     assert compare(scorer, documents, Bootstrap(replicates=10)).result.mean == 0.5
+    assert compare(scorer, documents, FirstSentence()).result == 0.5
 
 
 def test_without_context_every_sentence_is_scored_once():
@@ -211,7 +183,7 @@ def test_longer_contexts_give_what_whole_permutations_give(context_order, monkey
                     for n, word in enumerate(words)
                 ]
                 self.num_scored += 1
-                yield request, [np.array(one) for one in nll[first_scored:]]
+                yield request, [np.array(of_sentence) for of_sentence in nll[first_scored:]]
 
     documents = [sentences(*rng.permutation(17)[:n] + 3) for n in (2, 3, 4, 8)]
     documents.append(sentences(4, 5, 4, 6))
@@ -220,33 +192,6 @@ def test_longer_contexts_give_what_whole_permutations_give(context_order, monkey
     assert compare(pieces, documents, Bootstrap(replicates=200)).result == expected
     assert 0 < expected.mean < 1
     assert pieces.num_scored != whole.num_scored
-
-
-def codclm_scorer():
-    model = models.create(
-        "codclm", vocab_size=12, embedding_dim=3, hidden_dim=4, num_layers=1, cell="rnn"
-    )
-    # Larger than initial parameters, so that context decides.
-    return Scorer(model, jax.tree.map(lambda array: 3 * array, model.init(jax.random.key(1))))
-
-
-def documents_of_random_words(*num_sentences):
-    rng = np.random.default_rng(3)
-    documents = [
-        [rng.integers(2, 12, rng.integers(0, 20)) for _ in range(number)]
-        for number in num_sentences
-    ]
-    # Equal sentences are one sentence to all orders.
-    documents[-1][-1] = documents[-1][0].copy()
-    return documents
-
-
-def test_pairs_of_a_real_model_give_what_whole_permutations_give():
-    scorer = codclm_scorer()
-    documents = documents_of_random_words(2, 3, 6, 5)
-    pairs = compare(scorer, documents, Bootstrap(replicates=40)).result
-    assert pairs == compare(WholeOrders(scorer), documents, Bootstrap(replicates=40)).result
-    assert 0 < pairs.mean < 1
 
 
 @pytest.mark.parametrize(("permutations", "by_pairs"), [(5, False), (41, True)])
@@ -270,13 +215,15 @@ def test_a_document_of_equal_sentences_ties():
     assert compare(scorer, [document], Fixed()).result.mean == 0.5
 
 
-@pytest.mark.parametrize("test", [Fixed, Bootstrap])
-def test_a_seed_gives_the_same_result_and_another_one_another(test):
+@pytest.mark.parametrize("test", [Fixed(), Bootstrap(replicates=50)], ids=["fixed", "bootstrap"])
+def test_a_seed_gives_the_same_result_and_another_seed_another_result(test):
     documents = [sentences(*np.random.default_rng(n).permutation(9) + 3) for n in range(12)]
-    scorer = FakeScorer(ascending)
-    results = [compare(scorer, documents, test(seed=seed)).result for seed in (1, 1, 2)]
-    assert results[0] == results[1]
-    assert results[0].mean != results[2].mean
+    first, again, different = (
+        compare(FakeScorer(ascending), documents, dataclasses.replace(test, seed=seed)).result
+        for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert first.mean != different.mean
 
 
 @pytest.mark.parametrize(
@@ -308,9 +255,9 @@ def log_prob(nll, words):
     return -math.fsum(nll(a, b) for a, b in itertools.pairwise([None, *words]))
 
 
-def preference(nll, words, other):
-    """1 if a text is likelier than another one, 0.5 for a tie."""
-    return float(np.sign(log_prob(nll, words) - log_prob(nll, other))) / 2 + 0.5
+def preference(nll, words, reordered):
+    """1 if a text is likelier than its words in another order, 0.5 for a tie."""
+    return float(np.sign(log_prob(nll, words) - log_prob(nll, reordered))) / 2 + 0.5
 
 
 def of_neighbours(seed=0):
@@ -328,21 +275,15 @@ def test_accuracy_with_first_sentences_kept_against_all_permutations(context_ord
     expected = []
     for text in movable:
         head, tail = text[:keep_first], text[keep_first:]
-        others = [head + rest for rest in itertools.permutations(tail) if rest != tail]
-        expected.append(np.mean([preference(nll, text, other) for other in others] or [0.5]))
+        orders = [head + rest for rest in itertools.permutations(tail) if rest != tail]
+        expected.append(np.mean([preference(nll, text, order) for order in orders] or [0.5]))
     scorer = FakeScorer(nll, context_order)
     documents = [sentences(*text) for text in words]
-    options = {"shuffle": Shuffle(fix_first=keep_first), "seed": 3}
-    fixed = compare(scorer, documents, Fixed(permutations=3000, **options)).result
-    assert fixed.mean == pytest.approx(np.mean(expected), abs=0.01)
-    assert (fixed.documents, fixed.left_out) == (len(movable), len(words) - len(movable))
-    assert fixed.keep_first == keep_first
-    for pool in (0, 400):
-        bootstrap = compare(
-            scorer, documents, Bootstrap(replicates=2000, permutation_pool=pool, **options)
-        ).result
-        assert bootstrap.mean == pytest.approx(np.mean(expected), abs=0.04)
-        assert (bootstrap.documents, bootstrap.left_out) == (fixed.documents, fixed.left_out)
+    test = Fixed(Shuffle(fix_first=keep_first), seed=3, permutations=3000)
+    result = compare(scorer, documents, test).result
+    assert result.mean == pytest.approx(np.mean(expected), abs=0.01)
+    assert (result.documents, result.left_out) == (len(movable), len(words) - len(movable))
+    assert result.keep_first == keep_first
 
 
 @pytest.mark.parametrize("context_order", [None, 1])
@@ -351,20 +292,20 @@ def test_the_first_sentence_in_all_other_places_by_brute_force(context_order):
     words = [(5, 9, 3, 7, 4, 6), (8, 4), (3, 3, 4, 3), (13, 14, 15), (6, 6)]
     expected = []
     for text in words:
-        others = [(*text[1 : j + 1], text[0], *text[j + 1 :]) for j in range(1, len(text))]
-        others = [other for other in others if other != text]
-        expected.append(np.mean([preference(nll, text, other) for other in others] or [0.5]))
+        orders = [(*text[1 : j + 1], text[0], *text[j + 1 :]) for j in range(1, len(text))]
+        orders = [order for order in orders if order != text]
+        expected.append(np.mean([preference(nll, text, order) for order in orders] or [0.5]))
     documents = [sentences(*text) for text in words]
     scorer = FakeScorer(nll, context_order)
     result = compare(scorer, [*documents, sentences(9)], FirstSentence(positions=5)).result
     assert result == pytest.approx(np.mean(expected)) and 0 < result < 1
     # Fewer places are some of them.
-    some = [
+    few = [
         compare(scorer, documents[:1], FirstSentence(positions=2, seed=seed)).result
         for seed in range(30)
     ]
-    assert np.mean(some) == pytest.approx(expected[0], abs=0.15)
-    assert {2 * value for value in some} <= {0.0, 1.0, 2.0}
+    assert np.mean(few) == pytest.approx(expected[0], abs=0.15)
+    assert {2 * value for value in few} <= {0.0, 1.0, 2.0}
 
 
 def test_a_headline_gives_documents_away():
@@ -385,18 +326,12 @@ def test_a_headline_gives_documents_away():
     # Of seven places one is the first again, but for which accuracy is 1.
     assert free.mean == pytest.approx(1 - 0.5 / 7, abs=0.02) and kept.mean == 0.5
     assert free.warning == ""
-    told = dataclasses.replace(free, first_sentence=first).warning
-    assert told.startswith("warning: the first sentence gives documents away") and (
-        "accuracy is 100.00%; --fix_first=1 measures the order of the others" in told
+    warning = dataclasses.replace(free, first_sentence=first).warning
+    assert warning.startswith("warning: the first sentence gives documents away") and (
+        "accuracy is 100.00%; --fix_first=1 measures the order of the others" in warning
     )
     assert dataclasses.replace(free, first_sentence=0.7499).warning == ""
     assert dataclasses.replace(kept, first_sentence=1.0).warning == ""
-
-
-def test_without_context_the_place_of_the_first_sentence_is_a_tie():
-    documents = [sentences(*range(3, 3 + n)) for n in (4, 9, 23)]
-    for scorer in (FakeScorer(order_blind, 0), FakeScorer(order_blind)):
-        assert compare(scorer, documents, FirstSentence()).result == 0.5
 
 
 def test_results_as_text_and_json():

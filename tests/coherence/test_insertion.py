@@ -22,7 +22,7 @@ def scorer(name):
 
 def random_document(seed, count):
     rng = np.random.default_rng(seed)
-    return [rng.integers(2, VOCAB, rng.integers(1, 7)) for _ in range(count)]
+    return [rng.integers(2, VOCAB, rng.integers(0, 7)) for _ in range(count)]
 
 
 def put_back(document, sentence, place):
@@ -30,7 +30,7 @@ def put_back(document, sentence, place):
     return [*rest[:place], document[sentence], *rest[place:]]
 
 
-def by_loops(gains, keep_first=0):
+def by_loops(gains):
     """Accuracy and mean reciprocal rank of ties broken in each way, one after the other."""
     accuracies, ranks = [], []
     for sentence, row in enumerate(gains):
@@ -50,10 +50,10 @@ def test_every_sentence_at_every_place_is_scored_as_a_whole_document(name, keep_
     documents = [random_document(seed, count) for seed, count in enumerate((4, 1, 3, 4))]
     documents[3][2] = documents[3][1].copy()
     test = Insert(Shuffle(fix_first=keep_first))
-    found = compare(scorer(name), documents, test, reader=reader(name))
-    assert found.indices == [0, 2, 3]
+    inserted = compare(scorer(name), documents, test, reader=reader(name))
+    assert inserted.indices == [0, 2, 3]
     accuracies, ranks, chance, chance_ranks = [], [], [], []
-    for document, of_moves in zip(found.documents, found.log_probs, strict=True):
+    for document, of_moves in zip(inserted.documents, inserted.log_probs, strict=True):
         moved = range(keep_first, len(document))
         orders = [put_back(document, s, place) for s in moved for place in moved]
         totals = log_probs(name, [document, *orders])[:, : len(document)].sum(axis=1)
@@ -62,12 +62,12 @@ def test_every_sentence_at_every_place_is_scored_as_a_whole_document(name, keep_
         np.testing.assert_allclose(gains, expected, atol=2e-5)
         np.testing.assert_array_equal(gains[expected == 0], 0)
         # Rounding apart, and what moves nothing is no rounding.
-        own, own_ranks = by_loops(np.where(np.abs(expected) < 2e-5, 0, expected))
-        accuracies += own
-        ranks += own_ranks
+        of_document = by_loops(np.where(np.abs(expected) < 2e-5, 0, expected))
+        accuracies += of_document[0]
+        ranks += of_document[1]
         chance += [1 / len(moved)] * len(moved)
         chance_ranks += [np.mean(1 / np.arange(1, len(moved) + 1))] * len(moved)
-    result = found.result
+    result = inserted.result
     assert result.accuracy == pytest.approx(np.mean(accuracies))
     assert result.reciprocal_rank == pytest.approx(np.mean(ranks))
     assert result.chance_accuracy == pytest.approx(np.mean(chance))
@@ -85,8 +85,8 @@ def test_a_scorer_that_judges_documents_as_a_whole_scores_every_order():
     documents = [sentences(5, 9, 3, 7, 4), sentences(8, 4), sentences(6, 6, 3)]
     by_pairs = compare(FakeScorer(nll, 1), documents, Insert())
     whole = compare(FakeScorer(nll), documents, Insert())
-    for one, other in zip(by_pairs.log_probs, whole.log_probs, strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-12)
+    for of_pairs, of_whole in zip(by_pairs.log_probs, whole.log_probs, strict=True):
+        np.testing.assert_allclose(of_pairs, of_whole, atol=1e-12)
     assert whole.result == by_pairs.result
     blind = compare(FakeScorer(order_blind, 0), documents, Insert()).result
     assert blind.accuracy == blind.chance_accuracy
@@ -124,10 +124,15 @@ def test_ties_are_shared():
 def test_what_orders_share_is_read_once_and_is_what_whole_orders_give(name, monkeypatch):
     document = random_document(3, 10)
     document[7] = document[2].copy()
-    own, rng = numbered(document), np.random.default_rng(0)
-    moved = [np.insert(np.delete(own, i), place, own[i]) for i, place in ((2, 5), (8, 1), (0, 9))]
-    swapped = [np.r_[own[:at], own[at + 1], own[at], own[at + 2 :]] for at in range(6)]
-    orders = np.array([own, *moved, *swapped, rng.permutation(own), own])
+    original, rng = numbered(document), np.random.default_rng(0)
+    moved = [
+        np.insert(np.delete(original, i), place, original[i])
+        for i, place in ((2, 5), (8, 1), (0, 9))
+    ]
+    swapped = [
+        np.r_[original[:at], original[at + 1], original[at], original[at + 2 :]] for at in range(6)
+    ]
+    orders = np.array([original, *moved, *swapped, rng.permutation(original), original])
     prefixes, read = Prefixes(reader(name), document), []
     plain = reader(name).read
 
@@ -136,11 +141,11 @@ def test_what_orders_share_is_read_once_and_is_what_whole_orders_give(name, monk
         return plain(place, texts, unscored)
 
     monkeypatch.setattr(reader(name), "read", counting)
-    found = prefixes.log_probs(orders)
+    shared = prefixes.log_probs(orders)
     whole = scorer(name).score([document[i] for i in order] for order in orders)
-    expected = [-math.fsum(float(one.sum(dtype=np.float64)) for one in nll) for _, nll in whole]
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
-    assert np.ptp(expected) > 0.1 and found[0] == found[-1]
+    expected = [-math.fsum(float(nll_M.sum(dtype=np.float64)) for nll_M in nll) for _, nll in whole]
+    np.testing.assert_allclose(shared, expected, rtol=1e-6)
+    assert np.ptp(expected) > 0.1 and shared[0] == shared[-1]
     different = {tuple(order[: end + 1]) for order in orders for end in range(10)}
     assert 0 < sum(read) < len(different)
 
@@ -151,6 +156,6 @@ def test_windows_under_a_model_of_all_sentences_before():
         test = Fixed(Shuffle(window=window), permutations=4)
         shared = compare(scorer("ccdclm"), documents, test, reader=reader("ccdclm"))
         whole = compare(scorer("ccdclm"), documents, test)
-        for one, other in zip(shared.log_probs, whole.log_probs, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-6)
+        for actual, expected in zip(shared.log_probs, whole.log_probs, strict=True):
+            np.testing.assert_allclose(actual, expected, rtol=1e-6)
         assert shared.result == whole.result

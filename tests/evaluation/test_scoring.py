@@ -1,6 +1,5 @@
 """Scores against plain computation, and everything that must not change them."""
 
-import functools
 import math
 import os
 import subprocess
@@ -60,13 +59,13 @@ def make_documents(seed=0):
         rng.integers(0, 15, 17).tolist(),
         [5, 5, 5],
     ]
-    return [make_document(rng, one) for one in lengths]
+    return [make_document(rng, sentence_lengths) for sentence_lengths in lengths]
 
 
 def make_requests(number=7):
     """Documents and continuations in turn, so that batches hold both."""
     documents = make_documents()[:number]
-    return [request for one in documents for request in (Continuation(one), one)]
+    return [request for document in documents for request in (Continuation(document), document)]
 
 
 def score_alone(model, params, document, size=0, length=0, source=None):
@@ -95,15 +94,8 @@ def scored(scorer, documents):
     return [nll for _, nll in pairs]
 
 
-@functools.cache
-def scores_alone(name):
-    """Those of each of `make_documents`, in blocks of one shape unless all shapes are asked for."""
-    shape = some((17, 16), all=(0, 0))
-    return [score_alone(*make_model(name), one, *shape) if one else [] for one in make_documents()]
-
-
 def assert_same_scores(actual, expected, rtol=1e-5):
-    assert [len(one) for one in actual] == [len(one) for one in expected]
+    assert [len(nll) for nll in actual] == [len(nll) for nll in expected]
     for actual_document, expected_document in zip(actual, expected, strict=True):
         for a, b in zip(actual_document, expected_document, strict=True):
             assert a.dtype == np.float32
@@ -112,48 +104,41 @@ def assert_same_scores(actual, expected, rtol=1e-5):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_scores_equal_a_document_read_alone_in_one_block(name):
-    scorer = Scorer(*make_model(name), batch_size=4)
-    assert_same_scores(scored(scorer, make_documents()), scores_alone(name))
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_a_continuation_is_the_last_sentence_of_its_document(name):
-    scorer = Scorer(*make_model(name), batch_size=4)
-    expected = [scores[-1:] for scores in scores_alone(name)]
-    assert_same_scores(scored(scorer, map(Continuation, make_documents())), expected)
+    """Blocks of one shape, unless all shapes are asked for; a continuation has the last score."""
+    model, params = make_model(name)
+    shape = some((17, 16), all=(0, 0))
+    expected = []
+    for document in make_documents():
+        scores = score_alone(model, params, document, *shape) if document else []
+        expected += [scores[-1:], scores]
+    assert_same_scores(scored(Scorer(model, params, batch_size=4), make_requests()), expected)
 
 
 @pytest.mark.parametrize("name", [AUTOENCODERS[-1], *also(AUTOENCODERS[:-1])])
 def test_a_document_may_be_made_of_another_one(name, monkeypatch):
     """Of the source that comes with it, read at once with those of other documents or not."""
     model, params = make_model(name)
-    documents = [one for one in make_documents() if one]
+    documents = [document for document in make_documents() if document]
     sources = [documents[-1], *documents[:-1]]
-    pairs = [Encoded(one, source=source) for one, source in zip(documents, sources, strict=True)]
+    pairs = [
+        Encoded(document, source=source)
+        for document, source in zip(documents, sources, strict=True)
+    ]
 
     with pytest.raises(InputError, match="a source has no sentence; expected at least one"):
         scored(Scorer(model, params), [Encoded(documents[0], source=[])])
+    together = scored(Scorer(model, params, batch_size=4), pairs)
     alone = [
         score_alone(model, params, document, source=source, length=20)
         for document, source in zip(documents[:3], sources[:3], strict=True)
     ]
-    assert_same_scores(scored(Scorer(model, params, batch_size=4), pairs[:3]), alone)
-    together = scored(Scorer(model, params, batch_size=4), pairs)
+    assert_same_scores(together[:3], alone)
     monkeypatch.setattr(reader, "MAX_POSITIONS", 64)
     assert_same_scores(scored(Scorer(model, params, batch_size=4), pairs), together)
 
 
-def test_documents_and_continuations_are_scored_together_in_their_order():
+def test_sentences_that_are_not_scored_stay_out_of_the_output_layer(monkeypatch):
     model, params = make_model("codclm")
-    scorer = Scorer(model, params, batch_size=4)
-    whole = scored(scorer, make_documents())
-    expected = [scores for one in whole for scores in (one[-1:], one)]
-    assert_same_scores(scored(scorer, make_requests()), expected)
-
-
-@pytest.mark.parametrize("name", ["codclm", "ccdclm"])
-def test_sentences_that_are_not_scored_stay_out_of_the_output_layer(monkeypatch, name):
-    model, params = make_model(name)
     documents = make_documents()
     batch = pack_sentences([documents[0], documents[6], documents[1]], 4, 16)
     context = model.open_document(params, 3)
@@ -189,15 +174,7 @@ def test_the_output_layer_sees_what_is_asked_for_and_no_more(monkeypatch):
 
     monkeypatch.setattr(scorer, "_read", counting)
     scores = scored(scorer, make_requests())
-    assert num_positions == sum(len(nll) for one in scores for nll in one)
-
-
-@pytest.mark.parametrize("batch_size", [3, *also([1, 64])])
-def test_scores_do_not_depend_on_the_batch_size(batch_size):
-    model, params = make_model("ccdclm")
-    documents = make_documents()
-    expected = scored(Scorer(model, params, batch_size=8), documents)
-    assert_same_scores(scored(Scorer(model, params, batch_size=batch_size), documents), expected)
+    assert num_positions == sum(len(nll) for document in scores for nll in document)
 
 
 @pytest.mark.parametrize(
@@ -211,15 +188,6 @@ def test_scores_do_not_depend_on_blocks_and_windows(monkeypatch, name, make):
     monkeypatch.setattr(reader, "BLOCK_SENTENCES", 2)
     monkeypatch.setattr(scoring, "_WINDOW_TOKENS_PER_ROW", 10)
     assert_same_scores(scored(Scorer(model, params, batch_size=4), make()), expected)
-
-
-def test_padding_does_not_change_scores():
-    model, params = make_model("adclm")
-    documents = make_documents()
-    expected = scored(Scorer(model, params), documents)
-    long = make_document(np.random.default_rng(5), [50, 3, 30])
-    actual = scored(Scorer(model, params), [long, *documents])[1:]
-    assert_same_scores(actual, expected)
 
 
 def test_scores_do_not_depend_on_the_number_of_devices(tmp_path):
@@ -291,10 +259,12 @@ def test_sentences_of_like_length_are_packed_together(shapes):
     rng = np.random.default_rng(6)
     num_rows = 4 * jax.local_device_count()
     short, long = ([make_document(rng, [1, words]) for _ in range(num_rows)] for words in (2, 40))
-    requests = [Continuation(one) for pair in zip(short, long, strict=True) for one in pair]
+    requests = [
+        Continuation(document) for pair in zip(short, long, strict=True) for document in pair
+    ]
     scores = scored(Scorer(*make_model("codclm"), batch_size=num_rows), requests)
     assert [length for _, _, length in shapes] == [64, 8]
-    assert [one.shape for (one,) in scores] == [(3,), (41,)] * num_rows
+    assert [nll.shape for (nll,) in scores] == [(3,), (41,)] * num_rows
 
 
 @pytest.mark.parametrize(("batch_size", "ahead"), [(2, 16), (10**30, 8 * 4)])
@@ -313,11 +283,12 @@ def test_the_input_is_streamed(monkeypatch, batch_size, ahead):
     assert read == ahead
 
 
-def test_a_block_has_no_more_rows_than_documents_need(shapes):
+@pytest.mark.parametrize("batch_size", [3, 10**12, *also([1, 64])])
+def test_the_batch_size_changes_no_score_and_adds_no_empty_rows(batch_size, shapes):
     model, params = make_model("ccdclm")
     documents = make_documents()
-    expected = scored(Scorer(model, params, batch_size=16), documents)
-    assert_same_scores(scored(Scorer(model, params, batch_size=10**12), documents), expected)
+    expected = scored(Scorer(model, params, batch_size=8), documents)
+    assert_same_scores(scored(Scorer(model, params, batch_size=batch_size), documents), expected)
     assert max(rows for rows, _, _ in shapes) <= reader.power_of_two(len(documents))
 
 
