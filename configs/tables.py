@@ -85,8 +85,6 @@ _COLUMNS: dict[str, tuple[str, Callable[[Row], str]]] = {
     "L": ("L", _option("data.segment_length")),
     "batch": ("segments per step", _option("data.batch_size")),
     "rate": ("learning rate", _option("optimizer.learning_rate")),
-    "warmup": ("warm-up, steps", _option("optimizer.warmup_steps")),
-    "accumulator": ("initial accumulator", _option("optimizer.initial_accumulator")),
     "schedule": ("schedule", _option("optimizer.schedule")),
     "epochs": ("epochs", _option("training.epochs")),
     "frozen": ("frozen", _option("training.frozen")),
@@ -103,7 +101,6 @@ _COLUMNS: dict[str, tuple[str, Callable[[Row], str]]] = {
     "none": ("no context", _context("none")),
 }
 _MODEL = "parameters seeds valid test change coherence"
-_CONTEXTS = "own shuffled mixed none"
 
 
 def _table(rows: Iterable[Row], columns: str, first: str = "model") -> Cells:
@@ -136,14 +133,6 @@ def _named(rows: Iterable[Row], names: Mapping[str, str]) -> list[Row]:
     return [Row(label, of_label, next(iter(runs.values()))) for label, of_label in runs.items()]
 
 
-def _trial(trial: Run) -> Row:
-    """A run of which a trial keeps the configuration and the validation perplexity."""
-    curve = trial.get("development", [])
-    best = trial.get("development_perplexity") or min(perplexity for _, perplexity in curve)
-    run = {"seed": trial["config"]["training.seed"], "curve": curve, "valid": {"perplexity": best}}
-    return Row(_model(trial), [trial | run])
-
-
 def _ptb() -> dict[str, Cells]:
     path = "ptb/results/report.json"
     rows = _report(path)
@@ -157,24 +146,12 @@ def _ptb() -> dict[str, Cells]:
     places = list(rows[0].runs[0]["by_token"])
     positions = [[row.label, *(row.change("by_token", n) for n in places)] for row in rows]
     positions[0][1:] = [f"{mean(rows[0].values('by_token', n)):.1f}" for n in places]
-    trials = _load("ptb/results/first_steps.json")
-    short = [
-        Row(
-            f"`{run['model']}`",
-            [run | {"curve": run["development"], "test": {"perplexity": run["test"]}}],
-        )
-        for run in _load("ptb/results/short_schedule.json")["runs"]
-    ]
     choices = _by_run(_report("ptb/results/choices.json"))
-    first_steps = map(_trial, trials["first_steps"])
     return {
         "ptb/models": models,
         "ptb/runs": _table(_by_run(rows), "seed minutes curve test coherence"),
-        "ptb/contexts": _table(rows, _CONTEXTS, "test perplexity"),
+        "ptb/contexts": _table(rows, "own shuffled mixed none", "test perplexity"),
         "ptb/positions": [["word of the sentence", *places], *positions],
-        "ptb/first_steps": _table(first_steps, "seed rate warmup accumulator valid"),
-        "ptb/half_the_rate": _table(map(_trial, trials["half_the_rate"]), "seed rate curve"),
-        "ptb/short_schedule": _table(short, "seed curve test"),
         "ptb/choices": _table(choices, "size rate L batch valid test none"),
     }
 
@@ -195,7 +172,6 @@ _MODERN = {
 }
 _AVERAGES = {"`rnnlm`": "rnnlm", _CARRIED: "adclm", _AVERAGED: "factorised"}
 _ADAPTED = {
-    "`adclm`, factorised": "factorised",
     f"{_CARRIED}, seed 0": "adapted_carried",
     f"{_CARRIED}, seed 1": "adapted_carried_1",
     "`rnnlm`, EMA": "adapted_rnnlm",
@@ -212,11 +188,9 @@ def _modern() -> dict[str, Cells]:
     starts = {"segments from c_0": "ccdclm", "context carried": "ccdclm-carry"}
     contexts = _named(_report("modern/results/contexts.json"), starts)
     saved = _load("modern/results/carried.json") | _load("modern/results/averages.json")
-    saved["factorised"] = _load("modern/results/factorised.json")["test"]
     adapted = [(label, each) for label, key in _ADAPTED.items() for each in saved[key]["adapted"]]
     return {
-        "modern/models": _table(models, _MODEL),
-        "modern/contexts": _table(models, _CONTEXTS, "test perplexity"),
+        "modern/models": _table(models, f"{_MODEL} shuffled mixed none"),
         "modern/carried": _table(contexts, "curve test coherence shuffled mixed none", "`ccdclm`"),
         "modern/averages": _table(averages, "parameters minutes curve test coherence none"),
         "modern/adaptation": _adapted(adapted),
@@ -270,20 +244,18 @@ def _wikitext() -> dict[str, Cells]:
     }
 
 
-def _others() -> dict[str, Cells]:
-    reviews = _report("movie_reviews/results/report.json")
-    trials = _load("hierarchical_rnn/results/two_steps.json")["runs"]
+def _movie_reviews() -> dict[str, Cells]:
+    rows = _report("movie_reviews/results/report.json")
+    return {"movie_reviews/models": _table(rows, f"{_MODEL} shuffled mixed none")}
+
+
+def _hierarchical_rnn() -> dict[str, Cells]:
+    rows: dict[str, list[Row]] = {"ptb": [], "movies": []}
+    for run in _load("hierarchical_rnn/results/two_steps.json")["runs"]:
+        valid = {"perplexity": run["development_perplexity"]}
+        rows[run["run"].split("-")[0]].append(Row(_model(run), [run | {"valid": valid}]))
     columns = "size rate schedule epochs frozen valid test coherence"
-    return {
-        "movie_reviews/models": _table(reviews, _MODEL),
-        "movie_reviews/contexts": _table(reviews, _CONTEXTS, "test perplexity"),
-        **{
-            f"hierarchical_rnn/{corpus}": _table(
-                [_trial(run) for run in trials if run["run"].startswith(corpus)], columns
-            )
-            for corpus in ("ptb", "movies")
-        },
-    }
+    return {f"hierarchical_rnn/{corpus}": _table(rows[corpus], columns) for corpus in rows}
 
 
 def result_tables() -> dict[str, Cells]:
@@ -294,7 +266,7 @@ def result_tables() -> dict[str, Cells]:
         content = json.loads(path.read_text("utf-8"), parse_float=str, parse_int=str)
         if "header" in content:
             recorded[f"{path.parts[-3]}/{path.stem}"] = [content["header"], *content["rows"]]
-    return recorded | _ptb() | _modern() | _wikitext() | _others()
+    return recorded | _ptb() | _modern() | _wikitext() | _movie_reviews() | _hierarchical_rnn()
 
 
 def filled(text: str, made: Mapping[str, Cells], place: object) -> str:
