@@ -212,10 +212,12 @@ def read_json(
     return parse_json(read_bytes(path, made_by=made_by), str(path), kind, exact=exact)
 
 
-def json_lines(path: storage.PathLike, *, made_by: str = "") -> Iterator[tuple[bytes, str]]:
-    """Text and place, for `parse_json`, of every line but a last one that is being written."""
+def read_json_lines(path: storage.PathLike, kind: type[Value], *, made_by: str = "") -> list[Value]:
+    """The values of all lines of a file but a last one that is being written; see `read_json`."""
     lines = read_bytes(path, made_by=made_by).split(b"\n")[:-1]
-    return ((line, f"{path}:{number}") for number, line in enumerate(lines, start=1))
+    return [
+        parse_json(line, f"{path}:{number}", kind) for number, line in enumerate(lines, start=1)
+    ]
 
 
 def parse_json(text: bytes | str, place: str, kind: type[Value], *, exact: bool = False) -> Value:

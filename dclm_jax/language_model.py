@@ -54,9 +54,8 @@ from dclm_jax.score_types import (
     SentenceScore,
     TokenScore,
 )
-from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.progress import count_parameters
-from dclm_jax.training.workdir import needed_for_use, read_config, read_text
+from dclm_jax.training.workdir import needed_for_use, read_config, read_text, restore_run
 
 Sentence = str | Sequence[str]
 """Words separated by spaces, or a list of words."""

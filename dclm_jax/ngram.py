@@ -39,12 +39,7 @@ from dclm_jax.data.vocabulary import END, START, Vocabulary
 from dclm_jax.errors import InputError, importing, require_at_least
 from dclm_jax.evaluation.scoring import Scored, sentences_to_score
 from dclm_jax.training.config import difference_text, differences
-from dclm_jax.training.workdir import (
-    CONFIG_FILE,
-    TEXT_FILE,
-    VOCABULARY_FILE,
-    read_config,
-)
+from dclm_jax.training.workdir import CONFIG_FILE, TEXT_FILE, VOCABULARY_FILE, read_config
 
 NAME = "ngram"
 ARPA_FILE = "model.arpa"

@@ -193,9 +193,11 @@ class Mirror:
         self._seals, self._choose = seals, choose
         # By name time and size of the file here, by which a change shows; None of those not here.
         self._uploaded = dict.fromkeys(names) | self._files()
+        self.has_uploaded = False
 
     def upload(self) -> None:
         """Makes the files there those that are here."""
+        self.has_uploaded = True
         here = self._files()
         foreign = [name for name, state in self._uploaded.items() if state is None]
         self._remove(filter(self._is_seal, foreign))
@@ -239,6 +241,38 @@ def fetched(
         for name in choose(list_files(location)):
             download(location / name, copy / name)
         yield copy
+
+
+@contextlib.contextmanager
+def mirrored(
+    directory: PathLike,
+    choose: Callable[[Collection[str]], Iterable[str]],
+    seals: Collection[str],
+    unseen: str,
+) -> Iterator[tuple[pathlib.Path, Mirror | None]]:
+    """The directory itself; of an address, for the time of the block, a copy and its mirror, which
+    uploads a last time at the end, also of a block that raises, if it has uploaded before.
+
+    Args:
+      directory: or its address.
+      choose: selects the names of the files that are copied here, and of those that are kept there.
+      seals: see `Mirror`.
+      unseen: folder whose files stay there as they are, and are not copied here.
+    """
+    location = locate(directory)
+    if isinstance(location, pathlib.Path):
+        yield location, None
+        return
+    names = [name for name in list_files(location) if not name.startswith(f"{unseen}/")]
+    with scratch(location) as copy:
+        for name in choose(names):
+            download(location / name, copy / name)
+        mirror = Mirror(copy, location, names, seals, choose)
+        try:
+            yield copy, mirror
+        finally:
+            if mirror.has_uploaded:
+                mirror.upload()
 
 
 @contextlib.contextmanager

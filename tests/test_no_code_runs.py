@@ -25,7 +25,7 @@ from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.parts_of_speech import Tagger
 from dclm_jax.training.checkpoints import CHECKSUMS_FILE
-from dclm_jax.training.metrics import read_lines
+from dclm_jax.training.workdir import read_lines
 from tests.exhaustive import pairs
 from tests.training.support import resume, seal, use
 

@@ -31,8 +31,7 @@ from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.scoring import Document, Progress
 from dclm_jax.language_model import LanguageModel
 from dclm_jax.training.config import flat
-from dclm_jax.training.metrics import Line, read_lines
-from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE
+from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE, Line, read_lines
 
 VERSION = 3
 """Version of the measures: results of another version are measured again."""

@@ -30,10 +30,9 @@ from dclm_jax.experiments import figures, jobs
 from dclm_jax.tables import aligned, separated
 from dclm_jax.training.config import difference_text, differences, flat, validated
 from dclm_jax.training.freezing import by_path, choose
-from dclm_jax.training.metrics import read_lines
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.progress import count_parameters, duration, interruption
-from dclm_jax.training.workdir import CONFIG_FILE, Result, read_result
+from dclm_jax.training.workdir import CONFIG_FILE, Result, read_lines, read_result
 
 _FORM = "expected --grid='KEY=VALUE,VALUE;KEY=VALUE,VALUE'"
 _PARSERS: dict[type, flags.ArgumentParser] = {
@@ -185,13 +184,26 @@ class Sweep:
     def parameters(self) -> dict[str, int]:
         """The number of parameters of each cell's model, by the cell's name; `InputError` names a
         cell that cannot be trained."""
-        vocabularies: dict[str, int] = {}
+
+        @functools.cache
+        def vocab_size(directory: str) -> int:
+            # Each cell verifies what it reads.
+            splits = [open_corpus(directory, split, verify=False) for split in ("train", "valid")]
+            return len(splits[0].vocabulary)
+
         parameters = {}
         for cell in self.cells:
             try:
-                parameters[cell.name] = _check(configured(self.config, cell.values), vocabularies)
+                settings = validated(configured(self.config, cell.values))
+                size = vocab_size(settings.data.directory)
+                model = models.create(vocab_size=size, **settings.model)
+                create_optimizer(settings.optimizer, total_steps=1)
+                # The key is abstract too: no accelerator is taken from the cells.
+                shapes = jax.eval_shape(model.init, jax.eval_shape(jax.random.key, 0))
+                choose(settings.training.frozen, by_path(shapes))
             except InputError as error:
                 raise InputError(f"cell {cell.name}: {error}") from error
+            parameters[cell.name] = count_parameters(shapes)
         return parameters
 
     def workdir(self, cell: Cell) -> Path:
@@ -240,14 +252,12 @@ class Sweep:
                 f"{self.directory} holds a sweep over {', '.join(saved.grid)}; "
                 f"found --grid over {', '.join(self.grid)}"
             )
-        # What the grid sets is the same on both sides, whatever the configurations have there.
-        firsts = {key: values[0] for key, values in self.grid.items()}
-        try:
-            old = configured(ConfigDict(saved.config), firsts)
-        except (KeyError, TypeError, ValueError) as error:
-            message = f"{path}: expected the configuration of a sweep over its grid"
-            raise InputError(message) from error
-        if different := differences(old.to_dict(), configured(self.config, firsts).to_dict()):
+        # Keys of the grid have a value in every cell, whatever the configurations have there.
+        before, now = (
+            {key: value for key, value in flat(config).items() if key not in self.grid}
+            for config in (saved.config, self.config.to_dict())
+        )
+        if different := differences(before, now):
             raise InputError(
                 f"{self.directory} holds a sweep of another configuration: "
                 f"{difference_text(different)}"
@@ -326,42 +336,23 @@ class Sweep:
         figures.plot_grid(rows, columns, perplexities, path)
 
 
-def _check(config: ConfigDict, vocabularies: dict[str, int]) -> int:
-    """The number of parameters of a run that can be trained; `vocabularies` has the sizes of those
-    of corpora that were opened before."""
-    settings = validated(config)
-    directory = settings.data.directory
-    if directory not in vocabularies:
-        # Each cell verifies what it reads.
-        corpora = [open_corpus(directory, split, verify=False) for split in ("train", "valid")]
-        vocabularies[directory] = len(corpora[0].vocabulary)
-    options = dict(settings.model)
-    name = options.pop("name")
-    model = models.create(name, vocab_size=vocabularies[directory], **options)
-    create_optimizer(settings.optimizer, total_steps=1)
-    # Within eval_shape the key is abstract too: no accelerator is taken from the cells.
-    shapes = jax.eval_shape(lambda: model.init(jax.random.key(0)))
-    choose(settings.training.frozen, by_path(shapes))
-    return count_parameters(shapes)
-
-
 def table(outcomes: Sequence[Outcome]) -> str:
     """The aligned table of finished cells, the best one first and marked."""
     labels = short_names(list(outcomes[0].cell.values)).values()
     measured = ("parameters", "validation perplexity", "best step", "seconds", "tokens/s")
     rows = [["", *labels, *measured]]
-    for cell, parameters, result, seconds, rate in outcomes:
-        rows.append(
-            [
-                "best" if cell is outcomes[0].cell else "",
-                *map(str, cell.values.values()),
-                f"{parameters:,}",
-                f"{result.best_perplexity:.2f}",
-                f"{result.best_step:,}",
-                f"{seconds:.1f}",
-                f"{rate:,.0f}",
-            ]
-        )
+    rows += [
+        [
+            "best" if outcome is outcomes[0] else "",
+            *map(str, outcome.cell.values.values()),
+            f"{outcome.parameters:,}",
+            f"{outcome.result.best_perplexity:.2f}",
+            f"{outcome.result.best_step:,}",
+            f"{outcome.seconds:.1f}",
+            f"{outcome.tokens_per_second:,.0f}",
+        ]
+        for outcome in outcomes
+    ]
     return "\n".join(line.rstrip() for line in aligned(rows))
 
 

@@ -1,90 +1,40 @@
-"""Checkpoints of a run, the only module that knows orbax.
+"""Checkpoints, the only module that knows orbax.
 
-WORKDIR/checkpoints/
-  latest/STEP   for resuming: state and progress, the two newest
-  best/STEP     for use: parameters at the best validation perplexity, the two newest
-
-Saves are asynchronous and atomic: a directory without `tmp` in its name is complete. It holds the
-checksums of its files (checksums.json), which are compared before anything is read.
+Saves are asynchronous and atomic: a directory DIRECTORY/STEP without `tmp` in its name is complete.
+It holds the checksums of its files (checksums.json), which are compared before anything is read.
 """
 
 import contextlib
 import logging
-import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
-from etils import epath
 
-from dclm_jax import files, models, processes, storage
-from dclm_jax.data.corpus import file_sha256
-from dclm_jax.data.vocabulary import Vocabulary
+from dclm_jax import files, processes, storage
 from dclm_jax.errors import InputError, printable
-from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.training.workdir import CHECKSUMS_FILE, VOCABULARY_FILE, read_config
 
+CHECKSUMS_FILE = "checksums.json"
+"""The last file of a checkpoint to be written."""
 _NOTES_FILE = "_CHECKPOINT_METADATA"
 KINDS = {"latest": ("state", "progress"), "best": ("params", "info")}
-"""Names of arrays and values in each kind of checkpoint."""
-
-
-def trained_steps(workdir: storage.PathLike) -> int:
-    """The step of the newest complete checkpoint for resuming; 0 of a run that has none yet."""
-    # `storage` reports errors of epath, also of this machine's paths, but not those of pathlib.
-    names = storage.list_files(epath.Path(workdir) / "checkpoints" / "latest")
-    seals = (re.fullmatch(rf"([0-9]{{1,18}})/{re.escape(CHECKSUMS_FILE)}", name) for name in names)
-    return max((int(match[1]) for match in seals if match), default=0)
-
-
-class RestoredRun(NamedTuple):
-    """A run as evaluation needs it; `info` is {"step", "perplexity", "vocabulary", ...}."""
-
-    model: DocumentModel
-    params: Params
-    vocabulary: Vocabulary
-    config: dict[str, Any]
-    step: int
-    info: dict[str, Any]
-
-
-def restore_run(workdir: str | Path) -> RestoredRun:
-    """Model, best parameters and vocabulary of a run, on whatever devices there are."""
-    workdir = Path(workdir)
-    config = read_config(workdir)
-    vocabulary = Vocabulary.load(workdir / VOCABULARY_FILE)
-    model = models.create(vocab_size=len(vocabulary), **config["model"])
-    directory = workdir / "checkpoints" / "best"
-    best = None
-    if directory.is_dir():
-        template = jax.eval_shape(model.init, jax.random.key(0))
-        with contextlib.closing(Checkpoints(workdir, "best", read_only=True)) as checkpoints:
-            best = checkpoints.restore(template)
-    if best is None:
-        raise InputError(
-            f"{workdir} has no checkpoint to use yet: train until the first evaluation"
-        )
-    step, params, info = best
-    if info.get("vocabulary") != vocabulary.fingerprint:
-        raise InputError(
-            f"{directory / str(step)} is for another vocabulary than {workdir / VOCABULARY_FILE}"
-        )
-    return RestoredRun(model, params, vocabulary, config, step, info)
+"""Names of arrays and values in the checkpoints for resuming, and in those for use."""
 
 
 class Checkpoints:
-    """Checkpoints of one kind, of KINDS, each sealed with the checksums of its files."""
+    """The two newest checkpoints of one of KINDS, each sealed with the checksums of its files."""
 
-    def __init__(self, workdir: Path, kind: str, *, read_only: bool = False):
+    def __init__(self, folder: Path, kind: str, *, read_only: bool = False):
+        """Opens FOLDER/KIND, which is made unless it is only to be read."""
         # Orbax logs every save, and it and asyncio every damaged file: the run has its own lines.
         for name in ("absl", "asyncio"):
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        self._directory = (workdir / "checkpoints" / kind).absolute()
+        self._directory = (folder / kind).absolute()
         self._tree_name, self._values_name = KINDS[kind]
         options = ocp.CheckpointManagerOptions(
             max_to_keep=2,
@@ -208,7 +158,7 @@ def _checksums(directory: Path) -> dict[str, str]:
     """Of all files but those of the directory itself, which are orbax's notes and not complete
     before it has its name."""
     paths = sorted(path for path in directory.glob("*/**/*") if path.is_file())
-    return {str(path.relative_to(directory)): file_sha256(path) for path in paths}
+    return {str(path.relative_to(directory)): storage.file_sha256(path) for path in paths}
 
 
 def _compare_checksums(directory: Path) -> None:

@@ -3,7 +3,6 @@
 import dataclasses
 import inspect
 import math
-import os
 import re
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -244,37 +243,6 @@ def flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return leaves
 
 
-def check_saved(config: Any, place: str) -> None:
-    """Checks what every user of a saved configuration relies on, whatever model it is of.
-
-    Args:
-      config: what was read.
-      place: the file, for messages.
-    """
-    if not isinstance(config, dict):
-        raise InputError(f"{place}: expected a JSON object")
-    for section, values in config.items():
-        if not isinstance(values, dict) or any(isinstance(v, dict | list) for v in values.values()):
-            raise InputError(f"{place}: expected plain values by name under {brief(section)}")
-    for section, key, what in (
-        ("model", "name", "the model's name"),
-        ("data", "directory", "the directory of the data"),
-    ):
-        if not isinstance(config.get(section, {}).get(key), str):
-            raise InputError(f"{place}: expected {what} under {section}.{key}")
-    if not _is_file_name(config["data"]["directory"]):
-        raise InputError(f"{place}: data.directory holds characters that no file's name has")
-    if "vocab_size" in config["model"]:
-        raise InputError(f"{place}: model.vocab_size is no option; the vocabulary has its own size")
-
-
-def _is_file_name(text: str) -> bool:
-    try:
-        return b"\0" not in os.fsencode(text)
-    except UnicodeEncodeError:
-        return False
-
-
 def differences(saved: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """By key the two values that differ in two configurations, of keys that decide a result."""
     before, now = flat(saved), flat(given)
@@ -292,7 +260,7 @@ def difference_text(different: Mapping[str, tuple[Any, Any]]) -> str:
     return f"{key}: {brief(before)} saved, {brief(now)} given{more}"
 
 
-def incompatible(saved: Mapping[str, Any], given: Mapping[str, Any], workdir: object) -> str:
+def incompatible(saved: Mapping[str, Any], given: Mapping[str, Any]) -> str:
     """Why a run cannot resume with another configuration than its saved one; "" if it can.
 
     Its length may change where every step stays what it was: the learning rate does not depend on
@@ -306,13 +274,6 @@ def incompatible(saved: Mapping[str, Any], given: Mapping[str, Any], workdir: ob
             obstacles[key] = before, now
     if not obstacles:
         return ""
-    reason = (
-        "; the learning rate decays over the whole run"
-        if decays and _STEPS & obstacles.keys()
-        else ""
-    )
-    remedy = f"Choose a new --workdir, or add --config.training.start_from={workdir}"
-    return (
-        f"{workdir} already contains a different run ({difference_text(obstacles)}{reason}). "
-        f"{remedy} to initialize from it"
-    )
+    by_length = decays and _STEPS & obstacles.keys()
+    reason = "; the learning rate decays over the whole run" if by_length else ""
+    return f"{difference_text(obstacles)}{reason}"

@@ -29,7 +29,6 @@ from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.likelihoods import earlier_sentences
-from dclm_jax.training.checkpoints import trained_steps
 from dclm_jax.training.config import RunConfig, validated
 from dclm_jax.training.freezing import by_path, choose, split
 from dclm_jax.training.hashed import trained_hashed
@@ -76,17 +75,22 @@ def train(
     Raises:
       DivergenceError: a loss or gradient that is not finite; the last good checkpoint stays.
     """
-    place = storage.locate(workdir)
     say = report if processes.is_first() else lambda line: None
     job = processes.together(lambda: _open(config))
     options = job.config.training
     init_key, dropout_key = jax.random.split(jax.random.key(options.seed))
-    start = _start(job, init_key, place)
     evaluate_every = options.evaluate_every or job.batches.steps_per_epoch
     ending = "finished"
-    with RunWriter(place, _saved(job.config), job.valid, job.total_steps) as writer:
+    with RunWriter(workdir) as writer:
+        # First: where another run cannot be read, nothing is left behind.
+        start = _start(job, init_key, resumes=writer.trained_steps > 0)
+        writer.claim(_saved(job.config), job.valid, job.total_steps)
         state, progress = writer.restore(first_state(start.params, job.optimizer, job.frozen))
-        _report_start(say, job, place, state, start)
+        for line in _start_lines(job, state, start):
+            say(line)
+        say(f"workdir: {workdir}")
+        if state.step:
+            say(f"resuming after step {int(state.step)}")
         run = _Run(job, writer, progress, state, dropout_key, say)
         # The run has a copy; the device's memory is for one.
         del start, state
@@ -105,7 +109,7 @@ def train(
                     break
         result = Result(ending, run.step, progress.best_step, progress.best_perplexity)
         writer.finish(result)
-    say(_ending(result, job, place))
+    say(f"{_ending(result, job)}; workdir {workdir}")
     return result
 
 
@@ -183,19 +187,16 @@ def _saved(config: RunConfig) -> dict[str, Any]:
     return settings
 
 
-def _start(job: _Job, key: jax.Array, workdir: storage.Location) -> Start:
+def _start(job: _Job, key: jax.Array, *, resumes: bool) -> Start:
     """Initial parameters; in the first process those of `training.start_from`, in a run that has
-    nothing to resume from.
-
-    Before the workdir is touched: what cannot be read leaves nothing behind.
-    """
+    nothing to resume from."""
     run = job.config.training.start_from
     start = Start(job.model.init(key))
 
     @processes.by_first
     def take() -> None:
         nonlocal start
-        if run and not trained_steps(workdir):
+        if run and not resumes:
             start = start_from(run, job.model, start.params, job.valid.vocabulary)
 
     take()
@@ -428,31 +429,23 @@ def _prefetch(job: _Job, first: int) -> Iterator[Batch]:
             yield batch.result()
 
 
-def _report_start(
-    say: Callable[[str], None],
-    job: _Job,
-    workdir: storage.Location,
-    state: TrainState,
-    start: Start,
-) -> None:
+def _start_lines(job: _Job, state: TrainState, start: Start) -> Iterator[str]:
+    """The model, its parameters, the data and the devices, for the user."""
     config, resumed = job.config, int(state.step) > 0
-    say("{name}, cell {cell}, {num_layers} layers".format(**config.model))
+    yield "{name}, cell {cell}, {num_layers} layers".format(**config.model)
     if start.step and not resumed:
-        say(f"starting from step {start.step} of {config.training.start_from}:")
-    say(parameter_table(state.params, state.frozen, {} if resumed else start.notes))
+        yield f"starting from step {start.step} of {config.training.start_from}:"
+    yield parameter_table(state.params, state.frozen, {} if resumed else start.notes)
     if state.frozen and not config.training.start_from:
-        say("frozen parameters keep their random initial values: training.start_from is empty")
+        yield "frozen parameters keep their random initial values: training.start_from is empty"
     if config.data.carry_context and job.batches.earlier_sentences == earlier_sentences(job.model):
-        say("data.carry_context has no effect: the model carries no context across segments")
-    say(statistics_table(read_manifest(config.data.directory)))
+        yield "data.carry_context has no effect: the model carries no context across segments"
+    yield statistics_table(read_manifest(config.data.directory))
     devices = jax.devices()
-    say(f"devices: {len(devices)} x {devices[0].device_kind} ({devices[0].platform})")
-    say(f"workdir: {workdir}")
-    if resumed:
-        say(f"resuming after step {int(state.step)}")
+    yield f"devices: {len(devices)} x {devices[0].device_kind} ({devices[0].platform})"
 
 
-def _ending(result: Result, job: _Job, workdir: storage.Location) -> str:
+def _ending(result: Result, job: _Job) -> str:
     best = f"best validation {job.measure} {result.best_perplexity:.2f} at step {result.best_step}"
     if result.ending == "interrupted":
         return f"interrupted and saved at step {result.step}; the same command resumes the run"
@@ -465,4 +458,4 @@ def _ending(result: Result, job: _Job, workdir: storage.Location) -> str:
     limit = f"all of training.epochs={options.epochs}"
     if options.epochs * job.batches.steps_per_epoch > job.total_steps:
         limit = f"all of training.max_steps={options.max_steps}"
-    return f"finished {result.step} steps, {limit}; {best}; workdir {workdir}"
+    return f"finished {result.step} steps, {limit}; {best}"

@@ -5,40 +5,43 @@ import dataclasses
 import datetime
 import errno
 import fcntl
+import importlib.util
 import math
 import os
 import socket
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
-
-from etils import epath
 
 from dclm_jax import files, processes, storage
 from dclm_jax.data.corpus import Corpus
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError, printable
 from dclm_jax.models.base import Params
-from dclm_jax.training.checkpoints import KINDS, Checkpoints, trained_steps
+from dclm_jax.training.checkpoints import CHECKSUMS_FILE, KINDS, Checkpoints
 from dclm_jax.training.config import differences, incompatible
-from dclm_jax.training.metrics import MetricsLog
 from dclm_jax.training.step import TrainState
 from dclm_jax.training.workdir import (
-    CHECKSUMS_FILE,
+    CHECKPOINTS_FOLDER,
     CONFIG_FILE,
     CORPUS_FILE,
     EVENTS_FOLDER,
     LOCK_FILE,
+    METRICS_FILE,
     RESULT_FILE,
     TEXT_FILE,
     VOCABULARY_FILE,
     Result,
     complete,
     read_config,
+    trained_steps,
 )
 
 _LONGEST_OWNER = 200
+_SEALS = (CHECKSUMS_FILE, CONFIG_FILE, RESULT_FILE)
+"""Files that say that others are complete."""
 
 
 @dataclasses.dataclass
@@ -69,52 +72,87 @@ class RunWriter(contextlib.AbstractContextManager):
 
     Under an address such as gs:// the run writes to a copy on this machine, and what has changed is
     uploaded with every checkpoint for resuming and at the end.
+
+    Attributes:
+      trained_steps: the step that the run resumes from; 0 of a new one.
     """
 
-    _directory: Path
-    _mirror: storage.Mirror | None = None
-    _has_uploaded = False
+    _folder: Path
+    _mirror: storage.Mirror | None
     _latest: Checkpoints
     _best: Checkpoints
-    _metrics: MetricsLog
+    _metrics: "MetricsLog"
 
-    def __init__(
-        self,
-        workdir: storage.Location,
-        config: Mapping[str, Any],
-        corpus: Corpus,
-        total_steps: int,
-    ):
-        """Claims the workdir, which is made if it does not exist.
+    def __init__(self, workdir: storage.PathLike):
+        """Looks at the workdir, which needs not exist, and changes nothing."""
+        self._stack = contextlib.ExitStack()
+
+        @processes.by_first
+        def look() -> int:
+            self._folder, self._mirror = self._stack.enter_context(
+                storage.mirrored(workdir, complete, _SEALS, unseen=EVENTS_FOLDER)
+            )
+            return trained_steps(self._folder)
+
+        self.trained_steps: int = look()
+
+    @processes.by_first
+    def claim(self, config: Mapping[str, Any], corpus: Corpus, total_steps: int) -> None:
+        """Keeps other jobs out, and writes what a new run begins with; else compares it.
+
+        The configuration of a run that is to have another length, and can, is replaced.
 
         Args:
-          workdir: of the run.
           config: plain values.
           corpus: the split of the corpus that knows its vocabulary, text and checksums.
           total_steps: of the run.
         """
-        self._stack = contextlib.ExitStack()
-
-        @processes.by_first
-        def claim() -> None:
-            if isinstance(workdir, Path):
-                self._directory = workdir
-            else:
-                self._directory = self._stack.enter_context(storage.scratch(workdir))
-                self._mirror = _downloaded(workdir, self._directory)
-                self._stack.callback(self._upload_last, self._mirror)
-            self._stack.enter_context(locked(self._directory))
-            _claim(self._directory, config, corpus, total_steps)
-            with files.writing(self._directory / RESULT_FILE):
-                (self._directory / RESULT_FILE).unlink(missing_ok=True)
-            self._best, self._latest = (
-                self._stack.enter_context(contextlib.closing(Checkpoints(self._directory, kind)))
-                for kind in ("best", "latest")
+        folder = self._folder
+        self._stack.enter_context(locked(folder))
+        if not ((folder / CONFIG_FILE).exists() and (folder / VOCABULARY_FILE).exists()):
+            text = dataclasses.asdict(corpus.manifest.training_text)
+            files.write_json(folder / TEXT_FILE, text)
+            with files.writing(folder / VOCABULARY_FILE):
+                corpus.vocabulary.save(folder / VOCABULARY_FILE)
+            files.write_json(folder / CORPUS_FILE, dict(corpus.checksums))
+            # Last: a workdir with a configuration is complete.
+            files.write_json(folder / CONFIG_FILE, dict(config))
+        elif self._is_changed(config, corpus, total_steps):
+            files.write_json(folder / CONFIG_FILE, dict(config))
+        with files.writing(folder / RESULT_FILE):
+            (folder / RESULT_FILE).unlink(missing_ok=True)
+        self._best, self._latest = (
+            self._stack.enter_context(
+                contextlib.closing(Checkpoints(folder / CHECKPOINTS_FOLDER, kind))
             )
+            for kind in ("best", "latest")
+        )
 
-        with self._stack:
-            claim()
-            self._stack = self._stack.pop_all()
+    def _is_changed(self, config: Mapping[str, Any], corpus: Corpus, total_steps: int) -> bool:
+        """Whether the run that is there resumes with another configuration; refuses other runs."""
+        folder, directory = self._folder, config["data"]["directory"]
+        saved = read_config(folder)
+        if reason := incompatible(saved, config):
+            raise InputError(
+                f"{folder} already contains a different run ({reason}). Choose a new --workdir, or "
+                f"add --config.training.start_from={folder} to initialize from it"
+            )
+        if Vocabulary.load(folder / VOCABULARY_FILE).fingerprint != corpus.vocabulary.fingerprint:
+            raise InputError(f"{folder} holds a run with another vocabulary than {directory}")
+        before = files.read_json(folder / CORPUS_FILE, dict[str, str])
+        for name in sorted(before | corpus.checksums):
+            if before.get(name) != corpus.checksums.get(name):
+                raise InputError(
+                    f"{directory} has changed since this run began: {name} has another checksum "
+                    f"than in {folder / CORPUS_FILE}"
+                )
+        is_changed = bool(differences(saved, config))
+        if is_changed and (done := trained_steps(folder)) > total_steps:
+            raise InputError(
+                f"{folder} holds a run of {done:,} steps; training.epochs and "
+                f"training.max_steps make {total_steps:,} here, expected at least as many"
+            )
+        return is_changed
 
     def restore(self, state: TrainState) -> tuple[TrainState, Progress]:
         """The newest sound state and its progress, in all processes; where there is none, the first
@@ -129,11 +167,11 @@ class RunWriter(contextlib.AbstractContextManager):
             progress = Progress()
             if (restored := self._latest.restore(state)) is not None:
                 step, state, values = restored
-                place = str(self._directory / "checkpoints" / "latest")
+                place = str(self._folder / CHECKPOINTS_FOLDER / "latest")
                 progress = files.parse_json(files.json_text(values), place, Progress, exact=True)
                 self._latest.delete_after(step)
                 self._best.delete_after(step)
-            log = MetricsLog(self._directory, int(state.step))
+            log = MetricsLog(self._folder, int(state.step))
             self._metrics = self._stack.enter_context(log)
             self._upload()
             return dataclasses.asdict(progress)
@@ -162,7 +200,7 @@ class RunWriter(contextlib.AbstractContextManager):
         """Waits until everything is on disk, then writes how a run ended that is not to resume."""
         self._wait()
         if result.ending != "interrupted":
-            files.write_json(self._directory / RESULT_FILE, dataclasses.asdict(result))
+            files.write_json(self._folder / RESULT_FILE, dataclasses.asdict(result))
 
     def _wait(self) -> None:
         self._latest.wait()
@@ -170,14 +208,8 @@ class RunWriter(contextlib.AbstractContextManager):
 
     def _upload(self) -> None:
         if self._mirror is not None:
-            self._has_uploaded = True
             self._wait()
             self._mirror.upload()
-
-    def _upload_last(self, mirror: storage.Mirror) -> None:
-        # A run that was refused before its first upload changes nothing.
-        if self._has_uploaded:
-            mirror.upload()
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         # A process that failed alone would wait for ever for others to meet.
@@ -185,79 +217,42 @@ class RunWriter(contextlib.AbstractContextManager):
         close()
 
 
-def _claim(workdir: Path, config: Mapping[str, Any], corpus: Corpus, total_steps: int) -> None:
-    """Writes configuration, vocabulary and checksums into a new workdir; else compares them.
-
-    The configuration of a run that is to have another length, and can, is replaced.
-    """
-    config_path, vocabulary_path = workdir / CONFIG_FILE, workdir / VOCABULARY_FILE
-    checksums = dict(corpus.checksums)
-    if not (config_path.exists() and vocabulary_path.exists()):
-        files.write_json(workdir / TEXT_FILE, dataclasses.asdict(corpus.manifest.training_text))
-        with files.writing(vocabulary_path):
-            corpus.vocabulary.save(vocabulary_path)
-        files.write_json(workdir / CORPUS_FILE, checksums)
-        # Last: a workdir with a configuration is complete.
-        files.write_json(config_path, dict(config))
-        return
-    saved, directory = read_config(workdir), config["data"]["directory"]
-    if message := incompatible(saved, config, workdir):
-        raise InputError(message)
-    if Vocabulary.load(vocabulary_path).fingerprint != corpus.vocabulary.fingerprint:
-        raise InputError(f"{workdir} holds a run with another vocabulary than {directory}")
-    before = files.read_json(workdir / CORPUS_FILE, dict[str, str])
-    for name in sorted(before | checksums):
-        if before.get(name) != checksums.get(name):
-            raise InputError(
-                f"{directory} has changed since this run began: {name} has another checksum "
-                f"than in {workdir / CORPUS_FILE}"
-            )
-    if differences(saved, config):
-        if (done := trained_steps(workdir)) > total_steps:
-            raise InputError(
-                f"{workdir} holds a run of {done:,} steps; training.epochs and "
-                f"training.max_steps make {total_steps:,} here, expected at least as many"
-            )
-        files.write_json(config_path, dict(config))
-
-
 @contextlib.contextmanager
-def locked(workdir: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Makes the directory if it does not exist, and keeps other jobs out of it meanwhile.
 
     The lock is the operating system's: it ends with its process, however that ends. The text of the
     file is for people.
     """
     with contextlib.ExitStack() as stack:
-        with files.writing(workdir):
-            workdir.mkdir(parents=True, exist_ok=True)
-            _require_own_folders(workdir)
-            file = stack.enter_context(storage.open_to_append(workdir / LOCK_FILE, buffering=0))
+        with files.writing(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            # What a killed process left is removed in these: they may not lead elsewhere.
+            checkpoints = folder / CHECKPOINTS_FOLDER
+            kinds = [checkpoints / kind for kind in KINDS]
+            for path in (checkpoints, *kinds, folder / EVENTS_FOLDER):
+                if path.is_symlink() or (path.exists() and not path.is_dir()):
+                    raise InputError(
+                        f"{path}: is a link or no folder; expected one of the run's own"
+                    )
+            file = stack.enter_context(storage.open_to_append(folder / LOCK_FILE, buffering=0))
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError as error:
-                in_use = f"{workdir} is in use by {_owner(file) or 'another job'}"
+                in_use = f"{folder} is in use by {_owner(file) or 'another job'}"
                 raise InputError(f"{in_use}: stop that job, or choose another workdir") from error
             except OSError as error:
                 if error.errno not in (errno.ENOLCK, errno.ENOTSUP):
                     raise
-                warning = f"warning: {workdir} cannot be locked: see that one job writes"
+                warning = f"warning: {folder} cannot be locked: see that one job writes"
                 print(warning, file=sys.stderr)
             if owner := _owner(file):
-                print(f"note: {workdir} was left locked by {owner}", file=sys.stderr)
+                print(f"note: {folder} was left locked by {owner}", file=sys.stderr)
             since = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
             file.truncate(0)
             file.write(f"process {os.getpid()} on {socket.gethostname()} since {since}".encode())
         stack.callback(file.truncate, 0)
         yield
-
-
-def _require_own_folders(workdir: Path) -> None:
-    """Refuses folders that lead elsewhere: what a killed process left is removed in them."""
-    checkpoints = workdir / "checkpoints"
-    for folder in (checkpoints, *(checkpoints / kind for kind in KINDS), workdir / EVENTS_FOLDER):
-        if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-            raise InputError(f"{folder}: is a link or no folder; expected one of the run's own")
 
 
 def _owner(file: BinaryIO) -> str:
@@ -266,11 +261,85 @@ def _owner(file: BinaryIO) -> str:
     return printable(file.read(_LONGEST_OWNER).decode(errors="replace"))
 
 
-def _downloaded(workdir: epath.Path, directory: Path) -> storage.Mirror:
-    """Copies the complete files of a workdir under an address; events stay there unseen."""
-    events = f"{EVENTS_FOLDER}/"
-    names = [name for name in storage.list_files(workdir) if not name.startswith(events)]
-    for name in complete(names):
-        storage.download(workdir / name, directory / name)
-    seals = (CHECKSUMS_FILE, CONFIG_FILE, RESULT_FILE)
-    return storage.Mirror(directory, workdir, names, seals, complete)
+@dataclasses.dataclass(frozen=True)
+class _Step:
+    step: files.Count
+
+
+class MetricsLog(contextlib.AbstractContextManager):
+    """Appends one JSON object per line to FOLDER/metrics.jsonl and mirrors numbers to TensorBoard.
+
+    A resumed run removes the lines after the step it resumes from, so no step appears twice.
+    """
+
+    def __init__(self, folder: Path, step: int):
+        self._path = folder / METRICS_FILE
+        with files.writing(self._path):
+            self._file = storage.open_to_append(self._path)
+            size = self._size_until(step)
+            # A finished run that is started again leaves the file and its date alone.
+            if size < self._path.stat().st_size:
+                self._file.truncate(size)
+            has_tensorboard = importlib.util.find_spec("tensorboardX") is not None
+            self._events = _Events(folder / EVENTS_FOLDER, step) if has_tensorboard else None
+
+    def write(self, kind: str, step: int, **values: Any) -> None:
+        """One line {"kind", "step", ...}; kind is "train" or "valid"."""
+        with files.writing(self._path):
+            line = files.json_text({"kind": kind, "step": step, **values}) + "\n"
+            self._file.write(line.encode())
+            self._file.flush()
+            if self._events:
+                self._events.write(kind, step, values)
+
+    def _size_until(self, step: int) -> int:
+        """The bytes of the sound lines up to a step; a crash may have cut off the last line."""
+        self._file.seek(0)
+        size = 0
+        for line in self._file:
+            with contextlib.suppress(InputError):
+                parsed = files.parse_json(line, METRICS_FILE, _Step)
+                if line.endswith(b"\n") and parsed.step <= step:
+                    size += len(line)
+                    continue
+            break
+        return size
+
+    def __exit__(self, *exception: object) -> None:
+        with files.writing(self._path), self._file:
+            if self._events:
+                self._events.close()
+
+
+class _Events:
+    """A file of TensorBoard events, written at once.
+
+    tensorboardX's SummaryWriter has a thread write them, and its queue waits for ever once that
+    thread has met a full disk.
+    """
+
+    def __init__(self, folder: Path, step: int):
+        from tensorboardX.proto import event_pb2
+        from tensorboardX.record_writer import RecordWriter
+
+        self._proto: Any = event_pb2
+        folder.mkdir(exist_ok=True)
+        name = f"events.out.tfevents.{time.time():.0f}.{socket.gethostname()}.{os.getpid()}.{step}"
+        self._writer = RecordWriter(str(folder / name))
+        self.close = self._writer.close
+        self._write(0, file_version="brain.Event:2")
+        # TensorBoard hides what a run that was killed had written beyond.
+        self._write(step + 1, session_log=self._proto.SessionLog(status="START"))
+
+    def write(self, kind: str, step: int, values: dict[str, float]) -> None:
+        from tensorboardX.summary import scalar
+
+        for name, value in values.items():
+            if math.isfinite(value):
+                self._write(step, summary=scalar(f"{kind}/{name}", value))
+        if kind == "valid":
+            self._writer.flush()
+
+    def _write(self, step: int, **content: Any) -> None:
+        event = self._proto.Event(wall_time=time.time(), step=step, **content)
+        self._writer.write(event.SerializeToString())

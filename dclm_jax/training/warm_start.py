@@ -13,10 +13,9 @@ from dclm_jax import models, storage
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError, brief
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.training.checkpoints import RestoredRun, restore_run
 from dclm_jax.training.freezing import by_path, with_leaves
 from dclm_jax.training.progress import shape_text
-from dclm_jax.training.workdir import needed_for_use, read_config
+from dclm_jax.training.workdir import RestoredRun, needed_for_use, read_config, restore_run
 
 
 class Start(NamedTuple):
@@ -61,7 +60,8 @@ def _take(
     params: Params,
     vocabulary: Vocabulary,
 ) -> Start:
-    words, source_words = _shared_words(vocabulary, source.vocabulary)
+    spellings = (np.array(known.words, object) for known in (vocabulary, source.vocabulary))
+    _, words, source_words = np.intersect1d(*spellings, assume_unique=True, return_indices=True)
     if len(words) == len(SPECIAL_TOKENS):
         raise InputError(f"the vocabularies of {run} and data.directory share no word")
     axes, source_axes = word_axes(model), word_axes(source.model)
@@ -96,14 +96,6 @@ def _take(
             f"{model.name}"
         )
     return Start(with_leaves(params, leaves | taken), source.step, notes)
-
-
-def _shared_words(vocabulary: Vocabulary, source: Vocabulary) -> tuple[np.ndarray, np.ndarray]:
-    """The ids [W] in either vocabulary of the words that both have."""
-    source_ids = {word: index for index, word in enumerate(source.words)}
-    pairs = [(i, source_ids[word]) for i, word in enumerate(vocabulary.words) if word in source_ids]
-    ids_W, source_ids_W = np.array(pairs).T
-    return ids_W, source_ids_W
 
 
 def word_axes(model: DocumentModel) -> dict[str, int | None]:

@@ -6,21 +6,30 @@ WORKDIR/
   corpus.json       checksums of the prepared files that the run is trained on
   text.json         how their text became words, and how many are unknown
   lock              empty, or the process that is writing here
-  checkpoints/      see `training.checkpoints`
-  metrics.jsonl     see `training.metrics`
+  checkpoints/
+    latest/STEP     for resuming: state and progress, the two newest
+    best/STEP       for use: parameters at the best validation perplexity, the two newest
+  metrics.jsonl     a line per measurement
   tensorboard/      the same numbers as events, if tensorboardX is installed
   result.json       how the run ended, from its end on
 """
 
+import contextlib
 import dataclasses
+import os
+import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from dclm_jax import files
+import jax
+
+from dclm_jax import files, models
 from dclm_jax.data.corpus import TrainingText
-from dclm_jax.errors import InputError
-from dclm_jax.training.config import check_saved
+from dclm_jax.data.vocabulary import Vocabulary
+from dclm_jax.errors import InputError, brief
+from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.training.checkpoints import CHECKSUMS_FILE, Checkpoints
 
 CONFIG_FILE = "config.json"
 VOCABULARY_FILE = "vocabulary.tsv"
@@ -29,25 +38,106 @@ TEXT_FILE = "text.json"
 LOCK_FILE = "lock"
 METRICS_FILE = "metrics.jsonl"
 RESULT_FILE = "result.json"
-CHECKSUMS_FILE = "checksums.json"
-"""Of every checkpoint, the last of its files to be written."""
+CHECKPOINTS_FOLDER = "checkpoints"
 EVENTS_FOLDER = "tensorboard"
 
 
 def read_config(workdir: Path) -> dict[str, Any]:
-    """The configuration a run was started with."""
+    """The configuration a run was started with, as far as runs of all models have it."""
     path = workdir / CONFIG_FILE
     if not path.is_file():
         raise InputError(f"{workdir} holds no run: {CONFIG_FILE} is missing")
-    config = files.read_json(path, dict[str, Any])
-    check_saved(config, str(path))
+    config = files.read_json(path, dict[str, dict[str, Any]])
+    for section, values in config.items():
+        if any(isinstance(value, dict | list) for value in values.values()):
+            raise InputError(f"{path}: expected plain values by name under {brief(section)}")
+    for section, key, what in (
+        ("model", "name", "the model's name"),
+        ("data", "directory", "the directory of the data"),
+    ):
+        if not isinstance(config.get(section, {}).get(key), str):
+            raise InputError(f"{path}: expected {what} under {section}.{key}")
+    if not _is_file_name(config["data"]["directory"]):
+        raise InputError(f"{path}: data.directory holds characters that no file's name has")
+    if "vocab_size" in config["model"]:
+        raise InputError(f"{path}: model.vocab_size is no option; the vocabulary has its own size")
     return config
+
+
+def _is_file_name(text: str) -> bool:
+    try:
+        return b"\0" not in os.fsencode(text)
+    except UnicodeEncodeError:
+        return False
 
 
 def read_text(workdir: Path) -> TrainingText:
     """How the training text of a run became words; the defaults where the run does not say."""
     path = workdir / TEXT_FILE
     return files.read_json(path, TrainingText) if path.is_file() else TrainingText()
+
+
+class RestoredRun(NamedTuple):
+    """A run as evaluation needs it; `info` is {"step", "perplexity", "vocabulary", ...}."""
+
+    model: DocumentModel
+    params: Params
+    vocabulary: Vocabulary
+    config: dict[str, Any]
+    step: int
+    info: dict[str, Any]
+
+
+def restore_run(workdir: Path) -> RestoredRun:
+    """Model, best parameters and vocabulary of a run, on whatever devices there are."""
+    config = read_config(workdir)
+    vocabulary = Vocabulary.load(workdir / VOCABULARY_FILE)
+    model = models.create(vocab_size=len(vocabulary), **config["model"])
+    folder = workdir / CHECKPOINTS_FOLDER
+    best = None
+    if (folder / "best").is_dir():
+        template = jax.eval_shape(model.init, jax.random.key(0))
+        with contextlib.closing(Checkpoints(folder, "best", read_only=True)) as checkpoints:
+            best = checkpoints.restore(template)
+    if best is None:
+        raise InputError(
+            f"{workdir} has no checkpoint to use yet: train until the first evaluation"
+        )
+    step, params, info = best
+    if info.get("vocabulary") != vocabulary.fingerprint:
+        raise InputError(
+            f"{folder / 'best' / str(step)} is for another vocabulary than "
+            f"{workdir / VOCABULARY_FILE}"
+        )
+    return RestoredRun(model, params, vocabulary, config, step, info)
+
+
+@dataclasses.dataclass(frozen=True)
+class Line:
+    """The numbers of a line of metrics that results are made of.
+
+    Attributes:
+      kind: "train" for what training has measured since the line before, "valid" for an evaluation
+        on the validation split.
+      step: training steps until then.
+      tokens: targets trained on until then.
+      seconds: spent training until then, without evaluation and compilation.
+    """
+
+    kind: Literal["train", "valid"]
+    step: files.Count
+    tokens: files.Count
+    seconds: files.Finite
+    perplexity: files.Positive
+
+
+def read_lines(workdir: Path) -> list[Line]:
+    """The lines of a run's metrics, at least one, in the order of their steps."""
+    path = workdir / METRICS_FILE
+    lines = files.read_json_lines(path, Line, made_by="python -m launch.train")
+    if not lines:
+        raise InputError(f"{path}: holds no line; the run has not trained yet")
+    return lines
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,6 +165,13 @@ def read_result(workdir: Path) -> Result | None:
     return result
 
 
+def trained_steps(workdir: Path) -> int:
+    """The step of the newest complete checkpoint for resuming; 0 of a run that has none yet."""
+    seals = workdir.glob(f"{CHECKPOINTS_FOLDER}/latest/*/{CHECKSUMS_FILE}")
+    names = [seal.parent.name for seal in seals]
+    return max((int(name) for name in names if re.fullmatch("[0-9]{1,18}", name)), default=0)
+
+
 def complete(names: Collection[str]) -> list[str]:
     """The names of files in a workdir without those of checkpoints that are being copied or
     written."""
@@ -83,7 +180,7 @@ def complete(names: Collection[str]) -> list[str]:
 
 def needed_for_use(names: Collection[str]) -> list[str]:
     """The names of those files in a workdir that restoring its model reads."""
-    unused = (f"{EVENTS_FOLDER}/", "checkpoints/latest/")
+    unused = (f"{EVENTS_FOLDER}/", f"{CHECKPOINTS_FOLDER}/latest/")
     return [name for name in complete(names) if not name.startswith(unused)]
 
 
@@ -91,7 +188,7 @@ def _seal_of(name: str) -> str | None:
     """The checksums of the checkpoint that a file, checkpoints/KIND/STEP/..., belongs to; None of
     other files."""
     parts = name.split("/")
-    if parts[0] != "checkpoints" or len(parts) < 4:
+    if parts[0] != CHECKPOINTS_FOLDER or len(parts) < 4:
         return None
     # A checkpoint that is being written has another name, and no file makes it complete.
     return "/".join([*parts[:3], CHECKSUMS_FILE]) if parts[2].isdecimal() else ""

@@ -11,7 +11,7 @@ import jax
 import pytest
 from ml_collections import ConfigDict
 
-from dclm_jax import models
+from dclm_jax import files, models
 from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.errors import InputError
 from dclm_jax.experiments import sweep
@@ -185,6 +185,9 @@ def test_a_sweep_may_change_the_values_of_its_grid_and_nothing_else(config, tmp_
     message = r"of another configuration: model.num_layers: 2 saved, 3 given; 1 more"
     with pytest.raises(InputError, match=message):
         Sweep(directory, other, grid).agreed()
+    files.write_json(directory / "sweep.json", {"grid": grid, "config": {}})
+    with pytest.raises(InputError, match="data.batch_size: None saved, 16 given"):
+        Sweep(directory, config, grid).agreed()
     message = "holds a sweep over model.hidden_dim, model.embedding_dim; found --grid over"
     with pytest.raises(InputError, match=message):
         Sweep(directory, config, {"model.hidden_dim": [32, 64]}).agreed()
@@ -199,10 +202,6 @@ def test_a_sweep_may_change_the_values_of_its_grid_and_nothing_else(config, tmp_
         (
             '{"grid": {"model.hidden_dim": 3}, "config": {}}',
             "grid.model.hidden_dim is 3; expected a l",
-        ),
-        (
-            '{"grid": {"model.hidden_dim": [3]}, "config": {}}',
-            "expected the configuration of a swe",
         ),
     ],
 )
@@ -235,26 +234,6 @@ def test_the_outcome_of_a_cell_is_its_result_and_its_last_metrics(config, tmp_pa
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     expected = Outcome(cell, planned.parameters[cell.name], result, 6.0, 60.0)
     assert planned.outcomes() == [expected]
-
-
-@pytest.mark.parametrize(
-    ("perplexity", "message"),
-    [
-        ("9" * 400, "best_perplexity is 9+...9+; expected a number above 0"),
-        ("9" * 5000, "not JSON: Exceeds the limit"),
-        ("NaN", "best_perplexity is nan; expected a number above 0"),
-        ('"1"', "best_perplexity is '1'; expected a number above 0"),
-    ],
-)
-def test_a_perplexity_that_is_none_is_refused(config, tmp_path, perplexity, message):
-    planned = plan("model.hidden_dim=3", config, tmp_path)
-    folder = planned.workdir(planned.cells[0])
-    folder.mkdir(parents=True)
-    write_result(folder, Result("finished", 12, 10, 7.5))
-    path = folder / "result.json"
-    path.write_text(path.read_text().replace("7.5", perplexity))
-    with pytest.raises(InputError, match=f"result.json: {message}"):
-        planned.outcomes()
 
 
 def outcomes(*perplexities):

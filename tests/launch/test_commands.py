@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import dclm_jax
-from dclm_jax.training.checkpoints import restore_run
+from dclm_jax.training.workdir import restore_run
 from tests.exhaustive import also
 from tests.launch.support import BAD_TEXT, launch, refuse
 

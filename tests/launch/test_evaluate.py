@@ -15,7 +15,7 @@ from dclm_jax.data.documents import TextOptions
 from dclm_jax.data.readers import read_documents
 from dclm_jax.evaluation import datasets
 from dclm_jax.experiments import figures
-from dclm_jax.training.checkpoints import restore_run
+from dclm_jax.training.workdir import restore_run
 from tests.compiling import TWO_DEVICES
 from tests.launch.support import TOLERANCE, copy_run, launch, refuse
 

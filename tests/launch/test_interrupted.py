@@ -8,7 +8,7 @@ import jax
 import numpy as np
 import pytest
 
-from dclm_jax.training.checkpoints import restore_run
+from dclm_jax.training.workdir import restore_run
 from tests.exhaustive import also
 from tests.launch.support import STEPS, launch, refuse, start
 from tests.training.support import assert_same_bits, latest_state

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from dclm_jax.training.checkpoints import restore_run
+from dclm_jax.training.workdir import restore_run
 from tests.compiling import TWO_DEVICES
 from tests.exhaustive import also, some
 from tests.launch.support import REPOSITORY, TOLERANCE, environment, free_port, launch

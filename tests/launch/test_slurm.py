@@ -11,7 +11,7 @@ import jax
 import numpy as np
 import pytest
 
-from dclm_jax.training.checkpoints import restore_run
+from dclm_jax.training.workdir import restore_run
 from tests.launch.support import REPOSITORY, STEPS, TOLERANCE, environment, free_port, launch
 
 FOLDER = REPOSITORY / "launch/slurm"

@@ -84,14 +84,6 @@ def test_a_finished_sweep_starts_nothing(space, swept):
     assert fingerprint(directory) == before
 
 
-def test_a_sweep_of_anything_else_is_refused(space, swept):
-    directory, _ = swept
-    before = fingerprint(directory)
-    other = refuse("sweep", *sweeping(space, directory, GRID, "--config.model.num_layers=2"))
-    assert f"{directory} holds a sweep of another configuration: model.num_layers: 1 saved" in other
-    assert fingerprint(directory) == before
-
-
 def test_failed_cells_are_listed_and_the_others_are_not_lost(space, swept):
     directory, _ = swept
     grid = "--grid=optimizer.learning_rate=1e30,0.02;training.seed=1"

@@ -10,8 +10,8 @@ import jax
 import numpy as np
 import pytest
 
-from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.config import default_config, flat
+from dclm_jax.training.workdir import restore_run
 from tests.exhaustive import also
 from tests.launch.support import STEPS, fingerprint, launch, refuse
 

@@ -155,7 +155,7 @@ def save_run(workdir: Path, name: str, words: str, **options: Any) -> Path:
         (workdir / f"{file}.json").write_text(json.dumps(value))
     model = models.create(vocab_size=len(spelled), **config["model"])
     info = {"step": 3, "perplexity": 2.0, "vocabulary": vocabulary.fingerprint}
-    with contextlib.closing(Checkpoints(workdir, "best")) as checkpoints:
+    with contextlib.closing(Checkpoints(workdir / "checkpoints", "best")) as checkpoints:
         checkpoints.save(3, model.init(jax.random.key(0)), info)
     return workdir
 
@@ -163,7 +163,7 @@ def save_run(workdir: Path, name: str, words: str, **options: Any) -> Path:
 def save_checkpoints(workdir: Path) -> Path:
     """Makes a workdir with a checkpoint for use and one for resuming."""
     save_run(workdir, "ccdclm", "a b", embedding_dim=2, hidden_dim=2, num_layers=1)
-    with contextlib.closing(Checkpoints(workdir, "latest")) as checkpoints:
+    with contextlib.closing(Checkpoints(workdir / "checkpoints", "latest")) as checkpoints:
         checkpoints.save(3, state_of(read_config(workdir)), {"tokens": 9})
     return workdir
 
@@ -181,7 +181,7 @@ def use(workdir: Path) -> int:
 
 def resume(workdir: Path) -> int:
     """The step that training goes on from."""
-    with contextlib.closing(Checkpoints(workdir, "latest")) as checkpoints:
+    with contextlib.closing(Checkpoints(workdir / "checkpoints", "latest")) as checkpoints:
         found = checkpoints.restore(state_of(read_config(workdir)))
     assert found is not None and found[2] == {"tokens": 9}
     return int(found[1].step)

@@ -125,6 +125,4 @@ def test_names_that_a_configuration_file_does_not_know():
 
 def test_a_run_of_another_kind_is_incompatible():
     counted = {"model": {"name": "ngram", "order": 5}, "data": {"directory": "somewhere"}}
-    assert incompatible(counted, make().to_dict(), "run").startswith(
-        "run already contains a different run (data.batch_size: None saved, "
-    )
+    assert incompatible(counted, make().to_dict()).startswith("data.batch_size: None saved, ")

@@ -24,9 +24,10 @@ from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.training import loop, step
-from dclm_jax.training.checkpoints import CHECKSUMS_FILE, Checkpoints, restore_run
+from dclm_jax.training.checkpoints import CHECKSUMS_FILE, Checkpoints
 from dclm_jax.training.run_writer import RunWriter, locked
 from dclm_jax.training.step import TrainState
+from dclm_jax.training.workdir import restore_run
 from tests.training.support import (
     after_step,
     assert_same_bits,
@@ -56,7 +57,7 @@ def tiny_state(step: int) -> TrainState:
 @pytest.fixture(scope="module")
 def two_checkpoints(tmp_path_factory) -> Path:
     workdir = tmp_path_factory.mktemp("sealed")
-    with contextlib.closing(Checkpoints(workdir, "latest")) as checkpoints:
+    with contextlib.closing(Checkpoints(workdir / "checkpoints", "latest")) as checkpoints:
         for number in (1, 2):
             checkpoints.save(number, tiny_state(number), {"tokens": number})
     return workdir
@@ -89,7 +90,7 @@ def test_any_damaged_file_is_detected_and_the_previous_checkpoint_is_used(
         shutil.copytree(two_checkpoints, workdir)
         DAMAGES[damage](workdir / newest.relative_to(two_checkpoints) / file)
         capfd.readouterr()
-        with contextlib.closing(Checkpoints(workdir, "latest")) as checkpoints:
+        with contextlib.closing(Checkpoints(workdir / "checkpoints", "latest")) as checkpoints:
             restored = checkpoints.restore(tiny_state(0))
         assert restored is not None
         _, state, progress = restored
@@ -109,7 +110,7 @@ def test_hostile_notes_of_a_checkpoint_are_left_with_it(two_checkpoints, tmp_pat
     workdir = tmp_path / "run"
     shutil.copytree(two_checkpoints, workdir)
     (workdir / "checkpoints" / "latest" / "2" / "_CHECKPOINT_METADATA").write_bytes(notes)
-    with contextlib.closing(Checkpoints(workdir, "latest")) as checkpoints:
+    with contextlib.closing(Checkpoints(workdir / "checkpoints", "latest")) as checkpoints:
         restored = checkpoints.restore(tiny_state(0))
         assert restored is not None and restored[0] == 1
         # What goes on from there removes the other one.

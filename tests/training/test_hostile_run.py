@@ -14,8 +14,7 @@ from hypothesis import given
 from dclm_jax import files
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
-from dclm_jax.training.metrics import MetricsLog
-from dclm_jax.training.run_writer import Progress, RunWriter, locked
+from dclm_jax.training.run_writer import MetricsLog, Progress, RunWriter, locked
 from dclm_jax.training.workdir import read_config
 from tests.exhaustive import some
 from tests.fuzzing import anything, attack_json, damaged, fuzz, single_faults, value_or_input_error
@@ -92,8 +91,8 @@ def test_pipes_and_devices_in_a_run_are_refused_at_once(sealed, tmp_path, name, 
 def claim_again(run: Path) -> None:
     vocabulary = Vocabulary.load(run / "vocabulary.tsv")
     corpus: Any = SimpleNamespace(vocabulary=vocabulary, checksums={})
-    with RunWriter(run, read_config(run), corpus, total_steps=9):
-        pass
+    with RunWriter(run) as writer:
+        writer.claim(read_config(run), corpus, 9)
 
 
 def test_values_of_a_checkpoint(sealed, tmp_path_factory):

@@ -5,7 +5,7 @@ import random
 import time
 from pathlib import Path
 
-from dclm_jax.training.checkpoints import restore_run
+from dclm_jax.training.workdir import restore_run
 from tests.exhaustive import some
 from tests.training import lives
 from tests.training.support import assert_same_bits, comparable, latest_state

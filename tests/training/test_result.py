@@ -37,6 +37,7 @@ def test_a_result_is_read_as_it_was_written(tmp_path, perplexity):
         ),
         (json.dumps({**GOOD, "step": 1.5}), "step is 1.5; expected a whole number"),
         (json.dumps({**GOOD, "best_step": -1}), "best_step is -1; expected a whole number"),
+        (json.dumps(GOOD).replace("7.5", "9" * 5000), "not JSON: Exceeds the limit"),
         (json.dumps({**GOOD, "best_perplexity": True}), "is True; expected a number above 0"),
         (json.dumps({**GOOD, "best_perplexity": math.nan}), "is nan; expected a number above 0"),
     ],

@@ -15,13 +15,12 @@ from dclm_jax.data.prepare import PrepareOptions, prepare
 from dclm_jax.data.vocabulary import SPECIAL_TOKENS, Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.training import loop
-from dclm_jax.training.checkpoints import restore_run
 from dclm_jax.training.config import OptimizerConfig, default_config
 from dclm_jax.training.freezing import by_path
 from dclm_jax.training.optimizer import create_optimizer
 from dclm_jax.training.step import first_state, parallel_step, spread, spread_rows
 from dclm_jax.training.warm_start import start_from, word_axes
-from dclm_jax.training.workdir import read_result
+from dclm_jax.training.workdir import read_result, restore_run
 from tests.launch.support import fingerprint
 from tests.models.support import DOCUMENTS, MODELS, pack, random_params, small_model
 from tests.training.support import (
@@ -384,7 +383,8 @@ def test_patience_ends_a_longer_run_too_and_more_of_it_does_not(data, tmp_path):
     run = tmp_path / "run"
     loop.train(settings(1, 1), run, report=quiet)
     longer = loop.train(settings(2, 1), run, report=lines.append)
-    assert (longer.ending, longer.step) == ("early_stop", 4)
+    assert (longer.ending, longer.step, longer.best_step) == ("early_stop", 4, 2)
+    assert loop.train(settings(2, 1), run, report=quiet) == longer
     assert "(more of them, or 0, resume the run)" in lines[-1]
     assert read_result(run) == longer
     more = loop.train(settings(2, 3), run, report=quiet)
