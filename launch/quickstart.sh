@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Trains RNNLM and CCDCLM on the embedded State of the Union corpus, evaluates both, compares them:
 #   bash launch/quickstart.sh [FOLDER]        (default folder: runs/quickstart)
-# Run again, it reuses everything that is there; stopped half-way, it goes on from there.
+# Run again, it reuses all results; stopped half-way, it resumes.
 set -euo pipefail
 folder=${1:-runs/quickstart}
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fills in a manifest of this folder and prints it (README.md tells all variables):
+# Fills in a manifest of this folder and prints it (README.md lists all variables):
 #   bash launch/kubernetes/render.sh train --config.data.directory=/storage/data/sotu | kubectl apply -f -
 # Arguments after its name are flags of the program that it runs.
 set -euo pipefail

@@ -4,7 +4,7 @@
 #   bash launch/slurm/test_cluster.sh stop FOLDER
 # Needs Debian's slurm-wlm and munge, and no root: whoever starts it owns it. Configuration, key, state,
 # logs and sockets are in FOLDER; nothing else is changed. PORT (default 16817) and the one after it are
-# used. Jobs get CPUS (default 4) processors, whether or not there are so many.
+# used. Jobs get CPUS (default 4) processors, even if the machine has fewer.
 set -euo pipefail
 
 usage() {

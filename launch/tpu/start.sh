@@ -6,8 +6,8 @@
 #       --config.data.directory=/mnt/share/data/ptb
 #
 # Copies this tree to every host, where host.sh sets up an environment and trains; arguments are flags
-# of launch.train. Where a slice was preempted, one of that name is made again, and the same command goes
-# on. To stop and save:
+# of launch.train. If the slice is preempted, create it again under the same name and repeat the command:
+# the run resumes. To stop and save:
 #
 #   gcloud compute tpus tpu-vm ssh slice --worker=all --command="pkill -f '[l]aunch.train'"
 #

@@ -154,7 +154,7 @@ def test_requeueing_ends(slurm):
     for variables in ({"REQUEUES": "3", "SLURM_RESTART_COUNT": "3"}, {"FAKE_SCONTROL": "1"}):
         done, _ = slurm.job(status=75, **variables)
         assert done.returncode == 75
-        assert "not requeued; submitted again, it goes on" in done.stderr
+        assert "not requeued; submit it again to resume" in done.stderr
 
 
 def test_an_array_varies_the_seed_or_the_flags(slurm):
