@@ -207,6 +207,12 @@ def refuse(name, *arguments, code=2, **options) -> str:
     return error.strip()
 
 
+def scored(*flags, **options) -> list[dict[str, Any]]:
+    """The lines of JSON that `launch.score` prints."""
+    lines = launch("score", *flags, **options).stdout.splitlines()
+    return list(map(json.loads, lines))
+
+
 def write_documents(path: Path, seed: int, documents: int) -> Path:
     """Documents whose sentences all draw on one topic's words."""
     rng = np.random.default_rng(seed)

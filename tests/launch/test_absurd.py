@@ -26,9 +26,8 @@ def test_a_batch_of_more_segments_than_there_are_is_one_of_all(space, tmp_path):
         options = [f"--config.{name}={value}" for name, value in sizes.items()]
         launch("train", *space.training(run, *options))
         lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-        steps.append(
-            [(one["loss"], one["gradient_norm"]) for one in lines if one["kind"] == "train"]
-        )
+        train = [line for line in lines if line["kind"] == "train"]
+        steps.append([(line["loss"], line["gradient_norm"]) for line in train])
     assert len(steps[0]) == 3 and steps[0] == steps[1]
 
 

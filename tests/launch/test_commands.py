@@ -1,7 +1,6 @@
-"""What commands do alike: they refuse what is damaged, absent or of another kind."""
+"""What commands do alike: they list their flags, and refuse what is absent or of another kind."""
 
 import re
-import shutil
 
 import jax
 import numpy as np
@@ -9,8 +8,7 @@ import pytest
 
 import dclm_jax
 from dclm_jax.training.workdir import restore_run
-from tests.exhaustive import also
-from tests.launch.support import BAD_TEXT, launch, refuse
+from tests.launch.support import launch, refuse
 
 _OF_TEXT = {"format", "lowercase", "normalize", "text_key", "encoding"}
 _OF_DATA = {"data", "input", "split"} | _OF_TEXT
@@ -30,65 +28,38 @@ _OF_DATA = {"data", "input", "split"} | _OF_TEXT
     ],
 )
 def test_help_lists_all_flags(name, some):
-    said = launch(name, "--help").stdout
-    listed = set(re.findall(r"^  --(?:\[no\])?(\w+):", said, re.MULTILINE))
+    text = launch(name, "--help").stdout
+    listed = set(re.findall(r"^  --(?:\[no\])?(\w+):", text, re.MULTILINE))
     assert some <= listed
     assert name != "report" or "tune_on" not in listed
 
 
-@pytest.mark.parametrize("name", ["evaluate", *also(["coherence", "score", "order"])])
-def test_a_flipped_bit_in_a_split_is_found(space, tmp_path, name):
-    corpus = tmp_path / "corpus"
-    shutil.copytree(space.corpus, corpus)
-    tokens = bytearray((corpus / "test.tokens.bin").read_bytes())
-    # Another word of the vocabulary, so that nothing but the checksum tells.
-    tokens[0] ^= 1
-    (corpus / "test.tokens.bin").write_bytes(tokens)
-    error = refuse(name, f"--workdir={space.run}", f"--data={corpus}")
-    assert error == f"error: {corpus}/test.tokens.bin: its checksum differs from the manifest's"
-
-
-@pytest.mark.parametrize("name", ["evaluate", "generate", *also(["coherence", "score"])])
+@pytest.mark.parametrize("name", ["evaluate", "generate"])
 def test_a_directory_without_a_run_is_refused(space, tmp_path, name):
-    output = tmp_path / "output"
     text = "context" if name == "generate" else "input"
-    arguments = [f"--{text}={space.text['test']}", f"--output={output}"]
-    error = refuse(name, *arguments, f"--workdir={tmp_path}")
-    assert f"{tmp_path} holds no run" in error
-    assert "--workdir" in refuse(name, *arguments)
+    arguments = [f"--{text}={space.text['test']}", f"--output={tmp_path / 'output'}"]
+    assert f"{tmp_path} holds no run" in refuse(name, *arguments, f"--workdir={tmp_path}")
+    assert "--workdir is missing" in refuse(name, *arguments)
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "expected"),
+    ("name", "arguments", "message"),
     [
-        ("evaluate", ["--data=OTHER"], ["OTHER", "another vocabulary"]),
-        ("evaluate", ["--data=TESTONLY", "--split=valid"], ["'valid'", "TESTONLY", "test"]),
-        ("evaluate", ["--input=absent.txt"], ["absent.txt"]),
-        ("evaluate", ["--input=latin1.txt"], ["latin1.txt:3"]),
-        ("evaluate", ["--split=tset"], ["--split=tset"]),
-        ("score", ["--context=blank.txt"], ["--input is missing"]),
-        ("score", ["--format=lines"], ["--format belongs to --input"]),
-        ("score", ["--input=latin1.txt", "--split=valid"], ["--input replaces --data and"]),
-        ("score", ["--input=absent.txt", "stray"], ["'stray'"]),
+        ("evaluate", ["--data=OTHER"], "another vocabulary"),
+        ("evaluate", ["--split=tset"], "--split=tset"),
+        ("score", ["--context=blank.txt"], "--input is missing"),
+        ("score", ["--format=lines"], "--format belongs to --input, which is missing"),
+        ("score", ["--input=a.txt", "--split=valid"], "--input replaces --data and --split"),
+        ("score", ["--input=absent.txt"], "absent.txt: no such file or folder"),
+        ("score", ["stray"], "'stray'"),
     ],
 )
-def test_evaluation_refuses_bad_input_and_writes_nothing(
-    space, tmp_path, name, arguments, expected
-):
-    (tmp_path / "latin1.txt").write_bytes(BAD_TEXT["latin1.txt"])
-
-    def fill(text):
-        return text.replace("OTHER", str(space.other_corpus)).replace(
-            "TESTONLY", str(space.test_only)
-        )
-
-    error = refuse(
-        name, f"--workdir={space.run}", "--output=output", *map(fill, arguments), cwd=tmp_path
-    )
-    for part in expected:
-        assert fill(part) in error
-    assert [path.name for path in tmp_path.iterdir()] == ["latin1.txt"]
+def test_bad_flags_are_refused_and_nothing_is_written(space, tmp_path, name, arguments, message):
+    arguments = [argument.replace("OTHER", str(space.other_corpus)) for argument in arguments]
+    flags = [f"--workdir={space.run}", "--output=output", *arguments]
+    assert message in refuse(name, *flags, cwd=tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_neural_model_in_python_has_its_functions_and_parameters(space):

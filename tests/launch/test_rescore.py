@@ -35,57 +35,59 @@ def flags_of(lists: Path) -> list[str]:
 
 def test_the_lists_are_those_of_the_split_and_the_same_again(space, lists, tmp_path):
     references = (lists / "references.txt").read_text().splitlines()
-    text = [line for line in space.text["test"].read_text().splitlines() if line]
-    # Words outside the vocabulary are not spelled as they were.
-    assert [len(line.split()) for line in references] == [len(line.split()) for line in text]
     test = open_corpus(space.corpus, "test")
+    sentences = [words for index in range(11) for words in test.document(index)]
+    assert [line.split() for line in references] == list(map(test.vocabulary.decode, sentences))
     write_lists(test, str(tmp_path / "again"), candidates=4)
     assert fingerprint(tmp_path / "again") == fingerprint(lists)
-    assert write_lists(test, str(tmp_path / "one"), max_sentences=1, seed=1) == 11
+    assert write_lists(test, str(tmp_path / "first"), max_sentences=1, seed=1) == 11
     for option in ("max_sentences", "seed"):
         with pytest.raises(InputError, match=f"{option} is -1; expected at least 0"):
             write_lists(test, str(tmp_path / "none"), **{option: -1})
     assert "--output" in refuse("corrupt", f"--data={space.corpus}")
 
 
-def test_a_list_is_rescored_measured_and_tuned(space, lists, tmp_path):
-    output, metrics = tmp_path / "best.txt", tmp_path / "metrics.json"
-    options = [f"--output={output}", f"--metrics={metrics}"]
-    done = launch("rescore", f"--workdir={space.run}", *flags_of(lists), *options)
-    best = output.read_text().splitlines()
-    value = json.loads(metrics.read_text())
-    assert value["weights"] == {"ccdclm": 1, "score": 1, "words": 0}
+def test_a_list_is_rescored_as_in_python_and_measured(space, lists, tmp_path):
+    """With the spelling of features in the list, and two runs."""
+    path, best = tmp_path / "list", tmp_path / "best"
+    path.write_text((lists / "nbest.txt").read_text().replace("||| |||", "||| LM=-1 |||"))
+    flags = [*flags_of(lists), f"--nbest={path}", f"--output={best}", "--metrics=-"]
+    flags += [f"--workdirs={space.run},{space.rnnlm}", f"--scored_nbest={tmp_path / 'scored'}"]
+    value = json.loads(launch("rescore", *flags).stdout)
+    assert value["weights"] == {"ccdclm": 1, "rnnlm": 1, "score": 1, "LM": 0, "words": 0}
     assert value["rows"]["oracle"]["right"] == 1 and value["rows"]["oracle"]["wer"]["value"] == 0
-    assert len(best) == value["segments"]
-    assert f"{value['rows']['rescored']['bleu']['value']:.2f}" in done.stdout
 
-    # The first document, greedily, by the interface for Python.
-    hypotheses: dict[str, list[tuple[str, float]]] = {}
-    for line in (lists / "nbest.txt").read_text().splitlines():
-        index, words, _, score = [field.strip() for field in line.split("|||")]
-        hypotheses.setdefault(index, []).append((words, float(score)))
-    names = dict(line.split() for line in (lists / "documents.txt").read_text().splitlines())
-    read = dclm_jax.restore(space.run).read()
-    for index in [index for index, name in names.items() if name == "0"]:
-        scored = read.score([words for words, _ in hypotheses[index]])
-        totals = [a.log_prob + b for a, (_, b) in zip(scored, hypotheses[index], strict=True)]
-        chosen = hypotheses[index][totals.index(max(totals))][0]
-        assert best[int(index)] == chosen
-        read = read.read(chosen)
+    models = [dclm_jax.restore(space.run), dclm_jax.restore(space.rnnlm)]
+    readers = {lm.name: lm.reader for lm in models}
+    nbest_list = nbest.read_nbest(str(path))
+    division = nbest.read_division(str(lists / "documents.txt"), nbest_list)
+    rescorer = Rescorer(readers, models[0].vocabulary, nbest_list, division)
+    assert rescorer.names == list(value["weights"])
+    choices, features = rescorer.decode(rescorer.default_weights)
+    lines = rescorer.scored_lines(features)
+    assert (tmp_path / "scored").read_text() == "".join(lines)
+    assert " LM=-1 ccdclm=-" in lines[0] and " rnnlm=-" in lines[0]
+    pairs = zip(nbest_list.segments, choices, strict=True)
+    expected = [" ".join(segment.hypotheses[choice]) for segment, choice in pairs]
+    assert best.read_text().splitlines() == expected
+    assert value["segments"] == len(expected)
 
-    # Tuned on the same list, it is no worse there; the weights are read back from the file.
-    tuned = tmp_path / "tuned.json"
+
+def test_weights_are_tuned_and_read_back_from_the_file(space, lists, tmp_path):
+    tuned, best = tmp_path / "tuned.json", tmp_path / "best.txt"
+    command = ["rescore", f"--workdirs={space.run},{space.rnnlm}", *flags_of(lists)]
     options = ["--tune", "--objective=wer", "--restarts=0", f"--metrics={tuned}"]
-    both = f"--workdirs={space.run},{space.rnnlm}"
-    shown = launch("rescore", both, *flags_of(lists), *options).stdout
-    assert shown.count("round ") >= 1
+    printed = launch(*command, *options, f"--output={best}").stdout
     first = json.loads(tuned.read_text())
+    assert f"{first['rows']['rescored']['bleu']['value']:.2f}" in printed and "round 1: " in printed
     assert set(first["weights"]) == {"ccdclm", "rnnlm", "score", "words"}
-    options = [f"--weights={tuned}", "--metrics=-", f"--baseline={output}"]
-    again = json.loads(launch("rescore", both, *flags_of(lists), *options).stdout)
-    assert again["rows"]["rescored"]["bleu"]["value"] == first["rows"]["rescored"]["bleu"]["value"]
+    options = [f"--weights={tuned}", "--metrics=-", f"--baseline={best}"]
+    again = json.loads(launch(*command, *options).stdout)
     assert again["compared_with"] == "baseline"
-    assert again["rows"]["baseline"]["bleu"]["value"] == value["rows"]["rescored"]["bleu"]["value"]
+    for row in ("rescored", "baseline"):
+        for metric in ("bleu", "wer"):
+            expected = first["rows"]["rescored"][metric]["value"]
+            assert again["rows"][row][metric]["value"] == expected
 
 
 def test_a_list_of_kaldi_without_anything_else(space, tmp_path):
@@ -161,29 +163,6 @@ def test_silence_and_sparse_features_are_scored_and_the_list_is_written_again(sp
     values = re.findall(r"ccdclm= (\S+) ccdclm_2= (\S+)", again)
     assert len(values) == 6
     assert [float(a) for a, _ in values] == pytest.approx([float(b) for _, b in values], abs=1e-5)
-
-
-def test_a_list_is_rescored_in_python(space, lists, tmp_path):
-    """As by the command, with two runs and the spelling of the list."""
-    text = (lists / "nbest.txt").read_text().replace("||| |||", "||| LM=-1 |||")
-    (tmp_path / "list").write_text(text)
-    documents = lists / "documents.txt"
-    names = [f"--nbest={tmp_path / 'list'}", f"--documents={documents}"]
-    written = [f"--output={tmp_path / 'best'}", f"--scored_nbest={tmp_path / 'scored'}"]
-    launch("rescore", f"--workdirs={space.run},{space.rnnlm}", *names, *written)
-    first, second = dclm_jax.restore(space.run), dclm_jax.restore(space.rnnlm)
-    readers = {"ccdclm": first.reader, "rnnlm": second.reader}
-    nbest_list = nbest.read_nbest(str(tmp_path / "list"))
-    division = nbest.read_division(str(documents), nbest_list)
-    rescorer = Rescorer(readers, first.vocabulary, nbest_list, division)
-    assert rescorer.names == ["ccdclm", "rnnlm", "score", "LM", "words"]
-    choices, features = rescorer.decode(rescorer.default_weights)
-    lines = rescorer.scored_lines(features)
-    assert (tmp_path / "scored").read_text() == "".join(lines)
-    assert " LM=-1 ccdclm=-" in lines[0] and " rnnlm=-" in lines[0]
-    pairs = zip(nbest_list.segments, choices, strict=True)
-    best = [segment.hypotheses[choice] for segment, choice in pairs]
-    assert (tmp_path / "best").read_text().splitlines() == list(map(" ".join, best))
 
 
 @pytest.mark.parametrize(

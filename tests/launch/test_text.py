@@ -1,0 +1,204 @@
+"""Text in commands: raw text is read as in training, and a text of unknown words is warned of."""
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+import dclm_jax
+from dclm_jax.data.corpus import read_manifest
+from dclm_jax.data.documents import TextOptions
+from tests.launch.support import Workspace, launch, refuse, scored
+
+REVIEW = "“It’s Fine.” She slept."
+SENTENCES = ['" it \'s fine . "', "she slept ."]
+ARTICLE = "Dr. Smith Slept. She Didn’t.\n\nIt Rained!\n= Next\nA Dog Ran."
+OPTIONS = TextOptions("prose", normalize=True, lowercase=True, text_key="review")
+
+
+@pytest.fixture(scope="module")
+def raw_run(space: Workspace, tmp_path_factory) -> Path:
+    """A run on a compressed table of reviews in cp1252; its corpus is beside it."""
+    pytest.importorskip("sentencex")
+    pytest.importorskip("sacremoses")
+    root = tmp_path_factory.mktemp("reviews")
+    table = "stars,review\n" + "".join(f"{stars},{REVIEW}\n" for stars in range(5)) + "6,\n"
+    path = root / "reviews.csv.gz"
+    path.write_bytes(gzip.compress(table.encode("cp1252")))
+    command = ["prepare", f"--train={path}", f"--valid={path}", f"--output={root / 'corpus'}"]
+    command += ["--text_key=review", "--encoding=cp1252", "--lowercase"]
+    lines = launch(*command, "--normalize").stdout.splitlines()
+    assert f"note: {path}: read as CSV, the raw text of its 'review'" in lines
+    assert "documents without words that were left out: 2" in lines
+    assert "made otherwise (normalize differ)" in refuse(*command)
+    directory = f"--config.data.directory={root / 'corpus'}"
+    training = [f"--config={space.config}", f"--workdir={root / 'run'}", directory]
+    launch("train", *training, "--config.training.max_steps=1")
+    return root / "run"
+
+
+def test_a_table_is_prepared_and_a_run_remembers_how(raw_run):
+    manifest = read_manifest(raw_run.parent / "corpus")
+    assert manifest.text == dclm_jax.restore(raw_run).text.options == OPTIONS
+    entry = manifest.splits["train"]
+    assert (entry.documents, entry.tokens, entry.oov_tokens) == (5, 5 * 9, 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "flags"),
+    [
+        ("table.csv", f"review,id\n{REVIEW},a\n", []),
+        ("table.tsv", f"id\tbody\na\t{REVIEW}\n", ["--text_key=body"]),
+        ("raw.jsonl", json.dumps({"id": "a", "review": REVIEW}), ["--format=jsonl"]),
+        ("words.jsonl", json.dumps({"id": "a", "sentences": SENTENCES}), []),
+        ("raw.txt", REVIEW, []),
+    ],
+)
+def test_tables_and_raw_text_are_read_like_those_of_training(
+    raw_run, tmp_path, name, content, flags
+):
+    lm = dclm_jax.restore(raw_run)
+    [document] = lm.documents(REVIEW)
+    assert list(map(" ".join, document.sentences)) == SENTENCES
+    (expected,) = lm.score([document])
+    (tmp_path / name).write_text(content, "utf-16")
+    flags = [f"--input={tmp_path / name}", "--encoding=utf-16", *flags]
+    [record] = scored(f"--workdir={raw_run}", *flags, quiet=False)
+    assert record["log_prob"] == pytest.approx(expected.log_prob)
+    assert record["id"] == ("raw.txt:1" if name == "raw.txt" else "a")
+
+
+def test_flags_that_read_text_unlike_in_training_warn(raw_run, tmp_path):
+    article, words = tmp_path / "article.txt", tmp_path / "words.jsonl"
+    article.write_text(ARTICLE)
+    with pytest.warns(UserWarning, match="title words omitted: 1,"):
+        documents = dclm_jax.restore(raw_run).documents(ARTICLE)
+    records = [json.dumps({"sentences": document.sentences}) for document in documents]
+    words.write_text("".join(f"{record}\n" for record in records))
+
+    def evaluate(path: Path, *flags: str) -> tuple[float, str]:
+        given = [f"--workdir={raw_run}", f"--input={path}", "--output=-", *flags]
+        done = launch("evaluate", *given, quiet=False)
+        # A warning of unknown words follows the note.
+        result, note = json.loads(done.stdout), done.stderr.split("\n")[0]
+        assert f"text is read as {result['read_as']}" in note
+        return result["nll"], note
+
+    trained = "prose, its punctuation normalised, in lower case"
+    nll, note = evaluate(article)
+    assert note == f"note: text is read as {trained}, like the training text"
+    assert evaluate(article, "--format=prose", "--lowercase") == (nll, note)
+    # The name of a file of words says that it is one.
+    assert evaluate(words)[0] == nll
+    for flag, read_as in (
+        ("--format=lines", "lines, its punctuation normalised, in lower case"),
+        ("--nolowercase", "prose, its punctuation normalised"),
+        ("--nonormalize", "prose, in lower case"),
+    ):
+        other, note = evaluate(article, flag)
+        assert other != nll
+        assert note == f"warning: text is read as {read_as}; the training text was {trained}"
+
+
+def test_candidates_are_read_as_text_is(raw_run, tmp_path):
+    context, lines = tmp_path / "context.txt", tmp_path / "lines.txt"
+    context.write_text("The Cat slept.")
+    lines.write_text("It Rained!\nDr. Smith slept.\n")
+    candidates = ["it rained !", "dr. smith slept ."]
+    flags = [f"--workdir={raw_run}", f"--context={context}", f"--input={lines}"]
+    state = dclm_jax.restore(raw_run).read_text("The Cat slept.")
+    records = scored(*flags, quiet=False)
+    for record, candidate in zip(records, candidates, strict=True):
+        assert record["sentences"][0]["tokens"] == [*candidate.split(), "<END>"]
+        (score,) = state.score([candidate])
+        assert record["log_prob"] == pytest.approx(score.log_prob, rel=1e-5)
+
+
+def test_runs_whose_texts_were_read_differently_need_flags_that_say_how(space, tmp_path):
+    """One vocabulary, one of two runs with text in lower case: their order decides nothing."""
+    cased, lower = space.run, tmp_path / "lower"
+    shutil.copytree(cased, lower)
+    text_of_run = json.loads((lower / "text.json").read_text())
+    rates = [text_of_run["unknown_rates"]["test"], 0.5]
+    text_of_run["options"]["lowercase"] = True
+    text_of_run["unknown_rates"]["test"] = 0.5
+    (lower / "text.json").write_text(json.dumps(text_of_run))
+    text = tmp_path / "text.txt"
+    text.write_text("W1 w2 .\n")
+    for command in (["evaluate"], ["score"], ["score", f"--context={text}"]):
+        for pair in (f"{cased},{lower}", f"{lower},{cased}"):
+            error = refuse(*command, f"--workdirs={pair}", f"--input={text}")
+            assert "the training texts of the runs were read differently (" in error
+    flags = ["--format=lines", "--lowercase", f"--input={text}", "--output=-"]
+    both = launch("evaluate", f"--workdirs={cased},{lower}", *flags, quiet=False)
+    results = json.loads(both.stdout)["runs"]
+    # Each beside the unknown words of its own text.
+    assert [result["own_oov_rate"] for result in results] == rates
+    assert results[0]["oov_words"] == 1
+
+
+@pytest.mark.parametrize("end", [[], ['{"sentences": []}']])
+def test_scores_join_with_the_text_line_by_line(space, tmp_path, end):
+    lines = ['{"sentences": ["w1 w2"]}', '{"id": "b", "sentences": [""]}', '{"sentences": ["w3"]}']
+    path = tmp_path / "t.jsonl"
+    path.write_text("\n".join([*lines, *end]))
+    records = scored(f"--workdir={space.run}", f"--input={path}")
+    ids = ["t.jsonl:1", "b", "t.jsonl:3", "t.jsonl:4"]
+    assert [record["id"] for record in records] == ids[: 3 + len(end)]
+    assert records[1] == {"id": "b", "unit": "nats", "log_prob": 0.0, "sentences": []}
+    assert space.evaluate(f"--input={path}")["tokens"] == 5
+    path.write_text("\n".join([lines[0], lines[2]]))
+    others = scored(f"--workdir={space.run}", f"--input={path}")
+    close = pytest.approx([record["log_prob"] for record in others])
+    assert [records[0]["log_prob"], records[2]["log_prob"]] == close
+
+
+@pytest.fixture(scope="module")
+def unheard(space, tmp_path_factory) -> Path:
+    """A folder of texts in all of which two of three words are unknown to the run."""
+    folder = tmp_path_factory.mktemp("unheard")
+    sentences = ["w1 w2 unheard of words", "w3 more of it"]
+    (folder / "text.txt").write_text("\n".join(sentences))
+    (folder / "endings.txt").write_text("w1 never seen\nof w2 it\n")
+    (folder / "list.txt").write_text("0 ||| w1 unheard of ||| ||| -1\n0 ||| of it w1 ||| ||| -2\n")
+    (folder / "orders").mkdir()
+    for number, lines in enumerate((sentences, sentences[::-1]), start=1):
+        (folder / "orders" / f"a.perm-{number}").write_text("\n".join(lines))
+    vocabulary = f"--vocabulary={space.corpus / 'vocabulary.tsv'}"
+    launch("prepare", f"--test={folder / 'text.txt'}", vocabulary, f"--output={folder / 'corpus'}")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("command", "texts"),
+    [
+        ("score --input=text.txt", ["text.txt"]),
+        ("score --context=text.txt --input=endings.txt", ["text.txt", "endings.txt"]),
+        ("score --data=corpus", ["corpus, test"]),
+        ("order --input=text.txt --noshuffle", ["text.txt"]),
+        ("generate --context=text.txt --num_sentences=1", ["text.txt"]),
+        ("encode --input=text.txt --output=vectors.npy", ["text.txt"]),
+        ("rescore --nbest=list.txt --output=-", ["list.txt"]),
+        ("coherence --input=text.txt", ["text.txt"]),
+        ("coherence --data=corpus", ["corpus, test"]),
+        ("coherence --permuted=orders", ["orders"]),
+        ("coherence --baseline=maximum_entropy --data=CORPUS --input=text.txt", ["text.txt"]),
+        ("reconstruct --input=text.txt --nomeasure --output=-", ["text.txt"]),
+    ],
+)
+def test_a_text_of_many_unknown_words_is_warned_of(space, unheard, command, texts):
+    name, *flags = command.replace("CORPUS", str(space.corpus)).split()
+    run = space.autoencoder if name == "reconstruct" else space.run
+    if "--baseline=maximum_entropy" not in flags:
+        flags.append(f"--workdir={run}")
+    rate = read_manifest(space.corpus).splits["test"].oov_rate
+    warnings = [
+        f"warning: {text}: 66.67% of the words are unknown, {100 * rate:.2f}% of those of the "
+        "run's own test split: results do not compare with those of text that it knows\n"
+        for text in texts
+    ]
+    error = launch(name, *flags, cwd=unheard, quiet=False).stderr
+    # Others may follow.
+    assert error.startswith("".join(warnings)) and error.count("warning:") == len(texts)
