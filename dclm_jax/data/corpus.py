@@ -412,11 +412,11 @@ def files_sha256(root: pathlib.Path, paths: Iterable[pathlib.Path]) -> str:
 
 
 def statistics_table(manifest: Manifest) -> str:
-    """Aligned text with one line a split: Table 1 of Ji et al. (2016), and the vocabulary.
+    """Aligned text with one line a split: Table 1 of Ji et al. (2015), and the vocabulary.
 
-    Tokens are words as they stand in the text, without START and END.
+    Words exclude START and END.
     """
-    header = ("split", "documents", "sentences", "tokens", "tokens/doc", "sentences/doc", "OOV")
+    header = ("split", "documents", "sentences", "words", "words/doc", "sentences/doc", "OOV")
     rows: list[Sequence[str]] = [header]
     for split, entry in manifest.splits.items():
         counts = (entry.documents, entry.sentences, entry.tokens)

@@ -2,7 +2,10 @@
 
 Each partial hypothesis is extended by every allowed word, and each document retains the W best:
 
-    score = log P(partial hypothesis) / terms^a         terms: its words, ENDs and decisions
+    score = log P(partial hypothesis) / terms^a
+
+The terms are its words, its ENDs and, for models that decide where a document ends, all decisions:
+the document goes on before each sentence, and has ended after the last one.
 
 The hypotheses of a document meet at the ends of sentences. A hypothesis whose sentence has ended
 waits for the others, and a hypothesis whose document has ended waits until generation ends; both

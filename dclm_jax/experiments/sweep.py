@@ -339,7 +339,7 @@ class Sweep:
 def table(outcomes: Sequence[Outcome]) -> str:
     """The aligned table of finished cells, the best one first and marked."""
     labels = short_names(list(outcomes[0].cell.values)).values()
-    measured = ("parameters", "validation perplexity", "best step", "seconds", "tokens/s")
+    measured = ("parameters", "validation perplexity", "best step", "seconds", "targets/s")
     rows = [["", *labels, *measured]]
     rows += [
         [

@@ -105,11 +105,13 @@ class DocumentModel:
       embedding_dim: K, the width of embeddings.
       hidden_dim: H, the width of hidden states.
       num_layers: recurrent layers of every stack.
-      cell: one of `dclm_jax.nn.cells.CELLS`.
+      cell: recurrent cell: lstm, gru, rnn, coupled_peephole_lstm (Ji et al. 2015),
+        lstm_linear_output (Li et al. 2015) or htanh (Lin et al. 2015).
       dropout: rate on non-recurrent connections while training: embeddings, between layers,
         features, and contexts that enter the output layer.
-      input_dropout, output_dropout: other rates on embeddings, and on features and such contexts;
-        -1 for that of `dropout`.
+      input_dropout: dropout rate on embeddings; -1 for the rate `dropout`.
+      output_dropout: dropout rate on features, and on contexts that enter the output layer; -1 for
+        the rate `dropout`.
       variational_dropout: draw once a sentence (Gal and Ghahramani 2016), not once a token.
       recurrent_dropout: rate on the stack's recurrent weights, once a step (Merity et al. 2018).
       tie_embeddings: use the embedding matrix as the output matrix: of the hidden state, or where

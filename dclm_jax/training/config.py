@@ -57,9 +57,9 @@ class OptimizerConfig:
     weight_decay: weight decay of adamw, times the learning rate at every step; with 0 adamw is
       adam.
     clip_norm: maximum global norm of the gradient; 0 for no clipping.
-    schedule: constant, or linear, cosine or exponential decay, or halve_on_plateau: constant, and
-      halved after each epoch whose mean training loss is not below that of the epoch before, or
-      halve_after: constant, and from some epoch on halved again and again.
+    schedule: constant; linear, cosine or exponential (decay over decay_steps); halve_on_plateau
+      (halved after each epoch whose mean training loss is not below the loss of the epoch before);
+      or halve_after (halved every halve_every epochs from epoch halve_after on).
     warmup_steps: steps of linear growth to the peak.
     decay_steps: steps of the decay; 0 for the whole run.
     final_fraction: fraction of the peak at which the decay ends.

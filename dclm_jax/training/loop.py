@@ -340,7 +340,7 @@ class _Run:
             skipped=progress.skipped,
         )
         losses = "".join(f"  {name} {loss:.4f}" for name, loss in further.items())
-        text = f"{perplexity:.1f}{losses}  {tokens_per_second:,.0f} tokens/s"
+        text = f"{perplexity:.1f}{losses}  {tokens_per_second:,.0f} targets/s"
         self._line.update(step, epoch, text)
 
     def save(self, evaluate: bool) -> None:

@@ -52,9 +52,9 @@ def test_statistics(directory):
     assert valid.oov_rate == 1.0
     assert manifest.vocabulary.size == 5
     assert statistics_table(manifest).splitlines() == [
-        "split  documents  sentences  tokens  tokens/doc  sentences/doc      OOV",
-        "train          2          3       6         3.0            1.5   16.67%",
-        "valid          1          1       2         2.0            1.0  100.00%",
+        "split  documents  sentences  words  words/doc  sentences/doc      OOV",
+        "train          2          3      6        3.0            1.5   16.67%",
+        "valid          1          1      2        2.0            1.0  100.00%",
         "vocabulary: 5 entries with START, END and UNKNOWN",
     ]
 

@@ -396,7 +396,7 @@ def test_damaged_archives_are_named(tmp_path, name, content):
 
 
 def test_news_divided_in_the_proportions_of_the_paper(tmp_path):
-    """Table 1 of Ji et al. (2016)."""
+    """Table 1 of Ji et al. (2015)."""
     collection = COLLECTIONS["nant"]
     parts = divide(29_363, collection.fractions, 3, "nant")
     assert np.bincount(parts).tolist() == [26_462, 148, 2_753]

@@ -259,17 +259,17 @@ def test_the_table_marks_the_best():
     worse, best, worst, bad = outcomes(107.256, 8.5, math.inf, 1234.5)
     assert sweep.table([best, worse, bad, worst]).splitlines() == [
         "      hidden_dim  learning_rate  parameters  validation perplexity  best step  seconds"
-        "  tokens/s",
+        "  targets/s",
         "----  ----------  -------------  ----------  ---------------------  ---------  -------"
-        "  --------",
+        "  ---------",
         "best           3          1e-05       2,000                   8.50         10      1.5"
-        "    12,346",
+        "     12,346",
         "               3            0.1       1,000                 107.26         10      1.5"
-        "    12,346",
+        "     12,346",
         "              40          1e-05       4,000                1234.50         10      1.5"
-        "    12,346",
+        "     12,346",
         "              40            0.1       3,000                    inf         10      1.5"
-        "    12,346",
+        "     12,346",
     ]
 
 

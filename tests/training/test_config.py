@@ -1,12 +1,16 @@
 """Configurations: every key checked by name, type and range."""
 
+import re
 import types
 
 import pytest
 
 from dclm_jax.errors import InputError
 from dclm_jax.models import MODELS
+from dclm_jax.models.base import COMPUTE_DTYPES
+from dclm_jax.nn.cells import CELLS
 from dclm_jax.training.config import (
+    LOSS_UNITS,
     default_config,
     differences,
     flat,
@@ -15,6 +19,7 @@ from dclm_jax.training.config import (
     require_known,
     validated,
 )
+from dclm_jax.training.optimizer import OPTIMIZERS, SCHEDULES
 
 
 def make(model: str = "ccdclm", **values):
@@ -105,7 +110,9 @@ def test_meanings_are_those_of_the_docstrings():
         "too. 0 keeps all. Evaluation always scores and reads all."
     )
     # Of a line that is part of another entry, and of a class, its base and the base of that.
-    assert told["optimizer.schedule"].endswith("and from some epoch on halved again and again.")
+    assert told["optimizer.schedule"].endswith(
+        "every halve_every epochs from epoch halve_after on)."
+    )
     assert told["optimizer.halve_after"].startswith("epochs, warm-up included, until the schedule")
     assert told["model.attention_dim"].startswith("A, ")
     assert told["model.context_sentences"].startswith("n, ")
@@ -113,6 +120,21 @@ def test_meanings_are_those_of_the_docstrings():
     assert told["model.name"] == "RLM-SeqBoW-ATT-EF-n."
     with pytest.raises(InputError, match="unknown model 'rlmm'; did you mean 'rlm'"):
         meanings("rlmm")
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("model.cell", CELLS),
+        ("model.compute_dtype", COMPUTE_DTYPES),
+        ("optimizer.name", OPTIMIZERS),
+        ("optimizer.schedule", SCHEDULES),
+        ("training.loss_per", LOSS_UNITS),
+    ],
+)
+def test_meanings_name_all_values(key, values):
+    words = re.findall(r"\w+", meanings("rnnlm")[key])
+    assert set(values) <= set(words)
 
 
 def test_names_that_a_configuration_file_does_not_know():

@@ -10,10 +10,10 @@
     (90/5/5 %).
   ptb: the Wall Street Journal of the Penn Treebank (Marcus et al., 1993); the folder of its
     sections, parsed or raw (see `treebank.ptb_files`). Sections 0-20 are for training, 21-22
-    for validation and 23-24 for testing, as in Ji et al. (2016, section 3).
+    for validation and 23-24 for testing, as in Ji et al. (2015, section 3).
   nant: BLLIP North American News Text (McClosky et al., 2008); a folder of its files of parses (see
     `treebank.read_nant`). They are divided at random by the numbers of documents in Table 1 of Ji
-    et al. (2016), 90.1/0.5/9.4 %; which documents these were is not known.
+    et al. (2015), 90.1/0.5/9.4 %; which documents these were is not known.
   ted: the English side of the talks of IWSLT (Cettolo et al., 2012); the folder of a pair of
     languages (see `ted`). Those for training are divided at random into train and valid (90/10 %),
     tst2010 to tst2012 are for testing, as in Lin et al. (2015), 6.1.

@@ -77,7 +77,7 @@ def read_ptb(root: str | pathlib.Path) -> Iterator[Document]:
 
 
 def ptb_split(section: str) -> int:
-    """The index of the split of a section, as in Ji et al. (2016, section 3): 0-20 are for
+    """The index of the split of a section, as in Ji et al. (2015, section 3): 0-20 are for
     training, 21-22 for validation and 23-24 for testing."""
     return bisect.bisect_right([21, 23], int(section))
 
