@@ -1,16 +1,48 @@
 """What tests of text and prepared corpora share."""
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-from dclm_jax.data import open_corpus
-from dclm_jax.data.corpus import read_manifest
-from dclm_jax.data.readers import TextReader
+from dclm_jax.data import Corpus, Document, TextReader, open_corpus, prepare, read_documents
+from dclm_jax.data.corpus import Manifest, read_manifest
+from dclm_jax.data.documents import TextOptions
+from dclm_jax.data.prepare import PrepareOptions
 
 
 def write(path: Path, content: str | bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     return path
+
+
+def write_lines(path: Path, documents: Iterable[Iterable[list[str]]]) -> Path:
+    """Writes documents as lines of words, with a blank line between two."""
+    texts = ["\n".join(map(" ".join, document)) for document in documents]
+    return write(path, "\n\n".join(texts) + "\n")
+
+
+def read(path: Path, format: str = "auto", encoding: str = "utf-8", **options) -> list[Document]:
+    """The documents of a text that is read with these `TextOptions`."""
+    return list(read_documents(path, TextOptions(format, **options), encoding=encoding))
+
+
+def sentences_of(path: Path, *format: str, **options) -> list[list[list[str]]]:
+    """The sentences of each document of a text."""
+    return [document.sentences for document in read(path, *format, **options)]
+
+
+def make_corpus(
+    source: Any, directory: Path, format: str = "auto", lowercase: bool = False, **options: Any
+) -> Manifest:
+    """Prepares a corpus with these `PrepareOptions`."""
+    return prepare(source, directory, TextOptions(format, lowercase), PrepareOptions(**options))
+
+
+def corpus_of(directory: Path, text: str, **options: Any) -> Corpus:
+    """The corpus of a training text, which is written and prepared in `directory`."""
+    make_corpus({"train": write(directory / "text", text)}, directory / "corpus", **options)
+    return open_corpus(directory / "corpus", "train")
 
 
 def empty(reader: TextReader) -> tuple[int, int]:

@@ -4,15 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from dclm_jax.data import (
-    TrainingBatches,
-    length_bucket,
-    open_corpus,
-    pack_sentences,
-    prepare,
-)
-from dclm_jax.data.prepare import PrepareOptions
+from dclm_jax.data import TrainingBatches, length_bucket, open_corpus, pack_sentences, prepare
 from dclm_jax.errors import InputError
+from tests.data.support import corpus_of
 
 L, B = 3, 4
 
@@ -20,7 +14,6 @@ L, B = 3, 4
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
     """23 documents of 1 to 8 sentences; every word occurs once, so that it names its place."""
-    directory = tmp_path_factory.mktemp("batches")
     rng = np.random.default_rng(0)
     word = iter(range(10**6))
     text = "\n".join(
@@ -30,9 +23,7 @@ def corpus(tmp_path_factory):
         )
         for _ in range(23)
     )
-    (directory / "t").write_text(text)
-    prepare({"train": directory / "t"}, directory / "out", options=PrepareOptions(vocab_size=10**6))
-    return open_corpus(directory / "out", "train")
+    return corpus_of(tmp_path_factory.mktemp("batches"), text, vocab_size=10**6)
 
 
 def make(corpus, **options) -> TrainingBatches:
@@ -44,12 +35,12 @@ def an_epoch(batches):
     return [batches(step) for step in range(batches.steps_per_epoch)]
 
 
-def segments_of(corpus, most=L, longest=10**9):
-    """All segments of at most `most` sentences of at most `longest` words."""
+def segments_of(corpus, length=L, longest=10**9):
+    """All segments of at most `length` sentences of at most `longest` words."""
     segments = []
     for d in range(corpus.num_documents):
         kept = [tuple(s.tolist()) for s in corpus.document(d) if len(s) <= longest]
-        segments += [tuple(kept[i : i + most]) for i in range(0, len(kept), most)]
+        segments += [tuple(kept[i : i + length]) for i in range(0, len(kept), length)]
     return segments
 
 
@@ -108,38 +99,32 @@ def test_length_bucket():
     assert {length: length_bucket(length) for length in cases} == cases
 
 
-@pytest.mark.parametrize("most_words", [0, 20])
-def test_an_epoch_is_every_segment_once(corpus, most_words):
-    """Of the sentences that are short enough."""
-    batches = make(corpus, max_sentence_length=most_words)
-    expected = segments_of(corpus, longest=most_words or 10**9)
+@pytest.mark.parametrize("max_words", [0, 20])
+def test_an_epoch_is_every_segment_once_in_few_shapes_and_at_most_one_partial_batch(
+    corpus, max_words
+):
+    """Every segment of the sentences that are short enough."""
+    batches = make(corpus, max_sentence_length=max_words)
+    expected = segments_of(corpus, longest=max_words or 10**9)
     assert batches.num_segments == len(expected)
     assert batches.steps_per_epoch == -(-len(expected) // B)
     for epoch in range(3):
         steps = range(epoch * batches.steps_per_epoch, (epoch + 1) * batches.steps_per_epoch)
         made = [batches(step) for step in steps]
         assert rows_of(made) == sorted(expected)
-        longest = max(len(words) for segment in expected for words in segment)
-        assert max(b.tokens_BxSxN.shape[2] for b in made) == length_bucket(longest + 1)
-        assert sum(len(unpack(batch)) for batch in made) - len(expected) == -len(expected) % B
-
-
-def test_only_one_batch_of_an_epoch_is_partial_and_shapes_are_few(corpus):
-    epoch = an_epoch(make(corpus))
-    partial = [b for b in epoch if not all(unpack(b))]
-    assert len(partial) == (len(segments_of(corpus)) % B > 0)
-    for batch in epoch:
-        longest = max(len(s) for row in unpack(batch) for s in row)
-        assert batch.tokens_BxSxN.shape == (B, L, length_bucket(longest + 1))
+        assert sum(not all(unpack(batch)) for batch in made) == (len(expected) % B > 0)
+        for batch in made:
+            longest = max(len(words) for row in unpack(batch) for words in row)
+            assert batch.tokens_BxSxN.shape == (B, L, length_bucket(longest + 1))
 
 
 def test_a_batch_is_a_function_of_seed_and_step(corpus):
     def rows(batches, step):
         return unpack(batches(step))
 
-    one = make(corpus, seed=1)
-    steps = one.steps_per_epoch
-    forward = [rows(one, step) for step in range(3 * steps)]
+    batches = make(corpus, seed=1)
+    steps = batches.steps_per_epoch
+    forward = [rows(batches, step) for step in range(3 * steps)]
     fresh = make(corpus, seed=1)
     assert [rows(fresh, step) for step in reversed(range(3 * steps))] == forward[::-1]
     other = make(corpus, seed=2)
@@ -168,9 +153,7 @@ def test_sentences_before_a_segment_come_along(corpus):
 
 
 def test_more_sentences_before_than_the_text_has(tmp_path):
-    (tmp_path / "t").write_text("a b\nc\nd e f g h\n")
-    prepare({"train": tmp_path / "t"}, tmp_path / "out")
-    corpus = open_corpus(tmp_path / "out", "train")
+    corpus = corpus_of(tmp_path, "a b\nc\nd e f g h\n")
     sizes = {"segment_length": 1, "batch_size": 3, "max_sentence_length": 2}
     batch = make(corpus, earlier_sentences=8, **sizes)(0)
     assert batch.earlier is not None
@@ -208,15 +191,12 @@ def test_a_batch_has_no_more_rows_than_there_are_segments(corpus, options):
 @pytest.fixture(scope="module")
 def long_documents(tmp_path_factory):
     """Documents of 1 to 70 sentences, which are longer in the shortest documents."""
-    directory = tmp_path_factory.mktemp("long")
     sizes = [1, 16, 17, 33, 2, 70, 32, 16, 40, 5]
     text = "\n".join(
         "".join(f"a{d} b{s}{' c' * (30 if size < 10 else s % 5)}\n" for s in range(size))
         for d, size in enumerate(sizes)
     )
-    (directory / "t").write_text(text)
-    prepare({"train": directory / "t"}, directory / "out")
-    return open_corpus(directory / "out", "train")
+    return corpus_of(tmp_path_factory.mktemp("long"), text)
 
 
 @pytest.mark.parametrize(
@@ -239,18 +219,17 @@ def test_long_segments_are_padded_to_few_numbers_of_sentences(
     epoch = an_epoch(batches(4))
     for batch in epoch:
         rows = [row for row in unpack(batch) if row]
-        most = max(len(row) for row in rows)
-        assert batch.tokens_BxSxN.shape[1] == min(s for s in set(expected) if s >= most)
+        longest_row = max(len(row) for row in rows)
+        assert batch.tokens_BxSxN.shape[1] == min(s for s in set(expected) if s >= longest_row)
         longest = max(len(s) for row in rows for s in row)
         assert batch.tokens_BxSxN.shape[2] == length_bucket(longest + 1)
     assert rows_of(epoch) == sorted(segments_of(long_documents, segment_length or 70))
 
 
 def test_no_sentence_is_short_enough(tmp_path):
-    (tmp_path / "t").write_text("a b c\nd e f g\n")
-    prepare({"train": tmp_path / "t"}, tmp_path / "out")
+    corpus = corpus_of(tmp_path, "a b c\nd e f g\n")
     with pytest.raises(InputError, match="max_sentence_length is 2; .* the shortest has 3 words"):
-        make(open_corpus(tmp_path / "out", "train"), max_sentence_length=2)
+        make(corpus, max_sentence_length=2)
 
 
 def test_a_document_is_its_own_source(corpus):
@@ -262,7 +241,7 @@ def test_a_document_is_its_own_source(corpus):
 
 def test_a_document_comes_with_what_it_is_made_of(tmp_path):
     """Of lengths of their own; a document whose sentences are all too long stays away with it."""
-    rng, count, most = np.random.default_rng(0), 30, 20
+    rng, count, max_words = np.random.default_rng(0), 30, 20
 
     def write(split, most_sentences):
         """Every word names its document."""
@@ -279,10 +258,10 @@ def test_a_document_comes_with_what_it_is_made_of(tmp_path):
     write("valid", 70)
     prepare({split: tmp_path / split for split in ("train", "valid")}, tmp_path / "out")
     corpus, source = (open_corpus(tmp_path / "out", split) for split in ("train", "valid"))
-    batches = make(corpus, source=source, segment_length=0, seed=3, max_sentence_length=most)
+    batches = make(corpus, source=source, segment_length=0, seed=3, max_sentence_length=max_words)
     whole = {
-        words[0][0]: tuple(tuple(one.tolist()) for one in words)
-        for words in map(source.document, range(count))
+        sentences[0][0]: tuple(tuple(words.tolist()) for words in sentences)
+        for sentences in map(source.document, range(count))
     }
     seen, shapes = [], []
     for step in range(2 * batches.steps_per_epoch):
@@ -292,8 +271,8 @@ def test_a_document_comes_with_what_it_is_made_of(tmp_path):
         for row, of_source in zip(unpack(batch), unpack(batch.source), strict=True):
             assert of_source == (whole[row[0][0]] if row else ())
             seen += [row[0][0]] if row else []
-    shortest = [min(len(one) for one in corpus.document(d)) for d in range(count)]
-    kept = [corpus.document(d)[0][0] for d in range(count) if shortest[d] <= most]
+    shortest = [min(map(len, corpus.document(d))) for d in range(count)]
+    kept = [corpus.document(d)[0][0] for d in range(count) if shortest[d] <= max_words]
     assert len(kept) < count and sorted(seen) == sorted(2 * kept)
     half = batches.steps_per_epoch
     assert sorted(shapes[:half]) == sorted(shapes[half:])

@@ -3,10 +3,10 @@ import json
 import numpy as np
 import pytest
 
-from dclm_jax.data import open_corpus, prepare, statistics_table
-from dclm_jax.data.corpus import open_source, source_split
-from dclm_jax.data.prepare import PrepareOptions
+from dclm_jax.data import open_corpus, statistics_table
+from dclm_jax.data.corpus import open_source
 from dclm_jax.errors import InputError
+from tests.data.support import make_corpus, write
 
 TRAIN = "a b\na\n\nb a c\n"
 VALID = "c x\n"
@@ -14,10 +14,9 @@ VALID = "c x\n"
 
 @pytest.fixture
 def directory(tmp_path):
-    (tmp_path / "train.txt").write_text(TRAIN)
-    (tmp_path / "valid.txt").write_text(VALID)
-    sources = {"valid": tmp_path / "valid.txt", "train": tmp_path / "train.txt"}
-    prepare(sources, tmp_path / "out", options=PrepareOptions(vocab_size=2))
+    texts = {"valid": VALID, "train": TRAIN}
+    sources = {split: write(tmp_path / f"{split}.txt", text) for split, text in texts.items()}
+    make_corpus(sources, tmp_path / "out", vocab_size=2)
     return tmp_path / "out"
 
 
@@ -59,33 +58,19 @@ def test_statistics(directory):
     ]
 
 
-def make_source(directory, split, of):
-    """Makes one split what the documents of another one are made of."""
-    path = directory / "manifest.json"
-    manifest = json.loads(path.read_text())
-    entry = manifest["splits"].pop(split)
-    files = {name.replace(split, source_split(of)): file for name, file in entry["files"].items()}
-    for old, new in zip(entry["files"], files, strict=True):
-        (directory / old).rename(directory / new)
-    manifest["splits"][source_split(of)] = {**entry, "files": files}
-    path.write_text(json.dumps(manifest))
-
-
 def test_documents_are_made_of_themselves_or_of_a_split(directory, tmp_path):
     corpus = open_corpus(directory, "train")
     assert open_source(corpus, directory) is corpus
-    make_source(directory, "valid", "train")
-    corpus = open_corpus(directory, "train")
-    with pytest.raises(InputError, match="split train_source has 1 documents; expected 2, as many"):
-        open_source(corpus, directory)
-    (tmp_path / "source.txt").write_text("b\n\na a\nb\n")
-    texts = {"train": tmp_path / "train.txt", "train_source": tmp_path / "source.txt"}
-    prepare(texts, tmp_path / "paired")
-    corpus = open_corpus(tmp_path / "paired", "train")
-    source = open_source(corpus, tmp_path / "paired", verify=True)
+    two = write(tmp_path / "source.txt", "b\n\na a\nb\n")
+    make_corpus({"train": two, "train_source": two}, tmp_path / "pairs")
+    corpus = open_corpus(tmp_path / "pairs", "train")
+    source = open_source(corpus, tmp_path / "pairs", verify=True)
     assert source.split == "train_source"
-    words = [[corpus.vocabulary.words[word] for word in one] for one in source.document(1)]
-    assert words == [["a", "a"], ["b"]]
+    assert list(map(corpus.vocabulary.decode, source.document(1))) == [["a", "a"], ["b"]]
+    single = tmp_path / "valid.txt"
+    make_corpus({"train": single, "train_source": single}, tmp_path / "other")
+    with pytest.raises(InputError, match="split train_source has 1 documents; expected 2, as many"):
+        open_source(corpus, tmp_path / "other")
 
 
 def test_split_without_data(directory):
@@ -104,12 +89,8 @@ def test_absent_directory_or_manifest(tmp_path):
     ("content", "message"),
     [
         ("{", "not JSON"),
-        ("[]", "it is .*; expected a JSON object"),
         ('{"format_version": 1}', "vocabulary is missing; expected"),
-        (
-            '{"format_version": 99, "splits": {}}',
-            "format_version is 99; expected 1; prepare the corpus again$",
-        ),
+        ('{"format_version": 99}', "format_version is 99; expected 1; prepare the corpus again$"),
     ],
 )
 def test_broken_manifest(directory, content, message):

@@ -1,27 +1,21 @@
 """Files of a corpus damaged, or made on purpose: they are taken, or refused in one line."""
 
+import functools
 import hashlib
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dclm_jax.data import (
-    Corpus,
-    TrainingBatches,
-    Vocabulary,
-    open_corpus,
-    prepare,
-    statistics_table,
-)
-from dclm_jax.data.documents import TextOptions
-from dclm_jax.data.prepare import PrepareOptions
+from dclm_jax.data import Corpus, TrainingBatches, Vocabulary, open_corpus, statistics_table
 from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
+from tests.data.support import make_corpus, write
 from tests.fuzzing import attack, attack_json, fuzz, value_or_input_error
 
 VOCABULARY = b"<START>\t3\n<END>\t3\n<UNKNOWN>\t1\t<unk>\na\t3\nb\t2\n"
@@ -31,22 +25,10 @@ EXTREMES = [0, 1, 2, 3, 4, 5, 6, 7, -1, 2**31 - 1, -(2**31)]
 
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory) -> Path:
+    """A corpus of tagged text."""
     root = tmp_path_factory.mktemp("prepared")
-    (root / "text").write_text("a b\na\n\nb a c\n\na b c d\n")
-    prepare({"train": root / "text"}, root / "corpus", options=PrepareOptions(vocab_size=3))
-    return root / "corpus"
-
-
-@pytest.fixture(scope="module")
-def with_tags(tmp_path_factory) -> Path:
-    root = tmp_path_factory.mktemp("with_tags")
-    (root / "text").write_text("a/X b/Y\na/X\n\nb/Y a/X c/Z\n\na/X b/Y c/Z d/Y\n")
-    prepare(
-        {"train": root / "text"},
-        root / "corpus",
-        TextOptions(format="tagged"),
-        PrepareOptions(vocab_size=3),
-    )
+    text = write(root / "text", "a/X b/Y\na/X\n\nb/Y a/X c/Z\n\na/X b/Y c/Z d/Y\n")
+    make_corpus({"train": text}, root / "corpus", "tagged", vocab_size=3)
     return root / "corpus"
 
 
@@ -60,8 +42,8 @@ def test_vocabulary(place):
             assert Vocabulary.load(path) == vocabulary
             ids = vocabulary.encode(vocabulary.words)
             assert UNKNOWN <= ids.min() and ids.max() < len(vocabulary)
-            own = vocabulary.unknown_token
-            assert own is None or own.split() == [own]
+            unknown_token = vocabulary.unknown_token
+            assert unknown_token is None or unknown_token.split() == [unknown_token]
 
     attack(check, VOCABULARY, 200)
 
@@ -69,25 +51,45 @@ def test_vocabulary(place):
 # A prepared corpus.
 
 
-def copied(prepared: Path, place: Path) -> Path:
-    directory = place / "copied"
-    shutil.rmtree(directory, ignore_errors=True)
-    return Path(shutil.copytree(prepared, directory))
+@pytest.fixture
+def directory(prepared, place) -> Path:
+    """A copy of the corpus."""
+    shutil.rmtree(place / "copied", ignore_errors=True)
+    return Path(shutil.copytree(prepared, place / "copied"))
+
+
+def manifest_of(directory: Path) -> dict[str, Any]:
+    return json.loads((directory / "manifest.json").read_text())
+
+
+def save(manifest: dict[str, Any], directory: Path) -> None:
+    (directory / "manifest.json").write_text(json.dumps(manifest))
+
+
+def described(content: bytes) -> dict[str, Any]:
+    return {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
 
 
 def forge(directory: Path, **contents: bytes) -> None:
     """Replaces files of the split, and makes the manifest agree with them."""
-    manifest = json.loads((directory / "manifest.json").read_text())
+    manifest = manifest_of(directory)
     entry = manifest["splits"]["train"]
     for kind, content in contents.items():
         name = f"train.{kind}.{'txt' if kind == 'document_ids' else 'bin'}"
         (directory / name).write_bytes(content)
-        digest = hashlib.sha256(content).hexdigest()
-        entry["files"][name] = {"bytes": len(content), "sha256": digest}
+        entry["files"][name] = described(content)
     entry["tokens"] = entry["files"]["train.tokens.bin"]["bytes"] // 4
     entry["sentences"] = max(0, entry["files"]["train.sentence_offsets.bin"]["bytes"] // 8 - 1)
     entry["documents"] = max(0, entry["files"]["train.document_offsets.bin"]["bytes"] // 8 - 1)
-    (directory / "manifest.json").write_text(json.dumps(manifest))
+    save(manifest, directory)
+
+
+def forge_tags(directory: Path, name: str, content: bytes) -> None:
+    """Replaces a file of the tags, and makes the manifest agree with it."""
+    (directory / name).write_bytes(content)
+    manifest = manifest_of(directory)
+    manifest["tags"][name] = described(content)
+    save(manifest, directory)
 
 
 def use(directory: Path, verify: bool = False) -> Corpus:
@@ -106,93 +108,79 @@ def use(directory: Path, verify: bool = False) -> Corpus:
     for index, document in enumerate(documents):
         if (tags := corpus.document_tags(index)) is not None:
             assert list(map(len, tags)) == list(map(len, document))
-            assert all(tag.split() == [tag] for own in tags for tag in own)
+            assert all(tag.split() == [tag] for of_sentence in tags for tag in of_sentence)
     return corpus
 
 
-def test_manifest(prepared, place):
-    directory = copied(prepared, place)
+def use_or_refuse(directory: Path) -> None:
+    for verify in (False, True):
+        value_or_input_error(directory, functools.partial(use, directory, verify))
+
+
+def test_manifest(prepared, directory):
     sources = {"train": prepared.parent / "text"}
 
     def check(content: bytes) -> None:
         (directory / "manifest.json").write_bytes(content)
         value_or_input_error(directory, lambda: use(directory))
         value_or_input_error(
-            directory, lambda: prepare(sources, directory, options=PrepareOptions(vocab_size=3))
+            directory, lambda: make_corpus(sources, directory, "tagged", vocab_size=3)
         )
 
-    attack_json(check, json.loads((prepared / "manifest.json").read_text()), 100)
+    attack_json(check, manifest_of(prepared), 100)
 
 
 @pytest.mark.parametrize("name", [*(f"train.{kind}.bin" for kind in ARRAYS), "vocabulary.tsv"])
-def test_damaged_files_of_a_corpus(prepared, place, name):
-    directory = copied(prepared, place)
-
+def test_damaged_files_of_a_corpus(directory, name):
     def check(content: bytes) -> None:
         (directory / name).write_bytes(content)
-        for verify in (False, True):
-            value_or_input_error(directory, lambda: use(directory, verify))  # noqa: B023
+        use_or_refuse(directory)
 
     attack(check, (directory / name).read_bytes(), 60)
 
 
-@pytest.mark.parametrize("name", ["train.tags.bin", "tags.tsv", "manifest.json"])
-def test_damaged_tags_of_a_corpus(with_tags, place, name):
-    directory = copied(with_tags, place)
+@pytest.mark.parametrize("name", ["train.tags.bin", "tags.tsv"])
+def test_damaged_tags_of_a_corpus(directory, name):
     assert use(directory, verify=True).document_tags(1) == [["Y", "X", "Z"]]
-    manifest = json.loads((directory / "manifest.json").read_text())
 
     def check(content: bytes) -> None:
-        (directory / name).write_bytes(content)
-        if name != "manifest.json":
-            digest = hashlib.sha256(content).hexdigest()
-            manifest["tags"][name] = {"bytes": len(content), "sha256": digest}
-            (directory / "manifest.json").write_text(json.dumps(manifest))
-        for verify in (False, True):
-            value_or_input_error(directory, lambda: use(directory, verify))  # noqa: B023
+        forge_tags(directory, name, content)
+        use_or_refuse(directory)
 
     attack(check, (directory / name).read_bytes(), 60)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "message"),
+    ("tags", "message"),
     [
-        (
-            "train.tags.bin",
-            [0, 1, 0, 1, 0, 2, 0, 1, 2, 3],
-            "holds 3; expected tags .*, 0 to 2",
-        ),
-        (
-            "train.tags.bin",
-            [0, 1, 0, 1, 0, 2, 0, 1, 2, -1],
-            "holds -1; expected tags .*, 0 to 2",
-        ),
-        ("train.tags.bin", [0, 1, 0], "has 3 values; the manifest says 10"),
-        ("tags.tsv", b"X\t4\nY\t4\n", "train.tags.bin: holds 2; expected tags of tags.tsv, 0 to 1"),
-        ("tags.tsv", b"X\t4\nY Z\t4\nZ\t2\n", "tags.tsv:2: expected tag<TAB>count, got 'Y Z"),
-        ("tags.tsv", b"X\t4\nY\nZ\t2\n", "tags.tsv:2: expected tag<TAB>count, got 'Y"),
-        ("tags.tsv", b"X\t4\nY\t4\n\xff\n", "tags.tsv:3: not valid UTF-8"),
-        ("tags.tsv", b"", "tags.tsv: is empty"),
-        ("tags.tsv", None, "manifest.json: says nothing of tags.tsv"),
+        ([0, 1, 0, 1, 0, 2, 0, 1, 2, 3], "holds 3; expected tags .*, 0 to 2"),
+        ([0, 1, 0, 1, 0, 2, 0, 1, 2, -1], "holds -1; expected tags .*, 0 to 2"),
+        ([0, 1, 0], "has 3 values; the manifest says 10"),
     ],
 )
-def test_tags_that_do_not_fit(with_tags, place, name, content, message):
-    directory = copied(with_tags, place)
-    manifest = json.loads((directory / "manifest.json").read_text())
-    if content is None:
-        del manifest["tags"][name]
-    else:
-        content = content if isinstance(content, bytes) else np.array(content, "<i4").tobytes()
-        (directory / name).write_bytes(content)
-        digest = hashlib.sha256(content).hexdigest()
-        manifest["tags"][name] = {"bytes": len(content), "sha256": digest}
-    (directory / "manifest.json").write_text(json.dumps(manifest))
+def test_tags_that_do_not_fit(directory, tags, message):
+    forge_tags(directory, "train.tags.bin", np.array(tags, "<i4").tobytes())
+    with pytest.raises(InputError, match=f"train.tags.bin: {message}"):
+        open_corpus(directory, "train")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"X\t4\nY\t4\n", "train.tags.bin: holds 2; expected tags of tags.tsv, 0 to 1"),
+        (b"X\t4\nY Z\t4\nZ\t2\n", "tags.tsv:2: expected tag<TAB>count, got 'Y Z"),
+        (b"X\t4\nY\nZ\t2\n", "tags.tsv:2: expected tag<TAB>count, got 'Y"),
+        (b"X\t4\nY\t4\n\xff\n", "tags.tsv:3: not valid UTF-8"),
+        (b"", "tags.tsv: is empty"),
+    ],
+)
+def test_names_of_tags_that_do_not_fit(directory, content, message):
+    forge_tags(directory, "tags.tsv", content)
     with pytest.raises(InputError, match=message):
         open_corpus(directory, "train")
 
 
-def test_forged_arrays_of_a_corpus(prepared, place):
-    directory = copied(prepared, place)
+def test_forged_arrays_of_a_corpus(prepared, directory):
     values = st.lists(st.sampled_from(EXTREMES), max_size=8)
     rising = values.map(sorted)
     good = [np.fromfile(prepared / f"train.{kind}.bin", "<i8").tolist() for kind in ARRAYS[1:]]
@@ -200,15 +188,13 @@ def test_forged_arrays_of_a_corpus(prepared, place):
     @fuzz(400)
     @given(values, rising | values | st.just(good[0]), rising | values | st.just(good[1]))
     def check(tokens: list[int], sentences: list[int], documents: list[int]) -> None:
-        tokens = (tokens * 10)[: len(np.fromfile(prepared / "train.tokens.bin", "<i4"))]
         forge(
             directory,
-            tokens=np.array(tokens, "<i4").tobytes(),
+            tokens=np.array((tokens * 10)[:10], "<i4").tobytes(),
             sentence_offsets=np.array(sentences, "<i8").tobytes(),
             document_offsets=np.array(documents, "<i8").tobytes(),
         )
-        for verify in (False, True):
-            value_or_input_error(directory, lambda: use(directory, verify))  # noqa: B023
+        use_or_refuse(directory)
 
     check()
 
@@ -230,31 +216,27 @@ def test_forged_arrays_of_a_corpus(prepared, place):
         ("tokens", [3, 4, 3, 4, 3, 2, 3, 4, 2, -1], "holds -1; expected ids of words, 2 to 5"),
     ],
 )
-def test_arrays_that_do_not_fit(prepared, place, kind, values, message):
-    directory = copied(prepared, place)
+def test_arrays_that_do_not_fit(directory, kind, values, message):
     forge(directory, **{kind: np.array(values, "<i4" if kind == "tokens" else "<i8").tobytes()})
     for verify in (True, False):
         with pytest.raises(InputError, match=rf"train.{kind}.bin: .*{message}"):
             open_corpus(directory, "train", verify=verify)
 
 
-def test_numbers_that_differ_from_those_of_the_manifest(prepared, place):
-    directory = copied(prepared, place)
-    manifest = json.loads((directory / "manifest.json").read_text())
+def test_numbers_that_differ_from_those_of_the_manifest(directory):
+    manifest = manifest_of(directory)
     manifest["splits"]["train"]["documents"] = 2
-    (directory / "manifest.json").write_text(json.dumps(manifest))
+    save(manifest, directory)
     with pytest.raises(InputError, match="document_offsets.bin: has 4 values; .* says 3"):
         open_corpus(directory, "train")
 
 
-def test_document_ids(prepared, place):
-    directory = copied(prepared, place)
-
+def test_document_ids(directory):
     def check(content: bytes) -> None:
         forge(directory, document_ids=content)
         value_or_input_error(directory, lambda: use(directory))
 
-    attack(check, (prepared / "train.document_ids.txt").read_bytes(), 60)
+    attack(check, (directory / "train.document_ids.txt").read_bytes(), 60)
     forge(directory, document_ids=b"a\rb\n\n\xe2\x80\xa8\n")
     assert open_corpus(directory, "train").document_ids == ["a\rb", "", "\u2028"]
 
@@ -262,36 +244,30 @@ def test_document_ids(prepared, place):
 # Paths.
 
 
-@pytest.mark.parametrize("name", ["../secret", "SECRET", "train.tokens.bin/../../secret", None])
-@pytest.mark.parametrize("where", ["vocabulary", "train"])
-@pytest.mark.parametrize("instead", [True, False])
-def test_a_manifest_names_no_other_files(prepared, place, name, where, instead):
-    directory = copied(prepared, place)
-    secret = place / "secret"
-    secret.write_bytes(b"secret")
-    manifest = json.loads((directory / "manifest.json").read_text())
-    entry = manifest["vocabulary"] if where == "vocabulary" else manifest["splits"]["train"]
-    if instead or name is None:
-        del entry["files"]["vocabulary.tsv" if where == "vocabulary" else "train.tokens.bin"]
-    if name is not None:
+@pytest.mark.parametrize("name", ["vocabulary.tsv", "train.tokens.bin", "tags.tsv"])
+@pytest.mark.parametrize("other", ["../secret", "SECRET", "train.tokens.bin/../../secret", None])
+def test_a_manifest_names_no_other_files(directory, place, name, other):
+    write(place / "secret", "secret")
+    manifest = manifest_of(directory)
+    entries = (manifest["vocabulary"]["files"], manifest["splits"]["train"]["files"])
+    (files,) = (files for files in (*entries, manifest["tags"]) if name in files)
+    if other is not None:
         # Right in every other respect.
-        described = {"bytes": 6, "sha256": hashlib.sha256(b"secret").hexdigest()}
-        entry["files"][name.replace("SECRET", str(secret))] = described
-    (directory / "manifest.json").write_text(json.dumps(manifest))
+        files[other.replace("SECRET", str(place / "secret"))] = described(b"secret")
+        save(manifest, directory)
+        assert "secret" not in "".join(open_corpus(directory, "train").checksums)
+    del files[name]
+    save(manifest, directory)
     for verify in (False, True):
-        if instead or name is None:
-            with pytest.raises(InputError, match=r"manifest.json: says nothing of (vocab|train)"):
-                open_corpus(directory, "train", verify=verify)
-        else:
-            assert "secret" not in "".join(map(str, open_corpus(directory, "train").checksums))
+        with pytest.raises(InputError, match=f"manifest.json: says nothing of {name}"):
+            open_corpus(directory, "train", verify=verify)
 
 
 @pytest.mark.parametrize("name", ["../secret", "/secret", "..", "a/b"])
-def test_a_manifest_names_no_other_splits(prepared, place, name):
-    directory = copied(prepared, place)
-    manifest = json.loads((directory / "manifest.json").read_text())
+def test_a_manifest_names_no_other_splits(directory, name):
+    manifest = manifest_of(directory)
     manifest["splits"][name] = manifest["splits"]["train"]
-    (directory / "manifest.json").write_text(json.dumps(manifest))
+    save(manifest, directory)
     with pytest.raises(InputError, match="manifest.json: names a split .*expected train, valid"):
         open_corpus(directory, name)
 
@@ -303,8 +279,7 @@ def test_a_manifest_names_no_other_splits(prepared, place, name):
         *("tags.tsv", "train.tags.bin"),
     ],
 )
-def test_links_out_of_a_corpus_are_refused(with_tags, place, name):
-    directory = copied(with_tags, place)
+def test_links_out_of_a_corpus_are_refused(directory, place, name):
     (directory / name).rename(place / "outside")
     (directory / name).symlink_to(place / "outside")
     with pytest.raises(InputError, match=rf"{name}: leads out of the corpus, to .*outside"):

@@ -16,6 +16,7 @@ from dclm_jax.data import Document, open_corpus, prepare, read_documents
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.evaluation import parts_of_speech
 from tests.data import test_ted as ted
+from tests.data.support import write
 from tests.fuzzing import anything, attack, attack_json, damaged, fuzz, value_or_input_error
 
 TEXTS = {
@@ -33,6 +34,8 @@ TEXTS = {
 }
 ENCODINGS = ("cp1252", "latin-1", "utf-16", "utf-16-le", "utf-32", "utf-7", "ascii", "shift_jis")
 TAGGER = parts_of_speech.Tagger()
+PROSE_BYTES = 3000
+"""The time that a long word of prose takes grows with the square of its length."""
 
 
 def read_whole(path: Path, format: str, encoding: str = "utf-8") -> None:
@@ -45,13 +48,18 @@ def read_whole(path: Path, format: str, encoding: str = "utf-8") -> None:
             assert list(map(len, document.tags)) == list(map(len, document.sentences))
 
 
+def feed(path: Path, content: bytes, format: str, folder: Path | None = None, encoding="utf-8"):
+    """Writes a file and reads it, or the folder that it lies in."""
+    path.write_bytes(content)
+    value_or_input_error(folder or path, lambda: read_whole(folder or path, format, encoding))
+
+
 @pytest.mark.parametrize("format", ["lines", "tagged", "jsonl", "treebank", "auto"])
 def test_text(place, format):
     path = place / f"text.{format}"
 
     def check(content: bytes) -> None:
-        path.write_bytes(content)
-        value_or_input_error(path, lambda: read_whole(path, format))
+        feed(path, content, format)
 
     attack(check, TEXTS[format].encode(), 100)
     if format == "jsonl":
@@ -60,14 +68,13 @@ def test_text(place, format):
 
 @pytest.mark.parametrize("format", ["csv", "tsv", "jsonl"])
 def test_raw_text_of_records(place, format):
-    path, text = place / f"raw.{format}", TEXTS[format if format == "csv" else "raw"]
+    text = TEXTS[format if format == "csv" else "raw"]
+    original = text.replace(",", "\t" if format == "tsv" else ",").encode()
 
     @fuzz(60)
-    @given(anything() | damaged(text.replace(",", "\t" if format == "tsv" else ",").encode()))
+    @given(anything() | damaged(original))
     def check(content: bytes) -> None:
-        # The time that a long word takes grows with the square of its length.
-        path.write_bytes(content[:3000])
-        value_or_input_error(path, lambda: read_whole(path, format))
+        feed(place / f"raw.{format}", content[:PROSE_BYTES], format)
 
     check()
 
@@ -75,9 +82,7 @@ def test_raw_text_of_records(place, format):
 @fuzz(60)
 @given(anything() | damaged(TEXTS["lines"].encode()), st.sampled_from(ENCODINGS))
 def test_encodings(place, content, encoding):
-    path = place / "encoded.txt"
-    path.write_bytes(content)
-    value_or_input_error(path, lambda: read_whole(path, "lines", encoding))
+    feed(place / "encoded.txt", content, "lines", encoding=encoding)
 
 
 BRACKETS = st.lists(
@@ -93,8 +98,7 @@ def test_nbest_lists(place):
     folder.mkdir(exist_ok=True)
 
     def check(content: bytes) -> None:
-        (folder / "x").write_bytes(content)
-        value_or_input_error(folder, lambda: read_whole(folder, "nant"))
+        feed(folder / "x", content, "nant", folder)
 
     attack(check, TEXTS["nbest"].encode(), 100)
     attack(check, TEXTS["treebank"].encode(), 20)
@@ -107,8 +111,7 @@ def test_compressed_parses(place, module):
     folder.mkdir(exist_ok=True)
 
     def check(content: bytes) -> None:
-        (folder / f"x.{'gz' if module is gzip else 'bz2'}").write_bytes(content)
-        value_or_input_error(folder, lambda: read_whole(folder, "nant"))
+        feed(folder / f"x.{'gz' if module is gzip else 'bz2'}", content, "nant", folder)
 
     attack(check, module.compress(TEXTS["nbest"].encode()), 100)
 
@@ -118,15 +121,13 @@ def test_sections_of_a_treebank(place, suffix):
     root = place / f"treebank{suffix}"
     original = TEXTS["treebank" if suffix else "prose"].encode()
     for section in range(25):
-        (root / f"{section:02}").mkdir(parents=True, exist_ok=True)
-        (root / f"{section:02}" / f"wsj_{section:02}01{suffix}").write_bytes(original)
+        write(root / f"{section:02}" / f"wsj_{section:02}01{suffix}", original)
 
     @fuzz(60)
     @given(anything() | BRACKETS | damaged(original))
     def check(content: bytes) -> None:
-        # The time that the words of a long line take grows with the square of its length.
-        (root / "13" / f"wsj_1301{suffix}").write_bytes(content if suffix else content[:3000])
-        value_or_input_error(root, lambda: read_whole(root, "ptb"))
+        content = content if suffix else content[:PROSE_BYTES]
+        feed(root / "13" / f"wsj_1301{suffix}", content, "ptb", root)
 
     check()
 
@@ -134,17 +135,14 @@ def test_sections_of_a_treebank(place, suffix):
 @pytest.mark.parametrize("name", [ted.TRAIN, ted.TEST])
 def test_talks(place, name):
     root = ted.write_ted(place / f"talks{name}", tst2010=ted.TEST_SET)
-    original = (root / name).read_bytes()
 
     def check(content: bytes) -> None:
-        # The time that the words of a long line take grows with the square of its length.
-        (root / name).write_bytes(content[:3000])
-        value_or_input_error(root, lambda: read_whole(root, "ted"))
+        feed(root / name, content[:PROSE_BYTES], "ted", root)
 
-    attack(check, original, 60)
+    attack(check, (root / name).read_bytes(), 60)
 
 
-# Numbers and names of the lists that pysbd looks for, apart from what they are made of.
+# Numbers and names of lists, abbreviations, and signs that splitters of sentences use themselves.
 LISTS = st.lists(
     st.sampled_from([*"1 9.)(aiA\x1c\x1f\0\"'", "Dr. ", "e.g. ", "p.m. ", "...", "∯", "&ᓰ&"]),
     max_size=60,
@@ -154,17 +152,8 @@ LISTS = st.lists(
 @fuzz(150)
 @given(anything() | damaged(TEXTS["prose"].encode()) | LISTS)
 def test_prose(place, content):
-    path = place / "text.txt"
-    # The time that a long word takes grows with the square of its length.
-    path.write_bytes(content[:3000])
-    value_or_input_error(path, lambda: read_whole(path, "prose"))
-    value_or_input_error(path, lambda: read_whole(path, "paragraphs"))
-
-
-def test_a_number_after_a_separator_of_files_is_split_off(place):
-    path = place / "separators.txt"
-    path.write_bytes(b"a\x1c 1. b\x1c1. c \x1d2. d\x1e 3. e\x1f4. f\n")
-    assert sum(map(len, next(read_documents(path, TextOptions("prose"))).sentences)) >= 9
+    for format in ("prose", "paragraphs"):
+        feed(place / "text.txt", content[:PROSE_BYTES], format)
 
 
 @pytest.mark.parametrize("layout", ["lines", "imdb", "bbc"])
@@ -185,10 +174,9 @@ def test_folders(place, layout):
         root = place / layout
         shutil.rmtree(root, ignore_errors=True)
         for folder in folders:
-            (root / folder).mkdir(parents=True)
-            (root / folder / "x.txt").write_bytes(b"A dog barked.\n")
+            write(root / folder / "x.txt", "A dog barked.\n")
         with open(bytes(root / folders[0]) + b"/" + name, "wb") as file:
-            file.write(content[:3000])
+            file.write(content[:PROSE_BYTES])
         value_or_input_error(root, lambda: read_whole(root, layout))
         if layout == "lines":
             output = place / "corpus of folders"
@@ -198,8 +186,7 @@ def test_folders(place, layout):
 
 
 def test_names_of_files_may_be_no_utf8(place):
-    path = place / os.fsdecode(b"caf\xe9")
-    path.write_text("a b\n")
+    path = write(place / os.fsdecode(b"caf\xe9"), "a b\n")
     manifest = prepare({"train": path}, place / "strange")
     assert manifest.sources["train"]["name"] == str(path)
     corpus = open_corpus(place / "strange", "train")
@@ -210,16 +197,15 @@ def test_names_of_files_may_be_no_utf8(place):
 @given(anything() | damaged(TEXTS["lines"].encode()) | damaged(TEXTS["jsonl"].encode()))
 def test_what_is_read_is_what_a_prepared_corpus_holds(place, content):
     for name in ("text.txt", "text.jsonl"):
-        path, output = place / name, place / "round trip"
-        path.write_bytes(content)
+        path, output = write(place / name, content), place / "round trip"
         if value_or_input_error(path, lambda: prepare({"train": path}, output, overwrite=True)):  # noqa: B023
             corpus = open_corpus(output, "train")
             documents = list(read_documents(path))
             assert corpus.document_ids == [document.id for document in documents]
             for index, document in enumerate(documents):
                 ids = [corpus.vocabulary.encode(words) for words in document.sentences]
-                for one, other in zip(corpus.document(index), ids, strict=True):
-                    np.testing.assert_array_equal(one, other)
+                for sentence, expected in zip(corpus.document(index), ids, strict=True):
+                    np.testing.assert_array_equal(sentence, expected)
 
 
 @fuzz(60)

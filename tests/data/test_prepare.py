@@ -8,11 +8,10 @@ import types
 import numpy as np
 import pytest
 
-from dclm_jax.data import Vocabulary, open_corpus, prepare, read_documents
-from dclm_jax.data.documents import TextOptions
-from dclm_jax.data.prepare import PrepareOptions
+from dclm_jax.data import Vocabulary, open_corpus, prepare
+from dclm_jax.data.corpus import SPLITS
 from dclm_jax.errors import InputError
-from tests.data.support import contents
+from tests.data.support import contents, ids_of, make_corpus, read, sentences_of, write
 from tests.launch.support import launch
 
 TEXT = "".join(f"a b w{i} <unk>\nc <UNK> .\n\n" for i in range(10))
@@ -20,9 +19,12 @@ TEXT = "".join(f"a b w{i} <unk>\nc <UNK> .\n\n" for i in range(10))
 
 @pytest.fixture
 def text(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text(TEXT)
-    return path
+    return write(tmp_path / "text.txt", TEXT)
+
+
+@pytest.fixture
+def out(tmp_path):
+    return tmp_path / "out"
 
 
 def words_of(directory, split):
@@ -33,163 +35,152 @@ def snapshot(directory):
     return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in directory.iterdir()}
 
 
-def test_round_trip_of_all_words(tmp_path, text):
-    prepare({"train": text}, tmp_path / "out")
-    assert words_of(tmp_path / "out", "train") == [d.sentences for d in read_documents(text)]
+def test_round_trip_of_all_words(text, out):
+    make_corpus({"train": text}, out)
+    assert words_of(out, "train") == sentences_of(text)
 
 
-def test_unknown_token_maps_to_unknown_also_when_lowercased(tmp_path, text):
-    prepare(
-        {"test": text, "train": text},
-        tmp_path / "o",
-        TextOptions(lowercase=True),
-        PrepareOptions(unknown_token="<UNK>"),
-    )
-    corpus = open_corpus(tmp_path / "o", "test")
-    assert corpus.manifest.splits[corpus.split].oov_tokens == 20
+def test_unknown_token_maps_to_unknown_also_when_lowercased(text, out):
+    make_corpus({"test": text, "train": text}, out, lowercase=True, unknown_token="<UNK>")
+    corpus = open_corpus(out, "test")
+    assert corpus.manifest.splits["test"].oov_tokens == 20
     assert corpus.vocabulary.unknown_token == "<unk>"
     assert "<unk>" not in corpus.vocabulary.words
 
 
-def test_vocabulary_is_that_of_train_alone(tmp_path, text):
-    (tmp_path / "valid").write_text("new a new\n")
-    prepare({"train": text, "valid": tmp_path / "valid"}, tmp_path / "out")
-    assert words_of(tmp_path / "out", "valid") == [[["<UNKNOWN>", "a", "<UNKNOWN>"]]]
+def test_vocabulary_is_that_of_train_alone(tmp_path, text, out):
+    make_corpus({"train": text, "valid": write(tmp_path / "valid", "new a new\n")}, out)
+    assert words_of(out, "valid") == [[["<UNKNOWN>", "a", "<UNKNOWN>"]]]
 
 
-def test_given_vocabulary_and_its_unknown_token(tmp_path, text):
+def test_given_vocabulary_and_its_unknown_token(tmp_path, text, out):
     Vocabulary.build({"c": 2, ".": 1}, 9, "<unk>").save(tmp_path / "v.tsv")
-    manifest = prepare(
-        {"test": text}, tmp_path / "out", options=PrepareOptions(vocabulary=tmp_path / "v.tsv")
-    )
+    manifest = make_corpus({"test": text}, out, vocabulary=tmp_path / "v.tsv")
     assert manifest.splits["test"].oov_tokens == 50
-    assert words_of(tmp_path / "out", "test")[0] == [["<UNKNOWN>"] * 4, ["c", "<UNKNOWN>", "."]]
-    assert open_corpus(tmp_path / "out", "test").vocabulary.unknown_token == "<unk>"
+    assert words_of(out, "test")[0] == [["<UNKNOWN>"] * 4, ["c", "<UNKNOWN>", "."]]
+    assert open_corpus(out, "test").vocabulary.unknown_token == "<unk>"
 
 
-def test_same_sources_and_options_are_reused(tmp_path, text):
-    said = []
-    first = prepare({"train": text}, tmp_path / "out")
-    before = snapshot(tmp_path / "out")
-    assert prepare({"train": text}, tmp_path / "out", report=said.append) == first
-    assert snapshot(tmp_path / "out") == before
-    assert len(said) == 1 and said[0].startswith("reusing")
+def test_same_sources_and_options_are_reused(text, out):
+    reports = []
+    manifest = prepare({"train": text}, out)
+    before = snapshot(out)
+    assert prepare({"train": text}, out, report=reports.append) == manifest
+    assert snapshot(out) == before
+    assert len(reports) == 1 and reports[0].startswith("reusing")
 
 
-def test_other_options_or_sources_are_refused_unless_overwritten(tmp_path, text):
-    out = tmp_path / "out"
-    prepare({"train": text}, out)
+def test_other_options_or_sources_are_refused_unless_overwritten(tmp_path, text, out):
+    make_corpus({"train": text}, out)
     before = snapshot(out)
     with pytest.raises(InputError, match=r"made otherwise \(vocab_size differ\)"):
-        prepare({"train": text}, out, options=PrepareOptions(vocab_size=1))
+        make_corpus({"train": text}, out, vocab_size=1)
     text.write_text("changed\n")
     with pytest.raises(InputError, match=r"made otherwise \(sources differ\)"):
-        prepare({"train": text}, out)
+        make_corpus({"train": text}, out)
     assert snapshot(out) == before
     prepare({"train": text}, out, overwrite=True)
     assert words_of(out, "train") == [[["changed"]]]
     assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "text.txt"]
 
 
-def test_damaged_corpus_is_not_reused(tmp_path, text):
-    prepare({"train": text}, tmp_path / "out")
-    (tmp_path / "out" / "train.tokens.bin").write_bytes(b"")
-    with pytest.raises(InputError, match="has 0 bytes"):
-        prepare({"train": text}, tmp_path / "out")
+@pytest.mark.parametrize("name", ["train.tokens.bin", "tags.tsv"])
+def test_damaged_corpus_is_not_reused(tmp_path, out, name):
+    sources = {"train": write(tmp_path / "tagged", "a/X\n")}
+    make_corpus(sources, out, "tagged")
+    (out / name).write_bytes(b"x\n")
+    with pytest.raises(InputError, match=f"{name}: has 2 bytes; the manifest says"):
+        make_corpus(sources, out, "tagged")
 
 
 def test_foreign_directory_is_left_alone_even_when_overwriting(tmp_path, text):
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "precious").write_text("x")
+    precious = write(tmp_path / "mine" / "precious", "x")
     with pytest.raises(InputError, match="no prepared corpus; it is left alone"):
         prepare({"train": text}, tmp_path / "mine", overwrite=True)
     with pytest.raises(InputError, match="no prepared corpus"):
         prepare({"train": text}, text, overwrite=True)
-    assert (tmp_path / "mine" / "precious").read_text() == "x"
+    assert precious.read_text() == "x"
 
 
 def test_nothing_is_left_after_an_error_late_in_the_text(tmp_path):
-    (tmp_path / "bad").write_bytes(b"good\n\ngood\n\n\xff\n")
+    text = write(tmp_path / "bad", b"good\n\ngood\n\n\xff\n")
     with pytest.raises(InputError, match="bad:5"):
-        prepare({"train": tmp_path / "bad"}, tmp_path / "deep" / "out")
+        make_corpus({"train": text}, tmp_path / "deep" / "out")
     assert list((tmp_path / "deep").iterdir()) == []
 
 
 def test_input_is_split_by_document_and_seed(tmp_path, text):
     def ids(name, seed):
-        prepare(text, tmp_path / name, options=PrepareOptions(seed=seed))
-        return [open_corpus(tmp_path / name, s).document_ids for s in ("train", "valid", "test")]
+        make_corpus(text, tmp_path / name, seed=seed)
+        return list(ids_of(tmp_path / name).values())
 
-    one, same, other = ids("one", 1), ids("same", 1), ids("other", 2)
-    assert one == same != other
-    assert list(map(len, one)) == [8, 1, 1]
-    everything = [d.id for d in read_documents(text)]
-    assert sorted(sum(one, [])) == sorted(everything)
-    assert one[0] == sorted(one[0], key=everything.index)
+    first, same, other = ids("first", 1), ids("same", 1), ids("other", 2)
+    assert first == same != other
+    assert list(map(len, first)) == [8, 1, 1]
+    everything = [document.id for document in read(text)]
+    assert sorted(sum(first, [])) == sorted(everything)
+    assert first[0] == sorted(first[0], key=everything.index)
 
 
-def test_input_split_keeps_text_and_makes_vocabulary_from_train(tmp_path, text):
-    prepare(text, tmp_path / "out")
-    train = words_of(tmp_path / "out", "train")
-    by_id = {d.id: d.sentences for d in read_documents(text)}
-    assert train == [by_id[i] for i in open_corpus(tmp_path / "out", "train").document_ids]
+def test_input_split_keeps_text_and_makes_vocabulary_from_train(text, out):
+    make_corpus(text, out)
+    texts = {document.id: document.sentences for document in read(text)}
+    assert contents(out, "train") == {name: texts[name] for name in ids_of(out)["train"]}
     for split in ("valid", "test"):
-        assert words_of(tmp_path / "out", split)[0][0] == ["a", "b", "<UNKNOWN>", "<unk>"]
-    vocabulary = open_corpus(tmp_path / "out", "train").vocabulary
+        assert words_of(out, split)[0][0] == ["a", "b", "<UNKNOWN>", "<unk>"]
+    vocabulary = open_corpus(out, "train").vocabulary
     assert vocabulary.counts[:3] == (16, 16, 0)
     assert vocabulary.counts[vocabulary.words.index("a")] == 8
 
 
-def test_share_of_zero_leaves_a_split_out(tmp_path, text):
-    manifest = prepare(text, tmp_path / "out", options=PrepareOptions(fractions=(0.5, 0, 0.5)))
-    assert {s: e.documents for s, e in manifest.splits.items()} == {"train": 5, "test": 5}
+def test_share_of_zero_leaves_a_split_out(text, out):
+    manifest = make_corpus(text, out, fractions=(0.5, 0, 0.5))
+    documents = {split: entry.documents for split, entry in manifest.splits.items()}
+    assert documents == {"train": 5, "test": 5}
 
 
-def test_too_few_documents_to_split(tmp_path):
-    (tmp_path / "t").write_text("a\n\nb\n")
-    with pytest.raises(InputError, match="2 documents are too few to split as 0.8,0.1,0.1"):
-        prepare(tmp_path / "t", tmp_path / "out")
-    (tmp_path / "t").write_text("a\n")
-    with pytest.raises(InputError, match="1 document is too few .* line = ends one"):
-        prepare(tmp_path / "t", tmp_path / "out")
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a\n\nb\n", "2 documents are too few to split as 0.8,0.1,0.1"),
+        ("a\n", "1 document is too few .* line = ends one"),
+    ],
+)
+def test_too_few_documents_to_split(tmp_path, out, text, message):
+    with pytest.raises(InputError, match=message):
+        make_corpus(write(tmp_path / "t", text), out)
 
 
-def test_empty_sentences_are_counted_per_split(tmp_path):
-    (tmp_path / "t.jsonl").write_text(
-        '{"sentences": ["a", ""]}\n{"sentences": ["b"]}\n{"sentences": [[], "", "c"]}\n'
-    )
-    manifest = prepare({"train": tmp_path / "t.jsonl"}, tmp_path / "out")
-    assert manifest.splits["train"].empty_sentences == 3
-    assert manifest.splits["train"].sentences == 3
+def test_empty_sentences_are_counted_per_split(tmp_path, out):
+    lines = '{"sentences": ["a", ""]}\n{"sentences": ["b"]}\n{"sentences": [[], "", "c"]}\n'
+    entry = make_corpus({"train": write(tmp_path / "t.jsonl", lines)}, out).splits["train"]
+    assert (entry.empty_sentences, entry.sentences) == (3, 3)
 
 
-def test_penn_treebank_without_document_boundaries_is_one_document_a_split(tmp_path):
+def test_penn_treebank_without_document_boundaries_is_one_document_a_split(tmp_path, out):
     # As Mikolov's files are: a space at both ends of a line, <unk> and N in the text.
     line = " the <unk> rose N N to $ N million \n"
-    sizes = {"train": 42_068, "valid": 3_370, "test": 3_761}
-    sources = {split: tmp_path / f"ptb.{split}.txt" for split in sizes}
-    for split, size in sizes.items():
-        sources[split].write_text(line * size)
-    manifest = prepare(sources, tmp_path / "out", options=PrepareOptions(unknown_token="<unk>"))
+    sizes = dict(zip(SPLITS, (42_068, 3_370, 3_761), strict=True))
+    sources = {split: write(tmp_path / split, line * size) for split, size in sizes.items()}
+    manifest = make_corpus(sources, out, unknown_token="<unk>")
     for split, size in sizes.items():
         entry = manifest.splits[split]
         assert (entry.documents, entry.sentences, entry.tokens) == (1, size, 9 * size)
         assert (entry.oov_tokens, entry.longest_document) == (size, size)
-    corpus = open_corpus(tmp_path / "out", "train")
+    corpus = open_corpus(out, "train")
     assert corpus.vocabulary.words[3:] == ("N", "$", "million", "rose", "the", "to")
-    assert corpus.vocabulary.decode(corpus.document(0)[42_067]) == [
-        *("the", "<UNKNOWN>", "rose", "N", "N", "to", "$", "N", "million")
-    ]
+    last = corpus.vocabulary.decode(corpus.document(0)[42_067])
+    assert last == line.replace("<unk>", "<UNKNOWN>").split()
 
 
-def test_named_pipe_is_read_once(tmp_path):
+def test_named_pipe_is_read_once(tmp_path, out):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     writer = threading.Thread(target=pipe.write_text, args=("a b\n",))
     writer.start()
-    prepare({"train": pipe}, tmp_path / "out")
+    make_corpus({"train": pipe}, out)
     writer.join()
-    assert words_of(tmp_path / "out", "train") == [[["a", "b"]]]
+    assert words_of(out, "train") == [[["a", "b"]]]
 
 
 @pytest.mark.parametrize(
@@ -214,41 +205,36 @@ def test_named_pipe_is_read_once(tmp_path):
         (dict(fractions=(0, 0.5, 0.5)), "without a train split a vocabulary is needed"),
     ],
 )
-def test_bad_options(tmp_path, text, options, message):
+def test_bad_options(text, out, options, message):
     with pytest.raises(InputError, match=message):
-        prepare(text, tmp_path / "out", options=PrepareOptions(**options))
-    assert not (tmp_path / "out").exists()
+        make_corpus(text, out, **options)
+    assert not out.exists()
 
 
-def test_unknown_names_of_formats_and_splits(tmp_path, text):
-    with pytest.raises(InputError, match="unknown format 'xml'"):
-        prepare({"train": text}, tmp_path / "out", TextOptions("xml"))
-    with pytest.raises(InputError, match="inputs are dev; expected any of train, valid, test, or"):
-        prepare({"dev": text}, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+def test_unknown_names_of_splits(text, out):
+    with pytest.raises(InputError, match="inputs are train, dev; expected any of train, valid, te"):
+        make_corpus({"train": text, "dev": text}, out)
+    assert not out.exists()
 
 
-def test_command_line_success_and_reuse(tmp_path, text):
-    out = tmp_path / "out"
+def test_the_command_reads_files_and_standard_input(text, out):
     arguments = (f"--train={text}", "--test=-", f"--output={out}", "--unknown_token=<unk>")
-    done = launch("prepare", *arguments, stdin="a new\n")
-    assert done.stdout.splitlines()[-1] == f"prepared corpus: {out}"
-    assert "train         10         20" in done.stdout
-    assert words_of(out, "test") == [[["a", "<UNKNOWN>"]]]
-    assert open_corpus(out, "test").document_ids == ["-:1"]
-    again = launch("prepare", *arguments, stdin="a new\n")
-    assert again.stdout.startswith("reusing")
+    printed = launch("prepare", *arguments, stdin="a new\n").stdout
+    assert printed.splitlines()[-1] == f"prepared corpus: {out}"
+    assert "train         10         20" in printed
+    assert contents(out, "test") == {"-:1": [["a", "<UNKNOWN>"]]}
+    assert launch("prepare", *arguments, stdin="a new\n").stdout.startswith("reusing")
 
 
-def test_standard_input_that_is_no_text_is_refused_by_its_name(tmp_path, monkeypatch):
+def test_standard_input_that_is_no_text_is_refused_by_its_name(tmp_path, out, monkeypatch):
     monkeypatch.setattr("sys.stdin", types.SimpleNamespace(buffer=io.BytesIO(b"a\n\xff\n")))
     with pytest.raises(InputError, match="^-:2: not valid UTF-8"):
-        prepare({"train": "-"}, tmp_path / "out")
+        make_corpus({"train": "-"}, out)
     assert not list(tmp_path.iterdir())
 
 
-def test_manifest_is_plain_json_of_the_returned_value(tmp_path, text):
-    manifest = prepare({"train": text}, tmp_path / "out")
-    kept = json.loads((tmp_path / "out" / "manifest.json").read_text("utf-8"))
-    assert kept == dataclasses.asdict(manifest)
+def test_manifest_is_plain_json_of_the_returned_value(text, out):
+    manifest = make_corpus({"train": text}, out)
+    saved = json.loads((out / "manifest.json").read_text("utf-8"))
+    assert saved == dataclasses.asdict(manifest)
     assert np.isclose(manifest.splits["train"].tokens_per_document, 7.0)

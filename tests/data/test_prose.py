@@ -7,7 +7,7 @@ from dclm_jax.data.corpora import sotu
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.readers import TextReader, read_documents
 from dclm_jax.errors import InputError
-from tests.data.support import empty, write
+from tests.data.support import empty, read, sentences_of, write
 
 CURLY = "“Don’t (ever) go…” he said — twice – and «left»\u00a0; ‘it’ was the dog’s"
 
@@ -18,7 +18,7 @@ def test_wrong_characters_are_found_before_sentences_are_split(tmp_path, monkeyp
     monkeypatch.setattr(prose, "Tokenizer", None)
     message = r"b\.txt:2: not valid UTF-8: the byte 0x93 .* such as cp1252, latin-1 or utf-16$"
     with pytest.raises(InputError, match=message):
-        list(read_documents(tmp_path, TextOptions("prose")))
+        read(tmp_path, "prose")
 
 
 def test_punctuation_is_written_as_moses_does(tmp_path):
@@ -26,14 +26,11 @@ def test_punctuation_is_written_as_moses_does(tmp_path):
     sacremoses = pytest.importorskip("sacremoses")
     plain = sacremoses.MosesPunctNormalizer("en").normalize(CURLY)
     assert plain == "\"Don't (ever) go...\" he said - twice - and \"left\"; 'it' was the dog's"
-    expected = list(read_documents(write(tmp_path / "u.txt", plain), TextOptions("prose")))
-    words = expected[0].sentences
-    found = list(read_documents(path, TextOptions("prose", normalize=True)))
-    assert found == [Document("t.txt:1", words)]
-    assert list(read_documents(path, TextOptions("prose")))[0].sentences != words
+    expected = sentences_of(write(tmp_path / "u.txt", plain), "prose")
+    assert sentences_of(path, "prose", normalize=True) == expected
+    assert sentences_of(path, "prose") != expected
     # Words that are given as such stay as they are.
-    [document] = read_documents(path, TextOptions("lines", normalize=True))
-    assert document.sentences == [CURLY.split()]
+    assert sentences_of(path, "lines", normalize=True) == [[CURLY.split()]]
 
 
 def test_prose_is_split_into_sentences_and_words(tmp_path):
@@ -41,16 +38,13 @@ def test_prose_is_split_into_sentences_and_words(tmp_path):
         'Dr. Smith didn\'t\nlaugh. He left!\n\nA new "paragraph" & more\n'
         "= next =\n\nSecond document.\n"
     )
-    path = write(tmp_path / "t.txt", text)
-    assert list(read_documents(path, TextOptions("prose", lowercase=True))) == [
-        Document(
-            "t.txt:1",
-            [
-                ["dr.", "smith", "didn", "'t", "laugh", "."],
-                ["he", "left", "!"],
-                ["a", "new", '"', "paragraph", '"', "&", "more"],
-            ],
-        ),
+    first = [
+        ["dr.", "smith", "didn", "'t", "laugh", "."],
+        ["he", "left", "!"],
+        ["a", "new", '"', "paragraph", '"', "&", "more"],
+    ]
+    assert read(write(tmp_path / "t.txt", text), "prose", lowercase=True) == [
+        Document("t.txt:1", first),
         Document("t.txt:7", [["second", "document", "."]]),
     ]
 
@@ -71,15 +65,9 @@ def test_every_line_of_paragraphs_is_a_document(tmp_path):
 
 def test_very_long_sentence_and_document(tmp_path):
     path = write(tmp_path / "t", "w " * 50_000 + "\n" + "v\n" * 10_000)
-    [document] = read_documents(path)
-    assert len(document.sentences) == 10_001
-    assert len(document.sentences[0]) == 50_000
-
-
-def test_missing_text_packages_are_named(monkeypatch, tmp_path):
-    monkeypatch.setitem(__import__("sys").modules, "sentencex", None)
-    with pytest.raises(InputError, match=r"pip install 'dclm_jax\[text\]'"):
-        list(read_documents(write(tmp_path / "t", "Text."), TextOptions("prose")))
+    [sentences] = sentences_of(path)
+    assert len(sentences) == 10_001
+    assert len(sentences[0]) == 50_000
 
 
 def test_years_are_never_divided_and_never_go_back():

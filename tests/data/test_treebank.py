@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import io
+import re
 import sys
 import types
 from collections.abc import Iterable
@@ -10,17 +11,12 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from dclm_jax.data import (
-    TextReader,
-    open_corpus,
-    prepare,
-    read_documents,
-)
+from dclm_jax.data import TextReader, open_corpus, prepare, read_documents
 from dclm_jax.data.corpora import COLLECTIONS
 from dclm_jax.data.documents import Document, TextOptions
-from dclm_jax.data.prepare import PrepareOptions, divide
+from dclm_jax.data.prepare import divide
 from dclm_jax.errors import InputError
-from tests.data.support import empty, ids_of, write
+from tests.data.support import empty, ids_of, make_corpus, read, sentences_of, write
 
 
 def words(*sentences: str) -> list[list[str]]:
@@ -96,19 +92,19 @@ def test_words_and_tags_of_trees(tmp_path):
 def test_trees_of_a_folder_and_of_standard_input(tmp_path, monkeypatch):
     write(tmp_path / "b", "(S1 (NP (NN b)))\r\n")
     write(tmp_path / "a" / "x.mrg", "\ufeff((NN A))(NN c)")
-    assert list(read_documents(tmp_path, TextOptions("treebank", lowercase=True))) == [
+    assert read(tmp_path, "treebank", lowercase=True) == [
         Document("a/x.mrg", [["a"], ["c"]], [["NN"], ["NN"]]),
         Document("b", [["b"]], [["NN"]]),
     ]
     stdin = types.SimpleNamespace(buffer=io.BytesIO(b"(S (NN a))"))
     monkeypatch.setattr("sys.stdin", stdin)
-    assert [d.id for d in read_documents("-", TextOptions("treebank"))] == ["-"]
+    assert [document.id for document in read_documents("-", TextOptions("treebank"))] == ["-"]
 
 
 def test_brackets_may_be_nested_as_deeply_as_memory_allows(tmp_path):
     depth = 200_000
     path = write(tmp_path / "deep", "(X\n" * depth + "(NN a)" + ")" * depth)
-    assert [d.sentences for d in read_documents(path, TextOptions("treebank"))] == [[["a"]]]
+    assert sentences_of(path, "treebank") == [[["a"]]]
 
 
 OUTSIDE = "outside of all trees; expected trees such as (S (NP (PRP It)) (VP (VBD slept)))"
@@ -132,18 +128,12 @@ INSIDE = "expected (TAG WORD) or (LABEL (...) (...)), got"
         ("()", f":1: {INSIDE} '()'"),
         # The first tree lacks a bracket, so that the second one is inside of it.
         ("( (S (NN a))\n( (S (NN b))))\n", f":2: {INSIDE} '((...))'"),
-        (
-            b"(NN a)\n(NN \xe9)",
-            ":2: not valid UTF-8: the byte 0xe9 at 5; --encoding names another, such as cp1252, "
-            "latin-1 or utf-16",
-        ),
     ],
 )
 def test_bad_trees_are_named(tmp_path, content, message):
     path = write(tmp_path / "trees", content)
-    with pytest.raises(InputError) as error:
-        list(read_documents(path, TextOptions("treebank")))
-    assert str(error.value) == f"{path}{message}"
+    with pytest.raises(InputError, match=f"^{re.escape(f'{path}{message}')}$"):
+        read(path, "treebank")
 
 
 # The Penn Treebank.
@@ -156,41 +146,40 @@ def test_the_places_of_the_sections(tmp_path, place):
     write(tmp_path / place / "25" / "wsj_2501.mrg", b"\xff")
     for name in ("wsj_0007.pos", "wsj_0009.mrg~", ".wsj_0007.mrg", "readme", "wsj_0009", "ab.mrg"):
         write(tmp_path / place / "00" / name, b"\xff")
-    documents = list(read_documents(tmp_path, TextOptions("ptb")))
-    assert [document.id for document in documents] == [
-        f"{section:02}/wsj_{section:02}{number}" for section in range(25) for number in ("07", "08")
+    assert read(tmp_path, "ptb") == [
+        Document(f"{section:02}/wsj_{section:02}{number}", PARSED_WORDS, PARSED_TAGS)
+        for section in range(25)
+        for number in ("07", "08")
     ]
-    assert {str(d.sentences) for d in documents} == {str(PARSED_WORDS)}
-    assert {str(d.tags) for d in documents} == {str(PARSED_TAGS)}
 
 
 @pytest.mark.parametrize(("suffix", "text"), [(".mrg", "( (X (NN café)) )"), ("", "café")])
 def test_files_of_before_utf_8(tmp_path, suffix, text):
     write_sections(tmp_path, text, suffix)
     write(tmp_path / "00" / f"wsj_0007{suffix}", text.encode("latin-1"))
-    documents = list(read_documents(tmp_path, TextOptions("ptb")))
-    assert {str(document.sentences) for document in documents} == {"[['café']]"}
+    assert sentences_of(tmp_path, "ptb") == 50 * [[["café"]]]
 
 
 def test_parses_are_read_rather_than_raw_text(tmp_path):
     write_sections(tmp_path / "raw" / "wsj", RAW, suffix="")
-    assert next(read_documents(tmp_path, TextOptions("ptb"))).sentences == RAW_WORDS
+    assert sentences_of(tmp_path, "ptb")[0] == RAW_WORDS
     write_sections(tmp_path / "combined" / "wsj", "(NN combined)")
-    assert next(read_documents(tmp_path, TextOptions("ptb"))).sentences == [["combined"]]
+    assert sentences_of(tmp_path, "ptb")[0] == [["combined"]]
     write_sections(tmp_path / "parsed" / "mrg" / "wsj", "(NN parsed)")
-    assert next(read_documents(tmp_path, TextOptions("ptb"))).sentences == [["parsed"]]
+    assert sentences_of(tmp_path, "ptb")[0] == [["parsed"]]
     # In one folder, too; and what is wanted can be said.
     write_sections(tmp_path / "parsed" / "mrg" / "wsj", RAW, suffix="")
-    assert next(read_documents(tmp_path, TextOptions("ptb"))).sentences == [["parsed"]]
-    assert next(read_documents(tmp_path / "raw" / "wsj", TextOptions("ptb"))).sentences == RAW_WORDS
+    assert sentences_of(tmp_path, "ptb")[0] == [["parsed"]]
+    assert sentences_of(tmp_path / "raw" / "wsj", "ptb")[0] == RAW_WORDS
 
 
 def test_raw_files(tmp_path):
     write_sections(tmp_path, RAW, suffix="", files=1)
     write(tmp_path / "01" / "wsj_0107", "It slept.\n  \nIt purred.")
-    documents = list(read_documents(tmp_path, TextOptions("ptb")))
-    assert documents[0] == Document("00/wsj_0007", RAW_WORDS)
-    assert documents[1] == Document("01/wsj_0107", [["It", "slept", "."], ["It", "purred", "."]])
+    assert read(tmp_path, "ptb")[:2] == [
+        Document("00/wsj_0007", RAW_WORDS),
+        Document("01/wsj_0107", words("It slept .", "It purred .")),
+    ]
 
 
 @pytest.mark.parametrize("package", ["sentencex", "sacremoses"])
@@ -198,9 +187,9 @@ def test_only_raw_files_need_the_packages_for_prose(tmp_path, monkeypatch, packa
     monkeypatch.setitem(sys.modules, package, None)
     write_sections(tmp_path, RAW, suffix="")
     with pytest.raises(InputError, match=rf"needs {package}: pip install 'dclm_jax\[text\]'$"):
-        list(read_documents(tmp_path, TextOptions("ptb")))
+        read(tmp_path, "ptb")
     write_sections(tmp_path, PARSED)
-    assert next(read_documents(tmp_path, TextOptions("ptb"))).sentences == PARSED_WORDS
+    assert sentences_of(tmp_path, "ptb")[0] == PARSED_WORDS
 
 
 @pytest.mark.parametrize(
@@ -215,17 +204,16 @@ def test_only_raw_files_need_the_packages_for_prose(tmp_path, monkeypatch, packa
 def test_names_in_capitals_as_on_a_compact_disc(tmp_path, place, suffix, text):
     for section in range(25):
         write(tmp_path / place / f"{section:02}" / f"WSJ_{section:02}07{suffix}", text)
-    assert next(read_documents(tmp_path, TextOptions("ptb"))) == Document(
-        "00/WSJ_0007", [["a"]], [["NN"]] if suffix else None
-    )
+    tags = [["NN"]] if suffix else None
+    assert read(tmp_path, "ptb")[0] == Document("00/WSJ_0007", [["a"]], tags)
 
 
 def test_split_and_vocabulary_of_the_treebank(tmp_path):
     root = write_sections(tmp_path / "in", "(NN A)", files=1)
     for section, word in ((20, "train"), (21, "first"), (22, "b"), (23, "c"), (24, "last")):
         write(root / f"{section}" / f"wsj_{section}07.mrg", f"(S (NN A) (NN {word}))")
-    said = []
-    manifest = prepare(root, tmp_path / "out", TextOptions(format="ptb"), report=said.append)
+    reports = []
+    manifest = prepare(root, tmp_path / "out", TextOptions("ptb"), report=reports.append)
     assert ids_of(tmp_path / "out") == {
         "train": [f"{section:02}/wsj_{section:02}07" for section in range(21)],
         "valid": ["21/wsj_2107", "22/wsj_2207"],
@@ -237,53 +225,41 @@ def test_split_and_vocabulary_of_the_treebank(tmp_path):
     assert (vocabulary.counts[3:], manifest.options["vocab_size"]) == ((21, 1), 10_000)
     assert manifest.sources["ptb"]["files"] == {"train": 21, "valid": 2, "test": 2}
     assert manifest.options["format"] == "ptb"
-    assert said[0] == "reading the Penn Treebank; train: 21; valid: 2; test: 2"
-    assert said[2:5] == 3 * ["  A"]
+    assert reports[0] == "reading the Penn Treebank; train: 21; valid: 2; test: 2"
+    assert reports[2:5] == 3 * ["  A"]
     # Other files beside the documents make no difference, other documents do.
     write(root / "00" / "readme", "x")
-    assert prepare(root, tmp_path / "out", TextOptions(format="ptb")) == manifest
+    assert make_corpus(root, tmp_path / "out", "ptb") == manifest
     write(root / "00" / "wsj_0008.mrg", "(NN B)")
     with pytest.raises(InputError, match=r"made otherwise \(sources differ\)"):
-        prepare(root, tmp_path / "out", TextOptions(format="ptb"))
+        make_corpus(root, tmp_path / "out", "ptb")
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("sections", "suffix", "message"),
     [
-        (
-            "elsewhere",
-            "ROOT/elsewhere: holds no sections of the Penn Treebank; expected the folders 00 to 24 "
-            "in it or in its parsed/mrg/wsj, combined/wsj or raw/wsj",
-        ),
-        (
-            "missing",
-            "ROOT: holds only some sections of the Penn Treebank; expected the folders 00 to 24, "
-            "missing 03 04 05 06 07 08 09 10 11 12 13 14 15 16 17 18 19 20 "
-            "21 22",
-        ),
-        ("empty", "ROOT/13: holds no files called wsj_NNNN.mrg"),
-        ("nothing", "ROOT/00: holds no files called wsj_NNNN[.mrg]"),
-        (
-            "bad",
-            "ROOT/24/wsj_2407.mrg:1: 'it' stands outside of all trees; expected trees such as ",
-        ),
+        ([], ".mrg", "ROOT: holds no sections of the Penn Treebank; .* combined/wsj or raw/wsj$"),
+        ([*range(13), *range(15, 25)], ".mrg", "ROOT: holds only some sections .* missing 13 14$"),
+        (range(25), ".txt", r"ROOT/00: holds no files called wsj_NNNN\[.mrg\]$"),
     ],
 )
-def test_bad_treebanks_are_named_and_nothing_is_left(tmp_path, change, message):
+def test_folders_that_are_no_treebank_are_named(tmp_path, sections, suffix, message):
     root = tmp_path / "in"
-    sections = [0, 1, 2, 23, 24] if change == "missing" else range(25)
-    suffix = ".txt" if change == "nothing" else ".mrg"
+    root.mkdir()
     write_sections(root, "(NN a)", suffix, sections, files=1)
-    if change == "empty":
-        (root / "13" / "wsj_1307.mrg").rename(root / "13" / "wsj_1307")
-    if change == "bad":
-        write(root / "24" / "wsj_2407.mrg", "it slept\n")
-    source = root / "elsewhere" if change == "elsewhere" else root
-    with pytest.raises(InputError) as error:
-        prepare(source, tmp_path / "deep" / "out", TextOptions(format="ptb"))
-    assert str(error.value).startswith(message.replace("ROOT", str(root)))
-    assert change == "bad" or str(error.value) == message.replace("ROOT", str(root))
-    assert not (tmp_path / "deep").exists() or list((tmp_path / "deep").iterdir()) == []
+    with pytest.raises(InputError, match=message.replace("ROOT", str(root))):
+        read(root, "ptb")
+
+
+def test_bad_treebanks_are_named_and_nothing_is_left(tmp_path):
+    root, out = write_sections(tmp_path / "in", "(NN a)", files=1), tmp_path / "deep" / "out"
+    bad = write(root / "24" / "wsj_2407.mrg", "it slept\n")
+    with pytest.raises(InputError, match=f"{bad}:1: 'it' stands outside of all trees"):
+        make_corpus(root, out, "ptb")
+    (root / "13" / "wsj_1307.mrg").rename(root / "13" / "wsj_1307")
+    with pytest.raises(InputError, match=r"in/13: holds no files called wsj_NNNN\.mrg$"):
+        make_corpus(root, out, "ptb")
+    assert list(out.parent.iterdir()) == []
 
 
 # BLLIP North American News Text.
@@ -294,21 +270,14 @@ def test_documents_of_nbest_lists_go_on_in_the_next_file(tmp_path):
     # As it may be printed, with blank lines and with fewer parses.
     first += "\n" + nbest("lw940524.0002_0", r"The 1\/2 cat", ["-7"]).replace("\n", "\n\n")
     second = nbest("lw940524.0002_1", "purred .") + "0 lw940524.0002_2\n" + nbest("nyt1_p_0", "End")
-    write(
-        tmp_path / "disk1of4" / "data" / "000" / "00000-lw940524-0-2.bz2",
-        bz2.compress(first.encode()),
-    )
-    write(
-        tmp_path / "disk1of4" / "data" / "000" / "00001-lw940524-3-5.bz2",
-        bz2.compress(second.encode()),
-    )
+    folder = tmp_path / "disk1of4" / "data" / "000"
+    write(folder / "00000-lw940524-0-2.bz2", bz2.compress(first.encode()))
+    write(folder / "00001-lw940524-3-5.bz2", bz2.compress(second.encode()))
     write(tmp_path / "disk1of4" / "index.html", "<html>")
     reader = TextReader(TextOptions("nant"))
     assert list(reader.documents(tmp_path)) == [
-        Document("lw940524.0001", [["It", "slept"], ["-LRB-"]], [["X0", "X0"], ["X0"]]),
-        Document(
-            "lw940524.0002", [["The", "1/2", "cat"], ["purred", "."]], [["X0"] * 3, ["X0"] * 2]
-        ),
+        Document("lw940524.0001", words("It slept", "-LRB-"), words("X0 X0", "X0")),
+        Document("lw940524.0002", words("The 1/2 cat", "purred ."), words("X0 X0 X0", "X0 X0")),
         Document("nyt1", [["End"]], [["X0"]]),
     ]
     # The sentence that has no parse.
@@ -319,26 +288,21 @@ def test_without_names_of_documents_a_file_is_one(tmp_path):
     write(tmp_path / "b.gz", gzip.compress((nbest("1", "It slept") + nbest("2", "Twice")).encode()))
     write(tmp_path / "a.gz", gzip.compress(b"(S1 (NN One))\n(S1\n (NN Two))\n"))
     write(tmp_path / "x" / "c.gz", gzip.compress(b"1 _0\n-1\n(NN Three)\n"))
-    assert [(d.id, d.sentences) for d in read_documents(tmp_path, TextOptions("nant"))] == [
-        ("a.gz", [["One"], ["Two"]]),
-        ("b.gz", [["It", "slept"], ["Twice"]]),
-        ("x/c.gz", [["Three"]]),
-    ]
+    assert {document.id: document.sentences for document in read(tmp_path, "nant")} == {
+        "a.gz": [["One"], ["Two"]],
+        "b.gz": [["It", "slept"], ["Twice"]],
+        "x/c.gz": [["Three"]],
+    }
 
 
 def test_files_that_are_not_compressed(tmp_path):
     path = write(tmp_path / "in" / "a", nbest("x_0", "It slept"))
     for root in (path, tmp_path / "in"):
-        assert [(d.id, d.sentences) for d in read_documents(root, TextOptions("nant"))] == [
-            ("x", [["It", "slept"]])
-        ]
+        assert read(root, "nant") == [Document("x", [["It", "slept"]], [["X0", "X0"]])]
 
 
 GOOD = nbest("x_0", "It slept")
-HEADER = (
-    "expected the number of parses of a sentence and its name "
-    "(or a file of nothing but parses), got"
-)
+HEADER = "expected the number of parses .*, got"
 
 
 @pytest.mark.parametrize(
@@ -346,53 +310,22 @@ HEADER = (
     [
         ("", ": is empty"),
         ("<html>\n", f":1: {HEADER} '<html>'"),
-        (GOOD + "(NN more)\n", f":6: {HEADER} '(NN more)'"),
+        (GOOD + "(NN more)\n", rf":6: {HEADER} '\(NN more\)'"),
         (GOOD + "50\n", f":6: {HEADER} '50'"),
         ("1" + GOOD[1:], f":4: {HEADER} '-9.25 -91'"),
-        (
-            "3" + GOOD[1:],
-            ":1: expected 3 parses, each after a line of scores, but the file ends after 2",
-        ),
+        ("3" + GOOD[1:], ":1: expected 3 parses, .* but the file ends after 2"),
         ("3" + GOOD[1:] + GOOD, ":7: expected parse 3 of 3, got '-8.5 -90.125'"),
-        (
-            GOOD.replace("-8.5 -90.125\n", ""),
-            ":3: expected parse 1 of 2, got '-9.25 -91'",
-        ),
-        (
-            GOOD.replace("(S1 (S (X1", "S1 (S (X1"),
-            ":5: expected parse 2 of 2, got 'S1 (S (X1 other) (X1 other)))'",
-        ),
-        (
-            "1 x_0\n-1\n(S (NN a)\n(NN b))\n",
-            ":3: a tree begins here that never ends: a ) is missing",
-        ),
+        (GOOD.replace("-8.5 -90.125\n", ""), ":3: expected parse 1 of 2, got '-9.25 -91'"),
+        (GOOD.replace("(S1 (S (X1", "S1 (S (X1"), r":5: expected parse 2 of 2, got 'S1 \(S"),
+        ("1 x_0\n-1\n(S (NN a)\n(NN b))\n", ":3: a tree begins here that never ends"),
         ("1 x_0\n-1\n(NN a) (NN b)\n", ":3: expected one parse, got several"),
-        ("(NN a)\n1 x_0\n-1\n(NN b)\n", f":2: '1' stands {OUTSIDE}"),
+        ("(NN a)\n1 x_0\n-1\n(NN b)\n", ":2: '1' stands outside of all trees"),
     ],
 )
 def test_bad_nbest_lists_are_named(tmp_path, content, message):
     path = write(tmp_path / "00000-lw-0-1.bz2", bz2.compress(content.encode()))
-    with pytest.raises(InputError) as error:
-        list(read_documents(tmp_path, TextOptions("nant")))
-    assert str(error.value) == f"{path}{message}"
-
-
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [
-        ("x.bz2", b"1 x_0\n-1\n(NN a)\n"),
-        ("x.bz2", bz2.compress(GOOD.encode())[:-9]),
-        ("x.gz", b"1 x_0\n-1\n(NN a)\n"),
-        ("x.gz", gzip.compress(GOOD.encode())[:-9]),
-        ("x.gz", gzip.compress(GOOD.encode())[:10] + b"\xff" * 30),
-    ],
-    ids=["no bz2", "bz2 cut short", "no gz", "gz cut short", "gz of other bytes"],
-)
-def test_damaged_archives_are_named(tmp_path, name, content):
-    with pytest.raises(
-        InputError, match=rf"^{write(tmp_path / name, content)}: cannot be read: \S"
-    ):
-        list(read_documents(tmp_path, TextOptions("nant")))
+    with pytest.raises(InputError, match=f"^{path}{message}"):
+        read(tmp_path, "nant")
 
 
 def test_news_divided_in_the_proportions_of_the_paper(tmp_path):
@@ -402,22 +335,17 @@ def test_news_divided_in_the_proportions_of_the_paper(tmp_path):
     assert np.bincount(parts).tolist() == [26_462, 148, 2_753]
     text = "".join(nbest(f"d{i}_{j}", f"It slept {i}") for i in range(200) for j in range(2))
     root = write(tmp_path / "in" / "000" / "0-x-0-399.bz2", bz2.compress(text.encode())).parent
-    said = []
-    manifest = prepare(root, tmp_path / "out", TextOptions(format="nant"), report=said.append)
+    reports = []
+    manifest = prepare(root, tmp_path / "out", TextOptions("nant"), report=reports.append)
     ids = ids_of(tmp_path / "out")
     # 0.901202 and 0.906243 of 200 documents are 180.2 and 181.2.
     assert [len(ids[split]) for split in ("train", "valid", "test")] == [180, 1, 19]
     assert sorted(sum(ids.values(), [])) == sorted(f"d{i}" for i in range(200))
     assert manifest.splits["test"].sentences == 38
-    assert said[0].startswith("reading BLLIP North American News Text; files: ")
-    assert said[0].endswith("; files: 1")
-    prepare(
-        root,
-        tmp_path / "half",
-        TextOptions(format="nant", lowercase=True),
-        PrepareOptions(fractions=(0.5, 0.25, 0.25), seed=1),
-    )
+    assert reports[0] == "reading BLLIP North American News Text; files: 1"
+    fractions = (0.5, 0.25, 0.25)
+    make_corpus(root, tmp_path / "half", "nant", lowercase=True, fractions=fractions, seed=1)
     assert [len(names) for names in ids_of(tmp_path / "half").values()] == [100, 50, 50]
     assert "it" in open_corpus(tmp_path / "half", "train").vocabulary.words
-    parts = divide(200, (0.5, 0.25, 0.25), 1, "nant")
+    parts = divide(200, fractions, 1, "nant")
     assert ids_of(tmp_path / "half")["valid"] == [f"d{i}" for i in np.flatnonzero(parts == 1)]

@@ -54,11 +54,11 @@ def test_plain_list_has_special_tokens_anywhere_and_keeps_its_order(tmp_path):
 
 
 def test_fingerprint_depends_on_words_and_order_alone():
-    one = Vocabulary((*SPECIAL_TOKENS, "a", "b"), (0, 0, 0, 1, 1))
+    vocabulary = Vocabulary((*SPECIAL_TOKENS, "a", "b"), (0, 0, 0, 1, 1))
     same = Vocabulary((*SPECIAL_TOKENS, "a", "b"), (0, 0, 0, 7, 1), "<unk>")
     other = Vocabulary((*SPECIAL_TOKENS, "b", "a"), (0, 0, 0, 1, 1))
-    assert one.fingerprint == same.fingerprint != other.fingerprint
-    assert len(one.fingerprint) == 16
+    assert vocabulary.fingerprint == same.fingerprint != other.fingerprint
+    assert len(vocabulary.fingerprint) == 16
 
 
 @pytest.mark.parametrize(

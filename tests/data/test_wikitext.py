@@ -1,12 +1,13 @@
 """Articles in the format of WikiText, written by hand."""
 
+import shutil
+
 import pytest
 
-from dclm_jax.data import open_corpus, prepare, read_documents
 from dclm_jax.data.documents import TextOptions
-from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.data.readers import parse_documents
 from dclm_jax.errors import InputError
+from tests.data.support import ids_of, make_corpus, read, write
 
 TRAIN = """\
  
@@ -51,35 +52,31 @@ TOKENS = {"train": 66, "valid": 4, "test": 15}
 
 @pytest.fixture
 def folder(tmp_path):
-    texts = {"train": TRAIN, "valid": "No title .\n", "test": TEST}
-    root = tmp_path / "wikitext"
-    root.mkdir()
-    for split, text in texts.items():
-        (root / f"wiki.{split}.tokens").write_text(text)
-    return root
+    for split, text in {"train": TRAIN, "valid": "No title .\n", "test": TEST}.items():
+        write(tmp_path / "wikitext" / f"wiki.{split}.tokens", text)
+    return tmp_path / "wikitext"
 
 
-@pytest.mark.parametrize("format", [corpus for corpus, _ in CORPORA])
-def test_articles_headings_and_sentences(folder, format):
-    read = {
-        one.id: [" ".join(s) for s in one.sentences]
-        for one in read_documents(folder, TextOptions(format))
-    }
-    headings = {"= First <unk> =", "= = Section = =", "= Second =", "= Third ="}
-    if format == "wikitext_body":
-        assert read == {
-            name: [one for one in sentences if one not in headings]
-            for name, sentences in READ.items()
-        }
-    else:
-        assert read == READ
+@pytest.mark.parametrize(
+    ("format", "omitted"),
+    [
+        ("wikitext", ()),
+        ("wikitext_body", ("= First <unk> =", "= = Section = =", "= Second =", "= Third =")),
+    ],
+)
+def test_articles_headings_and_sentences(folder, format, omitted):
+    documents = read(folder, format)
+    assert [document.id for document in documents] == list(READ)
+    for document, sentences in zip(documents, READ.values(), strict=True):
+        expected = [sentence.split() for sentence in sentences if sentence not in omitted]
+        assert document.sentences == expected
 
 
 def test_the_original_tokens_are_counted_and_unknown_words_are_the_texts(folder, tmp_path):
-    def original(name="wikitext", lowercase=False, **options):
+    def original(name="wikitext", **options):
         """The original tokens of each split of a corpus, and its manifest."""
-        text, options = TextOptions(name, lowercase), PrepareOptions(**options)
-        manifest = prepare(folder, tmp_path / "out", text, options, overwrite=True)
+        shutil.rmtree(tmp_path / "out", ignore_errors=True)
+        manifest = make_corpus(folder, tmp_path / "out", name, **options)
         return {split: manifest.original_tokens(split) for split in TOKENS}, manifest
 
     # Words of the other splits are unknown to us, but not in the text.
@@ -90,7 +87,7 @@ def test_the_original_tokens_are_counted_and_unknown_words_are_the_texts(folder,
     assert tokens == TOKENS | {"train": TOKENS["train"] + len(TEST_WORDS.split()) + 1}
     assert manifest.vocabulary.unknown_token == "<unk>"
     assert manifest.splits["train"].oov_tokens == 1
-    assert open_corpus(tmp_path / "out", "test").num_documents == 2
+    assert len(ids_of(tmp_path / "out")["test"]) == 2
     # Of another text than the original one the number would say nothing.
     assert original(min_count=1, max_words=20)[0]["train"] == 0
     assert original("wikitext_body", min_count=1)[0]["test"] == 0
@@ -102,33 +99,22 @@ def test_the_original_tokens_are_counted_and_unknown_words_are_the_texts(folder,
 
 @pytest.mark.parametrize(("corpus", "format"), CORPORA)
 def test_other_text_is_read_like_that_of_the_corpus(folder, tmp_path, corpus, format):
-    whole = {one.id: one.sentences for one in read_documents(folder, TextOptions(corpus))}
-    manifest = prepare(
-        folder, tmp_path / "out", TextOptions(format=corpus), PrepareOptions(min_count=1)
-    )
-    remembered = TextOptions(format)
-    assert manifest.training_text.options == remembered
+    documents = read(folder, corpus)
+    manifest = make_corpus(folder, tmp_path / "out", corpus, min_count=1)
+    assert manifest.training_text.options == TextOptions(format)
     for split, text in (("train", TRAIN), ("test", TEST)):
-        expected = {name: one for name, one in whole.items() if name.startswith(split)}
-        alike = list(parse_documents(text, remembered))
-        assert [one.sentences for one in alike] == list(expected.values())
-        assert [one.id.replace("text:", f"{split}/") for one in alike] == list(expected)
-    read = read_documents(folder / "wiki.train.tokens", TextOptions(format))
-    assert [one.id for one in read] == ["wiki.train.tokens:2", "wiki.train.tokens:12"]
-
-
-def test_articles_that_are_read_as_lines_are_told(folder):
-    told = []
-    list(read_documents(folder / "wiki.train.tokens", report=told.append))
-    (line,) = told
-    assert line.endswith(
-        "looks like articles under headings, as in WikiText; --format=articles reads them"
-    )
+        of_text = [
+            document._replace(id=document.id.replace("text:", f"{split}/"))
+            for document in parse_documents(text, TextOptions(format))
+        ]
+        assert of_text == [document for document in documents if document.id.startswith(split)]
+    of_file = read(folder / "wiki.train.tokens", format)
+    assert [document.id for document in of_file] == ["wiki.train.tokens:2", "wiki.train.tokens:12"]
 
 
 def test_the_other_names_of_the_files_and_a_folder_without_one(folder):
     (folder / "wiki.test.tokens").rename(folder / "test.txt")
-    assert [one.id for one in read_documents(folder, TextOptions("wikitext"))] == list(READ)
+    assert [document.id for document in read(folder, "wikitext")] == list(READ)
     (folder / "test.txt").unlink()
     with pytest.raises(InputError, match="which holds wiki.test.tokens"):
-        list(read_documents(folder, TextOptions("wikitext")))
+        read(folder, "wikitext")
