@@ -237,7 +237,7 @@ def parse_json(text: bytes | str, place: str, kind: type[Value], *, exact: bool 
         raise InputError(f"{place}: not JSON: {error}") from error
     except RecursionError as error:
         raise InputError(f"{place}: nested too deeply") from error
-    result = _converted(value, kind, place, "")
+    result = converted(value, kind, place, "")
     if exact and (others := value.keys() - _hints(kind).keys()):
         raise InputError(f"{place}: {brief(min(others))} is unknown; expected {_expected(kind)}")
     return result
@@ -257,13 +257,13 @@ def read_bytes(path: storage.PathLike, *, made_by: str = "") -> bytes:
     return content
 
 
-def _converted(value: Any, kind: Any, place: str, key: str) -> Any:
-    """The value of a field as its type has it; messages call the field `key`."""
+def converted(value: Any, kind: Any, place: str, key: str) -> Any:
+    """A value from JSON as its type has it, see `parse_json`; messages call it `key`."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return value
     if origin in _OPTIONAL:
-        return None if value is None else _converted(value, arguments[0], place, key)
+        return None if value is None else converted(value, arguments[0], place, key)
     if origin is Annotated:
         number, limits = arguments
         if value is None and limits.most == math.inf:
@@ -281,11 +281,11 @@ def _converted(value: Any, kind: Any, place: str, key: str) -> Any:
     elif isinstance(value, origin or kind):
         if origin is list:
             (inner,) = arguments
-            return [_converted(x, inner, place, f"{key}[{i}]") for i, x in enumerate(value)]
+            return [converted(x, inner, place, f"{key}[{i}]") for i, x in enumerate(value)]
         if origin is dict:
             names, values = arguments
             return {
-                _converted(name, names, place, f"a name in {key or 'it'}"): _converted(
+                converted(name, names, place, f"a name in {key or 'it'}"): converted(
                     inner, values, place, _inner(key, name)
                 )
                 for name, inner in value.items()
@@ -299,7 +299,7 @@ def _record(value: dict[str, Any], kind: Any, place: str, key: str) -> Any:
     for field in dataclasses.fields(kind):
         expected, inner = _hints(kind)[field.name], _inner(key, field.name)
         if field.name in value:
-            fields[field.name] = _converted(value[field.name], expected, place, inner)
+            fields[field.name] = converted(value[field.name], expected, place, inner)
         elif field.default is field.default_factory is dataclasses.MISSING:
             raise InputError(f"{place}: {inner} is missing; expected {_expected(expected)}")
     try:

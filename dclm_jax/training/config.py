@@ -2,27 +2,24 @@
 
 import dataclasses
 import inspect
-import math
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from ml_collections import ConfigDict
 
+from dclm_jax import files
 from dclm_jax.errors import InputError, brief, did_you_mean
 from dclm_jax.models import model_class
 from dclm_jax.models.base import DocumentModel
 
-LOSS_UNITS = ("token", "sentence")
 HALVE_ON_PLATEAU, HALVE_AFTER = "halve_on_plateau", "halve_after"
 _FREE_TO_CHANGE = ("data.directory", "training.log_every", "training.evaluation_batch_size")
 """Keys that may differ when a run resumes: they decide no parameter."""
 _STEPS = {"training.epochs", "training.max_steps"}
 
 
-def _option(default: Any, least: float = 0) -> Any:
-    """A field with a smallest value (numbers only)."""
-    return dataclasses.field(default=default, metadata={"least": least})
+_AtLeastOne = Annotated[int, files.Range(1, 2**63 - 1, "a whole number from 1 to 2^63 - 1")]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +38,9 @@ class DataConfig:
     """
 
     directory: str = ""
-    segment_length: int = _option(5)
-    batch_size: int = _option(16, 1)
-    max_sentence_length: int = _option(0)
+    segment_length: files.Count = 5
+    batch_size: _AtLeastOne = 16
+    max_sentence_length: files.Count = 0
     carry_context: bool = False
 
 
@@ -73,18 +70,18 @@ class OptimizerConfig:
     """
 
     name: str = "adagrad"
-    learning_rate: float = _option(0.1)
-    initial_accumulator: float = _option(0.0)
-    weight_decay: float = _option(0.0)
-    clip_norm: float = _option(5.0)
+    learning_rate: files.Finite = 0.1
+    initial_accumulator: files.Finite = 0.0
+    weight_decay: files.Finite = 0.0
+    clip_norm: files.Finite = 5.0
     schedule: str = "constant"
-    warmup_steps: int = _option(0)
-    decay_steps: int = _option(0)
-    final_fraction: float = _option(0.0)
-    halve_after: float = _option(5.0)
-    halve_every: float = _option(0.5)
-    average_decay: float = _option(0.0)
-    max_skipped_steps: int = _option(0)
+    warmup_steps: files.Count = 0
+    decay_steps: files.Count = 0
+    final_fraction: files.Finite = 0.0
+    halve_after: files.Finite = 5.0
+    halve_every: files.Finite = 0.5
+    average_decay: files.Finite = 0.0
+    max_skipped_steps: files.Count = 0
 
     @property
     def decays_over_run(self) -> bool:
@@ -121,17 +118,17 @@ class TrainingConfig:
     evaluation_batch_size: documents scored together.
     """
 
-    seed: int = _option(0)
+    seed: files.Count = 0
     start_from: str = ""
     frozen: str = ""
-    epochs: int = _option(20, 1)
-    max_steps: int = _option(0)
-    evaluate_every: int = _option(0)
-    checkpoint_every: int = _option(1000, 1)
-    log_every: int = _option(50, 1)
-    loss_per: str = "token"
-    patience: int = _option(5)
-    evaluation_batch_size: int = _option(32, 1)
+    epochs: _AtLeastOne = 20
+    max_steps: files.Count = 0
+    evaluate_every: files.Count = 0
+    checkpoint_every: _AtLeastOne = 1000
+    log_every: _AtLeastOne = 50
+    loss_per: Literal["token", "sentence"] = "token"
+    patience: files.Count = 5
+    evaluation_batch_size: _AtLeastOne = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,12 +142,6 @@ class RunConfig:
 
 
 _SECTIONS = {"data": DataConfig, "optimizer": OptimizerConfig, "training": TrainingConfig}
-_LEAST = {
-    f"{section}.{field.name}": field.metadata["least"]
-    for section, cls in _SECTIONS.items()
-    for field in dataclasses.fields(cls)
-    if field.metadata
-}
 
 
 def default_config(model: str = "ccdclm") -> ConfigDict:
@@ -202,7 +193,8 @@ def _field_docs(cls: type) -> dict[str, str]:
 
 
 def validated(config: Mapping[str, Any] | ConfigDict) -> RunConfig:
-    """The configuration with every key known, present, of its type, and in range."""
+    """The configuration with every key known and present, and those of training of their types and
+    in range; `models.create` checks those of the model."""
     settings = config.to_dict() if isinstance(config, ConfigDict) else dict(config)
     name = settings.get("model", {}).get("name")
     if name is None:
@@ -215,22 +207,15 @@ def validated(config: Mapping[str, Any] | ConfigDict) -> RunConfig:
     for key, default in known.items():
         if key not in values:
             raise InputError(f"configuration lacks {key!r} (default {default!r})")
-        value, kind = values[key], type(default)
-        if type(value) is not kind and not (kind is float and type(value) is int):
-            raise InputError(f"{key} is {value!r}; expected a value of type {kind.__name__}")
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InputError(f"{key} is {value}; expected a finite number")
-        if key in _LEAST and value < _LEAST[key]:
-            raise InputError(f"{key} is {value}; expected at least {_LEAST[key]}")
-    unit = values["training.loss_per"]
-    if unit not in LOSS_UNITS:
-        raise InputError(f"training.loss_per is {unit!r}; expected one of {', '.join(LOSS_UNITS)}")
     if not values["data.directory"]:
         raise InputError(
             "data.directory is empty; expected the output of launch.prepare, "
             "for example --config.data.directory=data/ptb"
         )
-    sections = {section: cls(**settings[section]) for section, cls in _SECTIONS.items()}
+    sections: dict[str, Any] = {
+        section: files.converted(dict(settings[section]), cls, "configuration", section)
+        for section, cls in _SECTIONS.items()
+    }
     return RunConfig(model=settings["model"], **sections)
 
 

@@ -149,11 +149,11 @@ def test_checked_cells_have_the_parameters_of_their_models(config):
         ("optimizer.schedule=cosin", "schedule=cosin: optimizer.schedule is 'cosin'; did you mean"),
         (
             "data.segment_length=5,-1",
-            "segment_length=-1: data.segment_length is -1; expected at least",
+            "segment_length=-1: configuration: data.segment_length is -1; expected a whole",
         ),
         (
             "training.loss_per=token,word",
-            "loss_per=word: training.loss_per is 'word'; expected one",
+            "loss_per=word: configuration: training.loss_per is 'word'; expected token",
         ),
         ("data.directory=absent", "directory=absent: absent"),
         ("model.dropout=1.0;model.hidden_dim=4", "dropout=1.0,hidden_dim=4: "),
