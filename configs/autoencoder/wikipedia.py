@@ -1,21 +1,21 @@
 """The autoencoders of Li, Luong and Jurafsky (2015) on Wikipedia, at the paper's size.
 
-The model follows the file's name after a colon, as for hotel_reviews.py. The text is paragraphs of
-50 to 250 words with at most 4% unknown words, a sentence a line and a blank line between them. The
-vocabulary has 120,000 words, and no step holds the logits of all its positions:
+The model follows the file's name after a colon, as in hotel_reviews.py. The text has one sentence
+per line and a blank line between paragraphs. Preparing keeps paragraphs of 50 to 250 words with at
+most 4% OOV words. The vocabulary has 120,000 words; training computes the softmax in chunks:
 
-    python -m launch.prepare --train=WIKIPEDIA/train.txt --valid=WIKIPEDIA/valid.txt \\
-        --test=WIKIPEDIA/test.txt --vocab_size=120000 --min_words=50 --max_words=250 \\
+    python -m launch.prepare --train=WIKIPEDIA/train.txt --valid=WIKIPEDIA/valid.txt \
+        --test=WIKIPEDIA/test.txt --vocab_size=120000 --min_words=50 --max_words=250 \
         --max_unknown=0.04 --output=data/wikipedia
     config=configs/autoencoder/wikipedia.py
     for model in standard hierarchical hierarchical_attention; do
-        python -m launch.train --config=$config:${model}_autoencoder \\
+        python -m launch.train --config=$config:${model}_autoencoder \
             --config.data.directory=data/wikipedia --workdir=runs/wikipedia/$model
         python -m launch.evaluate --workdir=runs/wikipedia/$model
     done
 
-Setting: that of hotel_reviews.py.
-Not run: it takes an accelerator and 500,000 paragraphs.
+Setting: as in hotel_reviews.py.
+Not run: it needs an accelerator and 500,000 paragraphs.
 """
 
 from configs.autoencoder.hotel_reviews import get_config

@@ -1,8 +1,8 @@
-"""The hierarchical RNN language model of Lin et al. (2015) on the Penn Treebank, in two stages.
+"""The hierarchical RNN language model of Lin et al. (2015) on the Penn Treebank.
 
-The model follows the file's name after a colon: rnn_lin (the RNNLM they compare with), rnnslm (the
-sentence level, which predicts bags of words) or hrnnlm_two_step (both levels). First the sentence
-level, then the word level on top of it, which leaves the sentence level as it is:
+The model follows the file's name after a colon: rnn_lin (the paper's RNNLM baseline), rnnslm (the
+sentence level, which predicts bags of words) or hrnnlm_two_step (both levels). Two-stage training
+trains the sentence level first, and then the word level on top of the fixed sentence level:
 
     python -m launch.prepare --train=PTB/train.txt --valid=PTB/valid.txt --test=PTB/test.txt \
         --unknown_token='<unk>' --output=data/ptb
@@ -13,8 +13,8 @@ level, then the word level on top of it, which leaves the sentence level as it i
         --config.data.directory=data/ptb \
         --config.training.start_from=runs/lin/rnnslm --config.training.frozen='sentence_*'
 
-Joint training is the same without the last line. The baseline, and the comparisons of the paper's
-sections 6.1 and 6.2:
+Joint training is the last command without its last line. The baseline, and the comparisons of the
+paper's sections 6.1 and 6.2:
 
     python -m launch.train --config=$config:rnn_lin --workdir=runs/lin/rnn_lin \
         --config.data.directory=data/ptb
@@ -25,7 +25,9 @@ sections 6.1 and 6.2:
 
 Setting: 30 hidden units (--config.model.hidden_dim=128 for more), 10^7 entries of hashed features
 at each level, stochastic gradient descent whose rate is halved after each epoch that did not lower
-the training loss, 30 epochs. configs/README.md says what departs from the paper.
+the training loss, 30 epochs.
+Results: configs/hierarchical_rnn/README.md. configs/departures.md lists the departures from the
+paper.
 """
 
 import ml_collections
@@ -33,15 +35,16 @@ import ml_collections
 from dclm_jax.training.config import default_config, require_known
 
 RATES = {"rnn_lin": 0.1, "rnnslm": 0.5, "hrnnlm_two_step": 0.1}
-"""Learning rates, for the mean over the sentences of a step of a sum over their words, or (rnnslm)
-of a mean over them. The paper's 0.1 is that of an update a word, or a sentence."""
+"""Learning rates. The loss is a mean over the sentences of a step; the loss of a sentence is a sum
+over its words, or (rnnslm) a mean over them. The paper's rate of 0.1 is for one update per word, or
+per sentence."""
 
 
 def get_config(model: str = "hrnnlm_two_step") -> ml_collections.ConfigDict:
     """Returns the paper's settings for the model of that name; the data directory is for a flag."""
     require_known(model, RATES)
     config = default_config(model)
-    # Words enter the hidden layer as they are: a flag for one of the two is one for both.
+    # Words enter the hidden layer directly, so K = H: a flag for one size sets both.
     units = ml_collections.FieldReference(30)
     config.update(
         model={

@@ -1,21 +1,21 @@
 """The hierarchical RNN language model of Lin et al. (2015) on TED talks, as in the paper.
 
-The model follows the file's name after a colon, as for ptb.py. IWSLT2014/zh-en is the folder of a
-pair of languages of IWSLT 2014, whose English side is read: 90% of its training talks are the
-training split and the others the development split; the test split is tst2010 to tst2012:
+The model follows the file's name after a colon, as in ptb.py. IWSLT2014/zh-en is the folder of a
+language pair of IWSLT 2014, of which the English side is read. 90% of its training talks are the
+training split, the others the validation split; the test split is tst2010 to tst2012:
 
     python -m launch.prepare --corpus=ted --input=IWSLT2014/zh-en --output=data/ted
     config=configs/hierarchical_rnn/ted.py
-    python -m launch.train --config=$config:rnnslm --workdir=runs/ted/rnnslm \\
+    python -m launch.train --config=$config:rnnslm --workdir=runs/ted/rnnslm \
         --config.data.directory=data/ted
-    python -m launch.train --config=$config:hrnnlm_two_step --workdir=runs/ted/two_step \\
-        --config.data.directory=data/ted \\
+    python -m launch.train --config=$config:hrnnlm_two_step --workdir=runs/ted/two_step \
+        --config.data.directory=data/ted \
         --config.training.start_from=runs/ted/rnnslm --config.training.frozen='sentence_*'
-    python -m launch.train --config=$config:rnn_lin --workdir=runs/ted/rnn_lin \\
+    python -m launch.train --config=$config:rnn_lin --workdir=runs/ted/rnn_lin \
         --config.data.directory=data/ted
 
-Sentence ordering beside its baselines (6.1), perplexity (6.2), and candidates of a translation
-system, one list a test sentence, rescored talk by talk (6.3):
+Sentence ordering with its baselines (6.1), perplexity (6.2), and rescoring of the candidates of a
+translation system, one list per test sentence, talk by talk (6.3):
 
     for run in rnnslm two_step; do
         python -m launch.coherence --workdir=runs/ted/$run --output=runs/ted/$run/coherence.json
@@ -24,14 +24,13 @@ system, one list a test sentence, rescored talk by talk (6.3):
         python -m launch.coherence --baseline=$baseline --data=data/ted
     done
     python -m launch.evaluate --workdirs=runs/ted/rnn_lin,runs/ted/two_step
-    python -m launch.rescore --workdir=runs/ted/two_step --nbest=dev.nbest --documents=dev.docs \\
+    python -m launch.rescore --workdir=runs/ted/two_step --nbest=dev.nbest --documents=dev.docs \
         --references=dev.en --tune --metrics=tuned.json
-    python -m launch.rescore --workdir=runs/ted/two_step --nbest=test.nbest --documents=test.docs \\
+    python -m launch.rescore --workdir=runs/ted/two_step --nbest=test.nbest --documents=test.docs \
         --references=test.en --weights=tuned.json --output=best.txt
 
-Setting: that of ptb.py.
-Not run: the talks are not included. The paper has 95.68% in sentence ordering, where its baselines
-have 91.89% (maximum entropy) and 91.39% (neural), and a perplexity of 174 (rnn_lin: 183).
+Setting: as in ptb.py.
+Not run: the talks are not included. configs/hierarchical_rnn/README.md has the paper's results.
 """
 
 from configs.hierarchical_rnn.ptb import get_config

@@ -1,8 +1,9 @@
 """RLM and the models of "Larger-Context Language Modelling" (Wang and Cho 2015) at 1,000 units.
 
-CORPUS-MODEL-n follows the file's name after a colon. The corpus is imdb, bbc or ptb; the model is
-rlm_bow_ef, rlm_bow_lf, rlm_seqbow_ef, rlm_seqbow_lf, rlm_seqbow_att_ef or rlm_seqbow_att_lf with n
-context sentences (the paper has n = 1, 2, 4 and 8; 4 if it is left out), or rlm, which has none.
+CORPUS-MODEL-n follows the file's name after a colon. The corpus is imdb, bbc or ptb. The model is
+rlm, which has no context sentences and no n, or rlm_bow_ef, rlm_bow_lf, rlm_seqbow_ef,
+rlm_seqbow_lf, rlm_seqbow_att_ef or rlm_seqbow_att_lf with n context sentences (default 4; the paper
+has n = 1, 2, 4 and 8).
 
     python -m launch.prepare --corpus=imdb --input=aclImdb --vocab_size=30000 --output=data/imdb
     for run in rlm rlm_seqbow_att_lf-{1,2,4,8}; do
@@ -14,18 +15,17 @@ context sentences (the paper has n = 1, 2, 4 and 8; 4 if it is left out), or rlm
     python -m launch.evaluate --workdirs=$runs,runs/imdb/kn5 --plot=figure2.png
     python -m launch.evaluate --workdirs=$runs --by_pos --plot=figure3.png
 
-The other two corpora are prepared with
+These commands prepare the other two corpora:
 
     python -m launch.prepare --corpus=bbc --input=bbc --vocab_size=10000 --output=data/bbc
     python -m launch.prepare --train=PTB/train.txt --valid=PTB/valid.txt --test=PTB/test.txt \
         --unknown_token='<unk>' --output=data/ptb
 
 Setting (the paper's section 5.1): one layer of LSTM, Adadelta, the log-likelihood as a mean over
-sentences, training sentences of up to 50 words, early stopping on the validation likelihood. It is
-one recipe: the name of the corpus says which corpus a run is for, and changes no value.
-Time: made for an accelerator (930,000 training sentences of IMDB, 37,000 of BBC); small.py is what
-a CPU can do. No run at this size has been measured. configs/README.md says what the paper reports
-and what it leaves open.
+sentences, training sentences of up to 50 words, early stopping on the validation likelihood. The
+name of the corpus changes no value; it says which corpus a run is for.
+Not run: it needs an accelerator (930,000 training sentences of IMDB, 37,000 of BBC).
+configs/larger_context/README.md has the results of small.py and those of the paper.
 """
 
 import ml_collections

@@ -4,8 +4,8 @@ Each partial hypothesis is extended by every allowed word, and each document ret
 
     score = log P(partial hypothesis) / terms^a
 
-The terms are its words, its ENDs and, for models that decide where a document ends, all decisions:
-the document goes on before each sentence, and has ended after the last one.
+The terms are its words, its ENDs and, for a model that decides where a document ends, its
+decisions: not to end before each sentence, and to end after the last one.
 
 The hypotheses of a document meet at the ends of sentences. A hypothesis whose sentence has ended
 waits for the others, and a hypothesis whose document has ended waits until generation ends; both
