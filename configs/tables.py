@@ -137,7 +137,10 @@ def _ptb() -> dict[str, Cells]:
     path = "ptb/results/report.json"
     rows = _report(path)
     models = _table(rows, _MODEL)
-    models[0] += ["p", *(f"Ji et al.: {name}" for name in ("validation", "test", "coherence"))]
+    models[0] += [
+        "p (perplexity)",
+        *(f"Ji et al.: {name}" for name in ("validation", "test", "coherence")),
+    ]
     published = _load("ptb/results/published.json")["models"]
     for row, cells in zip(_load(path)["rows"], models[1:], strict=True):
         p = row["compared"]["rnnlm"]["perplexity"]["p"] if "rnnlm" in row["compared"] else None

@@ -24,7 +24,7 @@ def test_documents_have_the_tables_of_the_saved_results():
     assert not names, f"{names} differ from the saved results: run python -m configs.tables"
 
 
-def test_every_recorded_table_is_in_a_document():
+def test_every_table_is_in_a_document():
     paths = [path for pattern in tables.DOCUMENTS for path in tables.ROOT.glob(pattern)]
     texts = "".join(path.read_text("utf-8") for path in paths)
     assert set(re.findall(r"<!-- table: (\S+) -->", texts)) == set(tables.result_tables())

@@ -1,8 +1,8 @@
 """The hierarchical RNN language model of Lin et al. (2015) on TED talks, as in the paper.
 
 The model follows the file's name after a colon, as in ptb.py. IWSLT2014/zh-en is the folder of a
-language pair of IWSLT 2014, of which the English side is read. 90% of its training talks are the
-training split, the others the validation split; the test split is tst2010 to tst2012:
+language pair of IWSLT 2014; the English side is read. 90% of its training talks are the training
+split, the others the validation split; the test split is tst2010 to tst2012:
 
     python -m launch.prepare --corpus=ted --input=IWSLT2014/zh-en --output=data/ted
     config=configs/hierarchical_rnn/ted.py
