@@ -85,7 +85,7 @@ class RunWriter(contextlib.AbstractContextManager):
 
     def __init__(self, workdir: storage.PathLike):
         """Looks at the workdir, which needs not exist, and changes nothing."""
-        self._stack = contextlib.ExitStack()
+        self._stack, self._workdir = contextlib.ExitStack(), workdir
 
         @processes.by_first
         def look() -> int:
@@ -110,10 +110,8 @@ class RunWriter(contextlib.AbstractContextManager):
         folder = self._folder
         self._stack.enter_context(locked(folder))
         if not ((folder / CONFIG_FILE).exists() and (folder / VOCABULARY_FILE).exists()):
-            text = dataclasses.asdict(corpus.manifest.training_text)
-            files.write_json(folder / TEXT_FILE, text)
-            with files.writing(folder / VOCABULARY_FILE):
-                corpus.vocabulary.save(folder / VOCABULARY_FILE)
+            files.write_json(folder / TEXT_FILE, dataclasses.asdict(corpus.manifest.training_text))
+            corpus.vocabulary.save(folder / VOCABULARY_FILE)
             files.write_json(folder / CORPUS_FILE, dict(corpus.checksums))
             # Last: a workdir with a configuration is complete.
             files.write_json(folder / CONFIG_FILE, dict(config))
@@ -121,12 +119,9 @@ class RunWriter(contextlib.AbstractContextManager):
             files.write_json(folder / CONFIG_FILE, dict(config))
         with files.writing(folder / RESULT_FILE):
             (folder / RESULT_FILE).unlink(missing_ok=True)
-        self._best, self._latest = (
-            self._stack.enter_context(
-                contextlib.closing(Checkpoints(folder / CHECKPOINTS_FOLDER, kind))
-            )
-            for kind in ("best", "latest")
-        )
+        enter, checkpoints = self._stack.enter_context, folder / CHECKPOINTS_FOLDER
+        self._best = enter(contextlib.closing(Checkpoints(checkpoints, "best")))
+        self._latest = enter(contextlib.closing(Checkpoints(checkpoints, "latest")))
 
     def _is_changed(self, config: Mapping[str, Any], corpus: Corpus, total_steps: int) -> bool:
         """Whether the run that is there resumes with another configuration; refuses other runs."""
@@ -134,11 +129,14 @@ class RunWriter(contextlib.AbstractContextManager):
         saved = read_config(folder)
         if reason := incompatible(saved, config):
             raise InputError(
-                f"{folder} already contains a different run ({reason}). Choose a new --workdir, or "
-                f"add --config.training.start_from={folder} to initialize from it"
+                f"{self._workdir} already contains a different run ({reason}). Choose a new "
+                f"--workdir, or add --config.training.start_from={self._workdir} to initialize "
+                "from it"
             )
         if Vocabulary.load(folder / VOCABULARY_FILE).fingerprint != corpus.vocabulary.fingerprint:
-            raise InputError(f"{folder} holds a run with another vocabulary than {directory}")
+            raise InputError(
+                f"{self._workdir} holds a run with another vocabulary than {directory}"
+            )
         before = files.read_json(folder / CORPUS_FILE, dict[str, str])
         for name in sorted(before | corpus.checksums):
             if before.get(name) != corpus.checksums.get(name):
@@ -149,7 +147,7 @@ class RunWriter(contextlib.AbstractContextManager):
         is_changed = bool(differences(saved, config))
         if is_changed and (done := trained_steps(folder)) > total_steps:
             raise InputError(
-                f"{folder} holds a run of {done:,} steps; training.epochs and "
+                f"{self._workdir} holds a run of {done:,} steps; training.epochs and "
                 f"training.max_steps make {total_steps:,} here, expected at least as many"
             )
         return is_changed
