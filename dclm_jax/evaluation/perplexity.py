@@ -148,7 +148,7 @@ class Perplexity:
         return "\n".join([*lines, self.warning] if self.warning else lines)
 
     def __str__(self) -> str:
-        bits = f"{self.bits_per_word:.4f} bits per word"
+        bits = f"{self.bits_per_word:.4f} bits per word (END included)"
         if self.bits_per_character is not None:
             bits += f", {self.bits_per_character:.4f} bits per character"
         lines = [

@@ -102,7 +102,8 @@ def _about_perplexity(
             f"{test['vocabulary_size']:,}, OOV rate {100 * test['oov_rate']:.2f}% of the test words"
         )
     parts.append(
-        f"{about}. In-vocabulary perplexity leaves OOV words out. Several seeds have means and "
+        f"{about}. In-vocabulary perplexity leaves OOV words out. Bits per word are the bits of "
+        "all targets, END included, over the number of words. Several seeds have means and "
         "standard deviations. 95% intervals are by bootstrap over the test documents, the same "
         "resamples for all rows. p is of the one-sided z-test over documents that the likelihood "
         f"is above that of {baseline}. Rows are compared over the seeds that both have, or over "

@@ -89,7 +89,7 @@ def test_many_more_unknown_words_than_in_the_own_text_are_warned_of(rate, own, w
 def test_the_result_says_how_it_was_counted():
     result = perplexity.measure(fake_scorer(NLL), DOCUMENTS)
     assert str(result) == (
-        "perplexity 5.5527 = exp(12.00 nats / 7 targets); 4.3281 bits per word\n"
+        "perplexity 5.5527 = exp(12.00 nats / 7 targets); 4.3281 bits per word (END included)\n"
         "perplexity (in-vocabulary) 3.3201 = exp(6.00 nats / 5 targets)\n"
         "2 documents, 3 sentences, 4 words, 50.00% out of vocabulary; vocabulary 10\n"
         "counting: END is predicted and counted, START never is"
