@@ -40,7 +40,7 @@ def require_memory(needed: int, what: str) -> None:
 def keep_freed_memory() -> None:
     """Lets the process keep what it frees, from now on; has an effect with glibc alone.
 
-    XLA on a CPU takes its working memory anew at every call and frees it after. Given back to the
+    XLA on a CPU allocates its working memory at every call and frees it after. Given back to the
     system, it would have to be cleared page by page each time, which costs a tenth of a small step.
     Call it before threads are started: it is for processes that own themselves, not for libraries.
     """

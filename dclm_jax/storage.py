@@ -1,11 +1,11 @@
-"""Files under addresses, gs://bucket/run, copied here and back through epath.
+"""Files under addresses, gs://bucket/run, copied from and to this machine through epath.
 
-Everything that reads and writes works on this machine's files: what lies under an address is copied
-here first, what is made goes there when it is whole. An object is there whole or not at all, but
-there are no links, no locks, no appending and no renaming, and so nothing here relies on them.
+All that reads and writes works on files of this machine: a file under an address is copied to this
+machine first, and what is made is copied to its address when it is whole. An object exists whole or
+not at all, but object stores have no links, locks, appending or renaming: nothing here needs them.
 
-All that reach for an address raise `InputError` where a package for it is missing, the storage
-refuses or cannot be reached, or a copy cannot be written here.
+Functions that reach for an address raise `InputError` where a package for it is missing, the
+storage refuses or cannot be reached, or a copy cannot be written.
 """
 
 import contextlib
@@ -61,11 +61,11 @@ def size(location: Location) -> int:
 
 
 def open_regular(location: Location | PathLike, *, or_stream: bool = False) -> BinaryIO:
-    """Opens a file to read, as bytes: what is always there to its end, and has one.
+    """Opens a regular file to read, as bytes.
 
     Args:
       location: of the file.
-      or_stream: a pipe or a device will do, which may never end; who reads it sets a limit.
+      or_stream: accept pipes and devices too, which may never end; the reader sets a limit.
 
     Raises:
       OSError: it cannot be opened, or is a device, a pipe or a directory.
@@ -80,7 +80,7 @@ def open_regular(location: Location | PathLike, *, or_stream: bool = False) -> B
 
 
 def open_to_append(path: pathlib.Path, buffering: int = -1) -> BinaryIO:
-    """Opens a file to read and append to, made if it is not there; no link is followed.
+    """Opens a file to read and append to, made if it does not exist; no link is followed.
 
     Raises:
       OSError: it cannot be opened, or is a link, a device, a pipe or a directory.
@@ -92,7 +92,7 @@ def open_to_append(path: pathlib.Path, buffering: int = -1) -> BinaryIO:
 
 
 def _require_regular(descriptor: int, *, or_stream: bool = False) -> None:
-    """Closes what is another kind of file."""
+    """Closes any other kind of file, and raises an `OSError`."""
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode) or (or_stream and not stat.S_ISDIR(mode)):
         return
@@ -103,7 +103,7 @@ def _require_regular(descriptor: int, *, or_stream: bool = False) -> None:
 
 
 def is_empty(directory: Location) -> bool:
-    """Whether there is nothing in a directory."""
+    """Whether a directory holds nothing."""
     if isinstance(directory, pathlib.Path):
         return not any(directory.iterdir())
     return not list_files(directory)
@@ -129,7 +129,7 @@ def reaching(location: Location) -> Iterator[None]:
 
 
 def list_files(location: epath.Path) -> list[str]:
-    """The names of all files below an address; none if there is nothing."""
+    """The names of all files below an address."""
     with reaching(location):
         return sorted(set(_names(location, ""))) if location.exists() else []
 
@@ -149,7 +149,7 @@ def _names(folder: epath.Path, prefix: str) -> Iterator[str]:
 
 
 def download(location: epath.Path, file: pathlib.Path) -> None:
-    """Copies a file here. It appears complete, or stays as it was."""
+    """Copies a file from an address. The copy appears complete, or stays as it was."""
     with reaching(location):
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=file.parent, prefix=".") as folder:
@@ -160,16 +160,15 @@ def download(location: epath.Path, file: pathlib.Path) -> None:
 
 
 def upload(file: pathlib.Path, location: epath.Path) -> None:
-    """Copies a file there."""
+    """Copies a file to an address."""
     with reaching(location), open_regular(file) as source, location.open("wb") as copy:
         shutil.copyfileobj(source, copy)
 
 
 class Mirror:
-    """A directory of this machine whose files are kept under an address.
+    """Keeps files under an address equal to those of a directory of this machine.
 
-    Seals are files that say that others are complete: they are the last to be uploaded and the
-    first to be removed.
+    Seals are files that say that others are complete: they are uploaded last and removed first.
     """
 
     def __init__(
@@ -180,23 +179,24 @@ class Mirror:
         seals: Collection[str],
         choose: Callable[[Collection[str]], Iterable[str]] = iter,
     ):
-        """Begins with the files that are here, as they are there.
+        """Takes the files of the directory for equal to those under the address.
 
         Args:
           directory: of this machine.
           location: the address.
-          names: of the files there, those included that are not here and are to be removed.
+          names: of the files under the address; files that the directory lacks are removed by the
+            first upload.
           seals: their names without folders.
-          choose: selects the names of the files here that are kept there.
+          choose: selects the names of the files to upload.
         """
         self._directory, self._location = directory, location
         self._seals, self._choose = seals, choose
-        # By name time and size of the file here, by which a change shows; None of those not here.
+        # Time and size of each file, which tell a change; None of files that the directory lacks.
         self._uploaded = dict.fromkeys(names) | self._files()
         self.has_uploaded = False
 
     def upload(self) -> None:
-        """Makes the files there those that are here."""
+        """Uploads new and changed files, and removes those that the directory lacks."""
         self.has_uploaded = True
         here = self._files()
         foreign = [name for name, state in self._uploaded.items() if state is None]
@@ -231,8 +231,8 @@ class Mirror:
 def fetched(
     directory: PathLike, choose: Callable[[Collection[str]], Iterable[str]]
 ) -> Iterator[pathlib.Path]:
-    """The directory itself; of an address, for the time of the block, a copy of those files whose
-    names `choose` selects."""
+    """The directory itself; for an address a copy, during the block, of the files whose names
+    `choose` selects."""
     location = locate(directory)
     if isinstance(location, pathlib.Path):
         yield location
@@ -250,14 +250,14 @@ def mirrored(
     seals: Collection[str],
     unseen: str,
 ) -> Iterator[tuple[pathlib.Path, Mirror | None]]:
-    """The directory itself; of an address, for the time of the block, a copy and its mirror, which
-    uploads a last time at the end, also of a block that raises, if it has uploaded before.
+    """The directory itself; for an address a copy, during the block, and its mirror. A mirror that
+    has uploaded does so again after the block, also if the block raises.
 
     Args:
       directory: or its address.
-      choose: selects the names of the files that are copied here, and of those that are kept there.
+      choose: selects the names of the files to copy, from the address and to it.
       seals: see `Mirror`.
-      unseen: folder whose files stay there as they are, and are not copied here.
+      unseen: folder whose files under the address are neither copied nor changed.
     """
     location = locate(directory)
     if isinstance(location, pathlib.Path):
@@ -277,8 +277,8 @@ def mirrored(
 
 @contextlib.contextmanager
 def scratch(location: epath.Path) -> Iterator[pathlib.Path]:
-    """A temporary path of this machine for what has an address, removed after the block. It ends as
-    the address does, because messages show it."""
+    """A temporary path of this machine for an address, removed after the block. It ends as the
+    address does, because messages show it."""
     try:
         directory = tempfile.TemporaryDirectory(prefix="dclm_jax-", ignore_cleanup_errors=True)
     except OSError as error:
@@ -288,12 +288,13 @@ def scratch(location: epath.Path) -> Iterator[pathlib.Path]:
 
 
 def cached(directory: PathLike, checksums: Mapping[str, str | None]) -> pathlib.Path:
-    """A directory, or one where copies of some of its files are kept from one time to the next.
+    """The directory itself; for an address a directory of this machine with copies of its files,
+    which later calls use again.
 
     Args:
-      directory: where they lie.
-      checksums: by name the SHA-256 of each file, which is copied again unless its copy has it;
-        None: copied again in any case.
+      directory: or its address.
+      checksums: SHA-256 of each file, by name; a file is copied again unless its copy has the
+        checksum, or if the checksum is None.
     """
     location = locate(directory)
     if isinstance(location, pathlib.Path):

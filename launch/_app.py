@@ -201,7 +201,7 @@ def _one_line(error: BaseException) -> str:
 
 def _end(code: int, message: str = "", *, alone: bool = True) -> NoReturn:
     """Ends the process, in one line if there is a message. `alone`: other processes of the job may
-    go on, so that waiting for them as usual could take for ever."""
+    continue, so that waiting for them as usual could take for ever."""
     if message:
         print(f"error: {message}", file=sys.stderr, flush=True)
     if alone and processes.count() > 1:

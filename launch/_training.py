@@ -29,7 +29,7 @@ def parse(argv: Sequence[str], *, resumes: bool = False) -> list[str]:
       resumes: without --config it is that of the run in --workdir.
 
     Returns:
-      What is left of the command line.
+      The command line without flags.
     """
     config_file, workdir = _peek(argv)
     if resumes and workdir and config_file is None:

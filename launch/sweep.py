@@ -119,7 +119,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _sweep() -> Sweep:
-    """What the flags say to train."""
+    """The sweep that the flags describe."""
     if storage.is_remote(_WORKDIR.value):
         raise InputError(
             f"--workdir is {_WORKDIR.value}; jobs of a sweep meet in a file system, expected a path"

@@ -55,7 +55,7 @@ class _Saved:
 
 
 class Cell(NamedTuple):
-    """A choice of one value for every key of a grid; `name` is that of its folder."""
+    """A choice of one value for every key of a grid; its folder is called `name`."""
 
     name: str
     values: dict[str, Value]
@@ -126,14 +126,14 @@ def _parse_value(key: str, text: str, default: Any) -> Value:
 
 
 def cells(grid: Grid) -> list[Cell]:
-    """Every choice of values; those of the last key change first."""
+    """Every choice of values; values of the last key change first."""
     labels = short_names(list(grid)).values()
     all_cells = []
     for values in itertools.product(*grid.values()):
         text = ",".join(f"{label}={value}" for label, value in zip(labels, values, strict=True))
         name = re.sub(r"[^A-Za-z0-9_.,=+-]", "_", text)[:_MAX_NAME]
         if name != text:
-            # What was left out may have been all that two names differ in.
+            # Two names may differ only in the characters that were replaced or cut.
             name = f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
         all_cells.append(Cell(name, dict(zip(grid, values, strict=True))))
     return all_cells

@@ -155,8 +155,8 @@ def _writing(directory: Path) -> Iterator[None]:
 
 
 def _checksums(directory: Path) -> dict[str, str]:
-    """Of all files but those of the directory itself, which are orbax's notes and not complete
-    before it has its name."""
+    """SHA-256 by path of all files in folders of a checkpoint. The files beside these folders are
+    notes of orbax, which are not complete before the checkpoint has its name."""
     paths = sorted(path for path in directory.glob("*/**/*") if path.is_file())
     return {str(path.relative_to(directory)): storage.file_sha256(path) for path in paths}
 

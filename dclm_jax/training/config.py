@@ -180,7 +180,7 @@ def meanings(model: str) -> dict[str, str]:
 
 
 def _field_docs(cls: type) -> dict[str, str]:
-    """The entries "name: text" or "name, name: text" of a dataclass's docstring and of those of its
+    """The entries "name: text" or "name, name: text" in the docstrings of a dataclass and its
     bases; lines that are indented further belong to the text."""
     options = cls.options() if issubclass(cls, DocumentModel) else dataclasses.fields(cls)
     fields = {field.name for field in options}
@@ -193,8 +193,8 @@ def _field_docs(cls: type) -> dict[str, str]:
 
 
 def validated(config: Mapping[str, Any] | ConfigDict) -> RunConfig:
-    """The configuration with every key known and present, and those of training of their types and
-    in range; `models.create` checks those of the model."""
+    """The configuration, in which every key is known and present. Values outside section `model`
+    have their types and ranges; `models.create` checks the options of the model."""
     settings = config.to_dict() if isinstance(config, ConfigDict) else dict(config)
     name = settings.get("model", {}).get("name")
     if name is None:

@@ -1,8 +1,8 @@
 """Training hashed features: a step moves the slices of the words that its batch has.
 
-Of an array of 10 million entries, the size of the paper's, a step of `rnn_lin` with 30 units on 4
-segments takes 53 ms so, and 68 ms where gradients and updates are of the whole array (two CPU
-cores; of 1 million entries 19 ms and 17 ms).
+A step of `rnn_lin` with 30 units on 4 segments takes 53 ms with an array of 10 million entries, the
+paper's size, and 68 ms where gradients and updates are of the whole array. An array of 1 million
+entries takes 19 ms and 17 ms (two CPU cores).
 
 Exact for optimizers that leave an entry alone whose gradient is zero, as the gradients of all other
 entries are: `optimizer.require_sparse`.
@@ -60,7 +60,7 @@ class HashedSlices(NamedTuple):
 
     def _of_hashed(self, change: Any, tree: Any, *others: Any) -> Any:
         def changed(path: Any, whole: jax.Array, *parts: jax.Array) -> jax.Array:
-            # An optimizer's state has trees like that of the parameters in it.
+            # An optimizer's state holds trees like the tree of parameters.
             if getattr(path[-1], "key", None) in self.names:
                 return change(self.packed, whole, *parts)
             return parts[0] if parts else whole

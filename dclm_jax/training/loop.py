@@ -128,7 +128,7 @@ class _Job:
 
     @property
     def measure(self) -> str:
-        """Name of its perplexity: perplexities of bags do not compare with those of words."""
+        """Name of its perplexity: perplexities of bags and of words do not compare."""
         return "perplexity" if self.model.objective == "words" else "perplexity of bags"
 
 
@@ -147,7 +147,7 @@ def _open(config: ConfigDict | Mapping[str, Any]) -> _Job:
             "expected 0"
         )
     with warnings.catch_warnings():
-        # Of sizes that no memory holds, which is said below.
+        # `require_memory` refuses below what JAX warns of: sizes that no memory holds.
         warnings.simplefilter("ignore")
         shapes = jax.eval_shape(model.init, jax.random.key(0))
     frozen = choose(settings.training.frozen, by_path(shapes))
@@ -188,8 +188,8 @@ def _saved(config: RunConfig) -> dict[str, Any]:
 
 
 def _start(job: _Job, key: jax.Array, *, resumes: bool) -> Start:
-    """Initial parameters; in the first process those of `training.start_from`, in a run that has
-    nothing to resume from."""
+    """Initial parameters. The first process takes them from `training.start_from`, unless the run
+    resumes."""
     run = job.config.training.start_from
     start = Start(job.model.init(key))
 
@@ -251,10 +251,10 @@ class _Run:
     def train_on(self, batch: Batch) -> None:
         """Makes a step, and reads the metrics of the step before."""
         compiling = contextlib.nullcontext()
-        # A step is compiled for each shape, of which the number of different words may be a part.
+        # A step is compiled for each shape; the number of different words may be a part of it.
         shape = (jax.tree.structure(batch), *(leaf.shape for leaf in jax.tree.leaves(batch)))
         if shape not in self._compiled:
-            # The step before ends first: its time counts, that of compiling does not.
+            # The step before ends first: its time counts, the time of compiling does not.
             self._read()
             self._compiled.add(shape)
             compiling = self._line.compiling(self._compilation(batch))

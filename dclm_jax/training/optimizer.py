@@ -35,7 +35,7 @@ OPTIMIZERS: dict[str, Callable[..., optax.GradientTransformation]] = {
 }
 
 
-# After so many halvings a rate is 0 in float32.
+# A rate is 0 in float32 after this number of halvings.
 _MOST_HALVINGS = 128
 SCHEDULES = ("constant", HALVE_ON_PLATEAU, HALVE_AFTER, "linear", "cosine", "exponential")
 
@@ -97,7 +97,7 @@ class Plateau(NamedTuple):
     steps, nats and their terms; and the mean loss of the epoch before, the largest float before
     there was one.
 
-    The nats are those of the first objective: a further one of frozen parameters then costs
+    Only the first objective counts in the nats: a further objective of frozen parameters then costs
     nothing, because nobody asks for it."""
 
     wrapped: Any
@@ -111,8 +111,8 @@ class Plateau(NamedTuple):
 def _halve_on_plateau(
     optimizer: optax.GradientTransformation, steps_per_epoch: int
 ) -> optax.GradientTransformationExtraArgs:
-    """Halves the learning rate after each epoch whose mean training loss is not below that of the
-    epoch before (Lin et al. 2015, 4.2; Mikolov et al. 2010).
+    """Halves the learning rate after each epoch whose mean training loss is not below the mean of
+    the epoch before (Lin et al. 2015, 4.2; Mikolov et al. 2010).
 
     The optimizer multiplies its updates by the factor of this state, see `_times_factor`. Whatever
     skips steps is inside of it, because epochs have skipped steps too.

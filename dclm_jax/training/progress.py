@@ -84,7 +84,7 @@ class ProgressLine:
             self.say = self._live.print
 
     def seconds(self) -> float:
-        """A time, of which differences matter, without the time of compiling."""
+        """Seconds since some moment, without the time of compiling."""
         return time.monotonic() - self._compilation
 
     @contextmanager

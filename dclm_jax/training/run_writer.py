@@ -84,7 +84,7 @@ class RunWriter(contextlib.AbstractContextManager):
     _metrics: "MetricsLog"
 
     def __init__(self, workdir: storage.PathLike):
-        """Looks at the workdir, which needs not exist, and changes nothing."""
+        """Reads which step the workdir holds, if it exists, and changes nothing."""
         self._stack, self._workdir = contextlib.ExitStack(), workdir
 
         @processes.by_first
@@ -225,7 +225,7 @@ def locked(folder: Path) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         with files.writing(folder):
             folder.mkdir(parents=True, exist_ok=True)
-            # What a killed process left is removed in these: they may not lead elsewhere.
+            # Checkpoints remove in these folders what a killed process left there.
             checkpoints = folder / CHECKPOINTS_FOLDER
             kinds = [checkpoints / kind for kind in KINDS]
             for path in (checkpoints, *kinds, folder / EVENTS_FOLDER):

@@ -32,9 +32,14 @@ class TrainState:
 
 
 class StepMetrics(NamedTuple):
-    """Sums over the global batch: nats, those of a further objective (0 with frozen parameters,
-    where it is not told), what the first are a sum of, and targets (see `Likelihood`); the global
-    norm of the gradient of the mean loss, before clipping; and the learning rate's factor."""
+    """Sums over the global batch (see `Likelihood`), and two numbers of the step.
+
+    nll, terms: nats, and the number of targets or sentences that they are a sum over.
+    extra: nats of a further objective; 0 with frozen parameters.
+    tokens: targets.
+    gradient_norm: global norm of the gradient of the mean loss, before clipping.
+    rate_factor: factor on the learning rate.
+    """
 
     nll: jax.Array
     extra: jax.Array
@@ -71,7 +76,7 @@ def train_step(
       key: the run's dropout key; the step and each row's index in the global batch are folded in.
       loss_per: "token" or "sentence", what the loss is a mean over; of bags always sentences.
 
-    Of hashed features the slices of the batch's words alone are read, differentiated and written.
+    Only the slices of the batch's words are read, differentiated and written of hashed features.
     """
     rows = batch.tokens_BxSxN.shape[0]
     first_row = jax.lax.axis_index(DEVICES) * rows

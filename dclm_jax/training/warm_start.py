@@ -33,7 +33,7 @@ def start_from(
     """Takes from another run's best checkpoint the parameters of the same path and shape.
 
     A parameter with an entry for each word (rows of the embedding, columns of the output kernel)
-    takes those of the words that both vocabularies have, by their spelling. All else stays.
+    takes the entries of words that both vocabularies spell alike. All other values stay.
 
     Args:
       run: its workdir, a directory or an address.

@@ -173,7 +173,7 @@ def trained_steps(workdir: Path) -> int:
 
 
 def complete(names: Collection[str]) -> list[str]:
-    """The names of files in a workdir without those of checkpoints that are being copied or
+    """The names of files in a workdir, without files of checkpoints that are being copied or
     written."""
     return [name for name in names if (seal := _seal_of(name)) is None or seal in names]
 
