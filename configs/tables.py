@@ -273,7 +273,7 @@ def result_tables() -> dict[str, Cells]:
 
 
 def filled(text: str, made: Mapping[str, Cells], place: object) -> str:
-    """A document with its marked tables written anew; `place` names it in messages."""
+    """A document with its marked tables rewritten; `place` names the document in messages."""
 
     def table(match: re.Match[str]) -> str:
         name = match[1]

@@ -28,7 +28,7 @@ The score of a hypothesis is a weighted sum of log P (nats) under each model, th
 `score`, the list's own features, and `words`, the number of its words (if the list has no feature
 of that name), because log P alone likes short hypotheses. Without --weights those of models and
 `score` are 1 and all others 0. --tune finds weights by minimum error rate training (Och 2003) on a
-development list, and --weights takes them from there to another one:
+validation list, and --weights applies them to another list:
 
     python -m launch.rescore --workdirs=runs/a,runs/b --nbest=test.nbest --documents=test.docs \\
         --references=test.txt --weights=tuned.json --output=best.txt --metrics=test.json

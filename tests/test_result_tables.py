@@ -50,6 +50,24 @@ def test_an_unknown_table_is_named_with_its_line():
         tables.filled(text, MADE, "a.md")
 
 
+def test_the_command_writes_all_documents_or_none(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(tables, "ROOT", tmp_path)
+    monkeypatch.setattr(tables, "result_tables", lambda: MADE)
+    stale, document = DOCUMENT.replace("135.93", "135.94"), tmp_path / "README.md"
+    document.write_text(stale)
+    other = tmp_path / "configs" / "README.md"
+    other.parent.mkdir()
+    other.write_text(DOCUMENT.replace("ptb/models", "ptb/model"))
+    with pytest.raises(SystemExit, match="^2$"):
+        tables.main()
+    assert capsys.readouterr().err.startswith("configs/README.md, line 3: there is no table")
+    assert document.read_text() == stale
+    other.unlink()
+    tables.main()
+    assert capsys.readouterr().out == "Wrote the tables of README.md\n"
+    assert document.read_text() == DOCUMENT
+
+
 def test_several_seeds_have_a_mean_and_a_standard_deviation():
     runs = [{"seed": seed, "test": {"perplexity": 100.0 + 2 * seed}} for seed in (0, 1, 2)]
     row = tables.Row("adclm", runs[:2], baseline=[{"seed": 1, "test": {"perplexity": 202.0}}])

@@ -129,7 +129,7 @@ class DocumentModel:
         once, folded into the batch, before their contexts are known.
       contexts_read_states: contexts depend on hidden states. If not, all contexts are computed up
         front, and the sentences are again read at once.
-      objective: what it predicts and its development measure is of: "words", one after the other
+      objective: targets of training and of perplexity: "words", one after the other
         with END, or "bags", the words of a sentence without their order.
       further_objective: what training calls the loss of `bags` or `ending` that it adds to that of
         `objective`; None of a model without one.
