@@ -1,18 +1,127 @@
-"""launch.reconstruct on texts that are there."""
+"""Autoencoders on the command line: training, perplexity given the source, launch.reconstruct."""
 
 import json
+import math
+from pathlib import Path
 
 import pytest
 
+import dclm_jax
+from dclm_jax import Decoding
+from dclm_jax.data import open_corpus
 from dclm_jax.data.documents import TextOptions
 from dclm_jax.evaluation.reconstruction import evaluate_files, summarize
-from tests.launch.support import launch, refuse
+from tests.launch.support import launch, refuse, scored
+from tests.training.support import read_metrics
 
-pytest.importorskip("HanTa")
+NAME = "hierarchical_attention_autoencoder"
+
+
+@pytest.fixture(scope="module")
+def run(space) -> Path:
+    return space.autoencoder
+
+
+def _training(space, workdir: Path, *options: str) -> list[str]:
+    return space.training(workdir, *options, config=Path(f"{space.config}:{NAME}"))
+
+
+def test_losses_of_words_and_of_endings_are_reported_apart(space, run):
+    lines = read_metrics(run)
+    training = [line for line in lines if line["kind"] == "train"]
+    # 8 documents of 2 to 5 sentences a step begin with odds of about one to one.
+    assert all(0 < line["ending_loss"] < math.log(2) for line in training)
+    ending_loss = f"ending loss {training[0]['ending_loss']:.4f}  "
+    assert ending_loss in space.printed["autoencoder"]
+    done = launch("evaluate", f"--workdir={run}", "--split=valid", "--output=-")
+    valid = [line for line in lines if line["kind"] == "valid"]
+    assert json.loads(done.stdout)["perplexity"] == pytest.approx(valid[-1]["perplexity"], 1e-5)
+    records = scored(f"--workdir={run}", "--input=-", stdin="w1 w2\nw3\n\nw4 w5\n")
+    assert [len(record["sentences"]) for record in records] == [2, 1]
+
+
+def test_segments_are_refused(space, tmp_path):
+    error = refuse("train", *_training(space, tmp_path / "run"))
+    assert error == f"error: data.segment_length is 5; {NAME} reads whole documents: expected 0"
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("command", "flags"),
+    [
+        ("coherence", "--workdir=RUN"),
+        ("rescore", "--workdir=RUN --nbest=list --output=-"),
+        ("report", "--workdirs=RUN --output=report"),
+        ("score --context", "--workdir=RUN --context=text --input=text"),
+    ],
+)
+def test_what_needs_a_language_model_is_refused(run, tmp_path, command, flags):
+    (tmp_path / "list").write_text("0 ||| w1 ||| 1.0 ||| 1.0\n")
+    (tmp_path / "text").write_text("w1 w2\n")
+    error = refuse(command.split()[0], *flags.replace("RUN", str(run)).split(), cwd=tmp_path)
+    assert error == (
+        f"error: launch.{command} needs a language model, and {NAME} is an autoencoder, for "
+        "which launch.reconstruct, launch.encode and launch.evaluate are made"
+    )
+
+
+def test_documents_are_reconstructed_and_measured(space, run, tmp_path):
+    pytest.importorskip("HanTa")
+    output, metrics = tmp_path / "output.jsonl", tmp_path / "metrics.json"
+    flags = (f"--workdir={run}", f"--output={output}", f"--metrics={metrics}")
+    done = launch("reconstruct", *flags, "--max_length_ratio=0.5")
+    records = [json.loads(line) for line in output.read_text().splitlines()]
+    corpus = open_corpus(space.corpus, "test")
+    decode = corpus.vocabulary.decode
+    documents = [
+        [" ".join(decode(ids)) for ids in corpus.document(index)]
+        for index in range(corpus.num_documents)
+    ]
+    assert [record["id"] for record in records] == corpus.document_ids
+    assert [record["input"] for record in records] == documents
+    reconstructed = dclm_jax.restore(run).reconstruct(
+        documents, Decoding(suppress_unknown=False), max_length_ratio=0.5
+    )
+    for record, (_, (text,)) in zip(records, reconstructed, strict=True):
+        assert record["sentences"] == [sentence.text for sentence in text.sentences]
+        assert record["log_prob"] == pytest.approx(text.log_prob, rel=1e-4)
+        limit = len(" ".join(record["input"]).split()) // 2
+        assert len(" ".join(record["sentences"]).split()) <= limit
+    # What was measured at once is what is measured of the files.
+    (measured,) = json.loads(metrics.read_text())["outputs"].values()
+    assert str(output) in done.stdout
+    inputs = tmp_path / "inputs.jsonl"
+    lines = [json.dumps({"id": record["id"], "sentences": record["input"]}) for record in records]
+    inputs.write_text("\n".join(lines))
+    again = launch("reconstruct", f"--outputs={output}", f"--input={inputs}", "--metrics=-")
+    assert list(json.loads(again.stdout)["outputs"].values()) == [measured]
+
+
+def test_documents_may_be_made_of_others(space, tmp_path):
+    """Of the ones before them: what they are made of is read in training and in evaluation."""
+    arguments = []
+    for split, path in space.text.items():
+        *documents, last = path.read_text().strip().split("\n\n")
+        (tmp_path / split).write_text("\n\n".join([last, *documents]) + "\n")
+        arguments += [f"--{split}={path}", f"--{split}_source={tmp_path / split}"]
+    launch("prepare", *arguments, f"--output={tmp_path / 'paired'}", "--vocab_size=95")
+    options = {
+        "data.segment_length": 0,
+        "training.max_steps": 8,
+        "data.directory": tmp_path / "paired",
+    }
+    flags = [f"--config.{key}={value}" for key, value in options.items()]
+    launch("train", *_training(space, tmp_path / "run", *flags))
+    command = ["evaluate", f"--workdir={tmp_path / 'run'}", "--output=-"]
+    paired = json.loads(launch(*command).stdout)
+    single = json.loads(launch(*command, f"--input={space.text['test']}").stdout)
+    assert paired["tokens"] == single["tokens"]
+    # Text by itself is made of itself.
+    assert paired["nll"] != pytest.approx(single["nll"], rel=1e-7)
 
 
 @pytest.fixture
-def texts(tmp_path):
+def texts(tmp_path) -> list[str]:
     """The input, outputs as JSON lines, and a copy of the input."""
     paths = [tmp_path / name for name in ("in.txt", "out.jsonl", "copy.txt")]
     paths[0].write_text("The dog ran .\nThe cat sat .\n\nA bird sang .\n")
@@ -22,52 +131,50 @@ def texts(tmp_path):
     ]
     paths[1].write_text("".join(json.dumps(record) + "\n" for record in records))
     paths[2].write_text(paths[0].read_text())
-    return paths
+    return list(map(str, paths))
 
 
 def test_outputs_are_measured_side_by_side(texts, tmp_path):
+    pytest.importorskip("HanTa")
     inputs, outputs, copy = texts
     metrics = tmp_path / "metrics.json"
     flags = (f"--input={inputs}", "--lowercase")
     done = launch("reconstruct", f"--outputs={outputs},{copy}", *flags, f"--metrics={metrics}")
     rows = [line.split() for line in done.stdout.splitlines()]
-    assert [row[0] for row in rows[2:4]] == [str(outputs), str(copy)]
+    assert [row[0] for row in rows[2:4]] == [outputs, copy]
     written = json.loads(metrics.read_text())
-    assert written["input"] == str(inputs)
+    assert written["input"] == inputs
     for path in (outputs, copy):
         expected = summarize(evaluate_files(path, inputs, TextOptions(lowercase=True)))
-        assert written["outputs"][str(path)] == expected
+        assert written["outputs"][path] == expected
     first, second = written["outputs"].values()
     assert (first["coherence"], first["coherence_documents"]) == (2, 1)
     assert first["rouge_1"]["recall"] == pytest.approx(50)
     assert (second["bleu"], second["coherence"]) == (pytest.approx(100), 0)
-
-
-def test_input_may_be_standard_input_and_metrics_standard_output(texts):
-    inputs, outputs, _ = texts
-    flags = ("--input=-", "--metrics=-")
-    done = launch("reconstruct", f"--outputs={outputs}", *flags, stdin=inputs.read_text())
-    assert list(json.loads(done.stdout)["outputs"]) == [str(outputs)]
+    text = Path(inputs).read_text()
+    done = launch("reconstruct", f"--outputs={outputs}", "--input=-", "--metrics=-", stdin=text)
+    assert list(json.loads(done.stdout)["outputs"]) == [outputs]
 
 
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--input=IN"], "--outputs is missing; expected texts to measure, or --workdir"),
-        (["--outputs=OUT"], "--input is missing; expected the sources of --outputs"),
-        (["--outputs=OUT,IN", "--input=-"], "standard input is read once"),
-        (["--outputs=-", "--input=IN"], "standard input is read once"),
-        (["--outputs=OUT", "--input=IN", "--batch_size=2"], "--batch_size has no effect"),
-        (
-            ["--outputs=OUT", "--input=IN", "--max_length_ratio=2"],
-            "--max_length_ratio has no effect",
-        ),
-        (["--outputs=OUT", "--input=IN", "--method=beam"], "--method has no effect on --outputs"),
+        ("--workdir=RUN --outputs=x", "--outputs are measured as they are; expected --output with"),
+        ("--workdir=RUN", "--output is missing; expected a file for the reconstructed"),
+        ("--workdir=RUN --output=o --nomeasure --metrics=-", "no effect with --nomeasure"),
+        ("--workdir=RUN --output=- --metrics=-", "--output and --metrics are both standard output"),
+        ("--workdir=RUN --output=o --input=none.jsonl --nomeasure", "document a has no words"),
+        ("--input=in.txt", "--outputs is missing; expected texts to measure, or --workdir"),
+        ("--outputs=out.jsonl", "--input is missing; expected the sources of --outputs"),
+        ("--outputs=out.jsonl,in.txt --input=-", "standard input is read once"),
+        ("--outputs=- --input=in.txt", "standard input is read once"),
+        ("--outputs=out.jsonl --input=in.txt --batch_size=2", "--batch_size has no effect"),
+        ("--outputs=out.jsonl --input=in.txt --max_length_ratio=2", "--max_length_ratio has no"),
+        ("--outputs=out.jsonl --input=in.txt --method=beam", "--method has no effect on --outputs"),
     ],
 )
-def test_bad_input(texts, tmp_path, flags, message):
-    for name, path in {"OUT": texts[1], "=IN": f"={texts[0]}", ",IN": f",{texts[0]}"}.items():
-        flags = [flag.replace(name, str(path)) for flag in flags]
-    metrics = tmp_path / "metrics.json"
-    assert message in refuse("reconstruct", *flags, f"--metrics={metrics}")
-    assert not metrics.exists()
+def test_bad_flags_are_refused_and_nothing_is_written(run, texts, tmp_path, flags, message):
+    (tmp_path / "none.jsonl").write_text('{"id": "a", "sentences": []}\n')
+    before = set(tmp_path.iterdir())
+    assert message in refuse("reconstruct", *flags.replace("RUN", str(run)).split(), cwd=tmp_path)
+    assert set(tmp_path.iterdir()) == before
