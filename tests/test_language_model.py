@@ -1,7 +1,9 @@
 """A trained model as people use it in Python: tables, mixtures, raw text, what it prints."""
 
+import contextlib
 import dataclasses
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -14,15 +16,16 @@ from dclm_jax.errors import InputError
 from tests.test_read_document import TEXT, language_model
 
 DOCUMENTS = [TEXT, ["dogs bark .", "the unheard dogs ."]]
-GAPS = [["", *TEXT[:1], " ", *TEXT[1:]], [], DOCUMENTS[1], [[]]]
+WITH_GAPS = ["", TEXT[0], " ", TEXT[1]]
+GAPS = [WITH_GAPS, [], DOCUMENTS[1], [[]]]
 """The same with sentences and documents without words."""
 LEFT_OUT = "sentences without words were left out: 3"
 
 
 def test_it_shows_itself_in_a_line():
     lm = language_model("ccdclm")
-    for one in (lm, lm.read(TEXT), lm.vocabulary):
-        assert len(repr(one)) < 200, repr(one)
+    for value in (lm, lm.read(TEXT), lm.vocabulary):
+        assert len(repr(value)) < 200, repr(value)
     assert f"{lm.num_parameters:,} parameters" in repr(lm)
     assert f"{len(lm.vocabulary):,} entries" in repr(lm)
 
@@ -48,7 +51,7 @@ def test_surprisals_are_a_table_of_the_scores():
 
 def test_surprisals_alone_stand_beside():
     lm = language_model("codclm")
-    (plain, both) = (lm.surprisals(DOCUMENTS, no_context_too=one) for one in (False, True))
+    plain, both = lm.surprisals(DOCUMENTS), lm.surprisals(DOCUMENTS, no_context_too=True)
     *_, known = names = [*plain]
     assert [*both] == [*names[:-1], "surprisal_no_context", known]
     assert all(both[name].tolist() == column.tolist() for name, column in plain.items())
@@ -61,8 +64,8 @@ def test_surprisals_alone_stand_beside():
     mixture = dclm_jax.mix(lm, language_model("rnnlm"), 0.0)
     (document,) = mixture.score([DOCUMENTS[0]], no_context_too=True)
     (of_rnnlm,) = language_model("rnnlm").score([DOCUMENTS[0]])
-    for one, other in zip(document.sentences, of_rnnlm.sentences, strict=True):
-        np.testing.assert_allclose(one.log_probs_no_context or [], other.log_probs, rtol=1e-5)
+    for mixed, sentence in zip(document.sentences, of_rnnlm.sentences, strict=True):
+        np.testing.assert_allclose(mixed.log_probs_no_context or [], sentence.log_probs, rtol=1e-5)
 
 
 def test_attention_has_the_words_of_targets_and_positions():
@@ -76,105 +79,98 @@ def test_attention_has_the_words_of_targets_and_positions():
     assert second.weights.shape == (4, 5) and second.weights.dtype == np.float32
     # n is 2.
     sentences = language_model("rlm_seqbow_att_ef").attention([*document[:2], "dogs .", "it ."])
-    assert [one.positions for one in sentences] == [
+    assert [sentence.positions for sentence in sentences] == [
         [],
         ["the cat sat ."],
         ["the cat sat .", "it unheard ."],
         ["it unheard .", "dogs ."],
     ]
-    assert [one.weights.shape for one in sentences] == [(5, 0), (4, 1), (3, 2), (3, 2)]
+    shapes = [sentence.weights.shape for sentence in sentences]
+    assert shapes == [(5, 0), (4, 1), (3, 2), (3, 2)]
 
 
-def warns(message):
+@contextlib.contextmanager
+def warns(message: str = "sentences without words were left out: 2") -> Iterator[None]:
     """One warning, and it names the line of the caller."""
-    return pytest.warns(UserWarning, match=f"^{re.escape(message)}$")
+    with pytest.warns(UserWarning, match=f"^{re.escape(message)}$") as warnings:
+        yield
+    assert [warning.filename for warning in warnings] == [__file__]
 
 
-def is_told_once_here(told):
-    return [one.filename for one in told] == [__file__]
-
-
-def test_sentences_without_words_are_neither_scored_nor_read():
+def test_sentences_without_words_have_numbers_and_no_tokens():
     lm = language_model("ccdclm")
-    expected = [*lm.score(DOCUMENTS)]
-    with warns(LEFT_OUT) as told:
+    first, second = lm.score(DOCUMENTS)
+    with warns(LEFT_OUT):
         scores = list(lm.score(GAPS))
-    assert is_told_once_here(told)
-    assert [one.id for one in scores] == ["0", "1", "2", "3"]
-    lengths = [[len(one.tokens) for one in document.sentences] for document in scores]
+    assert [score.id for score in scores] == ["0", "1", "2", "3"]
+    lengths = [[len(sentence.tokens) for sentence in score.sentences] for score in scores]
     assert lengths == [[0, 5, 0, 4], [], [4, 5], [0]]
-    with_words = [[one for one in document.sentences if one.tokens] for document in scores]
-    assert [one for one in with_words if one] == [one.sentences for one in expected]
-    assert [one.log_prob for one in scores] == [expected[0].log_prob, 0, expected[1].log_prob, 0]
+    assert [scores[0].sentences[i] for i in (1, 3)] == first.sentences
+    assert scores[2].sentences == second.sentences
+    assert [score.log_prob for score in scores] == [first.log_prob, 0, second.log_prob, 0]
 
-
-def test_numbers_of_sentences_are_those_of_the_caller():
-    lm = language_model("ccdclm")
     expected = lm.surprisals(DOCUMENTS, no_context_too=True)
-    with warns(LEFT_OUT) as told:
+    with warns(LEFT_OUT):
         columns = lm.surprisals(GAPS, no_context_too=True)
-    assert is_told_once_here(told)
     for name in ("position", "word", "surprisal", "surprisal_no_context", "known"):
         assert columns[name].tolist() == expected[name].tolist()
     places = [("0", 2), ("0", 4), ("2", 1), ("2", 2)]
     assert [*dict.fromkeys(zip(columns["document"], columns["sentence"], strict=True))] == places
 
 
-def test_perplexities_and_weights_are_those_of_the_words():
+def test_measures_of_documents_are_those_of_the_sentences_with_words():
     lm, other = language_model("ccdclm"), language_model("rnnlm")
     for measure in (
         lm.perplexity,
         lambda documents: dclm_jax.mix(lm, other, tune_on=documents).config["weight"],
     ):
         expected = measure(DOCUMENTS)
-        with warns(f"{LEFT_OUT}; documents without words: 2") as told:
+        with warns(f"{LEFT_OUT}; documents without words: 2"):
             assert measure(GAPS) == expected
-        assert is_told_once_here(told)
     measured = lm.perplexity(DOCUMENTS)
     assert (measured.documents, measured.sentences) == (2, 4)
-
-
-def test_sentences_are_ordered_by_their_numbers_of_the_caller():
-    lm = language_model("ccdclm")
-    expected = lm.order(["the cat sat .", "it slept .", "dogs bark ."])
-    with warns("sentences without words were left out: 2") as told:
-        found = lm.order(["", "the cat sat .", "it slept .", [], "dogs bark ."])
-    assert is_told_once_here(told)
-    assert found == expected._replace(order=[[1, 2, 4][i] for i in expected.order])
-
-
-def test_contexts_and_ids_are_those_of_the_words():
-    lm = language_model("ccdclm")
-    with_gaps = ["", *TEXT[:1], [], *TEXT[1:]]
-    for call in (
-        lambda sentences: lm.read(sentences).vector.tolist(),
-        lambda sentences: lm.read().read(*sentences).vector.tolist(),
-        lambda sentences: [ids.tolist() for ids in lm.encode(sentences)],
-        lambda sentences: [texts for _, texts in lm.generate([sentences], 1, max_sentence_words=3)],
-    ):
-        expected = call(TEXT)
-        with warns("sentences without words were left out: 2") as told:
-            assert call(with_gaps) == expected
-        assert is_told_once_here(told)
     with warns(LEFT_OUT):
         texts = list(lm.generate(GAPS, 1, max_sentence_words=3))
     assert [document for document, _ in texts] == GAPS
-    autoencoder = language_model("standard_autoencoder")
-    expected = autoencoder.read(TEXT, source=TEXT).vector.tolist()
-    with warns("sentences without words were left out: 4") as told:
-        assert autoencoder.read(with_gaps, source=with_gaps).vector.tolist() == expected
-    assert is_told_once_here(told)
 
 
-def test_attention_of_a_sentence_without_words_is_none():
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda lm, sentences: lm.read(sentences).vector.tolist(),
+        lambda lm, sentences: lm.read().read(*sentences).vector.tolist(),
+        lambda lm, sentences: [ids.tolist() for ids in lm.encode(sentences)],
+        lambda lm, sentences: [texts for _, texts in lm.generate([sentences], 1)],
+    ],
+    ids=["read", "read on", "encode", "generate"],
+)
+def test_sentences_without_words_are_not_read(call):
+    lm = language_model("ccdclm")
+    expected = call(lm, TEXT)
+    with warns():
+        assert call(lm, WITH_GAPS) == expected
+
+
+def test_sentences_without_words_have_no_place_in_orders_sources_and_attention():
+    lm = language_model("ccdclm")
+    expected = lm.order(["the cat sat .", "it slept .", "dogs bark ."])
+    with warns():
+        ordered = lm.order(["", "the cat sat .", "it slept .", [], "dogs bark ."])
+    assert ordered == expected._replace(order=[[1, 2, 4][i] for i in expected.order])
+
+    lm = language_model("standard_autoencoder")
+    expected = lm.read(TEXT, source=TEXT).vector.tolist()
+    with warns("sentences without words were left out: 4"):
+        assert lm.read(WITH_GAPS, source=WITH_GAPS).vector.tolist() == expected
+
     lm = language_model("adclm")
     expected = lm.attention(TEXT)
-    with warns("sentences without words were left out: 1"):
-        first, nothing, second = lm.attention([TEXT[0], "", TEXT[1]])
+    with warns():
+        nothing, first, _, second = lm.attention(WITH_GAPS)
     assert (nothing.targets, nothing.positions, nothing.weights.shape) == ([], [], (0, 0))
-    for got, one in zip((first, second), expected, strict=True):
-        assert (got.targets, got.positions) == (one.targets, one.positions)
-        assert got.weights.tolist() == one.weights.tolist()
+    for attention, of_words in zip((first, second), expected, strict=True):
+        assert attention[:2] == of_words[:2]
+        assert attention.weights.tolist() == of_words.weights.tolist()
 
 
 @pytest.mark.parametrize("documents", [[], [[]], [["", " "], [[]]]])
@@ -200,8 +196,6 @@ def test_a_mixture_has_the_weighted_probabilities(weight):
     assert measured.nll == pytest.approx(tables[-1].sum())
     assert mixture.scorer.context_order is None
     assert dclm_jax.mix(second, second, 0.5).scorer.context_order == 0
-    with pytest.raises(InputError, match="a mixture scores documents"):
-        mixture.read(TEXT)
 
 
 def test_the_weight_of_a_mixture_is_found_on_documents():
@@ -213,17 +207,23 @@ def test_the_weight_of_a_mixture_is_found_on_documents():
     assert mixture.config["weight"] == pytest.approx(weights[best, 0], abs=2e-3)
 
 
-def test_raw_text_is_scored_and_read_on_from():
+def test_raw_text_is_scored_and_read():
     pytest.importorskip("sentencex")
     pytest.importorskip("sacremoses")
     raw = TrainingText(TextOptions("prose", lowercase=True))
     lm = dataclasses.replace(language_model("ccdclm"), text=raw)
     (score,) = lm.score_text("The cat sat. It slept.")
-    assert [one.text for one in score.sentences] == ["the cat sat .", "it slept ."]
-    place = lm.read_text("The cat sat. It slept.")
-    assert place.vector.tolist() == lm.read(["the cat sat .", "it slept ."]).vector.tolist()
-    (candidate,) = place.score(lm.documents("Dogs bark.")[0].sentences)
-    assert candidate.log_prob == place.score(["dogs bark ."])[0].log_prob
+    assert [sentence.text for sentence in score.sentences] == TEXT
+    state = lm.read_text("The cat sat. It slept.")
+    assert state.vector.tolist() == lm.read(TEXT).vector.tolist()
+    with pytest.warns(UserWarning, match="end a document: 1; title words omitted: 1,"):
+        first, second = lm.documents("The cat didn't.\n\nIt slept!\n= Next\nDogs bark.")
+    assert first.sentences == [["the", "cat", "didn", "'t", "."], ["it", "slept", "!"]]
+    assert (first.id, second.id) == ("text:1", "text:5")
+    (candidate,) = state.score(second.sentences)
+    assert candidate.log_prob == state.score(["dogs bark ."])[0].log_prob
+    (document,) = lm.documents("The Cat slept .", TextOptions())
+    assert document.sentences == [["The", "Cat", "slept", "."]]
     with pytest.raises(InputError, match="the text holds 2 documents; expected one"):
         lm.read_text("The cat sat.\n=\nIt slept.")
 
@@ -231,10 +231,10 @@ def test_raw_text_is_scored_and_read_on_from():
 def test_a_string_has_no_tags_though_the_training_text_had():
     tagged = TrainingText(TextOptions("tagged", lowercase=True))
     lm = dataclasses.replace(language_model("ccdclm"), text=tagged)
-    assert [one.sentences for one in lm.documents("The cat\nsat .")] == [
-        [["the", "cat"], ["sat", "."]]
-    ]
-    assert [one.id for one in lm.documents("The cat\n\nsat .", name="a")] == ["a:1", "a:3"]
+    (document,) = lm.documents("The cat\nsat .")
+    assert document.sentences == [["the", "cat"], ["sat", "."]]
+    first, second = lm.documents("The cat\n\nsat .", name="a")
+    assert (first.id, second.id) == ("a:1", "a:3")
     (document,) = lm.documents("The/AT cat/NN", TextOptions("tagged"))
     assert document.sentences == [["The", "cat"]]
     # A short string is not taken for tagged text.
@@ -243,30 +243,31 @@ def test_a_string_has_no_tags_though_the_training_text_had():
 
 
 @pytest.mark.parametrize(
-    ("wrong", "message"),
+    ("call", "message"),
     [
         (lambda lm: lm.read([]).generate("2"), "num_sentences is '2'; expected a whole"),
         (lambda lm: lm.read([]).generate(2, "beam"), "decoding is 'beam'; expected one such as"),
         (lambda lm: [*lm.score("The cat.")], "(for raw text: score_text)"),
-        (
-            lambda lm: [*lm.score(["the cat .", "it ."])],
-            'such as ["a sentence .", "another one',
-        ),
         (lambda lm: lm.perplexity("The cat."), "documents are 'The cat.'; expected a list of"),
-        (lambda lm: lm.read("the cat ."), "a document is 'the cat .'; expected a list of sent"),
+        (lambda lm: lm.read("the cat ."), 'sentences, such as ["a sentence .", "another one ."]'),
         (lambda lm: [*lm.score([[[3, 4]]])], "a word is 3; expected a string without white space"),
+        (lambda lm: lm.read(["the .", "it ."]).read(["it ."]), "a word is 'it .'; expected a str"),
         (lambda lm: [*lm.score([3])], "a document is 3; expected a list of sentences"),
+        (lambda lm: lm.read().score("the cat"), "the candidates are 'the cat'; expected a list"),
+        (lambda lm: lm.read().next_words(k=0), "k is 0; expected at least 1"),
+        (lambda lm: lm.read().generate(seed=-1), "seed is -1; expected a whole number from 0"),
+        (lambda lm: list(lm.generate([], samples=0)), "samples is 0; expected at least 1"),
+        (lambda lm: lm.read().vector, "rnnlm reads every sentence alone: it has no context"),
+        (lambda lm: [*lm.vectors([TEXT])], "rnnlm reads every sentence alone: it has no context"),
+        (lambda lm: dclm_jax.restore("nowhere", batch_size=0), "batch_size is 0; expected at le"),
         (lambda lm: dclm_jax.mix(lm, lm), "expected a weight, or tune_on=documents"),
         (lambda lm: dclm_jax.mix(lm, lm, 0.5, tune_on=[]), "expected a weight, or tune_on"),
         (lambda lm: dclm_jax.mix(lm, lm, 1.5), "the weight is 1.5; expected a number from 0 to 1"),
         (lambda lm: dclm_jax.mix(lm, lm, float("nan")), "the weight is nan"),
-        (lambda lm: lm.read_text(" \n"), "text: holds no documents"),
+        (lambda lm: lm.documents(""), "text: is empty"),
+        (lambda lm: lm.documents(["a"]), "text is ['a']; expected a string"),
         (lambda lm: lm.score_text("\ud800"), "text holds half of a surrogate pair"),
         (lambda lm: lm.documents("a", TextOptions("sotu")), "unknown format 'sotu'; expected one"),
-        (
-            lambda lm: lm.attention(["the cat ."]),
-            "rnnlm has no attention to earlier sentences; expected one of adclm",
-        ),
         (
             lambda lm: dclm_jax.mix(lm, lm, 0.5).attention([]),
             "mixture has no attention to sentences before",
@@ -275,14 +276,17 @@ def test_a_string_has_no_tags_though_the_training_text_had():
             lambda lm: [*language_model("standard_autoencoder").score([], no_context_too=True)],
             "a score without context needs a language model, and standard_autoencoder is an auto",
         ),
-        (lambda lm: [*lm.score(5)], "documents are 5; expected a list of them"),
         (lambda lm: lm.surprisals(None), "documents are None; expected a list of them"),
         (
-            lambda lm: [*dclm_jax.mix(lm, lm, 0.5).vectors([TEXT])],
-            "a mixture scores documents; it does not score inc",
+            lambda lm: dclm_jax.mix(lm, lm, 0.5).read(TEXT),
+            "a mixture scores documents; it does not",
+        ),
+        (
+            lambda lm: language_model("standard_autoencoder").read(TEXT),
+            "standard_autoencoder makes a document of another one; expected it as source",
         ),
     ],
 )
-def test_what_is_of_another_kind_is_told_the_right_call(wrong: Any, message):
+def test_input_of_another_kind_is_refused_with_the_right_call(call: Any, message):
     with pytest.raises(InputError, match=re.escape(message)):
-        wrong(language_model("rnnlm"))
+        call(language_model("rnnlm"))

@@ -20,7 +20,6 @@ import pytest
 
 import dclm_jax
 from dclm_jax import data, ngram
-from dclm_jax.coherence.compare import Bootstrap, Fixed, compare
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.prepare import PrepareOptions
 from dclm_jax.data.vocabulary import END, SPECIAL_TOKENS, START, UNKNOWN, Vocabulary
@@ -62,7 +61,7 @@ ngram 3=2
 \\end\\
 """
 
-# In the place of lmplz and build_binary; what lmplz is told to do goes into a log.
+# In the place of lmplz and build_binary; the arguments of lmplz go into a log.
 FAKE_LMPLZ = """#!/usr/bin/env bash
 echo "$*" >>"$FAKE_LOG"
 if [[ -n ${FAKE_FAILURE:-} ]]; then
@@ -140,19 +139,23 @@ def package(monkeypatch):
         monkeypatch.setitem(sys.modules, "kenlm", StandIn)
 
 
-@pytest.fixture
-def fakes(tmp_path, monkeypatch) -> Path:
-    """Programs that make the model above of any text; returns the log of lmplz's arguments."""
-    folder = tmp_path / "bin"
+def fake_programs(folder: Path, model: str = MODEL) -> dict[str, str]:
+    """Makes programs that make this model of any text; returns the environment that finds them."""
     folder.mkdir()
     for name, text in zip(PROGRAMS, (FAKE_LMPLZ, FAKE_BUILD_BINARY), strict=True):
         (folder / name).write_text(text)
         (folder / name).chmod(0o755)
-    (folder / "model").write_text(MODEL)
-    monkeypatch.setenv("KENLM_BIN", str(folder))
-    monkeypatch.setenv("FAKE_MODEL", str(folder / "model"))
-    monkeypatch.setenv("FAKE_LOG", str(folder / "log"))
-    return folder / "log"
+    (folder / "model").write_text(model)
+    paths = {"KENLM_BIN": folder, "FAKE_MODEL": folder / "model", "FAKE_LOG": folder / "log"}
+    return {name: str(path) for name, path in paths.items()}
+
+
+@pytest.fixture
+def fakes(tmp_path, monkeypatch) -> Path:
+    """Programs that make the model above of any text; returns the log of lmplz's arguments."""
+    for name, value in fake_programs(tmp_path / "bin").items():
+        monkeypatch.setenv(name, value)
+    return tmp_path / "bin" / "log"
 
 
 @pytest.fixture(scope="module")
@@ -253,8 +256,8 @@ def test_a_continuation_is_its_last_sentence(tmp_path):
     scorer = scorer_of(tmp_path, "a", "b")
     document = [np.array([3, 4]), np.array([4, 3, 3])]
     requests = [document, Continuation(document), Continuation([])]
-    (one, whole), (_, last), (_, none) = scorer.score(requests)
-    assert one is document
+    (scored, whole), (_, last), (_, none) = scorer.score(requests)
+    assert scored is document
     assert len(whole) == 2 and len(last) == 1 and none == []
     np.testing.assert_array_equal(last[0], whole[1])
 
@@ -483,8 +486,8 @@ def test_probabilities_add_up_to_one(toolkit, tmp_path):
         [[word for word in sentence if word in words] for sentence in document]
         for document in natural_documents(documents=400)
     ]
-    documents = [[one for one in document if one] for document in documents]
-    corpus = prepare(tmp_path, [one for one in documents if one], vocabulary=tmp_path / "words")
+    documents = [list(filter(None, document)) for document in documents]
+    corpus = prepare(tmp_path, list(filter(None, documents)), vocabulary=tmp_path / "words")
     ngram.train(corpus, tmp_path / "kn", order=3, report=lambda line: None)
     lm = dclm_jax.restore(tmp_path / "kn")
     vocabulary = lm.vocabulary
@@ -493,7 +496,7 @@ def test_probabilities_add_up_to_one(toolkit, tmp_path):
         scores = nll(lm.scorer, *([*context, word] for word in following))
         end = nll(lm.scorer, context)[0][-1]
         at = len(context)
-        total = math.fsum(math.exp(-one[at]) for one in scores) + math.exp(-end)
+        total = math.fsum(math.exp(-score[at]) for score in scores) + math.exp(-end)
         assert total == pytest.approx(1, abs=1e-5)
     never, neither, unknown = (
         nll(lm.scorer, [word])[0][0]
@@ -510,25 +513,11 @@ def test_a_small_corpus_makes_a_model(toolkit, tiny, tmp_path):
     assert 1 < dclm_jax.restore(tmp_path / "kn").perplexity([["a b", "b a a"]]).perplexity < 5
 
 
-def test_coherence_is_blind_to_order(run):
-    scorer = dclm_jax.restore(run).scorer
-    documents = [[np.array(ids) for ids in ([3, 4], [4], [3], [2, 3, 4])]]
-    assert compare(scorer, documents, Fixed(permutations=5)).result.mean == 0.5
-    assert compare(scorer, documents, Bootstrap(replicates=5)).result.mean == 0.5
-
-
 def test_the_build_script_names_what_is_missing_and_builds_once(tmp_path):
     def build(**variables):
-        return subprocess.run(
-            [
-                shutil.which("bash") or "bash",
-                REPOSITORY / "launch/build_kenlm.sh",
-                tmp_path / "bin",
-            ],
-            env={**os.environ, **variables},
-            capture_output=True,
-            text=True,
-        )
+        command = [shutil.which("bash"), REPOSITORY / "launch/build_kenlm.sh", tmp_path / "bin"]
+        environment = {**os.environ, **variables}
+        return subprocess.run(command, env=environment, capture_output=True, text=True)
 
     done = build(PATH=str(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")

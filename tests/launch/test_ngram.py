@@ -6,13 +6,11 @@ import sys
 
 import pytest
 
-from tests.launch.support import TOLERANCE, launch, refuse
-from tests.test_ngram import HAS_KENLM, StandIn
+from tests.launch.support import TOLERANCE, launch, refuse, scored
+from tests.test_ngram import HAS_KENLM, StandIn, fake_programs
 
-# In the place of KenLM's programs: a model in which all words, and the end, have log10 P = -2.
-EVEN_LMPLZ = """#!/usr/bin/env bash
-cat >model.arpa <<'END'
-\\data\\
+# All words, and the end, have log10 P = -2.
+EVEN = """\\data\\
 ngram 1=4
 ngram 2=1
 
@@ -26,20 +24,15 @@ ngram 2=1
 -2\tw0 w0
 
 \\end\\
-END
 """
-COPY_ARPA = '#!/usr/bin/env bash\ncp "$3" "$4"\n'
 
 
 def test_an_ngram_model_goes_wherever_a_neural_one_does(space, tmp_path, monkeypatch):
     if not HAS_KENLM:
         monkeypatch.setitem(sys.modules, "kenlm", StandIn)
-    for name, text in (("lmplz", EVEN_LMPLZ), ("build_binary", COPY_ARPA)):
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
-    run = tmp_path / "run"
+    run, programs = tmp_path / "run", fake_programs(tmp_path / "bin", EVEN)
     arguments = [f"--data={space.corpus}", "--order=2", f"--workdir={run}"]
-    done = launch("ngram", *arguments, KENLM_BIN=str(tmp_path))
+    done = launch("ngram", *arguments, **programs)
     assert "5 n-grams of orders 1 to 2" in done.stdout
     assert f"launch.evaluate --workdir={run}" in done.stdout
     assert "reusing" in launch("ngram", *arguments, KENLM_BIN="absent").stdout
@@ -67,10 +60,9 @@ def test_an_ngram_model_goes_wherever_a_neural_one_does(space, tmp_path, monkeyp
     assert (coherence["mean"], coherence["fixed"]["mean"]) == (0.5, 0.5)
     assert coherence["model"] == "ngram"
 
-    text = space.text["test"]
-    scores = launch("score", f"--workdir={run}", f"--input={text}").stdout.splitlines()
-    sentences = [one for line in scores for one in json.loads(line)["sentences"]]
-    surprisals = [surprisal for one in sentences for surprisal in one["surprisals"]]
+    scores = scored(f"--workdir={run}", f"--input={space.text['test']}")
+    sentences = [sentence for record in scores for sentence in record["sentences"]]
+    surprisals = [surprisal for sentence in sentences for surprisal in sentence["surprisals"]]
     assert len(surprisals) == evaluated["tokens"]
     assert surprisals == pytest.approx([math.log(100)] * len(surprisals), rel=TOLERANCE)
     assert "n-gram models score text" in refuse("generate", f"--workdir={run}")
