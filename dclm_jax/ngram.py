@@ -124,9 +124,9 @@ class NGramScorer:
 
     def start(self, state: NGramState) -> tuple[NGramState, np.ndarray]:
         """As `Reader.start`."""
-        state = _kenlm().State()
-        self._model.BeginSentenceWrite(state)
-        after, log_probs_1xV = self._at([state])
+        beginning = _kenlm().State()
+        self._model.BeginSentenceWrite(beginning)
+        after, log_probs_1xV = self._at([beginning])
         return after.take([0] * state.rows), np.tile(log_probs_1xV, (state.rows, 1))
 
     def next(self, state: NGramState, tokens_B: Sequence[int]) -> tuple[NGramState, np.ndarray]:
