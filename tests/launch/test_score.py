@@ -16,7 +16,7 @@ from dclm_jax.data import Document, open_corpus
 from dclm_jax.data.readers import read_documents
 from dclm_jax.score_types import DocumentScore
 from dclm_jax.tables import cell_text
-from tests.launch.support import TOLERANCE, launch, refuse, scored
+from tests.launch.support import REPOSITORY, TOLERANCE, launch, refuse, scored
 
 TEXT = "w1 w2 w3\nw4 <script> &amp; w5\nw4 w5\n\nw6 w7 w8 w9 w1 w2 w3\n"
 DOCUMENTS = [["w1 w2 w3", "w4 <script> &amp; w5", "w4 w5"], ["w6 w7 w8 w9 w1 w2 w3"]]
@@ -216,3 +216,12 @@ def test_bad_flags_are_refused_and_nothing_is_written(attending, text, tmp_path,
     given = [f"--workdir={attending}", f"--input={text}", *flags]
     assert message in refuse("score", *given, cwd=tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+def test_the_recipe_names_the_columns_of_tsv(space, text):
+    recipes = (REPOSITORY / "launch/recipes.md").read_text()
+    (columns,) = re.findall(r"Its columns are (.*?)\. Words", recipes, re.DOTALL)
+    names = re.findall(r"`(\w+)`", columns.replace("(the `id`)", ""))
+    flags = [f"--workdir={space.run}", f"--input={text}", "--no_context_too"]
+    header, *_ = launch("score", *flags, "--output_format=tsv").stdout.splitlines()
+    assert names == header.split("\t")
