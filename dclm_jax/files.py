@@ -330,6 +330,5 @@ def _expected(kind: Any) -> str:
         return _expected(arguments[0])
     if dataclasses.is_dataclass(kind):
         return f"a JSON object of {', '.join(_hints(kind))}"
-    return {str: "text", bool: "true or false", list: "a list", dict: "a JSON object"}[
-        origin or kind
-    ]
+    names = {str: "text", bool: "true or false", list: "a list", dict: "a JSON object"}
+    return {**names, Any: "a value"}[origin or kind]

@@ -10,7 +10,9 @@ document has been read. Indices in results are positions in the documents as the
 
 import dataclasses
 import functools
+import hashlib
 import itertools
+import json
 import math
 import os
 import sys
@@ -19,9 +21,11 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
+import jax
 import numpy as np
 
 from dclm_jax import ngram, storage
+from dclm_jax.coherence.compare import Comparisons, OrderTest, compare
 from dclm_jax.coherence.measure import CoherenceOptions, CoherenceResults, measure_coherence
 from dclm_jax.data.corpus import TrainingText
 from dclm_jax.data.documents import PLAIN, Document, TextOptions
@@ -32,11 +36,11 @@ from dclm_jax.decoding.choices import GREEDY, Decoding
 from dclm_jax.decoding.generation import Limits
 from dclm_jax.decoding.ordering import DEFAULT_BEAM, Ordered, order_sentences
 from dclm_jax.errors import InputError, brief, require_at_least
-from dclm_jax.evaluation import by_word, datasets, interpolation
+from dclm_jax.evaluation import by_word, datasets, interpolation, measures
 from dclm_jax.evaluation.adaptation import Adaptation, adapt
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.perplexity import Perplexity, measure
-from dclm_jax.evaluation.scoring import Scorer, WordScorer
+from dclm_jax.evaluation.scoring import Progress, Scorer, WordScorer
 from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.continuations import SentenceReader, score_after
 from dclm_jax.reading.reader import (
@@ -61,6 +65,7 @@ Sentence = str | Sequence[str]
 """Words separated by spaces, or a list of words."""
 AnyDocument = TypeVar("AnyDocument", bound=Document | Sequence[Sentence])
 OfSentence = TypeVar("OfSentence")
+OfTest = TypeVar("OfTest")
 
 DEFAULT_BATCH_SIZE = 32
 DEFAULT_NUM_SENTENCES, DEFAULT_MAX_SENTENCE_WORDS = 5, 100
@@ -183,6 +188,7 @@ class LanguageModel:
       model, params: the functions of a model of the registry and its parameters; None of others.
       batch_size: the maximum number of documents scored or encoded together.
       adaptation: how the model adapts to each document that it scores; None if it does not.
+      unadapted: the model without adaptation, of a model that adapts.
     """
 
     name: str
@@ -197,6 +203,7 @@ class LanguageModel:
     text: TrainingText = TrainingText()
     batch_size: int = DEFAULT_BATCH_SIZE
     adaptation: Adaptation | None = None
+    unadapted: "LanguageModel | None" = dataclasses.field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return f"LanguageModel({self.summary}, {len(self.vocabulary):,} entries)"
@@ -210,6 +217,16 @@ class LanguageModel:
     def reader(self) -> SentenceReader[Any]:
         """Reads word ids on from any place."""
         return self.make_reader()
+
+    @functools.cached_property
+    def fingerprint(self) -> str:
+        """The checksum of the configuration and the parameters, before they adapt."""
+        if self.unadapted is not None:
+            return self.unadapted.fingerprint
+        digest = hashlib.sha256(json.dumps(self.config, sort_keys=True).encode())
+        for leaf in jax.tree.leaves(self.params):
+            digest.update(np.asarray(leaf).tobytes())
+        return digest.hexdigest()[:16]
 
     @property
     def reads_source(self) -> bool:
@@ -571,9 +588,35 @@ class LanguageModel:
         """
         self.require_language_model("coherence")
         encoded = [document.sentences for document in self._dataset(documents).documents]
+        return measure_coherence(
+            encoded,
+            CoherenceOptions(**options),
+            lambda test, name: self.compare_orders(encoded, test).record,
+        )
+
+    def compare_orders(
+        self,
+        documents: Sequence[Sequence[np.ndarray]],
+        test: OrderTest[OfTest],
+        *,
+        on_document: Progress = lambda done, of: None,
+    ) -> Comparisons[OfTest]:
+        """Documents of word ids beside the orders of a test, see `coherence.compare`."""
         reader = self.reader if self.model is not None else None
-        settings = CoherenceOptions(**options)
-        return measure_coherence(self.scorer, encoded, settings, reader=reader)
+        return compare(self.scorer, documents, test, reader=reader, on_document=on_document)
+
+    def measure(
+        self,
+        documents: Iterable[Document | Sequence[Sentence]] | Dataset,
+        *,
+        on_document: Callable[[int], None] = lambda done: None,
+    ) -> dict[str, Any]:
+        """The values of `evaluation.measures.MEASURES` by name, of documents as `perplexity` takes
+        them, all in one pass."""
+        new = [kind() for kind in measures.MEASURES]
+        dataset = self._dataset(documents)
+        measure(self.scorer, dataset.documents, measures=new, on_document=on_document)
+        return {each.name: each.value() for each in new}
 
     def with_training_oov(self, measured: Perplexity) -> Perplexity:
         """A perplexity of the model, with the OOV rate of its corpus's test split."""
@@ -599,7 +642,7 @@ class LanguageModel:
           **setting: weight, theta, window and strength of a neural cache, weight and strength of a
             unigram cache, rate, decay and sentences of dynamic evaluation.
         """
-        scorer, adaptation = adapt(
+        make_scorer, adaptation = adapt(
             self,
             kind,
             setting,
@@ -610,11 +653,12 @@ class LanguageModel:
         )
         return dataclasses.replace(
             self,
-            make_scorer=lambda: scorer,
+            make_scorer=make_scorer,
             make_reader=_no_reader("an adapted model"),
             model=None,
             params=None,
             adaptation=adaptation,
+            unadapted=self,
         )
 
     def _dataset(self, documents: Iterable[Document | Sequence[Sentence]] | Dataset) -> Dataset:
@@ -702,6 +746,7 @@ def mix(
         model=None,
         params=None,
         adaptation=None,
+        unadapted=None,
     )
 
 

@@ -10,6 +10,7 @@ from dclm_jax.data.text_files import input_files
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation
 from dclm_jax.evaluation.datasets import Dataset
+from dclm_jax.experiments.results import Split, Store
 from dclm_jax.experiments.subjects import Subject
 from launch import _evaluation
 
@@ -126,14 +127,14 @@ def reads_split(mixes: bool = False) -> bool:
     return tunes_on_split or "dynamic" in ADAPT.value
 
 
-def open_tuning(runs: Sequence[Subject]) -> Dataset:
-    """The text to tune on."""
+def open_tuning(runs: Sequence[Subject]) -> Split | Dataset:
+    """The documents to tune on."""
     if TUNE_INPUT.value is None:
-        return _evaluation.open_split(runs, TUNE_ON.value)
+        return _evaluation.split_of(runs, TUNE_ON.value)
     return _evaluation.open_text([run.lm for run in runs], TUNE_INPUT.value)
 
 
-def adapt(runs: Sequence[Subject]) -> list[Subject]:
+def adapt(runs: Sequence[Subject], store: Store) -> list[Subject]:
     """All runs adapted in every way that is asked for, tuned where that is needed."""
     for run in runs:
         for kind in ADAPT.value:
@@ -144,21 +145,19 @@ def adapt(runs: Sequence[Subject]) -> list[Subject]:
         raise InputError(
             f"--tune_input=- can be read once, and is tuned on {times} times; expected a file"
         )
-    return [adapt_run(run, kind, runs) for kind in ADAPT.value for run in runs]
+    return [_adapt_run(run, kind, runs, store) for kind in ADAPT.value for run in runs]
 
 
-def adapt_run(run: Subject, kind: str, runs: Sequence[Subject]) -> Subject:
-    """A run with test-time adaptation, tuned on the corpus of `runs`."""
-    tunes = None in adaptation.complete(kind, settings(kind)).values()
-    label, tune_on = f"{run.label} + {kind}", open_tuning(runs) if tunes else None
-    total = None if tune_on is None or kind == "dynamic" else tune_on.num_documents
-    with _evaluation.Progress(f"tuning {label}", total) as progress:
-        lm = run.lm.adapt(
-            kind,
-            tune_on=tune_on,
-            data=_evaluation.directory_of([run]) if kind == "dynamic" else None,
-            label=run.label,
-            on_document=progress,
-            **settings(kind),
-        )
-    return Subject(label, run.workdir, lm)
+def _adapt_run(run: Subject, kind: str, runs: Sequence[Subject], store: Store) -> Subject:
+    numbers = adaptation.complete(kind, settings(kind))
+    data = _evaluation.directory_of([run]) if kind == "dynamic" else None
+    if None not in numbers.values():
+        return run.adapted(kind, numbers, data=data)
+    tune_on = open_tuning(runs)
+    if isinstance(tune_on, Split):
+        adapted = store.adapted(run, kind, numbers, tune_on, data)
+        assert adapted is not None
+        return adapted
+    total = None if kind == "dynamic" else tune_on.num_documents
+    with _evaluation.Progress(f"tuning {run.label} + {kind}", total) as progress:
+        return run.adapted(kind, numbers, tune_on=tune_on, data=data, on_document=progress)

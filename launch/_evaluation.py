@@ -21,6 +21,7 @@ from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import datasets, perplexity
 from dclm_jax.experiments import subjects
+from dclm_jax.experiments.results import Split, Store
 from dclm_jax.experiments.subjects import Subject
 from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
 from launch import _text
@@ -108,12 +109,14 @@ def check_data_flags(*, other_split: bool = False, other_text: bool = False) -> 
         raise InputError(f"--{given[0]} belongs to --input, which is missing")
 
 
-def open_input(runs: Sequence[Subject], tagger: datasets.Tagger | None = None) -> datasets.Dataset:
-    """What --input names, or else --data and --split; with parts of speech if there is a tagger."""
+def open_input(
+    runs: Sequence[Subject], tagger: datasets.Tagger | None = None
+) -> Split | datasets.Dataset:
+    """What --split names, or the text of --input, with parts of speech if there is a tagger."""
     values = flags.FLAGS
     if values.input is not None:
         return open_text([run.lm for run in runs], values.input, tagger)
-    return open_split(runs, values.split, tagger)
+    return split_of(runs, values.split)
 
 
 def open_text(
@@ -222,11 +225,20 @@ def read_words(
     yield from counting_unknown(documents, _ids_of(lm), lm.text, name)
 
 
-def open_split(
-    runs: Sequence[Subject], split: str, tagger: datasets.Tagger | None = None
-) -> datasets.Dataset:
+def split_of(runs: Sequence[Subject], name: str) -> Split:
     """A split of --data, or of the corpus that all runs were trained on."""
-    return datasets.open_split(runs[0].lm.vocabulary, directory_of(runs), split, tagger=tagger)
+    return Split.of(runs[0].lm.vocabulary, directory_of(runs), name)
+
+
+def store() -> Store:
+    """The results in runs, which are measured and saved where they are missing."""
+    return Store(warn=tell, progress=Progress)
+
+
+def tell_of(store: Store) -> None:
+    """Names the results that were read and not measured."""
+    if store.note:
+        tell(store.note)
 
 
 def directory_of(runs: Sequence[Subject]) -> str:

@@ -49,9 +49,9 @@ sentences of a document, and "blocks" (a list), "swaps", "windows" and "insertio
 results. Accuracies are from 0 to 1. Several runs have {"runs": [...], "pairs": [...]}.
 """
 
+import functools
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -60,8 +60,10 @@ from absl import flags
 from dclm_jax import files
 from dclm_jax.coherence import measure
 from dclm_jax.coherence.baselines import MaximumEntropy, OrderingBaseline
+from dclm_jax.coherence.compare import OrderTest, compare
 from dclm_jax.coherence.measure import EXTRA_TESTS, INSERTION, CoherenceOptions
 from dclm_jax.coherence.permutation_files import open_permutations
+from dclm_jax.coherence.results import OrderResult
 from dclm_jax.coherence.window_classifier import WindowClassifier
 from dclm_jax.data.corpus import TrainingText, open_corpus
 from dclm_jax.data.documents import TextOptions
@@ -70,8 +72,9 @@ from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import datasets
 from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.evaluation.scoring import SentenceScorer
-from dclm_jax.reading.continuations import SentenceReader
+from dclm_jax.evaluation.scoring import Document
+from dclm_jax.experiments.results import Split, Store
+from dclm_jax.experiments.subjects import Subject
 from launch import _adaptation, _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
@@ -131,38 +134,39 @@ _SEED = flags.DEFINE_integer(
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
 
 
-class _Subject(NamedTuple):
-    """A run, an adapted run or a baseline; its line for people, and its keys in the result."""
+class _Measured(NamedTuple):
+    """A run, an adapted run or a baseline: its label, its line for people, its keys in the result,
+    and what measures a test, whose name is for people, on documents."""
 
     label: str
-    scorer: SentenceScorer
-    reader: SentenceReader[Any] | None
     summary: str
     description: dict[str, Any]
+    measure: Callable[[Sequence[Document], OrderTest[Any], str], OrderResult[Any]]
 
 
-_Texts = tuple[Dataset, list[np.ndarray] | None]
-"""Documents, and the permutations of each if these are given."""
+class _Texts(NamedTuple):
+    """Documents, the permutations of each if these are given, and the split if it is one."""
+
+    dataset: Dataset
+    given: list[np.ndarray] | None = None
+    split: Split | None = None
 
 
 def main(argv: Sequence[str]) -> None:
     del argv
     _cluster.join()
-    options = _options()
+    options, store = _options(), _evaluation.store()
     name = _BASELINE.value
-    subjects, (dataset, given) = _models() if name is None else _baseline(_BASELINES[name])
+    subjects, texts = _models(store) if name is None else _baseline(_BASELINES[name])
+    dataset = texts.dataset
     documents = [document.sentences for document in dataset.documents]
-    results = {}
-    for subject in subjects:
-        prefix = f"{subject.label}: " if len(subjects) > 1 else ""
-        results[subject.label] = measure.measure_coherence(
-            subject.scorer,
-            documents,
-            options,
-            given=given,
-            reader=subject.reader,
-            progress=lambda test, prefix=prefix: _evaluation.Progress(f"{prefix}{test}"),
+    results = {
+        subject.label: measure.measure_coherence(
+            documents, options, functools.partial(subject.measure, documents), given=texts.given
         )
+        for subject in subjects
+    }
+    _evaluation.tell_of(store)
     for shuffle in results[subjects[0].label].too_short:
         _evaluation.tell(
             f"note: no document has {shuffle.minimum}: {shuffle.name} are not measured"
@@ -223,7 +227,7 @@ def _options() -> CoherenceOptions:
     return options
 
 
-def _models() -> tuple[list[_Subject], _Texts]:
+def _models(store: Store) -> tuple[list[_Measured], _Texts]:
     runs = _evaluation.restore_all()
     models = [run.lm for run in runs]
     _evaluation.require_language_models(models, "launch.coherence")
@@ -233,16 +237,27 @@ def _models() -> tuple[list[_Subject], _Texts]:
         [lm.text.options for lm in models],
         lambda: _evaluation.directory_of(runs),
     )
-    subjects = []
-    for run in [*runs, *_adaptation.adapt(runs)]:
+
+    def measured(run: Subject) -> _Measured:
         lm = run.lm
-        reader = lm.reader if lm.model is not None else None
+
+        def measure(
+            documents: Sequence[Document], test: OrderTest[Any], name: str
+        ) -> OrderResult[Any]:
+            if texts.split is not None:
+                result = store.order_test(run, texts.split, test)
+                assert result is not None
+                return result
+            with _evaluation.Progress(f"{run.label}: {name}") as progress:
+                return lm.compare_orders(documents, test, on_document=progress).record
+
         summary = f"{run.label}: {lm.adaptation}" if lm.adaptation else lm.summary
-        subjects.append(_Subject(run.label, lm.scorer, reader, summary, run.to_json()))
-    return subjects, texts
+        return _Measured(run.label, summary, run.to_json(), measure)
+
+    return list(map(measured, [*runs, *_adaptation.adapt(runs, store)])), texts
 
 
-def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Subject], _Texts]:
+def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Measured], _Texts]:
     values = flags.FLAGS
     for flag in ("workdir", "workdirs", "batch_size"):
         if values[flag].present:
@@ -253,7 +268,7 @@ def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Subject], _Texts]:
     trained_on = train.manifest.training_text
     # Bad text is refused before the training.
     texts = _open(train.vocabulary, trained_on, [trained_on.options], lambda: values.data)
-    report = partial(print, file=sys.stderr, flush=True)
+    report = functools.partial(print, file=sys.stderr, flush=True)
     baseline = kind.train(train, valid, seed=_TRAINING_SEED.value, report=report)
     summary = f"{kind.name}, {baseline.num_parameters:,} parameters, trained on {values.data}"
     description = {
@@ -261,7 +276,12 @@ def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Subject], _Texts]:
         "parameters": baseline.num_parameters,
         "training_seed": _TRAINING_SEED.value,
     }
-    return [_Subject(kind.name, baseline, None, summary, description)], texts
+
+    def measure(documents: Sequence[Document], test: OrderTest[Any], name: str) -> OrderResult[Any]:
+        with _evaluation.Progress(name) as progress:
+            return compare(baseline, documents, test, on_document=progress).record
+
+    return [_Measured(kind.name, summary, description, measure)], texts
 
 
 def _open(
@@ -272,10 +292,12 @@ def _open(
 ) -> _Texts:
     """What --permuted, --input or --data and --split name, and the permutations of --permuted."""
     values, encoding = flags.FLAGS, _evaluation.ENCODING.value
-    given = None
+    given = split = None
     if _PERMUTED.value is not None:
         settings = _evaluation.text_options(*options)
-        read = partial(read_documents, options=settings, encoding=encoding, report=_evaluation.tell)
+        read = functools.partial(
+            read_documents, options=settings, encoding=encoding, report=_evaluation.tell
+        )
         dataset, given = open_permutations(
             vocabulary, read, _PERMUTED.value, values.input, report=_evaluation.tell
         )
@@ -285,13 +307,14 @@ def _open(
             vocabulary, values.input, settings, encoding=encoding, report=_evaluation.tell
         )
     else:
-        dataset = datasets.open_split(vocabulary, directory(), values.split)
+        split = Split.of(vocabulary, directory(), values.split)
+        dataset = split.open()
     source = dataset.source
     name = source.get("input") or f"{source['data']}, {source['split']}"
     documents = _evaluation.counting_unknown(
         dataset.documents, lambda document: document.sentences, trained_on, name
     )
-    return dataset._replace(documents=list(documents)), given
+    return _Texts(dataset._replace(documents=list(documents)), given, split)
 
 
 if __name__ == "__main__":

@@ -87,6 +87,7 @@ from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.evaluation import interpolation, parts_of_speech
 from dclm_jax.experiments import figures
 from dclm_jax.experiments.evaluation import context_point, evaluate
+from dclm_jax.experiments.results import Split
 from launch import _adaptation, _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
@@ -119,19 +120,21 @@ def main(argv: Sequence[str]) -> None:
         # Before the work, which only adds the perplexities.
         figures.context_figure(list(map(context_point, runs)))
     tagger = parts_of_speech.Tagger() if _BY_POS.value else None
-    dataset = _evaluation.open_input(runs, tagger)
+    documents, store = _evaluation.open_input(runs, tagger), _evaluation.store()
     mixture = _tuned(runs) if _INTERPOLATE.value else None
-    adapted = _adaptation.adapt(runs)
-    with _evaluation.Progress("perplexity", dataset.num_documents) as progress:
+    adapted = _adaptation.adapt(runs, store)
+    with _evaluation.Progress("perplexity") as progress:
         evaluation = evaluate(
             runs,
-            dataset,
+            documents,
+            store=store,
             adapted=adapted,
             mixture=mixture,
             tagger=tagger,
             num_tags=_POS_TAGS.value,
             on_document=progress,
         )
+    _evaluation.tell_of(store)
     to_stdout = _OUTPUT.value == files.STDOUT
     if not to_stdout:
         print(evaluation)
@@ -162,7 +165,8 @@ def _check_flags() -> None:
 
 
 def _tuned(runs: Sequence[_evaluation.Subject]) -> interpolation.Mixture:
-    tuning = _adaptation.open_tuning(runs)
+    documents = _adaptation.open_tuning(runs)
+    tuning = documents.open() if isinstance(documents, Split) else documents
     with _evaluation.Progress("tuning", tuning.num_documents) as progress:
         scorers = [run.lm.scorer for run in runs]
         return interpolation.tune(scorers, tuning, on_document=progress)

@@ -55,9 +55,10 @@ from dclm_jax.experiments.report import (
     Report,
     baselines_of,
     measure,
-    open_runs,
+    open_corpus,
     provenance,
 )
+from dclm_jax.experiments.results import Store
 from launch import _adaptation, _app, _evaluation
 
 _evaluation.define_workdirs()
@@ -104,9 +105,9 @@ def main(argv: Sequence[str]) -> None:
         raise InputError("--output is missing; expected a directory to write, or --quick")
     subjects = _evaluation.restore_all()
     _evaluation.require_language_models((subject.lm for subject in subjects), "launch.report")
-    runs = open_runs(subjects, options, _DATA.value)
+    corpus = open_corpus(subjects, options, _DATA.value)
     # Before long work: runs that cannot be told apart or compared, and places to write.
-    facts = list(map(results.facts, runs))
+    facts = list(map(results.facts, subjects))
     baselines_of(comparison.rows(facts), _BASELINE.value)
     for known in facts:
         if known["unfinished"]:
@@ -115,13 +116,9 @@ def main(argv: Sequence[str]) -> None:
                 "measured"
             )
     _require_places()
-    measured = functools.partial(
-        results.measured,
-        compute=not _QUICK.value,
-        say=functools.partial(print, flush=True),
-        progress=_evaluation.Progress,
-    )
-    rows = comparison.rows(measure(runs, options, measured))
+    say = functools.partial(print, flush=True)
+    store = Store(not _QUICK.value, say=say, warn=say, progress=_evaluation.Progress)
+    rows = comparison.rows(measure(subjects, corpus, options, store))
     notes = []
     if not options.bootstrap:
         notes.append("Coherence was left out by --bootstrap=0; --bootstrap=1000 fills it in.")
@@ -132,8 +129,8 @@ def main(argv: Sequence[str]) -> None:
         print("\n".join([*report.write(output), f"report: {output / MARKDOWN}"]))
     if _HTML.value is not None:
         command = shlex.join(["python", "-m", "launch.report", *sys.argv[1:]])
-        made_by = provenance(runs, options, command)
-        content = report.html(runs, made_by, read_examples=not _QUICK.value)
+        made_by = provenance(subjects[0], corpus, options, command)
+        content = report.html(subjects, corpus, made_by, read_examples=not _QUICK.value)
         with files.open_output(_HTML.value) as file:
             file.write(content)
         print(f"page: {_HTML.value}")

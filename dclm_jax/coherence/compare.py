@@ -23,24 +23,21 @@ import dataclasses
 import functools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, ClassVar, Generic, Literal, TypeVar
 
 import numpy as np
 
 from dclm_jax.allocation import require_memory
-from dclm_jax.coherence.results import Coherence, Insertion, LengthRange
+from dclm_jax.coherence.results import Coherence, DocumentOutcome, Insertion, OrderResult
 from dclm_jax.coherence.scoring import Orders, log_probs
 from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.evaluation.permutations import Moves, Shuffle, first_moved
 from dclm_jax.evaluation.scoring import Document, Progress, SentenceScorer
-from dclm_jax.evaluation.significance import Sums
 from dclm_jax.reading.continuations import SentenceReader
 from dclm_jax.reading.reader import Reader
 
 FIRST_POSITIONS = 5
 """Positions of each document that its first sentence is moved to."""
-LENGTHS = (2, 6, 11, 21)
-"""Minimum numbers of sentences in the ranges of documents whose accuracies are told apart."""
 
 # First words of the seeds of independent random streams.
 _ORDERS, _TEST_SETS, _FIRST = 0, 1, 2
@@ -53,9 +50,13 @@ class OrderTest(abc.ABC, Generic[ResultT]):
 
     Attributes:
       shuffle: which sentences move; documents that are too short for it are left out.
+      result_type: the type of the summary.
+      has_equal_orders: whether all models have the same number of orders of a document.
     """
 
     shuffle: Shuffle = Shuffle()
+    result_type: ClassVar[Any] = Coherence
+    has_equal_orders: ClassVar[bool] = True
 
     @property
     def is_local(self) -> bool:
@@ -107,54 +108,29 @@ class Comparisons(Generic[ResultT]):
         return self.test.summary(self)
 
     @property
-    def sums(self) -> Sums:
-        """Sums of outcomes [D, 1] and their numbers [D, 1], for `significance`."""
-        sums = [[outcomes.sum()] for outcomes in self.outcomes]
-        return Sums(np.array(sums), np.array([[len(outcomes)] for outcomes in self.outcomes]))
-
-    @property
     def num_words(self) -> int:
         """Words of the documents, without their ENDs."""
         return sum(map(_num_words, self.documents))
 
     @property
-    def by_document(self) -> list[dict[str, float]]:
-        """For each document, by name: its sentences, words and pairs (orders, or sentences that
-        were put back), the accuracy, log P of the document in nats and the mean log P of its
-        orders, and both per token, words and ENDs."""
-        rows = []
-        for document, scores, outcomes in zip(
-            self.documents, self.log_probs, self.outcomes, strict=True
-        ):
-            sentences, words, permuted = len(document), _num_words(document), scores[1:].mean()
-            rows.append(
-                {
-                    "sentences": sentences,
-                    "words": words,
-                    "pairs": len(outcomes),
-                    "accuracy": outcomes.mean(),
-                    "log_prob": scores[0],
-                    "log_prob_per_token": scores[0] / (words + sentences),
-                    "permuted_log_prob": permuted,
-                    "permuted_log_prob_per_token": permuted / (words + sentences),
-                }
+    def record(self) -> OrderResult[ResultT]:
+        """The result, and except of a bootstrap the outcome of every document."""
+        documents = [
+            DocumentOutcome(
+                index,
+                len(document),
+                _num_words(document),
+                len(outcomes),
+                float(outcomes.sum()),
+                -float(scores[0]),
+                -float(scores[1:].mean()),
             )
-        return rows
-
-    @property
-    def by_length(self) -> list[LengthRange]:
-        """Accuracy in the ranges of `LENGTHS`."""
-        ranges = []
-        for least, following in zip(LENGTHS, (*LENGTHS[1:], None), strict=True):
-            outcomes = [
-                outcomes
-                for document, outcomes in zip(self.documents, self.outcomes, strict=True)
-                if least <= len(document) and (following is None or len(document) < following)
-            ]
-            accuracy = float(np.concatenate(outcomes).mean()) if outcomes else None
-            most = None if following is None else following - 1
-            ranges.append(LengthRange(least, most, len(outcomes), accuracy))
-        return ranges
+            for index, document, scores, outcomes in zip(
+                self.indices, self.documents, self.log_probs, self.outcomes, strict=True
+            )
+            if self.test.has_equal_orders
+        ]
+        return OrderResult(self.result, documents)
 
     def coherence(
         self, kind: Literal["fixed", "bootstrap", "given"], accuracies: np.ndarray, **sampling: Any
@@ -267,6 +243,7 @@ class Bootstrap(_Shuffled):
 
     replicates: int = 1000
     permutation_pool: int = 0
+    has_equal_orders = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -345,6 +322,7 @@ class FirstSentence(OrderTest[float]):
 
     positions: int = FIRST_POSITIONS
     seed: int = 0
+    result_type = float
 
     def __post_init__(self) -> None:
         require_at_least("positions", self.positions, 1)
@@ -369,6 +347,8 @@ class Insert(OrderTest[Insertion]):
     1 / (m + 1), ..., 1 / (m + t) towards the mean reciprocal rank: what ties give that are broken
     at random. Of the shuffle `fix_first` counts.
     """
+
+    result_type = Insertion
 
     @property
     def is_local(self) -> bool:

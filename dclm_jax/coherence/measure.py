@@ -1,6 +1,5 @@
 """All tests of coherence that are asked for, of one model; tables of the results of several."""
 
-import contextlib
 import dataclasses
 import itertools
 from collections.abc import Callable, Iterator, Sequence
@@ -11,19 +10,17 @@ import numpy as np
 from dclm_jax.coherence.compare import (
     FIRST_POSITIONS,
     Bootstrap,
-    Comparisons,
     FirstSentence,
     Fixed,
     Given,
     Insert,
     OrderTest,
-    compare,
 )
+from dclm_jax.coherence.results import OrderResult
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.permutations import Shuffle
-from dclm_jax.evaluation.scoring import Document, Progress, SentenceScorer
+from dclm_jax.evaluation.scoring import Document
 from dclm_jax.evaluation.significance import Difference, Sums, differences
-from dclm_jax.reading.continuations import SentenceReader
 from dclm_jax.tables import aligned, separated
 
 BLOCK_SIZES = (1, 2, 4, 8)
@@ -88,34 +85,30 @@ class CoherenceResults:
 
     Attributes:
       options: what was asked for.
-      tests: by the name of a test, the comparisons by which it was made: one, or those of the
-        bootstrap and of the fixed permutations.
+      tests: by the name of a test, its results: one, or those of the bootstrap and of the fixed
+        permutations.
       first_sentence: accuracy where the first sentence alone moves; None where it is fixed.
       too_short: tests that were asked for, and for which every document is too short.
     """
 
     options: CoherenceOptions
-    tests: dict[str, list[Comparisons[Any]]]
+    tests: dict[str, list[OrderResult[Any]]]
     first_sentence: float | None
     too_short: list[Shuffle]
 
     def results(self, test: str) -> list[Any]:
         """The `Coherence` of a test, first the one to report, or its `Insertion`."""
-        results = [comparisons.result for comparisons in self.tests[test]]
+        results = [each.result for each in self.tests[test]]
         if test != PERMUTATIONS:
             return results
         first = self.first_sentence
         return [dataclasses.replace(result, first_sentence=first) for result in results]
 
     @property
-    def by_document(self) -> dict[str, Comparisons[Any]]:
-        """By test, the comparisons that have equally many orders of a document for all models."""
-        last = {name: comparisons[-1] for name, comparisons in self.tests.items()}
-        return {
-            name: comparisons
-            for name, comparisons in last.items()
-            if not isinstance(comparisons.test, Bootstrap)
-        }
+    def by_document(self) -> dict[str, OrderResult[Any]]:
+        """By test, the result that has the outcome of every document."""
+        last = {name: results[-1] for name, results in self.tests.items()}
+        return {name: result for name, result in last.items() if result.documents}
 
     def to_json(self) -> dict[str, Any]:
         """The result with all sentences permuted, and the results of the extra tests by name."""
@@ -146,42 +139,28 @@ class CoherenceResults:
         return "\n".join(filter(None, [*lines, self.results(PERMUTATIONS)[0].warning]))
 
 
-@contextlib.contextmanager
-def _silent(test: str) -> Iterator[Progress]:
-    yield lambda done, of: None
-
-
 def measure_coherence(
-    scorer: SentenceScorer,
     documents: Sequence[Document],
-    options: CoherenceOptions = CoherenceOptions(),
+    options: CoherenceOptions,
+    measured: Callable[[OrderTest[Any], str], OrderResult[Any]],
     *,
     given: Sequence[np.ndarray] | None = None,
-    reader: SentenceReader[Any] | None = None,
-    progress: Callable[[str], contextlib.AbstractContextManager[Progress]] = _silent,
 ) -> CoherenceResults:
-    """The tests of coherence.
+    """The tests of coherence of a model.
 
     Args:
-      scorer: of the model, or of a baseline.
       documents: a split; each test leaves out those that are too short for it.
       options: which tests.
+      measured: gives the result of a test, whose name is for people, on these documents.
       given: orders int [P, S] of each document to compare it with, instead of random ones.
-      reader: of the model: swaps, windows and insertion need less work with it.
-      progress: gives what is called after every document of a test of that name.
     """
-
-    def comparisons(test: OrderTest[Any], name: str) -> Comparisons[Any]:
-        with progress(name) as on_document:
-            return compare(scorer, documents, test, reader=reader, on_document=on_document)
-
     extra_shuffles = [EXTRA_TESTS[name] for name in EXTRA_TESTS if options.asks_for(name)]
     results, too_short = {}, []
     for shuffle in dict.fromkeys([Shuffle(), *itertools.chain(*extra_shuffles)]):
         shuffle = dataclasses.replace(shuffle, fix_first=options.fix_first)
         if shuffle.name == PERMUTATIONS or any(map(shuffle.fits, documents)):
             tests = options.tests(shuffle) if given is None else [Given(given=given)]
-            results[shuffle.name] = [comparisons(test, shuffle.name) for test in tests]
+            results[shuffle.name] = [measured(test, shuffle.name) for test in tests]
         else:
             too_short.append(shuffle)
     first_sentence = None
@@ -189,10 +168,10 @@ def measure_coherence(
         # Of long documents not even a second permutation may be wanted.
         positions = min(FIRST_POSITIONS, options.permutations or options.bootstrap)
         test = FirstSentence(positions=positions, seed=options.seed)
-        first_sentence = comparisons(test, "first sentence").result
+        first_sentence = measured(test, "first sentence").result
     if options.asks_for(INSERTION):
         insert = Insert(Shuffle(fix_first=options.fix_first))
-        results[INSERTION] = [comparisons(insert, INSERTION)]
+        results[INSERTION] = [measured(insert, INSERTION)]
     return CoherenceResults(options, results, first_sentence, too_short)
 
 
@@ -280,10 +259,10 @@ def joined(results: Results, values: Sequence[dict[str, Any]], pairs: Pairs) -> 
 def separated_rows(results: Results, names: Sequence[str]) -> Iterator[str]:
     """The lines of a TSV file: a row for each model, test and document, whose `names` these are."""
     rows = [
-        ([label, test, names[index]], row)
+        ([label, test, names[document.index]], document.row())
         for label, tests in results.items()
-        for test, comparisons in tests.by_document.items()
-        for index, row in zip(comparisons.indices, comparisons.by_document, strict=True)
+        for test, result in tests.by_document.items()
+        for document in result.documents
     ]
     yield separated(["run", "test", "document", *rows[0][1]])
     for cells, row in rows:

@@ -1,9 +1,14 @@
 """Results of tests of coherence, for files and for people."""
 
 import dataclasses
-from typing import Any, Literal
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, Literal, Self, TypeVar
+
+import numpy as np
 
 from dclm_jax.evaluation.permutations import Shuffle
+from dclm_jax.evaluation.significance import Sums
 
 FIRST_DECIDES = 0.75
 """From this accuracy of `compare.FirstSentence` on, `Coherence.warning` has something to say."""
@@ -131,3 +136,98 @@ class LengthRange:
     most: int | None
     documents: int
     accuracy: float | None
+
+
+LENGTHS = (2, 6, 11, 21)
+"""Minimum numbers of sentences in the ranges of documents whose accuracies are told apart."""
+ResultT = TypeVar("ResultT")
+
+
+@dataclasses.dataclass(frozen=True)
+class DocumentOutcome:
+    """What a test gives for a document.
+
+    Attributes:
+      index: of the document in the split.
+      sentences, words: of the document.
+      pairs: its orders, or the sentences that were put back.
+      correct: the sum of what they count towards accuracy.
+      nats: -log P of the document.
+      permuted_nats: the mean -log P of its orders.
+    """
+
+    index: int
+    sentences: int
+    words: int
+    pairs: int
+    correct: float
+    nats: float
+    permuted_nats: float
+
+    def row(self) -> dict[str, float]:
+        """The numbers by name, with the accuracy and log P per token, words and ENDs."""
+        tokens = self.words + self.sentences
+        return {
+            "sentences": self.sentences,
+            "words": self.words,
+            "pairs": self.pairs,
+            "accuracy": self.correct / self.pairs,
+            "log_prob": -self.nats,
+            "log_prob_per_token": -self.nats / tokens,
+            "permuted_log_prob": -self.permuted_nats,
+            "permuted_log_prob_per_token": -self.permuted_nats / tokens,
+        }
+
+
+@dataclasses.dataclass(frozen=True)
+class OrderResult(Generic[ResultT]):
+    """What a test gives: its result, and where all models have equally many orders of a document,
+    the outcome of each document that is not left out."""
+
+    result: ResultT
+    documents: Sequence[DocumentOutcome]
+
+    @property
+    def sums(self) -> Sums:
+        """Sums of outcomes [D, 1] and their numbers [D, 1], for `significance`."""
+        correct = np.array([[document.correct] for document in self.documents])
+        return Sums(correct, np.array([[document.pairs] for document in self.documents]))
+
+    @property
+    def by_length(self) -> list[LengthRange]:
+        """Accuracy in the ranges of `LENGTHS`."""
+        ranges = []
+        for least, following in zip(LENGTHS, (*LENGTHS[1:], None), strict=True):
+            documents = [
+                document
+                for document in self.documents
+                if least <= document.sentences
+                and (following is None or document.sentences < following)
+            ]
+            pairs = sum(document.pairs for document in documents)
+            accuracy = sum(document.correct for document in documents) / pairs if pairs else None
+            most = None if following is None else following - 1
+            ranges.append(LengthRange(least, most, len(documents), accuracy))
+        return ranges
+
+    def to_json(self) -> dict[str, Any]:
+        """The result, and one list per number of the documents."""
+        result: Any = self.result
+        names = [field.name for field in dataclasses.fields(DocumentOutcome)]
+        return {
+            "result": result if isinstance(result, float) else result.to_json(),
+            "documents": {
+                name: [getattr(document, name) for document in self.documents] for name in names
+            },
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], kind: Callable[..., ResultT]) -> Self:
+        """The result of that type that `to_json` gave; nats that JSON lacks are infinite."""
+        result: Any = value["result"]
+        columns = [
+            [math.inf if number is None else number for number in column]
+            for column in value["documents"].values()
+        ]
+        documents = [DocumentOutcome(*numbers) for numbers in zip(*columns, strict=True)]
+        return cls(kind(**result) if isinstance(result, dict) else kind(result), documents)

@@ -113,6 +113,16 @@ class Adaptation:
         source = self.tuned_on.get("input") or self.tuned_on.get("split")
         return ", ".join(numbers) + (f", tuned on {source}" if self.trials else "")
 
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], tuned_on: dict[str, Any]) -> "Adaptation":
+        """The adaptation of which `dataclasses.asdict` gave the value; a perplexity that JSON does
+        not have is infinite."""
+        perplexities = (trial["perplexity"] for trial in value["trials"])
+        finite = [math.inf if number is None else number for number in perplexities]
+        settings = [trial["setting"] for trial in value["trials"]]
+        trials = list(map(Trial, settings, finite))
+        return cls(value["kind"], value["setting"], trials, tuned_on)
+
     def to_json(self) -> dict[str, Any]:
         """The kind, the setting and, if it was tuned, all trials."""
         value: dict[str, Any] = {"adapt": self.kind, "setting": self.setting}
@@ -167,8 +177,8 @@ def adapt(
     data: str | None = None,
     label: str | None = None,
     on_document: Callable[[int], None] = lambda done: None,
-) -> tuple[WordScorer, Adaptation]:
-    """The scorer of a model that adapts to each document, and how it does.
+) -> tuple[Callable[[], WordScorer], Adaptation]:
+    """What makes the scorer of a model that adapts to each document, and how it adapts.
 
     Args:
       lm: the model.
@@ -186,17 +196,20 @@ def adapt(
     missing = [name for name, value in numbers.items() if value is None]
     if missing and tune_on is None:
         raise InputError(f"{', '.join(missing)} of {kind} are missing; expected documents to tune")
-    if kind == "dynamic":
-        way = _Dynamic(lm, int(numbers["sentences"] or 1), data, label or lm.name)
-    else:
-        way = _Cached(lm, kind)
+
+    @functools.cache
+    def way() -> _Dynamic | _Cached:
+        if kind == "dynamic":
+            return _Dynamic(lm, int(numbers["sentences"] or 1), data, label or lm.name)
+        return _Cached(lm, kind)
+
     trials = []
     if missing and tune_on is not None:
-        trials = way.tune(tune_on.documents, numbers, on_document)
+        trials = way().tune(tune_on.documents, numbers, on_document)
         numbers |= trials[0].setting
     given = {name: value for name, value in numbers.items() if value is not None}
     source = tune_on.source if trials and tune_on is not None else {}
-    return way.scorer(given), Adaptation(kind, given, trials, source)
+    return lambda: way().scorer(given), Adaptation(kind, given, trials, source)
 
 
 class _Cached:

@@ -13,6 +13,7 @@ from scipy import optimize
 
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation.datasets import Dataset, Encoded
+from dclm_jax.evaluation.measures import Measure
 from dclm_jax.evaluation.parts_of_speech import TagSums
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.scoring import Scored, WordScorer
@@ -43,7 +44,7 @@ class MixedScorer:
         if not 0 <= weight <= 1:
             raise InputError(f"the weight is {weight}; expected a number from 0 to 1")
         self._scorers, self._weight = (first, second), weight
-        self.objective = _nothing(self._scorers).objective
+        self.objective = no_document(self._scorers).objective
         self.vocab_size = first.vocab_size
         orders = first.context_order, second.context_order
         self.context_order = None if None in orders else max(order or 0 for order in orders)
@@ -60,6 +61,7 @@ def measure(
     *,
     weight: float | None = None,
     by_tag: TagSums | None = None,
+    measures: Sequence[Sequence[Measure]] = (),
     on_document: Callable[[int], None] = lambda done: None,
 ) -> list[Perplexity]:
     """The perplexities of models on the same documents, each scored whole; streams.
@@ -69,9 +71,10 @@ def measure(
       documents: what to score, with tags if `by_tag` is given.
       weight: of the first of two models in their mixture, which is measured as a third one.
       by_tag: sums to add the documents to, for all models that are measured.
+      measures: of each model that is measured, take every document as well.
       on_document: called with the number of documents so far.
     """
-    totals = [_nothing(scorers)] * (len(scorers) + (weight is not None))
+    totals = [no_document(scorers)] * (len(scorers) + (weight is not None))
     if by_tag is not None and totals[0].objective != "words":
         raise InputError(f"the models predict {totals[0].objective}; classes are of words and END")
     for document, scores in _score(scorers, documents):
@@ -81,6 +84,8 @@ def measure(
             total.add(document.sentences, nll, document.characters)
             for total, nll in zip(totals, scores, strict=True)
         ]
+        for total, of_model, nll in zip(totals, measures, scores, strict=False):
+            total.add_to(of_model, document.sentences, nll)
         if by_tag is not None:
             by_tag.add(document.tags or [], scores)
         on_document(totals[0].documents)
@@ -104,7 +109,7 @@ def tune(
       dataset: what to tune on.
       on_document: called with the number of documents so far.
     """
-    totals, scored = [_nothing(scorers)] * 3, []
+    totals, scored = [no_document(scorers)] * 3, []
     for document, scores in _score(scorers, dataset.documents):
         scored.append((document, scores))
         on_document(len(scored))
@@ -124,7 +129,7 @@ def tune(
     return Mixture(weight, totals, dataset.source)
 
 
-def _nothing(scorers: Sequence[WordScorer]) -> Perplexity:
+def no_document(scorers: Sequence[WordScorer]) -> Perplexity:
     """The sums over no document, of models whose perplexities compare."""
     objectives = sorted({scorer.objective for scorer in scorers})
     if len(objectives) > 1:

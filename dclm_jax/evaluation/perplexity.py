@@ -2,13 +2,14 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from dclm_jax.data.vocabulary import UNKNOWN
 from dclm_jax.errors import InputError
+from dclm_jax.evaluation.measures import Measure
 from dclm_jax.evaluation.scoring import Document, WordScorer, sentences_to_score
 
 COUNTING_RULE = "END is predicted and counted, START never is"
@@ -115,6 +116,22 @@ class Perplexity:
             characters=self.characters + characters,
         )
 
+    def add_to(
+        self, measures: Iterable[Measure], sentences: Document, nll: Sequence[np.ndarray]
+    ) -> None:
+        """Gives a document, scored by `Scorer.score`, to measures of targets."""
+        if self.objective == "bags":
+            nll = [words_and_end[:-1] for words_and_end in nll]
+        for measure in measures:
+            measure.add(sentences, nll)
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "Perplexity":
+        """The sums in what `to_json` gave; sums that JSON does not have are infinite."""
+        sums = {field.name: value[field.name] for field in dataclasses.fields(cls)}
+        infinite = {name: math.inf for name in ("nll", "known_nll") if sums[name] is None}
+        return cls(**{**sums, **infinite})
+
     def to_json(self) -> dict[str, Any]:
         """Everything above as a JSON object, with the counting rule."""
         return {
@@ -194,17 +211,24 @@ def measure(
     scorer: WordScorer,
     documents: Iterable[Any],
     *,
+    measures: Sequence[Measure] = (),
     on_document: Callable[[int], None] = lambda done: None,
 ) -> Perplexity:
     """The perplexity of documents (word ids, as `Scorer.score` takes them), each scored whole.
 
-    Documents are streamed. Those that have `characters` are `datasets.Encoded`. `on_document` is
-    called with the number of documents so far.
+    Documents are streamed. Those that have `characters` are `datasets.Encoded`.
+
+    Args:
+      scorer: of the model.
+      documents: what to score.
+      measures: take every document as well.
+      on_document: called with the number of documents so far.
     """
     total = Perplexity(vocabulary_size=scorer.vocab_size, objective=scorer.objective)
     for document, nll in scorer.score(documents):
-        characters = getattr(document, "characters", 0)
-        total = total.add(sentences_to_score(document)[0], nll, characters)
+        sentences, _ = sentences_to_score(document)
+        total = total.add(sentences, nll, getattr(document, "characters", 0))
+        total.add_to(measures, sentences, nll)
         on_document(total.documents)
     total.require_words("score")
     return total

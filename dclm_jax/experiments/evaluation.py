@@ -2,7 +2,7 @@
 models and of a mixture.
 
     runs = subjects.restore_all(["runs/rnnlm", "runs/ccdclm"])
-    print(evaluate(runs, open_split(runs[0].lm.vocabulary, "data/ptb", "test")))
+    print(evaluate(runs, Split.of(runs[0].lm.vocabulary, "data/ptb", "test")))
 """
 
 import dataclasses
@@ -13,9 +13,11 @@ from typing import Any
 from dclm_jax.evaluation import interpolation, parts_of_speech, significance
 from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.interpolation import Mixture
+from dclm_jax.evaluation.measures import of_numbers
 from dclm_jax.evaluation.parts_of_speech import TagClass, Tagger, TagSums
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.experiments import figures
+from dclm_jax.experiments.results import PERPLEXITY, Split, Store
 from dclm_jax.experiments.subjects import Subject
 from dclm_jax.language_model import mix
 from dclm_jax.tables import aligned
@@ -31,6 +33,7 @@ class Evaluation:
       subjects: the runs, each of them with test-time adaptation, and their mixture.
       num_runs: the number of runs among them.
       perplexities: one per subject.
+      values: of the measures that have a header, by name; one per subject.
       source: the documents.
       mixture: its weight, and the documents that it was tuned on.
       classes: sums by part of speech; none where they were not asked for.
@@ -40,6 +43,7 @@ class Evaluation:
     subjects: list[Subject]
     num_runs: int
     perplexities: list[Perplexity]
+    values: list[dict[str, float]]
     source: dict[str, Any]
     mixture: Mixture | None
     classes: list[TagClass]
@@ -50,6 +54,7 @@ class Evaluation:
         first = self.perplexities[0]
         if len(labels) == 1:
             lines = [self.subjects[0].lm.summary, str(first)]
+            lines += [f"{kind.header}: {_text(self.values[0][kind.name])}" for kind in of_numbers()]
         else:
             # Words and targets are the same for all.
             lines = [*aligned(self._table()), first.description]
@@ -72,12 +77,15 @@ class Evaluation:
 
     def _table(self) -> list[tuple[str, ...]]:
         header = "run", "parameters", "targets", "perplexity", "in-vocabulary", "bits/word"
-        rows: list[tuple[str, ...]] = [header]
-        for (label, _, lm), measured in zip(self.subjects, self.perplexities, strict=True):
+        rows: list[tuple[str, ...]] = [(*header, *(kind.header for kind in of_numbers()))]
+        for (label, _, lm), measured, values in zip(
+            self.subjects, self.perplexities, self.values, strict=True
+        ):
             known = measured.known_perplexity
-            numbers = measured.perplexity, known, measured.bits_per_word
-            cells = ("" if number is None else f"{number:.4f}" for number in numbers)
-            rows.append((label, f"{lm.num_parameters:,}", f"{measured.tokens:,}", *cells))
+            numbers = measured.perplexity, known, measured.bits_per_word, *values.values()
+            rows.append(
+                (label, f"{lm.num_parameters:,}", f"{measured.tokens:,}", *map(_text, numbers))
+            )
         if self.mixture is not None:
             tuned = [f"{measured.perplexity:.4f}" for measured in self.mixture.perplexities]
             tuning = ["perplexity (tuning)", *tuned]
@@ -89,7 +97,7 @@ class Evaluation:
         results = []
         for index, measured in enumerate(self.perplexities):
             run = self.subjects[index].to_json() if index < self.num_runs else {}
-            result = {**measured.to_json(), **run, **self.source}
+            result = {**measured.to_json(), **self.values[index], **run, **self.source}
             if self.classes:
                 classes = parts_of_speech.to_json(self.classes, index)
                 result["by_pos"] = {"tagger": self.tagger, "classes": classes}
@@ -142,44 +150,70 @@ class Evaluation:
         figures.plot(figure, path)
 
 
+def _text(number: float | None) -> str:
+    return "" if number is None else f"{number:.4f}"
+
+
 def evaluate(
     runs: Sequence[Subject],
-    dataset: Dataset,
+    documents: Split | Dataset,
     *,
+    store: Store | None = None,
     adapted: Sequence[Subject] = (),
     mixture: Mixture | None = None,
     tagger: Tagger | None = None,
     num_tags: int = 10,
     on_document: Callable[[int], None] = lambda done: None,
 ) -> Evaluation:
-    """Measures models of one vocabulary on the same documents, which stream.
+    """Measures models of one vocabulary on the same documents.
 
     Args:
       runs: the models.
-      dataset: the documents, with tags if there is a tagger.
+      documents: a split, whose results are saved in the runs and read from there, or documents that
+        stream. A mixture and parts of speech need the nats of all models at once: they are always
+        measured.
+      store: the results in the runs.
       adapted: the models with test-time adaptation, in their order for each way to adapt.
       mixture: of the two models.
-      tagger: the one of `dataset`; parts of speech are measured if there is one.
+      tagger: gives parts of speech, which are measured if there is one.
       num_tags: the number of the most frequent tags whose classes are listed.
-      on_document: called with the number of documents so far.
+      on_document: called with the number of documents so far of those that are always measured.
     """
-    subjects = [*runs, *adapted]
-    scorers = [subject.lm.scorer for subject in subjects]
-    weight = None
+    subjects, kinds, store = [*runs, *adapted], of_numbers(), store or Store()
+    interpolation.no_document([run.lm.scorer for run in runs])
+    split = documents if isinstance(documents, Split) else None
+    dataset = documents.open(tagger=tagger) if isinstance(documents, Split) else documents
+    by_tag = TagSums(len(subjects) + (mixture is not None)) if tagger else None
+    if split is not None and tagger is None and mixture is None:
+        results = [store.targets(subject, split, kinds) or {} for subject in subjects]
+        sums = [Perplexity.from_json(result.pop(PERPLEXITY)) for result in results]
+    else:
+        weight = None if mixture is None else mixture.weight
+        measures = [[kind() for kind in kinds] for _ in [*subjects, *filter(None, [mixture])]]
+        sums = interpolation.measure(
+            [subject.lm.scorer for subject in subjects],
+            dataset.documents,
+            weight=weight,
+            by_tag=by_tag,
+            measures=measures,
+            on_document=on_document,
+        )
+        results = [{each.name: each.value() for each in of_model} for of_model in measures]
+        if split is not None:
+            for subject, of_model, measured in zip(subjects, measures, sums, strict=False):
+                store.save_targets(subject, split, measured, of_model)
     if mixture is not None:
-        weight = mixture.weight
-        subjects.append(Subject(_MIXTURE, "", mix(runs[0].lm, runs[1].lm, weight)))
-    by_tag = TagSums(len(subjects)) if tagger else None
-    sums = interpolation.measure(
-        scorers, dataset.documents, weight=weight, by_tag=by_tag, on_document=on_document
-    )
+        mixed = mix(runs[0].lm, runs[1].lm, mixture.weight)
+        subjects.append(Subject(_MIXTURE, "", mixed))
     perplexities = [
         subject.lm.with_training_oov(dataclasses.replace(measured, **dataset.counts))
         for subject, measured in zip(subjects, sums, strict=True)
     ]
     classes = by_tag.classes(num_tags) if by_tag else []
     source = tagger.source if tagger else ""
-    return Evaluation(subjects, len(runs), perplexities, dataset.source, mixture, classes, source)
+    return Evaluation(
+        subjects, len(runs), perplexities, results, dataset.source, mixture, classes, source
+    )
 
 
 def context_point(subject: Subject, measured: Perplexity | None = None) -> figures.Result:

@@ -18,7 +18,7 @@ import numpy as np
 
 from dclm_jax import files
 from dclm_jax.errors import InputError, importing, printable
-from dclm_jax.evaluation import context_ablation
+from dclm_jax.evaluation import measures
 from dclm_jax.experiments.comparison import LENGTH, Row, ratios, without
 
 if TYPE_CHECKING:
@@ -189,17 +189,16 @@ def context_figure(results: Sequence[Result]) -> Figure:
 def of_rows(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Figure]:
     """The figures of rows by name; see `Figure.undrawn`."""
     figures = {"learning_curves": learning_curves(all_rows)}
-    ticks = context_ablation.ranges()
-    for place, title in context_ablation.PLACES.items():
-        if not any(row.has(place) for row in all_rows):
+    for kind in measures.by_position():
+        if not any(row.has(kind.name) for row in all_rows):
             continue
-        lines = []
+        ticks, lines = kind.ranges(), []
         for row in all_rows:
-            if (pair := ratios(row, all_rows, baselines[0], place)) is not None:
+            if (pair := ratios(row, all_rows, baselines[0], kind.name)) is not None:
                 values, (low, high) = pair
                 lines.append(Line(row.label, range(len(ticks)), values, low, high))
         x = "position, from 1"
-        figures[place] = ratio_figure(title, x, ticks, lines, baselines[0])
+        figures[kind.name] = ratio_figure(kind.title, x, ticks, lines, baselines[0])
     if lines := _length_curves(all_rows):
         title = "Validation log-likelihood by training steps (Figure 3)"
         figures["segment_length"] = Figure(title, "training steps", "nats per target", lines)

@@ -4,17 +4,19 @@ import dataclasses
 import functools
 import importlib.metadata
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dclm_jax import files, storage
+from dclm_jax.coherence.compare import Bootstrap, FirstSentence
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import adaptation, context_ablation, datasets
+from dclm_jax.evaluation import adaptation, measures
+from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.perplexity import COUNTING_RULES
 from dclm_jax.experiments import comparison, examples, figures, html, results, tables
-from dclm_jax.experiments.comparison import Row
+from dclm_jax.experiments.comparison import Row, without
 from dclm_jax.experiments.figures import Figure
-from dclm_jax.experiments.results import Run, Split
+from dclm_jax.experiments.results import Split, Store
 from dclm_jax.experiments.subjects import Subject
 from dclm_jax.tables import Table
 
@@ -50,19 +52,17 @@ class Options:
             if getattr(self, name) < 0:
                 raise InputError(f"--{name} is {getattr(self, name)}; expected 0 or more")
 
-    @property
-    def coherence(self) -> dict[str, int]:
-        """The options of `results.COHERENCE`."""
-        return {
-            "replicates": self.bootstrap,
-            "pool": self.permutation_pool,
-            "keep_first": self.fix_first,
-            "seed": self.seed,
-        }
+
+@dataclasses.dataclass(frozen=True)
+class Corpus:
+    """The prepared corpus of a report: its directory and its splits by name."""
+
+    directory: str
+    splits: Mapping[str, Split]
 
 
-def open_runs(subjects: Sequence[Subject], options: Options, data: str | None = None) -> list[Run]:
-    """Runs of one vocabulary with the documents to measure them on, if they can be measured.
+def open_corpus(subjects: Sequence[Subject], options: Options, data: str | None = None) -> Corpus:
+    """The documents to measure runs of one vocabulary on, if they can be measured.
 
     Args:
       subjects: the runs.
@@ -75,73 +75,75 @@ def open_runs(subjects: Sequence[Subject], options: Options, data: str | None = 
             raise InputError(f"--adapt={kind}: each of the runs {obstacles[0]}")
     first = subjects[0].lm
     directory = data or first.config["data"]["directory"]
-    splits = {}
-    for split in ("valid", "test"):
-        opened = datasets.open_split(first.vocabulary, directory, split)
-        splits[split] = Split.of([document.sentences for document in opened.documents])
-    return [Run(subject.workdir, subject.lm, directory, splits) for subject in subjects]
+    names = "valid", "test"
+    return Corpus(directory, {name: Split.of(first.vocabulary, directory, name) for name in names})
 
 
 def measure(
-    runs: Sequence[Run], options: Options, measured: Callable[..., dict[str, Any] | None]
+    subjects: Sequence[Subject], corpus: Corpus, options: Options, store: Store
 ) -> list[dict[str, Any]]:
-    """The facts of runs and what is measured of them, None for what is not.
-
-    Args:
-      runs: on the same documents.
-      options: what to measure.
-      measured: `results.measured`, or a partial of it.
-    """
-    all_results = [_measure(run, options, measured) for run in runs]
-    documents = runs[0].splits["test"].documents
-    if tables.first_decides(all_results) and max(map(len, documents)) >= 3:
-        first_kept = options.coherence | {"keep_first": 1}
-        for run, result in zip(runs, all_results, strict=True):
-            result["first_kept"] = measured(run, results.COHERENCE, first_kept)
-    for run, result in zip(runs, all_results, strict=True):
-        result["adapted"] = {
-            kind: measured(
-                run,
-                results.ADAPTED,
-                {
-                    "adapt": {
-                        "kind": kind,
-                        "setting": setting,
-                        "grid": adaptation.GRIDS[kind],
-                        "tuned_on": run.splits["valid"].fingerprint,
-                    },
-                    **options.coherence,
-                },
-            )
-            for kind, setting in options.adaptations.items()
-            if not adaptation.obstacle(run.lm, kind)
-        }
+    """The facts of runs and what is measured of them on a corpus, None for what is not."""
+    valid, test = corpus.splits["valid"], corpus.splits["test"]
+    all_results = [_measure(subject, valid, test, options, store) for subject in subjects]
+    if tables.first_decides(all_results) and max(map(len, test.documents)) >= 3:
+        first_fixed = dataclasses.replace(options, fix_first=1)
+        for subject, result in zip(subjects, all_results, strict=True):
+            result["first_kept"] = _coherence(subject, test, first_fixed, store)
+    for subject, result in zip(subjects, all_results, strict=True):
+        result["adapted"] = {}
+        for kind, setting in options.adaptations.items():
+            if not adaptation.obstacle(subject.lm, kind):
+                adapted = store.adapted(subject, kind, setting, valid, corpus.directory)
+                measured = adapted and _adapted(adapted, test, options, store)
+                result["adapted"][kind] = measured
     return all_results
 
 
 def _measure(
-    run: Run, options: Options, measured: Callable[..., dict[str, Any] | None]
+    subject: Subject, valid: Split, test: Split, options: Options, store: Store
 ) -> dict[str, Any]:
-    known = results.facts(run)
-    valid = measured(run, results.PERPLEXITY, {}, split="valid")
-    context = measured(run, results.CONTEXT, {"seed": options.seed})
-    positions = measured(run, results.POSITIONS, {})
-    test = arrangements = None
-    if positions is not None:
-        test = {**positions["perplexity"], "own_oov_rate": known["own_oov_rate"]}
-        arrangements = context and {"own": test["perplexity"], **context}
-    coherence = measured(run, results.COHERENCE, options.coherence) if options.bootstrap else None
+    known = results.facts(subject)
+    validated = store.targets(subject, valid) or {}
+    tested = store.targets(subject, test, measures.MEASURES) or {}
+    context = store.context(subject, test, options.seed)
+    perplexity = tested.get(results.PERPLEXITY)
     return {
         **known,
-        "valid": valid,
-        "test": test,
-        "arrangements": arrangements,
-        **{
-            name: positions and positions[name]
-            for name in (*context_ablation.PLACES, "by_document")
-        },
-        "coherence": coherence,
+        "valid": validated.get(results.PERPLEXITY),
+        "test": perplexity and {**perplexity, "own_oov_rate": known["own_oov_rate"]},
+        "arrangements": perplexity and context and {"own": perplexity["perplexity"], **context},
+        **{kind.name: tested.get(kind.name) for kind in measures.MEASURES},
+        "coherence": _coherence(subject, test, options, store) if options.bootstrap else None,
     }
+
+
+def _adapted(
+    subject: Subject, test: Split, options: Options, store: Store
+) -> dict[str, Any] | None:
+    tested = store.targets(subject, test)
+    return tested and {
+        "setting": subject.lm.adaptation and subject.lm.adaptation.setting,
+        "test": tested[results.PERPLEXITY],
+        "coherence": _coherence(subject, test, options, store) if options.bootstrap else None,
+    }
+
+
+def _coherence(
+    subject: Subject, test: Split, options: Options, store: Store
+) -> dict[str, Any] | None:
+    """The bootstrap, and where no sentence is fixed the accuracy with the first sentence alone
+    moved."""
+    shuffle = Shuffle(fix_first=options.fix_first)
+    bootstrap = Bootstrap(shuffle, options.seed, options.bootstrap, options.permutation_pool)
+    drawn = store.order_test(subject, test, bootstrap)
+    if drawn is None:
+        return None
+    if not options.fix_first:
+        first = store.order_test(subject, test, FirstSentence(seed=options.seed))
+        if first is None:
+            return None
+        return dataclasses.replace(drawn.result, first_sentence=first.result).to_json()
+    return drawn.result.to_json()
 
 
 def baselines_of(rows: Sequence[Row], value: str | None) -> Sequence[str]:
@@ -213,40 +215,46 @@ class Report:
         return "\n\n".join(parts) + "\n"
 
     def html(
-        self, runs: Sequence[Run], provenance: Mapping[str, Any], *, read_examples: bool = True
+        self,
+        subjects: Sequence[Subject],
+        corpus: Corpus,
+        provenance: Mapping[str, Any],
+        *,
+        read_examples: bool = True,
     ) -> str:
         """The report as one page.
 
         Args:
-          runs: that were measured.
+          subjects: the runs that were measured.
+          corpus: what they were measured on.
           provenance: how the numbers were made, see `html.Report`.
           read_examples: whether to score some documents word by word.
         """
-        documents = runs[0].splits["test"].documents
-        models = {run.workdir: run.lm for run in runs}
+        documents = corpus.splits["test"].documents
+        models = {subject.workdir: subject.lm for subject in subjects}
         return html.report(
             html.Report(
                 "Report on document-context language models",
-                f"{len(self.rows)} configurations, {len(runs)} runs",
+                f"{len(self.rows)} configurations, {len(subjects)} runs",
                 {row.label: row.config for row in self.rows},
                 self.tables,
                 self.figures,
                 examples.read(self.rows, models, documents, self.baselines[0])
                 if read_examples
                 else [],
-                COUNTING_RULES[runs[0].lm.scorer.objective],
+                COUNTING_RULES[self.rows[0].results[0]["objective"]],
                 tables.runs_table(self.rows),
                 provenance,
             )
         )
 
 
-def provenance(runs: Sequence[Run], options: Options, command: str) -> dict[str, Any]:
-    """How the numbers of a report were made: commands, and facts by name."""
-    first = runs[0]
-    run = f"--workdir={first.workdir} --data={first.data}"
+def provenance(subject: Subject, corpus: Corpus, options: Options, command: str) -> dict[str, Any]:
+    """How the numbers of a report were made, the first of whose runs is `subject`: commands, and
+    facts by name."""
+    run = f"--workdir={subject.workdir} --data={corpus.directory}"
     drawn = f"--bootstrap={options.bootstrap} --permutation_pool={options.permutation_pool}"
-    splits = first.splits.items()
+    splits = corpus.splits.items()
     return {
         "This page": [command],
         "Single numbers, of the first run": [
@@ -255,11 +263,11 @@ def provenance(runs: Sequence[Run], options: Options, command: str) -> dict[str,
             f" --seed={options.seed} --fix_first={options.fix_first}",
         ],
         "Measured on, and with": {
-            "corpus": first.data,
+            "corpus": corpus.directory,
             **{f"{name} documents": f"{len(split.documents):,}" for name, split in splits},
             **{f"fingerprint of {name} documents": split.fingerprint for name, split in splits},
-            "fingerprint of the vocabulary": first.lm.vocabulary.fingerprint,
-            **options.coherence,
+            "fingerprint of the vocabulary": subject.lm.vocabulary.fingerprint,
+            **without(dataclasses.asdict(options), ["adaptations"]),
             "version of measurements": results.VERSION,
         },
         "Versions": {

@@ -1,87 +1,125 @@
 """Measurements of runs, computed once and saved in the run: RUN/results/MEASURE-HASH.json.
 
-A file says what it was measured of: the model, the documents, the options and the version of the
-measures. A file that says something else, or is damaged, is measured again.
+A file says what it was measured of: the model and how it adapts, the documents, the options and
+the version of the measure. A file that says something else, or is damaged, is measured again.
+Every command that measures a split of a prepared corpus reads and writes these files.
 """
 
 import contextlib
 import dataclasses
 import functools
 import hashlib
-import json
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
-import jax
 import numpy as np
 
-from dclm_jax import files, storage
-from dclm_jax.coherence.compare import Bootstrap, FirstSentence, compare
+from dclm_jax import files, processes, storage
+from dclm_jax.coherence.compare import OrderTest
+from dclm_jax.coherence.results import OrderResult
+from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import (
-    adaptation,
-    context_ablation,
-    datasets,
-    perplexity,
-)
-from dclm_jax.evaluation.permutations import Shuffle
+from dclm_jax.evaluation import adaptation, context_ablation, datasets, perplexity
+from dclm_jax.evaluation.adaptation import Adaptation
+from dclm_jax.evaluation.datasets import Dataset
+from dclm_jax.evaluation.measures import Measure
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.scoring import Document, Progress
-from dclm_jax.language_model import LanguageModel
+from dclm_jax.experiments.subjects import Subject
 from dclm_jax.training.config import flat
 from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE, Line, read_lines
 
-VERSION = 3
+VERSION = 4
 """Version of the measures: results of another version are measured again."""
 FOLDER = "results"
+PERPLEXITY = "perplexity"
+"""The name of the sums of `evaluation.perplexity`."""
+ResultT = TypeVar("ResultT")
 
 
-class Split(NamedTuple):
-    """The documents of a split, as word ids, and their fingerprint."""
+@dataclasses.dataclass(frozen=True, eq=False)
+class Split:
+    """A split of a prepared corpus.
 
-    documents: Sequence[Document]
-    fingerprint: str
+    Attributes:
+      source: the directory of the corpus as "data", and the name as "split".
+      open: opens its documents, which stream; with parts of speech if `tagger` is passed.
+    """
+
+    source: dict[str, Any]
+    open: Callable[..., Dataset]
 
     @classmethod
-    def of(cls, documents: Sequence[Document]) -> "Split":
-        """Documents with the fingerprint of their word ids."""
-        digest = hashlib.sha256()
-        for document in documents:
-            for ids in document:
-                digest.update(np.asarray(ids, np.int32).tobytes() + b"\n")
-            digest.update(b"\n")
-        return cls(documents, digest.hexdigest()[:16])
+    def of(cls, vocabulary: Vocabulary, directory: str, name: str) -> "Split":
+        """The split "train", "valid" or "test" of a corpus of that vocabulary."""
+        opened = functools.partial(datasets.open_split, vocabulary, directory, name)
+        return cls(opened().source, opened)
 
-
-@dataclasses.dataclass(frozen=True)
-class Run:
-    """A trained run: its work directory, its model, and the corpus and splits it is measured on."""
-
-    workdir: str
-    lm: LanguageModel
-    data: str
-    splits: Mapping[str, Split]
+    @functools.cached_property
+    def documents(self) -> list[Document]:
+        """The documents as word ids."""
+        return [document.sentences for document in self.open().documents]
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """The checksum of the model's configuration and parameters."""
-        digest = hashlib.sha256(json.dumps(self.lm.config, sort_keys=True).encode())
-        for leaf in jax.tree.leaves(self.lm.params):
-            digest.update(np.asarray(leaf).tobytes())
+        """The checksum of the word ids of all documents, and of what they are made of."""
+        digest = hashlib.sha256()
+        for document in self.open().documents:
+            for sentences in (document.sentences, document.source or ()):
+                for ids in sentences:
+                    digest.update(np.asarray(ids, np.int32).tobytes() + b"\n")
+                digest.update(b"\n")
         return digest.hexdigest()[:16]
 
 
-class Measure(NamedTuple):
-    """A measure: its name, and the function that computes its JSON value.
+class Result(NamedTuple):
+    """What is measured of a subject: its file, its identity as JSON has it, and its name for
+    people."""
 
-    The function is called with the run, the documents, a function that takes progress, and
-    the options by name.
-    """
+    path: storage.Location
+    identity: dict[str, Any]
+    label: str
 
-    name: str
-    compute: Callable[..., dict[str, Any]]
+    @classmethod
+    def of(
+        cls,
+        subject: Subject,
+        split: Split,
+        measure: str,
+        options: Mapping[str, Any],
+        version: int = 1,
+    ) -> "Result":
+        """The result of a measure with these options, which JSON can have."""
+        adapted = subject.lm.adaptation
+        identity = files.finite(
+            {
+                "measure": measure,
+                "version": [VERSION, version],
+                "model": subject.lm.fingerprint,
+                "adaptation": adapted and {"kind": adapted.kind, "setting": adapted.setting},
+                "vocabulary": subject.lm.vocabulary.fingerprint,
+                "split": split.source["split"],
+                "documents": split.fingerprint,
+                "options": dict(sorted(options.items())),
+            }
+        )
+        # Results of other documents or options are saved beside this one, those of an earlier model
+        # are replaced.
+        of_model = ("version", "model")
+        others = {key: value for key, value in identity.items() if key not in of_model}
+        path = storage.locate(subject.workdir) / FOLDER / f"{measure}-{_checksum(others)[:8]}.json"
+        numbers = [f"{key} {value}" for key, value in options.items() if type(value) in (str, int)]
+        label = f"{subject.name}: {measure} ({', '.join([identity['split'], *numbers])})"
+        return cls(path, identity, label)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Saved:
+    identity: dict[str, Any]
+    checksum: str
+    value: Any
 
 
 def silent(label: str) -> contextlib.AbstractContextManager[Progress]:
@@ -90,78 +128,202 @@ def silent(label: str) -> contextlib.AbstractContextManager[Progress]:
     return contextlib.nullcontext(lambda done, total: None)
 
 
-def measured(
-    run: Run,
-    measure: Measure,
-    options: Mapping[str, Any],
-    *,
-    split: str = "test",
-    compute: bool = True,
-    say: Callable[[str], None] = print,
-    progress: Callable[[str], contextlib.AbstractContextManager[Progress]] = silent,
-) -> dict[str, Any] | None:
-    """The value of a measure, read from the run's results, or else computed and saved there.
-
-    Args:
-      run: the run to measure.
-      measure: the measure.
-      options: its options, as JSON has them.
-      split: the documents.
-      compute: whether to compute a value that is not saved; otherwise it is None.
-      say: is called with a line for each value that is computed.
-      progress: makes what shows the progress of a computation, from its label.
-    """
-    documents, documents_fingerprint = run.splits[split]
-    # As JSON has it.
-    identity = files.finite(
-        {
-            "measure": measure.name,
-            "version": VERSION,
-            "model": run.fingerprint,
-            "vocabulary": run.lm.vocabulary.fingerprint,
-            "split": split,
-            "documents": documents_fingerprint,
-            "options": dict(sorted(options.items())),
-        }
-    )
-    # Results of other documents or options are saved beside this one, those of an earlier model are
-    # replaced.
-    of_model = ("version", "model")
-    others = {key: value for key, value in identity.items() if key not in of_model}
-    name = f"{measure.name}-{_checksum(others)[:8]}.json"
-    path = storage.locate(run.workdir) / FOLDER / name
-    numbers = [f"{key} {value}" for key, value in options.items() if isinstance(value, int)]
-    label = f"{run.workdir}: {measure.name} ({', '.join([split, *numbers])})"
-    with storage.reaching(path):
-        is_there = path.exists()
-    try:
-        if is_there:
-            return _read(path, identity)
-    except InputError as error:
-        say(f"note: {error}")
-    if not compute:
-        return None
-    start = time.monotonic()
-    with progress(label) as on_document:
-        value = measure.compute(run, documents, on_document, **options)
-    value = files.finite(value)
-    try:
-        saved = {"identity": identity, "checksum": _checksum(value), "value": value}
-        files.write_json(path, saved)
-    except InputError as error:
-        say(f"note: not saved: {error}")
-    say(f"{label}: measured in {time.monotonic() - start:.0f} s")
-    return value
-
-
 @dataclasses.dataclass(frozen=True)
-class _Saved:
-    identity: dict[str, Any]
-    checksum: str
-    value: dict[str, Any]
+class Store:
+    """The results in runs: what is saved is read, and the rest is measured and saved.
+
+    All processes of a job ask for the same results in the same order.
+
+    Attributes:
+      compute: whether to measure what is not saved; otherwise its value is None.
+      say: is called with a line for each measurement.
+      warn: is called with a line for each file that is of no use, or that cannot be written.
+      progress: makes what shows the progress of a measurement, from its label.
+      read: the labels of the results that were read.
+    """
+
+    compute: bool = True
+    say: Callable[[str], None] = lambda line: None
+    warn: Callable[[str], None] = print
+    progress: Callable[[str], contextlib.AbstractContextManager[Progress]] = silent
+    read: list[str] = dataclasses.field(default_factory=list)
+
+    @property
+    def note(self) -> str:
+        """A line that names the results that were read; empty if there are none."""
+        names = "; ".join(dict.fromkeys(self.read))
+        return names and f"note: saved before, so not measured again: {names}"
+
+    def targets(
+        self, subject: Subject, split: Split, kinds: Sequence[type[Measure]] = ()
+    ) -> dict[str, Any] | None:
+        """The sums of `perplexity` and the values of measures by name. Those that are not saved are
+        measured in one pass."""
+        results = _of_targets(subject, split, kinds)
+        values = {name: self._saved(result) for name, result in results.items()}
+        missing = [name for name, saved in values.items() if saved is None]
+        if missing and not self.compute:
+            return None
+        if missing:
+            new = [kind() for kind in kinds if kind.name in missing]
+            label = f"{subject.name}: {', '.join(missing)} ({split.source['split']})"
+            with self._measuring(label) as on_document:
+                dataset = split.open()
+                sums = perplexity.measure(
+                    subject.lm.scorer,
+                    dataset.documents,
+                    measures=new,
+                    on_document=lambda done: on_document(done, dataset.num_documents or 0),
+                )
+            measured = self.save_targets(subject, split, sums, new)
+            values |= {name: [value] for name, value in measured.items()}
+        return {name: saved[0] for name, saved in values.items() if saved is not None}
+
+    def save_targets(
+        self, subject: Subject, split: Split, sums: Perplexity, measures: Sequence[Measure]
+    ) -> dict[str, Any]:
+        """Saves what was measured of a split in one pass, and returns it by name."""
+        values = {PERPLEXITY: sums.to_json(), **{each.name: each.value() for each in measures}}
+        for name, result in _of_targets(subject, split, list(map(type, measures))).items():
+            values[name] = self._save(result, values[name])
+        return values
+
+    def context(self, subject: Subject, split: Split, seed: int) -> dict[str, Any] | None:
+        """Perplexities with the context exchanged or removed, see `context_ablation`: without
+        context the one perplexity of the model."""
+
+        def compute(on_document: Progress) -> dict[str, Any]:
+            names = [name for name in context_ablation.ARRANGEMENTS if name != "own"]
+            scorer = subject.lm.scorer
+            if scorer.context_order == 0 and (measured := self.targets(subject, split)):
+                return dict.fromkeys(names, measured[PERPLEXITY]["perplexity"])
+            return {
+                name: context_ablation.rearranged(scorer, split.documents, name, seed)
+                for name in names
+            }
+
+        return self.measured(Result.of(subject, split, "context", {"seed": seed}), compute)
+
+    def order_test(
+        self, subject: Subject, split: Split, test: OrderTest[ResultT]
+    ) -> OrderResult[ResultT] | None:
+        """The result of a test of coherence."""
+        options = dataclasses.asdict(test)
+        options = {"test": type(test).__name__, **options.pop("shuffle"), **options}
+        result = Result.of(subject, split, "coherence", options)
+
+        def compute(on_document: Progress) -> dict[str, Any]:
+            compared = subject.lm.compare_orders(split.documents, test, on_document=on_document)
+            return compared.record.to_json()
+
+        value = self.measured(result, compute)
+        return None if value is None else OrderResult.from_json(value, test.result_type)
+
+    def adapted(
+        self,
+        subject: Subject,
+        kind: str,
+        setting: adaptation.Setting,
+        split: Split,
+        data: str | None,
+    ) -> Subject | None:
+        """A subject with test-time adaptation, whose setting is complete or tuned on a split.
+
+        Args:
+          subject: without adaptation.
+          kind, setting, data: as those of `adaptation.adapt`.
+          split: documents to tune on.
+        """
+        numbers = adaptation.complete(kind, setting)
+        if None not in numbers.values():
+            return subject.adapted(kind, numbers, data=data)
+        new: list[Subject] = []
+
+        def compute(on_document: Progress) -> dict[str, Any]:
+            dataset = split.open()
+            # Dynamic evaluation reads some of the documents several times.
+            total = 0 if kind == "dynamic" else dataset.num_documents or 0
+            new.append(
+                subject.adapted(
+                    kind,
+                    numbers,
+                    tune_on=dataset,
+                    data=data,
+                    on_document=lambda done: on_document(done, total),
+                )
+            )
+            adapted: Any = new[0].lm.adaptation
+            return dataclasses.asdict(adapted)
+
+        options = {"kind": kind, "setting": numbers, "grid": adaptation.GRIDS[kind]}
+        value = self.measured(Result.of(subject, split, "adaptation", options), compute)
+        if value is None or new:
+            return new[0] if new else None
+        tuned = Adaptation.from_json(value, split.source)
+        subject = subject.adapted(kind, tuned.setting, data=data)
+        return subject._replace(lm=dataclasses.replace(subject.lm, adaptation=tuned))
+
+    def measured(self, result: Result, compute: Callable[[Progress], Any]) -> Any:
+        """The value of a result: None where it is not saved and nothing is measured.
+
+        Args:
+          result: what is measured.
+          compute: measures it, and calls what takes progress.
+        """
+        if (saved := self._saved(result)) is not None:
+            return saved[0]
+        if not self.compute:
+            return None
+        with self._measuring(result.label) as on_document:
+            value = compute(on_document)
+        return self._save(result, value)
+
+    @contextlib.contextmanager
+    def _measuring(self, label: str) -> Iterator[Progress]:
+        start = time.monotonic()
+        with self.progress(label) as on_document:
+            yield on_document
+        self.say(f"{label}: measured in {time.monotonic() - start:.0f} s")
+
+    def _saved(self, result: Result) -> list[Any] | None:
+        """The value that the first process reads, in a list; None where there is none."""
+        saved = processes.by_first(self._read)(result)
+        if saved is not None:
+            self.read.append(result.label)
+        return saved
+
+    def _read(self, result: Result) -> list[Any] | None:
+        try:
+            with storage.reaching(result.path):
+                if not result.path.exists():
+                    return None
+            return [_read(result.path, result.identity)]
+        except InputError as error:
+            self.warn(f"note: {error}")
+            return None
+
+    def _save(self, result: Result, value: Any) -> Any:
+        """Saves a value, and returns it as JSON has it."""
+        value = files.finite(value)
+        saved = {"identity": result.identity, "checksum": _checksum(value), "value": value}
+        try:
+            files.write_json(result.path, saved)
+        except InputError as error:
+            self.warn(f"note: not saved: {error}")
+        return value
 
 
-def _read(path: storage.Location, identity: Mapping[str, Any]) -> dict[str, Any]:
+def _of_targets(
+    subject: Subject, split: Split, kinds: Sequence[type[Measure]]
+) -> dict[str, Result]:
+    """The results of a pass over all targets by name."""
+    versions = {PERPLEXITY: 1, **{kind.name: kind.version for kind in kinds}}
+    return {
+        name: Result.of(subject, split, name, {}, version) for name, version in versions.items()
+    }
+
+
+def _read(path: storage.Location, identity: Mapping[str, Any]) -> Any:
     saved = files.read_json(path, _Saved)
     if saved.identity != identity:
         raise InputError(f"{path}: is of another model or version")
@@ -175,98 +337,7 @@ def _checksum(value: Any) -> str:
     return hashlib.sha256(files.json_text(value).encode()).hexdigest()
 
 
-def _perplexity(run: Run, documents: Sequence[Document], on_document: Progress) -> dict[str, Any]:
-    return perplexity.measure(
-        run.lm.scorer, documents, on_document=lambda done: on_document(done, len(documents))
-    ).to_json()
-
-
-def _positions(run: Run, documents: Sequence[Document], on_document: Progress) -> dict[str, Any]:
-    positions = context_ablation.by_position(run.lm.scorer, documents, on_document=on_document)
-    return {
-        "perplexity": positions.perplexity.to_json(),
-        "by_token": positions.by_token.to_json(),
-        "by_sentence": positions.by_sentence.to_json(),
-        "by_document": positions.by_document.round(3).tolist(),
-    }
-
-
-def _context(
-    run: Run, documents: Sequence[Document], on_document: Progress, seed: int
-) -> dict[str, Any]:
-    names = [name for name in context_ablation.ARRANGEMENTS if name != "own"]
-    if run.lm.scorer.context_order == 0:
-        same = _perplexity(run, documents, on_document)["perplexity"]
-        return dict.fromkeys(names, same)
-    return {
-        name: context_ablation.rearranged(run.lm.scorer, documents, name, seed) for name in names
-    }
-
-
-def _coherence(
-    run: Run,
-    documents: Sequence[Document],
-    on_document: Progress,
-    *,
-    replicates: int,
-    pool: int,
-    keep_first: int,
-    seed: int,
-) -> dict[str, Any]:
-    scorer, test = run.lm.scorer, Bootstrap(Shuffle(fix_first=keep_first), seed, replicates, pool)
-    result = compare(scorer, documents, test, on_document=on_document).result
-    if not keep_first:
-        test = FirstSentence(seed=seed)
-        first = compare(scorer, documents, test, on_document=on_document).result
-        result = dataclasses.replace(result, first_sentence=first)
-    return result.to_json()
-
-
-def _adapted(
-    run: Run,
-    documents: Sequence[Document],
-    on_document: Progress,
-    adapt: Mapping[str, Any],
-    **options: int,
-) -> dict[str, Any]:
-    kind, setting = adapt["kind"], adapt["setting"]
-    tune_on = None
-    if None in adaptation.complete(kind, setting).values():
-        tune_on = datasets.open_split(run.lm.vocabulary, run.data, "valid")
-    lm = run.lm.adapt(
-        kind,
-        tune_on=tune_on,
-        data=run.data,
-        label=run.workdir,
-        on_document=lambda done: on_document(done, len(run.splits["valid"].documents)),
-        **setting,
-    )
-    adapted = dataclasses.replace(run, lm=lm)
-    return {
-        "setting": lm.adaptation and lm.adaptation.setting,
-        "test": _perplexity(adapted, documents, on_document),
-        "coherence": _coherence(adapted, documents, on_document, **options)
-        if options["replicates"]
-        else None,
-    }
-
-
-PERPLEXITY = Measure("perplexity", _perplexity)
-"""The sums of `evaluation.perplexity`."""
-POSITIONS = Measure("positions", _positions)
-"""Perplexity, and sums by position and document; see `evaluation.context_ablation`."""
-CONTEXT = Measure("context", _context)
-"""Perplexities with the context exchanged or removed, drawn by `seed`; without context one."""
-COHERENCE = Measure("coherence", _coherence)
-"""The bootstrap of `coherence.compare`, and where no sentence is fixed, the accuracy with the first
-sentence alone moved."""
-ADAPTED = Measure("adapted", _adapted)
-"""Perplexity and, with `replicates`, coherence of the run with test-time adaptation: `adapt` has
-the kind, the numbers of its setting, None for those that are tuned on the validation set, and the
-grid."""
-
-
-def facts(run: Run) -> dict[str, Any]:
+def facts(run: Subject) -> dict[str, Any]:
     """What is known of a run without a measurement; an n-gram model was not trained in steps.
 
     `curve` holds steps and validation perplexities; `learning` holds targets trained on, and

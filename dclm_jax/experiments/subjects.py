@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dclm_jax.errors import InputError
+from dclm_jax.evaluation.adaptation import Setting
 from dclm_jax.evaluation.datasets import describe_vocabulary
 from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel, restore
 from dclm_jax.training.workdir import CONFIG_FILE
@@ -18,6 +19,12 @@ class Subject(NamedTuple):
     workdir: str
     lm: LanguageModel
 
+    @property
+    def name(self) -> str:
+        """The workdir, and how the model adapts."""
+        adapted = self.lm.adaptation
+        return f"{self.workdir} + {adapted.kind}" if adapted else self.workdir
+
     def to_json(self) -> dict[str, Any]:
         """The run, and how it adapts, for a file of results."""
         adapted = self.lm.adaptation.to_json() if self.lm.adaptation else {}
@@ -28,6 +35,11 @@ class Subject(NamedTuple):
             "workdir": self.workdir,
             **adapted,
         }
+
+    def adapted(self, kind: str, setting: Setting, **options: Any) -> "Subject":
+        """The subject with test-time adaptation; options as of `LanguageModel.adapt`."""
+        lm = self.lm.adapt(kind, label=self.label, **{**options, **setting})
+        return Subject(f"{self.label} + {kind}", self.workdir, lm)
 
 
 def expand_workdirs(names: Iterable[str]) -> list[str]:

@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dclm_jax.coherence import results as coherence
-from dclm_jax.evaluation import context_ablation
+from dclm_jax.evaluation import context_ablation, measures
+from dclm_jax.evaluation.measures import ByPosition
 from dclm_jax.evaluation.perplexity import COUNTING_RULES, warning
 from dclm_jax.evaluation.significance import ZTest
 from dclm_jax.experiments.comparison import (
@@ -32,7 +33,6 @@ _CONTEXTS = {
     "none": "no context",
 }
 """Labels of `context_ablation.ARRANGEMENTS`."""
-_NOT_IN_JSON = ("config", "by_document", "learning")
 
 
 def tables(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Table]:
@@ -46,7 +46,7 @@ def tables(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Table
     if any(row.has("arrangements") for row in all_rows):
         named["context"] = context_table(all_rows)
     if any(row.has("by_token") for row in all_rows):
-        named |= {place: place_table(all_rows, place) for place in context_ablation.PLACES}
+        named |= {kind.name: place_table(all_rows, kind) for kind in measures.by_position()}
     return named
 
 
@@ -56,7 +56,8 @@ def perplexity_table(all_rows: Sequence[Row], baseline: str) -> Table:
     configs = [row.config for row in all_rows]
     options = [*always, *(key for key in differing(configs) if key not in always)]
     header = ["model", *map(symbol, options), "parameters", "seeds", "validation", "test"]
-    header += ["test, 95%", "test, in-vocabulary", "bits/word"]
+    numbers = measures.of_numbers()
+    header += ["test, 95%", "test, in-vocabulary", "bits/word", *(kind.header for kind in numbers)]
     cells = [[*header, f"to {baseline}", f"to {baseline}, 95%", "p"]]
     comparisons = [compare(row, all_rows, baseline) for row in all_rows]
     for row, comparison in zip(all_rows, comparisons, strict=True):
@@ -71,6 +72,7 @@ def perplexity_table(all_rows: Sequence[Row], baseline: str) -> Table:
                 _ends(row.perplexity_interval(), "{:.2f}"),
                 _number(row, "test", "known_perplexity"),
                 _number(row, "test", "bits_per_word"),
+                *(_number(row, kind.name) for kind in numbers),
                 *_relative(comparison),
                 _p(comparison and comparison.perplexity),
             ]
@@ -230,14 +232,14 @@ def context_table(all_rows: Sequence[Row]) -> Table:
     return Table("Context ablation", about, cells)
 
 
-def place_table(all_rows: Sequence[Row], place: str) -> Table:
-    """Perplexities by position, `place` is one of `context_ablation.PLACES`."""
-    cells = [["model", *context_ablation.ranges()]]
+def place_table(all_rows: Sequence[Row], kind: type[ByPosition]) -> Table:
+    """Perplexities by position."""
+    cells = [["model", *kind.ranges()]]
     for row in all_rows:
-        values = _positions(row, place).values()
+        values = _positions(row, kind).values()
         cells.append([row.label, *("" if value is None else f"{value:.1f}" for value in values)])
     about = "Test perplexity of the targets at these positions, counted from 1."
-    return Table(context_ablation.PLACES[place], about, cells)
+    return Table(kind.title, about, cells)
 
 
 def runs_table(rows: Sequence[Row]) -> Table:
@@ -304,14 +306,17 @@ def _record(
     record |= _mean(row, "first_sentence", "coherence", "first_sentence")
     for name in context_ablation.ARRANGEMENTS:
         record |= _mean(row, name, "arrangements", name)
-    for place in context_ablation.PLACES:
-        values = _positions(row, place).items()
-        record |= {f"{place}_{name}": value for name, value in values if value is not None}
+    for kind in measures.of_numbers():
+        record |= _spread(row, kind.name, kind.name)
+    for kind in measures.by_position():
+        values = _positions(row, kind).items()
+        record |= {f"{kind.name}_{name}": value for name, value in values if value is not None}
     return record
 
 
 def to_json(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Any]:
     """All numbers of all rows, without those of single documents; positions by `ranges`."""
+    hidden = [kind.name for kind in measures.MEASURES if kind.by_document]
     return {
         "rows": [
             {
@@ -326,10 +331,10 @@ def to_json(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Any]
                 "runs": [
                     {
                         "seed": seed,
-                        **without(result, _NOT_IN_JSON),
+                        **without(result, ["config", "learning", *hidden]),
                         **{
-                            place: _positions(row.only([seed]), place)
-                            for place in context_ablation.PLACES
+                            kind.name: _positions(row.only([seed]), kind)
+                            for kind in measures.by_position()
                         },
                     }
                     for seed, result in zip(row.seeds, row.results, strict=True)
@@ -347,17 +352,17 @@ def _compared(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _positions(row: Row, place: str) -> dict[str, float | None]:
+def _positions(row: Row, kind: type[ByPosition]) -> dict[str, float | None]:
     """Perplexities by the ranges of positions; None where there is no target."""
-    if not row.has(place):
-        return dict.fromkeys(context_ablation.ranges())
-    values = zip(context_ablation.ranges(), row.sums(place).perplexities.tolist(), strict=True)
+    if not row.has(kind.name):
+        return dict.fromkeys(kind.ranges())
+    values = zip(kind.ranges(), row.sums(kind.name).perplexities.tolist(), strict=True)
     return {name: None if math.isnan(value) else value for name, value in values}
 
 
 def _spread(row: Row, name: str, *path: str) -> dict[str, float]:
     """The mean over runs and, of several, the standard deviation."""
-    if not row.has(*path[:-1]):
+    if not row.has(*(path[:-1] or path)):
         return {}
     values = row.values(*path)
     several = {f"{name}_sd": float(values.std(ddof=1))} if len(values) > 1 else {}
@@ -373,7 +378,7 @@ def _pair(name: str, ends: list[float] | None) -> dict[str, float]:
 
 
 def _number(row: Row, *path: str) -> str:
-    if not row.has(*path[:-1]):
+    if not row.has(*(path[:-1] or path)):
         return ""
     values = row.values(*path)
     spread = f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else ""

@@ -1,11 +1,9 @@
 """What the context is worth, against plain loops with a scorer that can be worked out by hand."""
 
-import collections
-
 import numpy as np
 import pytest
 
-from dclm_jax.evaluation import context_ablation
+from dclm_jax.evaluation import context_ablation, perplexity
 from dclm_jax.evaluation.scoring import sentences_to_score
 
 
@@ -39,23 +37,6 @@ DOCUMENTS = [
 ]
 
 
-@pytest.mark.parametrize("bounds", [range(6), (0, 1, 3), (0, 2, 40)])
-def test_sums_by_position_against_a_loop(bounds):
-    result = context_ablation.by_position(Neighbours(), DOCUMENTS, bounds=bounds)
-    for d, (_, nll) in enumerate(Neighbours().score(DOCUMENTS)):
-        tokens, sentences = collections.defaultdict(list), collections.defaultdict(list)
-        for t, one in enumerate(nll):
-            for n, value in enumerate(one):
-                tokens[max(bound for bound in bounds if bound <= n)].append(float(value))
-                sentences[max(bound for bound in bounds if bound <= t)].append(float(value))
-        for sums, expected in ((result.by_token, tokens), (result.by_sentence, sentences)):
-            assert sums.count[d].tolist() == [len(expected[place]) for place in bounds]
-            np.testing.assert_allclose(sums.nll[d], [sum(expected[place]) for place in bounds])
-        assert result.by_document[d] == pytest.approx(sum(float(x) for one in nll for x in one))
-    assert result.perplexity.tokens == 17
-    assert result.perplexity.nll == pytest.approx(sum(result.by_document))
-
-
 @pytest.mark.parametrize("name", context_ablation.ARRANGEMENTS)
 def test_an_arrangement_holds_the_same_sentences(name):
     arranged = context_ablation.ARRANGEMENTS[name](DOCUMENTS, np.random.default_rng(0))
@@ -87,7 +68,7 @@ def test_arrangements_move_sentences():
 
 def test_perplexity_of_arrangements():
     """One repetition (3 3) of two targets, and one (9 9) of three; none where contexts are gone."""
-    own = context_ablation.by_position(Neighbours(), DOCUMENTS).perplexity
+    own = perplexity.measure(Neighbours(), DOCUMENTS)
     none = context_ablation.rearranged(Neighbours(), DOCUMENTS, "none", 0)
     assert own.perplexity == pytest.approx(none * np.exp(3 / 17), rel=1e-6)
     assert context_ablation.rearranged(Neighbours(), DOCUMENTS, "own", 0) == pytest.approx(

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from dclm_jax.evaluation import context_ablation
+from dclm_jax.evaluation.measures import ByPosition
 from dclm_jax.experiments import tables
 from dclm_jax.experiments.comparison import BASELINES
 
@@ -66,7 +66,7 @@ def result(
 
 def by_range(*documents: list[float]) -> dict[str, list[list[float]]]:
     """Nats of documents in the first ranges; one target wherever there are any."""
-    nll = [[*one, *[0.0] * (len(context_ablation.BOUNDS) - len(one))] for one in documents]
+    nll = [[*one, *[0.0] * (len(ByPosition.BOUNDS) - len(one))] for one in documents]
     return {"nll": nll, "count": [[int(value > 0) for value in one] for one in nll]}
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import context_ablation
+from dclm_jax.evaluation.measures import ByToken
 from dclm_jax.experiments import comparison, figures, tables
 from dclm_jax.experiments.comparison import BASELINES
 from tests.experiments.made_up import by_column, by_range, result, table
@@ -153,7 +153,7 @@ def test_ratios_by_range_and_their_figures():
     drawn = figures.of_rows(rows, BASELINES)
     (line,) = drawn["by_token"].lines
     assert (drawn["by_token"].baseline, line.label) == ("rnnlm", "ccdclm")
-    assert drawn["by_token"].ticks == context_ablation.ranges()
+    assert drawn["by_token"].ticks == ByToken.ranges()
     np.testing.assert_array_equal(line.y, values)
     np.testing.assert_array_equal([line.low, line.high], ends)
     # All sentences are in the first range.

@@ -8,54 +8,99 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dclm_jax.coherence.compare import Bootstrap, FirstSentence, compare
+from dclm_jax.coherence.compare import Bootstrap, FirstSentence, Fixed, Insert, compare
 from dclm_jax.errors import InputError
-from dclm_jax.evaluation import context_ablation, perplexity
+from dclm_jax.evaluation import context_ablation, measures, perplexity
+from dclm_jax.evaluation.datasets import Dataset, Encoded
 from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.experiments import results
-from dclm_jax.experiments.results import Measure, Run, Split, measured
+from dclm_jax.experiments.results import Result, Split, Store
+from dclm_jax.experiments.subjects import Subject
 from tests.evaluation.test_context_ablation import DOCUMENTS, Neighbours
 from tests.fuzzing import single_faults
 
-DRAWN: dict[str, Any] = {"replicates": 30, "pool": 3, "keep_first": 0, "seed": 5}
+
+def split(documents=DOCUMENTS) -> Split:
+    def opened(**options) -> Dataset:
+        return Dataset(map(Encoded, documents), len(documents), {})
+
+    return Split({"data": "data", "split": "test"}, opened)
 
 
-def run(workdir, documents=DOCUMENTS, parameter=0.0) -> Run:
+def run(workdir, parameter=0.0, scorer=None) -> Subject:
+    scorer = scorer or Neighbours()
+
+    def compare_orders(documents, test, on_document):
+        return compare(scorer, documents, test, on_document=on_document)
+
     lm: Any = types.SimpleNamespace(
         config={"model": {"name": "neighbours"}},
-        params={"x": np.array(parameter)},
+        fingerprint=str(parameter),
+        parameter=parameter,
+        adaptation=None,
         vocabulary=types.SimpleNamespace(fingerprint="vocabulary"),
-        scorer=Neighbours(),
+        scorer=scorer,
+        compare_orders=compare_orders,
         num_parameters=1,
         step=20,
         text=types.SimpleNamespace(unknown_rates={"test": 0.1}),
     )
-    return Run(str(workdir), lm, "data", {"test": Split.of(documents)})
-
-
-def quiet(line):
-    pass
+    return Subject("neighbours", str(workdir), lm)
 
 
 def test_measures_are_what_their_parts_measure(tmp_path):
-    def value(measure, options):
-        return measured(run(tmp_path), measure, options, say=quiet)
-
+    store, subject, documents = Store(), run(tmp_path), split()
     expected = perplexity.measure(Neighbours(), DOCUMENTS)
-    assert value(results.PERPLEXITY, {}) == expected.to_json()
-    positions = value(results.POSITIONS, {})
-    assert positions is not None and positions["perplexity"] == expected.to_json()
-    assert sum(positions["by_document"]) == pytest.approx(expected.nll, abs=0.01)
-    assert value(results.CONTEXT, {"seed": 5}) == {
+    assert store.targets(subject, documents) == {"perplexity": expected.to_json()}
+    values = store.targets(subject, documents, measures.MEASURES)
+    assert values is not None and values.pop("perplexity") == expected.to_json()
+    assert list(values) == [kind.name for kind in measures.MEASURES]
+    assert sum(values["by_document"]) == pytest.approx(expected.nll, abs=0.01)
+    assert store.targets(subject, documents, [measures.ByToken])["by_token"] == values["by_token"]
+    assert store.context(subject, documents, 5) == {
         name: pytest.approx(context_ablation.rearranged(Neighbours(), DOCUMENTS, name, 5))
         for name in ("shuffled", "mixed", "none")
     }
-    bootstrap = compare(Neighbours(), DOCUMENTS, Bootstrap(Shuffle(), 5, 30, 3)).result
-    first = compare(Neighbours(), DOCUMENTS, FirstSentence(seed=5)).result
-    expected = bootstrap.to_json() | {"first_sentence": first}
-    assert value(results.COHERENCE, DRAWN) == expected
-    bootstrap = compare(Neighbours(), DOCUMENTS, Bootstrap(Shuffle(fix_first=1), 5, 30, 3)).result
-    assert value(results.COHERENCE, DRAWN | {"keep_first": 1}) == bootstrap.to_json()
+    for test in (
+        Bootstrap(Shuffle(), 5, 30, 3),
+        Bootstrap(Shuffle(fix_first=1), 5, 30, 3),
+        FirstSentence(seed=5),
+        Fixed(Shuffle(window=2), permutations=3),
+        Insert(),
+    ):
+        compared = compare(Neighbours(), DOCUMENTS, test)
+        for result in (store.order_test(subject, documents, test) for _ in range(2)):
+            assert result == compared.record and result.result == compared.result
+    assert len(store.read) == 2 + 1 + 5
+
+
+def test_only_what_is_missing_is_measured(tmp_path):
+    class Once(Neighbours):
+        passes = 0
+
+        def score(self, documents):
+            Once.passes += 1
+            return super().score(documents)
+
+    subject, lines = run(tmp_path, scorer=Once()), []
+    first, second = measures.ByToken, measures.BySentence
+    for kinds, passes in (([first], 1), ([first, second], 2), ([second, first], 2), ([], 2)):
+        Store(say=lines.append).targets(subject, split(), kinds)
+        assert Once.passes == passes
+    assert [line.split(": ")[1] for line in lines] == [
+        "perplexity, by_token (test)",
+        "by_sentence (test)",
+    ]
+
+
+def test_a_measure_of_another_version_is_measured_again(tmp_path, monkeypatch):
+    subject, notes = run(tmp_path), []
+    store = Store(compute=False, warn=notes.append)
+    Store().targets(subject, split(), [measures.ByToken])
+    assert store.targets(subject, split(), [measures.ByToken]) is not None
+    monkeypatch.setattr(measures.ByToken, "version", 2)
+    assert store.targets(subject, split(), [measures.ByToken]) is None
+    assert len(notes) == 1 and "by_token" in notes[0] and "version" in notes[0]
 
 
 def test_a_model_without_context_has_one_perplexity_in_every_context(tmp_path):
@@ -66,13 +111,14 @@ def test_a_model_without_context_has_one_perplexity_in_every_context(tmp_path):
             for document in documents:
                 yield (
                     document,
-                    [nll for ids in document for _, (nll,) in Neighbours().score([[ids]])],
+                    [
+                        nll
+                        for ids in perplexity.sentences_to_score(document)[0]
+                        for _, (nll,) in Neighbours().score([[ids]])
+                    ],
                 )
 
-    blind: Any = run(tmp_path)
-    blind.lm.scorer = Blind()
-    value = measured(blind, results.CONTEXT, {"seed": 5}, say=quiet)
-    assert value == {
+    assert Store().context(run(tmp_path, scorer=Blind()), split(), 5) == {
         name: pytest.approx(context_ablation.rearranged(Blind(), DOCUMENTS, name, 5))
         for name in ("shuffled", "mixed", "none")
     }
@@ -85,18 +131,22 @@ class Counted:
         self.count = 0
         self.lines: list[str] = []
 
-    def compute(self, run, documents, on_document, **options):
-        self.count += 1
-        on_document(len(documents), len(documents))
-        return {
-            "nats": [0.1 + run.lm.params["x"], math.inf],
-            "documents": len(documents),
-            **options,
-        }
+    def __call__(
+        self,
+        subject: Subject,
+        options: Any = None,
+        documents: Any = DOCUMENTS,
+        compute: bool = True,
+    ) -> Any:
+        def measured(on_document):
+            self.count += 1
+            on_document(len(documents), len(documents))
+            nats = [0.1 + getattr(subject.lm, "parameter"), math.inf]  # noqa: B009
+            return {"nats": nats, "documents": len(documents), **(options or {})}
 
-    def __call__(self, subject: Run, options: Any = None, **more: Any) -> Any:
-        measure = Measure("counted", self.compute)
-        return measured(subject, measure, options or {}, say=self.lines.append, **more)
+        store = Store(compute, say=self.lines.append, warn=self.lines.append)
+        result = Result.of(subject, split(documents), "counted", options or {})
+        return store.measured(result, measured)
 
 
 def test_a_measurement_is_computed_once_for_model_documents_and_options(tmp_path):
@@ -108,7 +158,7 @@ def test_a_measurement_is_computed_once_for_model_documents_and_options(tmp_path
     assert counted.lines == [f"{tmp_path}/run: counted (test): measured in 0 s"]
     # Other options and documents are saved beside them.
     assert counted(subject, {"seed": 1}) == expected | {"seed": 1}
-    assert counted(run(tmp_path / "run", DOCUMENTS[:2])) == expected | {"documents": 2}
+    assert counted(subject, documents=DOCUMENTS[:2]) == expected | {"documents": 2}
     assert (counted(subject), counted.count) == (expected, 3)
     # A model that was trained again takes the place of the earlier one.
     trained = run(tmp_path / "run", parameter=1.0)
@@ -138,14 +188,14 @@ def test_a_run_that_cannot_be_written_is_measured(tmp_path):
     (tmp_path / "results").write_text("")
     counted = Counted()
     assert counted(run(tmp_path))["documents"] == len(DOCUMENTS)
-    assert counted.lines[0].startswith("note: not saved: ")
+    assert any(line.startswith("note: not saved: ") for line in counted.lines)
 
 
 def test_documents_have_fingerprints():
-    fingerprint = Split.of(DOCUMENTS).fingerprint
+    fingerprint = split().fingerprint
     joined = [[np.concatenate(document)] for document in DOCUMENTS]
-    assert fingerprint == Split.of([list(document) for document in DOCUMENTS]).fingerprint
-    assert len({fingerprint, *(Split.of(d).fingerprint for d in (DOCUMENTS[::-1], joined))}) == 3
+    assert fingerprint == split([list(document) for document in DOCUMENTS]).fingerprint
+    assert len({fingerprint, *(split(d).fingerprint for d in (DOCUMENTS[::-1], joined))}) == 3
 
 
 def line(kind, step, tokens, seconds, perplexity):

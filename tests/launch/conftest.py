@@ -1,7 +1,10 @@
 """Fixtures of the command line tests."""
 
+import shutil
+
 import pytest
 
+from dclm_jax.experiments.results import Store
 from tests.launch.support import Workspace
 
 
@@ -9,3 +12,12 @@ from tests.launch.support import Workspace
 def space(tmp_path_factory) -> Workspace:
     """Read by all tests, and left as it is."""
     return Workspace(tmp_path_factory.mktemp("commands"))
+
+
+@pytest.fixture(autouse=True)
+def measured_anew(space, monkeypatch):
+    """What runs of `space` have saved is not read, and removed: tests of other things measure."""
+    monkeypatch.setattr(Store, "_read", lambda store, result: None)
+    yield
+    for results in space.root.glob("*/results"):
+        shutil.rmtree(results)

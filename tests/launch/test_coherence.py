@@ -77,13 +77,13 @@ def test_every_test_is_that_of_python(space, text, both):
     assert [one["documents"] for one in run["by_length"]] == [11, 0, 0, 0]
     ours = [row for row in rows if (row["run"], row["test"]) == ("ccdclm", "permutations")]
     chosen = [one for one in texts if len(one.sentences) > 1]
-    for row, document, one in zip(ours, chosen, expected.by_document, strict=True):
+    for row, document, outcome in zip(ours, chosen, expected.record.documents, strict=True):
         (score,) = lm.score([document])
         tokens = int(row["words"]) + int(row["sentences"])
         assert row["document"] == document.id and int(row["pairs"]) == 3
         assert float(row["log_prob"]) == pytest.approx(score.log_prob, rel=1e-5)
         assert float(row["log_prob_per_token"]) == pytest.approx(score.log_prob / tokens, rel=1e-5)
-        assert row["accuracy"] == f"{one['accuracy']:.10g}"
+        assert row["accuracy"] == f"{outcome.correct / outcome.pairs:.10g}"
     of_insertion = [row for row in rows if (row["run"], row["test"]) == ("ccdclm", "insertion")]
     shares = [float(row["accuracy"]) * int(row["pairs"]) for row in of_insertion]
     assert sum(shares) / inserted.result.sentences == pytest.approx(inserted.result.accuracy)

@@ -1,7 +1,6 @@
 """launch.report on small trained runs: files, what is measured again and what is not, bad input."""
 
 import csv
-import dataclasses
 import json
 import shutil
 
@@ -9,12 +8,17 @@ import pytest
 
 import dclm_jax
 from dclm_jax.coherence import results
-from dclm_jax.experiments.report import Options, measure, open_runs
-from dclm_jax.experiments.results import Split
+from dclm_jax.experiments.report import Options, open_corpus
+from dclm_jax.experiments.results import Split, Store
 from dclm_jax.experiments.subjects import Subject
 from tests.launch.support import copy_run, launch, refuse
 
 FAST = ("--bootstrap=20", "--permutation_pool=2")
+
+
+@pytest.fixture(autouse=True)
+def measured_anew():
+    """Results are read here."""
 
 
 @pytest.fixture(scope="module")
@@ -36,12 +40,17 @@ def report(workdirs, output, *flags, **options):
     return launch("report", *arguments, **options).stdout
 
 
+def without_results(run, target):
+    """A copy of a run that holds no results."""
+    return shutil.copytree(run, target, ignore=shutil.ignore_patterns("results"))
+
+
 def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     output, page = tmp_path / "report", tmp_path / "pages" / "all.html"
     flags = ("--adapt=unigram", f"--html={page}")
     printed = report(workdirs, output, *flags)
-    # Two perplexities, contexts, positions, coherence, adapted.
-    assert printed.count("measured in") == 4 * 5 and f"page: {page}" in printed
+    # Two passes, contexts, the bootstrap, the first sentence; tuning, a pass, two of coherence.
+    assert printed.count("measured in") == 4 * 9 and f"page: {page}" in printed
     text = (output / "report.md").read_text()
     for label in ("| rnnlm |", "| ccdclm, L = 5 |", "| ccdclm, L = 10 |"):
         assert text.count(label) == 6
@@ -55,7 +64,8 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
         ("ccdclm, L = 5", 2),
         ("ccdclm, L = 10", 1),
     ]
-    evaluate = ("evaluate", f"--workdir={workdirs[1]}", "--adapt=unigram", "--output=-")
+    rnnlm = without_results(workdirs[1], tmp_path / "rnnlm")
+    evaluate = ("evaluate", f"--workdir={rnnlm}", "--adapt=unigram", "--output=-")
     evaluated = json.loads(launch(*evaluate).stdout)
     measured, (adapted,) = rows[0]["runs"][0], evaluated["adapted"]
     assert measured["test"]["perplexity"] == pytest.approx(evaluated["perplexity"], rel=1e-6)
@@ -67,7 +77,8 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     told = float(first["test_perplexity_unigram"])
     assert told == pytest.approx(adapted["perplexity"], rel=1e-6)
     orders = ("--permutations=0", *FAST, "--adapt=unigram", "--output=-")
-    alone = json.loads(launch("coherence", f"--workdir={workdirs[0]}", *orders).stdout)["runs"]
+    run = without_results(workdirs[0], tmp_path / "run")
+    alone = json.loads(launch("coherence", f"--workdir={run}", *orders).stdout)["runs"]
     ccdclm = rows[1]["runs"][0]
     accuracies = [one["coherence"]["mean"] for one in (ccdclm, ccdclm["adapted"]["unigram"])]
     assert accuracies == [one["mean"] for one in alone] and accuracies[0] != accuracies[1]
@@ -83,11 +94,12 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     ):
         assert told in made
 
-    # Contexts and coherence have a seed.
+    # Contexts, permutations and the positions of the first sentence have a seed.
     for other, count in (
-        (("--seed=1",), 2),
+        (("--seed=1",), 3),
         (("--bootstrap=0",), 0),
-        (("--adapt=unigram", "--cache_strength=7"), 1),
+        # Tuning, and the model that is adapted like this: perplexity and coherence.
+        (("--adapt=unigram", "--cache_strength=7"), 4),
     ):
         assert report(workdirs[:1], output, *other).count("measured in") == count
     assert "measured in" not in report(workdirs, output, *flags)
@@ -97,6 +109,39 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     assert "measured in" not in quick and "Coherence" not in quick
     assert (
         printed.splitlines()[printed.splitlines().index("Perplexity (Table 2)") + 3][:40] in quick
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        (["evaluate"], ["RUN: perplexity (test)"]),
+        (["evaluate", "--adapt=unigram"], ["RUN: adaptation", "RUN + unigram: perplexity (test)"]),
+        (["coherence", "--permutations=0", *FAST], ["RUN: coherence (test, test Bootstrap"]),
+    ],
+)
+def test_commands_read_what_others_have_measured(workdirs, tmp_path, command, names):
+    """The values of a run that holds nothing, and what is read is named."""
+    report(workdirs[:1], tmp_path / "report", "--adapt=unigram")
+    bare, results = without_results(workdirs[0], tmp_path / "bare"), {}
+    for run in (workdirs[0], bare):
+        results[run] = tmp_path / f"{run.name}.json"
+        done = [
+            launch(command[0], f"--workdir={run}", *command[1:], f"--output={output}", quiet=False)
+            for output in (results[run], "-")
+        ]
+        note, again = (each.stderr for each in done)
+        assert (note == "") == (run == bare)
+        for name in (name.replace("RUN", str(run)) for name in names):
+            assert name in again and again.startswith("note: saved before, so not measured again")
+            assert run == bare or name in note
+        assert json.loads(done[1].stdout) == json.loads(results[run].read_text())
+    read, measured = (path.read_text() for path in results.values())
+    assert read == measured.replace(str(bare), str(workdirs[0]))
+    # And a report reads what they have measured.
+    printed = report([bare], tmp_path / "report", "--adapt=unigram")
+    assert "measured in" in printed and not any(
+        name.replace("RUN", str(bare)) in printed for name in names
     )
 
 
@@ -132,11 +177,11 @@ def test_both_coherences_where_the_first_sentence_decides(workdirs, tmp_path, mo
     monkeypatch.setattr(results, "FIRST_DECIDES", 0.0)
     output = tmp_path / "report"
     printed = report(workdirs[:2], output)
-    assert printed.count("keep_first 1, seed 0): measured in") == 2
+    assert printed.count("fix_first 1, seed 0, replicates 20") == 2
     assert "first sentence fixed, %" in printed
     assert "WARNING" in (output / "report.md").read_text()
     rows = json.loads((output / "report.json").read_text())["rows"]
-    run = f"--workdir={workdirs[0]}"
+    run = f"--workdir={without_results(workdirs[0], tmp_path / 'run')}"
     alone = launch("coherence", run, "--permutations=0", *FAST, "--fix_first=1", "--output=-")
     found = rows[1]["runs"][0]
     assert found["first_kept"]["mean"] == json.loads(alone.stdout)["mean"]
@@ -150,7 +195,7 @@ def test_both_coherences_where_the_first_sentence_decides(workdirs, tmp_path, mo
 
 def test_a_quick_report_of_a_pattern_computes_nothing(workdirs, tmp_path):
     for name, run in (("b", workdirs[0]), ("a", workdirs[1])):
-        shutil.copytree(run, tmp_path / "runs" / name, ignore=shutil.ignore_patterns("results"))
+        without_results(run, tmp_path / "runs" / name)
     (tmp_path / "runs" / "notes").mkdir()
     (tmp_path / "runs" / "c.txt").write_text("")
     page = tmp_path / "page.html"
@@ -173,10 +218,11 @@ def test_what_was_trained_anew_is_measured_anew(workdirs, tmp_path):
     shutil.copytree(workdirs[0], run)
     report([run], output)
     earlier = run / "results"
-    shutil.copytree(workdirs[2], tmp_path / "trained", ignore=shutil.ignore_patterns("results"))
+    without_results(workdirs[2], tmp_path / "trained")
     shutil.copytree(earlier, tmp_path / "trained" / "results")
     printed = report([tmp_path / "trained"], output)
-    assert printed.count("is of another model or version") == printed.count("measured in") == 4
+    assert printed.count("measured in") == 5
+    assert printed.count("is of another model or version") == 8
     metrics = tmp_path / "trained" / "metrics.jsonl"
     lines = [json.loads(line) for line in metrics.read_text().splitlines()]
     lines[-1]["seconds"] += 60
@@ -253,17 +299,12 @@ def test_bad_input(workdirs, tmp_path, flags, message):
     assert not output.exists()
 
 
-def test_adapted_results_are_of_the_text_that_they_were_tuned_on(workdirs):
-    options = Options(bootstrap=0, adaptations={"unigram": {"weight": None, "strength": None}})
+def test_adapted_results_are_of_the_text_that_they_were_tuned_on(workdirs, monkeypatch):
     subject = Subject("run", str(workdirs[0]), dclm_jax.restore(workdirs[0]))
-    (run,) = open_runs([subject], options, None)
-    shorter = Split.of(run.splits["valid"].documents[1:])
+    valid = open_corpus([subject], Options()).splits["valid"]
+    shorter = Split(valid.source, lambda: valid.open()._replace(documents=[*valid.open()[0]][1:]))
     asked = []
-
-    def ask(run, measure, options, **more):
-        asked.append(options)
-
-    for splits in (run.splits, {**run.splits, "valid": shorter}):
-        measure([dataclasses.replace(run, splits=splits)], options, ask)
-    of_adaptation = [options["adapt"] for options in asked if "adapt" in options]
-    assert len(of_adaptation) == 2 and of_adaptation[0] != of_adaptation[1]
+    monkeypatch.setattr(Store, "measured", lambda store, result, compute: asked.append(result.path))
+    for split in (valid, shorter):
+        Store().adapted(subject, "unigram", {}, split, None)
+    assert len(set(asked)) == 2

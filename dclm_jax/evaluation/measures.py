@@ -1,0 +1,140 @@
+"""Measures of every scored target: one pass over the documents serves all of them.
+
+A measure is a class in MEASURES: `add` takes each document with the nats of its targets, and
+`value` gives the result. `launch.evaluate`, `launch.report` and `LanguageModel.measure` measure
+whatever MEASURES holds, save it in the run, and show it as the class says.
+"""
+
+import abc
+import itertools
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+
+from dclm_jax.evaluation.scoring import Document
+from dclm_jax.evaluation.significance import Sums
+
+
+class Measure(abc.ABC):
+    """A measure of one model, which begins with no document.
+
+    Attributes:
+      name: of its values in the results of a run, in JSON and in CSV.
+      version: to be raised when its values change, so that saved ones are measured again.
+      header: of its column in tables, with the unit. With a header the value is one number; without
+        one the value is neither in tables nor in the JSON of launch.evaluate.
+      by_document: whether the value holds numbers of every document. Such a measure is of splits
+        that a report reads, not of text that streams.
+    """
+
+    name: ClassVar[str]
+    version: ClassVar[int] = 1
+    header: ClassVar[str] = ""
+    by_document: ClassVar[bool] = False
+
+    @abc.abstractmethod
+    def add(self, sentences: Document, nll: Sequence[np.ndarray]) -> None:
+        """Takes the next document.
+
+        Args:
+          sentences: the word ids int [M] of each sentence, which has words.
+          nll: -log P in nats of the targets of each sentence, float [M + 1]: words and END; of
+            models of bags of words float [M], without END.
+        """
+
+    @abc.abstractmethod
+    def value(self) -> Any:
+        """The result over all documents, as JSON has it."""
+
+
+class ByDocument(Measure):
+    """Nats of every document [D], to three decimals."""
+
+    name = "by_document"
+    by_document = True
+
+    def __init__(self) -> None:
+        self._nats: list[float] = []
+
+    def add(self, sentences: Document, nll: Sequence[np.ndarray]) -> None:
+        del sentences
+        self._nats.append(float(np.concatenate(nll).astype(np.float64).sum()))
+
+    def value(self) -> list[float]:
+        return np.array(self._nats).round(3).tolist()
+
+
+class ByPosition(Measure):
+    """Nats and numbers of the targets of every document by ranges of positions.
+
+    Attributes:
+      title: of the table and the figure of its perplexities.
+    """
+
+    title: ClassVar[str]
+    by_document = True
+
+    BOUNDS: ClassVar[Sequence[int]] = (0, 1, 2, 5, 10, 20)
+    """First positions of the ranges, from 0. Range i ends at BOUNDS[i + 1] - 1, the last one at the
+    end."""
+
+    def __init__(self) -> None:
+        self._sums: list[tuple[np.ndarray, np.ndarray]] = []
+
+    @abc.abstractmethod
+    def positions(self, lengths: Sequence[int]) -> np.ndarray:
+        """The positions of the targets of sentences that have so many targets, int [sum M + 1]."""
+
+    def add(self, sentences: Document, nll: Sequence[np.ndarray]) -> None:
+        del sentences
+        positions = self.positions(list(map(len, nll)))
+        ranges = np.searchsorted(self.BOUNDS, positions, side="right") - 1
+        nats = np.bincount(ranges, np.concatenate(nll), len(self.BOUNDS))
+        self._sums.append((nats, np.bincount(ranges, minlength=len(self.BOUNDS))))
+
+    def value(self) -> dict[str, list[list[float]]]:
+        return Sums(*map(np.stack, zip(*self._sums, strict=True))).to_json()
+
+    @classmethod
+    def ranges(cls) -> list[str]:
+        """The ranges of positions as text, counted from 1."""
+        closed = [
+            str(end) if end == first + 1 else f"{first + 1}-{end}"
+            for first, end in itertools.pairwise(cls.BOUNDS)
+        ]
+        return [*closed, f"{cls.BOUNDS[-1] + 1}+"]
+
+
+class ByToken(ByPosition):
+    """By position in the sentence: w1 is 0, END counts as a word."""
+
+    name = "by_token"
+    title = "Perplexity by position in the sentence"
+
+    def positions(self, lengths: Sequence[int]) -> np.ndarray:
+        return np.concatenate(list(map(np.arange, lengths)))
+
+
+class BySentence(ByPosition):
+    """By position of the sentence in its document."""
+
+    name = "by_sentence"
+    title = "Perplexity by position of the sentence in the document"
+
+    def positions(self, lengths: Sequence[int]) -> np.ndarray:
+        return np.repeat(np.arange(len(lengths)), lengths)
+
+
+MEASURES: tuple[type[Measure], ...] = (ByToken, BySentence, ByDocument)
+"""All measures, in the order of tables."""
+
+
+def by_position() -> list[type[ByPosition]]:
+    """The measures that have a table and a figure of perplexities by position."""
+    return [kind for kind in MEASURES if issubclass(kind, ByPosition)]
+
+
+def of_numbers() -> list[type[Measure]]:
+    """The measures whose values are a column of a table."""
+    return [kind for kind in MEASURES if kind.header]
