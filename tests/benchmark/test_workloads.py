@@ -24,15 +24,13 @@ def test_sentence_lengths_are_those_asked_for():
 
 
 def test_documents_follow_from_the_seed():
-    one, same, other = (workloads.synthetic_documents(seed, V, [3, 1, 2]) for seed in (1, 1, 2))
-    assert [len(document) for document in one] == [3, 1, 2]
-    for document, again in zip(one, same, strict=True):
-        for sentence, other_sentence in zip(document, again, strict=True):
-            np.testing.assert_array_equal(sentence, other_sentence)
-    words = np.concatenate([sentence for document in one for sentence in document])
+    first, same, other = (workloads.synthetic_documents(seed, V, [3, 1, 2]) for seed in (1, 1, 2))
+    assert [len(document) for document in first] == [3, 1, 2]
+    np.testing.assert_equal(first, same)
+    words = np.concatenate([sentence for document in first for sentence in document])
     assert words.dtype == np.int32
     assert words.min() >= len(SPECIAL_TOKENS) and words.max() < V
-    assert not np.array_equal(one[0][0], other[0][0])
+    assert not np.array_equal(first[0][0], other[0][0])
 
 
 def test_corpus_and_documents_of_batches_hold_the_same_words(corpus):
@@ -41,8 +39,7 @@ def test_corpus_and_documents_of_batches_hold_the_same_words(corpus):
     )
     assert corpus.num_documents == len(documents)
     for index, document in enumerate(documents):
-        for sentence, expected in zip(corpus.document(index), document, strict=True):
-            np.testing.assert_array_equal(sentence, expected)
+        np.testing.assert_equal(corpus.document(index), document)
     batches = workloads.training_batches(corpus, 5, 4, 1_000, seed=0)
     segments = [segment for batch in batches for segment in workloads.documents_of(batch)]
     assert all(1 <= len(segment) <= 5 for segment in segments)

@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from dclm_jax.data import TrainingBatches, length_bucket, open_corpus, pack_sentences, prepare
+from dclm_jax.data import TrainingBatches, length_bucket, open_corpus, pack_sentences
 from dclm_jax.errors import InputError
-from tests.data.support import corpus_of
+from tests.data.support import corpus_of, make_corpus, write_lines
 
 L, B = 3, 4
 
@@ -243,20 +243,14 @@ def test_a_document_comes_with_what_it_is_made_of(tmp_path):
     """Of lengths of their own; a document whose sentences are all too long stays away with it."""
     rng, count, max_words = np.random.default_rng(0), 30, 20
 
-    def write(split, most_sentences):
+    def documents(max_sentences):
         """Every word names its document."""
-        documents = [
-            "".join(
-                " ".join([f"w{d}"] * rng.integers(1, 30)) + "\n"
-                for _ in range(rng.integers(1, most_sentences))
-            )
-            for d in range(count)
-        ]
-        (tmp_path / split).write_text("\n".join(documents))
+        sizes = [rng.integers(1, 30, rng.integers(1, max_sentences)) for _ in range(count)]
+        return [[[f"w{d}"] * words for words in sizes[d]] for d in range(count)]
 
-    write("train", 4)
-    write("valid", 70)
-    prepare({split: tmp_path / split for split in ("train", "valid")}, tmp_path / "out")
+    train = write_lines(tmp_path / "train", documents(4))
+    valid = write_lines(tmp_path / "valid", documents(70))
+    make_corpus({"train": train, "valid": valid}, tmp_path / "out")
     corpus, source = (open_corpus(tmp_path / "out", split) for split in ("train", "valid"))
     batches = make(corpus, source=source, segment_length=0, seed=3, max_sentence_length=max_words)
     whole = {

@@ -154,10 +154,11 @@ def test_pieces_of_a_document_are_in_one_split_and_keep_its_words(tmp_path):
         assert len(cut) > len(whole)
 
 
-def test_empty_sentences_of_cut_documents_are_counted_once(tmp_path):
-    text = write(tmp_path / "t.jsonl", '{"sentences": ["a b", "", "c d", "e f"]}\n')
+def test_empty_sentences_are_counted_and_those_of_cut_documents_once(tmp_path):
+    lines = '{"sentences": ["a b", "", "c d", "e f"]}\n{"sentences": [[], "", "c"]}\n'
+    text = write(tmp_path / "t.jsonl", lines)
     entry = make_corpus({"train": text}, tmp_path / "out", split_documents_at=2).splits["train"]
-    assert (entry.documents, entry.empty_sentences) == (3, 1)
+    assert (entry.documents, entry.sentences, entry.empty_sentences) == (4, 4, 3)
 
 
 @pytest.mark.parametrize(

@@ -54,16 +54,27 @@ def feed(path: Path, content: bytes, format: str, folder: Path | None = None, en
     value_or_input_error(folder or path, lambda: read_whole(folder or path, format, encoding))
 
 
-@pytest.mark.parametrize("format", ["lines", "tagged", "jsonl", "treebank", "auto"])
-def test_text(place, format):
-    path = place / f"text.{format}"
+@pytest.mark.parametrize(
+    ("name", "format", "suffix"),
+    [
+        *((format, format, "") for format in ("lines", "tagged", "jsonl", "treebank", "auto")),
+        *(("nbest", "nant", suffix) for suffix in ("", ".bz2", ".gz")),
+    ],
+)
+def test_text(place, name, format, suffix):
+    path, original = place / f"text.{name}{suffix}", TEXTS[name].encode()
 
     def check(content: bytes) -> None:
         feed(path, content, format)
 
-    attack(check, TEXTS[format].encode(), 100)
-    if format == "jsonl":
-        attack_json(check, json.loads(TEXTS[format].splitlines()[0]), 100)
+    attack(check, {"": bytes, ".bz2": bz2.compress, ".gz": gzip.compress}[suffix](original), 100)
+
+
+def test_json_lines(place):
+    def check(content: bytes) -> None:
+        feed(place / "text.jsonl", content, "jsonl")
+
+    attack_json(check, json.loads(TEXTS["jsonl"].splitlines()[0]), 100)
 
 
 @pytest.mark.parametrize("format", ["csv", "tsv", "jsonl"])
@@ -93,27 +104,12 @@ BRACKETS = st.lists(
 ).map(lambda pieces: "".join(pieces).encode())
 
 
-def test_nbest_lists(place):
-    folder = place / "parses"
-    folder.mkdir(exist_ok=True)
-
+def test_trees_without_names(place):
     def check(content: bytes) -> None:
-        feed(folder / "x", content, "nant", folder)
+        feed(place / "trees", content, "nant")
 
-    attack(check, TEXTS["nbest"].encode(), 100)
     attack(check, TEXTS["treebank"].encode(), 20)
     fuzz(200)(given(BRACKETS)(check))()
-
-
-@pytest.mark.parametrize("module", [bz2, gzip])
-def test_compressed_parses(place, module):
-    folder = place / module.__name__
-    folder.mkdir(exist_ok=True)
-
-    def check(content: bytes) -> None:
-        feed(folder / f"x.{'gz' if module is gzip else 'bz2'}", content, "nant", folder)
-
-    attack(check, module.compress(TEXTS["nbest"].encode()), 100)
 
 
 @pytest.mark.parametrize("suffix", [".mrg", ""])

@@ -11,7 +11,7 @@ import pytest
 from dclm_jax.data import Vocabulary, open_corpus, prepare
 from dclm_jax.data.corpus import SPLITS
 from dclm_jax.errors import InputError
-from tests.data.support import contents, ids_of, make_corpus, read, sentences_of, write
+from tests.data.support import contents, ids_of, make_corpus, read, write
 from tests.launch.support import launch
 
 TEXT = "".join(f"a b w{i} <unk>\nc <UNK> .\n\n" for i in range(10))
@@ -35,22 +35,12 @@ def snapshot(directory):
     return {p.name: (p.read_bytes(), p.stat().st_mtime_ns) for p in directory.iterdir()}
 
 
-def test_round_trip_of_all_words(text, out):
-    make_corpus({"train": text}, out)
-    assert words_of(out, "train") == sentences_of(text)
-
-
 def test_unknown_token_maps_to_unknown_also_when_lowercased(text, out):
     make_corpus({"test": text, "train": text}, out, lowercase=True, unknown_token="<UNK>")
     corpus = open_corpus(out, "test")
     assert corpus.manifest.splits["test"].oov_tokens == 20
     assert corpus.vocabulary.unknown_token == "<unk>"
     assert "<unk>" not in corpus.vocabulary.words
-
-
-def test_vocabulary_is_that_of_train_alone(tmp_path, text, out):
-    make_corpus({"train": text, "valid": write(tmp_path / "valid", "new a new\n")}, out)
-    assert words_of(out, "valid") == [[["<UNKNOWN>", "a", "<UNKNOWN>"]]]
 
 
 def test_given_vocabulary_and_its_unknown_token(tmp_path, text, out):
@@ -149,12 +139,6 @@ def test_share_of_zero_leaves_a_split_out(text, out):
 def test_too_few_documents_to_split(tmp_path, out, text, message):
     with pytest.raises(InputError, match=message):
         make_corpus(write(tmp_path / "t", text), out)
-
-
-def test_empty_sentences_are_counted_per_split(tmp_path, out):
-    lines = '{"sentences": ["a", ""]}\n{"sentences": ["b"]}\n{"sentences": [[], "", "c"]}\n'
-    entry = make_corpus({"train": write(tmp_path / "t.jsonl", lines)}, out).splits["train"]
-    assert (entry.empty_sentences, entry.sentences) == (3, 3)
 
 
 def test_penn_treebank_without_document_boundaries_is_one_document_a_split(tmp_path, out):

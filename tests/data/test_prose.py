@@ -63,13 +63,6 @@ def test_every_line_of_paragraphs_is_a_document(tmp_path):
     assert kept == [documents[0], Document("t:2", []), *documents[1:]]
 
 
-def test_very_long_sentence_and_document(tmp_path):
-    path = write(tmp_path / "t", "w " * 50_000 + "\n" + "v\n" * 10_000)
-    [sentences] = sentences_of(path)
-    assert len(sentences) == 10_001
-    assert len(sentences[0]) == 50_000
-
-
 def test_years_are_never_divided_and_never_go_back():
     years = [1, 1, 2, 3, 3, 3, 4, 5, 6, 6]
     parts = sotu.split_by_year(years, (0.8, 0.1, 0.1))

@@ -23,21 +23,25 @@ def test_lines_end_documents_at_blank_lines_and_equals_signs(tmp_path):
     ]
 
 
-def test_jsonl_strings_lists_ids_and_empty_sentences(tmp_path):
+def test_jsonl_has_ids_tags_and_empty_sentences(tmp_path):
+    """Tags stay with their words where empty sentences are dropped, and in their case."""
     lines = [
         {"id": "x", "sentences": ["a  b", ["c", "d"], "", []]},
-        {"sentences": ["e"]},
-        {"id": 7, "sentences": [""]},
-        {"id": 8, "sentences": ["f"]},
+        {
+            "sentences": ["", "The Cat", [], ["Sat"], ["="]],
+            "tags": [[], ["DT", "NN"], "", " VBD ", "SYM"],
+        },
+        {"id": 7, "sentences": [""], "tags": [""]},
+        {"id": 8, "sentences": ["It"], "tags": None},
     ]
     text = "\n".join(map(json.dumps, lines[:2])) + "\n\n" + "\n".join(map(json.dumps, lines[2:]))
-    reader = TextReader()
+    reader = TextReader(TextOptions(lowercase=True))
     assert list(reader.documents(write(tmp_path / "t.jsonl", text))) == [
         Document("x", [["a", "b"], ["c", "d"]]),
-        Document("t.jsonl:2", [["e"]]),
-        Document("8", [["f"]]),
+        Document("t.jsonl:2", [["the", "cat"], ["sat"], ["="]], [["DT", "NN"], ["VBD"], ["SYM"]]),
+        Document("8", [["it"]]),
     ]
-    assert empty(reader) == (3, 1)
+    assert empty(reader) == (5, 1)
 
 
 def test_tagged_words_may_hold_slashes_and_begin_with_equals_signs(tmp_path):
@@ -48,24 +52,6 @@ def test_tagged_words_may_hold_slashes_and_begin_with_equals_signs(tmp_path):
         Document("t.txt:7", [["He"]], [["PPS"]]),
         Document("t.txt:9", [["It"]], [["PPS"]]),
     ]
-
-
-def test_jsonl_tags_stay_with_their_words_where_empty_sentences_are_dropped(tmp_path):
-    lines = [
-        {
-            "sentences": ["", "The Cat", [], ["Sat"], ["="]],
-            "tags": [[], ["DT", "NN"], "", " VBD ", "SYM"],
-        },
-        {"sentences": ["It"], "tags": None},
-        {"sentences": [""], "tags": [""]},
-    ]
-    reader = TextReader(TextOptions(lowercase=True))
-    path = write(tmp_path / "t.jsonl", "\n".join(map(json.dumps, lines)))
-    assert list(reader.documents(path)) == [
-        Document("t.jsonl:1", [["the", "cat"], ["sat"], ["="]], [["DT", "NN"], ["VBD"], ["SYM"]]),
-        Document("t.jsonl:2", [["it"]], None),
-    ]
-    assert empty(reader) == (3, 1)
 
 
 @pytest.mark.parametrize("token", ["of", "/IN", "of/", "/", "=/", "a//"])

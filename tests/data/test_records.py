@@ -98,6 +98,8 @@ def test_json_lines_of_another_key(tmp_path):
         ("t.csv", "id,text\n", r"t\.csv: holds no documents"),
         ("t.jsonl", '{"text": "a"}\n{"body": 1}\n', r"t\.jsonl:2: has no 'text', nor .*: 'body'$"),
         ("t.jsonl", '{"text": "a"}\n{"text": null}\n', r":2: 'text' is None; expected text"),
+        ("t.jsonl", '{"text": "a"}\n{"sentences": []}\n', r":2: holds 'sentences', and the first"),
+        ("t.jsonl", '{"text": "a"}{"text": "b"}\n', r"t\.jsonl:1: not JSON: Extra data"),
         ("t.jsonl", '{"text": "\\ud800"}\n', r"t\.jsonl:1: holds half of a surrogate pair"),
     ],
 )

@@ -2,16 +2,14 @@
 
 import bz2
 import gzip
-import io
 import re
 import sys
-import types
 from collections.abc import Iterable
 
 import numpy as np
 import pytest
 
-from dclm_jax.data import TextReader, open_corpus, prepare, read_documents
+from dclm_jax.data import TextReader, open_corpus, prepare
 from dclm_jax.data.corpora import COLLECTIONS
 from dclm_jax.data.documents import Document, TextOptions
 from dclm_jax.data.prepare import divide
@@ -89,16 +87,13 @@ def test_words_and_tags_of_trees(tmp_path):
     assert empty(reader) == (1, 0)
 
 
-def test_trees_of_a_folder_and_of_standard_input(tmp_path, monkeypatch):
+def test_trees_of_a_folder(tmp_path):
     write(tmp_path / "b", "(S1 (NP (NN b)))\r\n")
     write(tmp_path / "a" / "x.mrg", "\ufeff((NN A))(NN c)")
     assert read(tmp_path, "treebank", lowercase=True) == [
         Document("a/x.mrg", [["a"], ["c"]], [["NN"], ["NN"]]),
         Document("b", [["b"]], [["NN"]]),
     ]
-    stdin = types.SimpleNamespace(buffer=io.BytesIO(b"(S (NN a))"))
-    monkeypatch.setattr("sys.stdin", stdin)
-    assert [document.id for document in read_documents("-", TextOptions("treebank"))] == ["-"]
 
 
 def test_brackets_may_be_nested_as_deeply_as_memory_allows(tmp_path):

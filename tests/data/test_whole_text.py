@@ -155,12 +155,6 @@ def test_every_end_of_lines_is_read_as_a_line_feed(tmp_path, format, lines, enco
 def test_json_lines_begin_after_any_number_of_blank_ones(tmp_path):
     path = write(tmp_path / "t.jsonl", "\n" * 150 + '{"text": "It was. We left."}\n')
     assert texts_and_notes(path)[0] == [["It was .", "We left ."]]
-    path = write(tmp_path / "t.jsonl", '{"text": "It was."}\n{"sentences": ["We left"]}\n')
-    with pytest.raises(InputError, match=r"t\.jsonl:2: holds 'sentences', and the first line"):
-        read(path)
-    path = write(tmp_path / "t.jsonl", '{"text": "a"}{"text": "b"}\n')
-    with pytest.raises(InputError, match=r"t\.jsonl:1: not JSON: Extra data"):
-        read(path)
     for end in ("\\r\\r", "\\r\\n\\r\\n", "\\n \\n"):
         path = write(tmp_path / "t.jsonl", '{"text": "One' + end + "Two." + end[:2] + 'Three"}\n')
         assert texts_and_notes(path)[0] == [["One", "Two .", "Three"]]
@@ -189,12 +183,6 @@ def test_candidates_become_words_as_documents_do(tmp_path, format, text, words):
     assert notes[0].endswith(
         f"{path}: format characters removed: 1, such as U+200B ZERO WIDTH SPACE"
     )
-
-
-def test_candidates_have_every_end_of_lines(tmp_path):
-    for end in LINE_ENDS:
-        path = write(tmp_path / "t", f"It was .{end}We left .{end}")
-        assert list(read_candidates(str(path))) == [["It", "was", "."], ["We", "left", "."]]
 
 
 @pytest.mark.parametrize("format", ["lines", "prose"])

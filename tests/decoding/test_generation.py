@@ -209,18 +209,28 @@ def test_a_beam_is_what_its_definition_says(name, width, alpha):
     decoding = Decoding("beam", beam_width=width, length_normalization=alpha)
     limits = [Limits(3, 3, words) for words in (9, 5, 1)]
     texts = generate(read.open(3), decoding, limits, keys(3))
-    for text, one in zip(texts, limits, strict=True):
-        assert_same(text, plain_beam(name, width, alpha, one))
+    for text, limit in zip(texts, limits, strict=True):
+        assert_same(text, plain_beam(name, width, alpha, limit))
 
 
-@pytest.mark.parametrize("name", some(["ending"], all=["adclm", "ending"]))
-def test_greedy_search_is_a_beam_of_one(name):
-    place, limits = after(name), [Limits(3, 6, 100)] * 4
-    greedy = generate(place, Decoding(), limits, keys(4))
-    beam = generate(place, Decoding("beam", beam_width=1), limits, keys(4))
-    alone = Decoding("sample", top_k=1)
-    drawn = generate(place, alone, limits, keys(4))
-    assert list(map(plain, greedy)) == list(map(plain, beam)) == list(map(plain, drawn))
+@pytest.mark.parametrize(
+    "decoding",
+    [
+        Decoding(),
+        Decoding("beam", beam_width=1),
+        Decoding("sample", top_k=1),
+        *(
+            Decoding("sample", temperature=temperature, top_p=1 - temperature)
+            for temperature in some([1e-3, 5e-324], all=[1e-3, 1e-9, 1e-30, 5e-324])
+        ),
+    ],
+)
+def test_greedy_search_is_a_beam_of_one_and_a_sample_of_the_likeliest(decoding):
+    limits = [Limits(3, 3, 9), Limits(2, 3, 100), Limits(5, 100, 4), Limits(1, 2, 1)] * 2
+    keys_8 = random_keys(range(8), range(8))
+    texts = generate(reader("ending", TINY).open(8), decoding, limits, keys_8)
+    for text, limit in zip(texts, limits, strict=True):
+        assert_same(text, plain_beam("ending", 1, 0.0, limit))
 
 
 @pytest.mark.parametrize(
@@ -236,10 +246,10 @@ def test_log_probs_are_those_of_reading_the_text(name, decoding):
     assert 6 <= sum(len(text.sentences) for text in texts) <= 12
     for document, text in zip(DOCUMENTS, texts, strict=True):
         _, (nll,) = read.read(after(name, [document]), [list(text.sentences)])
-        for own, words, expected in zip(text.log_probs, text.sentences, nll, strict=True):
+        for log_probs, words, expected in zip(text.log_probs, text.sentences, nll, strict=True):
             assert 1 <= len(words) <= 5
             assert not set(words.tolist()) & {START, END}
-            np.testing.assert_allclose(own, -expected, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(log_probs, -expected, rtol=1e-5, atol=1e-5)
 
 
 def test_decisions_are_those_of_the_contexts():
@@ -255,22 +265,8 @@ def test_decisions_are_those_of_the_contexts():
             odds_1 = read.model.ending(read.params, context)
             assert odds_1 is not None
             sign = 1 if number == len(text.sentences) else -1
-            assert decision == pytest.approx(
-                -math.log1p(math.exp(-sign * float(odds_1[0]))), rel=1e-4
-            )
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_texts_stop_at_their_limits(method):
-    limits = [Limits(2, 3, 100), Limits(5, 100, 4), Limits(1, 2, 1), Limits(4, 9, 7)]
-    texts = generate(after("adclm"), Decoding(method), limits, keys(4))
-    for text, most in zip(texts, limits, strict=True):
-        lengths = [len(words) for words in text.sentences]
-        assert len(lengths) <= most.num_sentences
-        assert max(lengths) <= most.max_sentence_words
-        assert sum(lengths) <= most.max_words
-        assert len(lengths) == most.num_sentences or sum(lengths) == most.max_words
-        assert min(lengths) >= 1 and not text.has_ended
+            expected = -math.log1p(math.exp(-sign * float(odds_1[0])))
+            assert decision == pytest.approx(expected, rel=1e-4)
 
 
 @pytest.mark.parametrize("method", some(["beam", "sample"], all=METHODS))
@@ -280,35 +276,28 @@ def test_a_text_does_not_depend_on_its_batch(method, monkeypatch):
     # There is memory for three documents.
     monkeypatch.setattr(generation, "MAX_LOGITS", 3 * 11 * decoding.width)
     sizes = list(map(size_of, documents))
-    asked = []
+    batches = []
 
     def place_of(rows):
-        asked.append(rows)
+        batches.append(rows)
         return after(name, [documents[row] for row in rows])
 
     texts = generate_many(read, sizes, place_of, decoding, limits, keys(5))
-    assert sorted(map(len, asked)) == [1, 2, 2]
+    assert sorted(map(len, batches)) == [1, 2, 2]
     for number, (document, text) in enumerate(zip(documents, texts, strict=True)):
         key = random_keys([0], [number])
         (alone,) = generate(after(name, [document]), decoding, limits[:1], key)
         assert plain(alone) == plain(text)
         streamed = list(stream(after(name, [document]), decoding, limits[0], key[0]))
-        assert [word for word, _ in streamed] == [
-            word for words in plain(text) for word in [*words, END]
-        ]
-        np.testing.assert_allclose(
-            [one for _, one in streamed], np.concatenate(text.log_probs), rtol=1e-5, atol=1e-5
-        )
+        words, log_probs = zip(*streamed, strict=True)
+        assert list(words) == [word for sentence in plain(text) for word in (*sentence, END)]
+        expected = np.concatenate(text.log_probs)
+        np.testing.assert_allclose(log_probs, expected, rtol=1e-5, atol=1e-5)
 
 
 def test_seeds_and_numbers_decide_what_is_drawn():
     place, limits = after("ccdclm", [DOCUMENTS[0]] * 4), [Limits(3, 6, 100)] * 4
-    drawn = generate(
-        place,
-        Decoding("sample"),
-        limits,
-        random_keys([0, 0, 1, 0], [0, 1, 0, 0]),
-    )
+    drawn = generate(place, Decoding("sample"), limits, random_keys([0, 0, 1, 0], [0, 1, 0, 0]))
     first, other_number, other_seed, again = map(plain, drawn)
     assert first == again
     assert first != other_number and first != other_seed
@@ -375,19 +364,12 @@ def test_top_k_and_top_p_by_hand():
     np.testing.assert_allclose(jax.nn.softmax(halved)[0], [1 / 30, 16 / 30, 4 / 30, 9 / 30, 0])
 
 
-@pytest.mark.parametrize("temperature", some([1e-3, 5e-324], all=[1e-3, 1e-9, 1e-30, 5e-324]))
-def test_samples_of_small_temperatures_are_the_greedy_text(temperature):
-    read, limits = reader("ending", TINY), Limits(3, 3, 9)
-    expected = plain_beam("ending", 1, 0.0, limits)
-    decoding = Decoding("sample", temperature=temperature, top_p=1 - temperature)
-    for text in generate(read.open(8), decoding, [limits] * 8, random_keys(range(8), range(8))):
-        assert_same(text, expected)
-
-
 def test_distributions_of_all_temperatures_are_finite():
     """Against log P / T shifted and summed in float64, also where T is no float32."""
     log_probs_RxC = np.random.default_rng(0).normal(0, 3, (50, 40)).astype(np.float32)
     log_probs_RxC[:, ::3] = -np.inf
+    # In the first rows two are exactly as likely.
+    log_probs_RxC[:9, 1] = log_probs_RxC[:9].max(axis=1)
     shifted_RxC = log_probs_RxC.astype(float) - log_probs_RxC.max(axis=1, keepdims=True)
     for temperature in (5e-324, 1e-300, 1e-40, 1e-30, 1e-9, 0.3, 1.0, 4.0, 1e30, 1e39, 1e300):
         with np.errstate(over="ignore"):
@@ -398,12 +380,6 @@ def test_distributions_of_all_temperatures_are_finite():
             logits_RxC = of(decoding, jnp.asarray(log_probs_RxC))
             probs_RxC = jax.nn.softmax(logits_RxC)
             np.testing.assert_allclose(probs_RxC, expected_RxC, rtol=1e-4, atol=1e-7)
-
-
-def test_words_exactly_as_likely_share_the_probability_of_a_small_temperature():
-    options_1xC = jnp.log(jnp.array([[0.1, 0.4, 0.1, 0.4]]))
-    logits_1xC = restricted(Decoding("sample", temperature=1e-30), options_1xC)
-    np.testing.assert_array_equal(jax.nn.softmax(logits_1xC), [[0, 0.5, 0, 0.5]])
 
 
 def test_sums_that_round_upwards_draw_nothing_that_is_left_out(monkeypatch):
@@ -443,20 +419,22 @@ def test_options_out_of_range_are_named(options, message):
 
 
 def test_what_cannot_be_generated_is_refused():
-    bags, read = reader("rnnslm"), reader("rnnlm")
-    one = [Limits(1, 1, 1)]
+    def attempt(name, limits, vocab_size=11, **options):
+        read = reader(name, vocab_size)
+        return generate(read.open(1), Decoding(**options), [limits], keys(1))
+
+    word = Limits(1, 1, 1)
     with pytest.raises(InputError, match="rnnslm predicts bags of words"):
-        generate(bags.open(1), Decoding(), one, keys(1))
+        attempt("rnnslm", word)
     with pytest.raises(InputError, match="n-gram models generate no text"):
         generation.require_words(NGramScorer.__new__(NGramScorer))
     with pytest.raises(InputError, match="max_words is 0; expected a whole number"):
-        generate(read.open(1), Decoding(), [Limits(1, 1, 0)], keys(1))
+        attempt("rnnlm", Limits(1, 1, 0))
     with pytest.raises(InputError, match="num_sentences is 2147483648; expected a whole"):
-        generate(read.open(1), Decoding(), [Limits(2**31, 1, 1)], keys(1))
+        attempt("rnnlm", Limits(2**31, 1, 1))
     with pytest.raises(InputError, match="max_sentence_words is 1048577; expected .* to 1048576"):
-        generate(read.open(1), Decoding(), [Limits(1, 2**20 + 1)], keys(1))
-    none = reader("rnnlm", 3)
+        attempt("rnnlm", Limits(1, 2**20 + 1))
     with pytest.raises(InputError, match="the vocabulary has no words"):
-        generate(none.open(1), Decoding(), one, keys(1))
-    (text,) = generate(none.open(1), Decoding(suppress_unknown=False), one, keys(1))
+        attempt("rnnlm", word, vocab_size=3)
+    (text,) = attempt("rnnlm", word, vocab_size=3, suppress_unknown=False)
     assert plain(text) == [[UNKNOWN]]

@@ -21,16 +21,16 @@ def random_lists(seed, segments=4, hypotheses=4, features=2):
 
 
 def metric_at(features, statistics, metric, weights):
-    chosen = [int(np.argmax(one @ weights)) for one in features]
-    total = sum(one[choice] for one, choice in zip(statistics, chosen, strict=True))
+    choices = [int(np.argmax(segment @ weights)) for segment in features]
+    total = sum(rows[choice] for rows, choice in zip(statistics, choices, strict=True))
     return metric.sign * metric.score(total)
 
 
 def crossings(features, weights, direction):
     """Every gamma at which any two hypotheses of a segment have the same score."""
-    for one in features:
-        offsets, slopes = one @ weights, one @ direction
-        for i, j in itertools.combinations(range(len(one)), 2):
+    for segment in features:
+        offsets, slopes = segment @ weights, segment @ direction
+        for i, j in itertools.combinations(range(len(segment)), 2):
             yield (offsets[j] - offsets[i]) / (slopes[i] - slopes[j])
 
 
@@ -60,14 +60,14 @@ def test_the_weights_of_two_features_are_the_best_of_all_directions(seed):
     features, statistics = random_lists(seed, segments=5)
     # Two hypotheses have the same score where the weights are at right angles to their difference.
     angles = []
-    for one in features:
-        for i, j in itertools.combinations(range(len(one)), 2):
-            normal = np.arctan2(*(one[i] - one[j])[::-1]) + np.pi / 2
+    for segment in features:
+        for i, j in itertools.combinations(range(len(segment)), 2):
+            normal = np.arctan2(*(segment[i] - segment[j])[::-1]) + np.pi / 2
             angles += [normal % (2 * np.pi), (normal + np.pi) % (2 * np.pi)]
     middles = between([*angles, *(np.array(angles) + 2 * np.pi)])
     best = max(
-        metric_at(features, statistics, WER, np.array([np.cos(one), np.sin(one)]))
-        for one in middles
+        metric_at(features, statistics, WER, np.array([np.cos(angle), np.sin(angle)]))
+        for angle in middles
     )
     rng = np.random.default_rng(0)
     tuned = mert.maximize(features, statistics, WER, np.array([1.0, 0.0]), restarts=20, rng=rng)
@@ -110,7 +110,7 @@ def test_a_feature_that_is_constant_in_each_list_has_no_weight():
         rng = np.random.default_rng(seed)
         tuned = mert.maximize(features, statistics, WER, np.array([0.5, 0.5]), restarts=2, rng=rng)
         assert np.abs(tuned.weights).tolist() == [1, 0]
-    constant = [one[:, 1:] for one in features]
+    constant = [segment[:, 1:] for segment in features]
     with pytest.raises(InputError, match="no feature differs within a list"):
         mert.maximize(constant, statistics, WER, np.ones(1), restarts=0, rng=rng)
 
@@ -118,27 +118,23 @@ def test_a_feature_that_is_constant_in_each_list_has_no_weight():
 def test_what_is_decoded_decides_where_features_depend_on_what_is_chosen():
     # The better hypothesis of the second segment wins only after that of the first was not chosen.
     statistics = [np.array([[0, 10], [1, 10]]), np.array([[0, 10], [9, 10]])]
-    rounds, asked = [], []
+    rounds, weights_tried = [], []
 
     def decode(weights):
-        asked.append(weights)
+        weights_tried.append(weights)
         first = np.array([[1.0, 0.0], [0.0, 1.0]])
         choice = int(np.argmax(first @ weights))
-        second = (
-            np.array([[0.0, 0.5], [1.0, 0.0]]) if choice else np.array([[0.0, 0.0], [1.0, 2.0]])
-        )
+        second = np.array([[0.0, 0.5], [1.0, 0.0]] if choice else [[0.0, 0.0], [1.0, 2.0]])
         return [choice, int(np.argmax(second @ weights))], [first, second]
 
-    tuned = mert.tune(
-        decode,
-        statistics,
-        WER,
-        np.array([2.0, 0.0]),
-        on_round=lambda number, now: rounds.append((number, now.value)),
-    )
-    assert asked[0].tolist() == [1.0, 0.0]
+    def on_round(number, tuned):
+        rounds.append((number, tuned.value))
+
+    tuned = mert.tune(decode, statistics, WER, np.array([2.0, 0.0]), on_round=on_round)
+    assert weights_tried[0].tolist() == [1.0, 0.0]
     assert rounds[0] == (1, pytest.approx(45.0))
-    assert [number for number, _ in rounds] == list(range(1, len(asked) + 1)) and len(asked) <= 10
+    assert [number for number, _ in rounds] == list(range(1, len(weights_tried) + 1))
+    assert len(rounds) <= 10
     assert tuned.value == min(value for _, value in rounds)
-    chosen, _ = decode(tuned.weights)
-    assert WER.score(picked(statistics, chosen).sum(axis=0)) == tuned.value
+    choices, _ = decode(tuned.weights)
+    assert WER.score(picked(statistics, choices).sum(axis=0)) == tuned.value

@@ -30,21 +30,18 @@ def edits(hypothesis, reference):
 
 
 def test_word_errors_are_the_fewest_edits():
-    hypotheses = [[], *(one[:6] for one in words(1, 30))]
+    hypotheses = [[], *(text[:6] for text in words(1, 30))]
     for reference in ([], [*"abcab"], [*"f"]):
         counted = WER.statistics(hypotheses, reference)
-        assert counted[:, 0].tolist() == [edits(one, reference) for one in hypotheses]
+        assert counted[:, 0].tolist() == [edits(text, reference) for text in hypotheses]
         assert set(counted[:, 1]) == {len(reference)}
 
 
 def test_metrics_of_lists_with_empty_hypotheses_and_references_by_hand():
     lists = [[[], [*"abcde"]], [[*"x"], []], [[]]]
     counted = metrics.list_statistics(lists, [[*"abcdf"], [], [*"xy"]])
-    assert [one.tolist() for one in counted["wer"]] == [
-        [[5, 5], [1, 5]],
-        [[1, 0], [0, 0]],
-        [[2, 2]],
-    ]
+    expected = [[[5, 5], [1, 5]], [[1, 0], [0, 0]], [[2, 2]]]
+    assert [errors.tolist() for errors in counted["wer"]] == expected
     # The list's 7 reference words: 5 deletions, 1 insertion, 2 deletions.
     totals = metrics.picked(counted["wer"], [0, 0, 0]).sum(axis=0)
     assert WER.score(totals) == pytest.approx(100 * 8 / 7)
@@ -80,8 +77,8 @@ def test_documents_and_test_sets_of_empty_references_alone_are_compared(metric):
 
 def test_bleu_is_that_of_sacrebleu():
     hypotheses, references = words(2, 40), words(3, 40)
-    lists = metrics.list_statistics([[one] for one in hypotheses], references)["bleu"]
-    texts = [[" ".join(one) for one in some] for some in (hypotheses, references)]
+    lists = metrics.list_statistics([[text] for text in hypotheses], references)["bleu"]
+    texts = [list(map(" ".join, words)) for words in (hypotheses, references)]
     whole = SacreBleu(tokenize="none").corpus_score(texts[0], [texts[1]])
     assert BLEU.score(np.sum(lists, axis=0)[0]) == pytest.approx(whole.score, rel=1e-12)
     single = SacreBleu(tokenize="none", effective_order=True)
@@ -101,12 +98,11 @@ def test_the_oracle_is_the_best_of_every_list():
     lists = [words([5, index], 5) for index in range(6)]
     of_lists = [WER.statistics(*pair) for pair in zip(lists, references, strict=True)]
     least = min(
-        sum(one[choice, 0] for one, choice in zip(of_lists, way, strict=True))
+        sum(rows[choice, 0] for rows, choice in zip(of_lists, way, strict=True))
         for way in itertools.product(range(5), repeat=6)
     )
-    chosen = metrics.oracle(WER, of_lists)
-    assert metrics.picked(of_lists, chosen)[:, 0].sum() == least
-    perfect = [[*one, of] for one, of in zip(lists, references, strict=True)]
+    assert metrics.picked(of_lists, metrics.oracle(WER, of_lists))[:, 0].sum() == least
+    perfect = [[*texts, text] for texts, text in zip(lists, references, strict=True)]
     of_lists = [BLEU.statistics(*pair) for pair in zip(perfect, references, strict=True)]
     assert metrics.oracle(BLEU, of_lists) == [5] * 6
 
@@ -121,7 +117,7 @@ def test_documents_are_compared():
     # No better if the second document is drawn twice, which is one test set in four.
     assert result["p"] == pytest.approx(0.25, abs=0.03)
     # By segments: the differences are -3, 2, 1 and -1, and all 4^4 test sets are as likely.
-    drawn = [sum(one) for one in itertools.product([-3, 2, 1, -1], repeat=4)]
+    drawn = list(map(sum, itertools.product([-3, 2, 1, -1], repeat=4)))
     single = metrics.compare(WER, ours, theirs, [range(4)], samples=4000, seed=0)
     assert single["p"] == pytest.approx(np.mean(np.array(drawn) >= 0), abs=0.03)
     assert single["improved"] == 1.0

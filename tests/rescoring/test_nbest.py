@@ -7,6 +7,7 @@ import pytest
 
 from dclm_jax.errors import InputError
 from dclm_jax.rescoring import nbest
+from tests.data.support import write
 from tests.fuzzing import attack, value_or_input_error
 
 MOSES = """\
@@ -21,20 +22,14 @@ KALDI = {
 }
 
 
-def write(path, text):
-    path.write_bytes(text.encode())
-    return str(path)
-
-
 def write_kaldi(folder, **changed):
-    folder.mkdir(exist_ok=True)
     for name, text in {**KALDI, **changed}.items():
-        (folder / name).write_text(text)
+        write(folder / name, text)
     return str(folder)
 
 
 def read(tmp_path, text, report=lambda line: None):
-    return nbest.read_nbest(write(tmp_path / "list", text), report)
+    return nbest.read_nbest(str(write(tmp_path / "list", text)), report)
 
 
 def test_a_list_of_moses(tmp_path):
@@ -111,17 +106,13 @@ def test_features_that_hypotheses_lack_are_0_and_counted(tmp_path):
     first, second = lists.segments
     assert first.features_KxF.tolist() == [[-5, -1, 0, 0, 0], [-6, -4, -2, -3, 0], [-7, 0, 0, 0, 0]]
     assert second.features_KxF.tolist() == [[-8, -8, 0, 0, 9]]
-    assert notes == [
-        f"note: {tmp_path / 'list'}: features that some of the 4 hypotheses lack count as 0 there: "
-        "'LM' in 1, 'TM' in 3, 'x' in 3"
-    ]
     many = [f"0 ||| a ||| f{index}= 1 ||| 1\n" for index in range(8)]
     read(tmp_path, "".join(many), notes.append)
-    assert len(notes) == 2 and notes[-1].endswith(
-        ": 'f0' in 7, 'f1' in 7, 'f2' in 7, 'f3' in 7, 'f4' in 7 and 3 more"
-    )
     read(tmp_path, MOSES, notes.append)
-    assert len(notes) == 2
+    few, many = notes
+    assert few.startswith(f"note: {tmp_path / 'list'}: features that some of the 4 hypotheses lack")
+    assert few.endswith(": 'LM' in 1, 'TM' in 3, 'x' in 3")
+    assert many.endswith("'f0' in 7, 'f1' in 7, 'f2' in 7, 'f3' in 7, 'f4' in 7 and 3 more")
 
 
 def extended(tmp_path, text, names=("lm",), values=((-1.5,), (-2.25,))):
@@ -145,10 +136,7 @@ def extended(tmp_path, text, names=("lm",), values=((-1.5,), (-2.25,))):
             "0 ||| a ||| ||| -1\n0 ||| b |||||| -1\n",
             "0 ||| a ||| lm= -1.500000 ||| -1\n0 ||| b ||| lm= -2.250000 ||| -1\n",
         ),
-        (
-            "0 ||| a\n0 ||| b=1\n",
-            "0 ||| a ||| lm= -1.500000\n0 ||| b=1 ||| lm= -2.250000\n",
-        ),
+        ("0 ||| a\n0 ||| b=1\n", "0 ||| a ||| lm= -1.500000\n0 ||| b=1 ||| lm= -2.250000\n"),
         (
             "0 ||| a ||| -1 2\n0 ||| b ||| -3 4",
             "0 ||| a ||| -1 2 lm= -1.500000\n0 ||| b ||| -3 4 lm= -2.250000",
@@ -223,11 +211,7 @@ def test_lists_that_are_none_are_refused(tmp_path, text, message):
     ("name", "text", "message"),
     [
         ("acwt", "utt-a-1 1\nutt-a-2 2\n", "acwt: has 2 lines; expected one for each of the 3 of "),
-        (
-            "acwt",
-            KALDI["acwt"] + "utt-b-2 1\n",
-            "acwt: has 4 lines; expected one for each of the 3 of ",
-        ),
+        ("acwt", KALDI["acwt"] + "utt-b-2 1\n", "acwt: has 4 lines; expected one for each of the"),
         ("acwt", "utt-a-2 1\n", "acwt:1: is 'utt-a-2 1.*; expected 'utt-a-1', as at .*, and a nu"),
         ("lmwt.lmonly", "utt-a-1\n", "lmwt.lmonly:1: is 'utt-a-1.*; expected 'utt-a-1', as at"),
         ("acwt", "utt-a-1 inf\n", "acwt:1: a cost is 'inf'; expected a finite number"),
@@ -252,7 +236,7 @@ def four(tmp_path):
 
 
 def test_documents_are_runs_of_segments(tmp_path, four):
-    path = write(tmp_path / "documents", "0 x\n1 x\n2 y\n3 z\n")
+    path = str(write(tmp_path / "documents", "0 x\n1 x\n2 y\n3 z\n"))
     assert nbest.read_division(path, four) == [range(2), range(2, 3), range(3, 4)]
 
 
@@ -268,26 +252,32 @@ def test_documents_are_runs_of_segments(tmp_path, four):
     ],
 )
 def test_documents_that_are_not_those_of_the_list_are_refused(tmp_path, four, text, message):
-    path = write(tmp_path / "documents", text)
+    path = str(write(tmp_path / "documents", text))
     with pytest.raises(InputError, match=re.escape(path) + message):
         nbest.read_division(path, four)
 
 
 def test_references_are_a_line_a_segment(tmp_path, four):
-    path = write(tmp_path / "references", "a b\nc\nd\n e  f\n")
+    path = str(write(tmp_path / "references", "a b\nc\nd\n e  f\n"))
     assert nbest.read_sentences(path, four) == [["a", "b"], ["c"], ["d"], ["e", "f"]]
-    path = write(tmp_path / "references", "a\n\n \nd\n")
+    path = str(write(tmp_path / "references", "a\n\n \nd\n"))
     assert nbest.read_references(path, four) == [["a"], [], [], ["d"]]
-    path = write(tmp_path / "references", "\n\n\n\n")
+    path = str(write(tmp_path / "references", "\n\n\n\n"))
     assert nbest.read_sentences(path, four) == [[], [], [], []]
-    for text, message in (
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
         ("a\nb\nc\n", ": has 3 lines; expected one for each of the 4 segments"),
         ("a\nb\n\nc\nd\n", ": has 5 lines; expected one for each of the 4 segments"),
         ("\n \n\n\n", ": all 4 references are empty, so that there is no error rate; expected"),
-    ):
-        path = write(tmp_path / "references", text)
-        with pytest.raises(InputError, match=re.escape(path) + message):
-            nbest.read_references(path, four)
+    ],
+)
+def test_references_that_are_not_those_of_the_list_are_refused(tmp_path, four, text, message):
+    path = str(write(tmp_path / "references", text))
+    with pytest.raises(InputError, match=re.escape(path) + message):
+        nbest.read_references(path, four)
 
 
 @pytest.mark.parametrize(
@@ -302,8 +292,7 @@ def test_damaged_lists_are_read_or_refused_in_one_line(tmp_path, text):
         if lists is None or not lists.lines or "lm" in lists.names:
             return
         values = [np.full((len(segment.hypotheses), 1), -1.5) for segment in lists.segments]
-        again = tmp_path / "again"
-        again.write_bytes("".join(nbest.extended_lines(lists, ["lm"], values)).encode())
+        again = write(tmp_path / "again", "".join(nbest.extended_lines(lists, ["lm"], values)))
         segments = nbest.read_nbest(str(again)).segments
         for segment, before in zip(segments, lists.segments, strict=True):
             assert segment.hypotheses == before.hypotheses

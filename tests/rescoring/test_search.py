@@ -114,13 +114,13 @@ def test_viterbi_finds_the_best_of_all_ways(name, bonuses):
 def test_a_beam_that_holds_all_ways_finds_the_best_and_its_features_are_those_of_the_best():
     name = "ccdclm"
     documents = random_documents(3, [3] * 6)
-    wide, two, one = (search([reader(name)], documents, WEIGHTS, beam=beam) for beam in (27, 2, 1))
+    narrow, two, wide = (search([reader(name)], documents, WEIGHTS, beam=b) for b in (1, 2, 27))
     for document, decoded in zip(documents, wide, strict=True):
         assert_best_of_all(name, document, decoded)
         for position, features in enumerate(decoded.features):
             expected = features_after(name, document, decoded.choices, position)
             np.testing.assert_allclose(features, expected, rtol=1e-5, atol=1e-4)
-    scores = np.array([[decoded.score for decoded in result] for result in (one, two, wide)])
+    scores = np.array([[decoded.score for decoded in result] for result in (narrow, two, wide)])
     assert np.all(scores <= scores[-1] + 1e-4) and scores[0].sum() < scores[1].sum()
 
 
