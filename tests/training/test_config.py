@@ -10,7 +10,6 @@ from dclm_jax.models import MODELS
 from dclm_jax.models.base import COMPUTE_DTYPES
 from dclm_jax.nn.cells import CELLS
 from dclm_jax.training.config import (
-    LOSS_UNITS,
     default_config,
     differences,
     flat,
@@ -125,7 +124,7 @@ def test_meanings_are_those_of_the_docstrings():
         ("model.compute_dtype", COMPUTE_DTYPES),
         ("optimizer.name", OPTIMIZERS),
         ("optimizer.schedule", SCHEDULES),
-        ("training.loss_per", LOSS_UNITS),
+        ("training.loss_per", ("token", "sentence")),
     ],
 )
 def test_meanings_name_all_values(key, values):
