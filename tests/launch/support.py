@@ -33,14 +33,6 @@ STEPS = 24
 # Sums of some hundred float32 terms of about 5 nats, taken in another order.
 TOLERANCE = 1e-5
 
-BAD_TEXT = {
-    "empty.txt": b"",
-    "blank.txt": b"\n= heading =\n\n",
-    "latin1.txt": b"first line\nsecond\ncaf\xe9\n",
-    "broken.jsonl": b'{"sentences": ["a b"]}\n{"sentences": 3}\n',
-    "words.txt": b"<START>\n<END>\nthe\n",
-}
-
 CONFIG = """
 from dclm_jax.training.config import default_config
 

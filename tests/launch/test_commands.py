@@ -44,21 +44,21 @@ def test_a_directory_without_a_run_is_refused(space, tmp_path, name):
 
 
 @pytest.mark.parametrize(
-    ("name", "arguments", "message"),
+    ("command", "message"),
     [
-        ("evaluate", ["--data=OTHER"], "another vocabulary"),
-        ("evaluate", ["--split=tset"], "--split=tset"),
-        ("score", ["--context=blank.txt"], "--input is missing"),
-        ("score", ["--format=lines"], "--format belongs to --input, which is missing"),
-        ("score", ["--input=a.txt", "--split=valid"], "--input replaces --data and --split"),
-        ("score", ["--input=absent.txt"], "absent.txt: no such file or folder"),
-        ("score", ["stray"], "'stray'"),
+        ("evaluate --data=OTHER", "another vocabulary"),
+        ("evaluate --split=tset", "--split=tset"),
+        ("score --context=blank.txt", "--input is missing"),
+        ("score --format=lines", "--format belongs to --input, which is missing"),
+        ("score --input=a.txt --split=valid", "--input replaces --data and --split"),
+        ("score --input=absent.txt", "absent.txt: no such file or folder"),
+        ("score stray", "'stray'"),
     ],
 )
-def test_bad_flags_are_refused_and_nothing_is_written(space, tmp_path, name, arguments, message):
-    arguments = [argument.replace("OTHER", str(space.other_corpus)) for argument in arguments]
-    flags = [f"--workdir={space.run}", "--output=output", *arguments]
-    assert message in refuse(name, *flags, cwd=tmp_path)
+def test_bad_flags_are_refused_and_nothing_is_written(space, tmp_path, command, message):
+    arguments = command.replace("OTHER", str(space.other_corpus)).split()
+    error = refuse(*arguments, f"--workdir={space.run}", "--output=output", cwd=tmp_path)
+    assert message in error
     assert not list(tmp_path.iterdir())
 
 

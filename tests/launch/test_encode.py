@@ -15,29 +15,29 @@ from tests.launch.support import REPOSITORY, launch, refuse
 
 def encode(space, tmp_path, *flags, **options):
     output = tmp_path / "vectors.npy"
-    arguments = (f"--workdir={space.run}", f"--output={output}", *flags)
-    done = launch("encode", *arguments, **options)
+    done = launch("encode", f"--workdir={space.run}", f"--output={output}", *flags, **options)
     ids = (tmp_path / "vectors.ids.txt").read_text("utf-8").splitlines()
     return done, np.load(output), ids
 
 
 def test_documents_and_sentences(space, tmp_path):
-    documents = list(read_documents(space.text["test"]))
-    expected = list(dclm_jax.restore(space.run).vectors(documents))
-    done, vectors, ids = encode(space, tmp_path, f"--input={space.text['test']}")
+    text = space.text["test"]
+    encoded = list(dclm_jax.restore(space.run).vectors(read_documents(text)))
+    done, vectors, ids = encode(space, tmp_path, f"--input={text}")
     assert done.stdout == f"11 vectors of 8 numbers: {tmp_path / 'vectors.npy'}\n"
     assert (vectors.dtype, vectors.flags["C_CONTIGUOUS"]) == (np.float32, True)
-    assert ids == [document.id for document in documents]
-    np.testing.assert_allclose(vectors, [one.document for one in expected], rtol=1e-5, atol=1e-6)
+    assert ids == [document.id for document in encoded]
+    expected = [document.document for document in encoded]
+    np.testing.assert_allclose(vectors, expected, rtol=1e-5, atol=1e-6)
 
     flags = ("--input=-", "--unit=sentences", "--batch_size=2")
-    _, vectors, ids = encode(space, tmp_path, *flags, stdin=space.text["test"].read_text())
-    sentences = np.concatenate([one.sentences for one in expected])
-    np.testing.assert_allclose(vectors, sentences, rtol=1e-5, atol=1e-6)
+    _, vectors, ids = encode(space, tmp_path, *flags, stdin=text.read_text())
+    expected = np.concatenate([document.sentences for document in encoded])
+    np.testing.assert_allclose(vectors, expected, rtol=1e-5, atol=1e-6)
     assert ids == [
         f"-:{document.id.split(':')[1]}\t{number}"
-        for document in documents
-        for number, _ in enumerate(document.sentences, start=1)
+        for document in encoded
+        for number in range(1, 1 + len(document.sentences))
     ]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["vectors.ids.txt", "vectors.npy"]
 
@@ -51,10 +51,9 @@ def test_the_example_of_the_manual_finds_neighbours(space, tmp_path, monkeypatch
     monkeypatch.chdir(tmp_path)
     runpy.run_path("example.py")
     neighbours = [line.split("  ") for line in capsys.readouterr().out.splitlines()]
-    cosines = [
-        (float(one @ vectors[0] / np.sqrt((one @ one) * (vectors[0] @ vectors[0]))), name)
-        for one, name in zip(vectors, ids, strict=True)
-    ]
+    lengths = np.sqrt((vectors**2).sum(axis=1))
+    products = vectors @ vectors[0] / (lengths * lengths[0])
+    cosines = list(zip(products.tolist(), ids, strict=True))
     expected = sorted(cosines[1:], reverse=True)[:5]
     assert [name for _, name in neighbours] == [name for _, name in expected]
     assert [float(cosine) for cosine, _ in neighbours] == pytest.approx(

@@ -20,21 +20,20 @@ def test_orders_are_those_of_python_and_are_measured(space, tmp_path):
     for record, document in zip(records, documents, strict=True):
         assert record["id"] == document.id
         ordered = [document.sentences[i] for i in record["order"]]
-        assert [one.split() for one in record["sentences"]] == ordered
+        assert record["sentences"] == list(map(" ".join, ordered))
         (score,) = lm.score([ordered])
         assert record["log_prob"] == pytest.approx(score.log_prob, rel=1e-5)
         assert record["tau"] == pytest.approx(kendall.kendall_tau(record["order"]))
     measured = json.loads(metrics.read_text())
-    texts = [[tuple(words) for words in one.sentences] for one in documents]
-    expected = kendall.order_measures([one["order"] for one in records], texts)
+    texts = [[tuple(words) for words in document.sentences] for document in documents]
+    expected = kendall.order_measures([record["order"] for record in records], texts)
     assert {key: measured[key] for key in expected._asdict()} == expected._asdict()
     assert measured["chance"] == kendall.by_chance(texts, 0)._asdict()
     assert f"{expected.tau:.4f}" in done.stdout
     # A split is its text, and the same seed gives the same orders.
     of_split = launch("order", f"--workdir={space.run}", "--beam=4", "--output=-", quiet=False)
-    assert [json.loads(line)["order"] for line in of_split.stdout.splitlines()] == [
-        one["order"] for one in records
-    ]
+    orders = [json.loads(line)["order"] for line in of_split.stdout.splitlines()]
+    assert orders == [record["order"] for record in records]
     assert f"{expected.tau:.4f}" in of_split.stderr
 
 
@@ -43,8 +42,8 @@ def test_sentences_as_they_stand_are_put_in_order_and_printed(space):
     text = "w1 w2 .\nw41 w42 .\nw3 w4 w5 .\n"
     done = launch("order", *flags, stdin=text, quiet=False)
     sentences = text.splitlines()
-    found = dclm_jax.restore(space.run).order(sentences)
-    assert done.stdout.splitlines() == [*(sentences[i] for i in found.order), ""]
+    order = dclm_jax.restore(space.run).order(sentences).order
+    assert done.stdout.splitlines() == [*(sentences[i] for i in order), ""]
 
 
 @pytest.mark.parametrize(
@@ -53,10 +52,10 @@ def test_sentences_as_they_stand_are_put_in_order_and_printed(space):
         (["--seed=-1"], "--seed=-1: -1 is not a non-negative integer"),
         (["--noshuffle", "--metrics=m"], "--metrics has no effect"),
         (["--batch_size=3"], "--batch_size has no effect"),
-        (["--input=one.txt"], "no document has two sentences"),
+        (["--input=text.txt"], "no document has two sentences"),
     ],
 )
 def test_bad_input_is_refused(space, tmp_path, arguments, expected):
-    (tmp_path / "one.txt").write_text("w1 w3\n\nw2 w3\n")
+    (tmp_path / "text.txt").write_text("w1 w3\n\nw2 w3\n")
     assert expected in refuse("order", f"--workdir={space.run}", *arguments, cwd=tmp_path)
-    assert [one.name for one in tmp_path.iterdir()] == ["one.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == ["text.txt"]
