@@ -266,7 +266,7 @@ def test_a_string_has_no_tags_though_the_training_text_had():
         (lambda lm: dclm_jax.mix(lm, lm, float("nan")), "the weight is nan"),
         (lambda lm: lm.documents(""), "text: is empty"),
         (lambda lm: lm.documents(["a"]), "text is ['a']; expected a string"),
-        (lambda lm: lm.score_text("\ud800"), "text holds half of a surrogate pair"),
+        (lambda lm: lm.score_text("\ud800"), "text has half of a surrogate pair"),
         (lambda lm: lm.documents("a", TextOptions("sotu")), "unknown format 'sotu'; expected one"),
         (
             lambda lm: dclm_jax.mix(lm, lm, 0.5).attention([]),

@@ -161,7 +161,7 @@ def test_a_corpus_is_prepared_there_and_read_back(bucket, texts, data, tmp_path)
     assert (
         prepare(texts, DATA, options=PrepareOptions(vocab_size=20), report=lines.append) == manifest
     )
-    assert lines[-1] == f"reusing {DATA}: it holds the same sources and options"
+    assert lines[-1] == f"reusing {DATA}: it has the same sources and options"
     assert not list((tmp_path / "tmp").iterdir())
 
 

@@ -1,6 +1,6 @@
-"""Batches of segments: a pure function of (seed, step), in few different shapes.
+"""Batches of segments: a pure function of (seed, step) with few different shapes.
 
-Shapes: B rows (segments or documents), S sentences of a row, N token positions of a sentence.
+Shapes: B batch elements (segments or documents), S sentences, N token positions of a sentence.
 """
 
 import dataclasses
@@ -16,9 +16,9 @@ from dclm_jax.data.corpus import Corpus
 from dclm_jax.data.vocabulary import END, START
 from dclm_jax.errors import InputError, require_at_least
 
-# Longer sentences continue by doubling the last one.
+# Buckets of longer sentences double the last boundary.
 LENGTH_BOUNDARIES = (8, 16, 32, 48, 64, 96, 128, 192, 256, 512)
-# Shorter segments are padded to it, or to L; longer ones to doubles of it.
+# Shorter segments are padded to this length or to L, longer segments to this length times 2^i.
 SHORT_SEGMENT = 16
 
 
@@ -31,12 +31,12 @@ class Batch:
       tokens_BxSxN: int32 inputs.
       targets_BxSxN: int32 targets.
       mask_BxSxN: bool, True where there is a target.
-      earlier: sentences [B, C, N] right before those, not to be scored; a row that has fewer begins
-        with empty ones. None where nobody needs them.
-      source: the sentences [B, S, N], of an S and N of their own, that the rows are made of; None
-        where nobody needs them.
-      most_words: how many different inputs the batch has at most, of which shapes are made; None
-        where nobody needs it. All devices have that of the whole batch.
+      earlier: the C previous sentences [B, C, N], not scored; empty sentences stand in front of
+        fewer than C. None if the model does not need them.
+      source: the sources [B, S, N] of the batch elements, with an S and N of their own; None if the
+        model reads no source.
+      most_words: maximum number of different inputs in the whole batch, over all devices, which
+        becomes a shape; None if no shape depends on it.
     """
 
     tokens_BxSxN: np.ndarray | jax.Array
@@ -48,17 +48,17 @@ class Batch:
 
     @property
     def inputs(self) -> list[np.ndarray | jax.Array]:
-        """The inputs, and those of the sentences before."""
+        """The inputs, and the inputs of the earlier sentences."""
         return [self.tokens_BxSxN, *([] if self.earlier is None else self.earlier.inputs)]
 
     def with_words_counted(self) -> "Batch":
-        """The same with `most_words`, a power of two: few numbers make few shapes."""
+        """The same batch with `most_words`, rounded up to a power of two for few shapes."""
         count = np.unique(np.concatenate([np.ravel(tokens) for tokens in self.inputs])).size
         return dataclasses.replace(self, most_words=1 << (count - 1).bit_length())
 
 
 def length_bucket(length: int) -> int:
-    """The smallest boundary that holds `length` positions (the words of a sentence and END)."""
+    """The smallest boundary of at least `length` positions (the words of a sentence and END)."""
     return int(_buckets(np.asarray([length]), LENGTH_BOUNDARIES)[0])
 
 
@@ -88,13 +88,13 @@ def pack_sentences(rows: Sequence[Sequence[np.ndarray]], num_sentences: int, len
 class TrainingBatches:
     """Segments of at most L consecutive sentences of a document, shuffled into batches.
 
-    Within an epoch the segments are shuffled, sorted by the bucket of their number of sentences and
-    then by that of their longest sentence (of those before it that come along, too), cut into
-    batches, and the batches are shuffled. What is left over in a bucket goes into a batch of the
-    next one, so at most one batch an epoch is partial (filled up with empty rows). The number of
-    batches and their shapes are the same in every epoch. Segments of up to 16 sentences have one
-    bucket, L; longer ones have 16, 32, 64 and so on, and last L or the longest document. What
-    documents are made of is sorted in the same way among documents of one bucket.
+    In each epoch the segments are shuffled, sorted by the bucket of their number of sentences and
+    then by the bucket of their longest sentence (earlier sentences included), and cut into batches,
+    which are shuffled. The remainder of a bucket goes into a batch of the next bucket, so that at
+    most one batch per epoch is partial (filled with empty elements). The number of batches and
+    their shapes are equal in all epochs. Segments of up to 16 sentences have one bucket, L; longer
+    segments have buckets 16, 32, 64 and so on, and finally L or the longest document. Sources are
+    sorted in the same way within a bucket of documents.
     """
 
     def __init__(
@@ -108,20 +108,19 @@ class TrainingBatches:
         earlier_sentences: int = 0,
         source: Corpus | None = None,
     ):
-        """Indexes the corpus; its words are read when a batch is asked for.
+        """Indexes the corpus; a batch reads its words when it is made.
 
         Args:
           corpus: usually the training split.
           segment_length: L; 0 makes every document a segment.
-          batch_size: B of every batch, over all devices and processes; a corpus of fewer segments
-            has batches of all of them.
-          seed: with the step it determines a batch; 0 or more.
-          max_sentence_length: sentences of more words are left out, of contexts too, as if the text
-            did not have them; 0 keeps all.
-          earlier_sentences: C, sentences before each segment that its batch holds as `earlier`.
-          source: what each document is made of, which its batch holds as `source`: as many
-            documents, of which all sentences are kept. That of a document may be the document
-            itself: `source` is `corpus` then, and the batch its own source.
+          batch_size: B of every batch, over all devices and processes; at most the number of
+            segments.
+          seed: random seed, 0 or more.
+          max_sentence_length: maximum number of words per sentence; longer sentences are omitted,
+            also from contexts. 0 for no maximum.
+          earlier_sentences: C, the number of sentences before each segment, the batch's `earlier`.
+          source: the source of each document, the batch's `source`: one document per document, with
+            all its sentences. If it is `corpus`, each document is its own source.
         """
         require_at_least("segment_length", segment_length, 0)
         require_at_least("batch_size", batch_size, 1)
@@ -129,8 +128,8 @@ class TrainingBatches:
         require_at_least("max_sentence_length", max_sentence_length, 0)
         if source is not None and segment_length:
             raise InputError(
-                f"segment_length is {segment_length}; expected 0: a document that is made of a "
-                "source is read whole"
+                f"segment_length is {segment_length}; expected 0, because documents with a source "
+                "are read whole"
             )
         self.seed = seed
         self.earlier_sentences = earlier_sentences
@@ -142,13 +141,13 @@ class TrainingBatches:
         # Ids, targets and mask of the shortest sentences.
         positions = self.batch_size * min(max_sentences, SHORT_SEGMENT) * length_bucket(1)
         require_memory(positions * (4 + 4 + 1), f"a batch of {self.batch_size:,} segments")
-        # Of each segment: its document, where that one begins, and its own sentences.
+        # For each segment its document, the document's first sentence, and the segment's sentences.
         document = np.repeat(np.arange(len(counts)), num_segments)
         before = np.repeat(np.cumsum(num_segments) - num_segments, num_segments)
         self._document_first = text.document_offsets[document]
         first = self._document_first + max_sentences * (np.arange(len(before)) - before)
         count = np.minimum(max_sentences, text.document_offsets[document + 1] - first)
-        # Segments follow one another without gaps, which is what reduceat needs.
+        # reduceat needs segments without gaps between them.
         longest = np.maximum.reduceat(text.lengths, first)
         for distance in range(1, earlier_sentences + 1):
             sentence = first - distance
@@ -164,7 +163,7 @@ class TrainingBatches:
             longest = np.maximum.reduceat(text.lengths, first)
             sources = _Segments.in_buckets(first, count, longest, int(count.max()))
             self._sources = sources.of(document)
-        # Ordering an epoch costs a sort of all segments, and steps come in order.
+        # An epoch's order costs a sort of all segments; steps are consecutive.
         self._epoch_order = functools.lru_cache(maxsize=2)(self._shuffle)
 
     @property
@@ -176,8 +175,8 @@ class TrainingBatches:
         return -(-self.num_segments // self.batch_size)
 
     def shapes(self, steps: range) -> set[tuple[int, ...]]:
-        """The sizes S and N of the batches of these steps, and those of their sources; no word is
-        read. Batches of more than an epoch have about the shapes of its first steps."""
+        """The shapes (S, N), and (S, N) of sources, of the batches of these steps; no word is read.
+        Steps beyond the first epoch are ignored, since epochs have about the same shapes."""
         steps = steps[: self.steps_per_epoch]
         kinds = [self._segments, *([] if self._sources is None else [self._sources])]
         begins = np.arange(0, self.num_segments, self.batch_size)
@@ -228,7 +227,7 @@ class TrainingBatches:
         return text.pack(sentence_RxS, exists_RxS, int(segments.length.max()), self.batch_size)
 
     def _shuffle(self, epoch: int) -> tuple[np.ndarray, np.ndarray]:
-        """Order of the segments (sorted by buckets) and of the batches cut from them."""
+        """The order of segments (sorted by buckets) and of the batches."""
         rng = np.random.default_rng([self.seed, epoch])
         shuffled = rng.permutation(self.num_segments)
         buckets = [self._segments.length, self._segments.sentences]
@@ -239,8 +238,8 @@ class TrainingBatches:
 
 
 class _Segments(NamedTuple):
-    """Consecutive sentences: of each segment the first one and how many there are, and the buckets
-    of that number and of the longest sentence."""
+    """For each segment its first sentence, its number of sentences, and the buckets of that number
+    and of its longest sentence."""
 
     first: np.ndarray
     count: np.ndarray
@@ -251,7 +250,7 @@ class _Segments(NamedTuple):
     def in_buckets(
         cls, first: np.ndarray, count: np.ndarray, longest: np.ndarray, max_sentences: int
     ) -> "_Segments":
-        # Segments of as many sentences as there can be need no more than that.
+        # The bucket of the longest segments is the maximum itself.
         sentences = np.minimum(_buckets(count, (SHORT_SEGMENT,)), max_sentences)
         return cls(first, count, sentences, _buckets(longest + 1, LENGTH_BOUNDARIES))
 
@@ -261,8 +260,8 @@ class _Segments(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Sentences:
-    """The sentences of a corpus that are short enough: where their words begin, how many these are,
-    and where each document begins."""
+    """The sentences of a corpus up to a maximum length: the index of their first word, their
+    numbers of words, and the first sentence of each document."""
 
     corpus: Corpus
     begins: np.ndarray
@@ -271,7 +270,7 @@ class _Sentences:
 
     @classmethod
     def of(cls, corpus: Corpus, most_words: int = 0) -> "_Sentences":
-        """Those of at most so many words; 0 for all."""
+        """The sentences of at most `most_words` words; 0 for all."""
         offsets, documents = map(np.asarray, (corpus.sentence_offsets, corpus.document_offsets))
         begins, lengths = offsets[:-1], np.diff(offsets)
         if not most_words:
@@ -287,27 +286,27 @@ class _Sentences:
     def pack(
         self, sentence_RxS: np.ndarray, exists_RxS: np.ndarray, length: int, rows: int
     ) -> Batch:
-        """The sentences of these numbers, those that exist, and empty rows up to B."""
+        """The sentences with these numbers where they exist, and empty elements up to B."""
         lengths_BxS = np.full((rows, sentence_RxS.shape[1]), -1, np.int64)
         lengths_BxS[: len(sentence_RxS)][exists_RxS] = self.lengths[sentence_RxS[exists_RxS]]
         begins = self.begins[sentence_RxS[exists_RxS]]
         lengths = lengths_BxS[lengths_BxS >= 0]
-        # The places of all words in the corpus, without a loop over sentences.
-        places = np.arange(lengths.sum()) + np.repeat(
+        # Indices of all words in the corpus, without a loop over sentences.
+        indices = np.arange(lengths.sum()) + np.repeat(
             begins - np.cumsum(lengths) + lengths, lengths
         )
-        return _fill(self.corpus.tokens[places], lengths_BxS, length)
+        return _fill(self.corpus.tokens[indices], lengths_BxS, length)
 
 
 def _buckets(sizes: np.ndarray, boundaries: tuple[int, ...]) -> np.ndarray:
-    """The smallest boundary that holds each size, where the last one is doubled as needed."""
+    """The smallest boundary of at least each size; further boundaries double the last."""
     while boundaries[-1] < sizes.max(initial=0):
         boundaries = (*boundaries, 2 * boundaries[-1])
     return np.asarray(boundaries)[np.searchsorted(boundaries, sizes)]
 
 
 def _fill(words: np.ndarray, lengths_BxS: np.ndarray, length: int) -> Batch:
-    """Spreads concatenated words over a batch; a length of -1 means there is no sentence."""
+    """A batch of concatenated words; a length of -1 means that there is no sentence."""
     position = np.arange(length)
     is_word_BxSxN = position < lengths_BxS[..., None]
     mask_BxSxN = position <= lengths_BxS[..., None]

@@ -22,7 +22,7 @@ SPLITS = ("train", "valid", "test")
 
 
 def source_split(split: str) -> str:
-    """The split of the documents that those of a split are made of, as many in the same order."""
+    """The split with the sources of a split: one source per document, in the same order."""
     return f"{split}_source"
 
 
@@ -31,19 +31,19 @@ MANIFEST_FILE = "manifest.json"
 VOCABULARY_FILE = "vocabulary.tsv"
 TAGS_FILE = "tags.tsv"
 DROP_REASONS = ("min_words", "max_words", "max_unknown")
-"""Options of `prepare` by which documents are left out."""
-# The byte order is fixed so that a corpus can be copied between machines.
+"""Options of `prepare` that omit documents."""
+# A fixed byte order lets a corpus be copied between machines.
 TOKEN_DTYPE = np.dtype("<i4")
 OFFSET_DTYPE = np.dtype("<i8")
 
 _KINDS = ("tokens.bin", "sentence_offsets.bin", "document_offsets.bin", "document_ids.txt")
-# Ids that are checked at once.
+# Number of ids checked at once.
 _CHUNK = 1 << 20
 
 
 @dataclasses.dataclass(frozen=True)
 class FileEntry:
-    """What the manifest says of a file: its size in bytes and its SHA-256."""
+    """A file in the manifest: its size in bytes and its SHA-256."""
 
     bytes: Count
     sha256: str
@@ -51,7 +51,7 @@ class FileEntry:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class VocabularyEntry:
-    """What the manifest says of the vocabulary; see `Vocabulary`."""
+    """The vocabulary in the manifest; see `Vocabulary`."""
 
     size: Count
     fingerprint: str
@@ -61,9 +61,9 @@ class VocabularyEntry:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitEntry:
-    """What the manifest says of a split: counts of what lies there; and of its text the characters
-    (those of each word, and one after it), the tokens outside the vocabulary, the sentences that
-    were empty and the documents that were dropped."""
+    """A split in the manifest: its numbers of documents, sentences and words (`tokens`), of words
+    outside the vocabulary, of characters (each word and one separator), of omitted empty sentences,
+    and of omitted documents by reason."""
 
     documents: Count
     sentences: Count
@@ -82,11 +82,11 @@ class SplitEntry:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingText:
-    """What a run remembers of its text.
+    """The properties of its training text that a run saves.
 
     Attributes:
-      options: how it became words; None if that is not known.
-      unknown_rates: by split, the share of its words that are outside the vocabulary.
+      options: how the text became words; None if unknown.
+      unknown_rates: by split, the share of words outside the vocabulary.
     """
 
     options: TextOptions | None = None
@@ -95,17 +95,17 @@ class TrainingText:
 
 @dataclasses.dataclass(frozen=True)
 class Manifest:
-    """What is known of a prepared corpus.
+    """The manifest of a prepared corpus.
 
     Attributes:
-      format_version: of the files.
+      format_version: version of the files' format.
       vocabulary: the vocabulary.
-      options: what the corpus was made with.
-      sources: by name, what it was made of: each has a "name" and a "sha256".
-      splits: by name.
-      text: how other text is read like that of the corpus.
-      tags: the files of parts of speech, TAGS_FILE and the `tags_file` of every split whose
-        documents all have them.
+      options: the options of `prepare`.
+      sources: the inputs by name, each with a "name" and a "sha256".
+      splits: the splits by name.
+      text: options for reading other text like the text of the corpus.
+      tags: files of parts of speech: TAGS_FILE, and the `tags_file` of every split whose documents
+        are all tagged.
     """
 
     format_version: Literal[1]
@@ -118,14 +118,14 @@ class Manifest:
 
     @property
     def training_text(self) -> TrainingText:
-        """What a run that is trained on the corpus is to remember of its text."""
+        """The properties of the text that a run trained on the corpus saves."""
         rates = {split: entry.oov_rate for split, entry in self.splits.items()}
         return TrainingText(self.text, rates)
 
     def original_tokens(self, split: str) -> int:
-        """How many tokens published perplexities count in the text of a split; 0 where that is not
-        known, or where the split is another text: documents were left out, or more words are
-        unknown than in the text itself, or upper and lower case are one."""
+        """The number of tokens that published perplexities count in a split. It is 0 if unknown, or
+        if the split differs from the published text: documents were omitted, other words are
+        unknown, or the text was converted to lower case."""
         source, entry = self.sources.get(str(self.options.get("format")), {}), self.splits[split]
         tokens, unknown = (
             counts.get(split) if isinstance(counts := source.get(key), dict) else None
@@ -136,8 +136,8 @@ class Manifest:
         return tokens if is_same and isinstance(tokens, int) else 0
 
     def files_of(self, split: str) -> dict[str, FileEntry]:
-        """The files that are needed to read a split, by the names that a corpus has: others of a
-        manifest could lead elsewhere."""
+        """The files of a split by name. Only names of this format are accepted; other names in a
+        manifest could lead out of the folder."""
         entries = self.vocabulary.files | self.splits[split].files | self.tags
         of_tags = (TAGS_FILE, tags_file(split)) if tags_file(split) in self.tags else ()
         return {name: entries[name] for name in (VOCABULARY_FILE, *split_files(split), *of_tags)}
@@ -149,7 +149,7 @@ def split_files(split: str) -> list[str]:
 
 
 def tags_file(split: str) -> str:
-    """The name of the file with the part of speech of each word: its line in TAGS_FILE, from 0."""
+    """The file with the part of speech of each word, as a line number of TAGS_FILE from 0."""
     return f"{split}.tags.bin"
 
 
@@ -158,13 +158,13 @@ class Corpus:
     """One split of a prepared corpus.
 
     Attributes:
-      directory: where it lies, or its copy on this machine.
-      split: its name.
-      tokens: int32 [num_tokens], ids of the words; START and END are not stored.
-      sentence_offsets: int64 [num_sentences + 1], where each sentence begins in `tokens`.
-      document_offsets: int64 [num_documents + 1], where each document begins, in sentences.
-      vocabulary: the words behind the ids.
-      manifest: of the whole directory.
+      directory: the folder of the corpus, or of its copy on this machine.
+      split: name of the split.
+      tokens: int32 [num_tokens], word ids without START and END.
+      sentence_offsets: int64 [num_sentences + 1], the index in `tokens` of each sentence's start.
+      document_offsets: int64 [num_documents + 1], the number of each document's first sentence.
+      vocabulary: the vocabulary.
+      manifest: the manifest of the corpus.
     """
 
     directory: pathlib.Path
@@ -189,7 +189,7 @@ class Corpus:
 
     @property
     def checksums(self) -> dict[str, str]:
-        """SHA-256 of every file of the directory that training reads, by its name."""
+        """SHA-256 of every file that training reads, by name."""
         files = map(self.manifest.files_of, self.manifest.splits)
         return {
             name: file.sha256
@@ -200,11 +200,11 @@ class Corpus:
 
     @functools.cached_property
     def document_ids(self) -> list[str]:
-        """Names of the documents, read when first asked for."""
+        """Names of the documents, read at first use."""
         path = self.directory / split_files(self.split)[-1]
         try:
             with reading(path), storage.open_regular(path) as file:
-                # Text would end lines where there is no line feed.
+                # Text mode would also split names at other line ends.
                 names = file.read().decode("utf-8").removesuffix("\n").split("\n")
         except UnicodeDecodeError as error:
             raise InputError(f"{path}: not valid UTF-8: {error.reason}") from error
@@ -213,7 +213,7 @@ class Corpus:
         return names
 
     def document(self, index: int) -> list[np.ndarray]:
-        """The sentences of a document, each int32 [num_words] (views, nothing is copied).
+        """The sentences of a document, each int32 [num_words], without a copy.
 
         Raises:
           IndexError: there is no document `index`.
@@ -225,18 +225,17 @@ class Corpus:
         return [self.tokens[begin:end] for begin, end in zip(offsets, offsets[1:], strict=False)]
 
     def document_lines(self, index: int) -> Iterator[str]:
-        """A document as the format "lines" reads it: a heading, then one sentence per line."""
+        """A document in the format "lines": a heading, then one sentence per line."""
         yield f"= {printable(self.document_ids[index])}"
         for sentence in self.document(index):
             line = " ".join(self.vocabulary.decode(sentence))
-            # A line that begins with this sign would be a heading.
+            # A sentence that begins with "=" would be read as a heading.
             yield " " * line.startswith("=") + line
 
     @functools.cached_property
     def tags(self) -> np.ndarray | None:
-        """int32 [num_tokens], the parts of speech of the words as numbers of `tag_names`; None if
-        not all documents of the split had them.
-        """
+        """int32 [num_tokens], the words' parts of speech as indices of `tag_names`; None unless all
+        documents of the split are tagged."""
         name = tags_file(self.split)
         if name not in self.manifest.tags:
             return None
@@ -244,7 +243,7 @@ class Corpus:
 
     @functools.cached_property
     def tag_names(self) -> list[str]:
-        """How the text spells parts of speech."""
+        """Names of the parts of speech in the text."""
         path, names = self.directory / TAGS_FILE, []
         for number, line in read_lines(path):
             name, _, count = line.removesuffix("\n").partition("\t")
@@ -254,8 +253,8 @@ class Corpus:
         return names
 
     def document_tags(self, index: int) -> list[list[str]] | None:
-        """The part of speech of each word of `document(index)`, as the text had it; None if not all
-        documents of the split had them.
+        """The part of speech of each word of `document(index)`; None unless all documents of the
+        split are tagged.
 
         Raises:
           IndexError: there is no document `index`.
@@ -283,34 +282,39 @@ def read_manifest(directory: storage.PathLike) -> Manifest:
         raise InputError(f"{error}; prepare the corpus again") from error
     if others := [split for split in manifest.splits if split not in ALL_SPLITS]:
         expected = ", ".join(ALL_SPLITS)
-        raise InputError(f"{path}: names a split {brief(others[0])}; expected {expected}")
+        raise InputError(f"{path}: has a split {brief(others[0])}; expected {expected}")
     for split, entry in manifest.splits.items():
         names = {VOCABULARY_FILE, *split_files(split), *([TAGS_FILE] if manifest.tags else [])}
         if missing := names - {*manifest.vocabulary.files, *entry.files, *manifest.tags}:
-            raise InputError(f"{path}: says nothing of {', '.join(sorted(missing))}")
+            raise InputError(
+                f"{path}: has no entry of {', '.join(sorted(missing))}; prepare the corpus again"
+            )
     return manifest
 
 
 def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = True) -> Corpus:
-    """Opens a split; its words are mapped into memory, after all ids were read once and checked.
+    """Opens a split. Its words are mapped into memory; all ids are checked once.
 
     Args:
-      directory: made by `dclm_jax.data.prepare`.
-      split: "train", "valid" or "test", or of paired documents its `source_split`.
-      verify: compare every file's checksum.
+      directory: a prepared corpus.
+      split: "train", "valid" or "test", or for paired documents their `source_split`.
+      verify: whether to compare the checksum of every file.
     """
     location = storage.locate(directory)
     manifest = read_manifest(location)
     if split not in manifest.splits:
         present = ", ".join(manifest.splits) or "none"
-        raise InputError(f"split {split!r} has no data in {location}; it has: {present}")
+        raise InputError(f"{location}: has no split {split!r}; expected one of: {present}")
     entry = manifest.splits[split]
     described = manifest.files_of(split)
     directory = storage.cached(location, {name: file.sha256 for name, file in described.items()})
     check_files(directory, described, verify=verify)
     vocabulary = Vocabulary.load(directory / VOCABULARY_FILE)
     if vocabulary.fingerprint != manifest.vocabulary.fingerprint:
-        raise InputError(f"{directory / VOCABULARY_FILE}: is not the vocabulary of the manifest")
+        raise InputError(
+            f"{directory / VOCABULARY_FILE}: is not the vocabulary of the manifest; prepare the "
+            "corpus again"
+        )
     tokens, sentences, documents, _ = (directory / name for name in split_files(split))
     corpus = Corpus(
         directory=directory,
@@ -331,9 +335,8 @@ def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = True)
 
 
 def open_source(corpus: Corpus, directory: storage.PathLike, *, verify: bool = True) -> Corpus:
-    """What the documents of a split of that directory are made of: its `source_split`, or, where
-    there is none, themselves.
-    """
+    """The sources of a split's documents: its `source_split`, or the documents themselves if there
+    is none."""
     name = source_split(corpus.split)
     if name not in corpus.manifest.splits:
         return corpus
@@ -341,7 +344,7 @@ def open_source(corpus: Corpus, directory: storage.PathLike, *, verify: bool = T
     if source.num_documents != corpus.num_documents:
         raise InputError(
             f"{directory}: split {name} has {source.num_documents} documents; expected "
-            f"{corpus.num_documents}, as many as {corpus.split}"
+            f"{corpus.num_documents}, one per document of {corpus.split}"
         )
     return source
 
@@ -351,7 +354,7 @@ def open_array(path: pathlib.Path, dtype: np.dtype, length: int) -> np.ndarray:
     try:
         with storage.open_regular(path) as file:
             array = np.memmap(file, dtype, mode="r")
-    # A file that is empty, or not a whole number of values long, is a ValueError.
+    # np.memmap raises a ValueError for an empty file or a fraction of a value.
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: cannot be mapped into memory ({error})") from error
     if len(array) != length:
@@ -375,7 +378,7 @@ def _check_offsets(path: pathlib.Path, offsets: np.ndarray, end: int) -> None:
 
 
 def describe_files(directory: pathlib.Path, names: Iterable[str]) -> dict[str, FileEntry]:
-    """What the manifest is to say of each file."""
+    """The manifest's entry of each file."""
     paths = {name: directory / name for name in names}
     return {name: FileEntry(path.stat().st_size, file_sha256(path)) for name, path in paths.items()}
 
@@ -383,7 +386,7 @@ def describe_files(directory: pathlib.Path, names: Iterable[str]) -> dict[str, F
 def check_files(
     directory: storage.Location, described: dict[str, FileEntry], *, verify: bool = False
 ) -> None:
-    """Compares files with `describe_files`; checksums only with `verify`."""
+    """Compares files with their entries in the manifest; checksums only with `verify`."""
     for name, expected in described.items():
         path = directory / name
         if not path.is_file():
@@ -399,23 +402,21 @@ def check_files(
 
 
 def files_sha256(root: pathlib.Path, paths: Iterable[pathlib.Path]) -> str:
-    """SHA-256 of the names of `paths` below `root`, and of what they hold."""
+    """SHA-256 of the names of `paths` below `root` and of their contents."""
     digest = hashlib.sha256()
     for file in paths:
-        # A single file may be renamed; in a folder the names decide the order.
+        # A single file may be renamed; names in a folder determine the order.
         name = file.relative_to(root).as_posix() if root.is_dir() else ""
         with reading(file):
             line = f"{name}\n{file_sha256(file)}\n"
-            # Names of files are bytes, in any encoding.
+            # File names are bytes in any encoding.
             digest.update(line.encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 
 
 def statistics_table(manifest: Manifest) -> str:
-    """Aligned text with one line a split: Table 1 of Ji et al. (2015), and the vocabulary.
-
-    Words exclude START and END.
-    """
+    """Statistics of the splits as aligned text, as in Table 1 of Ji et al. (2015), and of the
+    vocabulary. Words exclude START and END."""
     header = ("split", "documents", "sentences", "words", "words/doc", "sentences/doc", "OOV")
     rows: list[Sequence[str]] = [header]
     for split, entry in manifest.splits.items():

@@ -1,5 +1,5 @@
-"""What the first lines of a text tell: tags of words, raw text in JSON lines, or that the format
-may be another one, which is only reported."""
+"""Detection of tagged text and of raw text in JSON lines from the first lines of a text, and
+warnings where a text looks like another format than the one it is read in."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from dclm_jax.data.text_files import Line
 from dclm_jax.errors import brief
 
 FIRST_LINES = 100
-"""How many lines a guess is made from."""
+"""The number of lines that detection reads."""
 
 # The Penn Treebank's tags, Brown's (np-tl, at+nn, pp$$) and signs that stand for themselves.
 _TAG = re.compile(r"([A-Za-z]{1,6}[0-9$*]*|[^\w\s/]{1,4}?)([+-][A-Za-z$*]{1,6})*|-[LR][RCS]B-")
@@ -25,8 +25,8 @@ _SECTION = re.compile(r"= = .+ = =")
 def is_tagged(lines: Iterable[Line]) -> bool:
     """Whether nearly all tokens are WORD/TAG.
 
-    Tags are those of a tag set: they are in capital letters, or come again and again. So addresses
-    of web pages, paths and dates are none. Not every line is one word.
+    Tags come from a tag set: all are in capital letters, or few different tags occur often. Web
+    addresses, paths and dates are therefore no tags. At least one line has several words.
     """
     texts = [text for _, text in lines if text.strip() and not text.startswith("=")]
     tokens = [token for text in texts for token in text.split()]
@@ -37,37 +37,38 @@ def is_tagged(lines: Iterable[Line]) -> bool:
 
 
 def holds_raw_text(lines: Iterable[Line], text_key: str | None) -> bool:
-    """Whether JSON lines that begin so hold raw text, not sentences of words."""
+    """Whether JSON lines with this beginning hold raw text rather than sentences of words."""
     record = _record([text for _, text in lines if text.strip()])
-    # Where a key was given, a file of words may be read beside those of text.
+    # With a given key, an input may have files of both kinds.
     return record is not None and (
         SENTENCES not in record or (text_key is not None and text_key in record)
     )
 
 
 def warnings(lines: Sequence[Line], format: str) -> Iterator[str]:
-    """What a text that is read in this format seems to be instead, each with the flag that helps.
+    """Warnings that a text read in this format looks like another format, each with a flag to use.
 
     Args:
-      lines: the first ones.
-      format: one of `formats.TEXT_FORMATS` but auto.
+      lines: the first lines of the text.
+      format: one of `formats.TEXT_FORMATS` except auto.
     """
     texts = [text.strip() for _, text in lines if text.strip()]
     tokens = [token for text in texts for token in text.split()]
     if format in ("lines", "prose", "paragraphs") and _record(texts) is not None:
-        yield "looks like JSON lines; --format=jsonl reads them"
+        yield "looks like JSON lines; use --format=jsonl"
     if format in ("prose", "paragraphs") and is_tagged(lines):
-        yield "looks like words with tags, WORD/TAG; --format=tagged reads them"
+        yield "looks like words with tags, WORD/TAG; use --format=tagged"
     if format == "lines":
-        # Between words marks hardly ever stand at one.
+        # In tokenised text punctuation is rarely attached to a word.
         attached = list(filter(_ATTACHED.fullmatch, tokens))
         if len(attached) >= max(5, len(tokens) / 100, 4 * tokens.count(",")):
             yield (
-                f"looks like raw text, whose marks stand at words, such as {brief(attached[0])}; "
-                "--format=prose splits it, and --format=paragraphs where every line is a document"
+                f"looks like raw text with punctuation attached to words, such as "
+                f"{brief(attached[0])}; use --format=prose, or --format=paragraphs if every line "
+                "is a document"
             )
         if any(map(_SECTION.fullmatch, texts)):
-            yield "looks like articles under headings, as in WikiText; --format=articles reads them"
+            yield "looks like articles under headings, as in WikiText; use --format=articles"
 
 
 def _record(texts: Sequence[str]) -> dict[str, Any] | None:

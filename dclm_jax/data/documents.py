@@ -14,8 +14,8 @@ _LANGUAGE = re.compile("[a-z]{2,3}")
 
 
 class Document(NamedTuple):
-    """A document: its name and its sentences, each a list of words (none of them empty); of tagged
-    text also the part of speech of every word."""
+    """A document: its name, its sentences (lists of at least one word) and, for tagged text, the
+    part of speech of each word."""
 
     id: str
     sentences: list[list[str]]
@@ -24,22 +24,21 @@ class Document(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class TextOptions:
-    """How text becomes documents of words. A run remembers the options of its training text, so
-    that other text is read alike.
+    """How text becomes documents of words. A run saves the options of its training text and reads
+    other text with them.
 
     Attributes:
       format: one of `readers.FORMATS`.
-      lowercase: words are in lower case.
-      normalize: quotes, dashes and other punctuation of raw text are first written as Moses does;
-        words that are given as such stay as they are, since their spaces are those of the text.
-      text_key: the key or column that holds raw text, None for "text".
-      language: language of raw text, as Wikipedia's code: en, de, pt, ckb.
-      unicode: the normal form that words are written in, without format characters at their edges;
-        one of FORMS.
-      divider: the first word, once or repeated, of a line that ends a document in the formats
-        lines, tagged and prose; "none" for no such line.
-      quoted: cells of TSV are quoted where they hold tabulators, quotation marks or line breaks, as
-        cells of CSV are.
+      lowercase: whether words are converted to lower case.
+      normalize: whether quotes, dashes and other punctuation of raw text are normalized as Moses
+        does; tokenised text is never normalized.
+      text_key: the key or column that holds raw text; None for "text".
+      language: the language of raw text as Wikipedia's code: en, de, pt, ckb.
+      unicode: the normal form of words, one of FORMS; a form also removes format characters at the
+        edges of words.
+      divider: the first word, possibly repeated, of lines that end a document in the formats lines,
+        tagged and prose; "none" if no line does.
+      quoted: whether cells of TSV with tabs, quotation marks or line breaks are quoted, as in CSV.
     """
 
     format: str = "auto"
@@ -78,4 +77,4 @@ class TextOptions:
 
 
 PLAIN = TextOptions()
-"""Lines of words, as they stand."""
+"""Lines of words, read without conversion."""

@@ -1,7 +1,7 @@
-"""Formats of text: a parser for each, which makes documents of lines.
+"""Parsers of text formats, from lines to documents.
 
-Parsers of words give documents; those of raw text, in `RAW`, names and paragraphs, of which
-`prose` makes sentences.
+A parser of tokenised text yields documents. A parser of raw text (a format in `RAW`) yields names
+and paragraphs, which `prose` divides into sentences and words.
 """
 
 import collections
@@ -45,8 +45,8 @@ class Text(NamedTuple):
       label: the first part of the names of its documents.
       source: its name in messages.
       options: how it becomes words.
-      ids: the ids that documents of the input have given themselves so far, and where.
-      notes: the counts of the input it belongs to.
+      ids: the ids that records of the input had so far, and where.
+      notes: the notes of the input that the text belongs to.
     """
 
     lines: Iterator[Line]
@@ -58,11 +58,11 @@ class Text(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key or column of its raw text."""
+        """The key or column that holds raw text."""
         return self.options.text_key or DEFAULT_TEXT_KEY
 
     def named(self, value: Any, number: int) -> str:
-        """The name of the document of a record: its id, or LABEL:LINE where it has none."""
+        """The name of a record's document: its id, or LABEL:LINE if it has none."""
         where = f"{self.source}:{number}"
         if value is None or value == "":
             return f"{self.label}:{number}"
@@ -73,27 +73,27 @@ class Text(NamedTuple):
             raise InputError(f"{where}: expected 'id' to be one line of text")
         if name in self.ids:
             raise InputError(
-                f"{where}: the id {brief(name)} is that of {self.ids[name]} already; expected "
-                "different ids, or none"
+                f"{where}: the id {brief(name)} is also at {self.ids[name]}; expected different "
+                "ids, or none"
             )
         self.ids[name] = where
         return name
 
 
 def parse(format: str, text: Text) -> Iterator[Document]:
-    """The documents of a text, as they are written in it."""
+    """The documents of a text, with words as the text has them."""
     if format not in RAW:
         yield from _PARSERS[format](text)
         return
     tokenizer = prose.Tokenizer(text.options)
     for name, paragraphs in _PARSERS[format](text):
-        # It would be cut into thousands of sentences.
+        # Such a word would become thousands of sentences.
         if any(map(_has_long_word, paragraphs)):
             raise InputError(
                 f"{text.source}: the document {brief(name)} holds a word of more than "
                 f"{_LONGEST_WORD:,} characters; expected prose"
             )
-        # An accent that is apart from its letter would be a word of its own.
+        # The tokenizer would make a word of a decomposed accent.
         words = (composed(part.split(), text.options.unicode, text.notes) for part in paragraphs)
         yield Document(name, tokenizer.sentences(list(map(" ".join, words))))
 
@@ -107,7 +107,7 @@ def _has_long_word(text: str) -> bool:
 
 
 def _blocks(lines: Iterable[Line], is_boundary: Callable[[Line], bool]) -> Iterator[list[Line]]:
-    """Runs of lines, without the boundaries between them."""
+    """Runs of lines between boundaries."""
     for at_boundary, block in itertools.groupby(lines, is_boundary):
         if not at_boundary:
             yield list(block)
@@ -118,7 +118,7 @@ def _is_blank(line: Line) -> bool:
 
 
 def _divider(text: Text) -> Callable[[Line], bool]:
-    """Whether a line ends a document by its first word; a title after that is counted."""
+    """Whether the first word of a line ends a document; notes count a title after it."""
     divider = text.options.divider
     pattern = re.compile(rf"(?:{re.escape(divider)})+(?!\S)")
 
@@ -196,7 +196,7 @@ class _Record:
 
 
 def _json_records(text: Text, kind: type[Value]) -> Iterator[tuple[int, str, Value]]:
-    """The number of each line that holds a record, its place as messages say it, the record."""
+    """For each record the number of its line, its position for messages, and the record."""
     for number, line in text.lines:
         content = line.strip()
         if not content:
@@ -205,7 +205,7 @@ def _json_records(text: Text, kind: type[Value]) -> Iterator[tuple[int, str, Val
         if not (content.startswith("{") and content.endswith("}")):
             raise InputError(
                 f"{where}: is {brief(content)}; expected JSON lines: an object on each line, with "
-                "'text' or 'sentences' (jq -c '.[]' makes them of an array, jq -c . of other JSON)"
+                "'text' or 'sentences' (jq -c '.[]' converts an array, jq -c . other JSON)"
             )
         yield number, where, parse_json(line, where, kind)
 
@@ -214,7 +214,7 @@ def _require_characters(texts: Iterable[str], where: str) -> None:
     try:
         "".join(texts).encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InputError(f"{where}: holds half of a surrogate pair, which is no text") from error
+        raise InputError(f"{where}: has half of a surrogate pair, which is no character") from error
 
 
 def _parse_jsonl(text: Text) -> Iterator[Document]:
@@ -258,13 +258,13 @@ def _parse_raw_jsonl(text: Text) -> Iterator[RawDocument]:
     for number, where, record in _json_records(text, dict[str, Any]):
         if key not in record and SENTENCES in record:
             raise InputError(
-                f"{where}: holds 'sentences', and the first line of the file holds raw text; "
-                "divide the file in two"
+                f"{where}: has 'sentences', but the first record of the file has raw text; put "
+                "them into different files"
             )
         if key not in record:
             raise InputError(
-                f"{where}: has no {brief(key)}, nor 'sentences' of words; --text_key names the key "
-                f"of its text, of: {_listed(record)}"
+                f"{where}: has no key {brief(key)} and no 'sentences'; name the key of its text by "
+                f"--text_key, one of: {_listed(record)}"
             )
         if not isinstance(record[key], str):
             raise InputError(f"{where}: {brief(key)} is {brief(record[key])}; expected text")
@@ -274,9 +274,9 @@ def _parse_raw_jsonl(text: Text) -> Iterator[RawDocument]:
 
 
 def _parse_table(text: Text, kind: str) -> Iterator[RawDocument]:
-    """Names and paragraphs of a table with a header; of its columns one is text, and "id", if it is
-    there, has names. A quoted cell may go over several lines; those of TSV are quoted only where
-    the options say so.
+    """Names and paragraphs of a table with a header. One column has the text; the column "id", if
+    there is one, has the names. A quoted cell may span several lines. Cells of TSV are quoted only
+    if the options say so.
 
     Args:
       text: the table.
@@ -288,18 +288,20 @@ def _parse_table(text: Text, kind: str) -> Iterator[RawDocument]:
     where, _, header = next(rows, ("", 0, []))
     for name, times in collections.Counter(header).items():
         if times > 1:
-            raise InputError(f"{where}: has several columns {brief(name)}; expected one")
+            raise InputError(
+                f"{where}: has {times} columns {brief(name)}; expected different names"
+            )
     if header and key not in header:
         raise InputError(
-            f"{where}: has no column {brief(key)}; --text_key names that of its text, of: "
-            f"{_listed(header)}"
+            f"{where}: has no column {brief(key)}; name the column of the text by --text_key, one "
+            f"of: {_listed(header)}"
         )
     for where, number, row in rows:
         if len(row) != len(header):
-            advice = "" if is_quoted else " (--quoted if cells are quoted and hold line breaks)"
+            advice = "" if is_quoted else " (add --quoted if quoted cells contain line breaks)"
             raise InputError(
-                f"{where}: has {len(row)} cells; expected {len(header)}, as many as the header"
-                f"{advice}"
+                f"{where}: has {len(row)} cells and the header {len(header)}; expected equal "
+                f"numbers{advice}"
             )
         cells = dict(zip(header, row, strict=True))
         if not is_quoted and _QUOTED.fullmatch(cells[key]):
@@ -309,8 +311,8 @@ def _parse_table(text: Text, kind: str) -> Iterator[RawDocument]:
 
 
 def _rows(text: Text, kind: str, is_quoted: bool) -> Iterator[tuple[str, int, list[str]]]:
-    """Where each row of a table begins, as messages say it and by its line, and its cells."""
-    # A text may be longer than the module expects of a cell.
+    """For each row of a table its position for messages, its first line, and its cells."""
+    # The default maximum of the module is shorter than many texts.
     csv.field_size_limit(LONGEST_LINE)
     rows = csv.reader(
         (line.text for line in text.lines),
@@ -325,7 +327,7 @@ def _rows(text: Text, kind: str, is_quoted: bool) -> Iterator[tuple[str, int, li
             row = next(rows, None)
         except csv.Error as error:
             raise InputError(
-                f"{where}: the row that begins here is no {kind.upper()}: {error}"
+                f"{where}: the row that begins here is not valid {kind.upper()}: {error}"
             ) from error
         if row is None:
             return
@@ -353,5 +355,5 @@ _PARSERS: dict[str, Callable[[Text], Iterator[Any]]] = {
     "tsv": functools.partial(_parse_table, kind="tsv"),
     RAW_JSONL: _parse_raw_jsonl,
 }
-"""By format, a text -> its documents; of the formats in RAW each is its name and paragraphs."""
+"""For each format a function from a text to documents, or for formats in RAW to raw documents."""
 TEXT_FORMATS = ("auto", *(format for format in _PARSERS if format != RAW_JSONL))

@@ -1,9 +1,9 @@
-"""The form in which words are written, and notes of what was left out of a text or is odd in it.
+"""Normal forms of words, and notes about omitted and unusual text.
 
-Some characters are not seen and make another word of the one they are in: format characters
-(Unicode's category Cf: the byte order mark U+FEFF, U+200B, U+00AD, marks of direction), and accents
-that are written apart from their letter. They stay, and a note counts them, unless a normal form is
-asked for.
+A word with invisible characters differs from the same word without them. Such characters are format
+characters (Unicode's category Cf: the byte order mark U+FEFF, U+200B, U+00AD, marks of direction)
+and accents decomposed from their letter. They are retained, and a note counts them, unless a normal
+form is requested.
 """
 
 import collections
@@ -17,11 +17,11 @@ from dclm_jax.data.documents import NO_FORM, TextOptions
 _NOTES = {
     "title": "lines that begin with {divider} and end a document: {count:,}; title words omitted: "
     "{size:,}, such as {example} (--divider names another first word, or none)",
-    "heading": "headings left out: {count:,}, of {size:,} words (--format=articles keeps them)",
-    "long cell": "cells over several lines: {count:,}, the longest in {example}; check them for a "
-    "quotation mark that is never closed",
-    "quoted cell": "cells between quotation marks, which are part of the text: {count:,} (--quoted "
-    "reads them as quotation of the table)",
+    "heading": "headings omitted: {count:,}, {size:,} words (--format=articles retains them)",
+    "long cell": "cells over several lines: {count:,}, the longest in {example}; check for a "
+    "missing closing quotation mark",
+    "quoted cell": "cells in quotation marks, which are read as part of the text: {count:,} "
+    "(--quoted removes them)",
     "removed": "format characters removed: {size:,}, such as {example}",
     "invisible": "words with invisible format characters: {count:,}, such as {example} "
     "(--unicode=nfc removes them at the edges of words)",
@@ -39,13 +39,13 @@ class _Tally:
 
 
 class Notes:
-    """Counts of what was left out of the texts of an input or is odd in them."""
+    """Counts of omitted and unusual text in an input."""
 
     def __init__(self):
         self._tallies: dict[str, _Tally] = collections.defaultdict(_Tally)
 
     def add(self, kind: str, example: str = "", size: int = 1) -> None:
-        """Counts an occurrence of a kind, a key of _NOTES; the largest one is the example."""
+        """Counts an occurrence of a kind, a key of _NOTES, with the largest as the example."""
         tally = self._tallies[kind]
         tally.count += 1
         tally.size += size
@@ -60,12 +60,12 @@ class Notes:
 
 
 def as_words(words: Iterable[str], options: TextOptions, notes: Notes) -> list[str]:
-    """Words as the options want them: in their normal form, and in lower case. A word of nothing
-    but format characters may become empty."""
+    """Words in the normal form and the case of the options. A word of format characters alone may
+    become empty."""
     words = composed(words, options.unicode, notes)
     if not options.lowercase:
         return words
-    # A letter in lower case may compose with an accent that it has no capital for.
+    # A lower-case letter may compose with an accent where its capital does not.
     return composed([word.lower() for word in words], options.unicode, notes)
 
 
@@ -104,7 +104,8 @@ def _name(character: str) -> str:
 def _composed(word: str, form: str) -> tuple[str, str]:
     """A word in a normal form without format characters at its edges; these characters.
 
-    A compatibility form may hold spaces, as that of U+00B4: the parts stay one word.
+    A compatibility form may contain spaces, as the form of U+00B4 does. They are removed, so that
+    the word remains one word.
     """
     word = "".join(unicodedata.normalize("NFC" if form == "nfc" else "NFKC", word).split())
     inner = word.strip("".join(filter(_is_format, word)))
@@ -114,8 +115,7 @@ def _composed(word: str, form: str) -> tuple[str, str]:
 
 @functools.lru_cache(1 << 16)
 def _unseen(word: str) -> tuple[str, bool]:
-    """The first format character of a word, or ""; whether its accents are apart, or it is such an
-    accent."""
+    """The first format character of a word, or ""; and whether the word has a decomposed accent."""
     is_accent = unicodedata.category(word[0]).startswith("M")
     is_apart = is_accent or not unicodedata.is_normalized("NFC", word)
     return next(filter(_is_format, word), ""), is_apart

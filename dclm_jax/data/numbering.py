@@ -1,6 +1,6 @@
-"""Text on its way to a prepared corpus: provisional word ids on disk, rewritten as final ones.
+"""Text during `prepare`: provisional word ids on disk, later rewritten as final ids.
 
-Masks [D] say which documents are meant.
+Masks [D] select documents.
 """
 
 import array
@@ -23,18 +23,18 @@ _NO_TAG = -1
 
 @dataclasses.dataclass(frozen=True)
 class NumberedText:
-    """Text as provisional word ids on disk; in memory its words and the sizes of its documents.
+    """Text as provisional word ids on disk, with its distinct words and sizes in memory.
 
     Attributes:
-      directory: where the ids of all words are, and those of their tags.
-      words: in the order of their provisional ids.
-      tags: in the order of their ids, which stay as they are.
-      lengths: int64 [num_sentences], their numbers of words.
-      names: of the documents.
-      parts: int64 [D], what `read` was given of each document.
-      dropped: int64 [D], empty sentences that were left out, likewise.
-      sentences: int64 [D], their numbers of sentences.
-      is_tagged: bool [D], whether their words have tags.
+      directory: the folder with the ids of all words and of their tags.
+      words: distinct words in the order of their provisional ids.
+      tags: distinct tags in the order of their ids, which are final.
+      lengths: int64 [num_sentences], number of words of each sentence.
+      names: names of the documents.
+      parts: int64 [D], the part that `read` got for each document.
+      dropped: int64 [D], number of empty sentences omitted before each document.
+      sentences: int64 [D], number of sentences of each document.
+      is_tagged: bool [D], whether the words of a document have tags.
     """
 
     directory: pathlib.Path
@@ -51,7 +51,7 @@ class NumberedText:
     def read(
         cls, documents: Iterable[tuple[int, int, Document]], directory: pathlib.Path
     ) -> "NumberedText":
-        """Writes (part, dropped, document), one or more of them, into a directory."""
+        """Writes at least one (part, dropped, document) into a directory."""
         ids, tag_ids = _numbering(), _numbering()
         lengths, names, rows = array.array("q"), [], []
         with (
@@ -82,16 +82,16 @@ class NumberedText:
 
     @property
     def tokens(self) -> np.ndarray:
-        """int64 [D], the numbers of words of the documents."""
+        """int64 [D], the number of words of each document."""
         first = np.cumsum(self.sentences) - self.sentences
         return np.add.reduceat(self.lengths, first)
 
     def cut(self, max_words: int) -> "NumberedText":
-        """The same text, its longer documents cut into documents of at most so many words.
+        """The same text with documents of at most `max_words` words, cut between sentences.
 
-        They are made of whole sentences, as many in each as fit; a longer sentence is a document by
-        itself. They are called NAME#1, NAME#2 and so on, and have the part of the whole one; the
-        empty sentences are the first one's.
+        Each piece takes whole sentences while they fit; a longer sentence is a piece of its own.
+        Pieces are called NAME#1, NAME#2 and so on and have the part of their document. Omitted
+        empty sentences count for the first piece.
         """
         names, sentences, pieces = [], [], []
         for name, lengths in zip(
@@ -113,9 +113,9 @@ class NumberedText:
             is_tagged=np.repeat(self.is_tagged, pieces),
         )
 
-    def first_sentences(self, is_chosen_D: np.ndarray, count: int) -> list[list[str]]:
-        """The words of so many sentences, the first ones of those documents."""
-        (sentences,) = np.nonzero(np.repeat(is_chosen_D, self.sentences))
+    def first_sentences(self, is_selected_D: np.ndarray, count: int) -> list[list[str]]:
+        """The words of the first `count` sentences of the selected documents."""
+        (sentences,) = np.nonzero(np.repeat(is_selected_D, self.sentences))
         ends = np.cumsum(self.lengths)
         ids = self._values(_IDS)
         return [
@@ -123,17 +123,17 @@ class NumberedText:
             for at in sentences[:count]
         ]
 
-    def count_words(self, is_chosen_D: np.ndarray) -> dict[str, int]:
-        """Words of those documents -> occurrences in them."""
+    def count_words(self, is_selected_D: np.ndarray) -> dict[str, int]:
+        """The number of occurrences of each word in the selected documents."""
         counts = np.zeros(len(self.words), np.int64)
-        for ids, _ in self._chunks(_IDS, is_chosen_D):
+        for ids, _ in self._chunks(_IDS, is_selected_D):
             counts += np.bincount(ids, minlength=len(counts))
         return {
             word: count for word, count in zip(self.words, counts.tolist(), strict=True) if count
         }
 
     def count_unknown(self, vocabulary: Vocabulary) -> np.ndarray:
-        """int64 [D], the words of each document that are not in a vocabulary."""
+        """int64 [D], the number of words of each document that are not in a vocabulary."""
         is_unknown = vocabulary.encode(self.words) == UNKNOWN
         counts = np.zeros(len(self.names), np.int64)
         for ids, documents in self._chunks(_IDS, np.ones(len(counts), bool)):
@@ -144,29 +144,29 @@ class NumberedText:
         self,
         directory: pathlib.Path,
         split: str,
-        is_chosen_D: np.ndarray,
+        is_selected_D: np.ndarray,
         vocabulary: Vocabulary,
         dropped: Mapping[str, int],
     ) -> corpus.SplitEntry:
-        """Writes those documents with final ids and returns their statistics, to which the numbers
-        belong of documents that were left out."""
+        """Writes the selected documents with final ids and returns their statistics, including
+        `dropped`, the numbers of omitted documents."""
         names = corpus.split_files(split)
         paths = [directory / name for name in names]
         final = vocabulary.encode(self.words).astype(corpus.TOKEN_DTYPE)
         sizes = np.fromiter((len(word) + 1 for word in self.words), np.int64, len(self.words))
         oov_tokens = characters = 0
         with files.open_binary(paths[0]) as file:
-            for provisional, _ in self._chunks(_IDS, is_chosen_D):
+            for provisional, _ in self._chunks(_IDS, is_selected_D):
                 ids = final[provisional]
                 oov_tokens += int((ids == UNKNOWN).sum())
                 characters += int(sizes[provisional].sum())
                 file.write(ids.tobytes())
-        sentences = self.sentences[is_chosen_D]
-        lengths = self.lengths[np.repeat(is_chosen_D, self.sentences)]
+        sentences = self.sentences[is_selected_D]
+        lengths = self.lengths[np.repeat(is_selected_D, self.sentences)]
         for path, counts in zip(paths[1:3], (lengths, sentences), strict=True):
             offsets = np.append(0, counts).cumsum().astype(corpus.OFFSET_DTYPE)
             files.write_bytes(path, offsets.tobytes())
-        ids = "".join(f"{self.names[index]}\n" for index in np.flatnonzero(is_chosen_D))
+        ids = "".join(f"{self.names[index]}\n" for index in np.flatnonzero(is_selected_D))
         files.write_bytes(paths[3], ids.encode())
         num_documents, num_tokens = len(sentences), int(lengths.sum())
         return corpus.SplitEntry(
@@ -180,7 +180,7 @@ class NumberedText:
             longest_sentence=int(lengths.max()),
             longest_document=int(sentences.max()),
             characters=characters,
-            empty_sentences=int(self.dropped[is_chosen_D].sum()),
+            empty_sentences=int(self.dropped[is_selected_D].sum()),
             dropped_documents=dict(dropped),
             files=corpus.describe_files(directory, names),
         )
@@ -188,15 +188,15 @@ class NumberedText:
     def write_tags(
         self, directory: pathlib.Path, splits: Mapping[str, np.ndarray]
     ) -> dict[str, corpus.FileEntry]:
-        """Writes the tags of the splits of those documents, of each whose documents all have some,
-        and returns what the manifest is to say of the files."""
+        """Writes the tags of each split whose documents are all tagged, and returns the manifest's
+        entries of the files."""
         counts = np.zeros(len(self.tags), np.int64)
         names = []
-        for split, is_chosen_D in splits.items():
-            if self.is_tagged[is_chosen_D].all():
+        for split, is_selected_D in splits.items():
+            if self.is_tagged[is_selected_D].all():
                 names.append(corpus.tags_file(split))
                 with files.open_binary(directory / names[-1]) as file:
-                    for tags, _ in self._chunks(_TAGS, is_chosen_D):
+                    for tags, _ in self._chunks(_TAGS, is_selected_D):
                         counts += np.bincount(tags, minlength=len(counts))
                         file.write(tags.tobytes())
         if names:
@@ -207,31 +207,31 @@ class NumberedText:
         return corpus.describe_files(directory, names)
 
     def _values(self, name: str) -> np.ndarray:
-        """A number for each word, mapped into memory."""
+        """The values of a file, one per word, mapped into memory."""
         return corpus.open_array(self.directory / name, corpus.TOKEN_DTYPE, int(self.lengths.sum()))
 
     def _chunks(
-        self, name: str, is_chosen_D: np.ndarray
+        self, name: str, is_selected_D: np.ndarray
     ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        """The numbers of a file for the words of those documents, and the documents of the words,
-        a part at a time."""
+        """Values of a file for words of the selected documents, and the words' documents, in
+        chunks."""
         values, ends = self._values(name), np.cumsum(self.tokens)
         for begin in range(0, len(values), _CHUNK):
             part = values[begin : begin + _CHUNK]
             documents = np.searchsorted(ends, np.arange(begin, begin + len(part)), side="right")
-            is_chosen = is_chosen_D[documents]
-            yield part[is_chosen], documents[is_chosen]
+            is_selected = is_selected_D[documents]
+            yield part[is_selected], documents[is_selected]
 
 
 def _numbering() -> collections.defaultdict[str, int]:
-    """Numbers words in the order they are first asked for."""
+    """A dictionary that numbers words in the order of their first access."""
     numbers: collections.defaultdict[str, int] = collections.defaultdict()
     numbers.default_factory = numbers.__len__
     return numbers
 
 
 def _piece_sizes(lengths: list[int], max_words: int) -> list[int]:
-    """Numbers of sentences of the documents that sentences of these lengths make."""
+    """The number of sentences of each piece that `NumberedText.cut` makes."""
     sizes, words = [0], 0
     for length in lengths:
         if sizes[-1] and words + length > max_words:

@@ -1,15 +1,15 @@
 """Text to a prepared corpus on disk, in one pass over the input.
 
-Words get provisional ids in the order they are first met, and the ids go to disk as the text
-streams through. When all is counted the vocabulary is known, and the provisional ids are rewritten
-as final ones. So only the distinct words and the lengths of sentences are ever held in memory, and
-input is read (and raw prose split) once.
+Words get provisional ids in the order of their first occurrence, which are written to disk while
+the text streams through. After the last word the vocabulary is known, and provisional ids are
+rewritten as final ids. Only the distinct words and the lengths of sentences are held in memory, and
+the input is read (and raw prose tokenised) once.
 
-What is done, in this order: documents are read, assigned to splits, cut (`split_documents_at`) and
-filtered by their length; the vocabulary is counted over the training documents that are left;
-documents are filtered by their unknown words, as in Li et al. (2015, 4.1), and the vocabulary is
-not counted again without them; files are written. So pieces of a document are in one split, and
-which split a document is in does not depend on the filters.
+The steps, in this order: documents are read, assigned to splits, cut (`split_documents_at`) and
+filtered by length; the vocabulary is counted over the remaining training documents; documents are
+filtered by their unknown words, as in Li et al. (2015, 4.1), without another count; files are
+written. All pieces of a document are therefore in one split, and the split of a document does not
+depend on the filters.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ Source = PathLike | Mapping[str, PathLike] | None
 
 DEFAULT_VOCAB_SIZE = 10_000
 _DEFAULT_FRACTIONS = (0.8, 0.1, 0.1)
-# The name of an input that is divided.
+# The name of an input that is divided into splits.
 _INPUT = "input"
 _OF_OTHER_TEXT = {
     *("normalize", "text_key", "language", "unicode", "divider", "quoted"),
@@ -53,31 +53,29 @@ _FORMATS_OF = {
     "quoted": {"tsv"},
 }
 """The formats in which an option of text has an effect."""
-# How texts spell words that were left out of them.
+# Usual spellings of unknown words in texts.
 _UNKNOWN_SPELLINGS = {"<unk>", "<UNK>", "[UNK]", "@unk@"}
 _SHOWN_SENTENCES, _SHOWN_WORDS, _SHOWN_UNKNOWN = 3, 40, 10
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PrepareOptions:
-    """How documents become a prepared corpus: into which splits they go, which words are in the
-    vocabulary, and which documents are left out.
+    """How documents become a prepared corpus: their splits, the vocabulary, and filters.
 
     Attributes:
       fractions: the shares of train, valid and test (imdb, ted: of train and valid), by default
-        0.8, 0.1 and 0.1 or those of the corpus; a share of 0 leaves the split out.
+        0.8, 0.1 and 0.1 or the shares of the named corpus. A share of 0 omits the split.
       seed: random seed for the division into splits.
-      vocab_size: number of the most frequent training words to keep; by default
-        `DEFAULT_VOCAB_SIZE`, or with `min_count` all that occur so often.
-      min_count: minimum number of occurrences of a training word to keep.
+      vocab_size: maximum number of training words in the vocabulary, the most frequent; by default
+        `DEFAULT_VOCAB_SIZE`, or no maximum with `min_count`.
+      min_count: minimum number of occurrences of a word in the vocabulary.
       vocabulary: a vocabulary file to use instead of the training words.
-      unknown_token: the text's spelling of an unknown word, if it has one; corpora that have a name
-        bring theirs.
+      unknown_token: the text's spelling of unknown words, if any; named corpora have their own.
       encoding: see `readers.read_documents`.
       split_documents_at: maximum number of words per document; longer documents are cut, see
         `NumberedText.cut`.
-      min_words, max_words: bounds of the number of words of a document.
-      max_unknown: maximum share of the words of a document that are outside the vocabulary.
+      min_words, max_words: minimum and maximum number of words of a document.
+      max_unknown: maximum share of unknown words in a document.
     """
 
     fractions: Sequence[float] | None = None
@@ -102,7 +100,9 @@ class PrepareOptions:
         if self.max_unknown is not None and not 0 <= self.max_unknown <= 1:
             raise InputError(f"max_unknown is {self.max_unknown:g}; expected a share from 0 to 1")
         if self.min_count is not None and self.vocabulary is not None:
-            raise InputError("min_count belongs to a vocabulary of training words; one is given")
+            raise InputError(
+                "min_count has no effect on the given vocabulary; remove one of the two"
+            )
         if self.unknown_token is not None and self.unknown_token.split() != [self.unknown_token]:
             raise InputError(f"unknown_token is {self.unknown_token!r}; expected one word")
 
@@ -119,23 +119,23 @@ def prepare(
     overwrite: bool = False,
     report: Report = lambda line: None,
 ) -> corpus.Manifest:
-    """Prepares separate inputs for the splits, one input to divide, or a corpus that has a name.
+    """Prepares separate inputs for the splits, one input to divide, or a named corpus.
 
     Args:
-      source: file, folder or "-", whose documents are divided at random into train, valid and test;
-        or these by the name of their split ("train", "valid", "test"; any of them); or the folder
-        of a corpus of `corpora` (None for sotu, which is embedded). For paired documents the names
-        are those, or "input", and their `corpus.source_split`: one source per document in the same
-        order, none of them empty. The vocabulary is counted over both, and a pair is left out if
-        either of it is.
-      output: the directory to make. It appears complete or not at all.
-      text: the format and how text becomes words; with the name of a corpus as its format, the
-        documents are divided as `corpora` says.
+      source: a file, a folder or "-", whose documents are divided at random into train, valid and
+        test; or inputs by the names of their splits (any of "train", "valid", "test"); or the
+        folder of a named corpus of `corpora` (None for sotu, which is embedded). For paired
+        documents, inputs by these names, or "input", and by their `corpus.source_split`: one source
+        per document, in the same order, all with words. The vocabulary is counted over documents
+        and sources, and a filter omits a pair if it omits one side.
+      output: the folder to write. It appears complete or not at all.
+      text: the format and how text becomes words. The format of a named corpus is its name, and
+        `corpora` says how it is divided.
       options: how documents become a corpus.
-      overwrite: replace a prepared corpus that came from other sources or options.
-      report: called with a line when an existing corpus is reused, before one that has a name is
-        read, for what `readers.read_documents` reports, and in the end for some sentences as they
-        are encoded, the most frequent unknown words and what was guessed.
+      overwrite: whether to replace a prepared corpus with other sources or options.
+      report: called with a line if an existing corpus is reused, before a named corpus is read, for
+        each report of `readers.read_documents`, and at the end for some encoded sentences, the most
+        frequent unknown words and the detected format.
 
     Returns:
       The manifest.
@@ -146,7 +146,7 @@ def prepare(
         inputs = {name: _open(path, plan, report, stack) for name, path in plan.inputs.items()}
         sources = {name: text.described for name, text in inputs.items()}
         if existing := _existing(target, plan.recorded, sources, overwrite):
-            report(f"reusing {target}: it holds the same sources and options")
+            report(f"reusing {target}: it has the same sources and options")
             return existing
         directory = stack.enter_context(files.replacing(target, last=corpus.MANIFEST_FILE))
         scratch = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory(dir=directory)))
@@ -177,16 +177,16 @@ def prepare(
 
 @dataclasses.dataclass(frozen=True)
 class _Plan:
-    """What is read and how it becomes a corpus.
+    """Inputs, splits and options with all defaults filled in.
 
     Attributes:
-      inputs: what is read, by the name of its split, as "input" if it is divided, or by the name of
-        the corpus that it is; of paired documents also the sources, by their `corpus.source_split`.
-      splits: what is written.
+      inputs: paths by the name of their split, by "input" if divided, or by the name of a named
+        corpus; sources of paired documents by their `corpus.source_split`.
+      splits: the splits to write.
       text: how text becomes words.
-      options: how documents become a corpus, with the defaults of such inputs.
-      collection: the corpus, if it has a name.
-      vocabulary: the one that the options name.
+      options: how documents become a corpus.
+      collection: the named corpus, if any.
+      vocabulary: the vocabulary that the options name, if any.
     """
 
     inputs: dict[str, PathLike]
@@ -202,7 +202,7 @@ class _Plan:
 
     @property
     def recorded(self) -> dict[str, Any]:
-        """The options as the manifest has them."""
+        """The options for the manifest."""
         options = {**dataclasses.asdict(self.text), **dataclasses.asdict(self.options)}
         return options | {"vocabulary": self.vocabulary and self.vocabulary.fingerprint}
 
@@ -231,9 +231,9 @@ def _plan(source: Source, text: TextOptions, options: PrepareOptions) -> _Plan:
     splits = splits or [split for split in corpus.SPLITS if shares.get(split) != 0]
     if "train" not in splits and options.vocabulary is None:
         raise InputError(
-            "without a train split a vocabulary is needed: give its file (--vocabulary)"
+            "there is no train split to count a vocabulary; give a vocabulary file by --vocabulary"
         )
-    # An embedded corpus is in lower case.
+    # The embedded corpus is converted to lower case.
     text = dataclasses.replace(
         text, lowercase=text.lowercase or bool(collection and collection.home)
     )
@@ -263,11 +263,11 @@ def _plan(source: Source, text: TextOptions, options: PrepareOptions) -> _Plan:
 
 
 def _folder(source: PathLike | None, name: str, collection: Collection) -> PathLike:
-    """The folder of a corpus that has a name."""
+    """The folder of a named corpus."""
     if source is not None and collection.home:
         raise InputError(f"{name} is embedded and takes no input")
     if source is None and not collection.home:
-        raise InputError(f"{name} needs an input: the folder of {collection.title}")
+        raise InputError(f"{name} needs --input, the folder of {collection.title}")
     return source or (collection.home() if collection.home else "")
 
 
@@ -285,7 +285,7 @@ def _named(source: Source) -> dict[str, PathLike]:
     ):
         raise InputError(
             f"inputs are {', '.join(source)}; expected any of {', '.join(corpus.SPLITS)}, or "
-            f"{_INPUT}, and of each or of none a source, such as {corpus.source_split('train')}"
+            f"{_INPUT}, and for each or for none a source, such as {corpus.source_split('train')}"
         )
     return {name: source[name] for name in (*names, *sources)}
 
@@ -307,13 +307,13 @@ def _checked(fractions: Sequence[float], splits: Sequence[str]) -> Sequence[floa
 
 @dataclasses.dataclass(frozen=True)
 class _Input:
-    """A text of the plan.
+    """An input of the plan.
 
     Attributes:
-      path: where it lies; a copy of what is a pipe.
+      path: its path, or for a pipe the path of a copy.
       name: its name in messages, if not the path.
-      described: what the manifest says of it.
-      reader: what reads it.
+      described: its entry in the manifest.
+      reader: its reader.
     """
 
     path: PathLike
@@ -322,7 +322,7 @@ class _Input:
     reader: TextReader
 
     def documents(self, *, keep_empty: bool) -> Iterator[tuple[int, Document]]:
-        """Its documents, each with the number of empty sentences that were left out before it."""
+        """Its documents, each with the number of empty sentences omitted before it."""
         before = 0
         for document in self.reader.documents(self.path, name=self.name, keep_empty=keep_empty):
             yield self.reader.empty_sentences - before, document
@@ -340,9 +340,9 @@ def _open(path: PathLike, plan: _Plan, report: Report, stack: contextlib.ExitSta
 
 
 def _on_disk(path: PathLike, stack: contextlib.ExitStack) -> PathLike:
-    """The path; of a pipe, that of a copy, since a checksum comes before reading.
+    """The path, or for a pipe the path of a copy, since the checksum is computed before reading.
 
-    Not only standard input is a pipe: a shell's `<(command)` is one too.
+    Standard input is a pipe, and so is a shell's `<(command)`.
     """
     is_stdin = str(path) == STDIN
     if not is_stdin and not pathlib.Path(path).is_fifo():
@@ -363,12 +363,12 @@ def _existing(
     sources: dict[str, dict[str, Any]],
     overwrite: bool,
 ) -> corpus.Manifest | None:
-    """The manifest of the corpus at `output`, if it is to be left there."""
+    """The manifest of the corpus at `output` if it has the same sources and options."""
     with storage.reaching(output):
         if not output.exists() or (output.is_dir() and storage.is_empty(output)):
             return None
         if not (output / corpus.MANIFEST_FILE).is_file():
-            raise InputError(f"{output}: exists and is no prepared corpus; it is left alone")
+            raise InputError(f"{output}: exists and is no prepared corpus; choose another output")
         manifest = corpus.read_manifest(output)
         if overwrite:
             return None
@@ -378,8 +378,8 @@ def _existing(
             differing.append("sources")
         if differing:
             raise InputError(
-                f"{output}: already holds a corpus made otherwise ({', '.join(differing)} differ); "
-                "choose another output or give --overwrite"
+                f"{output}: already has a different corpus ({', '.join(differing)} differ); choose "
+                "another output or add --overwrite"
             )
         for split in manifest.splits:
             corpus.check_files(output, manifest.files_of(split))
@@ -387,7 +387,8 @@ def _existing(
 
 
 def _begin(inputs: Mapping[str, _Input], plan: _Plan, report: Report) -> None:
-    """Reports what is read, or looks through all texts before the first is read."""
+    """Reports the files of a named corpus; decodes all other texts once before the first is
+    read."""
     for text in inputs.values():
         if plan.collection:
             counts = text.described["files"].items()
@@ -398,8 +399,8 @@ def _begin(inputs: Mapping[str, _Input], plan: _Plan, report: Report) -> None:
 
 
 def _documents(inputs: Mapping[str, _Input], plan: _Plan) -> Iterator[tuple[int, int, Document]]:
-    """The index of a document's split or DRAWN, the number of empty sentences left out before it,
-    and itself; of paired documents each source after its document."""
+    """For each document the index of its split or DRAWN, the number of empty sentences omitted
+    before it, and the document. The source of a paired document follows it."""
     for name in inputs:
         sides = [side for side in (name, corpus.source_split(name)) if side in inputs]
         if plan.is_paired and len(sides) < 2:
@@ -410,13 +411,13 @@ def _documents(inputs: Mapping[str, _Input], plan: _Plan) -> Iterator[tuple[int,
             for side, (dropped, document) in zip(sides, documents, strict=True):
                 if not document.sentences:
                     raise InputError(
-                        f"{plan.inputs[side]}: {document.id} has no words; a pair needs some"
+                        f"{plan.inputs[side]}: {document.id} has no words; remove the pair"
                     )
                 yield part, dropped, document
 
 
 def _end(inputs: Mapping[str, _Input], plan: _Plan, report: Report) -> TextOptions:
-    """Reports what was guessed and left out, and returns how text is read like what was read."""
+    """Reports the detected formats and omitted documents, and returns the `remembered` options."""
     options = plan.text
     formats = {format for text in inputs.values() for format in text.reader.formats}
     for name, needed in _FORMATS_OF.items():
@@ -429,13 +430,12 @@ def _end(inputs: Mapping[str, _Input], plan: _Plan, report: Report) -> TextOptio
         report(f"--format={options.format}: read as {', '.join(sorted(formats))}")
     empty = sum(text.reader.empty_documents for text in inputs.values())
     if empty and not plan.is_paired:
-        report(f"documents without words that were left out: {empty:,}")
+        report(f"documents without words omitted: {empty:,}")
     return readers.remembered(options, formats)
 
 
 def _divided(numbered: NumberedText, plan: _Plan) -> NumberedText:
-    """The documents to write: their parts are indices of `corpus.ALL_SPLITS`, and those that are
-    too long are cut."""
+    """The documents with indices of `corpus.ALL_SPLITS` as their parts, the longer ones cut."""
     width = 2 if plan.is_paired else 1
     parts = numbered.parts[::width]
     if plan.collection:
@@ -460,16 +460,16 @@ def divide(
         documents = "1 document is" if num_documents == 1 else f"{num_documents} documents are"
         raise InputError(
             f"{source}: {documents} too few to split as "
-            f"{','.join(f'{share:g}' for share in fractions)} (in lines of words and in prose a "
-            "line = ends one)"
+            f"{','.join(f'{share:g}' for share in fractions)}; a line that begins with = ends a "
+            "document of lines or prose"
         )
     parts = np.repeat(np.arange(len(fractions)), sizes)
     return np.random.default_rng(seed).permutation(parts)
 
 
 class _Selection(NamedTuple):
-    """The vocabulary, and by split the documents [D] to write and the numbers of those that are
-    left out, by the option that is the reason."""
+    """The vocabulary, and by split the mask [D] of documents to write and the numbers of omitted
+    documents by reason."""
 
     vocabulary: Vocabulary
     documents: dict[str, np.ndarray]
@@ -481,7 +481,7 @@ def _selected(numbered: NumberedText, plan: _Plan) -> _Selection:
     short, long, unknown, kept = range(len(corpus.DROP_REASONS) + 1)
 
     def of_pairs(reason_D: np.ndarray) -> np.ndarray:
-        """The reason of a document, or else of its pair."""
+        """The reason of a document, or the reason of the other side of its pair."""
         if not plan.is_paired:
             return reason_D
         document, source = reason_D[::2], reason_D[1::2]
@@ -509,11 +509,15 @@ def _selected(numbered: NumberedText, plan: _Plan) -> _Selection:
         selection.documents[split] = is_here_D & (reason_D == kept)
         selection.dropped[split] = dict(zip(corpus.DROP_REASONS, counts, strict=False))
         if not sum(counts):
-            raise InputError(f"split {split!r} would hold no documents")
+            raise InputError(
+                f"split {split!r} would have no documents; give it a larger share or more text"
+            )
         if not counts[kept]:
             dropped = selection.dropped[split].items()
             listed = ", ".join(f"--{reason} {count:,}" for reason, count in dropped if count)
-            raise InputError(f"the filters drop all {sum(counts):,} documents of {split}: {listed}")
+            raise InputError(
+                f"the filters omit all {sum(counts):,} documents of {split} ({listed}); relax them"
+            )
     return selection
 
 
@@ -530,15 +534,15 @@ def _write_vocabulary(vocabulary: Vocabulary, directory: pathlib.Path) -> corpus
 def _summary(
     numbered: NumberedText, selection: _Selection, manifest: corpus.Manifest
 ) -> Iterator[str]:
-    """Lines that show sentences of the first split and the unknown words of all, and what flags
-    would read words otherwise that stand among them."""
+    """Lines with encoded sentences of the first split, the unknown words of all splits, and advice
+    on flags for unknown words."""
     vocabulary = selection.vocabulary
     split, is_here_D = next(iter(selection.documents.items()))
-    yield f"sentences of {split} as they are encoded, [unknown] words in brackets:"
+    yield f"first sentences of {split}, [unknown] words in brackets:"
     for words in numbered.first_sentences(is_here_D, _SHOWN_SENTENCES):
         ids = vocabulary.encode(words[:_SHOWN_WORDS])
-        shown = [f"[{words[at]}]" if id == UNKNOWN else words[at] for at, id in enumerate(ids)]
-        yield f"  {printable(' '.join(shown))}{' ...' * (len(words) > _SHOWN_WORDS)}"
+        marked = [f"[{words[at]}]" if id == UNKNOWN else words[at] for at, id in enumerate(ids)]
+        yield f"  {printable(' '.join(marked))}{' ...' * (len(words) > _SHOWN_WORDS)}"
     counts = numbered.count_words(np.any(list(selection.documents.values()), axis=0))
     words = [word for word in counts if word not in {*SPECIAL_TOKENS, vocabulary.unknown_token}]
     ids = vocabulary.encode(words)
@@ -549,11 +553,11 @@ def _summary(
         yield printable(f"most frequent of {len(unknown):,} unknown words: {listed}")
     for word in sorted(_UNKNOWN_SPELLINGS & counts.keys() - {vocabulary.unknown_token}):
         yield (
-            f"note: {word} is a word like others, {counts[word]:,} times; --unknown_token='{word}' "
-            "makes it the text's sign for unknown words"
+            f"note: {word} is an ordinary word, {counts[word]:,} times; if it marks unknown words, "
+            f"add --unknown_token='{word}'"
         )
     if "train" in manifest.splits and not manifest.splits["train"].oov_tokens:
         yield (
-            "note: train has no unknown word, so that the probability of words that are new "
-            "later on is not learned; --min_count=2 leaves rare words out"
+            "note: train has no unknown words, so that a model cannot learn the probability of "
+            "unknown words; --min_count=2 makes rare words unknown"
         )

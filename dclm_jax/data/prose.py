@@ -1,8 +1,8 @@
-"""Raw prose into tokenised sentences: sentencex finds the sentences, sacremoses the words.
+"""Raw prose to tokenised sentences: sentencex divides it into sentences, sacremoses into words.
 
-Before that sacremoses may write curly quotes, long dashes and other punctuation in one way, as the
-script normalize-punctuation.perl of Moses does. Otherwise every character that is not white space
-is in a word.
+With `normalize`, sacremoses first normalizes curly quotes, long dashes and other punctuation, as
+the script normalize-punctuation.perl of Moses does. Otherwise every character that is not white
+space becomes part of a word.
 """
 
 import itertools
@@ -15,18 +15,18 @@ from dclm_jax.errors import InputError
 Paragraphs = list[str]
 Sentences = list[list[str]]
 
-# The time that sacremoses takes grows with the square of the number of words, and that of sentencex
-# with the square of the number of quotations that are never closed.
+# The time of sacremoses grows with the square of the number of words, and the time of sentencex
+# with the square of the number of unclosed quotations.
 _SENTENCE_WORDS, _PARAGRAPH_WORDS = 1_000, 5_000
 
 
 def paragraphs(pieces: Iterable[str]) -> Paragraphs:
-    """Pieces of running text that have words, with single spaces between these."""
+    """The pieces of running text that have words, with single spaces between words."""
     return [" ".join(piece.split()) for piece in pieces if piece.strip()]
 
 
 class Tokenizer:
-    """Finds sentences and words in raw text of a language."""
+    """Divides raw text of a language into sentences and words."""
 
     def __init__(self, options: TextOptions = PLAIN):
         try:
@@ -44,7 +44,7 @@ class Tokenizer:
             self._normalize = sacremoses.MosesPunctNormalizer(options.language).normalize
 
     def sentences(self, paragraphs: Paragraphs) -> Sentences:
-        """The tokenised sentences of the paragraphs of a document; none crosses a paragraph."""
+        """The tokenised sentences of a document; no sentence crosses a paragraph."""
         sentences = itertools.chain.from_iterable(map(self._sentences, paragraphs))
         return [words for words in map(self._words, sentences) if words]
 
@@ -68,8 +68,9 @@ class Tokenizer:
         return [word for part in parts for word in self._lossless(part)]
 
     def _lossless(self, text: str) -> list[str]:
-        """The tokens; the words between white space where the tokens have lost a character."""
-        # sacremoses deletes control characters and takes "DOTMULTI" for its own sign of dots.
+        """The tokens of a text, or its words between white space where tokenising lost a
+        character."""
+        # sacremoses deletes control characters and uses "DOTMULTI" as a mark of its own.
         spaced = text.split()
         tokens = list(self._moses.tokenize(text, escape=False))
         if "".join(tokens) == "".join(spaced):

@@ -1,4 +1,4 @@
-"""Text files into documents: lists of tokenised sentences, one document in memory at a time."""
+"""Text files to documents of tokenised sentences, with one document in memory at a time."""
 
 import collections
 import dataclasses
@@ -30,7 +30,7 @@ Read = TypeVar("Read")
 Report = Callable[[str], None]
 
 _BY_NAME = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv"}
-# Formats of files whose names do not say it; where several were read the first one counts.
+# Formats that file names do not tell; if several were read, the first of these is remembered.
 _REMEMBERED = ("paragraphs", "prose", "tagged", "treebank", "articles", "articles_body")
 
 
@@ -45,27 +45,26 @@ def read_documents(
 ) -> Iterator[Document]:
     """Reads documents as a stream.
 
-    launch/text.md describes the formats of `formats.TEXT_FORMATS`; the names of `corpora` are
-    formats, too, of which `path` is the folder. Files named .jsonl, .json, .csv and .tsv are of
-    these formats, whatever the options say, and any file may be compressed, NAME.gz or NAME.bz2.
+    launch/text.md describes the formats of `formats.TEXT_FORMATS`. The names of `corpora` are also
+    formats; `path` is then the folder of the corpus. Files named .jsonl, .json, .csv and .tsv are
+    read in these formats whatever the options say. Any file may be compressed, NAME.gz or NAME.bz2.
 
-    Documents without a name of their own are called FILE:LINE, after the line they begin on; two of
-    the same name are refused. Empty sentences, and documents with no others, are left out and
-    counted. The latter are records without words, and a blank line of `paragraphs`.
+    A document without a name is called FILE:LINE after its first line; duplicate names are refused.
+    Empty sentences and documents without words (empty records, blank lines of `paragraphs`) are
+    omitted and counted.
 
     A line ends with LF, CR LF or CR. Every character that is not white space becomes part of a
-    word, except where `TextOptions` or the format removes it; omitted words are counted and
-    reported.
+    word, unless `TextOptions` or the format removes it; omitted words are counted and reported.
 
     Args:
-      path: a file, a folder (its files are read recursively in the order of their names, hidden
-        ones left out), or "-" for standard input.
+      path: a file, a folder, whose files are read recursively in the order of their names (without
+        hidden files), or "-" for standard input.
       options: the format and how text becomes words.
-      encoding: encoding of text, but for `corpora`.
-      name: name of a single file in ids and messages, if not its own.
-      keep_empty: yield documents without words as well.
-      report: called with a line for what is guessed, for what text seems to be instead, and at the
-        end of the text for what was left out or is odd in it (`notes`).
+      encoding: encoding of text; `corpora` ignore it.
+      name: name of a single file in ids and messages; by default its own name.
+      keep_empty: whether to yield documents without words.
+      report: called with a line for each detected format, each warning about the format and, at the
+        end of the text, each of the `notes`.
     """
     yield from TextReader(options, encoding, report).documents(
         path, name=name, keep_empty=keep_empty
@@ -73,13 +72,13 @@ def read_documents(
 
 
 class TextReader:
-    """Reads an input, and counts what it reads.
+    """Reads an input and counts what it omits.
 
     Attributes:
-      formats: how its texts were read so far; `formats.RAW_JSONL` is one of them.
-      empty_sentences: sentences without words so far.
-      empty_documents: documents without words so far.
-      notes: of what was left out or is odd.
+      formats: formats read so far, possibly `formats.RAW_JSONL`.
+      empty_sentences: number of sentences without words so far.
+      empty_documents: number of documents without words so far.
+      notes: notes about omitted and unusual text.
     """
 
     def __init__(
@@ -98,7 +97,7 @@ class TextReader:
         self.notes = Notes()
         self._ids: dict[str, str] = {}
         self._reported: set[str] = set()
-        # The format that the first text seems to have, where none is given.
+        # The format detected in the first text.
         self._guess: str | None = None
         self._has_documents = False
 
@@ -129,7 +128,7 @@ class TextReader:
         return Text(lines, label, source, self._options, self._ids, self.notes)
 
     def parsed(self, format: str, text: Text) -> Iterator[Document]:
-        """The documents of a text; what is guessed of its format is reported."""
+        """The documents of a text; a detected format is reported."""
         lines = text.lines
         if format == "jsonl":
             lines = (line for line in lines if line.text.strip())
@@ -139,34 +138,32 @@ class TextReader:
             self._guess = self._guess or ("tagged" if detect_format.is_tagged(head) else "lines")
             format = self._guess
             if format == "tagged":
-                self._say("note", text, "read as tagged text: its words are WORD/TAG")
+                self._say("note", text, "read as tagged text, WORD/TAG")
         if format == "jsonl" and detect_format.holds_raw_text(head, self._options.text_key):
             format = formats.RAW_JSONL
         self.formats.add(format)
         kind = format.removeprefix("raw ")
         if format in KEYED:
-            self._say(
-                "note", text, f"read as {kind.upper()}, the raw text of its {brief(text.key)}"
-            )
+            self._say("note", text, f"read as {kind.upper()} with raw text under {brief(text.key)}")
         for warning in detect_format.warnings(head, kind):
             self._say("warning", text, warning)
         return formats.parse(format, text)
 
     def _say(self, kind: str, text: Text, message: str) -> None:
-        """Reports what was not said of another text."""
-        said, *_ = message.partition(", such as")
-        if said not in self._reported:
-            self._reported.add(said)
+        """Reports a message once for all texts."""
+        claim, *_ = message.partition(", such as")
+        if claim not in self._reported:
+            self._reported.add(claim)
             self._report(f"{kind}: {text.source}: {message}")
 
     def written(
         self, documents: Iterable[Document], keep_empty: bool = False
     ) -> Iterator[Document]:
-        """Documents of words as the options want them, without empty sentences."""
+        """Documents whose words have the options' normal form and case, without empty sentences."""
         for name, sentences, tags in documents:
             words = [as_words(sentence, self._options, self.notes) for sentence in sentences]
             if tags is not None:
-                # Sentences and tags lose what became of words without other than format characters.
+                # Words of format characters alone are empty now, and go with their tags.
                 pairs = [zip(*pair, strict=True) for pair in zip(words, tags, strict=True)]
                 tags = _not_empty([tag for word, tag in pair if word] for pair in pairs)
             written = _not_empty(list(filter(None, sentence)) for sentence in words)
@@ -179,9 +176,9 @@ class TextReader:
                 yield Document(name, written, tags)
 
     def finish(self, name: str | pathlib.Path, report: Report) -> None:
-        """Refuses an input without documents, and reports what was left out or is odd."""
+        """Refuses an input without documents, and reports the notes."""
         if not self._has_documents:
-            raise InputError(f"{name}: holds no documents")
+            raise InputError(f"{name}: has no documents; expected text")
         for note in self.notes.lines(self._options.divider):
             report(f"note: {name}: {note}")
 
@@ -196,16 +193,15 @@ def parse_documents(
     name: str = "text",
     report: Report = lambda line: None,
 ) -> Iterator[Document]:
-    """The documents in a text, named NAME:LINE; as `read_documents` reads a file. A text is too
-    short to guess from: what is reported is only what was left out or is odd in it.
-    """
+    """The documents in a string, named NAME:LINE and read as `read_documents` reads a file. No
+    format is detected, because a string may be short; `report` gets the notes."""
     if options.format not in TEXT_FORMATS:
         expected = ", ".join(TEXT_FORMATS)
         raise InputError(f"unknown format {options.format!r}; expected one of {expected}")
     try:
         content = text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InputError(f"{name} holds half of a surrogate pair, which is no text") from error
+        raise InputError(f"{name} has half of a surrogate pair, which is no character") from error
     reader = TextReader(options)
     format = "lines" if options.format == "auto" else options.format
     lines = decode(io.BytesIO(content), name)
@@ -219,20 +215,19 @@ def read_candidates(
     encoding: str = UTF8,
     report: Report = lambda line: None,
 ) -> Iterator[list[str]]:
-    """The words of each line of a file, or of standard input ("-"), a sentence each.
+    """The words of each line, one sentence, of a file or of standard input ("-").
 
-    They are found as in text that is read with these options: in raw text as Moses does, in lines
-    of words between white space.
+    If the options are those of raw text, the tokenizer divides a line into words, else white space.
     """
     lines = read_lines(pathlib.Path(path), encoding=encoding)
     words = prose.Tokenizer(options).words if finds_words(remembered(options)) else str.split
     reader = TextReader(options, encoding)
-    # As of documents, accents are composed before words are found.
+    # As in documents, accents are composed before tokenising.
     texts = ((at, composed(text.split(), options.unicode, reader.notes)) for at, text in lines)
     documents = (Document(f"{path}:{at}", [words(" ".join(text))]) for at, text in texts)
     for document in reader.written(documents, keep_empty=True):
         if not document.sentences:
-            raise InputError(f"{document.id}: holds no words; expected a sentence a line")
+            raise InputError(f"{document.id}: has no words; expected one sentence per line")
         yield document.sentences[0]
     reader.finish(path, report)
 
@@ -240,31 +235,32 @@ def read_candidates(
 def corresponding(
     texts: Sequence[Iterable[Read]], paths: Sequence[str | pathlib.Path]
 ) -> Iterator[tuple[Read, ...]]:
-    """What is at the same place in several texts; to be read with `keep_empty`."""
+    """Items at the same position in several texts, which must be read with `keep_empty`."""
     counts = [0] * len(texts)
     for items in itertools.zip_longest(*texts):
         counts = [count + (item is not None) for count, item in zip(counts, items, strict=True)]
         if None not in items:
             yield items
     if len(set(counts)) > 1:
-        of_texts = " and ".join(map("{} holds {:,} documents".format, paths, counts))
-        raise InputError(f"{of_texts}; expected as many, in the same order")
+        numbers = " and ".join(map("{} has {:,} documents".format, paths, counts))
+        raise InputError(f"{numbers}; expected one document per document, in the same order")
 
 
 def check_characters(path: str | pathlib.Path, encoding: str, name: str | None = None) -> None:
-    """Looks through a text before what takes long; pipes, which are read once, are left out."""
+    """Decodes a text to the end before long work; pipes, which can be read only once, are not
+    read."""
     for file in input_files(path):
         if file.is_file() and str(file) != STDIN:
             collections.deque(read_lines(file, name, encoding=encoding), maxlen=0)
 
 
 def remembered(options: TextOptions, formats: Collection[str] = ()) -> TextOptions:
-    """How text is read like that which was read so: raw text as that, tagged words, trees and
-    articles as those, other words as lines of them.
+    """Options by which a run reads other text like its training text. Raw text, tagged text, trees
+    and articles keep their format; other words are read as lines of words.
 
     Args:
-      options: what was asked for.
-      formats: how the text was read, `TextReader.formats`.
+      options: the options of the training text.
+      formats: the formats in which it was read, `TextReader.formats`.
     """
     if options.format in COLLECTIONS:
         formats = {COLLECTIONS[options.format].text_format}
@@ -281,14 +277,14 @@ def remembered(options: TextOptions, formats: Collection[str] = ()) -> TextOptio
 
 
 def finds_words(options: TextOptions) -> bool:
-    """Whether these `remembered` options find words in raw text, rather than take them as given."""
+    """Whether text with these `remembered` options is raw text, which the tokenizer divides."""
     return options.format in RAW
 
 
 def read_alike(options: TextOptions, trained: TextOptions) -> bool:
-    """Whether text of these options becomes words like that which `remembered` gave the others:
-    words are words, whatever is beside them, JSON lines say themselves what they hold, and where
-    text lies in a record or a document ends does not matter."""
+    """Whether text with these options becomes words as text with the `remembered` options does. All
+    formats of tokenised text are alike, JSON lines fit both, and keys, dividers and quoting do not
+    matter."""
     format = remembered(options).format
     if options.format == "jsonl" or not {format, trained.format} & RAW:
         format = trained.format

@@ -18,13 +18,12 @@ from dclm_jax.files import reading
 UTF8 = "utf-8"
 STDIN = "-"
 LONGEST_LINE = 1 << 24
-"""Bytes of a line, and characters of a cell of a table, at most: what is longer is no text, and
-would fill the memory."""
+"""Maximum number of bytes of a line and of characters of a table's cell, which bounds memory."""
 _UNPACK: dict[str, Callable[[BinaryIO], Any]] = {
     ".bz2": bz2.BZ2File,
     ".gz": lambda file: gzip.GzipFile(fileobj=file),
 }
-# A line of UTF-16 has a NUL in every other place or so, a word with one has few.
+# About every second byte of UTF-16 is NUL; a NUL in other text is rare.
 _NULS_OF_TEXT = 3
 
 
@@ -36,8 +35,8 @@ class Line(NamedTuple):
 
 
 def input_files(path: str | pathlib.Path) -> list[pathlib.Path]:
-    """The file itself, "-" as well, or the files of a folder and its subfolders in the order they
-    are read, without hidden ones."""
+    """The file, or "-", or the files of a folder and its subfolders in reading order, without
+    hidden files."""
     if str(path) == STDIN:
         return [pathlib.Path(path)]
     if not str(path):
@@ -54,7 +53,7 @@ def input_files(path: str | pathlib.Path) -> list[pathlib.Path]:
         with reading(folder):
             entries = [entry for entry in folder.iterdir() if not entry.name.startswith(".")]
             files += [entry for entry in entries if entry.is_file()]
-            # A link to a folder above would be followed forever.
+            # A link to a parent folder would be followed forever.
             folders += [entry for entry in entries if entry.is_dir() and not entry.is_symlink()]
     if not files:
         raise InputError(f"{path}: the folder holds no files")
@@ -62,7 +61,7 @@ def input_files(path: str | pathlib.Path) -> list[pathlib.Path]:
 
 
 def files_in(folder: pathlib.Path) -> list[pathlib.Path]:
-    """The files right in a folder, in the order of their names."""
+    """The files in a folder, without subfolders, sorted by name."""
     with reading(folder):
         return sorted(file for file in folder.iterdir() if file.is_file())
 
@@ -78,7 +77,7 @@ def is_compressed(file: pathlib.Path) -> bool:
 
 
 def name_suffix(file: pathlib.Path) -> str:
-    """The suffix of a file's name in lower case, before that of compression."""
+    """The lower-case suffix of a file's name, without the suffix of compression."""
     return pathlib.Path(file.stem if is_compressed(file) else file.name).suffix.lower()
 
 
@@ -89,14 +88,14 @@ def read_lines(
     encoding: str = UTF8,
     fallbacks: tuple[str, ...] = (),
 ) -> Iterator[Line]:
-    """The lines of a text file; one named .gz or .bz2 is unpacked.
+    """The lines of a text file; files named .gz or .bz2 are decompressed.
 
     Args:
       file: the file, or "-" for standard input.
-      source: name of the file in messages, if not its path.
-      encoding: encoding of its text.
-      fallbacks: encodings to try in turn for a line that is not in it, as in corpora that
-        are older than UTF-8.
+      source: name of the file in messages; by default its path.
+      encoding: encoding of the text.
+      fallbacks: encodings to try for lines that are not valid in `encoding`, as in corpora older
+        than UTF-8.
     """
     source = source or str(file)
     if str(file) == STDIN:
@@ -104,7 +103,7 @@ def read_lines(
         return
     unpack = _UNPACK.get(file.suffix.lower(), contextlib.nullcontext)
     try:
-        # Pipes are texts, too, and the length of a line has a limit.
+        # A pipe is a valid text; the maximum length of a line bounds memory.
         with storage.open_regular(file, or_stream=True) as packed, unpack(packed) as stream:
             yield from decode(stream, source, encoding, fallbacks)
     except (OSError, EOFError, zlib.error) as error:
@@ -115,47 +114,47 @@ def read_lines(
 def decode(
     stream: BinaryIO, source: str, encoding: str = UTF8, fallbacks: tuple[str, ...] = ()
 ) -> Iterator[Line]:
-    """The lines of a stream of text, each with LF at its end; see `read_lines`."""
+    """The lines of a stream, each ending in LF; see `read_lines`."""
     encoding = checked_encoding(encoding)
-    # Latin-1 has a character for each byte, so that lines are found before they are decoded; but
-    # the end of a line in UTF-16 is more than a byte.
+    # Latin-1 has a character for each byte, so that lines are divided before they are decoded. In
+    # UTF-16 the end of a line is more than a byte.
     encodings = (encoding, *fallbacks) if "\n".encode(encoding) == b"\n" else ()
     number = 0
     for number, line in _split_lines(stream, source, "latin-1" if encodings else encoding):
         text = _decoded(line, f"{source}:{number}", encodings) if encodings else line
         if text.count("\0") * _NULS_OF_TEXT > len(text):
             raise InputError(
-                f"{source}:{number}: is no text in {encoding}: most of it is NUL bytes, as in "
-                "UTF-16 without a mark (--encoding=utf-16-le or utf-16-be)"
+                f"{source}:{number}: is not text in {encoding}: it has many NUL bytes, as UTF-16 "
+                "without a byte order mark has; try --encoding=utf-16-le or utf-16-be"
             )
-        # A mark of the order of bytes.
+        # The byte order mark.
         yield Line(number, text.removeprefix("\ufeff") if number == 1 else text)
     if not number:
         raise InputError(f"{source}: is empty")
 
 
 def checked_encoding(encoding: str) -> str:
-    """The encoding, UTF-8 by one name. Raises an InputError unless there is one of text."""
+    """The encoding, with one name for UTF-8. Raises an InputError if it is no encoding of text."""
     try:
         with contextlib.suppress(UnicodeDecodeError):
-            # Of an odd number of bytes.
+            # Encodings of two bytes per character find an odd number of bytes.
             b"\n\n".decode(encoding)
         return UTF8 if codecs.lookup(encoding).name == UTF8 else encoding
-    # Also for names that are none at all.
+    # A ValueError is raised for names with NUL.
     except (LookupError, ValueError) as error:
         raise InputError(
-            f"there is no encoding {brief(encoding)}; expected one such as utf-8, cp1252, latin-1 "
-            "or utf-16"
+            f"encoding {brief(encoding)} is unknown; expected an encoding such as utf-8, cp1252, "
+            "latin-1 or utf-16"
         ) from error
 
 
 def _split_lines(stream: BinaryIO, source: str, encoding: str) -> Iterator[Line]:
-    """The lines of a text, whose ends are LF, CR LF or CR: each with LF at its end."""
+    """The lines of a text with ends LF, CR LF or CR; each returned line ends in LF."""
     text = io.TextIOWrapper(stream, encoding, newline="")
     number, before = 0, ""
     try:
         while line := text.readline(LONGEST_LINE + 1):
-            # CR CR LF is one end: an editor has made CR LF of the LF in CR LF.
+            # CR CR LF is one end of line: CR LF whose LF was converted to CR LF.
             if line == "\r\n" and before.endswith("\r"):
                 before = line
                 continue
@@ -174,20 +173,20 @@ def _split_lines(stream: BinaryIO, source: str, encoding: str) -> Iterator[Line]
 
 
 def _decoded(line: str, where: str, encodings: tuple[str, ...]) -> str:
-    """A line of bytes, each given as a character, in the first of the encodings that it is in."""
+    """A line of Latin-1 characters, one per byte, decoded by the first encoding that accepts it."""
     content, failure = line.encode("latin-1"), None
     for encoding in encodings:
         try:
             text = content.decode(encoding)
-            # Some encodings have signs for half a character, which no file of ours can hold.
+            # Some encodings have half characters, which UTF-8 cannot represent.
             return text if encoding == UTF8 else text.encode(UTF8).decode(UTF8)
         except UnicodeError as error:
             failure = error
     reason = str(failure)
     if isinstance(failure, UnicodeDecodeError):
         reason = (
-            f"the byte 0x{content[failure.start]:02x} at {failure.start + 1}; --encoding names "
-            "another, such as cp1252, latin-1 or utf-16"
+            f"the byte 0x{content[failure.start]:02x} at {failure.start + 1}; give --encoding, "
+            "such as cp1252, latin-1 or utf-16"
         )
     name = encodings[-1]
     raise InputError(

@@ -1,4 +1,4 @@
-"""The vocabulary: which word has which id, how often it occurs, and its file."""
+"""The vocabulary: words, their ids and counts, and its file."""
 
 import dataclasses
 import functools
@@ -23,9 +23,10 @@ class Vocabulary:
 
     Attributes:
       words: the words, the three special tokens first.
-      counts: how often each occurs in the training text; all 0 where a plain word list was read.
-      unknown_token: how the text itself spells an unknown word (`<unk>` in the Penn Treebank), or
-        None. It encodes to UNKNOWN.
+      counts: the number of occurrences of each word in the training text; 0 after reading a plain
+        list of words.
+      unknown_token: the text's own spelling of unknown words (`<unk>` in the Penn Treebank), or
+        None. It is encoded as UNKNOWN.
     """
 
     words: tuple[str, ...]
@@ -57,11 +58,12 @@ class Vocabulary:
 
         Args:
           counter: word -> occurrences in the training text.
-          size: how many words to keep; the result holds at most `size + 3` entries. None: all.
-          unknown_token: the text's own spelling of an unknown word. Neither it nor a special
-            token's spelling met in the text takes one of the places.
-          num_sentences: the count to give START and END.
-          min_count: words that occur less often are left out.
+          size: maximum number of words, so that there are at most `size + 3` entries; None for
+            all.
+          unknown_token: the text's own spelling of unknown words. Neither this spelling nor the
+            spelling of a special token in the text is an entry.
+          num_sentences: the count of START and of END.
+          min_count: minimum number of occurrences of a word.
         """
         require_at_least("vocab_size", size, 1)
         require_at_least("min_count", min_count, 1)
@@ -101,13 +103,13 @@ class Vocabulary:
         return np.fromiter((get(word, UNKNOWN) for word in words), np.int32, len(words))
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """The words of `ids`; unknown words come back as the special token's spelling."""
+        """The words of `ids`; unknown words become <UNKNOWN>."""
         return [self.words[index] for index in ids]
 
     def save(self, path: str | pathlib.Path) -> None:
         """Writes `word<TAB>count` lines in UTF-8, the special tokens first.
 
-        The line of UNKNOWN has the text's own spelling as a third column, if there is one.
+        The line of UNKNOWN has the text's own spelling of unknown words, if any, as third column.
         """
         spelling = f"\t{self.unknown_token}" if self.unknown_token else ""
         with files.open_output(path) as file:
@@ -116,12 +118,12 @@ class Vocabulary:
 
     @classmethod
     def load(cls, path: str | pathlib.Path) -> "Vocabulary":
-        """Reads what `save` wrote, or a plain list of one word a line.
+        """Reads a file written by `save`, or a plain list with one word per line.
 
-        The special tokens may stand anywhere in the file; the other words keep their order.
+        The special tokens may be anywhere in the file; the other words keep their order.
         """
         counts: dict[str, int] = {}
-        places: dict[str, int] = {}
+        lines: dict[str, int] = {}
         unknown_token = None
         for number, text in _lines(path):
             line = text.removesuffix("\n").removesuffix("\r")
@@ -134,7 +136,9 @@ class Vocabulary:
                     f"{where}: expected one word, or word<TAB>count, got {brief(line)}"
                 )
             if word in counts:
-                raise InputError(f"{where}: {brief(word)} is here twice (line {places[word]})")
+                raise InputError(
+                    f"{where}: {brief(word)} is also on line {lines[word]}; remove one of the lines"
+                )
             count, *spelling = columns or ["0"]
             if not (count.isascii() and count.isdigit() and len(count) < 20):
                 raise InputError(f"{where}: expected a count after the tab, got {brief(count)}")
@@ -142,11 +146,10 @@ class Vocabulary:
                 if word != UNKNOWN_TOKEN or spelling[0].split() != spelling:
                     raise InputError(f"{where}: expected word<TAB>count, got {brief(line)}")
                 (unknown_token,) = spelling
-            counts[word], places[word] = int(count), number
+            counts[word], lines[word] = int(count), number
         if missing := [token for token in SPECIAL_TOKENS if token not in counts]:
             raise InputError(
-                f"{path}: the vocabulary lacks {', '.join(missing)}; it must hold "
-                + ", ".join(SPECIAL_TOKENS)
+                f"{path}: the vocabulary lacks {', '.join(missing)}; add each on a line of its own"
             )
         words = tuple(dict.fromkeys([*SPECIAL_TOKENS, *counts]))
         return cls(words, tuple(counts[word] for word in words), unknown_token)

@@ -16,7 +16,7 @@ _CLASSES: tuple[type[DocumentModel], ...] = (
 )
 MODELS = {model.name: model for model in _CLASSES}
 
-# Of a size, so that arrays of it can be indexed.
+# The maximum size of an array axis with int32 indices.
 _LARGEST = 2**31 - 1
 
 
@@ -46,7 +46,7 @@ def create(name: str, **options: Any) -> DocumentModel:
 
 
 def _check_type(key: str, value: Any, field: dataclasses.Field) -> None:
-    # The one field without a default is a size.
+    # The only field without a default, vocab_size, is an integer.
     kind = int if field.default is dataclasses.MISSING else type(field.default)
     accepted = {float: numbers.Real, int: numbers.Integral}.get(kind, kind)
     if not isinstance(value, accepted) or (isinstance(value, bool) and kind is not bool):

@@ -1,11 +1,11 @@
 """Neural autoencoders of paragraphs and documents (Li, Luong and Jurafsky 2015, arXiv:1506.01057).
 
-An encoder reads the source, a decoder predicts the document word by word. As one sequence:
+An encoder reads the source, and a decoder predicts the document word by word. As one sequence:
 
     h_t(enc) = LSTM_encode(e_t^w, h_{t-1}(enc)),  h_0(dec) = e_D, the encoder's last state
     h_t(dec) = LSTM_decode(e_t^w, h_{t-1}(dec)),  p(w_{t+1}) = softmax(W h_t(dec) + b)
 
-or in a hierarchy, a sentence s of the source at a time, then a sentence t of the document:
+or in a hierarchy of words and sentences, s in the source and t in the document:
 
     h_n^w(enc) = LSTM_encode^word(e_n^w, h_{n-1}^w(enc)),      e_s = h_{end_s}^w(enc)         (5)
     h_s^s(enc) = LSTM_encode^sentence(e_s, h_{s-1}^s(enc)),    e_D = h_{end_D}^s(enc)         (6)
@@ -13,17 +13,17 @@ or in a hierarchy, a sentence s of the source at a time, then a sentence t of th
     h_n^w(dec) = LSTM_decode^word(e_n^w, h_{n-1}^w(dec)),      h_0^w(dec) = h_t^s(dec)        (8)
     p(w_{n+1}) = softmax(W h_n^w(dec) + b), of the words of sentence t + 1                    (9)
 
-Before each sentence, and after the last one, a binary classifier of the decoder's state decides
-whether the document has ended (3.3). Equation numbers are the paper's. What it leaves open:
+Before each sentence and after the last sentence, a binary classifier of the decoder's state decides
+whether the document has ended (3.3). Equation numbers are the paper's. Choices that it leaves open:
 
-- A state that is handed on (e_D, h_0^w) is that of all layers, hidden states and memories.
-- e_t^s, which stands for a sentence that has been decoded, is the top hidden state of the word
-  decoder after the last word, from which END is predicted. The word encoder does read END.
-- Encoder and decoder have one table of word embeddings.
-- The input is reversed so that its last sentence is read first, and its last word before the
-  others; END still closes each sentence.
-- Dropout acts on embeddings, between the layers of words and on features, not on sentences.
-- Biases, which the paper does not have, are trained; those of forget gates start at 1, others at 0.
+- States that are passed on (e_D, h_0^w) include all layers, with hidden states and memories.
+- e_t^s represents a decoded sentence: the top hidden state of the word decoder after the last word,
+  which predicts END. The word encoder reads END.
+- Encoder and decoder share one table of word embeddings. - The reversed input has its last sentence
+first, and in each sentence its last word first; END still
+  closes each sentence.
+- Dropout acts on embeddings, between layers of words and on features, not on sentences. - Biases,
+which the paper does not have, are trained. Biases of forget gates start at 1, others at 0.
 """
 
 import abc
@@ -54,12 +54,12 @@ REVERSALS = ("documents", "words", "sentences", "none")
 
 @dataclasses.dataclass(frozen=True)
 class _Autoencoder(DocumentModel, abc.ABC):
-    """What the three models share; `stack` is the decoder of words.
+    """The part that the three models share; `stack` is the decoder of words.
 
     Attributes:
-      reverse: what of the source is read backwards: "words" of each sentence, the order of
-        "sentences", both ("documents"), or "none".
-      initial_range: matrices are drawn uniformly from +-this.
+      reverse: which order of the source is reversed: "words" in each sentence, "sentences", both
+        ("documents"), or "none".
+      initial_range: r of the uniform distribution on [-r, r] of initial matrices.
     """
 
     cell: str = "lstm_linear_output"
@@ -85,10 +85,10 @@ class _Autoencoder(DocumentModel, abc.ABC):
 
     @abc.abstractmethod
     def _init_stacks(self, key: jax.Array) -> Params:
-        """The parameters beside those of the decoder of words."""
+        """The parameters other than those of the decoder of words."""
 
     def decoder_state(self, context: Context) -> StackState:
-        """What the decoder of words starts from, e_D before the first sentence."""
+        """The initial state of the decoder of words; e_D before the first sentence."""
         return context
 
     def open_sentence(self, params: Params, context: Context, rows: int) -> StackState:
@@ -103,7 +103,7 @@ class _Autoencoder(DocumentModel, abc.ABC):
         return stack.top_hidden(self.decoder_state(context))
 
     def _encode_words(self, params: Params, name: str, words: Source) -> StackState:
-        """The state of the stack of that name after words in reading order [N, R], from zero."""
+        """The state of the stack `name` after words in reading order [N, R], from a zero state."""
         x_NxRxK = self.embed(params, words.tokens_SxNxB)
         for multipliers in words.dropout[:1]:
             x_NxRxK = x_NxRxK * multipliers
@@ -126,8 +126,8 @@ class _Autoencoder(DocumentModel, abc.ABC):
 class StandardAutoencoder(_Autoencoder):
     """Input and output are one sequence of tokens each (3.2).
 
-    As in `drnnlm` the decoder's state crosses sentences, at each of which START is read and END
-    predicted; that is also where the end of the document is decided.
+    As in `drnnlm`, the decoder's state crosses sentences, and each sentence reads START and
+    predicts END. The end of the document is decided between sentences.
     """
 
     name = "standard_autoencoder"
@@ -147,7 +147,7 @@ class StandardAutoencoder(_Autoencoder):
 
 
 class HierarchicalAutoencoder(_Autoencoder):
-    """Words make sentences and sentences a document, in both directions (3.3)."""
+    """An encoder and a decoder with a level of words and a level of sentences each (3.3)."""
 
     name = "hierarchical_autoencoder"
 
@@ -163,7 +163,7 @@ class HierarchicalAutoencoder(_Autoencoder):
 
     @property
     def _memory_dim(self) -> int:
-        """Width of what the decoder of sentences reads beside e_t^s; 0 for none."""
+        """Width of the input of the decoder of sentences other than e_t^s; 0 for none."""
         return 0
 
     def open_document(self, params: Params, rows: int, source: Source | None = None) -> Context:
@@ -172,10 +172,10 @@ class HierarchicalAutoencoder(_Autoencoder):
     def _encode_document(
         self, params: Params, source: Source
     ) -> tuple[StackState, jax.Array, jax.Array]:
-        """e_D, the states h_s^s of the sentences [S, B, H], and which of them there are [S, B]."""
+        """e_D, the states h_s^s of the sentences [S, B, H], and whether they exist [S, B]."""
         words = in_reading_order(source, self.reverse)
         sentences, _, rows = words.tokens_SxNxB.shape
-        # Sentences are read at once: R = S * B rows.
+        # All sentences are read at once, with R = S * B rows.
         tokens_NxR, mask_NxR, dropout_NxR = fold((*words[:2], words.dropout))
         words_NxR = Source(tokens_NxR, mask_NxR, dropout_NxR)
         e_RxH = stack.top_hidden(self._encode_words(params, "word_encoder", words_NxR))
@@ -192,14 +192,14 @@ class HierarchicalAutoencoder(_Autoencoder):
     def _decode_sentence(
         self, params: Params, before: StackState, e_BxH: jax.Array, gates_BxGH: jax.Array | None
     ) -> StackState:
-        """A step of the decoder of sentences (Eq. 7), whose gates may have more to read."""
+        """A step of the decoder of sentences (Eq. 7), with optional further gates."""
         layers = params["sentence_decoder"]
         e = stack.stack_input(layers, e_BxH, gates_BxGH)
         return stack.step_stack(self.cell, layers, before, e)[0]
 
 
 class Remembering(NamedTuple):
-    """The state of the decoder of sentences, and the sentences of the source."""
+    """The state of the decoder of sentences, and a memory of the sentences of the source."""
 
     state: StackState
     memory: Memory
@@ -227,7 +227,7 @@ class HierarchicalAttentionAutoencoder(HierarchicalAutoencoder):
 
     def open_document(self, params: Params, rows: int, source: Source | None = None) -> Remembering:
         e_D, h_SxBxH, exists_SxB = self._encode_document(params, required_source(self, source))
-        # A row without a source remembers position 0, so that nothing is divided by zero.
+        # Rows without a source attend to position 0, which avoids a division by zero.
         memory = Memory(h_SxBxH, h_SxBxH @ params["attention"]["key"], exists_SxB.at[0].set(True))
         return Remembering(e_D, memory)
 
@@ -249,17 +249,17 @@ MODELS = (StandardAutoencoder, HierarchicalAutoencoder, HierarchicalAttentionAut
 
 
 def required_source(model: DocumentModel, source: Source | None) -> Source:
-    """The source, which must be there."""
+    """The source, unless it is missing."""
     if source is None:
         raise ValueError(f"{model.name} reads a source; expected one")
     return source
 
 
 def in_reading_order(source: Source, reverse: str) -> Source:
-    """The source with w1..wM END in place of START w1..wM, and backwards where `reverse` says so;
-    multipliers of dropout stay where they are."""
+    """The source with w1..wM END instead of START w1..wM, reversed as `reverse` says; multipliers
+    of dropout are not moved."""
     tokens, mask = source.tokens_SxNxB, source.mask_SxNxB
-    # A position is a word's where an input follows it.
+    # A position has a word if an input follows it.
     is_word = jnp.pad(mask[:, 1:], [(0, 0), (0, 1), (0, 0)])
     tokens = jnp.where(is_word, jnp.roll(tokens, -1, axis=1), END)
     if reverse in ("documents", "words"):
@@ -271,19 +271,19 @@ def in_reading_order(source: Source, reverse: str) -> Source:
 
 
 def _reversed(array: jax.Array, count: jax.Array, axis: int) -> jax.Array:
-    """The first `count` entries along an axis in the other order, and those after as they are."""
-    place = jax.lax.broadcasted_iota(jnp.int32, array.shape, axis)
-    place = jnp.where(place < count, count - 1 - place, place)
-    return jnp.take_along_axis(array, place, axis)
+    """The array with its first `count` entries along an axis reversed."""
+    index = jax.lax.broadcasted_iota(jnp.int32, array.shape, axis)
+    index = jnp.where(index < count, count - 1 - index, index)
+    return jnp.take_along_axis(array, index, axis)
 
 
 def joined_sentences(words: Source) -> Source:
-    """Each document as one sequence [S*N, B] without gaps, all padding at its end."""
+    """Each document as one sequence [S*N, B], with all padding at its end."""
     arrays = jax.tree.map(lambda a: a.reshape(-1, *a.shape[2:]), (words[:2], words.dropout))
-    place = jnp.argsort(~arrays[0][1], axis=0, stable=True)
+    order = jnp.argsort(~arrays[0][1], axis=0, stable=True)
 
     def moved(array: jax.Array) -> jax.Array:
-        index = place.reshape(*place.shape, *(1,) * (array.ndim - 2))
+        index = order.reshape(*order.shape, *(1,) * (array.ndim - 2))
         return jnp.take_along_axis(array, index, axis=0)
 
     (tokens, mask), dropout = jax.tree.map(moved, arrays)

@@ -1,4 +1,4 @@
-"""The contract of a model, and what most models share.
+"""The interface of a model, with the parts that most models share.
 
 A model is a frozen object of pure functions over a tree of parameters. To read a document:
 
@@ -11,15 +11,15 @@ A model is a frozen object of pure functions over a tree of parameters. To read 
         features = emit(params, conditioning, outputs)              outside the scan
         context = close_sentence(params, context, state, sentence)
 
-where x is made of embed(params, tokens), sentence.summary of summarize(params, tokens, mask), both
-for all sentences at once, and p(next word) of features and conditioning by output_layer(params).
-The package `reading` runs this for any model: scans, padding, dropout and all speed are there. In
-all functions but `init` a matrix is a `Weight`, for `x @ weight`; the `tables` are plain arrays;
-what is `hashed` is `HashedRows`.
+where x is computed from embed(params, tokens), sentence.summary is summarize(params, tokens, mask),
+both for all sentences at once, and p(next word) follows from features, conditioning and
+output_layer(params). The package `reading` runs this for any model, and has all scans, padding,
+dropout and optimizations. In all functions except `init`, a matrix is a `Weight` with `x @ weight`,
+the `tables` are arrays, and the `hashed` parameters are `HashedRows`.
 
-A further objective draws the words of a sentence alike, as a bag, given the context before it
-(`bags`). A model whose objective is "bags" has that one alone, and no words to step through.
-Arrays are time-major, [N, B, ...] in a sentence and [S, N, B, ...] over sentences.
+In the further objective `bags` the context before a sentence predicts all words of the sentence
+with one distribution. It is the only objective of a model whose `objective` is "bags", which has no
+steps. Arrays are time-major, [N, B, ...] in a sentence and [S, N, B, ...] over sentences.
 """
 
 import dataclasses
@@ -40,12 +40,12 @@ COMPUTE_DTYPES = ("float32", "bfloat16")
 MAX_LAYERS = 1000
 
 Params = dict[str, Any]
-Context = Any  # What a model knows of the sentences before: a type of its own.
+Context = Any  # The state between sentences, of a type that the model defines.
 
 
 class Conditioning(NamedTuple):
-    """What a context does to the tokens of a sentence: its part of the first layer's gates
-    [B, G*H], what of it enters the output layer [B, E], what the steps of the model read."""
+    """The parts of a context that a sentence reads: in the first layer's gates [B, G*H], in the
+    output layer [B, E], and in the model's own steps."""
 
     gates: jax.Array | None = None
     features: jax.Array | None = None
@@ -53,8 +53,8 @@ class Conditioning(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """A sentence that has been read: input tokens (START w1..wM), their mask, what the model's
-    `summarize` says of them, and the outputs of its steps."""
+    """A sentence after reading: input tokens (START w1..wM), their mask, the model's `summarize` of
+    them, and the outputs of its steps."""
 
     tokens_NxB: jax.Array
     mask_NxB: jax.Array
@@ -63,9 +63,9 @@ class Sentence(NamedTuple):
 
 
 class Source(NamedTuple):
-    """The documents that B documents are made of: input tokens [S, N, B] (START w1..wM) and their
-    mask; a row that is shorter than S ends in sentences without any. In training the multipliers
-    of embeddings [S, N, B, K] and of upper layers' inputs [S, N, B, H]."""
+    """The sources of B documents: input tokens [S, N, B] (START w1..wM) and their mask; sentences
+    without tokens fill up shorter sources. In training also dropout multipliers of embeddings
+    [S, N, B, K] and of inputs of upper layers [S, N, B, H]."""
 
     tokens_SxNxB: jax.Array
     mask_SxNxB: jax.Array
@@ -73,9 +73,9 @@ class Source(NamedTuple):
 
 
 class OutputLayer(NamedTuple):
-    """p = softmax(features @ kernel + bias + conditioning.features @ context_kernel + bigrams[w]):
-    [D, V], [V], where a context enters [E, V], and hashed features of the word read last (of bags:
-    their sum over histories)."""
+    """p = softmax(features @ kernel + bias + conditioning.features @ context_kernel + bigrams[w]),
+    with kernel [D, V], bias [V], context_kernel [E, V] if a context enters, and hashed features of
+    the last word w read (for bags: their sum over histories)."""
 
     kernel: Weight | jax.Array
     bias: jax.Array
@@ -84,10 +84,9 @@ class OutputLayer(NamedTuple):
 
 
 class Bags(NamedTuple):
-    """The words of R sentences as bags: those of a sentence are drawn alike, without END, from
-    features [R, D] by a layer, whose hashed features have the histories [R, M] (-1 is none). The
-    loss is `weight` times the nats, of a sentence their sum or, with `mean`, the mean over its
-    words."""
+    """The objective of predicting R sentences as bags of words without END: features [R, D], the
+    output layer, and histories [R, M] of its hashed features (-1 for none). The loss is `weight`
+    times the nats of a sentence, their sum or, with `mean`, their mean over its words."""
 
     features_RxD: jax.Array
     layer: OutputLayer
@@ -123,23 +122,23 @@ class DocumentModel:
       plan: how the platform computes it; changes speed and memory alone, and is no option of a
         configuration.
 
-    Facts, which subclasses state:
-      context_order: sentences before the current one that it depends on: 0, n, or None for all.
-      states_read_context: hidden states depend on the context. If not, all sentences are read at
-        once, folded into the batch, before their contexts are known.
-      contexts_read_states: contexts depend on hidden states. If not, all contexts are computed up
-        front, and the sentences are again read at once.
-      objective: targets of training and of perplexity: "words", one after the other
-        with END, or "bags", the words of a sentence without their order.
-      further_objective: what training calls the loss of `bags` or `ending` that it adds to that of
-        `objective`; None of a model without one.
-      reads_source: a document is made of a source, which `open_document` reads.
-      attends_to: what every token attends to, with the weights of `attention`: "words", the
-        positions of the sentence before, or "sentences", the n before; None of a model without it.
-      tables: parameters that are looked up by word, not multiplied by.
-      hashed: arrays of hashed features. All of a model have one size; a step of training touches
-        the slices of the words of its batch alone.
-      embedding_fan_in: inputs that the initial range of embeddings counts; None for all V words.
+    Class attributes, which subclasses define:
+      context_order: number of previous sentences that a sentence depends on: 0, n, or None for all.
+      states_read_context: whether hidden states depend on the context. If not, all sentences are
+        read at once, folded into the batch, before their contexts are known.
+      contexts_read_states: whether contexts depend on hidden states. If not, all contexts are
+        computed first, and all sentences are then read at once.
+      objective: what the model predicts and validation measures: "words" with END, or "bags", the
+        words of a sentence without their order.
+      further_objective: name in training logs of the additional loss `bags` or `ending`, if any.
+      reads_source: whether a document has a source, which `open_document` reads.
+      attends_to: what every token attends to with the weights of `attention`: "words", the
+        positions of the previous sentence, or "sentences", the n previous sentences; None without
+        attention.
+      tables: parameters that are looked up by word and never multiplied.
+      hashed: arrays of hashed features, all of one size; a training step updates only the slices of
+        its batch's words.
+      embedding_fan_in: number of inputs for the initial range of embeddings; None for V.
     """
 
     vocab_size: int
@@ -171,13 +170,13 @@ class DocumentModel:
 
     @classmethod
     def options(cls) -> list[dataclasses.Field]:
-        """The attributes that a configuration states."""
+        """The attributes that a configuration sets."""
         return [field for field in dataclasses.fields(cls) if field.name != "plan"]
 
     def __post_init__(self):
         for field in ("vocab_size", "embedding_dim", "hidden_dim", "num_layers"):
             require(self, field, getattr(self, field) >= 1, "at least 1")
-        # Layers are made one by one, and a number in a file may be any.
+        # Layers are made one by one, and a file may have any number.
         require(self, "num_layers", self.num_layers <= MAX_LAYERS, f"at most {MAX_LAYERS}")
         for field, names in (("cell", CELLS), ("compute_dtype", COMPUTE_DTYPES)):
             require(self, field, getattr(self, field) in names, f"one of {', '.join(names)}")
@@ -189,7 +188,7 @@ class DocumentModel:
 
     @property
     def gate_context_dim(self) -> int:
-        """Width of the context that the first layer reads beside x (Eq. 5); 0 for none."""
+        """Width of the context that the first layer reads in addition to x (Eq. 5); 0 for none."""
         return 0
 
     def init(self, key: jax.Array) -> Params:
@@ -210,20 +209,20 @@ class DocumentModel:
         }
 
     def embed(self, params: Params, tokens: jax.Array) -> jax.Array:
-        """What the stack reads of token ids [..., B]: [..., B, K]."""
+        """The stack's inputs [..., B, K] for token ids [..., B]."""
         return params["embedding"][tokens]
 
     def summarize(self, params: Params, tokens: jax.Array, mask: jax.Array) -> Any:
-        """What `close_sentence` needs of the words alone, for the input tokens [..., N, B] of many
-        sentences at once; arrays [..., B] or [..., B, X], or None."""
+        """The part of `close_sentence` that depends on words alone, for the input tokens [..., N,
+        B] of many sentences at once; arrays [..., B] or [..., B, X], or None."""
 
     def open_document(self, params: Params, rows: int, source: Source | None = None) -> Context:
-        """The context before the first sentence of each of B = `rows` documents; `source` is what
-        they are made of, for a model that reads one."""
+        """The context before the first sentence of each of B = `rows` documents, which have a
+        `source` if the model reads one."""
         return ()
 
     def condition(self, params: Params, context: Context) -> Conditioning:
-        """What the context does to every token of the sentence, computed once."""
+        """The parts of the context that the sentence reads, computed once per sentence."""
         if not self.gate_context_dim:
             return Conditioning()
         return Conditioning(gates=context @ params["stack"][0]["context"])
@@ -236,15 +235,15 @@ class DocumentModel:
     def step(
         self, params: Params, conditioning: Conditioning, state: StackState, x: StackInput
     ) -> tuple[StackState, Any]:
-        """One token, whose gates hold the conditioning's: the new state, and an output, here
-        the top hidden state [B, H]."""
+        """One token, with the conditioning in its gates: the new state, and an output, here the top
+        hidden state [B, H]."""
         return stack.step_stack(self.cell, params["stack"], state, x)
 
     def attention(
         self, params: Params, conditioning: Conditioning, state: StackState
     ) -> jax.Array | None:
-        """The weights [M, B] over what is remembered with which a step from this state attends, for
-        looking at them: training does not ask. A column sums to 1 over the real positions."""
+        """The attention weights [M, B] over the memory of a step from this state, for inspection; a
+        column sums to 1 over the real positions."""
 
     def emit(self, params: Params, conditioning: Conditioning, outputs: Any) -> jax.Array:
         """The features [N, B, D] that enter the output layer, from the outputs of a sentence."""
@@ -263,27 +262,27 @@ class DocumentModel:
         return OutputLayer(kernel, params["output"]["bias"])
 
     def bags(self, params: Params, context: Context) -> Bags | None:
-        """What the words of the sentences with these contexts are drawn from as bags: a further
-        objective, or the only one."""
+        """The objective of predicting the sentences after these contexts as bags of words, if the
+        model has it."""
 
     def ending(self, params: Params, context: Context) -> jax.Array | None:
-        """The log-odds [B] that the document has ended; None of a model that does not tell."""
+        """The log-odds [B] that the document has ended; None for a model that does not decide."""
 
     def resize_context(self, context: Context, length: int, *, cut: bool = False) -> Context:
-        """The context with room for `length` positions of a sentence; `cut` drops all beyond."""
+        """The context with capacity for `length` positions of a sentence, or exactly if `cut`."""
         return context
 
     def vector(self, params: Params, context: Context) -> jax.Array | None:
-        """The context as one vector a row [B, X], for comparing documents; None if it has none."""
+        """The context as one vector per row [B, X], for comparing documents, if it has one."""
         return context if isinstance(context, jax.Array) else None
 
 
 def own_key(key: jax.Array) -> jax.Array:
-    """The part of the key of `init` that is a subclass's own."""
+    """The part of the key of `init` for parameters that a subclass adds."""
     return jax.random.split(key, 4)[3]
 
 
 def require(model: DocumentModel, field: str, holds: bool, expected: str) -> None:
-    """Raises an InputError that names the option of a model, unless it holds."""
+    """Raises an InputError about an option of a model unless `holds`."""
     if not holds:
         raise InputError(f"model.{field} is {getattr(model, field)!r}; expected {expected}")

@@ -28,7 +28,7 @@ from dclm_jax.nn.stack import StackInput, StackState
 
 
 class RNNLM(DocumentModel):
-    """Sentences one by one, no context (2.1, Eq. 1-2)."""
+    """Each sentence without context (2.1, Eq. 1-2)."""
 
     name = "rnnlm"
     context_order = 0
@@ -39,8 +39,8 @@ class RNNLM(DocumentModel):
 class DRNNLM(DocumentModel):
     """The RNNLM without sentence boundaries: sentence t starts from the last state of sentence t-1.
 
-    Figure 1. The context is the state of every layer; it is zero at the start of a document. START
-    is still read, and END predicted, at every sentence.
+    Figure 1. The context is the state of every layer, zero at the start of a document. START is
+    read and END predicted in every sentence.
     """
 
     name = "drnnlm"
@@ -97,8 +97,8 @@ class CCDCLM(_LastHiddenState):
 class CODCLM(_LastHiddenState):
     """Context-to-output: y_{t,n} ~ softmax(W_h h_{t,n} + W_c c_{t-1} + b) (2.2.1, Eq. 6-7).
 
-    Hidden states do not depend on the context, so a sentence's score depends on the sentence before
-    it and on no other.
+    Hidden states do not depend on the context, so that the score of a sentence depends on the
+    previous sentence only.
     """
 
     name = "codclm"
@@ -120,8 +120,8 @@ class CODCLM(_LastHiddenState):
 
 
 class LastSentence(NamedTuple):
-    """The ADCLM's context: the hidden states of the sentence before, and which of them are real; at
-    least one in every batch element."""
+    """The ADCLM's context: the hidden states of the previous sentence and their mask, with at least
+    one real state per batch element."""
 
     values_MxBxH: jax.Array
     mask_MxB: jax.Array
@@ -131,13 +131,12 @@ class LastSentence(NamedTuple):
 class ADCLM(DocumentModel):
     """Attention over the words of the previous sentence (2.3, Eq. 8-12).
 
-    Eq. 8-11 are circular: c_{t-1,n} is computed from h_{t,n} and h_{t,n} from c_{t-1,n}. As in the
-    attention of Bahdanau et al. (2015) that they adapt, the query here is h_{t,n-1}. The first
-    sentence has nothing to attend to: its memory is the learned c_0 alone, so that its context is
-    c_0.
+    Eq. 8-11 are circular: c_{t-1,n} is computed from h_{t,n} and h_{t,n} from c_{t-1,n}. The query
+    here is h_{t,n-1}, as in the attention of Bahdanau et al. (2015), which the paper adapts. The
+    memory of the first sentence is the learned c_0 alone, so that its context is c_0.
 
     Attributes:
-      attention_dim: A, the width in which states and words are compared.
+      attention_dim: A, the width of queries and keys.
     """
 
     attention_dim: int = 48
@@ -179,8 +178,8 @@ class ADCLM(DocumentModel):
         return LastSentence(c_0, jnp.ones((1, rows), bool))
 
     def condition(self, params: Params, context: LastSentence) -> Conditioning:
-        # The keys belong to the current sentence (Eq. 8), so that W_key learns where the context
-        # is held fixed too.
+        # Keys are computed in the current sentence (Eq. 8), so that W_key gets a gradient even
+        # where the context is constant.
         keys_MxBxA = context.values_MxBxH @ params["attention"]["key"]
         return Conditioning(inputs=Memory(context.values_MxBxH, keys_MxBxA, context.mask_MxB))
 
@@ -206,7 +205,7 @@ class ADCLM(DocumentModel):
         h_NxBxH, _ = sentence.outputs
         h_NxBxH = jnp.where(sentence.mask_NxB[..., None], h_NxBxH, 0)
         length = len(context.mask_MxB)
-        # A row whose document has ended attends to position 0, so that nothing is divided by zero.
+        # Rows whose document has ended attend to position 0, which avoids a division by zero.
         mask_MxB = resized(sentence.mask_NxB, length).at[0].set(True)
         return LastSentence(resized(h_NxBxH, length), mask_MxB)
 
@@ -218,11 +217,11 @@ class ADCLM(DocumentModel):
     def resize_context(
         self, context: LastSentence, length: int, *, cut: bool = False
     ) -> LastSentence:
-        room = length if cut else max(length, len(context.mask_MxB))
-        return jax.tree.map(lambda array: resized(array, room), context)
+        capacity = length if cut else max(length, len(context.mask_MxB))
+        return jax.tree.map(lambda array: resized(array, capacity), context)
 
     def vector(self, params: Params, context: LastSentence) -> jax.Array:
-        """The mean of what is attended to."""
+        """The mean of the memory."""
         return jnp.mean(context.values_MxBxH, axis=0, where=context.mask_MxB[..., None])
 
 
@@ -241,11 +240,11 @@ class HRNNLM(DocumentModel):
     h_{t,n} = word-level g(h_{t,n-1}, [x_{t,n}, d_{t-1}]),  y_{t,n} ~ softmax(W_o h_{t,n} + b)
     sentence-level objective: -sum over words w of sentence t of log softmax(W_s d_{t-1} + b_s)[w]
     (Lin et al., Eq. 5-8), added to the word-level loss with weight `sentence_loss_weight`. Both
-    levels have `num_layers` layers of the same cell. The sentence level starts from the zero state;
-    d_0, which is learned, conditions the first sentence and enters nothing else.
+    levels have `num_layers` layers of the same cell. The sentence level starts from the zero state.
+    The learned d_0 conditions the first sentence only.
 
     Attributes:
-      sentence_loss_weight: of the sentence-level objective.
+      sentence_loss_weight: weight of the sentence-level objective.
     """
 
     sentence_loss_weight: float = 1.0

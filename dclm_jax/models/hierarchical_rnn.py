@@ -3,11 +3,11 @@
     sentences  hs_j = f(U_s hs_{j-1} + W_s xs_j),                 ys_{j+1} = g(V_s hs_j + sum D[w])
     words      hw_i = f(U_w hw_{i-1} + W_w xw_i + U_sw hs_{j-1}), yw_{i+1} = g(V_w hw_i + D[w_i])
 
-xs_j is the bag of the words of sentence j, with their counts, and xw_i one word; f is the cell, by
-default HTanh, and g a softmax. D has the weights of hashed bigram features (`nn.hashing`), of its
-own at each level: at the sentence level the histories w are the words of xs_j, at the word level it
-is the last word. Words enter the gates of the first layer without an embedding of their own (W_s
-and W_w have a row a word), which is why K = H. Equation numbers are the paper's.
+xs_j is the bag of words of sentence j with counts, and xw_i one word; f is the cell, by default
+HTanh, and g a softmax. D has the weights of hashed bigram features (`nn.hashing`), separate at each
+level. At the sentence level the histories w are the words of xs_j, at the word level w is the last
+word. Words enter the gates of the first layer directly (W_s and W_w have one row per word), so that
+K = H. Equation numbers are the paper's.
 
 Biases, which the paper does not have, start at zero and are trained.
 """
@@ -39,8 +39,8 @@ FIRST_HISTORY = 0.1
 
 
 class SentenceContext(NamedTuple):
-    """hs_{j-1}, with the state of all layers of the sentence level, and the words of sentence j-1,
-    int [B, M]; -1 is none."""
+    """hs_{j-1} with the state of all layers of the sentence level, and the words of sentence j-1,
+    int [B, M], -1 for none."""
 
     state: StackState
     words_BxM: jax.Array
@@ -52,10 +52,10 @@ class SentenceContext(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _Lin(DocumentModel):
-    """What both levels share.
+    """The part that both levels share.
 
     Attributes:
-      hash_size: entries of each array of hashed features; 0 for none.
+      hash_size: number of entries of each array of hashed features; 0 for no features.
     """
 
     num_layers: int = 1
@@ -80,7 +80,7 @@ class _Lin(DocumentModel):
 
 
 class _SentenceLevel(_Lin):
-    """RNNSLM (section 4): contexts, and the words of a sentence given them."""
+    """RNNSLM (section 4): contexts, and the words of a sentence given its context."""
 
     context_order = None
     contexts_read_states = False
@@ -125,17 +125,17 @@ class _SentenceLevel(_Lin):
     def resize_context(
         self, context: SentenceContext, length: int, *, cut: bool = False
     ) -> SentenceContext:
-        room = length if cut else max(length, context.words_BxM.shape[1])
-        return context._replace(words_BxM=resized(context.words_BxM, room, axis=1, fill=-1))
+        capacity = length if cut else max(length, context.words_BxM.shape[1])
+        return context._replace(words_BxM=resized(context.words_BxM, capacity, axis=1, fill=-1))
 
     def sentence_layer(self, params: Params) -> OutputLayer:
-        """The softmax over the words of a sentence, given the sentences before (Eq. 5, 8)."""
+        """The softmax over the words of a sentence, given earlier sentences (Eq. 5, 8)."""
         output = params["sentence_output"]
         bigrams = params.get("sentence_bigrams")
         return OutputLayer(output["kernel"], output["bias"], bigrams=bigrams)
 
     def bags(self, params: Params, context: SentenceContext) -> Bags:
-        """Of a sentence the mean over its words (Eq. 9)."""
+        """The mean over the words of each sentence (Eq. 9)."""
         layer = self.sentence_layer(params)
         return Bags(context.history_BxH, layer, context.words_BxM, mean=True)
 
@@ -157,7 +157,7 @@ class _WordLevel(_Lin):
 
 
 class RNNLin(_WordLevel):
-    """The word level alone, which reads every sentence by itself: the baseline of 6.2."""
+    """The word level without context: the baseline of 6.2."""
 
     name = "rnn_lin"
     hashed = ("bigrams",)
@@ -189,12 +189,12 @@ class RNNSLM(_SentenceLevel):
 class HRNNLMTwoStep(_SentenceLevel, _WordLevel):
     """Both levels (section 5): the word level reads hs_{j-1} (Eq. 10).
 
-    Two-stage training (5.2): an `rnnslm`, whose parameters have the same names, then the others
-    alone (`training.start_from`, `training.frozen`). Without the two, both levels are trained
-    jointly: the objective of the sentence level (Eq. 9) is added to the words'.
+    Two-stage training (5.2) trains an `rnnslm`, whose parameters have the same names, and then the
+    remaining parameters (`training.start_from`, `training.frozen`). Otherwise both levels are
+    trained jointly: the objective of the sentence level (Eq. 9) is added to the words' objective.
 
     Attributes:
-      sentence_loss_weight: of the sentence level's objective then.
+      sentence_loss_weight: weight of the sentence level's objective in joint training.
     """
 
     sentence_loss_weight: float = 1.0
@@ -228,6 +228,6 @@ MODELS = (RNNLin, RNNSLM, HRNNLMTwoStep)
 
 
 def uniform_by_inputs(key: jax.Array, params: Params) -> Params:
-    """The parameters with every matrix [I, O] drawn uniformly from +-1/I, I being the size of the
-    layer it acts on (4.3): V for words, H for hidden layers."""
+    """The parameters with every matrix [I, O] drawn uniformly from +-1/I, where I is the size of
+    its input (4.3): V for words, H for hidden layers."""
     return uniform_matrices(key, params, lambda inputs: 1 / inputs)

@@ -1,15 +1,16 @@
 """Larger-context language models (Wang and Cho 2015, arXiv:1511.03729).
 
-P(S_l | S_{l-n}..S_{l-1}), Eq. 10-11: a recurrent language model (RLM) that also sees the n
-sentences before the current one as bags of words. The paper combines three representations p of
-them (3.1: BoW, SeqBoW, SeqBoW with attention) with two ways to feed p to the RLM (3.2: early and
-late fusion). Here a model is made of one class for its representation and one for its fusion.
+P(S_l | S_{l-n}..S_{l-1}), Eq. 10-11: a recurrent language model (RLM) that also reads the n
+previous sentences as bags of words. The paper combines three representations p of the bags (3.1:
+BoW, SeqBoW, SeqBoW with attention) with two ways to feed p to the RLM (3.2: early and late fusion).
+Here a model combines a class for its representation with a class for its fusion.
 
-A bag s holds the frequency of each word: its count over the number of words, START and END not
-among them. It is never made, since P s is a sum of columns of P. A sentence with fewer than n
-predecessors has those there are; the first sentence of a document has p = 0.
+A bag s has the relative frequency of each word, without START and END. It is never computed, since
+P s is a sum of columns of P. A sentence with fewer than n predecessors reads all of them; the first
+sentence of a document has p = 0.
 
-With several layers (the paper has one), early fusion feeds the first and late fusion the last.
+With several layers (the paper has one), early fusion feeds the first layer and late fusion the
+last.
 """
 
 import abc
@@ -49,8 +50,8 @@ class RLM(DocumentModel):
 
 
 class Bags(NamedTuple):
-    """The n sentences before, oldest first: sums of the columns of P over their words [B, C, P],
-    their numbers of words [B, C], and which of the sentences there are [B, C]."""
+    """The n previous sentences, oldest first: sums of the columns of P over their words [B, C, P],
+    numbers of words [B, C], and whether the sentences exist [B, C]."""
 
     sums_BxCxP: jax.Array
     words_BxC: jax.Array
@@ -59,11 +60,11 @@ class Bags(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _LargerContext(DocumentModel, abc.ABC):
-    """A model of a sentence given the n before it.
+    """A model of a sentence given the n previous sentences.
 
     Attributes:
-      context_sentences: n, the sentences before that are read.
-      context_dim: rows of P, and the units of a context recurrent network.
+      context_sentences: n, the number of previous sentences.
+      context_dim: rows of P, and units of the context recurrent networks.
     """
 
     num_layers: int = 1
@@ -94,8 +95,8 @@ class _LargerContext(DocumentModel, abc.ABC):
         bag_key, representation_key, fusion_key = jax.random.split(own_key(key), 3)
         return {
             **super().init(key),
-            # Of V inputs few are not zero. Counted as V they would make P so small that optimizers
-            # with a constant beside the gradient, such as Adadelta, hardly move it.
+            # Few of the V inputs are not zero. A fan-in of V would make P so small that optimizers
+            # with a constant next to the gradient, such as Adadelta, hardly change it.
             "bag": glorot_uniform(bag_key, self.vocab_size, self.context_dim, fan_in=1),
             **self._init_representation(representation_key),
             "fusion": self._init_fusion(fusion_key),
@@ -127,18 +128,18 @@ class _LargerContext(DocumentModel, abc.ABC):
         return self.conditioning(self.feed(params, self.represent(params, context)))
 
     def vector(self, params: Params, context: Bags) -> jax.Array:
-        """p; of attention, the mean of what it attends to."""
+        """p; with attention, the mean of the states attended to."""
         return self.represent(params, context)
 
     # The representation.
 
     @abc.abstractmethod
     def _init_representation(self, key: jax.Array) -> Params:
-        """The representation's parameters beside P."""
+        """The representation's parameters other than P."""
 
     @abc.abstractmethod
     def represent(self, params: Params, context: Bags) -> jax.Array:
-        """p [B, P], or what p is a mean of, [C, B, P]."""
+        """p [B, P], or with attention the states [C, B, P] of which p is a mean."""
 
     # The fusion.
 
@@ -148,21 +149,21 @@ class _LargerContext(DocumentModel, abc.ABC):
 
     @abc.abstractmethod
     def feed(self, params: Params, p: jax.Array) -> jax.Array:
-        """The linear map of p that is fed, [..., X] of [..., P]."""
+        """A linear map of p, [..., P] -> [..., X], whose values are fed to the RLM."""
 
     @abc.abstractmethod
     def conditioning(self, fed: jax.Array) -> Conditioning:
-        """What is fed alike to all tokens of a sentence [B, X], where it belongs."""
+        """The conditioning that feeds the same values [B, X] to all tokens of a sentence."""
 
     @abc.abstractmethod
     def step_fed(
         self, params: Params, fed_BxX: jax.Array, state: StackState, x: StackInput
     ) -> tuple[StackState, jax.Array]:
-        """One token with what is fed to it."""
+        """One token, with the values that are fed to it."""
 
 
 class _BoW(_LargerContext):
-    """p = P s, with one bag s of all n sentences."""
+    """p = P s for one bag s of all n sentences."""
 
     def _init_representation(self, key: jax.Array) -> Params:
         return {}
@@ -173,7 +174,8 @@ class _BoW(_LargerContext):
 
 
 class _SeqBoW(_LargerContext):
-    """p = z_{l-1} of z_j = g(P s_j, z_{j-1}), j = l-n..l-1; g is a layer of the model's cell."""
+    """p = z_{l-1}, with z_j = g(P s_j, z_{j-1}) for j = l-n..l-1; g is a layer of the model's
+    cell."""
 
     def _init_representation(self, key: jax.Array) -> Params:
         return {"context_stack": self._init_context_stack(key)}
@@ -197,8 +199,9 @@ class _SeqBoWATT(_SeqBoW):
 
     alpha_{t,j} = softmax_j(score(z_j, h_{t-1})),  score(z, h) = v . tanh(W_z z + W_h h)
 
-    The paper leaves the score open, and asks with h_t, which itself depends on p_t. As in the
-    attention of Bahdanau et al. (2015) that it follows, h_{t-1} asks here, of the top layer.
+    The paper leaves the score open, and its query is h_t, which itself depends on p_t. The query
+    here is h_{t-1} of the top layer, as in the attention of Bahdanau et al. (2015), which it
+    follows.
 
     Attributes:
       attention_dim: A, the width of W_z z + W_h h.
@@ -239,14 +242,14 @@ class _SeqBoWATT(_SeqBoW):
         z_CxBxZ = self.represent(params, context)
         keys_CxBxA = z_CxBxZ @ params["attention"]["key"]
         exists_CxB = context.exists_BxC.T
-        # A first sentence attends to all C places, which hold zero.
+        # A first sentence attends to all C positions, which are zero.
         mask_CxB = exists_CxB | ~jnp.any(exists_CxB, axis=0)
         return Conditioning(inputs=Memory(self.feed(params, z_CxBxZ), keys_CxBxA, mask_CxB))
 
     def step(
         self, params: Params, conditioning: Conditioning, state: StackState, x: StackInput
     ) -> tuple[StackState, jax.Array]:
-        # To feed is linear: the mean of what is fed is what the mean feeds.
+        # `feed` is linear, so that it commutes with the mean.
         fed_BxX = attend(params["attention"], stack.top_hidden(state), conditioning.inputs)
         return self.step_fed(params, fed_BxX, state, x)
 
@@ -279,7 +282,7 @@ class _EarlyFusion(_LargerContext):
 class _LateFusion(_LargerContext):
     """r_t = sigmoid(W_r (W_p p) + W_r c_t + b_r),  h_t = o_t tanh(c_t + r_t (W_p p)).
 
-    W_r is one matrix, as the paper writes it. The memory cell c_t does not see p.
+    W_r is one matrix, as in the paper. The memory cell c_t does not read p.
     """
 
     def __post_init__(self):
@@ -359,7 +362,7 @@ MODELS = (RLM, BoWEF, BoWLF, SeqBoWEF, SeqBoWLF, SeqBoWATTEF, SeqBoWATTLF)
 
 
 def _sequence(context: Bags) -> tuple[jax.Array, jax.Array]:
-    """Ps_j [C, B, P] for each sentence j, oldest first, and which there are [C, B]."""
+    """Ps_j [C, B, P] for each sentence j, oldest first, and whether it exists [C, B]."""
     words_BxCx1 = jnp.maximum(context.words_BxC, 1)[..., None]
     bags_BxCxP = context.sums_BxCxP / words_BxCx1
     return jnp.swapaxes(bags_BxCxP, 0, 1), context.exists_BxC.T

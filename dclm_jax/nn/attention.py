@@ -1,7 +1,7 @@
 """Additive attention (Bahdanau et al. 2015; Ji et al. 2015, Eq. 8-10).
 
-Parameters: `query` [H, A] and `key` [X, A], the matrices of the asking state and of what is
-remembered, and `score` [A].
+Parameters: the matrices `query` [H, A] of the attending state and `key` [X, A] of the memory, and
+the vector `score` [A].
 """
 
 from typing import Any, NamedTuple
@@ -13,8 +13,8 @@ from dclm_jax.nn.layers import glorot_uniform
 
 
 class Memory(NamedTuple):
-    """What is attended to: values, the part of the score that they alone decide (W_key m), and
-    which positions are real; at least one in every row."""
+    """The memory: values, their keys W_key m, and a mask of real positions, at least one per batch
+    element."""
 
     values_MxBxH: jax.Array
     keys_MxBxA: jax.Array
@@ -34,12 +34,12 @@ def init_attention(
 
 
 def attention_weights(params: dict[str, Any], h_BxH: jax.Array, memory: Memory) -> jax.Array:
-    """alpha = softmax_m(score . tanh(W_query h + keys_m)), [M, B]; 0 at positions not real."""
+    """alpha = softmax_m(score . tanh(W_query h + keys_m)), [M, B]; 0 at padding."""
     query_BxA = h_BxH @ params["query"]
     scores_MxB = jnp.tanh(query_BxA + memory.keys_MxBxA) @ params["score"]
     return jax.nn.softmax(scores_MxB, axis=0, where=memory.mask_MxB)
 
 
 def attend(params: dict[str, Any], h_BxH: jax.Array, memory: Memory) -> jax.Array:
-    """sum_m alpha_m values_m, [B, H], with the alpha of `attention_weights`."""
+    """sum_m alpha_m values_m, [B, H], with alpha from `attention_weights`."""
     return jnp.einsum("mb,mbh->bh", attention_weights(params, h_BxH, memory), memory.values_MxBxH)

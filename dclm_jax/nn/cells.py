@@ -1,8 +1,8 @@
 """Recurrent cells as pure steps: state_n, h_n = g(state_{n-1}, x_n) (Ji et al. 2015, Eq. 1).
 
-A step takes the input's part of the gates, `gates_BxGH` = W x_n + b, already computed: input
-products have no recurrence and are made outside the token scan. A state is a tuple of [B, H] arrays
-whose first entry is the hidden state h, and h is what a step gives out.
+A step takes the input's part of the gates, `gates_BxGH` = W x_n + b, because products with inputs
+are computed outside the token scan. A state is a tuple of [B, H] arrays. Its first entry is the
+hidden state h, which is the output of a step.
 """
 
 from collections.abc import Callable
@@ -20,11 +20,11 @@ Params = dict[str, Any]
 
 
 class Cell(NamedTuple):
-    """One kind of recurrent cell: its number of gates G and of state arrays, the names of the
-    matrices of its recurrence, and its functions.
+    """A kind of recurrent cell: its numbers of gates G and of state arrays, the names of its
+    recurrent matrices, and its functions.
 
-    The step of a cell with a memory takes `expose` as well: what it computes from the memory c
-    enters the output nonlinearity in place of c.
+    The step of a cell with a memory c also takes a function `expose`; the output nonlinearity then
+    reads expose(c) instead of c.
     """
 
     num_gates: int
@@ -35,7 +35,7 @@ class Cell(NamedTuple):
 
     @property
     def has_memory(self) -> bool:
-        """Whether there is a memory c beside the hidden state."""
+        """Whether the state has a memory c besides the hidden state."""
         return self.num_states == 2
 
 

@@ -1,4 +1,4 @@
-"""The small functions that models are made of: products, initial values, dropout, bags of words."""
+"""Small functions used by models: products, initial values, dropout, bags of words."""
 
 import dataclasses
 from collections.abc import Callable
@@ -11,15 +11,15 @@ import jax.numpy as jnp
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True, eq=False)
 class Weight:
-    """A matrix [I, O] that models multiply by, and use in no other way: `x @ weight`.
+    """A matrix [I, O] whose only use is the product `x @ weight`.
 
-    Its type may be shorter than that of x. With bfloat16 both factors of a product are rounded to
-    it, and the sum is made in the type of x. Otherwise these are plain products.
+    Its type may be shorter than the type of x. With bfloat16 both factors are rounded, and sums are
+    made in the type of x.
     """
 
     array: jax.Array
 
-    # So that `x @ weight` of an array x of numpy comes to `__rmatmul__`, too.
+    # Without it, numpy would handle `x @ weight` for its own arrays x.
     __array_ufunc__ = None
 
     def __rmatmul__(self, x: jax.Array) -> jax.Array:
@@ -38,7 +38,7 @@ def product(a: jax.Array, weight: jax.Array) -> jax.Array:
 
 
 def rounded_product(a: jax.Array, b: jax.Array, dtype: jax.typing.DTypeLike) -> jax.Array:
-    """a @ b of factors rounded to `dtype`; it has no gradient of its own."""
+    """a @ b of factors rounded to `dtype`, without a rule for its gradient."""
     wider = jnp.promote_types(a.dtype, b.dtype)
     return jnp.matmul(a.astype(dtype), b.astype(dtype), preferred_element_type=wider)
 
@@ -70,16 +70,16 @@ def glorot_uniform(
     """A float matrix [input_dim, copies * output_dim] of `copies` matrices side by side, uniform in
     [-sqrt(6 / (d1 + d2)), sqrt(6 / (d1 + d2))] (Ji et al. 2015, 3.1).
 
-    Every copy (a gate of a cell) is drawn for its own dimensions, `fan_in` to `output_dim`;
-    `fan_in` (default `input_dim`) is larger where the matrix is one block of a product over a
-    concatenation, and smaller where most inputs are zero.
+    The range of each copy (a gate of a cell) is that of a matrix from `fan_in` to `output_dim`.
+    `fan_in`, by default `input_dim`, is larger if the matrix is one block of a product over a
+    concatenation, and smaller if most inputs are zero.
     """
     limit = jnp.sqrt(6.0 / ((fan_in or input_dim) + output_dim))
     return jax.random.uniform(key, (input_dim, copies * output_dim), minval=-limit, maxval=limit)
 
 
 def uniform_matrices(key: jax.Array, params: Any, limit: Callable[[int], float]) -> Any:
-    """The parameters with every matrix [I, O] drawn anew, uniformly from +-limit(I)."""
+    """The parameters with every matrix [I, O] redrawn uniformly from +-limit(I)."""
     leaves, tree = jax.tree.flatten(params)
     keys = jax.random.split(key, len(leaves))
     drawn = [
@@ -97,11 +97,10 @@ def dropout_mask(
     """Multipliers [S, N, B, dim] of inverted dropout: 0 with probability `rate`, else
     1 / (1 - rate).
 
-    Every row of the batch has a key of its own, so that the draw does not depend on how rows are
-    spread over devices.
+    Each batch element has its own key, so that masks do not depend on the number of devices.
 
     Args:
-      per_sentence: all tokens of a sentence share one draw (Gal and Ghahramani 2016).
+      per_sentence: whether all tokens of a sentence share one mask (Gal and Ghahramani 2016).
     """
     sentences, length = shape_SxN
     drawn_SxNxD = (sentences, 1 if per_sentence else length, dim)
@@ -110,16 +109,15 @@ def dropout_mask(
 
 
 def drop(key: jax.Array, shape: tuple[int, ...], rate: float) -> jax.Array:
-    """Multipliers of that shape: 0 with probability `rate`, else 1 / (1 - rate)."""
+    """Multipliers of the given shape: 0 with probability `rate`, else 1 / (1 - rate)."""
     return jnp.where(jax.random.bernoulli(key, 1.0 - rate, shape), 1.0 / (1.0 - rate), 0.0)
 
 
 def sum_of_rows(table_VxX: jax.Array, tokens: jax.Array, mask: jax.Array) -> jax.Array:
-    """The sum of the table's rows of the words w1..wM of every sentence: the product of its bag of
-    words with the table.
+    """The product of each sentence's bag of words w1..wM with a table.
 
     Args:
-      table_VxX: a row a word.
+      table_VxX: one row per word.
       tokens: int32 [..., N, B], START w1..wM, padded.
       mask: bool [..., N, B], True at START and the words.
 
@@ -131,7 +129,7 @@ def sum_of_rows(table_VxX: jax.Array, tokens: jax.Array, mask: jax.Array) -> jax
 
 
 def resized(array: jax.Array, length: int, axis: int = 0, fill: int = 0) -> jax.Array:
-    """Cuts an axis to `length`, or fills it up."""
+    """Cuts or pads an axis to `length`."""
     padding = [(0, 0)] * array.ndim
     padding[axis] = (0, max(0, length - array.shape[axis]))
     cut = jax.lax.slice_in_dim(array, 0, min(length, array.shape[axis]), axis=axis)
@@ -139,7 +137,7 @@ def resized(array: jax.Array, length: int, axis: int = 0, fill: int = 0) -> jax.
 
 
 def fold(tree_SxNxB: Any) -> Any:
-    """[S, N, B, ...] -> [N, S*B, ...]: all sentences as rows."""
+    """[S, N, B, ...] -> [N, S*B, ...]: one row per sentence."""
     return jax.tree.map(
         lambda a: jnp.swapaxes(a, 0, 1).reshape(a.shape[1], -1, *a.shape[3:]), tree_SxNxB
     )

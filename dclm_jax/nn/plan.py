@@ -1,7 +1,7 @@
-"""How computations are arranged on a platform, in one value that a model carries.
+"""How computations are arranged on a platform, as one value that a model carries.
 
-A plan changes speed and memory. What is computed stays the same, but for the rounding of sums;
-tests compare every arrangement with the definition on a CPU.
+A plan changes speed and memory. Results are equal up to the rounding of sums; tests compare every
+arrangement with the definition on a CPU.
 """
 
 import dataclasses
@@ -11,25 +11,25 @@ import jax
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """An arrangement of computations; the defaults are those of accelerators.
+    """An arrangement of computations; the defaults are for accelerators.
 
     Attributes:
-      chunk_logits: logits of a chunk of the output layer: 256 MiB of them, or what stays in the
-        cache of a CPU.
-      min_chunk, max_chunk: tokens of a chunk. Below, adding each chunk to the gradient of the
-        kernel costs more than its products; above, products no longer gain.
-      only_chunks, short_chunks: sizes of a chunk that need not be full: eighths where it is the
-        only one, halves where it takes what whole chunks leave over. Each is compiled.
-      min_short_chunk, min_short_logits: tokens and logits of the smallest of these sizes. A product
-        of fewer tokens is no faster, and the time that fewer logits take is not worth what one more
-        size takes to compile.
-      shared_logits: sentences times V up to which the contexts' part of their logits is made once
-        for each sentence, not once for each token: a step of `codclm` on 16 segments takes 0.29 s
-        so on two CPU cores, and 0.41 s otherwise.
-      bound_by_parts: the logits' bound in the softmax is the largest product plus the largest bias,
-        which spares a pass over all logits.
-      stops_early: loops over tokens end with the longest sentence, at no cost on CPUs. On other
-        platforms every step of such a loop would ask the host whether to go on.
+      chunk_logits: maximum number of logits in a chunk of the output layer: 256 MiB, or the size of
+        a CPU's cache.
+      min_chunk, max_chunk: minimum and maximum number of tokens in a chunk. In smaller chunks,
+        additions to the gradient of the kernel cost more than products; in larger chunks, products
+        are no faster.
+      only_chunks, short_chunks: number of sizes of a partial chunk: eighths of a chunk if it is the
+        only chunk, halves if it takes the remainder of whole chunks. Each size is compiled.
+      min_short_chunk, min_short_logits: minimum number of tokens and of logits of these sizes.
+        Products of fewer tokens are no faster, and fewer logits do not repay another compilation.
+      shared_logits: maximum of sentences times V at which the contexts' part of the logits is
+        computed per sentence and not per token. With it, a training step of `codclm` on 16 segments
+        takes 0.29 s on two CPU cores, and 0.41 s without.
+      bound_by_parts: whether the softmax bounds logits by the largest product plus the largest
+        bias, which saves a pass over all logits.
+      stops_early: whether loops over tokens end with the longest sentence. This is free on CPUs; on
+        other platforms the host would have to decide after every step.
     """
 
     chunk_logits: int = 2**26
@@ -44,7 +44,7 @@ class Plan:
     stops_early: bool = False
 
     def chunk_size(self, vocab_size: int) -> int:
-        """Tokens in a chunk of the output layer, a power of two unless a bound is none."""
+        """The number of tokens in a chunk of the output layer."""
         tokens = self.chunk_logits // vocab_size
         return min(max(self.min_chunk, 1 << max(0, tokens.bit_length() - 1)), self.max_chunk)
 

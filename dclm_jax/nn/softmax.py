@@ -1,11 +1,11 @@
 """The output layer: softmax over the vocabulary, in chunks of packed tokens.
 
-The positions that hold a real token are gathered (packed) first, so padding costs nothing here, and
-a loop runs over as many chunks of them as there are. No array of all positions x V ever exists;
-what positions share of their logits (`RowLogits`) is an array of its rows x V, and what hashed
-features add (`HashedLogits`) is looked up for a chunk at a time.
+Positions with a real token are gathered (packed) first, so that padding costs nothing, and a loop
+runs over chunks of them. No array of all positions x V exists. The part of the logits that
+positions share (`RowLogits`) is an array of its rows x V; the part of hashed features
+(`HashedLogits`) is looked up for one chunk at a time.
 
-A position has one target, or several that are drawn alike: the words of a bag.
+A position has one target, or several with the same distribution: the words of a bag.
 """
 
 from collections.abc import Callable
@@ -20,15 +20,15 @@ from dclm_jax.nn.plan import Plan
 
 
 class RowLogits(NamedTuple):
-    """A part of the logits that positions share: the rows [R, V], and which of them each position
-    has, int [F]."""
+    """A part of the logits that positions share: rows [R, V], and the row of each position, int
+    [F]."""
 
     logits_RxV: jax.Array
     row_F: jax.Array
 
     @property
     def values(self) -> jax.Array:
-        """What has a gradient."""
+        """The array that gets a gradient."""
         return self.logits_RxV
 
     def of(self, position_C: jax.Array, vocab_size: int) -> jax.Array:
@@ -41,20 +41,20 @@ class RowLogits(NamedTuple):
         return d_values.at[self._rows(position_C)].add(d_logits_CxV, mode="drop")
 
     def _rows(self, position_C: jax.Array) -> jax.Array:
-        # Those of filler do not exist.
+        # Filler positions get a row out of range.
         return self.row_F.at[position_C].get(mode="fill", fill_value=len(self.logits_RxV))
 
 
 class HashedLogits(NamedTuple):
-    """A part of the logits that is a sum of slices of an array [W]: where the M slices of each
-    position begin, int [F, M]; -1 is none."""
+    """A part of the logits that is a sum of slices of an array [W]: the starts of the M slices of
+    each position, int [F, M]; -1 for none."""
 
     weights_W: jax.Array
     start_FxM: jax.Array
 
     @property
     def values(self) -> jax.Array:
-        """What has a gradient."""
+        """The array that gets a gradient."""
         return self.weights_W
 
     def of(self, position_C: jax.Array, vocab_size: int) -> jax.Array:
@@ -77,13 +77,13 @@ class HashedLogits(NamedTuple):
 
         def add_slices(start_C: jax.Array, d_values: jax.Array) -> jax.Array:
             d_slices_CxV = jnp.where(start_C[:, None] >= 0, d_logits_CxV, 0)
-            place_Cx1 = jnp.maximum(start_C, 0)[:, None]
-            return jax.lax.scatter_add(d_values, place_Cx1, d_slices_CxV, windows)
+            index_Cx1 = jnp.maximum(start_C, 0)[:, None]
+            return jax.lax.scatter_add(d_values, index_Cx1, d_slices_CxV, windows)
 
         return self._over_slices(position_C, add_slices, d_values)
 
     def _over_slices(self, position_C: jax.Array, add_slices: Callable[..., Any], sums: Any) -> Any:
-        """`sums = add_slices(start_C, sums)` for each of the M slices up to the last there is."""
+        """`sums = add_slices(start_C, sums)` for each of the M slices up to the last real slice."""
         start_CxM = self.start_FxM.at[position_C].get(mode="fill", fill_value=-1)
         num_slices = start_CxM.shape[1]
         if num_slices == 1:
@@ -94,7 +94,7 @@ class HashedLogits(NamedTuple):
 
 
 class OutputInputs(NamedTuple):
-    """What the logits of F positions are made of: features @ kernel + bias + shared."""
+    """The factors of the logits of F positions: features @ kernel + bias + shared."""
 
     features_FxD: jax.Array
     kernel_DxV: jax.Array
@@ -102,14 +102,14 @@ class OutputInputs(NamedTuple):
     shared: RowLogits | HashedLogits | None = None
 
     def products(self, position_C: jax.Array, features_CxD: jax.Array) -> jax.Array:
-        """The logits [C, V] of these positions, which have these features, without bias."""
+        """The logits [C, V] of positions with these features, without the bias."""
         products_CxV = rounded_product(features_CxD, self.kernel_DxV, self.kernel_DxV.dtype)
         if self.shared is not None:
             products_CxV += self.shared.of(position_C, self.bias_V.size)
         return products_CxV
 
     def logits(self) -> jax.Array:
-        """The logits of all positions [F, V], for few of them."""
+        """The logits of all positions [F, V]; meant for few positions."""
         positions = jnp.arange(len(self.features_FxD))
         return self.products(positions, self.features_FxD) + self.bias_V
 
@@ -123,8 +123,9 @@ def _fold_chunks(
 ) -> Any:
     """`add(sums, position_C)` over the real positions in chunks, after `first(position_C)`.
 
-    A chunk has indices of positions, F as filler. The first one takes what whole chunks leave over,
-    in the shortest of a few sizes that holds it; a batch of few tokens is that chunk alone.
+    A chunk has indices of positions, with F as filler. The first chunk takes the remainder that
+    whole chunks leave, in the smallest sufficient size of a few; a batch of few tokens is that
+    chunk alone.
     """
     size = mask_F.size
     chunk = min(plan.chunk_size(vocab_size), size)
@@ -164,7 +165,7 @@ def _softmax(
     targets_CxT: jax.Array,
     plan: Plan,
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """-log p(target) of a chunk [C, T], exp(logits - their bound) [C, V] and its row sums [C]."""
+    """-log p(target) of a chunk [C, T], exp(logits - bound) [C, V] and its row sums [C]."""
     bias_V = inputs.bias_V
     products_CxV = inputs.products(position_C, features_CxD)
     bound = _logit_bound(products_CxV, bias_V, plan)
@@ -173,16 +174,16 @@ def _softmax(
     product_CxT = jnp.take_along_axis(products_CxV, targets_CxT, axis=1)
     logit_CxT = product_CxT + (bias_V[targets_CxT] - bound[:, None])
     nll_CxT = jnp.log(normalizer)[:, None] - logit_CxT
-    # Logits beyond float32 make both ends infinite: that is no likelihood, not a perfect one.
+    # Logits beyond float32 make both terms infinite, which must not look like probability 1.
     is_finite = jnp.isfinite(bound) & (normalizer > 0)
     return jnp.where(is_finite[:, None], nll_CxT, jnp.nan), exps_CxV, normalizer
 
 
 def _logit_bound(products_CxV: jax.Array, bias_V: jax.Array, plan: Plan) -> jax.Array:
-    """What exps are relative to: at least each row's largest logit, and less than 30 above it.
+    """A bound of each row's largest logit, less than 30 above it, which exps subtract.
 
-    By parts it is the sum of both maxima. It is that close where biases are, and leaves the exp of
-    the largest logit far above the smallest float32.
+    By parts it is the sum of the maxima of products and bias. If biases differ by less than 30, the
+    exp of the largest logit stays far above the smallest float32.
     """
     if not plan.bound_by_parts:
         return jnp.max(products_CxV + bias_V, axis=1)
@@ -195,13 +196,11 @@ def _logit_bound(products_CxV: jax.Array, bias_V: jax.Array, plan: Plan) -> jax.
 
 
 def token_nll(inputs: OutputInputs, targets: jax.Array, mask: jax.Array, plan: Plan) -> jax.Array:
-    """-log softmax(logits)[target] in nats, 0 outside the mask.
-
-    For scoring: it has no gradient.
+    """-log softmax(logits)[target] in nats, 0 outside the mask; for scoring, without a gradient.
 
     Args:
-      targets: int [F], or [F, T] where a position has several.
-      mask: bool of that shape.
+      targets: int [F], or [F, T] for several targets per position.
+      mask: bool, of the shape of `targets`.
     """
     size = len(inputs.features_FxD)
     targets_FxT, mask_FxT = (array.reshape(size, -1) for array in (targets, mask))
@@ -226,14 +225,13 @@ def token_nll(inputs: OutputInputs, targets: jax.Array, mask: jax.Array, plan: P
 def summed_nll(
     inputs: OutputInputs, targets: jax.Array, weights: jax.Array, plan: Plan
 ) -> jax.Array:
-    """The sum of `token_nll` over all targets, each times its weight.
+    """The weighted sum of `token_nll` over all targets.
 
-    Its gradient is formed chunk by chunk in the forward pass, while the chunk's probabilities
-    exist.
+    The forward pass computes the gradient of each chunk while the chunk's probabilities exist.
 
     Args:
-      targets: as those of `token_nll`.
-      weights: of that shape, none negative; a mask is weights of 1 and 0. They have no gradient.
+      targets: as for `token_nll`.
+      weights: at least 0, of the shape of `targets`; without a gradient.
     """
     return jnp.sum(token_nll(inputs, targets, weights > 0, plan) * weights)
 
@@ -245,18 +243,19 @@ def _summed_nll_forward(inputs, targets, weights, plan):
     weights_FxT = weights_FxT.astype(bias_V.dtype)
 
     def of_chunk(d_features_FxD, d_shared, position_C):
-        """Nats and gradients of a chunk; the two that have rows are put into what they have."""
+        """Nats and gradients of a chunk; gradients of features and of the shared part are added to
+        their arrays."""
         features, targets_CxT = _take(features_FxD, position_C), _take(targets_FxT, position_C)
         weights_CxT = _take(weights_FxT, position_C)
         nll_CxT, exps_CxV, normalizer = _softmax(inputs, features, position_C, targets_CxT, plan)
-        # The gradient of a logit is w p - [weights of the targets it is of], p = exps / normalizer,
-        # w the sum of weights. Dividing the thin factors spares a pass over exps.
+        # The gradient of a logit is w p - (the weights of its targets), with p = exps / normalizer
+        # and w the sum of weights. Dividing the thin factors saves a pass over exps.
         total_C = jnp.sum(weights_CxT, axis=1)
         shares_CxT = weights_CxT / jnp.where(total_C > 0, total_C, 1)[:, None]
         rows_Cx1 = jnp.arange(position_C.size)[:, None]
         errors_CxV = exps_CxV.at[rows_Cx1, targets_CxT].add(-normalizer[:, None] * shares_CxT)
         weight = jnp.where(total_C > 0, total_C / normalizer, 0)
-        # Laid out as the transpose it is: CPUs take a quarter longer to read it across.
+        # The barrier makes the transpose an array: strided reads take CPUs a quarter longer.
         weighted_DxC = jax.lax.optimization_barrier((features * weight[:, None]).T)
         d_features = rounded_product(errors_CxV, kernel_DxV.T, dtype) * weight[:, None]
         if shared is not None:

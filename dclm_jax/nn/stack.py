@@ -1,7 +1,7 @@
 """Stacks of recurrent layers: the lower layer's hidden state is the upper layer's input.
 
-Parameters of a stack are a list with one dict a layer: `input` [I, G*H] and the recurrence of the
-cell (nn/cells.py). A first layer without `input` reads inputs that are gates already.
+The parameters of a stack are a list of one dict per layer: `input` [I, G*H] and the recurrence of
+the cell (nn/cells.py). If the first layer has no `input`, the inputs of the stack are gates.
 """
 
 from functools import partial
@@ -19,15 +19,14 @@ StackState = tuple[State, ...]
 
 
 class StackInput(NamedTuple):
-    """A token as a stack reads it: its part of the first layer's gates, W x + b [..., B, G*H], and
-    the dropout multipliers of the inputs of the layers above, each [..., B, H]; none outside
-    training."""
+    """The input of a stack for a token: its part of the first layer's gates, W x + b [..., B, G*H],
+    and in training the dropout multipliers of the inputs of upper layers, each [..., B, H]."""
 
     gates: jax.Array
     dropout: tuple[jax.Array, ...] = ()
 
     def plus(self, gates: jax.Array) -> "StackInput":
-        """The same with more in the first layer's gates."""
+        """The input with `gates` added to the first layer's gates."""
         return self._replace(gates=self.gates + gates)
 
 
@@ -40,9 +39,9 @@ def init_stack(
     *,
     context_dim: int = 0,
 ) -> list[Params]:
-    """Parameters of a stack. With `context_dim`, the first layer reads [x, context] (Eq. 5):
-    the rows of its matrix that act on the context are kept apart, as `context` [context_dim, G*H].
-    """
+    """Parameters of a stack. With `context_dim`, the first layer reads [x, context] (Eq. 5). The
+    rows of its matrix for the context are a parameter of their own, `context` [context_dim,
+    G*H]."""
     kind = CELLS[cell]
     layers = []
     for index, layer_key in enumerate(jax.random.split(key, num_layers)):
@@ -70,11 +69,11 @@ def stack_input(
     context_gates_BxGH: jax.Array | None = None,
     dropout: tuple[jax.Array, ...] = (),
 ) -> StackInput:
-    """Inputs [..., B, K] as a stack reads them.
+    """The `StackInput` of inputs [..., B, K].
 
     Args:
-      context_gates_BxGH: the context's part of the first layer's gates at every position, or none.
-      dropout: the multipliers of a `StackInput`.
+      context_gates_BxGH: the context's part of the first layer's gates at every position, if any.
+      dropout: the multipliers of the `StackInput`.
     """
     gates = x @ layers[0]["input"] if "input" in layers[0] else x
     gates = gates + layers[0]["bias"]
@@ -82,7 +81,7 @@ def stack_input(
 
 
 def _layer_gates(layer: Params, index: int, x: StackInput, h_below: jax.Array) -> jax.Array:
-    """The part of a layer's gates that no recurrence decides, from what the layer below gives."""
+    """The part of a layer's gates without recurrence, from the output of the layer below."""
     if index == 0:
         return x.gates
     if x.dropout:
@@ -100,7 +99,7 @@ def step_stack(
     """One token through all layers.
 
     Args:
-      expose: what the last layer's output nonlinearity sees of its memory; None for all of it.
+      expose: the `expose` of the last layer's cell, or None.
 
     Returns:
       The new state of every layer, and the top layer's hidden state [B, H].
@@ -124,11 +123,11 @@ def read_stack(
     mask_NxB: jax.Array,
     plan: Plan,
 ) -> tuple[StackState, jax.Array]:
-    """All tokens of a sentence, layer after layer: the input product of each layer is one for all.
+    """All tokens of a sentence, layer after layer, with one input product per layer.
 
     Args:
-      mask_NxB: True at real positions; at others a row's state stays as it is.
-      plan: whether the loop over tokens ends early.
+      mask_NxB: True at real positions; padding leaves a row's state unchanged.
+      plan: tells whether the loop over tokens ends early.
 
     Returns:
       The state of every layer after each row's last real token, and the top layer's hidden states
@@ -148,8 +147,8 @@ def read_stack(
 
 
 def steps_to_take(mask_NxB: jax.Array, plan: Plan) -> jax.Array | None:
-    """The number of positions up to the last real one of any batch element; None for all positions
-    where loops do not end early."""
+    """The number of positions up to the last real position of any batch element; None for all
+    positions if loops do not end early."""
     if not plan.stops_early:
         return None
     position_N = jnp.arange(1, len(mask_NxB) + 1)

@@ -55,7 +55,7 @@ class HashedSlices(NamedTuple):
         """Parameters with packed slices, as models take them."""
         if self.packed is None:
             return params
-        rows = {name: HashedRows(params[name], self.packed.place_V) for name in self.names}
+        rows = {name: HashedRows(params[name], self.packed.packed_V) for name in self.names}
         return {**params, **rows}
 
     def _of_hashed(self, change: Any, tree: Any, *others: Any) -> Any:

@@ -275,7 +275,7 @@ def test_a_document_comes_with_what_it_is_made_of(tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"source": True}, "segment_length is 3; expected 0: a document that is made of a source"),
+        ({"source": True}, "segment_length is 3; expected 0, because documents with a source"),
         ({"segment_length": -1}, "segment_length is -1; expected at least 0"),
         ({"batch_size": 0}, "batch_size is 0; expected at least 1"),
         ({"seed": -1}, "seed is -1"),

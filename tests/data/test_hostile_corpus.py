@@ -259,7 +259,7 @@ def test_a_manifest_names_no_other_files(directory, place, name, other):
     del files[name]
     save(manifest, directory)
     for verify in (False, True):
-        with pytest.raises(InputError, match=f"manifest.json: says nothing of {name}"):
+        with pytest.raises(InputError, match=f"manifest.json: has no entry of {name}"):
             open_corpus(directory, "train", verify=verify)
 
 
@@ -268,7 +268,7 @@ def test_a_manifest_names_no_other_splits(directory, name):
     manifest = manifest_of(directory)
     manifest["splits"][name] = manifest["splits"]["train"]
     save(manifest, directory)
-    with pytest.raises(InputError, match="manifest.json: names a split .*expected train, valid"):
+    with pytest.raises(InputError, match="manifest.json: has a split .*expected train, valid"):
         open_corpus(directory, name)
 
 

@@ -83,7 +83,7 @@ def test_imdb_division(tmp_path):
     counts = {"train/pos": 10, "train/neg": 10, "train/unsup": 6, "test/pos": 2, "test/neg": 2}
     assert manifest.sources["imdb"]["files"] == counts
     assert "train/unsup: 6; test/pos: 2" in reports[0]
-    assert reports[1].startswith("sentences of train as they are encoded")
+    assert reports[1].startswith("first sentences of train")
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_missing_folder_of_reviews_is_named(tmp_path, folder):
     with pytest.raises(InputError, match=rf"aclImdb/{folder}: no such folder; expected the folder"):
         read(root, "imdb")
     (root / folder).mkdir()
-    with pytest.raises(InputError, match=rf"aclImdb/{folder}: holds no \.txt files"):
+    with pytest.raises(InputError, match=rf"aclImdb/{folder}: has no \.txt files"):
         read(root, "imdb")
 
 
@@ -151,7 +151,7 @@ def test_bad_review_is_named_and_nothing_is_left(tmp_path, content, message):
     ("name", "options", "message"),
     [
         ("wsj", {}, "unknown format 'wsj'; .*, sotu, imdb, bbc, ptb, nant, ted"),
-        ("bbc", dict(source=None), "bbc needs an input: the folder of the BBC articles"),
+        ("bbc", dict(source=None), "bbc needs --input, the folder of the BBC articles"),
         ("sotu", {}, "sotu is embedded and takes no input"),
         ("sotu", dict(source=None, seed=1), "sotu takes no seed"),
         ("imdb", dict(fractions=(0.8, 0.1, 0.1)), "two shares of train and valid"),

@@ -89,14 +89,14 @@ def test_the_command_takes_both_ways(tmp_path):
     [
         ("--source=S", "--source and --target belong together"),
         ("--train_source=S", "inputs are train_source; expected any of train, valid, test, or"),
-        ("--train=T --valid=T --train_source=S", "and of each or of none a source, such"),
+        ("--train=T --valid=T --train_source=S", "and for each or for none a source, such"),
         ("--source=S --target=T --input=T", "--source/--target and --input"),
         ("--source=S --target=T --corpus=sotu", "--source/--target and --corpus=sotu"),
         ("--source=S --target=T --split_documents_at=9", "split_documents_at cuts single documen"),
         ("--source=- --target=-", "only one text can be read from standard input"),
         ("--train=- --train_source=-", "only one text can be read from standard input"),
-        ("--source=SHORT --target=T", "T holds 3 documents and SHORT holds 1 documents"),
-        ("--source=S --target=SHORT", "SHORT holds 1 documents and S holds 3 documents"),
+        ("--source=SHORT --target=T", "T has 3 documents and SHORT has 1 documents"),
+        ("--source=S --target=SHORT", "SHORT has 1 documents and S has 3 documents"),
     ],
 )
 def test_bad_pairs(tmp_path, flags, message):
@@ -110,6 +110,6 @@ def test_an_empty_document_is_named_since_it_would_shift_the_pairs(tmp_path):
     empty = '{"sentences": ["a"]}\n{"id": "none", "sentences": ["", []]}\n'
     targets = write(tmp_path / "t.jsonl", empty)
     sources = write_lines(tmp_path / "s", [[["a"]], [["b"]]])
-    with pytest.raises(InputError, match="t.jsonl: none has no words; a pair needs some"):
+    with pytest.raises(InputError, match="t.jsonl: none has no words; remove the pair"):
         make_corpus({"train": targets, "train_source": sources}, tmp_path / "o")
     assert not (tmp_path / "o").exists()

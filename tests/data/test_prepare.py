@@ -63,10 +63,10 @@ def test_same_sources_and_options_are_reused(text, out):
 def test_other_options_or_sources_are_refused_unless_overwritten(tmp_path, text, out):
     make_corpus({"train": text}, out)
     before = snapshot(out)
-    with pytest.raises(InputError, match=r"made otherwise \(vocab_size differ\)"):
+    with pytest.raises(InputError, match=r"a different corpus \(vocab_size differ\)"):
         make_corpus({"train": text}, out, vocab_size=1)
     text.write_text("changed\n")
-    with pytest.raises(InputError, match=r"made otherwise \(sources differ\)"):
+    with pytest.raises(InputError, match=r"a different corpus \(sources differ\)"):
         make_corpus({"train": text}, out)
     assert snapshot(out) == before
     prepare({"train": text}, out, overwrite=True)
@@ -85,7 +85,7 @@ def test_damaged_corpus_is_not_reused(tmp_path, out, name):
 
 def test_foreign_directory_is_left_alone_even_when_overwriting(tmp_path, text):
     precious = write(tmp_path / "mine" / "precious", "x")
-    with pytest.raises(InputError, match="no prepared corpus; it is left alone"):
+    with pytest.raises(InputError, match="no prepared corpus; choose another output"):
         prepare({"train": text}, tmp_path / "mine", overwrite=True)
     with pytest.raises(InputError, match="no prepared corpus"):
         prepare({"train": text}, text, overwrite=True)
@@ -133,7 +133,7 @@ def test_share_of_zero_leaves_a_split_out(text, out):
     ("text", "message"),
     [
         ("a\n\nb\n", "2 documents are too few to split as 0.8,0.1,0.1"),
-        ("a\n", "1 document is too few .* line = ends one"),
+        ("a\n", "1 document is too few .* line that begins with = ends"),
     ],
 )
 def test_too_few_documents_to_split(tmp_path, out, text, message):
@@ -174,9 +174,9 @@ def test_named_pipe_is_read_once(tmp_path, out):
         (dict(vocab_size=0), "vocab_size is 0; expected at least 1"),
         (dict(min_count=0), "min_count is 0; expected at least 1"),
         (dict(min_count=99), "min_count is 99; the most frequent word occurs 8 times"),
-        (dict(min_count=2, vocabulary="v"), "min_count belongs to a vocabulary of training words"),
+        (dict(min_count=2, vocabulary="v"), "min_count has no effect on the given vocabulary"),
         (dict(unknown_token="two words"), "expected one word"),
-        (dict(encoding="base64"), "there is no encoding 'base64'"),
+        (dict(encoding="base64"), "encoding 'base64' is unknown"),
         (dict(split_documents_at=0), "split_documents_at is 0; expected at least 1"),
         (dict(min_words=0), "min_words is 0; expected at least 1"),
         (dict(max_words=-1), "max_words is -1; expected at least 1"),
@@ -186,7 +186,7 @@ def test_named_pipe_is_read_once(tmp_path, out):
         (dict(fractions=(0.8, 0.1)), "expected three shares of train, valid and test"),
         (dict(fractions=(0.8, 0.1, 0.2)), "expected three shares"),
         (dict(fractions=(1.1, 0, -0.1)), "expected three shares"),
-        (dict(fractions=(0, 0.5, 0.5)), "without a train split a vocabulary is needed"),
+        (dict(fractions=(0, 0.5, 0.5)), "there is no train split to count a vocabulary"),
     ],
 )
 def test_bad_options(text, out, options, message):

@@ -114,7 +114,7 @@ def test_encodings_of_files_and_of_standard_input(tmp_path, encoding, space, mon
         (
             b"a\nit\x92s\n",
             "utf-8",
-            r":2: not valid UTF-8: the byte 0x92 at 3; --encoding names another, such as cp1252,",
+            r":2: not valid UTF-8: the byte 0x92 at 3; give --encoding, such as cp1252,",
         ),
         (b"\xe9\x81\n", "utf-8", r":1: not valid UTF-8: the byte 0xe9 at 1; "),
         ("a\n".encode("utf-16"), "utf-8", r":1: not valid UTF-8: the byte 0xff at 1; .* utf-16$"),
@@ -122,10 +122,10 @@ def test_encodings_of_files_and_of_standard_input(tmp_path, encoding, space, mon
         (b"\xff\xfea\x00\n\x00b", "utf-16", r"t: not valid utf-16 after line 1: "),
         (b"a\x00\n\x00\x00\xd8", "utf-16-le", r"t: not valid utf-16-le after line "),
         (b"+2AA-\n", "utf-7", r":1: not valid utf-7"),
-        (b"a", "utf-9", r"there is no encoding 'utf-9'; expected one such as utf-8, cp1252"),
-        (b"a", "base64", r"there is no encoding 'base64'"),
-        (b"a", "rot13", r"there is no encoding 'rot13'"),
-        (b"a", "a\0b", r"there is no encoding"),
+        (b"a", "utf-9", r"encoding 'utf-9' is unknown; expected an encoding such as utf-8, cp1252"),
+        (b"a", "base64", r"encoding 'base64' is unknown"),
+        (b"a", "rot13", r"encoding 'rot13' is unknown"),
+        (b"a", "a\0b", r"is unknown; expected an encoding"),
     ],
 )
 def test_what_is_not_in_the_encoding_is_named(tmp_path, content, encoding, message):
@@ -157,7 +157,7 @@ def test_tagged_text_is_recognised(tmp_path, text, format):
     reader = TextReader(report=reports.append)
     assert list(reader.documents(path)) == read(path, format)
     assert reader.formats == {format}
-    note = f"note: {path}: read as tagged text: its words are WORD/TAG"
+    note = f"note: {path}: read as tagged text, WORD/TAG"
     guesses = [line for line in reports if "that begin with =" not in line]
     assert guesses == [note] * (format == "tagged")
     # What is asked for is not guessed.
@@ -170,8 +170,12 @@ RAW = "The cat, which slept, was well. The dog, however, ran; it rained!\n" * 3
 @pytest.mark.parametrize(
     ("format", "text", "message"),
     [
-        ("prose", '{"text": "It rained."}\n', r"looks like JSON lines; --format=jsonl reads them"),
-        ("prose", "The/AT cat/NN\nsat/VBD\n", r"looks like words with tags, WORD/TAG; --format=t"),
+        ("prose", '{"text": "It rained."}\n', r"looks like JSON lines; use --format=jsonl"),
+        (
+            "prose",
+            "The/AT cat/NN\nsat/VBD\n",
+            r"looks like words with tags, WORD/TAG; use --format=t",
+        ),
         ("auto", RAW, r"looks like raw text, .* at words, such as 'cat,';.*--format=prose"),
         ("auto", "= = Part = =\nIt rained .", r"looks like articles under .*--format=articles"),
         ("auto", "the cat , which slept , was well .\nmr. n said n million n\n" * 9, None),
@@ -212,9 +216,13 @@ def test_reading_streams(tmp_path):
     ("name", "content", "message"),
     [
         ("t.txt", b"", r"t\.txt: is empty"),
-        ("t.txt", b" \n\n= x\n", r"t\.txt: holds no documents"),
+        ("t.txt", b" \n\n= x\n", r"t\.txt: has no documents"),
         ("t.jsonl", b'{"sentences": ["a"]}\n{"sentences": [}\n', r"t\.jsonl:2: not JSON"),
-        ("t.jsonl", b'{"body": "a"}\n', r"t\.jsonl:1: has no 'text', nor 'sentences' .*: 'body'$"),
+        (
+            "t.jsonl",
+            b'{"body": "a"}\n',
+            r"t\.jsonl:1: has no key 'text' and no 'sentences'; .*: 'body'$",
+        ),
         ("t.jsonl", b'{"sentences": ["a"]}\n{"text": "a"}\n', r":2: sentences is missing; expect"),
         ("t.jsonl", b'{"sentences": [3]}\n', r"t\.jsonl:1: expected each sentence"),
         ("t.jsonl", b'{"sentences": [["a b"]]}\n', r"t\.jsonl:1: a word is empty or holds"),
@@ -229,7 +237,7 @@ def test_reading_streams(tmp_path):
         ("t.jsonl", b'{"sentences": ["a"], "tags": [1]}\n', r":1: expected the tags of each"),
         ("t.jsonl", b'{"sentences": ["a"], "tags": [["X Y"]]}\n', r":1: a tag is empty or holds"),
         ("t.jsonl", b'{"a":' * 200_000 + b"}", r"t\.jsonl:1: nested too deeply"),
-        ("t.jsonl", b'{"sentences": [""]}\n', r"t\.jsonl: holds no documents"),
+        ("t.jsonl", b'{"sentences": [""]}\n', r"t\.jsonl: has no documents"),
     ],
 )
 def test_bad_input_names_file_and_line(tmp_path, name, content, message):
@@ -278,7 +286,7 @@ def assert_refused(path, message):
 @pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
 def test_utf16_without_a_mark_is_no_text_but_a_word_may_hold_a_nul(tmp_path, encoding):
     path = write(tmp_path / "t.txt", "the cat sat\n\nit slept\n".encode(encoding))
-    with pytest.raises(InputError, match=r"t.txt:1: is no text in utf-8: .*--encoding=utf-16-le"):
+    with pytest.raises(InputError, match=r"t.txt:1: is not text in utf-8: .*--encoding=utf-16-le"):
         read(path)
     expected = [[["the", "cat", "sat"]], [["it", "slept"]]]
     assert sentences_of(path, encoding=encoding) == expected

@@ -49,7 +49,7 @@ def test_a_column_of_a_table_is_raw_text(tmp_path, kind, delimiter, end):
     reader = TextReader(TextOptions(text_key="review", quoted=True), report=reports.append)
     assert list(reader.documents(path, keep_empty=True)) == expected
     assert reports == [
-        f"note: {path}: read as {kind.upper()}, the raw text of its 'review'",
+        f"note: {path}: read as {kind.upper()} with raw text under 'review'",
         f"note: {path}: cells over several lines: 2, the longest in lines 2 to 4; check "
         "them for a quotation mark that is never closed",
     ]
@@ -89,18 +89,26 @@ def test_json_lines_of_another_key(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("t.csv", "id,body\n1,a\n", r"t\.csv:1: has no column 'text'; .*, of: 'id', 'body'$"),
-        ("t.csv", "text,text\n1,a\n", r"t\.csv:1: has several columns 'text'"),
-        ("t.csv", "id,text\n1,a\n\n2,b,c\n", r"t\.csv:4: has 3 cells; expected 2, as many as"),
-        ("t.csv", 'id,text\n1,"a"b\n', r"t\.csv:2: the row that begins here is no CSV: "),
-        ("t.csv", 'id,text\n1,a\n2,"b\nc\n', r"t\.csv:3: the row .* no CSV: unexpected end"),
-        ("t.csv", "id,text\n1,a\n2,b\n1,c\n", r"t\.csv:4: the id '1' is that of .*t\.csv:2 al"),
-        ("t.csv", "id,text\n", r"t\.csv: holds no documents"),
-        ("t.jsonl", '{"text": "a"}\n{"body": 1}\n', r"t\.jsonl:2: has no 'text', nor .*: 'body'$"),
+        ("t.csv", "id,body\n1,a\n", r"t\.csv:1: has no column 'text'; .*, one of: 'id', 'body'$"),
+        ("t.csv", "text,text\n1,a\n", r"t\.csv:1: has 2 columns 'text'"),
+        (
+            "t.csv",
+            "id,text\n1,a\n\n2,b,c\n",
+            r"t\.csv:4: has 3 cells and the header 2; expected equal",
+        ),
+        ("t.csv", 'id,text\n1,"a"b\n', r"t\.csv:2: the row that begins here is not valid CSV: "),
+        ("t.csv", 'id,text\n1,a\n2,"b\nc\n', r"t\.csv:3: the row .* not valid CSV: unexpected end"),
+        ("t.csv", "id,text\n1,a\n2,b\n1,c\n", r"t\.csv:4: the id '1' is also at .*t\.csv:2; exp"),
+        ("t.csv", "id,text\n", r"t\.csv: has no documents"),
+        (
+            "t.jsonl",
+            '{"text": "a"}\n{"body": 1}\n',
+            r"t\.jsonl:2: has no key 'text' and .*: 'body'$",
+        ),
         ("t.jsonl", '{"text": "a"}\n{"text": null}\n', r":2: 'text' is None; expected text"),
-        ("t.jsonl", '{"text": "a"}\n{"sentences": []}\n', r":2: holds 'sentences', and the first"),
+        ("t.jsonl", '{"text": "a"}\n{"sentences": []}\n', r":2: has 'sentences', but the first"),
         ("t.jsonl", '{"text": "a"}{"text": "b"}\n', r"t\.jsonl:1: not JSON: Extra data"),
-        ("t.jsonl", '{"text": "\\ud800"}\n', r"t\.jsonl:1: holds half of a surrogate pair"),
+        ("t.jsonl", '{"text": "\\ud800"}\n', r"t\.jsonl:1: has half of a surrogate pair"),
     ],
 )
 def test_what_is_no_such_record_is_refused_with_its_line(tmp_path, name, content, message):
@@ -111,7 +119,9 @@ def test_what_is_no_such_record_is_refused_with_its_line(tmp_path, name, content
 def test_ids_are_different_in_all_files_of_a_folder(tmp_path):
     for name in "ab":
         write(tmp_path / f"{name}.jsonl", '{"id": 1, "sentences": ["a"]}\n')
-    with pytest.raises(InputError, match=r"b\.jsonl:1: the id '1' is that of .*a\.jsonl:1 already"):
+    with pytest.raises(
+        InputError, match=r"b\.jsonl:1: the id '1' is also at .*a\.jsonl:1; expected"
+    ):
         read(tmp_path)
 
 

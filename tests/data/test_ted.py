@@ -154,7 +154,7 @@ def of_test_set(content):
         (TALKS, TEST_SET[:300], r"en\.xml:8: not well-formed XML: no element found"),
         (TALKS, TEST_SET[:-10], r"en\.xml:15: not well-formed XML: no element found"),
         (TALKS, of_test_set(""), r"en\.xml: holds no talks"),
-        (TALKS, "<refset></refset>", r"en\.xml: expected <mteval> around all else, got 'refset'"),
+        (TALKS, "<refset></refset>", r"en\.xml: the root element is 'refset'; expected <mteval>"),
         (TALKS, of_test_set("<doc><seg>x</seg></doc>"), r"en\.xml: the <doc> after 0 oth"),
         (TALKS, of_test_set("<doc docid='1'><doc docid='2'/></doc>"), r"<doc> within <doc> of"),
         (TALKS, of_test_set("<doc docid='1'><seg>a<seg/></seg></doc>"), r"<seg> within <seg> of"),

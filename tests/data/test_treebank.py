@@ -110,9 +110,9 @@ INSIDE = "expected (TAG WORD) or (LABEL (...) (...)), got"
     ("content", "message"),
     [
         ("", ": is empty"),
-        ("\n \n", ": holds no documents"),
-        ("( (S (-NONE- *)))", ": holds no documents"),
-        ("\n(S\n(NN a)\n\n", ":2: a tree begins here that never ends: a ) is missing"),
+        ("\n \n", ": has no documents; expected text"),
+        ("( (S (-NONE- *)))", ": has no documents; expected text"),
+        ("\n(S\n(NN a)\n\n", ":2: the tree that begins here does not end; add the missing )"),
         ("(NN a)\n(NN b))", f":2: ')' stands {OUTSIDE}"),
         ("(NN a)\n\nthe (NN b)", f":3: 'the' stands {OUTSIDE}"),
         ("the cat sat\n", f":1: 'the' stands {OUTSIDE}"),
@@ -226,7 +226,7 @@ def test_split_and_vocabulary_of_the_treebank(tmp_path):
     write(root / "00" / "readme", "x")
     assert make_corpus(root, tmp_path / "out", "ptb") == manifest
     write(root / "00" / "wsj_0008.mrg", "(NN B)")
-    with pytest.raises(InputError, match=r"made otherwise \(sources differ\)"):
+    with pytest.raises(InputError, match=r"a different corpus \(sources differ\)"):
         make_corpus(root, tmp_path / "out", "ptb")
 
 
@@ -234,8 +234,8 @@ def test_split_and_vocabulary_of_the_treebank(tmp_path):
     ("sections", "suffix", "message"),
     [
         ([], ".mrg", "ROOT: holds no sections of the Penn Treebank; .* combined/wsj or raw/wsj$"),
-        ([*range(13), *range(15, 25)], ".mrg", "ROOT: holds only some sections .* missing 13 14$"),
-        (range(25), ".txt", r"ROOT/00: holds no files called wsj_NNNN\[.mrg\]$"),
+        ([*range(13), *range(15, 25)], ".mrg", "ROOT: has only some sections .* missing 13 14$"),
+        (range(25), ".txt", r"ROOT/00: has no files called wsj_NNNN\[.mrg\]$"),
     ],
 )
 def test_folders_that_are_no_treebank_are_named(tmp_path, sections, suffix, message):
@@ -249,10 +249,10 @@ def test_folders_that_are_no_treebank_are_named(tmp_path, sections, suffix, mess
 def test_bad_treebanks_are_named_and_nothing_is_left(tmp_path):
     root, out = write_sections(tmp_path / "in", "(NN a)", files=1), tmp_path / "deep" / "out"
     bad = write(root / "24" / "wsj_2407.mrg", "it slept\n")
-    with pytest.raises(InputError, match=f"{bad}:1: 'it' stands outside of all trees"):
+    with pytest.raises(InputError, match=f"{bad}:1: 'it' is outside of all trees"):
         make_corpus(root, out, "ptb")
     (root / "13" / "wsj_1307.mrg").rename(root / "13" / "wsj_1307")
-    with pytest.raises(InputError, match=r"in/13: holds no files called wsj_NNNN\.mrg$"):
+    with pytest.raises(InputError, match=r"in/13: has no files called wsj_NNNN\.mrg$"):
         make_corpus(root, out, "ptb")
     assert list(out.parent.iterdir()) == []
 
@@ -314,7 +314,7 @@ HEADER = "expected the number of parses .*, got"
         (GOOD.replace("(S1 (S (X1", "S1 (S (X1"), r":5: expected parse 2 of 2, got 'S1 \(S"),
         ("1 x_0\n-1\n(S (NN a)\n(NN b))\n", ":3: a tree begins here that never ends"),
         ("1 x_0\n-1\n(NN a) (NN b)\n", ":3: expected one parse, got several"),
-        ("(NN a)\n1 x_0\n-1\n(NN b)\n", ":2: '1' stands outside of all trees"),
+        ("(NN a)\n1 x_0\n-1\n(NN b)\n", ":2: '1' is outside of all trees"),
     ],
 )
 def test_bad_nbest_lists_are_named(tmp_path, content, message):

@@ -67,7 +67,7 @@ def test_fingerprint_depends_on_words_and_order_alone():
         (b"a\nb\n<START>\n<END>\n", r"lacks <UNKNOWN>"),
         (b"", r"v: is empty"),
         (b"\n", r"lacks <START>, <END>, <UNKNOWN>"),
-        (b"<START>\n<END>\n<UNKNOWN>\na\na\n", r"v:5: 'a' is here twice \(line 4\)"),
+        (b"<START>\n<END>\n<UNKNOWN>\na\na\n", r"v:5: 'a' is also on line 4; remove"),
         (b"<START>\n<END>\n<UNKNOWN>\na b\n", r"v:4: expected one word"),
         (b"<START>\n<END>\n<UNKNOWN>\na\tmany\n", r"v:4: expected a count .* 'many'"),
         (b"<START>\n<END>\n<UNKNOWN>\na\t1\tx\n", r"v:4: expected word<TAB>count"),

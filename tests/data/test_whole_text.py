@@ -122,7 +122,9 @@ def test_a_table_of_tabs_is_unquoted_unless_it_is_said_to_be_quoted(tmp_path):
     assert len(documents) == 3 and documents[0][:2] == ["Hello , he said .", "2 It was fine ."]
     assert ": cells over several lines: 1, the longest in lines 2 to 4; check" in note
     ragged = write(tmp_path / "r.tsv", 'id\ttext\n1\t"Hello,\nhe said."\n')
-    with pytest.raises(InputError, match=r"r\.tsv:3: has 1 cells; expected 2, .* \(--quoted if"):
+    with pytest.raises(
+        InputError, match=r"r\.tsv:3: has 1 cells and the header 2; .* \(add --quoted if"
+    ):
         read(ragged)
 
 
@@ -213,7 +215,7 @@ def test_headings_that_are_left_out_are_counted(tmp_path):
     assert texts_and_notes(path, "articles") == ([sentences], [])
     documents, (note,) = texts_and_notes(path, "articles_body")
     assert documents == [["It was .", "We left ."]]
-    assert f"{path}: headings left out: 2, of 9 words (--format=articles keeps them)" in note
+    assert f"{path}: headings omitted: 2, 9 words (--format=articles retains them)" in note
 
 
 UNSEEN = "It was\ufeff .\n\u200bWe left caf\u00ade\u0301 .\nfi\ufb01 .\n\u200b\n"
@@ -326,7 +328,7 @@ def test_no_character_is_lost_uncounted(place, format, lines, end, encoding, is_
         documents = list(read_documents(path, options, encoding=encoding, report=notes.append))
     except InputError as error:
         # All of it was titles.
-        assert "holds no documents" in str(error)
+        assert "has no documents" in str(error)
         documents = []
     kept = collections.Counter(
         "".join(word for document in documents for words in document.sentences for word in words)

@@ -58,7 +58,7 @@ def test_one_document_is_continued_word_by_word(space, tmp_path):
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--context=blank.txt"], "blank.txt: holds no documents"),
+        (["--context=blank.txt"], "blank.txt: has no documents"),
         (["--method=bean"], "--method=bean"),
         (["--beam=3"], "--beam belongs to --method=beam"),
         (["--seed=3"], "--seed belongs to --method=sample"),

@@ -54,7 +54,7 @@ def test_parts_of_speech_are_measured_by_the_tags_of_the_text(space, tmp_path):
     out = tmp_path / "out"
     vocabulary = f"--vocabulary={space.corpus / 'vocabulary.tsv'}"
     report = launch("prepare", f"--test={text}", vocabulary, f"--output={out}").stdout
-    assert f"note: {text}: read as tagged text: its words are WORD/TAG\n" in report
+    assert f"note: {text}: read as tagged text, WORD/TAG\n" in report
     # HanTa would be asked for tags otherwise, and know others.
     by_pos = space.evaluate("--by_pos", f"--data={out}")["by_pos"]
     assert by_pos == space.evaluate("--by_pos", f"--input={text}", "--format=tagged")["by_pos"]
@@ -103,7 +103,7 @@ def test_sentences_and_unknown_words_are_reported(tmp_path):
         f"note: {text}: lines that begin with = and end a document: 1; title words "
         "omitted: 2, such as '= the cat' (--divider names another first word, or none)",
         "--format=auto: read as lines",
-        "sentences of train as they are encoded, [unknown] words in brackets:",
+        "first sentences of train, [unknown] words in brackets:",
         "  the [cat] [sat] [.]",
         "  the [dog]",
         "  [a] [b] =",
@@ -119,8 +119,8 @@ def test_sentences_and_unknown_words_are_reported(tmp_path):
         report(*flags, "--unknown_token=<unk>")
         assert open_corpus(out, "train").vocabulary.words[3:] == words
     lines = report()
-    assert any(line.startswith("note: <unk> is a word like others, 1 times; --") for line in lines)
-    assert any(line.startswith("note: train has no unknown word, so that") for line in lines)
+    assert any(line.startswith("note: <unk> is an ordinary word, 1 times; if it") for line in lines)
+    assert any(line.startswith("note: train has no unknown words, so that") for line in lines)
     assert open_corpus(out, "train").manifest.options["vocab_size"] == 10_000
     # Long sentences are cut, and signs for a terminal are not sent to it.
     text.write_text("v " * 39 + "x\x1b[2Jy w w\n")
@@ -158,7 +158,7 @@ def test_bad_flags_are_refused_and_nothing_is_written(space, tmp_path, flags, me
     ("flags", "message"),
     [
         (["--show=CORPUS", "--documents=0"], "--documents is 0; expected at least 1"),
-        (["--show=CORPUS", "--split=0.5,0.5"], "split '0.5,0.5' has no data in"),
+        (["--show=CORPUS", "--split=0.5,0.5"], "has no split '0.5,0.5'"),
         (["--show=CORPUS", "--input=CORPUS"], "--show prints a prepared corpus, and takes only"),
         (["--show="], "holds no manifest.json"),
     ],

@@ -154,9 +154,9 @@ def test_what_cannot_be_scored_after_a_context_is_refused(space, tmp_path):
     endings.write_text("w2 w1 .\n\nw4\n")
     flags = (f"--workdir={space.run}", f"--context={context}", f"--input={endings}")
     for content, message in (
-        ("w1 w2\n", f"{endings}:2: holds no words; expected a sentence a line"),
+        ("w1 w2\n", f"{endings}:2: has no words; expected one sentence per line"),
         ("a b\n\nc d\n", f"{context}: holds several documents; expected one"),
-        ("\n", f"{context}: holds no documents"),
+        ("\n", f"{context}: has no documents"),
     ):
         context.write_text(content)
         assert refuse("score", *flags) == f"error: {message}"

@@ -30,9 +30,9 @@ def raw_run(space: Workspace, tmp_path_factory) -> Path:
     command = ["prepare", f"--train={path}", f"--valid={path}", f"--output={root / 'corpus'}"]
     command += ["--text_key=review", "--encoding=cp1252", "--lowercase"]
     lines = launch(*command, "--normalize").stdout.splitlines()
-    assert f"note: {path}: read as CSV, the raw text of its 'review'" in lines
-    assert "documents without words that were left out: 2" in lines
-    assert "made otherwise (normalize differ)" in refuse(*command)
+    assert f"note: {path}: read as CSV with raw text under 'review'" in lines
+    assert "documents without words omitted: 2" in lines
+    assert "a different corpus (normalize differ)" in refuse(*command)
     directory = f"--config.data.directory={root / 'corpus'}"
     training = [f"--config={space.config}", f"--workdir={root / 'run'}", directory]
     launch("train", *training, "--config.training.max_steps=1")

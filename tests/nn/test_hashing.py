@@ -30,7 +30,7 @@ def test_packed_slices_overlap_as_they_did(chosen):
     is_there = np.isin(np.arange(V), list(chosen))
     packed = PackedSlices.of(jnp.asarray(is_there), 4 if len(chosen) < 4 else V, size)
     narrow = np.asarray(packed.read(jnp.asarray(array)))
-    places = np.asarray(packed.place_V)
+    places = np.asarray(packed.packed_V)
     covered = {start + t for start in starts[is_there] for t in range(V)}
     assert sorted(narrow[narrow > 0]) == [array[index] for index in sorted(covered)]
     for word in chosen:

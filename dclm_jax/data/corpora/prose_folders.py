@@ -1,4 +1,4 @@
-"""Corpora of prose: folders of text files, a document each."""
+"""Corpora of prose: folders of text files, one document per file."""
 
 import itertools
 import pathlib
@@ -11,15 +11,15 @@ from dclm_jax.data.text_files import files_in, read_lines
 from dclm_jax.errors import InputError, printable
 
 Files = Callable[[str | pathlib.Path], dict[str, list[pathlib.Path]]]
-"""The folder of a corpus -> its files in the order they are read, by their part; raises InputError
-if the folder is not of its layout."""
+"""A function from the folder of a corpus to its files in reading order, by part; it refuses folders
+with another layout."""
 
 
 def text_files(title: str, names: Sequence[str], optional: Sequence[str] = ()) -> Files:
-    """The texts of each of these folders of a corpus; all other files are ignored."""
+    """A function that lists the texts in these folders of a corpus; it ignores other files."""
 
     def files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
-        expected = f"expected the folder of {title}, which holds {', '.join(names)}"
+        expected = f"expected the folder of {title}, which has {', '.join(names)}"
         parts = {}
         for name in names:
             folder = pathlib.Path(root) / name
@@ -30,7 +30,7 @@ def text_files(title: str, names: Sequence[str], optional: Sequence[str] = ()) -
             texts = [file for file in files_in(folder) if file.suffix == ".txt"]
             parts[name] = [file for file in texts if not file.name.startswith(".")]
             if not parts[name]:
-                raise InputError(f"{folder}: holds no .txt files; {expected}")
+                raise InputError(f"{folder}: has no .txt files; {expected}")
         return parts
 
     return files
@@ -39,8 +39,8 @@ def text_files(title: str, names: Sequence[str], optional: Sequence[str] = ()) -
 def reader(
     files: Files, paragraphs: Callable[[str], prose.Paragraphs], fallbacks: tuple[str, ...] = ()
 ) -> Callable[[str | pathlib.Path], Iterator[Document]]:
-    """A reader of files whose texts have these paragraphs, and lines in UTF-8 or `fallbacks`.
-    Documents are called as their files, without .txt."""
+    """A reader of text files in UTF-8 or an encoding of `fallbacks`; `paragraphs` divides a text.
+    Documents have the names of their files, without .txt."""
 
     def read(root: str | pathlib.Path) -> Iterator[Document]:
         parts = files(root)

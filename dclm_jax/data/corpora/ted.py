@@ -1,14 +1,14 @@
-"""TED talks as the evaluation campaign IWSLT hands them out (WIT3, Cettolo et al. 2012).
+"""TED talks as distributed by the evaluation campaign IWSLT (WIT3, Cettolo et al. 2012).
 
-The folder of a pair of languages holds talks for training, as lines of text between lines of tags
-that together are no XML, and test sets as XML:
+The folder of a pair of languages has talks for training, as lines of text between lines of tags
+(not XML), and test sets as XML:
 
   train.tags.zh-en.en               <url>...</url>, <talkid>1</talkid>, <title>...</title> and so
                                     on, each on a line, then the talk, a sentence a line
   IWSLT14.TED.tst2010.zh-en.en.xml  <mteval><refset ...><doc docid="767"><seg id="1">...</seg>
 
-The English side is read, with the test sets of Lin et al. (2015), 6.1, as far as they are there;
-other files are ignored. Sentences are the campaign's, words are found as in other raw text.
+The English side is read, with the test sets of Lin et al. (2015), 6.1, that are present; other
+files are ignored. Sentences are annotated; the tokenizer of raw text finds words.
 """
 
 import fnmatch
@@ -38,14 +38,14 @@ _MARK_LINE = re.compile(r"</?doc(?:\s[^>]*)?>")
 _ENTITY = re.compile(r"&(?:amp|lt|gt|quot|apos|#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6});")
 
 Talk = tuple[str, list[str]]
-"""The number of a talk, and its sentences as they are written."""
+"""The number of a talk, and its sentences before tokenising."""
 
 
 def talk_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
-    """The file of the training talks and that of each test set that is there, one in each list."""
+    """Lists of one file: the training talks and each test set that is present."""
     folder = pathlib.Path(root)
     if not folder.is_dir():
-        raise InputError(f"{folder}: no such folder; expected that of a pair of languages")
+        raise InputError(f"{folder}: no such folder; expected the folder of a pair of languages")
     names = [file.name for file in files_in(folder)]
     parts = {part: fnmatch.filter(names, pattern) for part, pattern in _PATTERNS.items()}
     for part, files in parts.items():
@@ -62,7 +62,7 @@ def talk_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
 
 
 def read_talks(root: str | pathlib.Path) -> Iterator[Document]:
-    """All talks as a stream: train/NUMBER those for training, then tst2010/NUMBER and so on."""
+    """All talks as a stream, called train/NUMBER, then tst2010/NUMBER and so on."""
     words = prose.Tokenizer().words
     for part, files in talk_files(root).items():
         for file in files:
@@ -74,7 +74,8 @@ def read_talks(root: str | pathlib.Path) -> Iterator[Document]:
 
 
 def _tagged(file: pathlib.Path) -> Iterator[Talk]:
-    """The talks of a file of tags and text: one begins with a tag after text, or with one again."""
+    """The talks of a file of tags and text. A talk begins with a tag after text or a repeated
+    tag."""
     start, header, sentences = 0, {}, []
 
     def talk() -> Talk:
@@ -98,7 +99,7 @@ def _tagged(file: pathlib.Path) -> Iterator[Talk]:
                 f"beginning to its end; got {brief(text)}"
             )
         tag, value = match.groups()
-        # They stand before the text or after it, one for each person.
+        # Credits stand before or after the text, one per person.
         if tag in _CREDITS:
             continue
         if sentences or tag in header:
@@ -111,17 +112,17 @@ def _tagged(file: pathlib.Path) -> Iterator[Talk]:
 
 
 def _xml(file: pathlib.Path) -> list[Talk]:
-    """The talks of a test set, of which each is small."""
+    """The talks of a test set, whose files are small."""
 
     class Builder(ElementTree.TreeBuilder):
         def doctype(self, name: str, pubid: str | None, system: str | None) -> None:
             raise InputError(
-                f"{file}: declares a document type, and could declare entities; expected neither"
+                f"{file}: declares a document type, which could declare entities; remove it"
             )
 
     parser = ElementTree.XMLParser(target=Builder())
     try:
-        # As text: a declaration of another encoding than UTF-8 has no effect.
+        # Text is decoded before parsing, so that a declared encoding has no effect.
         for _, text in read_lines(file):
             parser.feed(text)
         root = parser.close()
@@ -129,7 +130,7 @@ def _xml(file: pathlib.Path) -> list[Talk]:
         reason = expat.ErrorString(error.code)
         raise InputError(f"{file}:{error.position[0]}: not well-formed XML: {reason}") from error
     if root.tag != "mteval":
-        raise InputError(f"{file}: expected <mteval> around all else, got {brief(root.tag)}")
+        raise InputError(f"{file}: the root element is {brief(root.tag)}; expected <mteval>")
     talks: dict[str, list[str]] = {}
     for doc in root.iter("doc"):
         number = doc.get("docid", "").strip()

@@ -1,19 +1,19 @@
-r"""Corpora of parses that are licensed: the Penn Treebank and BLLIP's North American News Text.
+r"""Licensed corpora of parses: the Penn Treebank and BLLIP's North American News Text.
 
-Of a parse only the words and their tags are kept. Words stay as the treebank spells them, with its
-signs for brackets (-LRB-) and quotes (`` and ''); but empty elements such as traces (tagged -NONE-)
-are left out, and \/ and \* become / and *.
+Only the words of a parse and their tags are read. Words keep the treebank's spelling, with its
+signs for brackets (-LRB-) and quotes (`` and ''). Empty elements such as traces (tagged -NONE-) are
+omitted, and \/ and \* become / and *.
 
-Both corpora cost a licence. These readers were written from what others have published about the
-files, and have been tried on small files written by hand, never on the corpora:
+Both corpora need a licence. These readers follow published descriptions of the files and were
+tested on small hand-written files, never on the corpora:
 
 - the Penn Treebank from the README files of its releases (LDC95T7, LDC99T42) and, for raw files,
   the sample that NLTK distributes;
 - BLLIP North American News Text (LDC2008T13) from its catalogue entry, the README of the parser
   that wrote it (github.com/BLLIP/bllip-parser, first-stage: n-best lists) and two public programs
-  that read it. By these it is four disks of data/NUMBER/NUMBER-SOURCE-FIRST-LAST.bz2; a sentence is
-  a line with its number of parses and DOCUMENT_..._SENTENCE, then for each parse a line of scores
-  and a line of brackets.
+  that read it. It has four disks of data/NUMBER/NUMBER-SOURCE-FIRST-LAST.bz2. A sentence is a line
+  with its number of parses and DOCUMENT_..._SENTENCE, then for each parse a line of scores and a
+  line of brackets.
 """
 
 import bisect
@@ -37,16 +37,16 @@ from dclm_jax.data.text_files import (
 from dclm_jax.errors import InputError, brief
 
 _SECTIONS = tuple(f"{number:02}" for number in range(25))
-_PLACES = ("parsed/mrg/wsj", "combined/wsj", "raw/wsj")
+_FOLDERS = ("parsed/mrg/wsj", "combined/wsj", "raw/wsj")
 _PARSED = re.compile(r"wsj_[0-9]{4}\.mrg", re.IGNORECASE)
 _RAW = re.compile(r"wsj_[0-9]{4}", re.IGNORECASE)
 _RAW_START = ".START"
 
 _TOKEN = re.compile(r"[()]|[^\s()]+")
-# Far beyond all parses; so many take a tenth of a GiB.
+# Far deeper than any parse; this depth takes a tenth of a GiB.
 _DEEPEST = 1_000_000
 _EMPTY_ELEMENT = "-NONE-"
-# Stands for a bracket inside of another one; no word can be this.
+# Represents a nested bracket; no word is equal to it.
 _BRACKET = "("
 
 _HEADER = re.compile(r"([0-9]{1,9})\s(?:.*\s)?(\S+)")
@@ -60,10 +60,10 @@ class Tree(NamedTuple):
 
 
 def read_ptb(root: str | pathlib.Path) -> Iterator[Document]:
-    """The Wall Street Journal of the Penn Treebank, one document a file, called 00/wsj_0001.
+    """The Wall Street Journal of the Penn Treebank, one document per file, called 00/wsj_0001.
 
-    Raw files (see `ptb_files`) hold a sentence a line, of which `prose` finds the words; a few
-    lines hold two, which stay one. Their mark .START is left out.
+    Raw files (see `ptb_files`) have one sentence per line, which `prose` divides into words; the
+    few lines with two sentences are read as one sentence. The mark .START is omitted.
     """
     for file in itertools.chain(*ptb_files(root).values()):
         name = f"{file.parent.name}/{file.stem}"
@@ -86,24 +86,24 @@ def ptb_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
     """The files of each split of the Penn Treebank, in order.
 
     The sections are the folders 00 to 24 in `root` itself, or else in its parsed/mrg/wsj
-    (LDC99T42), combined/wsj (LDC95T7) or raw/wsj: the first of these that holds any. Documents are
-    the files wsj_NNNN.mrg, or where no section has any, the raw files wsj_NNNN. All names may be in
-    capitals, as some systems show those of a compact disc.
+    (LDC99T42), combined/wsj (LDC95T7) or raw/wsj: the first of these folders with sections.
+    Documents are the files wsj_NNNN.mrg, or, if no section has any, the raw files wsj_NNNN. All
+    names may be in capitals, as some systems show names on a compact disc.
     """
     root = pathlib.Path(root)
-    places = (spelling for place in _PLACES for spelling in (place, place.upper()))
-    for folder in (root, *(root / place for place in places)):
+    names = (name for folder in _FOLDERS for name in (folder, folder.upper()))
+    for folder in (root, *(root / name for name in names)):
         missing = [section for section in _SECTIONS if not (folder / section).is_dir()]
         if len(missing) < len(_SECTIONS):
             break
     else:
         raise InputError(
-            f"{root}: holds no sections of the Penn Treebank; expected the folders 00 to 24 in it "
-            f"or in its {', '.join(_PLACES[:-1])} or {_PLACES[-1]}"
+            f"{root}: has no sections of the Penn Treebank; expected the folders 00 to 24 in it, "
+            f"or in its {', '.join(_FOLDERS[:-1])} or {_FOLDERS[-1]}"
         )
     if missing:
         raise InputError(
-            f"{folder}: holds only some sections of the Penn Treebank; expected the folders 00 to "
+            f"{folder}: has only some sections of the Penn Treebank; expected the folders 00 to "
             f"24, missing {' '.join(missing)}"
         )
     files = {section: files_in(folder / section) for section in _SECTIONS}
@@ -113,18 +113,18 @@ def ptb_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
     for section, listed in files.items():
         documents = [file for file in listed if pattern.fullmatch(file.name)]
         if not documents:
-            raise InputError(f"{folder / section}: holds no files called {expected}")
+            raise InputError(f"{folder / section}: has no files called {expected}")
         splits[SPLITS[ptb_split(section)]] += documents
     return splits
 
 
 def read_nant(root: str | pathlib.Path) -> Iterator[Document]:
-    """BLLIP North American News Text: of every sentence the first parse of its n-best list.
+    """BLLIP North American News Text: the first parse in the n-best list of each sentence.
 
-    All parses of a sentence have the same words. A document is all consecutive sentences whose
-    names begin alike, up to the first underscore, and may go on in the next file. In files whose
-    sentences are numbered only, or that hold nothing but parses (one of each sentence), the file is
-    the document. A sentence without a parse is an empty one.
+    All parses of a sentence have the same words. Consecutive sentences whose names are equal up to
+    the first underscore are a document, which may continue in the next file. A file is a document
+    if its sentences have numbers only, or if it has parses only (one per sentence). A sentence
+    without a parse is empty.
 
     Args:
       root: see `nant_files`.
@@ -135,28 +135,26 @@ def read_nant(root: str | pathlib.Path) -> Iterator[Document]:
 
 
 def nant_files(root: str | pathlib.Path) -> list[pathlib.Path]:
-    """The files of parses in a folder, which may be any part of the release.
-
-    They are those that are compressed (.bz2, .gz) if any are, else all, wherever they lie below it.
-    """
+    """The files of parses in a folder, any part of the release, and its subfolders: the compressed
+    files (.bz2, .gz) if there are any, else all files."""
     files = input_files(root)
     return [file for file in files if is_compressed(file)] or files
 
 
 def document(name: str, trees: Iterable[Tree]) -> Document:
-    """Trees as a document, tags included."""
+    """A document of trees, with tags."""
     trees = list(trees)
     return Document(name, [tree.words for tree in trees], [tree.tags for tree in trees])
 
 
 def read_trees(lines: Iterable[Line], source: str) -> Iterator[Tree]:
-    """Bracketed trees, each over any number of lines or several on a line.
+    """Bracketed trees; a tree may span lines, and a line may have several trees.
 
     Args:
-      lines: of the file.
-      source: what to call it in messages.
+      lines: lines of the file.
+      source: name of the file in messages.
     """
-    # The content of each open bracket so far; the words and tags of the tree; where it began.
+    # The contents of open brackets; the words and tags of the tree; the tree's first line.
     stack: list[list[str]] = []
     tree, start = Tree([], []), 0
     for number, text in lines:
@@ -167,13 +165,13 @@ def read_trees(lines: Iterable[Line], source: str) -> Iterator[Tree]:
                 stack.append([])
                 if len(stack) > _DEEPEST:
                     raise InputError(
-                        f"{source}:{number}: more than {_DEEPEST:,} brackets are open; a ) is "
-                        "missing"
+                        f"{source}:{number}: more than {_DEEPEST:,} brackets are open; add the "
+                        "missing )"
                     )
                 continue
             if not stack:
                 raise InputError(
-                    f"{source}:{number}: {brief(token)} stands outside of all trees; "
+                    f"{source}:{number}: {brief(token)} is outside of all trees; "
                     "expected trees such as (S (NP (PRP It)) (VP (VBD slept)))"
                 )
             if token != ")":
@@ -186,11 +184,13 @@ def read_trees(lines: Iterable[Line], source: str) -> Iterator[Tree]:
                 yield tree
                 tree = Tree([], [])
     if stack:
-        raise InputError(f"{source}:{start}: a tree begins here that never ends: a ) is missing")
+        raise InputError(
+            f"{source}:{start}: the tree that begins here does not end; add the missing )"
+        )
 
 
 def _close(content: list[str], tree: Tree, *, is_root: bool, where: str) -> None:
-    """Takes a bracket that ends into the tree: its word, if it holds one."""
+    """Adds the content of a closed bracket to the tree: its word, if it has one."""
     label = content[0] if content and content[0] != _BRACKET else None
     rest = content if label is None else content[1:]
     if label is not None and len(rest) == 1 and rest[0] != _BRACKET:
@@ -199,14 +199,14 @@ def _close(content: list[str], tree: Tree, *, is_root: bool, where: str) -> None
             tree.tags.append(label)
         return
     if set(rest) != {_BRACKET} or (label is None and not is_root):
-        held = " ".join("(...)" if part == _BRACKET else part for part in content[:9])
+        parts = " ".join("(...)" if part == _BRACKET else part for part in content[:9])
         raise InputError(
-            f"{where}: expected (TAG WORD) or (LABEL (...) (...)), got {brief(f'({held})')}"
+            f"{where}: expected (TAG WORD) or (LABEL (...) (...)), got {brief(f'({parts})')}"
         )
 
 
 def _named_sentences(file: pathlib.Path, root: str | pathlib.Path) -> Iterator[tuple[str, Tree]]:
-    """Each sentence of a file with the name of its document."""
+    """The sentences of a file, each with the name of its document."""
 
     def unexpected(line: Line, expected: str) -> InputError:
         return InputError(f"{file}:{line.number}: expected {expected}, got {brief(line.text)}")
@@ -222,7 +222,7 @@ def _named_sentences(file: pathlib.Path, root: str | pathlib.Path) -> Iterator[t
         if header is None:
             raise unexpected(
                 line,
-                "the number of parses of a sentence and its name (or a file of nothing but parses)",
+                "the number of parses of a sentence and its name (or a file of parses only)",
             )
         number, best = int(header[1]), Tree([], [])
         for rank in range(1, number + 1):

@@ -1,16 +1,16 @@
-"""WikiText (Merity et al., 2017): articles whose lines are paragraphs of words, under headings.
+"""WikiText (Merity et al., 2017): articles of headings and tokenised paragraphs, one per line.
 
-The folder holds wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens, or train.txt and so on:
+The folder has wiki.train.tokens, wiki.valid.tokens and wiki.test.tokens, or train.txt and so on:
 
      = Title =
 
      A paragraph . It has sentences .
      = = Section = =
 
-A line `= Title =` between empty lines begins an article; some formulas and tables look like one and
-have text beside them. A paragraph is divided after each full stop, exclamation or question mark and
-what closes after it. Published perplexities divide by the words of all lines and one end for each
-line, empty ones included.
+A line `= Title =` between empty lines begins an article; lines of formulas and tables that look
+like a title have text next to them. A sentence ends after a full stop, exclamation or question mark
+and the closing brackets and quotes that follow. Published perplexities count the words of all lines
+and one end per line, including empty lines.
 """
 
 import itertools
@@ -39,14 +39,14 @@ def article_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
         names = [name.format(split) for name in _NAMES]
         files = [file for name in names if (file := pathlib.Path(root, name)).is_file()]
         if not files:
-            raise InputError(f"{root}: expected the folder of WikiText, which holds {names[0]}")
+            raise InputError(f"{root}: expected the folder of WikiText, which has {names[0]}")
         parts[split] = files[:1]
     return parts
 
 
 def count(root: str | pathlib.Path) -> dict[str, dict[str, int]]:
-    """By split the articles, and the tokens that published perplexities are of: the words of each
-    line and its end, and how many of them are the text's unknown word."""
+    """By split the numbers of articles, of tokens in published perplexities (the words and the end
+    of each line), and of unknown words among these tokens."""
     articles, tokens, unknown = {}, {}, {}
     for split, (file,) in article_files(root).items():
         lines = list(_parsed(read_lines(file)))
@@ -61,7 +61,7 @@ def read_articles(root: str | pathlib.Path, *, headings: bool) -> Iterator[Docum
 
     Args:
       root: the folder.
-      headings: keep titles and headings, each as a sentence.
+      headings: whether titles and headings are sentences; otherwise they are omitted.
 
     Text before the first title is an article of its own.
     """
@@ -77,9 +77,9 @@ def articles(
     """The number of the first line of each article, and its sentences; see `read_articles`.
 
     Args:
-      lines: of the text.
-      leave_out: called with the words of each title and heading, which are then no sentences; None
-        keeps them.
+      lines: lines of the text.
+      leave_out: called with the words of each title and heading, which are then omitted; if None,
+        they are sentences.
     """
     first, sentences = 1, []
     for line in _parsed(lines):
@@ -97,7 +97,7 @@ def articles(
 
 
 class _Line(NamedTuple):
-    """A line by its words: a heading stands between empty lines, and titles are headings."""
+    """The words of a line. A heading stands between empty lines, and a title is a heading."""
 
     number: int
     words: list[str]
