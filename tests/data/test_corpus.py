@@ -69,7 +69,7 @@ def test_documents_are_made_of_themselves_or_of_a_split(directory, tmp_path):
     assert list(map(corpus.vocabulary.decode, source.document(1))) == [["a", "a"], ["b"]]
     single = tmp_path / "valid.txt"
     make_corpus({"train": single, "train_source": single}, tmp_path / "other")
-    with pytest.raises(InputError, match="split train_source has 1 documents; expected 2, as many"):
+    with pytest.raises(InputError, match="split train_source has 1 documents; expected 2, one per"):
         open_source(corpus, tmp_path / "other")
 
 

@@ -176,7 +176,7 @@ RAW = "The cat, which slept, was well. The dog, however, ran; it rained!\n" * 3
             "The/AT cat/NN\nsat/VBD\n",
             r"looks like words with tags, WORD/TAG; use --format=t",
         ),
-        ("auto", RAW, r"looks like raw text, .* at words, such as 'cat,';.*--format=prose"),
+        ("auto", RAW, r"looks like raw text .* to words, such as 'cat,';.*--format=prose"),
         ("auto", "= = Part = =\nIt rained .", r"looks like articles under .*--format=articles"),
         ("auto", "the cat , which slept , was well .\nmr. n said n million n\n" * 9, None),
         ("lines", "a , b , c\nd , e , f\n", None),
@@ -319,7 +319,7 @@ def test_later_files_of_a_folder_have_the_format_guessed_of_the_first(tmp_path):
         ("lines", b"x" * (2**24 + 1), ":1: the line is longer than 16 MiB; expected lines of te"),
         ("prose", b"a b\n" + b"x " * (2**23 + 1), ":2: the line is longer than 16 MiB"),
         ("prose", b"a\n\n" + b"x" * 1_000_001, "'text:1' holds a word of more than 1,000,000 cha"),
-        ("csv", b'text\n"' + (b"x" * 2**23 + b"\n") * 2, ":2: the row .* is no CSV: field larg"),
+        ("csv", b'text\n"' + (b"x" * 2**23 + b"\n") * 2, ":2: the row .* not valid CSV: field l"),
     ],
 )
 def test_what_no_text_has_is_refused_before_it_fills_the_memory(tmp_path, format, content, message):

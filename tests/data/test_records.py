@@ -51,7 +51,7 @@ def test_a_column_of_a_table_is_raw_text(tmp_path, kind, delimiter, end):
     assert reports == [
         f"note: {path}: read as {kind.upper()} with raw text under 'review'",
         f"note: {path}: cells over several lines: 2, the longest in lines 2 to 4; check "
-        "them for a quotation mark that is never closed",
+        "for a missing closing quotation mark",
     ]
     assert reader.formats == {kind}
     assert read(path, "prose", text_key="review", quoted=True) == expected[:2]

@@ -117,7 +117,7 @@ def test_a_table_of_tabs_is_unquoted_unless_it_is_said_to_be_quoted(tmp_path):
     cells = ['" Hello , he said .', "It was fine .", 'And left . "', 'Last " one " here .']
     assert sum(documents, []) == [*cells, '" All . "']
     (note,) = notes[1:]
-    assert note.startswith(f"note: {path}: cells between quotation marks, ") and ": 1 (-" in note
+    assert note.startswith(f"note: {path}: cells in quotation marks, ") and ": 1 (-" in note
     documents, (_, note) = texts_and_notes(path, quoted=True)
     assert len(documents) == 3 and documents[0][:2] == ["Hello , he said .", "2 It was fine ."]
     assert ": cells over several lines: 1, the longest in lines 2 to 4; check" in note
