@@ -26,7 +26,6 @@ def test_a_result_is_read_as_it_was_written(tmp_path, perplexity):
     ("text", "message"),
     [
         ("", "not JSON"),
-        ("[]", "expected a JSON object of ending, step, best_step, best_perplexity"),
         (
             json.dumps({**GOOD, "more": 1}),
             "'more' is unknown; expected a JSON object of",
@@ -35,11 +34,6 @@ def test_a_result_is_read_as_it_was_written(tmp_path, perplexity):
             json.dumps({**GOOD, "ending": "interrupted"}),
             "'interrupted'; expected finished or",
         ),
-        (json.dumps({**GOOD, "step": 1.5}), "step is 1.5; expected a whole number"),
-        (json.dumps({**GOOD, "best_step": -1}), "best_step is -1; expected a whole number"),
-        (json.dumps(GOOD).replace("7.5", "9" * 5000), "not JSON: Exceeds the limit"),
-        (json.dumps({**GOOD, "best_perplexity": True}), "is True; expected a number above 0"),
-        (json.dumps({**GOOD, "best_perplexity": math.nan}), "is nan; expected a number above 0"),
     ],
 )
 def test_anything_else_is_refused(tmp_path, text, message):
