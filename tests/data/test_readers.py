@@ -255,7 +255,7 @@ def test_missing_input(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="who is not root takes nobody's rights")
-def test_what_may_not_be_read_is_told(tmp_path):
+def test_what_may_not_be_read_is_refused(tmp_path):
     """A folder that cannot be listed, or not be entered, and a file; none is left out."""
     root = tmp_path / "texts"
     closed = root / "closed"
@@ -264,9 +264,9 @@ def test_what_may_not_be_read_is_told(tmp_path):
         write(path, "a\n")
     for folder in (tmp_path, *tmp_path.parents):
         folder.chmod(folder.stat().st_mode | 0o055)
-    for mode, named in ((0o000, "closed"), (0o744, "closed")):
+    for mode in (0o000, 0o744):
         closed.chmod(mode)
-        assert_refused(root, f"{root / named}.*: cannot be read: Permission denied")
+        assert_refused(root, f"{closed}.*: cannot be read: Permission denied")
     closed.chmod(0o755)
     (root / "c.txt").chmod(0o000)
     assert_refused(root, f"{root / 'c.txt'}: cannot be read: Permission denied")

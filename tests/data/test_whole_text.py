@@ -72,7 +72,7 @@ def test_long_paragraphs_reach_the_libraries_in_parts(monkeypatch, word):
 
     monkeypatch.setattr(sentencex, "segment", counted_segment)
     monkeypatch.setattr(sacremoses.MosesTokenizer, "tokenize", counted_tokenize)
-    text = word * 6_000
+    text = word * 11_000
     assert "".join(map("".join, prose.Tokenizer().sentences([text]))) == "".join(text.split())
     num_words = len(text.split())
     for name, limit in (("segment", 10_000), ("tokenize", 1_000)):

@@ -78,7 +78,7 @@ def test_documents_and_test_sets_of_empty_references_alone_are_compared(metric):
 def test_bleu_is_that_of_sacrebleu():
     hypotheses, references = words(2, 40), words(3, 40)
     lists = metrics.list_statistics([[text] for text in hypotheses], references)["bleu"]
-    texts = [list(map(" ".join, words)) for words in (hypotheses, references)]
+    texts = [list(map(" ".join, sentences)) for sentences in (hypotheses, references)]
     whole = SacreBleu(tokenize="none").corpus_score(texts[0], [texts[1]])
     assert BLEU.score(np.sum(lists, axis=0)[0]) == pytest.approx(whole.score, rel=1e-12)
     single = SacreBleu(tokenize="none", effective_order=True)
