@@ -167,7 +167,8 @@ def read_result(workdir: Path) -> Result | None:
 
 def trained_steps(workdir: Path) -> int:
     """The step of the newest complete checkpoint for resuming; 0 of a run that has none yet."""
-    seals = workdir.glob(f"{CHECKPOINTS_FOLDER}/latest/*/{CHECKSUMS_FILE}")
+    with files.reading(workdir):
+        seals = list(workdir.glob(f"{CHECKPOINTS_FOLDER}/latest/*/{CHECKSUMS_FILE}"))
     names = [seal.parent.name for seal in seals]
     return max((int(name) for name in names if re.fullmatch("[0-9]{1,18}", name)), default=0)
 
