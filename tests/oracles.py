@@ -60,6 +60,21 @@ def softmax(x: Vector) -> Vector:
     return np.exp(x - x.max()) / np.exp(x - x.max()).sum()
 
 
+def attend(
+    attention: dict[str, Any], query: Vector, values: Sequence[Vector]
+) -> tuple[Vector, Vector]:
+    """The weights of values, one or more, under a query, and their weighted sum."""
+    scores = [
+        attention["score"] @ np.tanh(query @ attention["query"] + value @ attention["key"])
+        for value in values
+    ]
+    weights = softmax(np.array(scores))
+    return weights, sum(
+        (weight * value for weight, value in zip(weights, values, strict=True)),
+        start=np.zeros(len(values[0])),
+    )
+
+
 def gate_blocks(matrix: np.ndarray, gates: int) -> list[np.ndarray]:
     """The matrix (or bias) of every gate, from the fused one."""
     width = matrix.shape[-1] // gates
@@ -71,10 +86,10 @@ def input_matrix(layer: dict[str, Any]) -> np.ndarray:
 
     In the models of Lin et al. words enter the first layer's gates as they are.
     """
-    own = layer.get("input", np.eye(len(layer["bias"])))
+    of_words = layer.get("input", np.eye(len(layer["bias"])))
     if "context" in layer:
-        return np.concatenate([own, layer["context"]], axis=0)
-    return own
+        return np.concatenate([of_words, layer["context"]], axis=0)
+    return of_words
 
 
 def coupled_peephole_lstm(layer: dict[str, Any], x: Vector, state: tuple) -> tuple:
@@ -126,7 +141,7 @@ def rnn(layer: dict[str, Any], x: Vector, state: tuple) -> tuple:
 def htanh(layer: dict[str, Any], x: Vector, state: tuple) -> tuple:
     (h,) = state
     z = x @ input_matrix(layer) + h @ layer["recurrent"] + layer["bias"]
-    return (np.array([-1.0 if one < -1 else 1.0 if one > 1 else one for one in z]),)
+    return (np.clip(z, -1.0, 1.0),)
 
 
 CELLS: dict[str, tuple[Callable, int]] = {
@@ -191,8 +206,21 @@ class Reader:
             features = features * self.dropout.features[t, n]
         self.nll[-1].append(-np.log(softmax(features @ W + b)[target]))
 
+    def sentence(
+        self, t: int, words: Sequence[int], states: States, context: Any = (), logits: Any = 0.0
+    ) -> States:
+        """Reads START and the words, each with the context beside its embedding, and predicts the
+        words and END, with `logits` added; the states after the last word."""
+        b = self.params["output"]["bias"] + logits
+        self.nll.append([])
+        for n, word, target in steps(words):
+            x = np.concatenate([self.embedding(word, t, n), context])
+            states = self.step(states, x, t, n)
+            self.predict(states[-1][0], self.W_o, b, target, t, n)
+        return states
+
     def result(self) -> Reading:
-        nll, attention = (list(map(np.array, one)) for one in (self.nll, self.attention))
+        nll, attention = (list(map(np.array, record)) for record in (self.nll, self.attention))
         return Reading(nll, self.contexts, self.auxiliary, attention)
 
 
@@ -202,25 +230,16 @@ def steps(sentence: Sequence[int]) -> list[tuple[int, int, int]]:
 
 
 def rnnlm(reader: Reader, document: Document) -> None:
-    params = reader.params
     for t, sentence in enumerate(document):
-        reader.nll.append([])
         reader.contexts.append(np.zeros(0))
-        states = reader.zero_states(params["stack"])
-        for n, word, target in steps(sentence):
-            states = reader.step(states, reader.embedding(word, t, n), t, n)
-            reader.predict(states[-1][0], reader.W_o, params["output"]["bias"], target, t, n)
+        reader.sentence(t, sentence, reader.zero_states(reader.params["stack"]))
 
 
 def drnnlm(reader: Reader, document: Document) -> None:
-    params = reader.params
-    states = reader.zero_states(params["stack"])
+    states = reader.zero_states(reader.params["stack"])
     for t, sentence in enumerate(document):
-        reader.nll.append([])
         reader.contexts.append(np.array([array for layer in states for array in layer]))
-        for n, word, target in steps(sentence):
-            states = reader.step(states, reader.embedding(word, t, n), t, n)
-            reader.predict(states[-1][0], reader.W_o, params["output"]["bias"], target, t, n)
+        states = reader.sentence(t, sentence, states)
 
 
 def hrnnlm(reader: Reader, document: Document) -> None:
@@ -228,13 +247,8 @@ def hrnnlm(reader: Reader, document: Document) -> None:
     d = params["initial_context"]
     sentence_states = reader.zero_states(params["sentence_stack"])
     for t, sentence in enumerate(document):
-        reader.nll.append([])
         reader.contexts.append(d)
-        states = reader.zero_states(params["stack"])
-        for n, word, target in steps(sentence):
-            x = np.concatenate([reader.embedding(word, t, n), d])
-            states = reader.step(states, x, t, n)
-            reader.predict(states[-1][0], reader.W_o, params["output"]["bias"], target, t, n)
+        reader.sentence(t, sentence, reader.zero_states(params["stack"]), context=d)
         output = params["sentence_output"]
         word_probabilities = softmax(d @ output["kernel"] + output["bias"])
         bag = np.zeros(reader.model.embedding_dim)
@@ -242,42 +256,27 @@ def hrnnlm(reader: Reader, document: Document) -> None:
             loss = -np.log(word_probabilities[word])
             reader.auxiliary += reader.model.sentence_loss_weight * loss
             bag = bag + params["embedding"][word]
-        x = bag
-        for index, layer in enumerate(params["sentence_stack"]):
-            sentence_states[index] = reader.cell(layer, x, sentence_states[index])
-            x = sentence_states[index][0]
-        d = x
+        sentence_states = reader.through(params["sentence_stack"], bag, sentence_states)
+        d = sentence_states[-1][0]
 
 
 def ccdclm(reader: Reader, document: Document) -> None:
-    params = reader.params
-    c = params["initial_context"]
+    c = reader.params["initial_context"]
     for t, sentence in enumerate(document):
-        reader.nll.append([])
         reader.contexts.append(c)
-        states = reader.zero_states(params["stack"])
-        for n, word, target in steps(sentence):
-            x = np.concatenate([reader.embedding(word, t, n), c])
-            states = reader.step(states, x, t, n)
-            reader.predict(states[-1][0], reader.W_o, params["output"]["bias"], target, t, n)
-        c = states[-1][0]
+        states = reader.zero_states(reader.params["stack"])
+        c = reader.sentence(t, sentence, states, context=c)[-1][0]
 
 
 def codclm(reader: Reader, document: Document) -> None:
-    params = reader.params
-    c = params["initial_context"]
+    c = reader.params["initial_context"]
     for t, sentence in enumerate(document):
-        reader.nll.append([])
         reader.contexts.append(c)
         masks = None if reader.dropout is None else reader.dropout.contexts
         dropped = c if masks is None else c * masks[t, 0]
-        of_context, b = dropped @ params["output"]["context"], params["output"]["bias"]
-        states = reader.zero_states(params["stack"])
-        for n, word, target in steps(sentence):
-            states = reader.step(states, reader.embedding(word, t, n), t, n)
-            h = states[-1][0]
-            reader.predict(h, reader.W_o, of_context + b, target, t, n)
-        c = states[-1][0]
+        of_context = dropped @ reader.params["output"]["context"]
+        states = reader.zero_states(reader.params["stack"])
+        c = reader.sentence(t, sentence, states, logits=of_context)[-1][0]
 
 
 def adclm(reader: Reader, document: Document) -> None:
@@ -286,22 +285,13 @@ def adclm(reader: Reader, document: Document) -> None:
     c_0 = params["initial_context"]
     values = [c_0]
     for t, sentence in enumerate(document):
-        remembered = [(h_m, h_m @ attention["key"]) for h_m in values]
         reader.nll.append([])
         reader.attention.append([])
         contexts, hidden = [], []
         states = reader.zero_states(params["stack"])
         for n, word, target in steps(sentence):
-            query = states[-1][0]
-            scores = []
-            for _, key in remembered:
-                scores.append(attention["score"] @ np.tanh(query @ attention["query"] + key))
-            weights = softmax(np.array(scores))
+            weights, c = attend(attention, states[-1][0], values)
             reader.attention[-1].append(weights)
-            c = sum(
-                (weight * h_m for weight, (h_m, _) in zip(weights, remembered, strict=True)),
-                start=np.zeros(reader.model.hidden_dim),
-            )
             contexts.append(c)
             states = reader.step(states, np.concatenate([reader.embedding(word, t, n), c]), t, n)
             h = states[-1][0]
@@ -371,16 +361,10 @@ def larger_context(reader: Reader, document: Document) -> None:
         states = reader.zero_states(params["stack"])
         for i, word, target in steps(sentence):
             if attends:
-                p = np.zeros(2 * model.context_dim)
-                query, attention = states[-1][0], params["attention"]
-                scores = [
-                    attention["score"] @ np.tanh(query @ attention["query"] + z @ attention["key"])
-                    for z in annotations
-                ]
-                reader.attention[-1].append(softmax(np.array(scores)) if scores else np.zeros(0))
-                if scores:
-                    weights = reader.attention[-1][-1]
-                    p = sum(w * z for w, z in zip(weights, annotations, strict=True))
+                weights, p = np.zeros(0), np.zeros(2 * model.context_dim)
+                if annotations:
+                    weights, p = attend(params["attention"], states[-1][0], annotations)
+                reader.attention[-1].append(weights)
             x = reader.embedding(word, t, i)
             if not late:
                 states = reader.step(states, x + p @ W_p, t, i)
@@ -442,13 +426,11 @@ def lin(reader: Reader, document: Document) -> None:
                 probabilities = softmax(hs @ output["kernel"] + b)
                 losses = [-np.log(probabilities[word]) for word in sentence]
                 if losses:
-                    reader.auxiliary += model.sentence_loss_weight * float(np.mean(losses))
+                    reader.auxiliary += model.sentence_loss_weight * np.mean(losses)
             x = np.zeros(H)
             for word in sentence:
                 x = x + params["sentence_embedding"][word]
-            for index, layer in enumerate(layers):
-                sentence_states[index] = reader.cell(layer, x, sentence_states[index])
-                x = sentence_states[index][0]
+            sentence_states = reader.through(layers, x, sentence_states)
             before = sentence
 
 
@@ -486,28 +468,18 @@ def autoencoder(reader: Reader, document: Document) -> None:
     def decide(ended: bool) -> None:
         logit = above[-1][0] @ params["ending"]["kernel"][:, 0] + params["ending"]["bias"][0]
         p = sigmoid(logit)
-        reader.auxiliary -= float(np.log(p if ended else 1 - p))
+        reader.auxiliary -= np.log(p if ended else 1 - p)
 
     for t, sentence in enumerate(document):
         decide(ended=False)
-        reader.nll.append([])
         reader.contexts.append(np.array([array for layer in above for array in layer]))
-        states = above
-        for n, word, target in steps(sentence):
-            states = reader.step(states, reader.embedding(word, t, n), t, n)
-            reader.predict(states[-1][0], reader.W_o, params["output"]["bias"], target, t, n)
+        states = reader.sentence(t, sentence, above)
         if not hierarchical:
             above = states
             continue
         x = states[-1][0]
         if attends:
-            attention, query = params["attention"], above[-1][0]
-            v = [
-                attention["score"] @ np.tanh(query @ attention["query"] + h @ attention["key"])
-                for h in remembered
-            ]
-            weights = softmax(np.array(v))
-            m = sum(a * h for a, h in zip(weights, remembered, strict=True))
+            _, m = attend(params["attention"], above[-1][0], remembered)
             x = np.concatenate([x, m])
         above = reader.through(params["sentence_decoder"], x, above)
     decide(ended=True)
@@ -550,11 +522,11 @@ def read(
     return reader.result()
 
 
-def nll_of_moving_params(
+def read_with_moving_params(
     model: Any, params_of_sentences: Sequence[Any], document: Document
-) -> list[Vector]:
-    """The nats of the targets of each sentence, read with parameters of its own: the contexts that
-    earlier sentences made with theirs stay as they are. Complex, for slopes by complex steps."""
+) -> Reading:
+    """Reads each sentence with parameters of its own: the contexts that earlier sentences made with
+    theirs stay as they are. Complex, for slopes by complex steps."""
     live = jax.tree.map(lambda leaf: np.array(leaf, complex), params_of_sentences[0])
 
     def sentences() -> Iterator[Sequence[int]]:
@@ -565,4 +537,17 @@ def nll_of_moving_params(
     reader = Reader(model, live, None, [])
     moving: Any = sentences()
     READERS[model.name](reader, moving)
-    return [np.array(nll) for nll in reader.nll]
+    return reader.result()
+
+
+def assert_gradient(gradient: Any, loss: Callable[[Any], complex], params: Any) -> None:
+    """Compares a gradient with the slopes of a loss, which must be an analytic function of numpy
+    arrays, along a random direction for each of them: by complex steps, without any difference."""
+    leaves, tree = jax.tree.flatten(jax.tree.map(np.asarray, params))
+    rng, step = np.random.default_rng(2), 1e-30
+    for index, slopes in enumerate(jax.tree.leaves(gradient)):
+        direction = rng.normal(size=slopes.shape)
+        moved = [*leaves]
+        moved[index] = leaves[index] + 1j * step * direction
+        expected = loss(jax.tree.unflatten(tree, moved)).imag / step
+        np.testing.assert_allclose(np.vdot(slopes, direction), expected, rtol=1e-8, atol=1e-10)

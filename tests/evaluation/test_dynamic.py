@@ -54,8 +54,8 @@ class PlainDocument:
         first = step * self.size
         count = len(self.document[first : first + self.size])
         before = [self.params[t // self.size] for t in range(first)]
-        read = self.document[: first + count]
-        return oracles.nll_of_moving_params(self.model, [*before, *[last] * count], read)[first:]
+        params, document = [*before, *[last] * count], self.document[: first + count]
+        return oracles.read_with_moving_params(self.model, params, document).nll[first:]
 
     def gradient(self, step: int, at: Any) -> Any:
         leaves, structure = jax.tree.flatten(plain(at, complex))

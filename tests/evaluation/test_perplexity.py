@@ -31,26 +31,6 @@ def fake_scorer(nll, objective="words") -> Any:
     return SimpleNamespace(vocab_size=10, score=score, objective=objective)
 
 
-def test_sums_by_hand():
-    result = perplexity.measure(fake_scorer(NLL), DOCUMENTS)
-    assert result == Perplexity(
-        vocabulary_size=10,
-        nll=12.0,
-        tokens=7,
-        words=4,
-        oov_words=2,
-        sentences=3,
-        documents=2,
-        known_nll=6.0,
-    )
-    assert result.perplexity == pytest.approx(math.exp(12 / 7))
-    assert result.oov_rate == 0.5
-    # Without 2 of the first sentence and the word of the last one.
-    assert (result.known_tokens, result.known_perplexity) == (5, pytest.approx(math.exp(6 / 5)))
-    assert result.bits_per_word == pytest.approx(12 / math.log(2) / 4)
-    assert result.bits_per_character is None
-
-
 def test_characters_are_those_of_the_text_and_one_after_each_word():
     vocabulary = Vocabulary((*SPECIAL_TOKENS, "cat", "the"), (0,) * 5)
     documents = [encode(vocabulary, [["the", "cat"], ["unknown", "cat", "."]])]
@@ -64,7 +44,7 @@ def test_characters_are_those_of_the_text_and_one_after_each_word():
 
 
 @pytest.mark.parametrize(
-    ("rate", "own", "warned"),
+    ("rate", "test_rate", "is_high"),
     [
         (0.5, 0.1, True),
         (0.1501, 0.1, True),
@@ -74,19 +54,27 @@ def test_characters_are_those_of_the_text_and_one_after_each_word():
         (0.5, None, False),
     ],
 )
-def test_many_more_unknown_words_than_in_the_own_text_are_warned_of(rate, own, warned):
+def test_many_more_unknown_words_than_in_the_test_split_are_warned_of(rate, test_rate, is_high):
     """Half as many again, and two in a hundred more."""
     words = 10_000
     measured = Perplexity(
-        10, nll=1.0, tokens=words, words=words, oov_words=round(rate * words), own_oov_rate=own
+        10,
+        nll=1.0,
+        tokens=words,
+        words=words,
+        oov_words=round(rate * words),
+        own_oov_rate=test_rate,
     )
-    assert bool(measured.warning) == warned
-    if warned:
-        assert f"{100 * rate:.2f}% of the words are unknown, {100 * own:.2f}%" in str(measured)
-    assert ("in the run's own test split" in str(measured)) == (own is not None)
+    assert bool(measured.warning) == is_high
+    if is_high:
+        assert f"{100 * rate:.2f}% of the words are unknown, {100 * test_rate:.2f}%" in str(
+            measured
+        )
+    assert ("in the run's own test split" in str(measured)) == (test_rate is not None)
 
 
-def test_the_result_says_how_it_was_counted():
+def test_sums_by_hand_as_text_and_json():
+    """Known targets are all but the 2 of the first sentence and the word of the last one."""
     result = perplexity.measure(fake_scorer(NLL), DOCUMENTS)
     assert str(result) == (
         "perplexity 5.5527 = exp(12.00 nats / 7 targets); 4.3281 bits per word (END included)\n"
@@ -120,7 +108,9 @@ def test_the_result_says_how_it_was_counted():
 
 def test_of_bags_the_words_alone_are_counted_and_it_is_said():
     """END has no nats."""
-    nll = [[np.append(one[:-1], np.float32(0)) for one in document] for document in NLL]
+    nll = [
+        [np.append(of_sentence[:-1], np.float32(0)) for of_sentence in document] for document in NLL
+    ]
     result = perplexity.measure(fake_scorer(nll, "bags"), DOCUMENTS)
     assert (result.nll, result.tokens, result.words) == (10.0, 4, 4)
     assert result.perplexity == pytest.approx(math.exp(10 / 4))

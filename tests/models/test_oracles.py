@@ -18,6 +18,7 @@ from tests.models.support import (
     AUTOENCODERS,
     DOCUMENTS,
     EACH_MODEL,
+    EACH_OF_FEW,
     LIN,
     MODELS,
     likelihood,
@@ -35,14 +36,16 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 close = partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-9)
 SOURCES = (*DOCUMENTS[1:], ((7, 5, 3), (2,)))
-BATCH = pack(DOCUMENTS, S=5, N=8, sources=SOURCES)
+# Padded in every direction: a document without sentences is a batch element that fills up.
+BATCH = pack((*DOCUMENTS, ()), S=5, N=8, sources=(*SOURCES, ()))
+ROWS = len(BATCH.tokens_BxSxN)
 
 
 def context_vectors(model, contexts, outputs) -> Any:
     """The numbers of contexts that `oracles.Reading.contexts` lists, of S*B sentences."""
     match model.name:
         case "rnnlm" | "rlm" | "rnn_lin":
-            return np.zeros((BATCH.tokens_BxSxN.shape[1] * len(DOCUMENTS), 0))
+            return np.zeros((BATCH.tokens_BxSxN.shape[1] * ROWS, 0))
         case "drnnlm" | "standard_autoencoder" | "hierarchical_autoencoder":
             return jnp.stack([array for layer in contexts for array in layer], axis=1)
         case "hierarchical_attention_autoencoder":
@@ -68,7 +71,7 @@ def read_contexts(model, params) -> Any:
     else:
         read, outputs = read_by_definition(model, weighted(model, params), *arguments, None)
     vectors = context_vectors(model, read.contexts, outputs)
-    return vectors.reshape(len(tokens_SxNxB), len(DOCUMENTS), *vectors.shape[1:])
+    return vectors.reshape(len(tokens_SxNxB), ROWS, *vectors.shape[1:])
 
 
 @model_jit
@@ -77,14 +80,18 @@ def read_batch(model, params):
     return of_batch, nll_BxSxN, read_contexts(model, params)
 
 
-def check(model):
-    params = random_params(model)
-    result, nll_BxSxN, contexts_SxB = read_batch(model, params)
+def read_all(model, params) -> list[oracles.Reading]:
     plain = jax.tree.map(np.asarray, params)
-    readings = [
+    return [
         oracles.read(model, plain, document, source=source)
         for document, source in zip(DOCUMENTS, SOURCES, strict=True)
     ]
+
+
+def check(model):
+    params = random_params(model)
+    result, nll_BxSxN, contexts_SxB = read_batch(model, params)
+    readings = read_all(model, params)
 
     for b, reading in enumerate(readings):
         for s, (nll, context) in enumerate(zip(reading.nll, reading.contexts, strict=True)):
@@ -100,7 +107,26 @@ def check(model):
     assert result.terms == (words + ends if is_of_words else ends)
 
 
-def objective(model, reading) -> float:
+@EACH_OF_FEW
+def test_gradients_are_the_slopes_of_the_equations(name):
+    # The slope of HTanh is not that of an analytic function. `remat` of words is compared with the
+    # definition, of bags here.
+    cell = "rnn" if name in LIN else "coupled_peephole_lstm"
+    model = small_model(name, cell=cell, remat=name == "rnnslm")
+    params = random_params(model)
+
+    def loss(params):
+        result = likelihood(model, params, BATCH)
+        return result.nll + result.extra
+
+    def of_numpy(params):
+        readings = read_all(model, params)
+        return sum(objective(model, reading) + reading.auxiliary for reading in readings)
+
+    oracles.assert_gradient(jax.grad(loss)(params), of_numpy, params)
+
+
+def objective(model, reading) -> Any:
     """The sum over targets; of bags that of each sentence's mean over its words, END left out."""
     if model.objective == "words":
         return sum(nll.sum() for nll in reading.nll)
@@ -147,7 +173,7 @@ def test_layers(name, num_layers):
 
 
 @pytest.mark.parametrize("name", AUTOENCODERS)
-@pytest.mark.parametrize("reverse", [one for one in REVERSALS if one != "documents"])
+@pytest.mark.parametrize("reverse", [reverse for reverse in REVERSALS if reverse != "documents"])
 def test_sources_are_read_forwards_or_backwards(name, reverse):
     check(small_model(name, reverse=reverse, num_layers=1, cell="rnn"))
 
@@ -169,7 +195,7 @@ def masks_of(model, params, keys_B):
 def test_dropout_multiplies_embeddings_layers_and_features(name):
     model = small_model(name, dropout=0.3, num_layers=3)
     params = random_params(model)
-    keys_B = jax.random.split(jax.random.key(7), len(DOCUMENTS))
+    keys_B = jax.random.split(jax.random.key(7), ROWS)
     result = likelihood(model, params, BATCH, keys_B)
 
     masks = jax.tree.map(np.asarray, masks_of(model, params, keys_B))

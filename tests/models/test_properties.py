@@ -15,18 +15,15 @@ from dclm_jax.nn.cells import CELLS
 from dclm_jax.nn.plan import ACCELERATOR, CPU
 from dclm_jax.reading.driver import read_documents, weighted
 from dclm_jax.reading.dropout import draw_masks, draw_source_masks, drop_weights
-from dclm_jax.reading.likelihoods import batch_likelihood, block_nll
+from dclm_jax.reading.likelihoods import batch_likelihood
 from tests.exhaustive import some
 from tests.models.support import (
     DOCUMENTS,
-    EACH_MODEL,
-    EACH_OF_FEW,
     FEW_MODELS,
     LANGUAGE_MODELS,
     LIN,
     VOCAB,
     WORD_MODELS,
-    likelihood,
     model_jit,
     opened,
     pack,
@@ -44,24 +41,6 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 BATCH = pack(DOCUMENTS)
 close = partial(np.testing.assert_allclose, rtol=1e-10, atol=1e-10)
-
-
-continue_scores = model_jit(block_nll)
-
-
-def total(model, params, documents, **padding):
-    """The log-likelihood of documents, auxiliary loss included, in nats."""
-    result = likelihood(model, params, pack(documents, **padding))
-    return float(result.nll + result.extra)
-
-
-@model_jit
-def gradient_of_objective(model, params):
-    def objective(params):
-        result = batch_likelihood(model, params, BATCH)
-        return result.nll + result.extra
-
-    return jax.grad(objective)(params)
 
 
 @model_jit
@@ -85,33 +64,8 @@ def test_parameter_counts_are_the_papers(name, H, K, V):
     assert sum(leaf.size for leaf in jax.tree.leaves(shapes)) == expected[name] + H
 
 
-@EACH_OF_FEW
-def test_gradient_is_the_finite_difference(name):
-    model = small_model(name)
-    params = random_params(model)
-    gradient = gradient_of_objective(model, params)
-    step = 1e-5
-
-    # One direction for all parameters, and one for each array by itself.
-    leaves, tree = jax.tree.flatten(params)
-    rng = np.random.default_rng(1)
-    everything = [rng.normal(size=leaf.shape) for leaf in leaves]
-    directions = [everything]
-    for index in range(len(leaves)):
-        directions.append([d * (i == index) for i, d in enumerate(everything)])
-    for direction in directions:
-        direction = jax.tree.unflatten(tree, direction)
-        above, below = (
-            likelihood(model, jax.tree.map(lambda p, d, s=s: p + s * d, params, direction), BATCH)
-            for s in (step, -step)
-        )
-        above, below = (float(side.nll + side.extra) for side in (above, below))
-        analytic = sum(jax.tree.leaves(jax.tree.map(np.vdot, gradient, direction)))
-        np.testing.assert_allclose(analytic, (above - below) / (2 * step), rtol=1e-6, atol=1e-6)
-
-
 @pytest.mark.parametrize("name", WORD_MODELS)
-def test_every_plan_has_the_values_and_gradients_of_the_definition(name):
+def test_every_plan_and_remat_have_the_values_and_gradients_of_the_definition(name):
     model = small_model(name, dropout=0.3)
     params = random_params(model)
     tokens_SxNxB, targets_SxNxB, mask_SxNxB = map(
@@ -136,40 +90,19 @@ def test_every_plan_has_the_values_and_gradients_of_the_definition(name):
         nll += plain_bags_nll(model, params, reading.contexts, targets_SxNxB, mask_SxNxB)
         return nll + plain_endings_nll(model, params, reading, BATCH.mask_BxSxN)
 
-    def planned(plan, params):
-        planned_model = dataclasses.replace(model, plan=plan)
-        result = batch_likelihood(planned_model, params, BATCH, keys_B)
+    def loss(options, params):
+        result = batch_likelihood(dataclasses.replace(model, **options), params, BATCH, keys_B)
         return result.nll + result.extra
 
     expected = jax.jit(jax.value_and_grad(definition))(params)
-    plans = (CPU, ACCELERATOR)
-    for plan in plans if name in FEW_MODELS else some(plans[:1], all=plans):
-        actual = jax.jit(jax.value_and_grad(partial(planned, plan)))(params)
+    ways = [{"plan": CPU}, {"plan": ACCELERATOR}, {"remat": True}]
+    ways = ways if name in FEW_MODELS else some(ways[:1], all=ways)
+    if name == "codclm":
+        # What contexts add to the logits is made once for a sentence, or for every token.
+        ways = [*ways, {"plan": dataclasses.replace(CPU, shared_logits=0)}]
+    for options in ways:
+        actual = jax.jit(jax.value_and_grad(partial(loss, options)))(params)
         jax.tree.map(close, actual, expected)
-
-
-def test_contexts_enter_the_output_layer_alike_where_logits_are_too_many():
-    model = small_model("codclm")
-    params = random_params(model)
-
-    def loss(plan, params):
-        return batch_likelihood(dataclasses.replace(model, plan=plan), params, BATCH).nll
-
-    once, each = (
-        jax.jit(jax.value_and_grad(partial(loss, plan)))(params)
-        for plan in (CPU, dataclasses.replace(CPU, shared_logits=0))
-    )
-    jax.tree.map(close, each, once)
-
-
-@EACH_MODEL
-def test_total_does_not_depend_on_batching_padding_or_order(name):
-    model = simple_model(name)
-    params = random_params(model)
-    together = total(model, params, DOCUMENTS)
-    close(sum(total(model, params, [d], S=4, N=6) for d in DOCUMENTS), together)
-    close(total(model, params, DOCUMENTS[::-1]), together)
-    close(total(model, params, (*DOCUMENTS, (), ()), S=6, N=9), together)
 
 
 @pytest.mark.parametrize("name", WORD_MODELS)
