@@ -122,8 +122,8 @@ def damaged(draw: st.DrawFn, original: bytes) -> bytes:
                 del data[at : at + draw(st.integers(1, 30))]
             case "swap":
                 lines = data.split(b"\n")
-                one, other = (draw(st.integers(0, len(lines) - 1)) for _ in range(2))
-                lines[one], lines[other] = lines[other], lines[one]
+                first, second = (draw(st.integers(0, len(lines) - 1)) for _ in range(2))
+                lines[first], lines[second] = lines[second], lines[first]
                 data = bytearray(b"\n".join(lines))
     return bytes(data)
 
@@ -154,10 +154,10 @@ def drawn_fault(rng: random.Random, original: Any) -> bytes:
 
 
 def _paths(value: Any) -> Iterator[list[Any]]:
-    for key, one in value.items() if isinstance(value, dict) else enumerate(value):
+    for key, item in value.items() if isinstance(value, dict) else enumerate(value):
         yield [key]
-        if isinstance(one, dict | list):
-            yield from ([key, *path] for path in _paths(one))
+        if isinstance(item, dict | list):
+            yield from ([key, *path] for path in _paths(item))
 
 
 def _follow(value: Any, path: list[Any]) -> Any:

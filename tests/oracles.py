@@ -168,7 +168,7 @@ class Reader:
         self.W_o = params.get("output", {}).get("kernel", params.get("embedding", np.zeros(0)).T)
         self.nll: list[list[float]] = []
         self.contexts: list[np.ndarray] = []
-        self.auxiliary = 0.0
+        self.auxiliary: Any = 0.0
         self.attention: list[list[np.ndarray]] = []
 
     def zero_states(self, layers: list[dict[str, Any]]) -> States:

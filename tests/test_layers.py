@@ -47,9 +47,9 @@ def imported(path: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         match node:
             case ast.Import(names=names):
-                modules = [one.name for one in names]
+                modules = [alias.name for alias in names]
             case ast.ImportFrom(module="dclm_jax", names=names):
-                modules = [f"dclm_jax.{one.name}" for one in names]
+                modules = [f"dclm_jax.{alias.name}" for alias in names]
             case ast.ImportFrom(module=str(module)):
                 modules = [module]
             case _:
@@ -59,7 +59,7 @@ def imported(path: Path) -> Iterator[str]:
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_imports_lead_downwards(path):
-    own = part_of(".".join(path.relative_to(REPOSITORY).with_suffix("").parts))
-    assert own in HEIGHTS, f"{own} has no place in LAYERS"
-    for other in imported(path):
-        assert other == own or HEIGHTS[other] < HEIGHTS[own], f"{own} imports {other}"
+    part = part_of(".".join(path.relative_to(REPOSITORY).with_suffix("").parts))
+    assert part in HEIGHTS, f"{part} has no place in LAYERS"
+    for lower in imported(path):
+        assert lower == part or HEIGHTS[lower] < HEIGHTS[part], f"{part} imports {lower}"

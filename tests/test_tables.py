@@ -58,10 +58,10 @@ def test_programs_read_back_every_text_and_what_is_missing(tmp_path, delimiter):
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.writelines(tables.separated(row, delimiter) for row in rows)
     with path.open(encoding="utf-8", newline="") as file:
-        found = list(csv.reader(file, delimiter=delimiter, quotechar='"', doublequote=True))
-    assert [tables.cell_text(row[0]) for row in found] == TEXTS
-    assert [row[1:] for row in found] == [[str(number), "", "0.5"] for _, number, *_ in rows]
-    assert not MISSING.intersection(row[0] for row in found)
+        read_rows = list(csv.reader(file, delimiter=delimiter, quotechar='"', doublequote=True))
+    assert [tables.cell_text(row[0]) for row in read_rows] == TEXTS
+    assert [row[1:] for row in read_rows] == [[str(number), "", "0.5"] for _, number, *_ in rows]
+    assert not MISSING.intersection(row[0] for row in read_rows)
 
 
 def test_a_backslash_makes_a_word_for_a_missing_value_text():

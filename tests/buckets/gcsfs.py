@@ -32,10 +32,10 @@ class GCSFileSystem(AbstractFileSystem):
 
     def ls(self, path: str, detail: bool = True, **options: Any) -> list:
         path = self._strip_protocol(path)
-        found: dict[str, dict[str, Any]] = {}
+        entries: dict[str, dict[str, Any]] = {}
         for name in map(unquote, os.listdir(os.environ[FOLDER])):
             if name == path:
-                found[name] = {"name": name, "type": "file", "size": _file(name).stat().st_size}
+                entries[name] = {"name": name, "type": "file", "size": _file(name).stat().st_size}
             elif name.startswith(f"{path}/"):
                 child, below, _ = name[len(path) + 1 :].partition("/")
                 # What stands for a folder is listed in it under the folder's own name.
@@ -43,10 +43,11 @@ class GCSFileSystem(AbstractFileSystem):
                 info = {"name": entry, "type": "directory", "size": 0}
                 if not below:
                     info |= {"type": "file", "size": _file(name).stat().st_size}
-                found[entry] = info
-        if not found:
+                entries[entry] = info
+        if not entries:
             raise FileNotFoundError(path)
-        return sorted(found.values(), key=lambda one: one["name"]) if detail else sorted(found)
+        names = sorted(entries)
+        return [entries[name] for name in names] if detail else names
 
     def info(self, path: str, **options: Any) -> dict[str, Any]:
         path = self._strip_protocol(path)

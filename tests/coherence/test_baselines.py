@@ -47,7 +47,7 @@ def write_corpus(directory, documents_of):
     """A prepared corpus of what `documents_of(rng, count)` gives for each split."""
     rng = np.random.default_rng(1)
     for split, count in (("train", 60), ("valid", 30), ("test", 120)):
-        text = "\n\n".join("\n".join(one) for one in documents_of(rng, count))
+        text = "\n\n".join("\n".join(document) for document in documents_of(rng, count))
         (directory / f"{split}.txt").write_text(text + "\n")
     sources = {split: directory / f"{split}.txt" for split in ("train", "valid", "test")}
     prepare(sources, directory / "corpus")
@@ -92,7 +92,7 @@ def trained(corpora):
 
 def scores(baseline, *documents):
     """What coherence adds up for each document."""
-    return [-sum(float(one.sum()) for one in nll) for _, nll in baseline.score(documents)]
+    return [-sum(float(nll_M.sum()) for nll_M in nll) for _, nll in baseline.score(documents)]
 
 
 # Windows.
@@ -109,13 +109,13 @@ def windows_by_loops(orders, width, padded):
 @pytest.mark.parametrize(("width", "padded"), [(2, False), (3, True)])
 def test_windows_of_permutations_that_the_document_has_as_well_are_left_out(width, padded):
     sentences = document([3], [4, 4], [5], [4, 4], [6])
-    own = labelled_windows(sentences, 6, np.random.default_rng(4), width, padded=padded)
-    assert own is not None
+    labelled = labelled_windows(sentences, 6, np.random.default_rng(4), width, padded=padded)
+    assert labelled is not None
     orders = Shuffle().draw(sentences, 6, np.random.default_rng(4))
     real = windows_by_loops([numbered(sentences)], width, padded)
-    false = [one for one in windows_by_loops(orders, width, padded) if one not in real]
-    assert [tuple(one) for one in own.windows_MxW] == real + false
-    assert own.is_real_M.tolist() == [True] * len(real) + [False] * len(false)
+    false = [window for window in windows_by_loops(orders, width, padded) if window not in real]
+    assert [tuple(window) for window in labelled.windows_MxW] == real + false
+    assert labelled.is_real_M.tolist() == [True] * len(real) + [False] * len(false)
 
 
 def test_a_corpus_without_an_order_is_refused(tmp_path):
@@ -136,8 +136,8 @@ def test_maximum_entropy_against_loops():
         [rng.integers(2, V, rng.integers(1, 6)) for _ in range(length)] for length in (1, 2, 7)
     ]
     expected = [[[]], [[]], [[]]]
-    for one, pairs in zip(documents, expected, strict=True):
-        for first, second in zip(one, one[1:], strict=False):
+    for sentences, pairs in zip(documents, expected, strict=True):
+        for first, second in zip(sentences, sentences[1:], strict=False):
             logit = bias
             for word in range(V):
                 logit += weights[word] * (word in first)
@@ -165,7 +165,7 @@ def test_maximum_entropy_is_trained_to_the_optimum_of_its_objective(corpora, mon
         sentences = train.document(index)
         orders = Shuffle().draw(sentences, 3, rng)
         real = windows_by_loops([numbered(sentences)], 2, False)
-        pairs = real + [one for one in windows_by_loops(orders, 2, False) if one not in real]
+        pairs = real + [pair for pair in windows_by_loops(orders, 2, False) if pair not in real]
         for number, (i, j) in enumerate(pairs):
             bags = [np.isin(np.arange(V), sentences[k]).astype(float) for k in (i, j)]
             rows.append(np.concatenate([*bags, bags[0] * bags[1], [1.0]]))
@@ -217,8 +217,8 @@ def encoded_by_loops(params, cell, sentence):
 def logit_by_loops(params, cell, window):
     """Of a window of sentences, START or END."""
     vectors = [
-        params["boundary"][one + 2] if isinstance(one, int) else encoded_by_loops(params, cell, one)
-        for one in window
+        params["boundary"][i + 2] if isinstance(i, int) else encoded_by_loops(params, cell, i)
+        for i in window
     ]
     joined = np.concatenate(vectors)
     q = np.tanh(joined @ params["hidden"]["kernel"] + params["hidden"]["bias"])
@@ -242,14 +242,14 @@ def test_recurrent_classifier_against_loops(cell, num_layers):
         [rng.integers(2, 11, size) for size in rng.integers(1, 20, length)] for length in (1, 2, 70)
     ]
     expected = [
-        sum(-math.log1p(math.exp(-logit_by_loops(loops, cell, w))) for w in windows_of(one))
-        for one in documents
+        sum(-math.log1p(math.exp(-logit_by_loops(loops, cell, w))) for w in windows_of(sentences))
+        for sentences in documents
     ]
     baseline = WindowClassifier(params, cell)
     assert scores(baseline, *documents) == pytest.approx(expected, rel=1e-12)
     assert baseline.num_parameters == sum(leaf.size for leaf in jax.tree.leaves(params))
     ((_, nll),) = baseline.score(documents[1:2])
-    assert [len(one) for one in nll] == [1, 1]
+    assert [len(nll_M) for nll_M in nll] == [1, 1]
 
 
 @pytest.fixture
@@ -277,8 +277,8 @@ def loss_by_loops(params, cell, batch):
 def test_loss_and_gradient_against_loops(batch_of_corpus):
     batch, V = batch_of_corpus
     # The first windows and the last, since loops are slow.
-    chosen = np.r_[0:10, np.flatnonzero(batch.weight_W)[-10:], -3:0]
-    batch = WindowBatch(*batch[:2], *(array[chosen] for array in batch[2:]))
+    indices = np.r_[0:10, np.flatnonzero(batch.weight_W)[-10:], -3:0]
+    batch = WindowBatch(*batch[:2], *(array[indices] for array in batch[2:]))
     params = float64_params(SMALL, V)
     whole = jax.jit(
         jax.value_and_grad(
@@ -305,14 +305,14 @@ def test_batches_hold_every_window_once_in_few_shapes(tmp_path):
         return [[fillers(rng) for _ in range(size)] for size in sizes]
 
     train, *_ = write_corpus(tmp_path, documents_of)
-    found = list(window_classifier.batches(train, SMALL, [1, 2]))
-    shapes = {(batch.mask_NxR.shape, len(batch.weight_W)) for batch in found}
+    batches = list(window_classifier.batches(train, SMALL, [1, 2]))
+    shapes = {(batch.mask_NxR.shape, len(batch.weight_W)) for batch in batches}
     assert {(shape[0] in LENGTH_BOUNDARIES, shape[1], size) for shape, size in shapes} == {
         (True, 32, 32 * 5),
         (True, 64, 64 * 5),
     }
     seen = collections.Counter()
-    for batch in found:
+    for batch in batches:
         for window, is_real, weight in zip(
             batch.windows_Wx3, batch.is_real_W, batch.weight_W, strict=True
         ):
@@ -324,7 +324,7 @@ def test_batches_hold_every_window_once_in_few_shapes(tmp_path):
                 assert weight == 1
                 seen[tuple(texts)] += 1
     expected = collections.Counter(
-        tuple(one if isinstance(one, int) else tuple(one) for one in window)
+        tuple(part if isinstance(part, int) else tuple(part) for part in window)
         for index in range(train.num_documents)
         for window in windows_of(train.document(index))
         # Two equal sentences, which no permutation changes.
@@ -332,7 +332,7 @@ def test_batches_hold_every_window_once_in_few_shapes(tmp_path):
     )
     assert seen == expected
     # What permutations weigh is what documents weigh.
-    false = sum(batch.weight_W[~batch.is_real_W].sum() for batch in found)
+    false = sum(batch.weight_W[~batch.is_real_W].sum() for batch in batches)
     assert false == pytest.approx(seen.total(), rel=1e-5)
 
 
@@ -358,7 +358,7 @@ def test_training_follows_its_seed(corpora):
         WindowClassifier.train(train, valid, seed=seed, report=ignore, options=options)
         for seed in (1, 1, 2)
     )
-    leaves = [jax.tree.leaves(one.params) for one in (first, again, other)]
+    leaves = [jax.tree.leaves(baseline.params) for baseline in (first, again, other)]
     assert all(np.array_equal(a, b) for a, b in zip(leaves[0], leaves[1], strict=True))
     assert not np.array_equal(leaves[0][0], leaves[2][0])
 

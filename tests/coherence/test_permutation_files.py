@@ -15,7 +15,7 @@ A, B = ["a b", "c", "d e f"], ["x", "y", "x", "z"]
 def folder(path, texts):
     for name, sentences in texts.items():
         (path / name).parent.mkdir(parents=True, exist_ok=True)
-        (path / name).write_text("".join(f"{one}\n" for one in sentences))
+        (path / name).write_text("".join(f"{sentence}\n" for sentence in sentences))
     return str(path)
 
 
@@ -53,9 +53,9 @@ def test_permutations_belong_to_the_document_of_their_name(tmp_path, original, n
     documents = folder(tmp_path / "documents", {original: A})
     shuffled = [permuted(A, 2, 1, 0), permuted(A, 0, 2, 1)]
     permutations = folder(tmp_path / "permuted", dict(zip(names, shuffled, strict=True)))
-    (found,) = read_permutations(read_documents, permutations, documents)
-    np.testing.assert_array_equal(found.orders, [[2, 1, 0], [0, 2, 1]])
-    assert found.document.id == f"{original}:1"
+    (permuted_document,) = read_permutations(read_documents, permutations, documents)
+    np.testing.assert_array_equal(permuted_document.orders, [[2, 1, 0], [0, 2, 1]])
+    assert permuted_document.document.id == f"{original}:1"
 
 
 @pytest.mark.parametrize(

@@ -39,14 +39,14 @@ def test_given_settings_are_not_tuned(lm, documents):
     model, params = lm.model, lm.params
     assert model is not None and params is not None
     scorer = CachedScorer(NeuralCache(model, params), NeuralSetting(0.5, 9, 5.0), 0.3)
-    expected = measure(scorer, [lm.encode(one) for one in documents]).perplexity
-    found = adapted.perplexity(documents)
-    assert found.perplexity == pytest.approx(expected, rel=1e-6)
-    assert found.characters and found.own_oov_rate is not None
+    expected = measure(scorer, [lm.encode(document) for document in documents]).perplexity
+    measured = adapted.perplexity(documents)
+    assert measured.perplexity == pytest.approx(expected, rel=1e-6)
+    assert measured.characters and measured.own_oov_rate is not None
     assert adapted.summary.startswith("ccdclm + cache, ")
     # It is one more model that scores documents, and scores them alike.
     total = -math.fsum(score.log_prob for score in adapted.score(documents))
-    assert total == pytest.approx(found.nll, rel=1e-5)
+    assert total == pytest.approx(measured.nll, rel=1e-5)
     with pytest.raises(InputError, match="an adapted model scores documents; it does not"):
         adapted.read()
     with pytest.raises(InputError, match="ccdclm has no hidden states and gradients; expected"):
@@ -67,10 +67,10 @@ def test_caches_are_tuned_to_the_best_weight_of_each_setting(lm, documents, monk
     assert trials[0].perplexity < lm.perplexity(documents).perplexity
     for trial in trials[:2]:
         weight, strength = trial.setting["weight"], trial.setting["strength"]
-        of_weights = [
-            lm.adapt("unigram", weight=one, strength=strength).perplexity(documents).perplexity
-            for one in (weight, *np.linspace(0, 1, 11))
-        ]
+        of_weights = []
+        for candidate in (weight, *np.linspace(0, 1, 11)):
+            mixed = lm.adapt("unigram", weight=candidate, strength=strength)
+            of_weights.append(mixed.perplexity(documents).perplexity)
         assert trial.perplexity == pytest.approx(of_weights[0], rel=1e-6)
         assert trial.perplexity <= min(of_weights) * (1 + 1e-6)
     value = adapted.adaptation.to_json()["tuning"]
@@ -81,7 +81,7 @@ def test_caches_are_tuned_to_the_best_weight_of_each_setting(lm, documents, monk
     adapted = lm.adapt("cache", tune_on=documents, weight=0.2, strength=3.0)
     settings = [trial.setting for trial in adapted.adaptation.trials]
     fixed = {"weight": 0.2, "window": 2000, "strength": 3.0}
-    assert sorted(settings, key=lambda one: one["theta"]) == [
+    assert sorted(settings, key=lambda setting: setting["theta"]) == [
         {**fixed, "theta": theta} for theta in (0.1, 0.2)
     ]
 
@@ -92,10 +92,11 @@ def test_dynamic_evaluation_tries_rates_then_decays(lm, data, documents, monkeyp
     adapted = lm.adapt("dynamic", tune_on=documents, sentences=2)
     *sound, diverged = adapted.adaptation.trials
     assert diverged == Trial({"rate": 1e38, "decay": 0.0}, math.inf)
-    best = min(sound, key=lambda one: (one.setting["decay"] > 0, one.perplexity)).setting["rate"]
+    without_decay = [trial for trial in sound if trial.setting["decay"] == 0]
+    best = min(without_decay, key=lambda trial: trial.perplexity).setting["rate"]
     tried = {tuple(trial.setting.values()) for trial in sound}
     assert tried == {(0.0003, 0.0), (0.003, 0.0), (best, 0.2)}
-    assert [one.perplexity for one in sound] == sorted(one.perplexity for one in sound)
+    assert [trial.perplexity for trial in sound] == sorted(trial.perplexity for trial in sound)
     assert adapted.adaptation.setting == {**sound[0].setting, "sentences": 2}
     expected = lm.adapt("dynamic", **adapted.adaptation.setting).perplexity(documents)
     assert sound[0].perplexity == expected.perplexity == adapted.perplexity(documents).perplexity
@@ -111,9 +112,11 @@ def test_dynamic_evaluation_tries_rates_then_decays(lm, data, documents, monkeyp
     assert measure(scorer, map(lm.encode, documents)).perplexity == expected.perplexity
 
     decays = lm.adapt("dynamic", tune_on=documents, rate=0.003).adaptation.trials
-    assert {tuple(one.setting.values()) for one in decays} == {(0.003, 0.0), (0.003, 0.2)}
+    assert {tuple(trial.setting.values()) for trial in decays} == {(0.003, 0.0), (0.003, 0.2)}
     rates = lm.adapt("dynamic", tune_on=documents, decay=0.2).adaptation.trials
-    assert {tuple(one.setting.values()) for one in rates} == {(rate, 0.2) for rate in grid["rate"]}
+    assert {tuple(trial.setting.values()) for trial in rates} == {
+        (rate, 0.2) for rate in grid["rate"]
+    }
     with pytest.raises(DivergenceError, match=r"^the run \+ dynamic \(tuning\) diverged: step"):
         lm.adapt("dynamic", tune_on=documents, rate=1e38, label="the run")
 
@@ -123,7 +126,7 @@ def test_dynamic_evaluation_is_tuned_on_the_first_documents(lm, documents, monke
     seen = []
     lm.adapt("dynamic", tune_on=iter(documents), rate=0.001, on_document=seen.append)
     targets = itertools.accumulate(
-        sum(len(words) + 1 for words in one.sentences) for one in documents
+        sum(len(words) + 1 for words in document.sentences) for document in documents
     )
     needed = next(number for number, sum_ in enumerate(targets, start=1) if sum_ >= 20)
     assert needed < len(documents) and seen == [*range(1, needed + 1)] * 3

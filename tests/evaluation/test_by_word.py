@@ -36,15 +36,15 @@ def test_alone_is_scored_as_a_document_of_one_sentence(name, monkeypatch):
         by_word.with_no_context(scorer, iter(DOCUMENTS)), scorer.score(DOCUMENTS), strict=True
     ):
         assert len(nll) == len(alone) == len(document)
-        for one, other in zip(nll, expected, strict=True):
-            np.testing.assert_array_equal(one, other)
-        for t, (sentence, one) in enumerate(zip(document, alone, strict=True)):
+        for nll_M, expected_M in zip(nll, expected, strict=True):
+            np.testing.assert_array_equal(nll_M, expected_M)
+        for t, (sentence, alone_M) in enumerate(zip(document, alone, strict=True)):
             ((_, (by_itself,)),) = scorer.score([[sentence]])
-            np.testing.assert_allclose(one, by_itself, rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(alone_M, by_itself, rtol=1e-5, atol=1e-6)
             if t == 0 or scorer.context_order == 0:
-                np.testing.assert_array_equal(one, nll[t])
+                np.testing.assert_array_equal(alone_M, nll[t])
             else:
-                differ.append(not np.allclose(one, nll[t], atol=1e-4))
+                differ.append(not np.allclose(alone_M, nll[t], atol=1e-4))
     assert scorer.context_order == 0 or any(differ)
 
 
@@ -58,8 +58,8 @@ class Counting:
 
     def score(self, documents):
         for document in documents:
-            self.asked.append([tuple(one.tolist()) for one in document])
-            yield document, [np.ones(len(one) + 1, np.float32) for one in document]
+            self.asked.append([tuple(words.tolist()) for words in document])
+            yield document, [np.ones(len(words) + 1, np.float32) for words in document]
 
 
 def test_a_sentence_of_a_window_is_read_once_and_windows_are_bounded(monkeypatch):

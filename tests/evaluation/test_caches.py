@@ -38,7 +38,10 @@ def documents(seed: int = 0) -> list[list[np.ndarray]]:
     """Of more sentences than a block has, of sentences longer than a window, of none."""
     rng = np.random.default_rng(seed)
     lengths = [[3, 0, 5], [], [2] * 9 + [6], [1]]
-    return [[rng.integers(2, VOCAB, length) for length in one] for one in lengths]
+    return [
+        [rng.integers(2, VOCAB, length) for length in sentence_lengths]
+        for sentence_lengths in lengths
+    ]
 
 
 class Recorder(oracles.Reader):
@@ -58,29 +61,31 @@ def predictions(model: Any, params: Any, document: Any) -> list[tuple]:
 
 def plain_neural(predicted: list[tuple], setting: NeuralSetting) -> list[float]:
     """p_cache of every target."""
-    found = []
+    probabilities = []
     for t, (h, p, w) in enumerate(predicted):
         past = predicted[max(0, t - setting.window) : t]
         exps = [math.exp(setting.theta * float(h @ h_i)) for h_i, _, _ in past]
         of_word = sum(e for e, (_, _, w_i) in zip(exps, past, strict=True) if w_i == w)
         n, s = len(past), setting.strength
-        found.append((s * p + n * of_word / sum(exps)) / (s + n) if past else p)
-    return found
+        probabilities.append((s * p + n * of_word / sum(exps)) / (s + n) if past else p)
+    return probabilities
 
 
 def plain_unigram(predicted: list[tuple], setting: UnigramSetting) -> list[float]:
-    found, seen = [], []
+    probabilities, past = [], []
     for _, p, w in predicted:
-        found.append((setting.strength * p + seen.count(w)) / (setting.strength + len(seen)))
-        seen.append(w)
-    return found
+        probabilities.append(
+            (setting.strength * p + past.count(w)) / (setting.strength + len(past))
+        )
+        past.append(w)
+    return probabilities
 
 
 def candidates(cache: Any, settings: Any, asked: Any = None) -> list[np.ndarray]:
     """Of each document the nats [T, 1 + G] of all its targets."""
     asked = documents() if asked is None else asked
     pairs = list(cache.candidates(iter(asked), settings))
-    assert [id(one) for one, _ in pairs] == list(map(id, asked))
+    assert [id(document) for document, _ in pairs] == list(map(id, asked))
     none = np.zeros((0, 1 + len(settings)))
     return [np.concatenate([none, *nll]) for _, nll in pairs]
 
@@ -93,16 +98,16 @@ def test_both_caches_equal_loops_over_targets(name, x64, monkeypatch):
     params = random_params(model)
     neural = NeuralCache(model, params, batch_size=2)
     unigram = UnigramCache(Scorer(model, params, batch_size=2))
-    found = zip(candidates(neural, NEURAL), candidates(unigram, UNIGRAM), strict=True)
-    for document, (of_neural, of_unigram) in zip(documents(), found, strict=True):
+    nll_of_caches = zip(candidates(neural, NEURAL), candidates(unigram, UNIGRAM), strict=True)
+    for document, (of_neural, of_unigram) in zip(documents(), nll_of_caches, strict=True):
         if not document:
             assert not len(of_neural) and not len(of_unigram)
             continue
         predicted = predictions(model, params, document)
-        own = [p for _, p, _ in predicted]
-        expected = [own, *(plain_neural(predicted, one) for one in NEURAL)]
+        of_model = [p for _, p, _ in predicted]
+        expected = [of_model, *(plain_neural(predicted, setting) for setting in NEURAL)]
         np.testing.assert_allclose(np.exp(-of_neural).T, expected, rtol=1e-6, atol=1e-9)
-        expected = [own, *(plain_unigram(predicted, one) for one in UNIGRAM)]
+        expected = [of_model, *(plain_unigram(predicted, setting) for setting in UNIGRAM)]
         np.testing.assert_allclose(np.exp(-of_unigram).T, expected, rtol=1e-6)
         # At theta = 0 and with the same strength they are the same cache.
         np.testing.assert_allclose(of_neural[:, -1], of_unigram[:, -1], rtol=1e-6)
@@ -145,18 +150,18 @@ def test_a_mixture_of_model_and_cache_is_one_more_scorer(small, kind):
         -np.log(0.7 * np.exp(-nll[:, 0]) + 0.3 * np.exp(-nll[:, 1]))
         for nll in candidates(cache, settings)
     ]
-    found = scores(scorer)
-    for nll, flat in zip(found, expected, strict=True):
+    nll_of_documents = scores(scorer)
+    for nll, flat in zip(nll_of_documents, expected, strict=True):
         np.testing.assert_allclose(np.concatenate([np.zeros(0), *nll]), flat, rtol=1e-5)
     measured = perplexity.measure(scorer, documents())
-    targets = sum(len(words) + 1 for one in documents() for words in one)
+    targets = sum(len(words) + 1 for document in documents() for words in document)
     assert measured.tokens == targets and measured.vocabulary_size == VOCAB
     assert measured.perplexity == pytest.approx(
-        math.exp(sum(one.sum() for one in expected) / targets), rel=1e-5
+        math.exp(sum(nll.sum() for nll in expected) / targets), rel=1e-5
     )
     # Of a continuation the last sentence, with all before it in the cache.
     continued = scores(scorer, map(Continuation, documents()))
-    for last, nll in zip(continued, found, strict=True):
+    for last, nll in zip(continued, nll_of_documents, strict=True):
         assert len(last) == min(1, len(nll))
         for a, b in zip(last, nll[-1:], strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5)
@@ -165,15 +170,15 @@ def test_a_mixture_of_model_and_cache_is_one_more_scorer(small, kind):
 @pytest.mark.parametrize("kind", [0, 1])
 def test_neither_other_documents_nor_their_number_nor_what_comes_later_changes_a_score(small, kind):
     together = scores(small.scorers(4)[kind])
-    alone = [scores(small.scorers(1)[kind], [one])[0] for one in documents()]
+    alone = [scores(small.scorers(1)[kind], [document])[0] for document in documents()]
     for a, b in zip(together, alone, strict=True):
-        for one, other in zip(a, b, strict=True):
-            np.testing.assert_allclose(one, other, rtol=1e-5)
+        for of_batch, of_document in zip(a, b, strict=True):
+            np.testing.assert_allclose(of_batch, of_document, rtol=1e-5)
     long = documents()[2]
     changed = [*long[:-1], (long[-1] - 1) % (VOCAB - 2) + 2]
-    before, after = (scores(small.scorers()[kind], [one])[0] for one in (long, changed))
-    for one, other in zip(before[:-1], after[:-1], strict=True):
-        np.testing.assert_array_equal(one, other)
+    before, after = (scores(small.scorers()[kind], [document])[0] for document in (long, changed))
+    for of_long, of_changed in zip(before[:-1], after[:-1], strict=True):
+        np.testing.assert_array_equal(of_long, of_changed)
     assert before[-1][0] != after[-1][0]
 
 

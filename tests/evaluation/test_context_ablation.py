@@ -41,13 +41,13 @@ DOCUMENTS = [
 def test_an_arrangement_holds_the_same_sentences(name):
     arranged = context_ablation.ARRANGEMENTS[name](DOCUMENTS, np.random.default_rng(0))
     key = lambda sentence: tuple(sentence.tolist())  # noqa: E731
-    flat = [key(one) for document in arranged for one in document]
-    assert sorted(flat) == sorted(key(one) for document in DOCUMENTS for one in document)
+    flat = [key(sentence) for document in arranged for sentence in document]
+    assert sorted(flat) == sorted(key(sentence) for document in DOCUMENTS for sentence in document)
     lengths = [len(document) for document in arranged]
     assert lengths == ([1] * 6 if name == "none" else [3, 1, 2])
     if name == "shuffled":
-        for own, other in zip(DOCUMENTS, arranged, strict=True):
-            assert sorted(map(key, own)) == sorted(map(key, other))
+        for document, shuffled in zip(DOCUMENTS, arranged, strict=True):
+            assert sorted(map(key, document)) == sorted(map(key, shuffled))
 
 
 def test_arrangements_move_sentences():
@@ -55,7 +55,7 @@ def test_arrangements_move_sentences():
     documents = [[ids(3 + d, 20 + t) for t in range(6)] for d in range(6)]
     firsts = {
         name: [
-            [int(one[0]) for one in document]
+            [int(sentence[0]) for sentence in document]
             for document in context_ablation.ARRANGEMENTS[name](documents, np.random.default_rng(1))
         ]
         for name in ("shuffled", "mixed")
@@ -63,18 +63,20 @@ def test_arrangements_move_sentences():
     assert firsts["shuffled"] == [[3 + d] * 6 for d in range(6)]
     assert firsts["mixed"] != firsts["shuffled"]
     shuffled = context_ablation.ARRANGEMENTS["shuffled"](documents, np.random.default_rng(1))
-    assert all([int(one[1]) for one in document] != list(range(20, 26)) for document in shuffled)
+    assert all(
+        [int(sentence[1]) for sentence in document] != list(range(20, 26)) for document in shuffled
+    )
 
 
 def test_perplexity_of_arrangements():
     """One repetition (3 3) of two targets, and one (9 9) of three; none where contexts are gone."""
-    own = perplexity.measure(Neighbours(), DOCUMENTS)
+    original = perplexity.measure(Neighbours(), DOCUMENTS)
     none = context_ablation.rearranged(Neighbours(), DOCUMENTS, "none", 0)
-    assert own.perplexity == pytest.approx(none * np.exp(3 / 17), rel=1e-6)
+    assert original.perplexity == pytest.approx(none * np.exp(3 / 17), rel=1e-6)
     assert context_ablation.rearranged(Neighbours(), DOCUMENTS, "own", 0) == pytest.approx(
-        own.perplexity
+        original.perplexity
     )
     orders = {
         context_ablation.rearranged(Neighbours(), DOCUMENTS, "shuffled", s) for s in range(20)
     }
-    assert min(orders) < own.perplexity, "3 5 3 has no repetition"
+    assert min(orders) < original.perplexity, "3 5 3 has no repetition"

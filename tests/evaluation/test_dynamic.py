@@ -26,7 +26,10 @@ STEP = 1e-30
 def documents() -> list[list[np.ndarray]]:
     rng = np.random.default_rng(1)
     lengths = [[3, 1, 2, 4, 1], [], [2]]
-    return [[rng.integers(2, VOCAB, length) for length in one] for one in lengths]
+    return [
+        [rng.integers(2, VOCAB, length) for length in sentence_lengths]
+        for sentence_lengths in lengths
+    ]
 
 
 def tiny(name: str) -> tuple[Any, Any]:
@@ -59,14 +62,14 @@ class PlainDocument:
 
     def gradient(self, step: int, at: Any) -> Any:
         leaves, structure = jax.tree.flatten(plain(at, complex))
-        found = [np.zeros(leaf.shape) for leaf in leaves]
-        for leaf, slopes in zip(leaves, found, strict=True):
+        slopes_of_leaves = [np.zeros(leaf.shape) for leaf in leaves]
+        for leaf, slopes in zip(leaves, slopes_of_leaves, strict=True):
             for place in np.ndindex(leaf.shape):
                 leaf[place] += 1j * STEP
                 nll = self.nll(step, jax.tree.unflatten(structure, leaves))
-                slopes[place] = sum(one.sum() for one in nll).imag / STEP
+                slopes[place] = sum(of_sentence.sum() for of_sentence in nll).imag / STEP
                 leaf[place] -= 1j * STEP
-        return jax.tree.unflatten(structure, found)
+        return jax.tree.unflatten(structure, slopes_of_leaves)
 
 
 def plain_dynamic(model: Any, params: Any, rms: Any, document: list, size: int) -> list[np.ndarray]:
@@ -81,7 +84,7 @@ def plain_dynamic(model: Any, params: Any, rms: Any, document: list, size: int) 
 
     for step in range(reading.num_steps):
         now = reading.params[-1]
-        nll += [np.real(one) for one in reading.nll(step, now)]
+        nll += [np.real(of_sentence) for of_sentence in reading.nll(step, now)]
         g = reading.gradient(step, now)
         reading.params.append(jax.tree.map(moved, now, reading.params[0], rms, g))
     return nll
@@ -100,22 +103,22 @@ def test_scores_and_statistics_equal_numpy(name, size, x64):
     # Of all sizes, so that the decay of some is cut off at 1.
     rms = jax.tree.map(lambda leaf: np.abs(np.sin(np.arange(leaf.size) + 1.0)), params)
     rms = jax.tree.map(lambda a, b: (3 * a**4).reshape(b.shape), rms, params)
-    found = scores(DynamicScorer(model, params, rms, RATE, DECAY, sentences=size), documents())
-    for nll, document in zip(found, documents(), strict=True):
+    scorer = DynamicScorer(model, params, rms, RATE, DECAY, sentences=size)
+    for document, nll in scorer.score(documents()):
         expected = plain_dynamic(model, params, rms, document, size)
         assert len(nll) == len(expected)
         for a, b in zip(nll, expected, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-6)
 
-    chosen = [documents()[0][:3], documents()[2]]
+    training = [documents()[0][:3], documents()[2]]
     squares = []
-    for document in chosen:
+    for document in training:
         reading = PlainDocument(model, params, document, size)
         reading.params *= reading.num_steps
         for step in range(reading.num_steps):
             squares.append(jax.tree.map(np.square, reading.gradient(step, reading.params[0])))
     expected = jax.tree.map(lambda *each: np.sqrt(sum(each) / len(each)), *squares)
-    measured = dict(root_mean_square(model, params, chosen, sentences=size))
+    measured = dict(root_mean_square(model, params, training, sentences=size))
     if "initial_context" in measured:
         # The context is held fixed, that of the first sentence too.
         assert not np.any(measured.pop("initial_context")) and expected.pop("initial_context").any()
@@ -136,8 +139,8 @@ def small() -> Small:
     return Small()
 
 
-def assert_equal(found: list, expected: list) -> None:
-    for a, b in zip(found, expected, strict=True):
+def assert_equal(actual: list, expected: list) -> None:
+    for a, b in zip(actual, expected, strict=True):
         np.testing.assert_array_equal(a, b)
 
 
@@ -184,8 +187,9 @@ def test_a_step_has_no_more_sentences_than_there_are(small, monkeypatch):
     monkeypatch.setattr(reader, "pack_sentences", seen)
     whole = scores(small.scorer(sentences=1_000_000), documents())
     assert shapes == [8, 1]
-    for found, expected in zip(whole, scores(small.scorer(sentences=8), documents()), strict=True):
-        assert_equal(found, expected)
+    in_eights = scores(small.scorer(sentences=8), documents())
+    for actual, expected in zip(whole, in_eights, strict=True):
+        assert_equal(actual, expected)
 
 
 @pytest.mark.parametrize("rate", ["1e+38", "10000"])

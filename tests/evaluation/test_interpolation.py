@@ -100,10 +100,12 @@ def test_the_mixture_is_one_more_model():
     assert measured[2].nll == pytest.approx(plain_mixture(0.3, scorers, random_documents(20)))
     assert measured[2].tokens == measured[0].tokens
     classes = by_tag.classes()
-    assert {one.name for one in classes} == {"Noun", "IN", "END"}
+    assert {group.name for group in classes} == {"Noun", "IN", "END"}
     for model, total in enumerate(measured):
-        assert math.fsum(one.nll[model] for one in classes) == pytest.approx(total.nll, rel=1e-12)
-    assert sum(one.tokens for one in classes) == measured[2].tokens
+        assert math.fsum(group.nll[model] for group in classes) == pytest.approx(
+            total.nll, rel=1e-12
+        )
+    assert sum(group.tokens for group in classes) == measured[2].tokens
 
 
 def test_mixing_by_hand():
@@ -167,7 +169,7 @@ def test_tuning_reports_what_it_was_tuned_on(monkeypatch):
     assert perplexities[:2] == interpolation.measure(scorers, documents)
     assert perplexities[2].nll == pytest.approx(plain_mixture(weight, scorers, documents))
     assert perplexities[2].tokens == perplexities[0].tokens
-    grid = [plain_mixture(one, scorers, documents) for one in np.linspace(0, 1, 101)]
+    grid = [plain_mixture(candidate, scorers, documents) for candidate in np.linspace(0, 1, 101)]
     assert weight == pytest.approx(np.argmin(grid) / 100, abs=0.01)
     assert 0 < perplexities[2].nll <= min(grid)
     monkeypatch.setattr(interpolation, "_CHUNK", 7)

@@ -31,7 +31,7 @@ INPUT = [
 
 def spelt(document):
     """The tags of words that say their own: dog/NN."""
-    return [[word.split("/")[1] for word in one] for one in document.sentences]
+    return [[word.split("/")[1] for word in sentence] for sentence in document.sentences]
 
 
 def counters(*sentences):
@@ -164,17 +164,17 @@ def test_the_measures_of_a_document_by_hand():
 
 
 def test_means_are_over_documents_and_l_over_those_that_have_it():
-    one = [["dog/NN", "ran/VBD"], ["cat/NN", "sat/VBD"]]
-    swapped = [one[1], one[0]]
+    reference = [["dog/NN", "ran/VBD"], ["cat/NN", "sat/VBD"]]
+    swapped = [reference[1], reference[0]]
     summary = summarize(
-        [measure(output, one, spelt) for output in (swapped, [["dog/NN", "ran/VBD"]], [])]
+        [measure(output, reference, spelt) for output in (swapped, [["dog/NN", "ran/VBD"]], [])]
     )
     assert (summary["documents"], summary["coherence_documents"], summary["sentences"]) == (3, 1, 3)
     assert summary["coherence"] == 2
     assert summary["rouge_1"]["recall"] == pytest.approx(100 * (1 + 1 / 2 + 0) / 3)
     assert summary["rouge_2"]["recall"] == pytest.approx(100 * (2 / 3 + 1 / 3 + 0) / 3)
     assert (summary["words"], summary["input_words"]) == (6, 12)
-    alone = summarize([measure([], one, spelt)])
+    alone = summarize([measure([], reference, spelt)])
     assert (alone["bleu"], alone["coherence"]) == (0, None)
     assert alone["rouge_1"] == {"recall": 0, "f1": 0}
     assert alone["coherence_documents"] == alone["unaligned"] == 0
@@ -198,7 +198,7 @@ def test_hanta_tags_what_has_no_tags():
 def test_files_of_documents(tmp_path):
     pytest.importorskip("HanTa")
     inputs, outputs = tmp_path / "in.txt", tmp_path / "out.jsonl"
-    inputs.write_text("\n".join(" ".join(one) for one in INPUT) + "\n\nA cat sat .\n")
+    inputs.write_text("\n".join(" ".join(sentence) for sentence in INPUT) + "\n\nA cat sat .\n")
     records = [{"id": 1, "sentences": [INPUT[1], INPUT[0]]}, {"id": 2, "sentences": []}]
     outputs.write_text("".join(json.dumps(record) + "\n" for record in records))
     done = []
@@ -224,8 +224,10 @@ def test_files_that_do_not_correspond(tmp_path):
 
 
 def test_the_table_has_a_row_for_each():
-    one = [["dog/NN", "ran/VBD"], ["cat/NN", "sat/VBD"]]
-    copy, short = (summarize([measure(output, one, spelt)]) for output in (one, one[:1]))
+    reference = [["dog/NN", "ran/VBD"], ["cat/NN", "sat/VBD"]]
+    copy, short = (
+        summarize([measure(output, reference, spelt)]) for output in (reference, reference[:1])
+    )
     lines = reconstruction.table({"copy": copy, "short": short}).splitlines()
     assert lines[0].split() == [
         *("BLEU", "ROUGE-1", "F1", "ROUGE-2", "F1", "ROUGE-W", "F1", "L", "unaligned", "words")

@@ -20,16 +20,16 @@ def test_resampled_means_against_a_loop():
     """Documents drawn one by one; 150 resamples are more than one chunk."""
     rng = np.random.default_rng(5)
     nats, targets = rng.random((7, 3)), rng.integers(1, 9, size=(7, 3))
-    found = resample(nats, targets, resamples=150, seed=2)
+    means = resample(nats, targets, resamples=150, seed=2)
     draws = np.random.default_rng(2)
     # The same stream, as many numbers at once as it likes.
     chunks = [draws.integers(7, size=(size, 7)) for size in (100, 50)]
-    for row, drawn in zip(found, np.concatenate(chunks), strict=True):
+    for row, drawn in zip(means, np.concatenate(chunks), strict=True):
         for column in range(3):
             total = sum(nats[d, column] for d in drawn) / sum(targets[d, column] for d in drawn)
             assert row[column] == pytest.approx(total)
     shared = resample(nats, targets[:, :1], resamples=150, seed=2)
-    np.testing.assert_allclose(shared[:, 0], found[:, 0])
+    np.testing.assert_allclose(shared[:, 0], means[:, 0])
 
 
 def test_results_on_the_same_documents_are_paired():
@@ -63,13 +63,13 @@ def test_perplexities_of_places_by_hand():
 def test_ratios_are_of_paired_documents():
     rng = np.random.default_rng(3)
     count = rng.integers(5, 20, size=(12, 2))
-    one = Sums(rng.random((12, 2)) * count * 5, count)
-    tenth_less = Sums(one.nll + count * np.log(0.9), count)
-    np.testing.assert_allclose(of_ratio(tenth_less, one), np.full((2, 2), 0.9))
-    other = Sums(rng.random((12, 2)) * count * 5, count)
-    expected = interval(one.resampled() / other.resampled())
-    np.testing.assert_allclose(of_ratio(one, other), expected)
-    ratios = one.perplexities / other.perplexities
+    run = Sums(rng.random((12, 2)) * count * 5, count)
+    tenth_less = Sums(run.nll + count * np.log(0.9), count)
+    np.testing.assert_allclose(of_ratio(tenth_less, run), np.full((2, 2), 0.9))
+    baseline = Sums(rng.random((12, 2)) * count * 5, count)
+    expected = interval(run.resampled() / baseline.resampled())
+    np.testing.assert_allclose(of_ratio(run, baseline), expected)
+    ratios = run.perplexities / baseline.perplexities
     assert (expected[0] < ratios).all() and (ratios < expected[1]).all()
 
 
@@ -89,26 +89,26 @@ def test_differences_of_runs_against_all_exchanges():
     rng = np.random.default_rng(0)
     values = rng.normal(size=(6, 3)) + [0.0, 0.0, 1.2]
     counts = np.full((6, 1), 4)
-    found = differences(Sums(values, counts))
-    assert [(one.a, one.b) for one in found] == [(0, 1), (0, 2), (1, 2)]
+    comparisons = differences(Sums(values, counts))
+    assert [(comparison.a, comparison.b) for comparison in comparisons] == [(0, 1), (0, 2), (1, 2)]
     resampled = resample(values, counts)
-    for one in found:
-        apart = values[:, one.a] - values[:, one.b]
-        assert one.difference == pytest.approx(apart.sum() / 24)
-        ends = interval((resampled[:, one.a] - resampled[:, one.b])[:, None])[:, 0]
-        assert (one.low, one.high) == tuple(ends)
+    for comparison in comparisons:
+        apart = values[:, comparison.a] - values[:, comparison.b]
+        assert comparison.difference == pytest.approx(apart.sum() / 24)
+        ends = interval((resampled[:, comparison.a] - resampled[:, comparison.b])[:, None])[:, 0]
+        assert (comparison.low, comparison.high) == tuple(ends)
         signs = np.array(list(itertools.product([-1, 1], repeat=6)))
         exact = np.mean(np.abs(signs @ apart) >= abs(apart.sum()) - 1e-12)
-        assert one.p == pytest.approx(exact, abs=0.02)
-    ordered = sorted(found, key=lambda one: one.p)
-    times = [min(1, k * one.p) for k, one in zip((3, 2, 1), ordered, strict=True)]
+        assert comparison.p == pytest.approx(exact, abs=0.02)
+    ordered = sorted(comparisons, key=lambda comparison: comparison.p)
+    times = [min(1, k * comparison.p) for k, comparison in zip((3, 2, 1), ordered, strict=True)]
     expected = np.maximum.accumulate(times).tolist()
-    assert [one.p_holm for one in ordered] == pytest.approx(expected)
+    assert [comparison.p_holm for comparison in ordered] == pytest.approx(expected)
 
 
 def test_runs_that_are_the_same_do_not_differ():
-    (one,) = differences(Sums(np.ones((5, 2)), np.ones((5, 1))))
-    assert (one.difference, one.low, one.high, one.p, one.p_holm) == (0, 0, 0, 1, 1)
+    (same,) = differences(Sums(np.ones((5, 2)), np.ones((5, 1))))
+    assert (same.difference, same.low, same.high, same.p, same.p_holm) == (0, 0, 0, 1, 1)
     (alone,) = differences(Sums(np.ones((1, 2)), np.ones((1, 1))))
     assert alone.to_json()["low"] is None
 

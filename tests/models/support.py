@@ -207,13 +207,13 @@ def plain_bags_nll(
     total = 0.0
     for s in range(sentences):
         for b in range(rows):
-            own = s * rows + b
-            logits = bags.features_RxD[own] @ layer.kernel + layer.bias
+            element = s * rows + b
+            logits = bags.features_RxD[element] @ layer.kernel + layer.bias
             if layer.bigrams is not None:
                 for m in range(bags.histories_RxM.shape[1]):
-                    place = jnp.asarray(layer.bigrams.start_V)[bags.histories_RxM[own, m]]
+                    place = jnp.asarray(layer.bigrams.start_V)[bags.histories_RxM[element, m]]
                     row = layer.bigrams.weights_W[place + jnp.arange(model.vocab_size)]
-                    logits += jnp.where(bags.histories_RxM[own, m] >= 0, row, 0)
+                    logits += jnp.where(bags.histories_RxM[element, m] >= 0, row, 0)
             nats = -jax.nn.log_softmax(logits)[targets_SxNxB[s, :, b]]
             is_word = mask_SxNxB[s, :, b] & (targets_SxNxB[s, :, b] != 1)
             words = jnp.maximum(jnp.sum(is_word), 1) if bags.mean else 1
@@ -231,7 +231,7 @@ def plain_endings_nll(model: DocumentModel, params: Any, reading: Any, mask_BxSx
     total = 0.0
     for b, exists_S in enumerate(exists_BxS):
         odds_R = [*before[b :: len(exists_BxS)], after[b]]
-        total -= sum(jnp.log(1 - jax.nn.sigmoid(one)) for one in odds_R[: exists_S.sum()])
+        total -= sum(jnp.log(1 - jax.nn.sigmoid(logit)) for logit in odds_R[: exists_S.sum()])
         total -= jnp.log(jax.nn.sigmoid(odds_R[exists_S.sum()]))
     return total
 

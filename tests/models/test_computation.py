@@ -58,12 +58,12 @@ def test_bfloat16_is_close_and_keeps_float32_parameters(name):
     actual, gradient = loss_and_gradient(shorter, params)
     assert actual.dtype == jnp.float32
     assert 0 < abs(actual - expected) < 0.01 * expected
-    for leaf, ours, theirs in zip(
+    for leaf, actual_leaf, expected_leaf in zip(
         *map(jax.tree.leaves, (params, gradient, expected_gradient)), strict=True
     ):
-        assert ours.dtype == leaf.dtype == jnp.float32
-        size = np.linalg.norm(theirs)
-        assert np.linalg.norm(ours - theirs) < 0.1 * size + 1e-6
+        assert actual_leaf.dtype == leaf.dtype == jnp.float32
+        size = np.linalg.norm(expected_leaf)
+        assert np.linalg.norm(actual_leaf - expected_leaf) < 0.1 * size + 1e-6
 
 
 @pytest.mark.parametrize("name", ["rnnlm", *also(["hrnnlm"])])

@@ -144,11 +144,10 @@ NAMES_AND_CELLS = [
 
 def each_nth(cases, n, first):
     """All cases; but for every n-th one they are left to --exhaustive."""
-    return [
-        case
-        for index, one in enumerate(cases)
-        for case in ([one] if index % n == first else also([one]))
-    ]
+    marked = []
+    for index, case in enumerate(cases):
+        marked += [case] if index % n == first else also([case])
+    return marked
 
 
 # By default every model is there with a cell, and every cell with tying and without.

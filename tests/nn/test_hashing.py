@@ -17,29 +17,29 @@ def test_starts_are_the_same_everywhere():
     published = (0xE220A8397B1DCDAF, 0x6E789E6AA1B965F4, 0x06C45D188009454F)
     starts = history_starts(10_003, 10_000_000)
     assert starts.dtype == np.int32 and starts.shape == (10_003,)
-    assert starts[:3].tolist() == [one % 9_989_998 for one in published]
+    assert starts[:3].tolist() == [number % 9_989_998 for number in published]
     assert 0 <= starts.min() and starts.max() <= 10_000_000 - 10_003
     assert history_starts(7, 7).tolist() == [0] * 7
 
 
-@pytest.mark.parametrize("chosen", [[], [0], [1, 4, 6], range(9)])
-def test_packed_slices_overlap_as_they_did(chosen):
+@pytest.mark.parametrize("words", [[], [0], [1, 4, 6], range(9)])
+def test_packed_slices_overlap_as_they_did(words):
     V, size = 9, 40
     array = np.arange(1.0, size + 1)
     starts = history_starts(V, size)
-    is_there = np.isin(np.arange(V), list(chosen))
-    packed = PackedSlices.of(jnp.asarray(is_there), 4 if len(chosen) < 4 else V, size)
+    is_there = np.isin(np.arange(V), list(words))
+    packed = PackedSlices.of(jnp.asarray(is_there), 4 if len(words) < 4 else V, size)
     narrow = np.asarray(packed.read(jnp.asarray(array)))
     places = np.asarray(packed.packed_V)
     covered = {start + t for start in starts[is_there] for t in range(V)}
     assert sorted(narrow[narrow > 0]) == [array[index] for index in sorted(covered)]
-    for word in chosen:
+    for word in words:
         np.testing.assert_array_equal(
             narrow[places[word] : places[word] + V], array[starts[word] : starts[word] + V]
         )
     # What is done to the packed array is done to the entries it holds, and to no other.
     written = np.asarray(packed.write(jnp.asarray(array), jnp.asarray(-narrow)))
-    expected = [-one if index in covered else one for index, one in enumerate(array)]
+    expected = [-value if index in covered else value for index, value in enumerate(array)]
     np.testing.assert_array_equal(written, expected)
 
 
@@ -55,8 +55,8 @@ def test_logits_and_gradient_are_those_of_whole_rows(x64):
     weights = rng.random((positions, 2)) * (rng.random((positions, 2)) < 0.7)
     rows = np.array(
         [
-            np.sum([hashed_row(array, w, V) for w in own if w >= 0] or [np.zeros(V)], axis=0)
-            for own in histories
+            np.sum([hashed_row(array, w, V) for w in words if w >= 0] or [np.zeros(V)], axis=0)
+            for words in histories
         ]
     )
     logits = features @ kernel + bias + rows
@@ -65,37 +65,30 @@ def test_logits_and_gradient_are_those_of_whole_rows(x64):
 
     # The gradient of each logit, added to the places of each history one by one.
     d_logits = np.exp(log_probs) * weights.sum(axis=1, keepdims=True)
-    for row, own, weight in zip(d_logits, targets, weights, strict=True):
-        np.subtract.at(row, own, weight)
+    for row, words, weight in zip(d_logits, targets, weights, strict=True):
+        np.subtract.at(row, words, weight)
     d_array = np.zeros(size)
-    for row, own in zip(d_logits, histories, strict=True):
-        for word in own[own >= 0]:
+    for row, words in zip(d_logits, histories, strict=True):
+        for word in words[words >= 0]:
             # A view: what is added to it is added to the array.
             hashed_row(d_array, word, V)[:] += row
 
-    def logits_of(array):
-        return HashedRows(array, history_starts(V, size)).logits(jnp.asarray(histories))
+    expected_gradients = (d_logits @ kernel.T, features.T @ d_logits, d_logits.sum(axis=0), d_array)
 
-    wanted = (d_logits @ kernel.T, features.T @ d_logits, d_logits.sum(axis=0), d_array)
-    features, kernel, bias, array, targets = map(
-        jnp.asarray, (features, kernel, bias, array, targets)
-    )
-    is_target, weights = jnp.asarray(weights > 0), jnp.asarray(weights)
+    def loss(arrays, plan):
+        *dense, array = arrays
+        hashed = HashedRows(array, history_starts(V, size)).logits(jnp.asarray(histories))
+        inputs = OutputInputs(*dense, hashed)
+        nll = token_nll(inputs, jnp.asarray(targets), jnp.asarray(weights > 0), plan)
+        return summed_nll(inputs, jnp.asarray(targets), jnp.asarray(weights), plan), nll
+
+    loss_and_gradients = jax.jit(jax.value_and_grad(loss, has_aux=True), static_argnums=1)
     for plan in (plan_of(1), plan_of(4), CPU, ACCELERATOR):
-        arrays = OutputInputs(features, kernel, bias, logits_of(array))
-        nll = token_nll(arrays, targets, is_target, plan)
+        (value, nll), gradients = loss_and_gradients((features, kernel, bias, array), plan)
         np.testing.assert_allclose(nll, np.where(weights > 0, expected, 0), rtol=1e-12, atol=1e-12)
-
-        def loss(features, kernel, bias, array, plan=plan):
-            arrays = OutputInputs(features, kernel, bias, logits_of(array))
-            return summed_nll(arrays, targets, weights, plan)
-
-        value, gradients = jax.value_and_grad(loss, argnums=(0, 1, 2, 3))(
-            features, kernel, bias, array
-        )
         np.testing.assert_allclose(value, np.sum(weights * expected), rtol=1e-12)
-        for gradient, want in zip(gradients, wanted, strict=True):
-            np.testing.assert_allclose(gradient, want, rtol=1e-10, atol=1e-12)
+        for gradient, expected_gradient in zip(gradients, expected_gradients, strict=True):
+            np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-10, atol=1e-12)
 
 
 def test_no_array_of_all_positions_and_words_exists():

@@ -42,5 +42,5 @@ def test_float32_weights_are_the_plain_product():
     value, transpose = jax.vjp(product, jnp.asarray(A), jnp.asarray(W))
     expected, plain_transpose = jax.vjp(jnp.matmul, jnp.asarray(A), jnp.asarray(W))
     np.testing.assert_array_equal(value, expected)
-    for ours, plain in zip(transpose(COTANGENT), plain_transpose(COTANGENT), strict=True):
-        np.testing.assert_allclose(ours, plain, rtol=1e-6, atol=1e-6)
+    for actual, plain in zip(transpose(COTANGENT), plain_transpose(COTANGENT), strict=True):
+        np.testing.assert_allclose(actual, plain, rtol=1e-6, atol=1e-6)

@@ -86,7 +86,7 @@ def test_gradients_are_those_of_lax_scan(arguments, steps):
             jnp.vdot(w, y) for w, y in zip(weights, ys, strict=True)
         )
 
-    def ours(params, carry, xs):
+    def deferred(params, carry, xs):
         return scan(params, carry, xs, None if steps is None else jnp.array(steps))
 
     taken_N = np.arange(STEPS) < (STEPS if steps is None else steps)
@@ -101,7 +101,7 @@ def test_gradients_are_those_of_lax_scan(arguments, steps):
         return jax.lax.scan(kept, carry, (xs, taken_N))
 
     expected = jax.grad(partial(loss, plain), argnums=(0, 1, 2))(params, carry, x)
-    actual = jax.jit(jax.grad(partial(loss, ours), argnums=(0, 1, 2)))(params, carry, x)
+    actual = jax.jit(jax.grad(partial(loss, deferred), argnums=(0, 1, 2)))(params, carry, x)
     jax.tree.map(close, actual, expected)
     # Without any step only the carry has a gradient.
     assert all(np.any(leaf) for leaf in jax.tree.leaves(expected[1] if steps == 0 else expected))
@@ -167,7 +167,7 @@ def test_the_backward_pass_stacks_no_array_twice(arguments):
     gradient = jax.grad(loss, argnums=(0, 1))
     jax.tree.map(close, gradient(params[0], x), jax.grad(plain_loss, argnums=(0, 1))(params[0], x))
     jaxpr = jax.make_jaxpr(gradient)(params[0], x).jaxpr
-    *_, backward = [one for one in jaxpr.eqns if one.primitive.name == "scan"]
+    *_, backward = [equation for equation in jaxpr.eqns if equation.primitive.name == "scan"]
     outputs: list[Any] = backward.outvars
-    shapes = [one.aval.shape for one in outputs]
-    assert shapes.count((STEPS, ROWS, WIDTH)) == 1 and not any(len(one) > 3 for one in shapes)
+    shapes = [output.aval.shape for output in outputs]
+    assert shapes.count((STEPS, ROWS, WIDTH)) == 1 and not any(len(shape) > 3 for shape in shapes)

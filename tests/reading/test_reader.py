@@ -67,11 +67,11 @@ def read_words(reader, place, rows):
     word_place, log_probs_BxV = reader.start(place)
     for n in range(max(map(len, rows)) + 1):
         targets_B = [words[n] if n < len(words) else END for words in rows]
-        for own, words, target, log_probs_V in zip(
+        for of_row, words, target, log_probs_V in zip(
             nll, rows, targets_B, log_probs_BxV, strict=True
         ):
             if n <= len(words):
-                own.append(-float(log_probs_V[target]))
+                of_row.append(-float(log_probs_V[target]))
                 close(np.exp(np.asarray(log_probs_V, np.float64)).sum(), 1)
         word_place, log_probs_BxV = reader.next(word_place, targets_B)
     return nll, reader.finish(word_place)
@@ -93,7 +93,9 @@ def test_words_and_sentences_lead_to_the_same_places(name):
     vectors = reader.vectors(place)
     assert (vectors is None) == (reader.model.context_order == 0)
     if vectors is not None:
-        whole, _ = reader.read(opened(reader, DOCUMENTS), [ids(*one) for one in DOCUMENTS])
+        whole, _ = reader.read(
+            opened(reader, DOCUMENTS), [ids(*document) for document in DOCUMENTS]
+        )
         assert vectors.shape[0] == 2
         jax.tree.map(close, vectors, reader.vectors(whole))
 
@@ -102,9 +104,9 @@ def test_many_sentences_are_read_in_blocks():
     reader = make_reader("ccdclm")
     document = tuple((3 + s % 5, 4)[: 1 + s % 2] for s in range(15))
     _, (nll,) = reader.read(reader.open(1), [ids(*document)])
-    for ours, expected in zip(nll, expected_nll(reader, document), strict=True):
-        assert ours.dtype == np.float32
-        close(ours, expected)
+    for actual, expected in zip(nll, expected_nll(reader, document), strict=True):
+        assert actual.dtype == np.float32
+        close(actual, expected)
 
 
 @pytest.mark.parametrize("name", some(("drnnlm", "adclm", "rlm_seqbow_att_ef"), all=WORD_MODELS))
@@ -114,12 +116,12 @@ def test_documents_of_all_lengths_are_read_together(name):
     documents = [DOCUMENTS[0], (), longest, DOCUMENTS[1][:2], ((4,),), DOCUMENTS[1]]
     place = reader.after([ids(*document) for document in documents])
     _, nll = reader.read(place, [ids((9, 9, 4))] * len(documents))
-    for document, own in zip(documents, nll, strict=True):
+    for document, of_row in zip(documents, nll, strict=True):
         alone = reader.open(1)
         if document:
             alone, _ = reader.read(alone, [ids(*document)])
         _, ((expected,),) = reader.read(alone, [ids((9, 9, 4))])
-        close(own[0], expected)
+        close(of_row[0], expected)
 
 
 @pytest.mark.parametrize("name", some(("ccdclm", "adclm", "hrnnlm"), all=WORD_MODELS))
@@ -150,7 +152,7 @@ def test_a_place_leads_on_in_several_ways(name):
     first, second, _ = DOCUMENTS[1]
     candidates = [(3, 2), (9, 9, 4), (3, 2)]
     place, _ = reader.read(reader.open(2), [ids(*document[:2]) for document in DOCUMENTS])
-    after, nll = reader.read(place.take([1, 1, 0]), [ids(one) for one in candidates])
+    after, nll = reader.read(place.take([1, 1, 0]), [ids(words) for words in candidates])
     close(nll[0][0], expected_nll(reader, (first, second, candidates[0]))[2])
     close(nll[1][0], expected_nll(reader, (first, second, candidates[1]))[2])
     close(nll[2][0], expected_nll(reader, (*DOCUMENTS[0][:2], candidates[2]))[2])
@@ -218,7 +220,7 @@ def test_a_sentence_that_has_ended_stays_as_it_is():
     for tokens in ([3, 4], [END, 5], [7, 6], [8, END]):
         ended, _ = reader.next(ended, tokens)
     place, _ = reader.read(reader.open(2), [ids((3,)), ids((4, 5, 6))])
-    after = [reader.read(one, sentence_at(2))[1] for one in (reader.finish(ended), place)]
+    after = [reader.read(state, sentence_at(2))[1] for state in (reader.finish(ended), place)]
     jax.tree.map(close, *after)
 
 
@@ -282,11 +284,11 @@ def test_attention_is_that_of_the_equations(name, cell, num_layers):
     params = random_params(model)
     # More sentences than a block has, and a longer one in each block.
     document = (*DOCUMENTS[0], LONG, *DOCUMENTS[0], *DOCUMENTS[0], (4, 9), LONG, (7,))
-    found = Reader(model, params).attention(ids(*document))
+    attention = Reader(model, params).attention(ids(*document))
     expected = oracles.read(model, jax.tree.map(np.asarray, params), document).attention
-    assert len(found) == len(document)
-    for t, (weights, own) in enumerate(zip(found, expected, strict=True)):
-        np.testing.assert_allclose(weights, own, rtol=1e-9, atol=1e-9)
+    assert len(attention) == len(document)
+    for t, (weights, expected_weights) in enumerate(zip(attention, expected, strict=True)):
+        np.testing.assert_allclose(weights, expected_weights, rtol=1e-9, atol=1e-9)
         if name == "adclm":
             assert weights.shape[1] == (len(document[t - 1]) + 1 if t else 1)
         else:
