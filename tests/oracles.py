@@ -540,7 +540,9 @@ def read_with_moving_params(
     return reader.result()
 
 
-def assert_gradient(gradient: Any, loss: Callable[[Any], complex], params: Any) -> None:
+def assert_gradient(
+    gradient: Any, loss: Callable[[Any], complex], params: Any, rtol: float = 1e-9
+) -> None:
     """Compares a gradient with the slopes of a loss, which must be an analytic function of numpy
     arrays, along a random direction for each of them: by complex steps, without any difference."""
     leaves, tree = jax.tree.flatten(jax.tree.map(np.asarray, params))
@@ -550,4 +552,4 @@ def assert_gradient(gradient: Any, loss: Callable[[Any], complex], params: Any) 
         moved = [*leaves]
         moved[index] = leaves[index] + 1j * step * direction
         expected = loss(jax.tree.unflatten(tree, moved)).imag / step
-        np.testing.assert_allclose(np.vdot(slopes, direction), expected, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(np.vdot(slopes, direction), expected, rtol=rtol, atol=1e-12)
