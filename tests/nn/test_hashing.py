@@ -65,12 +65,12 @@ def test_logits_and_gradient_are_those_of_whole_rows(x64):
         return -np.take_along_axis(log_probs, targets, axis=1)
 
     arrays = (features, kernel, bias, array)
-    expected = of_numpy(arrays).real
+    expected = np.real(of_numpy(arrays))
 
     def loss(arrays, plan):
-        *dense, array = arrays
+        features, kernel, bias, array = arrays
         hashed = HashedRows(array, history_starts(V, size)).logits(jnp.asarray(histories))
-        inputs = OutputInputs(*dense, hashed)
+        inputs = OutputInputs(features, kernel, bias, hashed)
         nll = token_nll(inputs, jnp.asarray(targets), jnp.asarray(weights > 0), plan)
         return summed_nll(inputs, jnp.asarray(targets), jnp.asarray(weights), plan), nll
 
