@@ -14,6 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -139,7 +140,7 @@ def package(monkeypatch):
         monkeypatch.setitem(sys.modules, "kenlm", StandIn)
 
 
-def fake_programs(folder: Path, model: str = MODEL) -> dict[str, str]:
+def fake_programs(folder: Path, model: str = MODEL) -> dict[str, Any]:
     """Makes programs that make this model of any text; returns the environment that finds them."""
     folder.mkdir()
     for name, text in zip(PROGRAMS, (FAKE_LMPLZ, FAKE_BUILD_BINARY), strict=True):

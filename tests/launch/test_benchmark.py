@@ -12,20 +12,17 @@ from launch import benchmark
 from tests.launch.support import launch, refuse
 
 
-def test_help_teaches_with_an_example():
-    text = launch("benchmark", "--help", process=True).stdout
+def test_help_teaches_with_an_example_and_bad_flags_end_in_one_line():
+    text = launch("benchmark", "--help").stdout
     for part in ("python -m launch.benchmark --suite=quick", "--rounds", "train_ccdclm_16"):
         assert part in text
-
-
-def test_bad_flags_end_in_one_line():
     assert "two" in refuse("benchmark", "--rounds=two")
 
 
 @pytest.fixture
 def parsed(monkeypatch):
-    """Flags at their defaults, as if a command line without any had been parsed; and a machine
-    whose speed is told quickly."""
+    """Flags at their defaults, as if a command line without any had been parsed; and a small matrix
+    that measures the speed of the machine."""
     monkeypatch.setattr(ours, "MATRIX_DIM", 8)
     with flagsaver.flagsaver():
         flags.FLAGS.mark_as_parsed()
@@ -63,9 +60,9 @@ def test_a_row_as_json_on_standard_output(parsed, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(
-    ("chosen", "tuned"), [({"suite": "quick"}, False), ({}, True), ({"rows": "quick"}, True)]
+    ("flags", "tuned"), [({"suite": "quick"}, False), ({}, True), ({"rows": "quick"}, True)]
 )
-def test_only_the_quick_suite_leaves_out_our_allocator(parsed, monkeypatch, chosen, tuned):
+def test_only_the_quick_suite_leaves_out_our_allocator(parsed, monkeypatch, flags, tuned):
     settings = []
 
     def note(name, setting):
@@ -74,7 +71,7 @@ def test_only_the_quick_suite_leaves_out_our_allocator(parsed, monkeypatch, chos
 
     monkeypatch.setattr(rows, "ROWS", {"quick": note})
     monkeypatch.setattr(rows, "SUITES", {"quick": ("quick",), "full": ("quick",)})
-    with flagsaver.as_parsed(rounds="1", **chosen):
+    with flagsaver.as_parsed(rounds="1", **flags):
         assert benchmark.main([]) is None
     assert [setting.tuned_peers for setting in settings] == [tuned]
 

@@ -19,30 +19,21 @@ def test_the_three_splits_are_prepared(space):
     assert "--output is needed" in refuse("prepare", *space.sources(), process=True)
 
 
-@pytest.fixture
-def bbc(tmp_path):
+def test_a_corpus_that_has_a_name_with_all_its_flags(tmp_path):
+    folder, out = tmp_path / "bbc", tmp_path / "out"
     for topic in ("business", "entertainment", "politics", "sport", "tech"):
         for number in range(1, 5):
             article = f"Title of {topic}\n\nThe Story costs £{number}m. It ends.\n"
-            write(tmp_path / "bbc" / topic / f"{number:03}.txt", article.encode("latin-1"))
-    write(tmp_path / "bbc" / "README.TXT", "no article")
-    return tmp_path / "bbc"
-
-
-def test_a_corpus_that_has_a_name_by_default_and_with_all_its_flags(bbc, tmp_path):
-    arguments = ("--corpus=bbc", f"--input={bbc}", "--vocab_size=9")
-    more = ("--split=0.5,0.25,0.25", "--seed=7", "--lowercase")
-    for name, flags, sizes in (("first", (), [18, 1, 1]), ("second", more, [10, 5, 5])):
-        out = tmp_path / name
-        lines = launch("prepare", *arguments, *flags, f"--output={out}").stdout.splitlines()
-        assert lines[0].startswith("reading the BBC articles; business: ")
-        assert lines[-1] == f"prepared corpus: {out}"
-        splits = json.loads((out / "manifest.json").read_text("utf-8"))["splits"]
-        assert [entry["documents"] for entry in splits.values()] == sizes
-        # A title of 3 words, sentences of 6 (£ is one of them) and 3.
-        assert splits["train"]["sentences"] == sizes[0] * 3
-        assert splits["train"]["tokens"] == sizes[0] * 12
-    vocabulary = (tmp_path / "second" / "vocabulary.tsv").read_text("utf-8")
+            write(folder / topic / f"{number:03}.txt", article.encode("latin-1"))
+    flags = [f"--input={folder}", "--vocab_size=9", "--split=0.5,0.25,0.25", "--lowercase"]
+    lines = launch("prepare", "--corpus=bbc", *flags, f"--output={out}").stdout.splitlines()
+    assert lines[0].startswith("reading the BBC articles; business: ")
+    assert lines[-1] == f"prepared corpus: {out}"
+    splits = json.loads((out / "manifest.json").read_text("utf-8"))["splits"]
+    assert [entry["documents"] for entry in splits.values()] == [10, 5, 5]
+    # A title of 3 words, sentences of 6 (£ is one of them) and 3.
+    assert (splits["train"]["sentences"], splits["train"]["tokens"]) == (10 * 3, 10 * 12)
+    vocabulary = (out / "vocabulary.tsv").read_text("utf-8")
     assert "\nstory\t10\n" in vocabulary and "Story" not in vocabulary
 
 
