@@ -108,8 +108,12 @@ def test_what_changed_or_failed_is_installed_again(tree):
     assert (done.returncode, len(commands)) == (1, 2)
     assert tree.prepare("test")[1] == [install("test")]
     for name in ("setup.cfg", "pyproject.toml"):
-        with open(tree.root / name, "a") as file:
-            file.write("# changed\n")
+        path = tree.root / name
+        text = path.read_text()
+        path.write_text(f"{text}# changed\n")
+        assert tree.prepare("test", FAKE_PIP_STATUS="1")[0].returncode == 1
+        # What was installed before may be gone.
+        path.write_text(text)
         assert tree.prepare("test")[1] == [install("test")]
     (tree.root / "venv/bin/python").unlink()
     assert tree.prepare("test")[1] == ["python3.12 -m venv venv", install("test")]
