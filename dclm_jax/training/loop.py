@@ -205,7 +205,7 @@ def _start(job: _Job, key: jax.Array, *, resumes: bool) -> Start:
 
 @dataclasses.dataclass
 class _Sums:
-    """Sums since the last line of metrics; `norm` is the last step's."""
+    """Sums since the last line of metrics, and the last step's gradient norm."""
 
     nll: float = 0.0
     extra: float = 0.0
@@ -216,7 +216,7 @@ class _Sums:
 
 
 class _Run:
-    """A run in progress: makes steps, evaluates, saves, and records and prints what that gives.
+    """A run in progress: makes steps, evaluates, saves, and records and prints the results.
 
     The metrics of step t are read once step t+1 is dispatched: the device never waits for the host.
 
@@ -292,12 +292,11 @@ class _Run:
             value.item() for value in jax.device_get(metrics)
         )
         if math.isfinite(nll) and math.isfinite(norm):
-            sums.nll, sums.extra, sums.terms = (
-                sums.nll + nll,
-                sums.extra + extra,
-                sums.terms + int(terms),
-            )
-            sums.tokens, sums.norm = sums.tokens + tokens, norm
+            sums.nll += nll
+            sums.extra += extra
+            sums.terms += int(terms)
+            sums.tokens += tokens
+            sums.norm = norm
             progress.tokens += tokens
             progress.skipped_in_a_row = 0
         else:
