@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-Chosen = TypeVar("Chosen")
+Value = TypeVar("Value")
 
 asked = False
 """Whether --exhaustive was given; set before any test is collected."""
@@ -23,13 +23,13 @@ def also(values: Iterable[Any]) -> list[Any]:
 
 
 def pairs(
-    ones: Iterable[Any], others: Iterable[Any], usual: Sequence[tuple[Any, Any]]
+    firsts: Iterable[Any], seconds: Iterable[Any], usual: Sequence[tuple[Any, Any]]
 ) -> list[Any]:
     """All pairs for a parametrisation of two, of which the usual ones run always."""
-    rest = [pair for pair in itertools.product(ones, others) if pair not in usual]
+    rest = [pair for pair in itertools.product(firsts, seconds) if pair not in usual]
     return [*usual, *also(rest)]
 
 
-def some(usual: Chosen, all: Chosen) -> Chosen:
+def some(usual: Value, all: Value) -> Value:
     """Some of many, or their number; `all` of them only if that is asked for."""
     return all if asked else usual

@@ -109,10 +109,8 @@ def check(model):
 
 @EACH_OF_FEW
 def test_gradients_are_the_slopes_of_the_equations(name):
-    # The slope of HTanh is not that of an analytic function. `remat` of words is compared with the
-    # definition, of bags here.
-    cell = "rnn" if name in LIN else "coupled_peephole_lstm"
-    model = small_model(name, cell=cell, remat=name == "rnnslm")
+    # The slope of HTanh is not that of an analytic function.
+    model = small_model(name, cell="rnn" if name in LIN else "coupled_peephole_lstm")
     params = random_params(model)
 
     def loss(params):
