@@ -57,22 +57,6 @@ def test_every_word_is_read_and_then_end(reverse, expected):
 
 
 @pytest.mark.parametrize("name", AUTOENCODERS)
-def test_a_source_may_be_longer_or_padded_further(name, x64):
-    model = simple_model(name)
-    params = random_params(model)
-    document, source = ((5, 3), (4,)), ((7, 8, 9, 3, 2, 4), (6,), (2, 3), (10,))
-    batch = pack([document])
-    expected = likelihood(model, params, pack([document], S=4, N=7, sources=[source]))
-    for S, N in ((0, 0), (7, 12)):
-        of_source = dataclasses.replace(batch, source=pack([source], S, N))
-        got = likelihood(model, params, of_source)
-        np.testing.assert_allclose(got.nll, expected.nll, rtol=1e-12)
-        np.testing.assert_allclose(got.extra, expected.extra, rtol=1e-12)
-    other = likelihood(model, params, pack([document], S=4, N=7, sources=[source[::-1]]))
-    assert abs(other.nll - expected.nll) > 1e-6
-
-
-@pytest.mark.parametrize("name", AUTOENCODERS)
 def test_endings_are_told_before_every_sentence_and_after_the_last(name, x64):
     """With a bias alone: one decision more than sentences, of which the last is that it ends."""
     model = simple_model(name)

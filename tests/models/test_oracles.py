@@ -1,5 +1,6 @@
 """Every model and cell against the plain loops of `tests/oracles.py`, in float64."""
 
+import dataclasses
 from functools import partial
 from typing import Any
 
@@ -36,8 +37,10 @@ pytestmark = pytest.mark.usefixtures("x64")
 
 close = partial(np.testing.assert_allclose, rtol=1e-9, atol=1e-9)
 SOURCES = (*DOCUMENTS[1:], ((7, 5, 3), (2,)))
-# Padded in every direction: a document without sentences is a batch element that fills up.
-BATCH = pack((*DOCUMENTS, ()), S=5, N=8, sources=(*SOURCES, ()))
+# Padded in every direction, and sources further than documents; a document without sentences is a
+# batch element that fills up.
+SOURCE_BATCH = pack((*SOURCES, ()), S=6, N=9)
+BATCH = dataclasses.replace(pack((*DOCUMENTS, ()), S=5, N=8), source=SOURCE_BATCH)
 ROWS = len(BATCH.tokens_BxSxN)
 
 
@@ -184,7 +187,7 @@ def test_context_sentences(name, context_sentences):
 def masks_of(model, params, keys_B):
     sentences, length = BATCH.tokens_BxSxN.shape[1:]
     shape_SxN = (sentences, 1 if model.objective == "bags" else length)
-    of_source = draw_source_masks(model, keys_B, (sentences, length))
+    of_source = draw_source_masks(model, keys_B, SOURCE_BATCH.tokens_BxSxN.shape[1:])
     return draw_masks(model, weighted(model, params), keys_B, shape_SxN), of_source
 
 
