@@ -63,21 +63,14 @@ def test_a_candidate_without_words_is_the_end_alone(name):
     assert first.log_prob == pytest.approx(read.score(["dogs bark ."])[0].log_prob, rel=1e-5)
 
 
-def test_more_candidates_than_are_scored_at_once(monkeypatch):
-    monkeypatch.setattr("dclm_jax.reading.continuations.ROWS", 64)
-    lm = language_model("ccdclm")
-    scores = lm.read(TEXT).score(["dogs bark .", "it ."] * 50)
-    assert len(scores) == 100
-    assert scores[0].log_prob == pytest.approx(scores[98].log_prob, rel=1e-5)
-    assert scores[99].log_prob == pytest.approx(scores[1].log_prob, rel=1e-5)
-    assert lm.read(TEXT).score([]) == []
-
-
-def test_candidates_of_all_lengths_come_back_in_their_order(monkeypatch):
+def test_candidates_of_all_lengths_that_are_scored_in_parts_come_back_in_their_order(monkeypatch):
+    monkeypatch.setattr("dclm_jax.reading.continuations.ROWS", 8)
     monkeypatch.setattr("dclm_jax.reading.reader.MAX_POSITIONS", 2 * 64)
     lm = language_model("ccdclm")
     candidates = [" ".join(["the", "cat"] * (1 + 7 * k % 23)) for k in range(9)]
+    candidates += ["dogs bark .", "it ."] * 2
     assert_scores_after_text(lm, lm.read(TEXT).score(candidates), candidates)
+    assert lm.read(TEXT).score([]) == []
 
 
 @pytest.mark.parametrize("name", ["rnnlm", "adclm"])

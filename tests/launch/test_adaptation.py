@@ -20,7 +20,7 @@ def perplexity(space, lm: LanguageModel) -> float:
 
 
 def test_three_ways_to_adapt_two_runs(space):
-    before = fingerprint(space.run)
+    before = fingerprint(space.run / "checkpoints")
     settings = {
         "cache": {"weight": 0.3, "theta": 0.5, "window": 9, "strength": 5.0},
         "unigram": {"weight": 0.3, "strength": 5.0},
@@ -42,7 +42,7 @@ def test_three_ways_to_adapt_two_runs(space):
     labels = [f"{run} + {kind}" for kind in settings for run in runs]
     assert [line.split("  ")[0] for line in lines[2:10]] == [*runs, *labels]
     assert "rnnlm + cache: weight 0.3, theta 0.5, window 9, strength 5" in lines
-    assert fingerprint(space.run) == before
+    assert fingerprint(space.run / "checkpoints") == before
     error = refuse("evaluate", *flags, "--dynamic_rate=1e38", code=1)
     assert "error: ccdclm + dynamic diverged: step 2 of document 2 has " in error
     assert " nats a target at rate 1e+38 and decay 0; " in error
