@@ -1,19 +1,25 @@
 """Document-context language models in JAX.
 
 `restore(workdir)` gives a trained model to score text with, and to continue text with as `Decoding`
-says; `mix` makes one model of two; see `dclm_jax.language_model`.
+says; `mix` makes one model of two; see `dclm_jax.language_model`. `report(workdirs)` compares runs;
+see `dclm_jax.experiments.report`.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from dclm_jax.experiments.report import report
     from dclm_jax.language_model import Decoding, mix, restore
 
-__all__ = ["Decoding", "mix", "restore"]
+__all__ = ["Decoding", "mix", "report", "restore"]
 
 
 def __getattr__(name: str) -> Any:
     # Models and checkpoints take seconds to import, and preparing text needs neither.
+    if name == "report":
+        from dclm_jax.experiments import report
+
+        return report.report
     if name in __all__:
         from dclm_jax import language_model
 

@@ -3,6 +3,9 @@
 A job is one process or several that `start` has joined by `jax.distributed`. All run the same
 program; the first one writes files and prints. With one process every function here is the
 identity, or nearly.
+
+Processes meet in `gather`, `together`, `by_first`, `from_first` and `stop_agreed`, all in one
+order. All raise an `InputError` from there, and one prints it.
 """
 
 import functools

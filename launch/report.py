@@ -46,18 +46,9 @@ from collections.abc import Sequence
 
 from absl import flags
 
-from dclm_jax import files, storage
+from dclm_jax import storage
 from dclm_jax.errors import InputError
-from dclm_jax.experiments import comparison, figures, html, results
-from dclm_jax.experiments.report import (
-    MARKDOWN,
-    Options,
-    Report,
-    baselines_of,
-    measure,
-    open_corpus,
-    provenance,
-)
+from dclm_jax.experiments.report import MARKDOWN, Options, Request, require_places
 from dclm_jax.experiments.results import Store
 from launch import _adaptation, _app, _evaluation
 
@@ -103,37 +94,21 @@ def main(argv: Sequence[str]) -> None:
         raise InputError("--workdirs is missing; expected runs, separated by commas, or 'runs/*'")
     if not _OUTPUT.value and not _QUICK.value:
         raise InputError("--output is missing; expected a directory to write, or --quick")
-    subjects = _evaluation.restore_all()
-    _evaluation.require_language_models((subject.lm for subject in subjects), "launch.report")
-    corpus = open_corpus(subjects, options, _DATA.value)
-    # Before long work: runs that cannot be told apart or compared, and places to write.
-    facts = list(map(results.facts, subjects))
-    baselines_of(comparison.rows(facts), _BASELINE.value)
-    for known in facts:
-        if known["unfinished"]:
-            print(
-                f"note: {known['workdir']} is not trained to its end; step {known['step']} is "
-                "measured"
-            )
-    _require_places()
+    subjects, page = _evaluation.restore_all(), _HTML.value
+    request = Request.of(subjects, options, data=_DATA.value, baseline=_BASELINE.value)
+    print(*request.notes, sep="\n", end="\n" if request.notes else "")
+    require_places(_OUTPUT.value, page)
     say = functools.partial(print, flush=True)
     store = Store(not _QUICK.value, say=say, warn=say, progress=_evaluation.Progress)
-    rows = comparison.rows(measure(subjects, corpus, options, store))
-    notes = []
-    if not options.bootstrap:
-        notes.append("Coherence was left out by --bootstrap=0; --bootstrap=1000 fills it in.")
-    report = Report(rows, baselines_of(rows, _BASELINE.value), notes)
+    report = request.measured(store)
     print(report.text())
     if _OUTPUT.value:
         output = storage.locate(_OUTPUT.value)
         print("\n".join([*report.write(output), f"report: {output / MARKDOWN}"]))
-    if _HTML.value is not None:
+    if page is not None:
         command = shlex.join(["python", "-m", "launch.report", *sys.argv[1:]])
-        made_by = provenance(subjects[0], corpus, options, command)
-        content = report.html(subjects, corpus, made_by, read_examples=not _QUICK.value)
-        with files.open_output(_HTML.value) as file:
-            file.write(content)
-        print(f"page: {_HTML.value}")
+        request.write_page(page, report, command, read_examples=not _QUICK.value)
+        print(f"page: {page}")
 
 
 def _options() -> Options:
@@ -149,24 +124,6 @@ def _options() -> Options:
         _SEED.value,
         {kind: _adaptation.settings(kind) for kind in _adaptation.ADAPT.value},
     )
-
-
-def _require_places() -> None:
-    """Makes the places of what is written, and finds out whether it can be drawn."""
-    if _OUTPUT.value or _HTML.value is not None:
-        figures.check_target("figure.png")
-    folders = []
-    if _HTML.value is not None:
-        html.environment()
-        path = storage.locate(_HTML.value)
-        if _HTML.value in ("", "-") or path.is_dir():
-            raise InputError(f"--html is {_HTML.value!r}; expected a file to write")
-        folders.append(path.parent)
-    if _OUTPUT.value:
-        folders.append(storage.locate(_OUTPUT.value))
-    for folder in folders:
-        with files.writing(folder), storage.reaching(folder):
-            folder.mkdir(parents=True, exist_ok=True)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ MAKERS = {
     "dclm_jax/tables.py": {"csv.writer": "makes the lines of tables"},
     "dclm_jax/processes.py": {"json.dumps": "is read by the other processes of the job alone"},
     "dclm_jax/experiments/comparison.py": {"json.dumps": "makes a key"},
-    "dclm_jax/experiments/results.py": {"json.dumps": "makes a fingerprint"},
+    "dclm_jax/language_model.py": {"json.dumps": "makes a fingerprint"},
     "dclm_jax/training/checkpoints.py": {"JsonSave": "has orbax write what `files.finite` gives"},
 }
 

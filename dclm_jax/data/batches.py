@@ -1,5 +1,9 @@
 """Batches of segments: a pure function of (seed, step) with few different shapes.
 
+A batch is the same on any number of devices. Segments are shuffled, sorted by buckets of lengths
+and cut into batches, and batches are shuffled. N is a bucket of lengths, S is L or, for segments of
+more than 16 sentences, a power of two.
+
 Shapes: B batch elements (segments or documents), S sentences, N token positions of a sentence.
 """
 

@@ -185,7 +185,7 @@ def evaluate(
     dataset = documents.open(tagger=tagger) if isinstance(documents, Split) else documents
     by_tag = TagSums(len(subjects) + (mixture is not None)) if tagger else None
     if split is not None and tagger is None and mixture is None:
-        results = [store.targets(subject, split, kinds) or {} for subject in subjects]
+        results = [store.targets(subject, split, kinds) for subject in subjects]
         sums = [Perplexity.from_json(result.pop(PERPLEXITY)) for result in results]
     else:
         weight = None if mixture is None else mixture.weight

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import importlib.metadata
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dclm_jax import files, storage
@@ -17,7 +17,7 @@ from dclm_jax.experiments import comparison, examples, figures, html, results, t
 from dclm_jax.experiments.comparison import Row, without
 from dclm_jax.experiments.figures import Figure
 from dclm_jax.experiments.results import Split, Store
-from dclm_jax.experiments.subjects import Subject
+from dclm_jax.experiments.subjects import Subject, expand_workdirs, restore_all
 from dclm_jax.tables import Table
 
 MARKDOWN = "report.md"
@@ -61,30 +61,183 @@ class Corpus:
     splits: Mapping[str, Split]
 
 
-def open_corpus(subjects: Sequence[Subject], options: Options, data: str | None = None) -> Corpus:
-    """The documents to measure runs of one vocabulary on, if they can be measured.
+@dataclasses.dataclass(frozen=True)
+class Request:
+    """A report that can be made.
+
+    Attributes:
+      subjects: runs of one vocabulary.
+      corpus: what to measure them on.
+      options: what to measure.
+      baseline: a run or a model to compare with, see `baselines_of`.
+    """
+
+    subjects: Sequence[Subject]
+    corpus: Corpus
+    options: Options
+    baseline: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        subjects: Sequence[Subject],
+        options: Options,
+        *,
+        data: str | None = None,
+        baseline: str | None = None,
+    ) -> "Request":
+        """Refuses what cannot be measured or compared; `data` is by default the corpus that the
+        first run was trained on."""
+        for subject in subjects:
+            subject.lm.require_language_model("a report")
+        for kind in options.adaptations:
+            obstacles = [adaptation.obstacle(subject.lm, kind) for subject in subjects]
+            if all(obstacles):
+                raise InputError(f"--adapt={kind}: each of the runs {obstacles[0]}")
+        first = subjects[0].lm
+        directory = data or first.config["data"]["directory"]
+        names = "valid", "test"
+        splits = {name: Split.of(first.vocabulary, directory, name) for name in names}
+        request = cls(subjects, Corpus(directory, splits), options, baseline)
+        baselines_of(comparison.rows(request.facts), baseline)
+        return request
+
+    @functools.cached_property
+    def facts(self) -> list[dict[str, Any]]:
+        """What is known of the runs without a measurement."""
+        return list(map(results.facts, self.subjects))
+
+    @property
+    def notes(self) -> list[str]:
+        """Lines about runs whose training is not finished."""
+        return [
+            f"note: {known['workdir']} is not trained to its end; step {known['step']} is measured"
+            for known in self.facts
+            if known["unfinished"]
+        ]
+
+    def measured(self, store: Store) -> "Report":
+        """The report; what is not saved in the store is measured."""
+        rows = comparison.rows(measure(self, store))
+        notes = []
+        if not self.options.bootstrap:
+            notes.append("Coherence was left out by --bootstrap=0; --bootstrap=1000 fills it in.")
+        return Report(rows, baselines_of(rows, self.baseline), notes)
+
+    def write_page(
+        self, path: str, report: "Report", command: str, *, read_examples: bool = True
+    ) -> None:
+        """Writes the report as one page.
+
+        Args:
+          path: of the file.
+          report: what was measured.
+          command: that makes the report.
+          read_examples: whether to score some documents word by word.
+        """
+        documents = self.corpus.splits["test"].documents
+        models = {subject.workdir: subject.lm for subject in self.subjects}
+        content = html.Report(
+            "Report on document-context language models",
+            f"{len(report.rows)} configurations, {len(self.subjects)} runs",
+            {row.label: row.config for row in report.rows},
+            report.tables,
+            report.figures,
+            examples.read(report.rows, models, documents, report.baselines[0])
+            if read_examples
+            else [],
+            COUNTING_RULES[self.facts[0]["objective"]],
+            tables.runs_table(report.rows),
+            self._provenance(command),
+        )
+        with files.open_output(path) as file:
+            file.write(html.report(content))
+
+    def _provenance(self, command: str) -> dict[str, Any]:
+        """How the numbers were made: commands, and facts by name."""
+        subject, options, splits = self.subjects[0], self.options, self.corpus.splits.items()
+        run = f"--workdir={subject.workdir} --data={self.corpus.directory}"
+        drawn = f"--bootstrap={options.bootstrap} --permutation_pool={options.permutation_pool}"
+        return {
+            "This page": [command],
+            "Single numbers, of the first run": [
+                f"python -m launch.evaluate --split=test {run}",
+                f"python -m launch.coherence --split=test {run} --permutations=0 {drawn}"
+                f" --seed={options.seed} --fix_first={options.fix_first}",
+            ],
+            "Measured on, and with": {
+                "corpus": self.corpus.directory,
+                **{f"{name} documents": f"{len(split.documents):,}" for name, split in splits},
+                **{f"fingerprint of {name} documents": split.fingerprint for name, split in splits},
+                "fingerprint of the vocabulary": subject.lm.vocabulary.fingerprint,
+                **without(dataclasses.asdict(options), ["adaptations"]),
+                "version of measurements": results.VERSION,
+            },
+            "Versions": {
+                "Python": platform.python_version(),
+                **{name: importlib.metadata.version(name) for name in _PACKAGES},
+            },
+        }
+
+
+def report(
+    workdirs: Iterable[str],
+    output: str | None = None,
+    *,
+    page: str | None = None,
+    data: str | None = None,
+    baseline: str | None = None,
+    quick: bool = False,
+    **options: Any,
+) -> "Report":
+    """A report on trained runs, as `launch.report` makes it.
 
     Args:
-      subjects: the runs.
-      options: what to measure.
-      data: the prepared corpus; by default that of the first run.
+      workdirs: of the runs; patterns such as "runs/*" stand for the runs that match.
+      output: directory to write.
+      page: HTML file to write.
+      data: prepared corpus; by default the one that the first run was trained on.
+      baseline: the workdir of a run, or a model, to compare all others with.
+      quick: whether saved results are used alone, and nothing is measured.
+      **options: of `Options`, such as bootstrap=100.
     """
-    for kind in options.adaptations:
-        obstacles = [adaptation.obstacle(subject.lm, kind) for subject in subjects]
-        if all(obstacles):
-            raise InputError(f"--adapt={kind}: each of the runs {obstacles[0]}")
-    first = subjects[0].lm
-    directory = data or first.config["data"]["directory"]
-    names = "valid", "test"
-    return Corpus(directory, {name: Split.of(first.vocabulary, directory, name) for name in names})
+    subjects = restore_all(expand_workdirs(workdirs))
+    request = Request.of(subjects, Options(**options), data=data, baseline=baseline)
+    require_places(output, page)
+    made = request.measured(Store(compute=not quick))
+    if output is not None:
+        made.write(storage.locate(output))
+    if page is not None:
+        request.write_page(page, made, "dclm_jax.report", read_examples=not quick)
+    return made
 
 
-def measure(
-    subjects: Sequence[Subject], corpus: Corpus, options: Options, store: Store
-) -> list[dict[str, Any]]:
-    """The facts of runs and what is measured of them on a corpus, None for what is not."""
+def require_places(output: str | None, page: str | None) -> None:
+    """Makes the folders of what is written, and refuses what cannot be written or drawn."""
+    if output or page is not None:
+        figures.check_target("figure.png")
+    folders = []
+    if page is not None:
+        html.environment()
+        path = storage.locate(page)
+        if page in ("", files.STDOUT) or path.is_dir():
+            raise InputError(f"--html is {page!r}; expected a file to write")
+        folders.append(path.parent)
+    if output:
+        folders.append(storage.locate(output))
+    for folder in folders:
+        with files.writing(folder), storage.reaching(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+
+
+def measure(request: Request, store: Store) -> list[dict[str, Any]]:
+    """The facts of runs and what is measured of them, None for what is not."""
+    subjects, corpus, options = request.subjects, request.corpus, request.options
     valid, test = corpus.splits["valid"], corpus.splits["test"]
-    all_results = [_measure(subject, valid, test, options, store) for subject in subjects]
+    all_results = [
+        known | _measure(subject, valid, test, options, store)
+        for subject, known in zip(subjects, request.facts, strict=True)
+    ]
     if tables.first_decides(all_results) and max(map(len, test.documents)) >= 3:
         first_fixed = dataclasses.replace(options, fix_first=1)
         for subject, result in zip(subjects, all_results, strict=True):
@@ -102,15 +255,13 @@ def measure(
 def _measure(
     subject: Subject, valid: Split, test: Split, options: Options, store: Store
 ) -> dict[str, Any]:
-    known = results.facts(subject)
-    validated = store.targets(subject, valid) or {}
-    tested = store.targets(subject, test, measures.MEASURES) or {}
+    tested = store.targets(subject, test, measures.MEASURES)
     context = store.context(subject, test, options.seed)
     perplexity = tested.get(results.PERPLEXITY)
+    own_oov_rate = subject.lm.text.unknown_rates.get("test")
     return {
-        **known,
-        "valid": validated.get(results.PERPLEXITY),
-        "test": perplexity and {**perplexity, "own_oov_rate": known["own_oov_rate"]},
+        "valid": store.targets(subject, valid).get(results.PERPLEXITY),
+        "test": perplexity and {**perplexity, "own_oov_rate": own_oov_rate},
         "arrangements": perplexity and context and {"own": perplexity["perplexity"], **context},
         **{kind.name: tested.get(kind.name) for kind in measures.MEASURES},
         "coherence": _coherence(subject, test, options, store) if options.bootstrap else None,
@@ -120,10 +271,10 @@ def _measure(
 def _adapted(
     subject: Subject, test: Split, options: Options, store: Store
 ) -> dict[str, Any] | None:
-    tested = store.targets(subject, test)
+    tested = store.targets(subject, test).get(results.PERPLEXITY)
     return tested and {
         "setting": subject.lm.adaptation and subject.lm.adaptation.setting,
-        "test": tested[results.PERPLEXITY],
+        "test": tested,
         "coherence": _coherence(subject, test, options, store) if options.bootstrap else None,
     }
 
@@ -213,65 +364,3 @@ class Report:
     def _latex(self) -> str:
         parts = ["% \\usepackage{booktabs}", *(table.latex() for table in self.tables.values())]
         return "\n\n".join(parts) + "\n"
-
-    def html(
-        self,
-        subjects: Sequence[Subject],
-        corpus: Corpus,
-        provenance: Mapping[str, Any],
-        *,
-        read_examples: bool = True,
-    ) -> str:
-        """The report as one page.
-
-        Args:
-          subjects: the runs that were measured.
-          corpus: what they were measured on.
-          provenance: how the numbers were made, see `html.Report`.
-          read_examples: whether to score some documents word by word.
-        """
-        documents = corpus.splits["test"].documents
-        models = {subject.workdir: subject.lm for subject in subjects}
-        return html.report(
-            html.Report(
-                "Report on document-context language models",
-                f"{len(self.rows)} configurations, {len(subjects)} runs",
-                {row.label: row.config for row in self.rows},
-                self.tables,
-                self.figures,
-                examples.read(self.rows, models, documents, self.baselines[0])
-                if read_examples
-                else [],
-                COUNTING_RULES[self.rows[0].results[0]["objective"]],
-                tables.runs_table(self.rows),
-                provenance,
-            )
-        )
-
-
-def provenance(subject: Subject, corpus: Corpus, options: Options, command: str) -> dict[str, Any]:
-    """How the numbers of a report were made, the first of whose runs is `subject`: commands, and
-    facts by name."""
-    run = f"--workdir={subject.workdir} --data={corpus.directory}"
-    drawn = f"--bootstrap={options.bootstrap} --permutation_pool={options.permutation_pool}"
-    splits = corpus.splits.items()
-    return {
-        "This page": [command],
-        "Single numbers, of the first run": [
-            f"python -m launch.evaluate --split=test {run}",
-            f"python -m launch.coherence --split=test {run} --permutations=0 {drawn}"
-            f" --seed={options.seed} --fix_first={options.fix_first}",
-        ],
-        "Measured on, and with": {
-            "corpus": corpus.directory,
-            **{f"{name} documents": f"{len(split.documents):,}" for name, split in splits},
-            **{f"fingerprint of {name} documents": split.fingerprint for name, split in splits},
-            "fingerprint of the vocabulary": subject.lm.vocabulary.fingerprint,
-            **without(dataclasses.asdict(options), ["adaptations"]),
-            "version of measurements": results.VERSION,
-        },
-        "Versions": {
-            "Python": platform.python_version(),
-            **{name: importlib.metadata.version(name) for name in _PACKAGES},
-        },
-    }

@@ -156,15 +156,13 @@ class Store:
 
     def targets(
         self, subject: Subject, split: Split, kinds: Sequence[type[Measure]] = ()
-    ) -> dict[str, Any] | None:
+    ) -> dict[str, Any]:
         """The sums of `perplexity` and the values of measures by name. Those that are not saved are
-        measured in one pass."""
+        measured in one pass, or left out."""
         results = _of_targets(subject, split, kinds)
         values = {name: self._saved(result) for name, result in results.items()}
         missing = [name for name, saved in values.items() if saved is None]
-        if missing and not self.compute:
-            return None
-        if missing:
+        if missing and self.compute:
             new = [kind() for kind in kinds if kind.name in missing]
             label = f"{subject.name}: {', '.join(missing)} ({split.source['split']})"
             with self._measuring(label) as on_document:
@@ -195,8 +193,9 @@ class Store:
         def compute(on_document: Progress) -> dict[str, Any]:
             names = [name for name in context_ablation.ARRANGEMENTS if name != "own"]
             scorer = subject.lm.scorer
-            if scorer.context_order == 0 and (measured := self.targets(subject, split)):
-                return dict.fromkeys(names, measured[PERPLEXITY]["perplexity"])
+            if scorer.context_order == 0:
+                measured = self.targets(subject, split)[PERPLEXITY]["perplexity"]
+                return dict.fromkeys(names, measured)
             return {
                 name: context_ablation.rearranged(scorer, split.documents, name, seed)
                 for name in names

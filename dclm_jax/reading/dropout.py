@@ -1,4 +1,7 @@
-"""Dropout masks of a training step, drawn once, outside every scan."""
+"""Dropout masks of a training step, drawn once, outside every scan.
+
+Dropout is inverted. Each element of the global batch has its own key, whatever the devices.
+"""
 
 from collections.abc import Iterator
 from functools import partial

@@ -1,4 +1,13 @@
-"""The training loop: from a configuration to checkpoints of the best model."""
+"""The training loop: from a configuration to checkpoints of the best model.
+
+At the start it checks configuration, corpus and checksums; makes model, batches and optimizer,
+where all processes meet; locks and claims the workdir; makes the state from the seed, another run
+or the newest sound checkpoint; and drops what is of later steps.
+
+Metrics of step t are read after step t+1 is dispatched. A save waits until every step so far and
+the state are known to be finite; otherwise, or if the validation loss is not a number, training
+raises DivergenceError.
+"""
 
 import contextlib
 import dataclasses

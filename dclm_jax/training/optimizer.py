@@ -18,7 +18,10 @@ SPARSE = ("sgd", "adagrad")
 
 
 def _adagrad(learning_rate: optax.ScalarOrSchedule, options: OptimizerConfig):
-    # optax adds eps inside the square root: tiny, so that the first step has the full rate.
+    """AdaGrad with epsilon inside the square root, so tiny that the first step has the full rate.
+
+    The gradient per token (or sentence, `loss_per`) is clipped before it is accumulated.
+    """
     accumulator = options.initial_accumulator
     return optax.adagrad(learning_rate, initial_accumulator_value=accumulator, eps=1e-20)
 

@@ -1,4 +1,9 @@
-"""One training step: pure, and data-parallel under `jax.pmap`."""
+"""One training step: pure, and data-parallel under `jax.pmap`.
+
+There is one copy of the state per device. The gradient is psum(sum of gradients) / psum(tokens or
+sentences), never a mean of means; empty batch elements change no sum. For the parameters that
+`hashed` names, a step updates only the slices of the batch's words, with sgd and adagrad alone.
+"""
 
 import functools
 from collections.abc import Callable

@@ -13,9 +13,9 @@ from tests.evaluation.test_context_ablation import DOCUMENTS, Neighbours
 @pytest.mark.parametrize("bounds", [range(6), (0, 1, 3), (0, 2, 40)])
 def test_sums_by_position_and_document_against_a_loop(bounds, monkeypatch):
     monkeypatch.setattr(measures.ByPosition, "BOUNDS", bounds)
-    new = [kind() for kind in (ByToken, BySentence, ByDocument)]
+    new = ByToken(), BySentence(), ByDocument()
     sums = perplexity.measure(Neighbours(), DOCUMENTS, measures=new)
-    by_token, by_sentence, by_document = (measure.value() for measure in new)
+    by_token, by_sentence, by_document = new[0].value(), new[1].value(), new[2].value()
     for d, (_, nll) in enumerate(Neighbours().score(DOCUMENTS)):
         tokens, sentences = collections.defaultdict(list), collections.defaultdict(list)
         for t, nats in enumerate(nll):

@@ -1,0 +1,116 @@
+"""A measure that a contributor adds: in launch.evaluate, in launch.report and in Python."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import dclm_jax
+from dclm_jax.evaluation import measures
+from dclm_jax.evaluation.datasets import open_split
+from dclm_jax.experiments.subjects import restore_all
+from tests.launch.support import copy_run, launch
+
+
+class FirstWords(measures.Measure):
+    """Mean surprisal of the first word of each sentence, in nats."""
+
+    name = "first_words"
+    header = "first words, nats"
+
+    def __init__(self):
+        self.nats, self.sentences = 0.0, 0
+
+    def add(self, sentences, nll):
+        self.nats += sum(float(nats[0]) for nats in nll)
+        self.sentences += len(nll)
+
+    def value(self):
+        return self.nats / self.sentences
+
+
+@pytest.fixture(scope="module")
+def runs(space, tmp_path_factory):
+    """Two seeds of a model, and another model."""
+    root = tmp_path_factory.mktemp("measure")
+    seed = space.train("seed_of_measure", "ccdclm", "--config.training.seed=1")
+    runs = {"a": space.run, "b": seed, "c": space.rnnlm}
+    return [copy_run(run, root / name) for name, run in runs.items()]
+
+
+def by_hand(run, split, corpus) -> float:
+    """The mean in float64, from the scores of single sentences in Python."""
+    lm = dclm_jax.restore(run)
+    spelling = lm.vocabulary.words
+    documents = [
+        [[spelling[word] for word in ids] for ids in document.sentences]
+        for document in open_split(lm.vocabulary, corpus, split).documents
+    ]
+    firsts = [
+        -sentence.log_probs[0]
+        for document in lm.score(documents)
+        for sentence in document.sentences
+    ]
+    return float(np.mean(np.array(firsts, np.float64)))
+
+
+@pytest.fixture(autouse=True)
+def measured_anew():
+    """Results are read here: these runs are copies."""
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    monkeypatch.setattr(measures, "MEASURES", (*measures.MEASURES, FirstWords))
+
+
+def test_evaluate_shows_it(space, runs, tmp_path):
+    output = tmp_path / "result.json"
+    for arguments, split in (([], "test"), (["--split=valid"], "valid")):
+        printed = launch("evaluate", f"--workdir={runs[0]}", *arguments, f"--output={output}")
+        expected = by_hand(runs[0], split, space.corpus)
+        assert json.loads(output.read_text())["first_words"] == pytest.approx(expected, rel=1e-6)
+        assert f"first words, nats: {expected:.4f}\n" in printed.stdout
+    text = launch("evaluate", f"--workdir={runs[0]}", f"--input={space.text['test']}", "--output=-")
+    expected = by_hand(runs[0], "test", space.corpus)
+    assert json.loads(text.stdout)["first_words"] == pytest.approx(expected, rel=1e-5)
+    workdirs = f"--workdirs={runs[0]},{runs[2]}"
+    printed = launch("evaluate", workdirs, "--interpolate", f"--output={output}").stdout
+    result = json.loads(output.read_text())
+    header, _, *rows = printed.splitlines()
+    assert "bits/word  first words, nats" in header
+    for row, run, value in zip(rows, (runs[0], runs[2]), result["runs"], strict=False):
+        expected = by_hand(run, "test", space.corpus)
+        assert value["first_words"] == pytest.approx(expected, rel=1e-6)
+        assert f"{expected:.4f}" in row
+    assert result["mixture"]["first_words"] > 0
+
+
+def test_reports_have_a_column(space, runs, tmp_path):
+    made = dclm_jax.report(map(str, runs), str(tmp_path / "report"), bootstrap=0)
+    expected = [by_hand(run, "test", space.corpus) for run in runs]
+    first, second = np.mean(expected[:2]), expected[2]
+    header, *cells = made.tables["perplexity"].cells
+    column = [row[header.index("first words, nats")] for row in cells]
+    spread = np.std(expected[:2], ddof=1)
+    assert column == [f"{second:.2f}", f"{first:.2f} ± {spread:.2f}"]
+    with (tmp_path / "report/report.csv").open() as file:
+        rnnlm, ccdclm = csv.DictReader(file)
+    assert float(rnnlm["first_words"]) == pytest.approx(second, rel=1e-6)
+    assert float(ccdclm["first_words"]) == pytest.approx(first, rel=1e-6)
+    assert float(ccdclm["first_words_sd"]) == pytest.approx(spread, rel=1e-4)
+    saved = json.loads((tmp_path / "report/report.json").read_text())["rows"]
+    values = [run["first_words"] for row in saved for run in row["runs"]]
+    assert values == pytest.approx([second, *expected[:2]], rel=1e-6)
+    assert "first words, nats" in (tmp_path / "report/report.md").read_text()
+    # What is saved is shown, and nothing else is measured.
+    again = dclm_jax.report(map(str, runs), quick=True, bootstrap=0)
+    assert again.tables == made.tables
+
+
+def test_python_measures_it(space, runs):
+    (subject,) = restore_all([str(runs[0])])
+    values = subject.lm.measure(open_split(subject.lm.vocabulary, space.corpus, "test"))
+    assert list(values) == ["by_token", "by_sentence", "by_document", "first_words"]
+    assert values["first_words"] == pytest.approx(by_hand(runs[0], "test", space.corpus), rel=1e-6)
