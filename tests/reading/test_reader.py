@@ -1,4 +1,4 @@
-"""Reading on from any place: word by word, sentence by sentence, in several ways."""
+"""Continuing from any state: word by word, sentence by sentence, in several ways."""
 
 from functools import partial
 from typing import Any
@@ -61,10 +61,10 @@ def sentence_at(s):
     return [ids(document[s]) for document in DOCUMENTS]
 
 
-def read_words(reader, place, rows):
-    """Word by word the nats of a sentence in each row, and the place after it."""
+def read_words(reader, state, rows):
+    """Word by word the nats of a sentence in each row, and the state after it."""
     nll = [[] for _ in rows]
-    word_place, log_probs_BxV = reader.start(place)
+    word_state, log_probs_BxV = reader.start(state)
     for n in range(max(map(len, rows)) + 1):
         targets_B = [words[n] if n < len(words) else END for words in rows]
         for of_row, words, target, log_probs_V in zip(
@@ -73,24 +73,24 @@ def read_words(reader, place, rows):
             if n <= len(words):
                 of_row.append(-float(log_probs_V[target]))
                 close(np.exp(np.asarray(log_probs_V, np.float64)).sum(), 1)
-        word_place, log_probs_BxV = reader.next(word_place, targets_B)
-    return nll, reader.finish(word_place)
+        word_state, log_probs_BxV = reader.next(word_state, targets_B)
+    return nll, reader.finish(word_state)
 
 
 @pytest.mark.parametrize("name", some(USUAL_WORD_MODELS, all=WORD_MODELS))
-def test_words_and_sentences_lead_to_the_same_places(name):
+def test_words_and_sentences_lead_to_the_same_states(name):
     reader = make_reader(name)
     expected = [expected_nll(reader, document) for document in DOCUMENTS]
-    place = opened(reader, DOCUMENTS)
+    state = opened(reader, DOCUMENTS)
     for s in range(3):
-        after_sentence, of_sentence = reader.read(place, sentence_at(s))
-        of_words, after_words = read_words(reader, place, [document[s] for document in DOCUMENTS])
+        after_sentence, of_sentence = reader.read(state, sentence_at(s))
+        of_words, after_words = read_words(reader, state, [document[s] for document in DOCUMENTS])
         for b in range(2):
             close(of_sentence[b][0], expected[b][s])
             close(of_words[b], expected[b][s])
         # From here on by the one way and the other in turn.
-        place = after_words if s % 2 == 0 else after_sentence
-    vectors = reader.vectors(place)
+        state = after_words if s % 2 == 0 else after_sentence
+    vectors = reader.vectors(state)
     assert (vectors is None) == (reader.model.context_order == 0)
     if vectors is not None:
         whole, _ = reader.read(
@@ -100,22 +100,13 @@ def test_words_and_sentences_lead_to_the_same_places(name):
         jax.tree.map(close, vectors, reader.vectors(whole))
 
 
-def test_many_sentences_are_read_in_blocks():
-    reader = make_reader("ccdclm")
-    document = tuple((3 + s % 5, 4)[: 1 + s % 2] for s in range(15))
-    _, (nll,) = reader.read(reader.open(1), [ids(*document)])
-    for actual, expected in zip(nll, expected_nll(reader, document), strict=True):
-        assert actual.dtype == np.float32
-        close(actual, expected)
-
-
 @pytest.mark.parametrize("name", some(("drnnlm", "adclm", "rlm_seqbow_att_ef"), all=WORD_MODELS))
 def test_documents_of_all_lengths_are_read_together(name):
     reader = make_reader(name)
     longest = tuple((3 + s % 5, 4)[: 1 + s % 2] for s in range(11))
     documents = [DOCUMENTS[0], (), longest, DOCUMENTS[1][:2], ((4,),), DOCUMENTS[1]]
-    place = reader.after([ids(*document) for document in documents])
-    _, nll = reader.read(place, [ids((9, 9, 4))] * len(documents))
+    state = reader.after([ids(*document) for document in documents])
+    _, nll = reader.read(state, [ids((9, 9, 4))] * len(documents))
     for document, of_row in zip(documents, nll, strict=True):
         alone = reader.open(1)
         if document:
@@ -125,7 +116,7 @@ def test_documents_of_all_lengths_are_read_together(name):
 
 
 @pytest.mark.parametrize("name", some(("ccdclm", "adclm", "hrnnlm"), all=WORD_MODELS))
-def test_rows_of_two_places_are_joined(name):
+def test_rows_of_two_states_are_joined(name):
     """Their sentences have room for 16 and 8 words."""
     reader = make_reader(name)
     long, short, last = tuple(range(3, 11)) + (4, 5), (9, 3), (7, 4)
@@ -136,8 +127,8 @@ def test_rows_of_two_places_are_joined(name):
         False: expected_nll(reader, (long, last))[1],
     }
     for first, second, is_after in ((after, before, True), (before, after, False)):
-        place = reader.select(np.array([True, False, True]), first, second)
-        _, nll = reader.read(place, [ids(last)] * 3)
+        state = reader.select(np.array([True, False, True]), first, second)
+        _, nll = reader.read(state, [ids(last)] * 3)
         for row, is_of_first in enumerate([True, False, True]):
             close(nll[row][0], expected[is_of_first == is_after])
     with pytest.raises(InputError, match="3 and 2 rows, and the selection has 3"):
@@ -147,27 +138,27 @@ def test_rows_of_two_places_are_joined(name):
 
 
 @pytest.mark.parametrize("name", ["ccdclm", "adclm", "hrnnlm", "rlm_seqbow_att_lf"])
-def test_a_place_leads_on_in_several_ways(name):
+def test_a_state_leads_on_in_several_ways(name):
     reader = make_reader(name)
     first, second, _ = DOCUMENTS[1]
     candidates = [(3, 2), (9, 9, 4), (3, 2)]
-    place, _ = reader.read(reader.open(2), [ids(*document[:2]) for document in DOCUMENTS])
-    after, nll = reader.read(place.take([1, 1, 0]), [ids(words) for words in candidates])
+    state, _ = reader.read(reader.open(2), [ids(*document[:2]) for document in DOCUMENTS])
+    after, nll = reader.read(state.take([1, 1, 0]), [ids(words) for words in candidates])
     close(nll[0][0], expected_nll(reader, (first, second, candidates[0]))[2])
     close(nll[1][0], expected_nll(reader, (first, second, candidates[1]))[2])
     close(nll[2][0], expected_nll(reader, (*DOCUMENTS[0][:2], candidates[2]))[2])
-    # Rows of another order; and the place that all began from is as it was.
+    # Rows of another order; and the state that all began from is as it was.
     _, last = reader.read(after.take([2, 0]), [ids((7,)), ids((7,))])
     close(last[1][0], expected_nll(reader, (first, second, candidates[0], (7,)))[3])
-    close(reader.read(place, sentence_at(2))[1][1][0], expected_nll(reader, DOCUMENTS[1])[2])
+    close(reader.read(state, sentence_at(2))[1][1][0], expected_nll(reader, DOCUMENTS[1])[2])
     # A sentence that has been begun leads on in several ways, too.
-    begun, _ = reader.start(place)
+    begun, _ = reader.start(state)
     begun, log_probs_2xV = reader.next(begun.take([1, 0]), [3, 3])
     close(-log_probs_2xV[0, 2], expected_nll(reader, (first, second, (3, 2)))[2][1])
 
 
 @pytest.mark.parametrize("name", ["hierarchical_attention_autoencoder", "standard_autoencoder"])
-def test_places_of_documents_that_are_made_of_others(name):
+def test_states_of_documents_that_are_made_of_others(name):
     """They lead on in several ways, with sources of any length."""
     reader = make_reader(name)
     model, document = reader.model, DOCUMENTS[0]
@@ -177,9 +168,9 @@ def test_places_of_documents_that_are_made_of_others(name):
         batch = pack([document], S=4, N=len(LONG) + 1, sources=[source])
         return np.asarray(scores(model, random_params(model), batch)[0])
 
-    place = reader.open(2, [ids(*source) for source in sources])
-    place, _ = reader.read(place, [ids(*document[:1])] * 2)
-    _, nll = reader.read(place.take([1, 0, 1]), [ids(document[1])] * 3)
+    state = reader.open(2, [ids(*source) for source in sources])
+    state, _ = reader.read(state, [ids(*document[:1])] * 2)
+    _, nll = reader.read(state.take([1, 0, 1]), [ids(document[1])] * 3)
     for row, source in zip(nll, (sources[1], sources[0], sources[1]), strict=True):
         close(row[0], expected(source)[1, : len(document[1]) + 1])
 
@@ -198,9 +189,13 @@ def test_sources_are_for_models_that_read_them():
         reader.open(1, [ids((3, VOCAB))])
 
 
-def test_blocks_of_many_rows_are_shorter(monkeypatch):
-    monkeypatch.setattr("dclm_jax.reading.reader.MAX_POSITIONS", 2 * 8)
-    reader = make_reader("ccdclm")
+@pytest.mark.parametrize(
+    ("rows", "max_positions", "sizes"), [(1, 64, [8, 4, 2, 1]), (2, 16, [1] * 15)]
+)
+def test_many_sentences_are_read_in_blocks_which_are_shorter_for_many_rows(
+    monkeypatch, rows, max_positions, sizes
+):
+    monkeypatch.setattr("dclm_jax.reading.reader.MAX_POSITIONS", max_positions)
     shapes = []
 
     def spy(documents, size, length):
@@ -208,10 +203,13 @@ def test_blocks_of_many_rows_are_shorter(monkeypatch):
         return pack_sentences(documents, size, length)
 
     monkeypatch.setattr("dclm_jax.reading.reader.pack_sentences", spy)
-    document = DOCUMENTS[0]
-    _, (nll, _) = reader.read(reader.open(2), [ids(*document)] * 2)
-    assert shapes == [(2, 1, 8)] * 3
-    jax.tree.map(close, nll, expected_nll(reader, document))
+    reader = make_reader("ccdclm")
+    document = tuple((3 + s % 5, 4)[: 1 + s % 2] for s in range(15))
+    _, nll = reader.read(reader.open(rows), [ids(*document)] * rows)
+    assert shapes == [(rows, size, 8) for size in sizes]
+    for actual, expected in zip(nll[0], expected_nll(reader, document), strict=True):
+        assert actual.dtype == np.float32
+        close(actual, expected)
 
 
 def test_a_sentence_that_has_ended_stays_as_it_is():
@@ -219,35 +217,36 @@ def test_a_sentence_that_has_ended_stays_as_it_is():
     ended, _ = reader.start(reader.open(2))
     for tokens in ([3, 4], [END, 5], [7, 6], [8, END]):
         ended, _ = reader.next(ended, tokens)
-    place, _ = reader.read(reader.open(2), [ids((3,)), ids((4, 5, 6))])
-    after = [reader.read(state, sentence_at(2))[1] for state in (reader.finish(ended), place)]
-    jax.tree.map(close, *after)
+    state, _ = reader.read(reader.open(2), [ids((3,)), ids((4, 5, 6))])
+    _, after_words = reader.read(reader.finish(ended), sentence_at(2))
+    _, after_sentence = reader.read(state, sentence_at(2))
+    jax.tree.map(close, after_words, after_sentence)
 
 
 def test_what_does_not_fit_is_refused():
     reader, other = make_reader("ccdclm"), make_reader("ccdclm")
-    place = reader.open(2)
+    state = reader.open(2)
     with pytest.raises(InputError, match="the state belongs to another reader"):
-        other.read(place, sentence_at(0))
+        other.read(state, sentence_at(0))
     with pytest.raises(InputError, match="the state belongs to another reader"):
-        other.start(place)
+        other.start(state)
     with pytest.raises(InputError, match=r"1 rows of \[1\] sentences; expected .* 2 rows"):
-        reader.read(place, [ids((3,))])
+        reader.read(state, [ids((3,))])
     with pytest.raises(InputError, match=r"2 rows of \[1, 2\] sentences; expected one number"):
-        reader.read(place, [ids((3,)), ids((3,), (4,))])
+        reader.read(state, [ids((3,)), ids((3,), (4,))])
     with pytest.raises(InputError, match=r"words have shape \(3,\); expected \(2,\)"):
-        reader.next(reader.start(place)[0], [START] * 3)
+        reader.next(reader.start(state)[0], [START] * 3)
     with pytest.raises(InputError, match=r"rows are \[0, 2\]; expected some of 0 to 1"):
-        place.take([0, 2])
+        state.take([0, 2])
     wrong_rows: list[Any] = [[True, False], [0.0], [[0, 1]], []]
     for wrong in wrong_rows:
         with pytest.raises(InputError, match="rows are .*; expected some of 0 to 1"):
-            place.take(wrong)
+            state.take(wrong)
     for wrong in ([VOCAB, 3], [-1, 3], [1.5, 3.0]):
         with pytest.raises(InputError, match=f"words are .*; expected ids from 0 to {VOCAB - 1}"):
-            reader.next(reader.start(place)[0], wrong)
+            reader.next(reader.start(state)[0], wrong)
     with pytest.raises(InputError, match=rf"words are \[3, {VOCAB}\]; expected ids"):
-        reader.read(place, [ids((3, VOCAB)), ids((3,))])
+        reader.read(state, [ids((3, VOCAB)), ids((3,))])
     with pytest.raises(InputError, match=rf"words are \[{VOCAB}\]; expected ids"):
         reader.after([ids((3,), (VOCAB,))])
     for nothing in (lambda: reader.open(0), lambda: reader.after([])):
@@ -257,14 +256,14 @@ def test_what_does_not_fit_is_refused():
 
 def test_bags_are_read_sentence_by_sentence_and_have_no_next_word():
     reader = make_reader("rnnslm")
-    place = reader.open(2)
+    state = reader.open(2)
     for s in range(3):
-        place, nll = reader.read(place, sentence_at(s))
+        state, nll = reader.read(state, sentence_at(s))
         for b, document in enumerate(DOCUMENTS):
             close(nll[b][0], expected_nll(reader, document)[s])
             assert nll[b][0][-1] == 0
     with pytest.raises(InputError, match="rnnslm predicts bags of words and so no next word"):
-        reader.start(place)
+        reader.start(state)
 
 
 ATTENDING = [name for name in MODELS if models.MODELS[name].attends_to]
