@@ -45,8 +45,9 @@ def tables(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Table
         named["adaptation"] = adaptation_table(all_rows, baselines[0])
     if any(row.has("arrangements") for row in all_rows):
         named["context"] = context_table(all_rows)
-    if any(row.has("by_token") for row in all_rows):
-        named |= {kind.name: place_table(all_rows, kind) for kind in measures.by_position()}
+    for kind in measures.by_position():
+        if any(row.has(kind.name) for row in all_rows):
+            named[kind.name] = place_table(all_rows, kind)
     return named
 
 
@@ -360,9 +361,14 @@ def _positions(row: Row, kind: type[ByPosition]) -> dict[str, float | None]:
     return {name: None if math.isnan(value) else value for name, value in values}
 
 
+def _measurement(path: Sequence[str]) -> Sequence[str]:
+    """The path of the measurement that has the number at `path`, or is that number."""
+    return path[:-1] or path
+
+
 def _spread(row: Row, name: str, *path: str) -> dict[str, float]:
     """The mean over runs and, of several, the standard deviation."""
-    if not row.has(*(path[:-1] or path)):
+    if not row.has(*_measurement(path)):
         return {}
     values = row.values(*path)
     several = {f"{name}_sd": float(values.std(ddof=1))} if len(values) > 1 else {}
@@ -378,7 +384,7 @@ def _pair(name: str, ends: list[float] | None) -> dict[str, float]:
 
 
 def _number(row: Row, *path: str) -> str:
-    if not row.has(*(path[:-1] or path)):
+    if not row.has(*_measurement(path)):
         return ""
     values = row.values(*path)
     spread = f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else ""
