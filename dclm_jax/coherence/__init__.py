@@ -1,1 +1,1 @@
-"""Local coherence: how well a model tells documents from other orders of their sentences."""
+"""Local coherence: discrimination of documents from other orders of their sentences."""

@@ -1,8 +1,8 @@
-"""Baselines of sentence ordering, which look at neighbours (Lin et al. 2015, 6.1).
+"""Sentence-ordering baselines that compare neighbouring sentences (Lin et al. 2015, 6.1).
 
-A baseline judges windows of sentences that follow one another, and a document's score is the sum
-over its windows. To `coherence` it is a `SentenceScorer` like a language model: in place of words,
-the scores of a sentence are those of its window.
+A baseline scores windows of consecutive sentences; the score of a document is the sum over its
+windows. A baseline is a `SentenceScorer`, like a language model, with one score per window of a
+sentence in place of one per word.
 """
 
 import abc
@@ -21,10 +21,10 @@ from dclm_jax.evaluation.scoring import Document, Scored, sentences_to_score
 
 Report = Callable[[str], None]
 Window = tuple[np.ndarray | None, ...]
-"""Sentences that follow one another; None where a document begins or ends."""
+"""Consecutive sentences; None beyond the start or the end of a document."""
 
 START, END = -2, -1
-"""What stands for the start and the end of a document where sentences are numbers."""
+"""The start and the end of a document among numbers of sentences."""
 
 _READ_AHEAD = 256
 _REGULARIZATION = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)
@@ -34,10 +34,10 @@ class OrderingBaseline(abc.ABC):
     """A score for every window of a document.
 
     Attributes:
-      name: of the baseline.
-      context_order: sentences before a sentence that its window holds; None where it holds later
-        ones, so that documents are judged as a whole.
-      num_parameters: how many numbers were trained.
+      name: the baseline's name.
+      context_order: number of sentences before a sentence in its window; None if the window has
+        later sentences, so that only whole documents can be scored.
+      num_parameters: number of trained parameters.
     """
 
     name: ClassVar[str]
@@ -47,12 +47,12 @@ class OrderingBaseline(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def train(cls, train: Corpus, valid: Corpus, *, seed: int, report: Report) -> Self:
-        """The baseline, trained on one split and chosen on another.
+        """The baseline, trained on one split and selected on another.
 
         Args:
           train, valid: splits of a prepared corpus.
           seed: random seed for permutations, initial values and dropout, 0 or more.
-          report: called with a line on the progress.
+          report: called with lines about progress.
         """
 
     @abc.abstractmethod
@@ -61,33 +61,33 @@ class OrderingBaseline(abc.ABC):
 
     @abc.abstractmethod
     def judge(self, windows: Sequence[Window]) -> np.ndarray:
-        """The score of every window, float64 [W]; more is better."""
+        """The score of every window, float64 [W]; higher is better."""
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
-        """As `scoring.Scorer.score`; a sentence has a negated score for each of its windows."""
+        """As `scoring.Scorer.score`; a sentence has the negated scores of its windows."""
         remaining = iter(documents)
         while chunk := list(itertools.islice(remaining, _READ_AHEAD)):
             requests = [sentences_to_score(document) for document in chunk]
-            of_documents = [self.windows(sentences)[first:] for sentences, first in requests]
-            windows = list(itertools.chain(*itertools.chain(*of_documents)))
+            window_lists = [self.windows(sentences)[first:] for sentences, first in requests]
+            windows = list(itertools.chain(*itertools.chain(*window_lists)))
             scores = iter(self.judge(windows) if windows else ())
-            for document, of_sentences in zip(chunk, of_documents, strict=True):
-                negated = [np.array([-next(scores) for _ in each]) for each in of_sentences]
+            for document, windows_of_sentences in zip(chunk, window_lists, strict=True):
+                negated = [np.array([-next(scores) for _ in ws]) for ws in windows_of_sentences]
                 yield document, negated
 
 
 class MaximumEntropy(OrderingBaseline):
     """P(neighbours | s, s') = sigmoid(u . b(s) + v . b(s') + w . b(s) b(s') + c), b a binary bag.
 
-    Real neighbours are told from neighbours in permutations of documents. The features are the
-    words of the first sentence, those of the second and those of both.
+    The model distinguishes neighbours in documents from neighbours in permutations. Its features
+    are the words of the first sentence, of the second sentence, and of both.
     """
 
     name = "maximum_entropy"
     context_order = 1
 
     def __init__(self, weights_3V: np.ndarray, bias: float):
-        """Takes u, v and w one after another, and c."""
+        """Takes the concatenation of u, v and w, and c."""
         self.weights_3V, self.bias = weights_3V, bias
         self.num_parameters = len(weights_3V) + 1
 
@@ -97,11 +97,11 @@ class MaximumEntropy(OrderingBaseline):
     ) -> "MaximumEntropy":
         """See `OrderingBaseline.train`.
 
-        Of several strengths of the squared penalty, the one with the lowest loss on `valid` is
-        taken; both classes have the same weight.
+        The strength of the squared penalty is selected by the loss on `valid`; both classes have
+        equal weight.
 
         Args:
-          permutations: of each document, from which pairs are taken that are no real neighbours.
+          permutations: number of permutations per document, the source of the negative pairs.
         """
         with importing("the maximum-entropy baseline", "baselines"):
             from sklearn.linear_model import LogisticRegression
@@ -118,11 +118,11 @@ class MaximumEntropy(OrderingBaseline):
         return min(trained, key=lambda pair: pair[0])[1]
 
     def logits(self, features: Any) -> np.ndarray:
-        """The argument of the sigmoid for each row of `pair_features`."""
+        """The arguments of the sigmoid for rows of `pair_features`."""
         return features @ self.weights_3V + self.bias
 
     def windows(self, document: Document) -> list[list[Window]]:
-        """Each sentence with the sentence before it; the first one has no window."""
+        """Each sentence with the sentence before it; the first sentence has no window."""
         return [[], *([pair] for pair in itertools.pairwise(document))][: len(document)]
 
     def judge(self, windows: Sequence[Window]) -> np.ndarray:
@@ -132,24 +132,24 @@ class MaximumEntropy(OrderingBaseline):
 
 
 def bags(sentences: Sequence[Any], vocab_size: int) -> scipy.sparse.csr_array:
-    """Which words each sentence holds: 1 or 0, [sentences, V]."""
+    """Binary bags of words of sentences, [sentences, V]."""
     ends = np.cumsum([0, *map(len, sentences)])
     words = np.concatenate(sentences)
     shape = (len(sentences), vocab_size)
-    held = scipy.sparse.csr_array((np.ones(len(words)), words, ends), shape=shape)
-    held.sum_duplicates()
-    held.data[:] = 1
-    return held
+    bags_SxV = scipy.sparse.csr_array((np.ones(len(words)), words, ends), shape=shape)
+    bags_SxV.sum_duplicates()
+    bags_SxV.data[:] = 1
+    return bags_SxV
 
 
 def pair_features(first: scipy.sparse.csr_array, second: scipy.sparse.csr_array) -> Any:
-    """The words of the first sentence, those of the second and those of both, [pairs, 3V]."""
+    """The words of the first sentence, of the second sentence and of both, [pairs, 3V]."""
     return scipy.sparse.hstack([first, second, first.multiply(second)], format="csr")
 
 
 class LabelledWindows(NamedTuple):
-    """Windows of a document and of its permutations: numbers of sentences [M, width], the same for
-    equal sentences, START and END; and which are the document's own [M]."""
+    """Windows of a document and of its permutations: numbers of sentences, START or END [M, width],
+    equal for equal sentences; and whether each window is in the document [M]."""
 
     windows_MxW: np.ndarray
     is_real_M: np.ndarray
@@ -158,17 +158,17 @@ class LabelledWindows(NamedTuple):
 def labelled_windows(
     document: Document, permutations: int, rng: np.random.Generator, width: int, *, padded: bool
 ) -> LabelledWindows | None:
-    """The windows to tell apart; those of a permutation that the document has as well are left out.
+    """The windows of a document and of its permutations, without windows of both in the latter.
 
     Args:
-      document: of one sentence or more.
-      permutations: to draw.
+      document: at least one sentence.
+      permutations: number of permutations to draw.
       rng: the source of randomness.
-      width: sentences of a window.
-      padded: windows go beyond the start and the end of the document by one sentence.
+      width: number of sentences per window.
+      padded: whether windows extend by one sentence beyond the start and the end of the document.
 
     Returns:
-      None if no permutation has another window than the document.
+      None if no permutation has a window that is not in the document.
     """
     if len(document) < 2:
         return None
@@ -187,7 +187,7 @@ def labelled_windows(
 def all_labelled_windows(
     corpus: Corpus, permutations: int, rng: np.random.Generator, width: int, *, padded: bool
 ) -> dict[int, LabelledWindows]:
-    """`labelled_windows` of every document that has them, by its number."""
+    """`labelled_windows` by the number of the document; documents without them are omitted."""
     labelled = {
         number: windows
         for number in range(corpus.num_documents)
@@ -199,8 +199,8 @@ def all_labelled_windows(
     }
     if not labelled:
         raise InputError(
-            f"the split {corpus.split} of {corpus.directory} has no document of two different "
-            "sentences; expected some to permute"
+            f"{corpus.directory}: split {corpus.split} has no document with two different "
+            "sentences to permute; choose another corpus"
         )
     return labelled
 
@@ -214,11 +214,11 @@ def _labelled_features(corpus: Corpus, permutations: int, seed: int) -> tuple[An
     )
     is_real_P = np.concatenate([windows.is_real_M for windows in labelled.values()])
     sentences = np.split(corpus.tokens, corpus.sentence_offsets[1:-1])
-    held = bags(sentences, len(corpus.vocabulary))
-    return pair_features(held[pairs_Px2[:, 0]], held[pairs_Px2[:, 1]]), is_real_P
+    bags_SxV = bags(sentences, len(corpus.vocabulary))
+    return pair_features(bags_SxV[pairs_Px2[:, 0]], bags_SxV[pairs_Px2[:, 1]]), is_real_P
 
 
 def _balanced_loss(logits_P: np.ndarray, is_real_P: np.ndarray) -> float:
-    """-log P of the labels in nats, the mean of the means of both classes."""
+    """-log P of the labels in nats, averaged per class and then over both classes."""
     nll_P = -scipy.special.log_expit(np.where(is_real_P, logits_P, -logits_P))
     return float(nll_P[is_real_P].mean() + nll_P[~is_real_P].mean()) / 2

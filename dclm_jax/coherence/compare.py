@@ -1,21 +1,20 @@
-"""Local coherence: is a document likelier than its own sentences in another order?
+"""Tests of local coherence: is a document likelier than its sentences in another order?
 
-A test is a sampler of orders and a summary of what a model says of them; `compare` scores the
-orders of any test:
+A test samples orders and summarizes their scores; `compare` scores the orders of any test:
 
     compare(scorer, documents, Fixed(permutations=20)).result         Coherence
     compare(scorer, documents, Bootstrap(replicates=1000)).result     Coherence
     compare(scorer, documents, Fixed(Shuffle(window=2))).result       Coherence, of swaps
     compare(scorer, documents, Insert()).result                       Insertion
 
-After Barzilay and Lapata (2008) and Ji et al. (2015), section 4.2: no supervised training, the
-document with the higher likelihood counts as the coherent one. A permutation is never the document
-itself. Permutations are drawn with replacement, so that short documents repeat some: a document of
-two sentences has a single one. A document whose sentences are all the same can only tie.
+After Barzilay and Lapata (2008) and Ji et al. (2015), section 4.2: there is no supervised training;
+the order with the higher likelihood counts as coherent. A permutation is never the document itself.
+Permutations are drawn with replacement, so that short documents have repeated permutations: a
+document of two sentences has only one. A document whose sentences are all equal can only tie.
 
-Some texts begin in a way that gives them away: with a headline, or an address to the reader. Then
-accuracy says how well a model knows beginnings. `FirstSentence` measures that by itself, and
-`fix_first` leaves the first sentences where they are, so that only the others are permuted.
+Some texts have a recognizable beginning, such as a headline or an address to the reader. Accuracy
+then depends on how well a model recognizes beginnings. `FirstSentence` measures this alone, and
+`fix_first` fixes the first sentences, so that only later sentences are permuted.
 """
 
 import abc
@@ -37,7 +36,7 @@ from dclm_jax.reading.continuations import SentenceReader
 from dclm_jax.reading.reader import Reader
 
 FIRST_POSITIONS = 5
-"""Positions of each document that its first sentence is moved to."""
+"""Number of positions to which the first sentence of each document is moved."""
 
 # First words of the seeds of independent random streams.
 _ORDERS, _TEST_SETS, _FIRST = 0, 1, 2
@@ -46,12 +45,12 @@ ResultT = TypeVar("ResultT")
 
 @dataclasses.dataclass(frozen=True)
 class OrderTest(abc.ABC, Generic[ResultT]):
-    """Orders that documents are compared with, and a summary of the outcomes.
+    """A test: the orders that documents are compared with, and the summary of the outcomes.
 
     Attributes:
-      shuffle: which sentences move; documents that are too short for it are left out.
+      shuffle: the movable sentences; documents that are too short for it are omitted.
       result_type: the type of the summary.
-      has_equal_orders: whether all models have the same number of orders of a document.
+      has_equal_orders: whether the number of orders of a document is equal for all models.
     """
 
     shuffle: Shuffle = Shuffle()
@@ -60,35 +59,35 @@ class OrderTest(abc.ABC, Generic[ResultT]):
 
     @property
     def is_local(self) -> bool:
-        """Whether orders are so much like the document that `scoring.Prefixes` saves work."""
-        # Twenty random orders of each document of the Penn Treebank share 2% of what is read,
-        # blocks of eight 15%, swaps 45% and, by what follows them, more.
+        """Whether orders resemble the document enough for `scoring.Prefixes` to save work."""
+        # Twenty orders of a document of the Penn Treebank share 2% of their prefixes, blocks of
+        # eight 15%, and swaps 45%, besides the text after a swap.
         return self.shuffle.window > 0
 
     @abc.abstractmethod
     def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
-        """The orders of each document that is not left out."""
+        """The orders of each document that is not omitted."""
 
     @abc.abstractmethod
     def summary(self, comparisons: "Comparisons[Any]") -> ResultT:
-        """The result over all documents."""
+        """The result for all documents."""
 
     def outcomes(self, log_probs: np.ndarray) -> np.ndarray:
-        """What log P of a document and of its orders count towards accuracy, float64: 1 where the
-        document is likelier than an order, 0.5 for a tie."""
+        """The outcome for each order, float64: 1 if the document is likelier than the order, 0.5
+        for a tie, 0 otherwise."""
         return np.sign(log_probs[0] - log_probs[1:]) / 2 + 0.5
 
 
 @dataclasses.dataclass(frozen=True)
 class Comparisons(Generic[ResultT]):
-    """Documents beside orders of their sentences.
+    """The scores of documents and of orders of their sentences.
 
     Attributes:
-      test: which orders.
-      indices: of the D documents among those that were given; the others have too few sentences.
-      documents: these.
-      left_out: how many documents have too few sentences.
-      log_probs: for each document float64 [1 + P] in nats: log P of it, and of P orders.
+      test: the test.
+      indices: the indices of the D compared documents among all documents.
+      documents: the D compared documents.
+      left_out: number of documents with too few sentences, which are omitted.
+      log_probs: for each document float64 [1 + P] in nats: log P of the document and of P orders.
     """
 
     test: OrderTest[ResultT]
@@ -99,22 +98,22 @@ class Comparisons(Generic[ResultT]):
 
     @functools.cached_property
     def outcomes(self) -> list[np.ndarray]:
-        """For each document what its orders count, see `OrderTest.outcomes`."""
+        """For each document the outcomes of its orders, see `OrderTest.outcomes`."""
         return list(map(self.test.outcomes, self.log_probs))
 
     @functools.cached_property
     def result(self) -> ResultT:
-        """The summary over all documents."""
+        """The summary of all outcomes."""
         return self.test.summary(self)
 
     @property
     def num_words(self) -> int:
-        """Words of the documents, without their ENDs."""
+        """Number of words of the documents, without END."""
         return sum(map(_num_words, self.documents))
 
     @property
     def record(self) -> OrderResult[ResultT]:
-        """The result, and except of a bootstrap the outcome of every document."""
+        """The result and, except for a bootstrap, the outcome of every document."""
         documents = [
             DocumentOutcome(
                 index,
@@ -135,8 +134,8 @@ class Comparisons(Generic[ResultT]):
     def coherence(
         self, kind: Literal["fixed", "bootstrap", "given"], accuracies: np.ndarray, **sampling: Any
     ) -> Coherence:
-        """The result of which `accuracies` are the replicates; `sampling` are its attributes that
-        say how orders were drawn."""
+        """The result with these accuracies of replicates; `sampling` has the attributes that
+        describe how orders were drawn."""
         shuffle, replicates = self.test.shuffle, len(accuracies)
         return Coherence(
             kind=kind,
@@ -162,22 +161,23 @@ def compare(
     reader: SentenceReader[Any] | None = None,
     on_document: Progress = lambda done, of: None,
 ) -> Comparisons[ResultT]:
-    """Every document beside the orders of a test.
+    """Scores documents and the orders of a test.
 
     Args:
-      scorer: of the model.
-      documents: a split; those that are too short for the test are left out.
-      test: which orders, and what becomes of their scores.
-      reader: of the model. With a `Reader` orders that have much in common are read as
-        `scoring.Prefixes` says, and their log P is the same but for rounding.
+      scorer: the model's scorer.
+      documents: usually a split; documents that are too short for the test are omitted.
+      test: the test.
+      reader: the model's reader. With a `Reader`, similar orders are read as in
+        `scoring.Prefixes`; their log P is equal up to rounding.
       on_document: called after every document.
     """
     indices = [i for i, document in enumerate(documents) if test.shuffle.fits(document)]
     if not indices:
         fixed = test.shuffle.fix_first
-        after = f" after the first {fixed:,} that are kept" if fixed else ""
+        after = f" after the first {fixed:,}, which are fixed" if fixed else ""
         raise InputError(
-            f"no document has {test.shuffle.minimum}{after}; coherence needs an order to change"
+            f"no document has {test.shuffle.minimum}{after}; choose longer documents, or another "
+            "test of coherence"
         )
     fitting = [documents[i] for i in indices]
     scores = []
@@ -190,7 +190,7 @@ def compare(
 
 @dataclasses.dataclass(frozen=True)
 class _Shuffled(OrderTest[Coherence]):
-    """Orders that a seed of 0 or more draws: the same for every model."""
+    """A test with orders drawn by a seed of 0 or more: equal for every model."""
 
     seed: int = 0
 
@@ -198,7 +198,7 @@ class _Shuffled(OrderTest[Coherence]):
         require_at_least("seed", self.seed, 0)
 
     def _draw(self, documents: Sequence[Document], counts: Sequence[int]) -> Iterator[Orders]:
-        """As many orders of each document as its count."""
+        """`count` orders of each document."""
         sizes = [count * len(document) for document, count in zip(documents, counts, strict=True)]
         require_memory(8 * max(sizes), f"{max(counts):,} permutations of a document")
         for index, (document, count) in enumerate(zip(documents, counts, strict=True)):
@@ -208,7 +208,7 @@ class _Shuffled(OrderTest[Coherence]):
 
 @dataclasses.dataclass(frozen=True)
 class Fixed(_Shuffled):
-    """Equally many permutations of each document."""
+    """A fixed number of permutations per document."""
 
     permutations: int = 20
 
@@ -228,17 +228,17 @@ class Fixed(_Shuffled):
 
 @dataclasses.dataclass(frozen=True)
 class Bootstrap(_Shuffled):
-    """The paper's: mean and standard deviation of accuracy over resampled test sets.
+    """The test of Ji et al. (2015): mean and sd of accuracy over resampled test sets.
 
-    A test set has as many documents as the split, drawn with replacement, and each draw is shuffled
-    afresh. All draws of one document are scored together, whichever test sets they belong to.
+    A test set has D documents, drawn with replacement from the D documents of the split, and each
+    draw has its own permutation. All draws of a document are scored together.
 
     Attributes:
       replicates: R, the number of test sets.
-      permutation_pool: permutations of each document that its draws choose from; 0 shuffles every
-        draw afresh, as the paper does. A pool costs R / permutation_pool times less, and adds its
-        own sampling error to the mean, `Coherence.pool_error`: at most 0.6% for 50 permutations of
-        155 documents.
+      permutation_pool: number of permutations per document from which draws choose; 0 shuffles
+        every draw anew, as in the paper. A pool costs R / permutation_pool times less and adds
+        sampling error to the mean, `Coherence.pool_error`: at most 0.6% for 50 permutations of 155
+        documents.
     """
 
     replicates: int = 1000
@@ -254,7 +254,7 @@ class Bootstrap(_Shuffled):
             )
 
     def _test_sets(self, num_documents: int) -> tuple[np.ndarray, np.random.Generator]:
-        """Indices of the documents of each test set, int [R, D], and what draws from the pool."""
+        """Indices of the documents of each test set, int [R, D], and the generator for the pool."""
         require_memory(8 * self.replicates * num_documents, f"{self.replicates:,} test sets")
         rng = np.random.default_rng([_TEST_SETS, self.seed])
         return rng.integers(num_documents, size=(self.replicates, num_documents)), rng
@@ -285,17 +285,17 @@ class Bootstrap(_Shuffled):
 
 @dataclasses.dataclass(frozen=True)
 class Given(OrderTest[Coherence]):
-    """Given orders (Barzilay and Lapata, 2008): of each document, those that are left out included,
-    int [P, S] with a P of its own. One that makes the same text ties."""
+    """A test with given orders (Barzilay and Lapata, 2008): int [P, S] for each document, including
+    documents that are omitted, with a P of its own. An order that makes an equal text ties."""
 
     given: Sequence[np.ndarray] = ()
 
     def orders(self, documents: Sequence[Document]) -> Iterator[Orders]:
-        # Documents of one sentence are left out.
+        # Documents of one sentence are omitted.
         return (orders for orders in self.given if orders.shape[1] > 1)
 
     def summary(self, comparisons: Comparisons[Any]) -> Coherence:
-        # Over pairs: documents may have any number of them.
+        # The mean over pairs, because documents have different numbers of orders.
         numbers = list(map(len, comparisons.outcomes))
         accuracies = np.array([np.concatenate(comparisons.outcomes).mean()])
         return comparisons.coherence(
@@ -305,19 +305,18 @@ class Given(OrderTest[Coherence]):
 
 @dataclasses.dataclass(frozen=True)
 class FirstSentence(OrderTest[float]):
-    """The accuracy when only the position of the first sentence is judged.
+    """A test of the position of the first sentence.
 
-    A document is compared with itself where its first sentence stands in a later position and all
-    others keep their order: the same sentences are scored on both sides, so that a short first
-    sentence is no likelier for that, and a model without context ties. The accuracy is the mean
-    over documents of the share of positions at which the document is likelier, ties count half. It
-    is never far from the accuracy under all permutations where documents have two or three
-    sentences.
+    A document is compared with orders in which its first sentence is at a later position and all
+    other sentences keep their order. Both texts have equal sentences, so that a short first
+    sentence is no advantage, and a model without context ties. The accuracy is the share of
+    positions at which the document is likelier, averaged over documents; a tie counts half. It is
+    close to the accuracy under all permutations if documents have two or three sentences.
 
     Attributes:
-      positions: other positions of the first sentence, drawn without replacement from those that
-        make another text; all of them where there are no more.
-      seed: of the positions, 0 or more.
+      positions: maximum number of positions, drawn without replacement from the positions that make
+        a different text.
+      seed: random seed for the positions, 0 or more.
     """
 
     positions: int = FIRST_POSITIONS
@@ -339,13 +338,13 @@ class FirstSentence(OrderTest[float]):
 
 @dataclasses.dataclass(frozen=True)
 class Insert(OrderTest[Insertion]):
-    """Each sentence is taken out and put back at every place (Elsner and Charniak, 2011).
+    """The insertion test: each sentence at every position (Elsner and Charniak, 2011).
 
-    A document of n sentences has (n - 1)^2 such orders beside its own, which scored one by one
-    would be n^3 sentences. With n places of a sentence, of which m are likelier than its own and t
-    as likely (its own among these), it counts 1 / t towards accuracy if m is 0, and the mean of
-    1 / (m + 1), ..., 1 / (m + t) towards the mean reciprocal rank: what ties give that are broken
-    at random. Of the shuffle `fix_first` counts.
+    A document of n sentences has (n - 1)^2 other orders of this kind, about n^3 sentences to score.
+    If m positions of a sentence are likelier than the original position, and t positions equally
+    likely, including the original, the sentence counts 1 / t towards accuracy if m = 0, and the
+    mean of 1 / (m + 1), ..., 1 / (m + t) towards the mean reciprocal rank: the expected values if
+    ties are broken at random. Only `fix_first` of the shuffle is used.
     """
 
     result_type = Insertion
@@ -358,7 +357,7 @@ class Insert(OrderTest[Insertion]):
         return (Moves(len(document), self.shuffle.fix_first) for document in documents)
 
     def outcomes(self, log_probs: np.ndarray) -> np.ndarray:
-        """What each of P sentences counts towards accuracy, float64 [P]."""
+        """The contributions of P sentences to accuracy, float64 [P]."""
         return _ranked(log_probs)[0]
 
     def summary(self, comparisons: Comparisons[Any]) -> Insertion:
@@ -375,8 +374,8 @@ class Insert(OrderTest[Insertion]):
 
 
 def _ranked(log_probs: np.ndarray) -> np.ndarray:
-    """What each of P sentences counts towards accuracy and reciprocal rank, float64 [2, P], by
-    log P of the document and of its `Moves` [1 + P * P]."""
+    """The contributions of P sentences to accuracy and reciprocal rank, float64 [2, P], from log P
+    of the document and of its `Moves` [1 + P * P]."""
     size = math.isqrt(len(log_probs))
     gains_PxP = (log_probs[1:] - log_probs[0]).reshape(size, size)
     likelier_P, as_likely_P = np.sum(gains_PxP > 0, axis=1), np.sum(gains_PxP == 0, axis=1)

@@ -1,7 +1,7 @@
-"""How near an order of sentences is to the original: Kendall's tau, positions, perfect matches.
+"""Similarity of an order of sentences to the original: Kendall's tau, positions, perfect matches.
 
 tau = 1 - 2 inversions / (n (n - 1) / 2) over the pairs of a document's n sentences (Lapata, 2006):
-1 for the original order, -1 for the reverse, 0 by chance.
+1 for the original order, -1 for the reverse, 0 on average for random orders.
 """
 
 import math
@@ -11,17 +11,17 @@ from typing import NamedTuple
 import numpy as np
 
 RANDOM_ORDERS = 100
-"""Number of random orders of each document by which chance is measured."""
+"""Number of random orders per document for the random-order baseline."""
 
 
 class OrderMeasures(NamedTuple):
-    """Means over documents of two sentences and more.
+    """Means over documents of at least two sentences.
 
     Attributes:
       tau: Kendall's tau.
-      position_accuracy: share of a document's sentences that are at their original position.
-      perfect_match: share of the documents of which every sentence is.
-      documents: how many.
+      position_accuracy: share of a document's sentences at their original position.
+      perfect_match: share of documents with all sentences at their original position.
+      documents: number of documents.
     """
 
     tau: float
@@ -36,8 +36,8 @@ def order_measures(
     """Measures of orders of documents.
 
     Args:
-      orders: of each document, indices into its sentences in their original order.
-      texts: its sentences, by which equal ones are known: which of them comes first is no error.
+      orders: for each document, indices of its sentences in their original order.
+      texts: for each document, its sentences; an exchange of equal sentences is no error.
     """
     pairs = zip(orders, texts, strict=True)
     untied = [
@@ -45,17 +45,17 @@ def order_measures(
     ]
     if not untied:
         return OrderMeasures(math.nan, math.nan, math.nan, 0)
-    in_place = [order == np.arange(len(order)) for order in untied]
+    is_original = [order == np.arange(len(order)) for order in untied]
     return OrderMeasures(
         tau=float(np.mean(list(map(kendall_tau, untied)))),
-        position_accuracy=float(np.mean(list(map(np.mean, in_place)))),
-        perfect_match=float(np.mean(list(map(np.all, in_place)))),
+        position_accuracy=float(np.mean(list(map(np.mean, is_original)))),
+        perfect_match=float(np.mean(list(map(np.all, is_original)))),
         documents=len(untied),
     )
 
 
 def by_chance(texts: Sequence[Sequence[Hashable]], seed: int) -> OrderMeasures:
-    """The measures of RANDOM_ORDERS of each document."""
+    """The measures of RANDOM_ORDERS random orders per document."""
     rng = np.random.default_rng(seed)
     repeated = [text for text in texts for _ in range(RANDOM_ORDERS)]
     orders = [rng.permutation(len(text)).tolist() for text in repeated]
@@ -64,7 +64,7 @@ def by_chance(texts: Sequence[Sequence[Hashable]], seed: int) -> OrderMeasures:
 
 
 def table(measures: Mapping[str, OrderMeasures]) -> list[list[str]]:
-    """The rows of a table of measures by name."""
+    """The cells of a table of measures, one row per name."""
     rows = [["", "Kendall's tau", "position accuracy", "perfect matches"]]
     for name, row in measures.items():
         shares = [f"{100 * share:.2f}%" for share in (row.position_accuracy, row.perfect_match)]
@@ -81,8 +81,8 @@ def kendall_tau(order: Sequence[int] | np.ndarray) -> float:
 
 
 def matched(text: Sequence[Hashable], permuted: Sequence[Hashable]) -> list[int]:
-    """For each sentence of a permuted text, the index of the sentence of the text that it is; equal
-    sentences are in their original order, and a sentence too many has -1."""
+    """For each sentence of a permuted text, its index in the text; equal sentences have ascending
+    indices, and a sentence that is not in the text, or too often, has -1."""
     indices: dict[Hashable, list[int]] = {}
     for index in reversed(range(len(text))):
         indices.setdefault(text[index], []).append(index)

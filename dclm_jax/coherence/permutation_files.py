@@ -1,13 +1,13 @@
-"""Documents and permutations of their sentences in files, a text each (Barzilay and Lapata, 2008).
+"""Documents and permutations in files, one text per file (Barzilay and Lapata, 2008).
 
-Either of these:
+There are two layouts:
 
-- as they published theirs, one folder: NAME.perm-1 is a document, and NAME.perm-2, NAME.perm-3, ...
-  are permutations of it;
-- a folder of documents and one of permutations: NAME.perm-1, NAME-1 or NAME_1, and so on, belong to
-  the document NAME.
+- One folder, as published by the authors: NAME.perm-1 is a document, and NAME.perm-2, NAME.perm-3
+  and so on are its permutations.
+- A folder of documents and a folder of permutations: NAME.perm-1, NAME-1 or NAME_1, and so on, are
+  permutations of the document NAME.
 
-An extension, such as NAME.perm-1.txt or NAME.txt, may be there or not, in both folders or in one.
+Files of either folder may have an extension, such as NAME.perm-1.txt or NAME.txt.
 """
 
 import pathlib
@@ -32,7 +32,7 @@ _STEM = re.compile(_EXTENSION + "$")
 _ORIGINAL = 1
 
 Read = Callable[[str], Iterable[Document]]
-"""Reads the documents of a folder, named after their files as `readers.read_documents` does."""
+"""Reads the documents of a folder, named as by `readers.read_documents`."""
 
 
 class PermutedDocument(NamedTuple):
@@ -48,9 +48,9 @@ def read_permutations(
     """Documents and their permutations, in the order of the documents' files.
 
     Args:
-      read: reads text.
-      permuted: a folder of permutations; without `originals`, of documents as well.
-      originals: a folder of documents.
+      read: the reader of a folder.
+      permuted: the folder of permutations, and of documents if `originals` is None.
+      originals: the folder of documents.
     """
     permutations, documents = _texts(read, permuted), {}
     if originals is not None:
@@ -67,28 +67,33 @@ def read_permutations(
         match = _PUBLISHED.fullmatch(label) or (originals and _NUMBERED.fullmatch(label))
         if not match:
             expected = "NAME.perm-2" if originals is None else "NAME.perm-2 or NAME-2"
-            raise InputError(f"{place}: expected a file called such as {expected}")
+            raise InputError(f"{place}: is not named as a permutation; rename it as {expected}")
         name = match["name"] + match["extension"]
         name = name if name in documents else by_stem.get(match["name"], match["name"])
         if name not in documents:
             where = f"{match['name']}.perm-{_ORIGINAL}" if originals is None else name
-            raise InputError(f"{place}: its document {where} is not in {originals or permuted}")
+            raise InputError(
+                f"{place}: its document {where} is missing; add it to {originals or permuted}"
+            )
         sentences = documents[name].sentences
         order = matched(list(map(tuple, sentences)), list(map(tuple, text.sentences)))
         if -1 in order:
             number = order.index(-1)
             unknown = brief(" ".join(text.sentences[number]))
             raise InputError(
-                f"{place}: sentence {number + 1}, {unknown}, is none of its document's"
+                f"{place}: sentence {number + 1}, {unknown}, is not in its document; correct it"
             )
         if len(order) < len(sentences):
             raise InputError(
-                f"{place}: has {len(order)} of the {len(sentences)} sentences of its document"
+                f"{place}: has {len(order)} of the {len(sentences)} sentences of its document; add "
+                "the missing sentences"
             )
         orders[name].append(np.array(order))
     for label, permutations in orders.items():
         if not permutations:
-            raise InputError(f"{originals or permuted}/{label}: has no permutation in {permuted}")
+            raise InputError(
+                f"{originals or permuted}/{label}: has no permutation in {permuted}; add one"
+            )
     return [
         PermutedDocument(document, np.array(orders[label])) for label, document in documents.items()
     ]
@@ -103,7 +108,7 @@ def open_permutations(
     report: Callable[[str], None] = lambda line: None,
 ) -> tuple[Dataset, list[np.ndarray]]:
     """`read_permutations` as a dataset, and the orders of each of its documents. `report` is called
-    with a note on permutations that make the same text."""
+    with a note on permutations that are equal to their document."""
     permutations = read_permutations(read, permuted, originals)
     documents, orders, same = [], [], 0
     for document, orders_PxS in permutations:
@@ -112,15 +117,15 @@ def open_permutations(
         original = numbered(documents[-1].sentences)
         same += int(np.all(original[orders_PxS] == original, axis=1).sum())
     if same:
-        report(f"note: permutations that are no other text than their document: {same:,}")
+        report(f"note: permutations with the same text as their document: {same:,}")
     source = {"input": originals or permuted, "permuted": permuted, "split": None}
     return Dataset(documents, len(documents), source), orders
 
 
 def _texts(read: Read, folder: str) -> dict[str, Document]:
-    """The document of each file of a folder, by the name of the file."""
+    """The document of each file of a folder, by file name."""
     if not pathlib.Path(folder).is_dir():
-        raise InputError(f"{folder}: no such folder; expected one of files of a document each")
+        raise InputError(f"{folder}: is no folder; expected a folder with one document per file")
     labels = [file_label(file, folder) for file in input_files(folder)]
     documents: dict[str, list[Document]] = {label: [] for label in labels}
     for document in read(folder):
@@ -128,5 +133,5 @@ def _texts(read: Read, folder: str) -> dict[str, Document]:
         documents.get(label, []).append(document)
     for label, texts in documents.items():
         if len(texts) != 1:
-            raise InputError(f"{folder}/{label}: holds {len(texts)} documents; expected one")
+            raise InputError(f"{folder}/{label}: has {len(texts)} documents; expected one per file")
     return {label: text for label, (text,) in documents.items()}

@@ -17,10 +17,10 @@ from dclm_jax.evaluation.scoring import Document, SentenceScorer
 from dclm_jax.reading.reader import MAX_POSITIONS, Reader, ReaderState, padded_length, power_of_two
 
 NEAR = 1e-4
-"""Contexts that differ by at most this count as equal. The log P of the sentences that follow then
-differs by about as many nats, as rounding in other batch sizes does, too. Insertion of every
-sentence at every position of three documents of 16 to 26 sentences takes 0.67 s with this rule, and
-1.96 s when orders are read to the end."""
+"""Maximum difference of contexts that count as equal. The log P of later sentences then differs by
+about this number of nats, as it does by rounding in other batch sizes. Insertion of every sentence
+at every position of three documents of 16 to 26 sentences takes 0.67 s with this rule, and 1.96 s
+if orders are read to the end."""
 _ROWS = (8, 32, 128)
 """Numbers of states read at once; programs are compiled for each."""
 _READING = 1 / 4
@@ -71,12 +71,12 @@ def log_probs(
                 yield _Request([document[i] for i in piece], pieces.only_last, pieces)
 
     scored = scorer.score(requests())
-    for pieces, of_document in itertools.groupby(scored, lambda pair: pair[0].pieces):
+    for pieces, scored_pieces in itertools.groupby(scored, lambda pair: pair[0].pieces):
         # The result of `fsum` does not depend on the order of its terms, so that ties are exact.
         yield pieces.totals(
             [
                 -math.fsum(float(np.sum(nll_M, dtype=np.float64)) for nll_M in nll)
-                for _, nll in of_document
+                for _, nll in scored_pieces
             ]
         )
 

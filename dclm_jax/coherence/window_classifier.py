@@ -1,13 +1,13 @@
 """A recurrent classifier of windows of three sentences, after Li and Hovy (2014).
 
-The sentences of a window are read by one recurrent network each, their last states enter a hidden
-layer, and a sigmoid says whether the window is one of a document or of a permutation of it:
+A recurrent network reads each sentence of a window, the last states enter a hidden layer, and a
+sigmoid gives the probability that the window is from a document and not from a permutation:
 
   h_i = g(s_i),  q = tanh(W [h_{t-1}, h_t, h_{t+1}] + b),  P(coherent | window) = sigmoid(u . q + c)
 
-The score of a document is the sum of log P over its windows, one around every sentence; learned
-vectors stand for the sentences before the first and after the last. Unlike theirs, embeddings are
-learned from the start, and the encoder is any cell of ours.
+The score of a document is the sum of log P over its windows, one window per sentence; learned
+vectors replace the sentences before the first and after the last. Departures from Li and Hovy
+(2014): embeddings are trained from scratch, and the encoder is any cell of `nn.cells`.
 
 Shapes: W windows, R sentences of a batch, N token positions, K embedding, H state, Q hidden layer.
 """
@@ -51,18 +51,18 @@ _SCORED_WINDOWS = 4096
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """How the classifier is built and trained.
+    """Options of the classifier and its training.
 
     Attributes:
       embedding_dim, hidden_dim, window_dim: K, H and Q.
-      num_layers, cell: of the encoder.
-      dropout: rate on embeddings and on the vectors of sentences.
-      learning_rate: of Adam; gradients are clipped at global norm 5.
-      permutations: of each document, drawn anew in every epoch; together its windows weigh as much
-        as those of the document.
-      batch_sentences: sentences of a batch, which are read once for all windows that hold them.
-      max_epochs: after which training ends in any case.
-      patience: epochs without a lower loss on the validation split after which it ends.
+      num_layers, cell: number of layers and cell of the encoder.
+      dropout: dropout rate of embeddings and of the vectors of sentences.
+      learning_rate: learning rate of Adam; gradients are clipped at global norm 5.
+      permutations: number of permutations per document, drawn again in every epoch; the total
+        weight of their windows equals the weight of the document's windows.
+      batch_sentences: number of sentences per batch, each read once for all its windows.
+      max_epochs: maximum number of epochs.
+      patience: number of epochs without a lower validation loss before training ends.
     """
 
     embedding_dim: int = 64
@@ -79,8 +79,8 @@ class Options:
 
 
 class WindowBatch(NamedTuple):
-    """Sentences w1..wM [N, R], padded; windows as places of sentences, START or END [W, 3]; 1 for
-    real ones [W]; and what each counts in the loss, 0 for padding [W]."""
+    """Sentences w1..wM [N, R], padded; windows as indices of sentences, START or END [W, 3];
+    whether windows are from documents [W]; and their weights in the loss, 0 for padding [W]."""
 
     tokens_NxR: np.ndarray
     mask_NxR: np.ndarray
@@ -90,13 +90,13 @@ class WindowBatch(NamedTuple):
 
 
 def init(key: jax.Array, vocab_size: int, options: Options) -> Params:
-    """Initial parameters: Glorot uniform, biases as the cell has them or zero."""
+    """Initial parameters: Glorot uniform, with the cell's biases and otherwise zero biases."""
     keys = jax.random.split(key, 5)
     K, H, Q = options.embedding_dim, options.hidden_dim, options.window_dim
     return {
         "embedding": glorot_uniform(keys[0], vocab_size, K, fan_in=1),
         "encoder": stack.init_stack(keys[1], options.cell, options.num_layers, K, H),
-        # Of START and END, in this order.
+        # The vectors of START and END, in this order.
         "boundary": glorot_uniform(keys[2], 2, H),
         "hidden": {"kernel": glorot_uniform(keys[3], WIDTH * H, Q), "bias": jnp.zeros(Q)},
         "output": {"kernel": glorot_uniform(keys[4], Q, 1)[:, 0], "bias": jnp.zeros(())},
@@ -114,7 +114,7 @@ def encode(
     """The vectors of sentences [R, H]: the top hidden state after the last word.
 
     Args:
-      key: for dropout of embeddings at `rate`; None for none.
+      key: random key for dropout of embeddings at `rate`; None for no dropout.
     """
     layers = [
         {name: Weight(array) if array.ndim == 2 else array for name, array in layer.items()}
@@ -131,7 +131,7 @@ def encode(
 
 
 def window_logits(params: Params, vectors_RxH: jax.Array, windows_Wx3: jax.Array) -> jax.Array:
-    """u . tanh(W [h_{t-1}, h_t, h_{t+1}] + b) + c of each window, [W]."""
+    """u . tanh(W [h_{t-1}, h_t, h_{t+1}] + b) + c for each window, [W]."""
     vectors = jnp.concatenate([vectors_RxH, params["boundary"]])
     joined_Wx3H = vectors[windows_Wx3].reshape(len(windows_Wx3), -1)
     q_WxQ = jnp.tanh(joined_Wx3H @ params["hidden"]["kernel"] + params["hidden"]["bias"])
@@ -144,10 +144,10 @@ def batch_loss(
     batch: WindowBatch,
     key: jax.Array | None = None,
 ) -> tuple[jax.Array, jax.Array]:
-    """-log P of the labels in nats, summed with their weights, and the sum of the weights.
+    """The weighted sum of -log P of the labels in nats, and the sum of the weights.
 
     Args:
-      key: for dropout; None for none.
+      key: random key for dropout; None for no dropout.
     """
     tokens_NxR, mask_NxR, windows_Wx3, is_real_W, weight_W = map(jnp.asarray, batch)
     keys = (None, None) if key is None else jax.random.split(key)
@@ -181,8 +181,8 @@ class WindowClassifier(OrderingBaseline):
         report: Report,
         options: Options | None = None,
     ) -> "WindowClassifier":
-        """See `OrderingBaseline.train`; the parameters are those of the epoch with the lowest
-        loss on `valid`.
+        """See `OrderingBaseline.train`; the parameters are from the epoch with the lowest loss on
+        `valid`.
 
         Raises:
           DivergenceError: the loss on `valid` is not a number.
@@ -246,7 +246,7 @@ class WindowClassifier(OrderingBaseline):
             [[number(content, at) for at, content in enumerate(window)] for window in windows]
         )
         vectors_RxH = self._vectors(sentences)
-        # Padded, so that few shapes are compiled; indices of START and END count from the end.
+        # Padding keeps the number of compiled shapes low; START and END are indices from the end.
         padding = power_of_two(len(vectors_RxH)) - len(vectors_RxH)
         vectors_RxH = np.pad(vectors_RxH, ((0, padding), (0, 0)))
         logits = []
@@ -257,7 +257,7 @@ class WindowClassifier(OrderingBaseline):
         return -np.logaddexp(0.0, -np.concatenate(logits).astype(np.float64))
 
     def _vectors(self, sentences: Sequence[np.ndarray]) -> np.ndarray:
-        """The vectors of different sentences [R, H], those of like length encoded together."""
+        """The vectors of different sentences [R, H]; sentences of similar length share a batch."""
         order = np.argsort([len(sentence) for sentence in sentences], kind="stable")
         vectors: list[np.ndarray] = []
         for first in range(0, len(order), _SCORED_SENTENCES):
@@ -269,11 +269,11 @@ class WindowClassifier(OrderingBaseline):
 
 
 def batches(corpus: Corpus, options: Options, seed: Sequence[int]) -> Iterator[WindowBatch]:
-    """The documents of a split and their permutations once, in the order that the seed gives.
+    """One epoch of the documents of a split and their permutations, in an order given by the seed.
 
-    Documents whose longest sentences are of like length are put together until they have
-    `batch_sentences` sentences; longer ones make a batch of their own. R is a power of two, W
-    follows from it and N is a bucket of lengths.
+    A batch has documents whose longest sentences have similar lengths, with at most
+    `batch_sentences` sentences in total; a longer document is a batch of its own. R is a power of
+    two, W follows from R, and N is a bucket of lengths.
     """
     rng = np.random.default_rng(list(seed))
     labelled = all_labelled_windows(corpus, options.permutations, rng, WIDTH, padded=True)
@@ -301,13 +301,13 @@ def _window_batch(parts: list[tuple[Document, LabelledWindows]], options: Option
     windows_Wx3 = np.zeros((size, WIDTH), np.int32)
     is_real_W, weight_W = np.zeros(size, bool), np.zeros(size, np.float32)
     first_sentence = first = 0
-    for document, (own_MxW, is_real_M) in parts:
-        here = slice(first, first + len(own_MxW))
-        windows_Wx3[here] = np.where(own_MxW < 0, own_MxW, own_MxW + first_sentence)
-        is_real_W[here] = is_real_M
+    for document, (windows_Mx3, is_real_M) in parts:
+        rows_M = slice(first, first + len(windows_Mx3))
+        windows_Wx3[rows_M] = np.where(windows_Mx3 < 0, windows_Mx3, windows_Mx3 + first_sentence)
+        is_real_W[rows_M] = is_real_M
         num_real = is_real_M.sum()
-        weight_W[here] = np.where(is_real_M, 1.0, num_real / (len(is_real_M) - num_real))
-        first, first_sentence = here.stop, first_sentence + len(document)
+        weight_W[rows_M] = np.where(is_real_M, 1.0, num_real / (len(is_real_M) - num_real))
+        first, first_sentence = rows_M.stop, first_sentence + len(document)
     return WindowBatch(tokens_NxR, mask_NxR, windows_Wx3, is_real_W, weight_W)
 
 

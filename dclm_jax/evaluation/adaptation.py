@@ -1,10 +1,9 @@
-"""Test-time adaptation: models that learn from each document while they score it, and how they are
-tuned.
+"""Test-time adaptation of models to each document while they score it, and its tuning.
 
 A model adapts by a neural cache or a unigram cache (`caches`), or by dynamic evaluation
-(`dynamic`). Numbers of a setting that are not given are tuned on other documents than those
-measured: a cache at every combination of its grid, each with its best weight; dynamic evaluation at
-every rate without decay, then at every decay with the best rate, on the first documents of
+(`dynamic`). Missing numbers of a setting are tuned on documents that are not evaluated. A cache is
+tried at every combination of its grid, each with its best weight. Dynamic evaluation is tried at
+every rate without decay, then at every decay with the best rate, on the first documents with
 TUNING_TARGETS targets.
 """
 
@@ -34,14 +33,14 @@ from dclm_jax.evaluation.scoring import WordScorer
 from dclm_jax.models.base import DocumentModel, Params
 
 Setting = Mapping[str, float | None]
-"""Numbers by name; None is tuned."""
+"""Numbers by name; a number that is None is tuned."""
 
 SETTINGS: dict[str, tuple[str, ...]] = {
     "cache": ("weight", "theta", "window", "strength"),
     "unigram": ("weight", "strength"),
     "dynamic": ("rate", "decay", "sentences"),
 }
-"""The ways to adapt, and the numbers that set each of them."""
+"""The kinds of adaptation, and the names of their numbers."""
 DEFAULTS = {"window": 2000, "sentences": 1}
 GRIDS: dict[str, dict[str, tuple[float, ...]]] = {
     "cache": {"theta": (0.05, 0.1, 0.2, 0.4, 0.8, 1.6), "strength": (0.0, 30.0, 100.0, 300.0)},
@@ -63,7 +62,7 @@ _RANGES = {
 
 
 class Adaptable(Protocol):
-    """What a `LanguageModel` has."""
+    """The parts of a `LanguageModel` that adaptation uses."""
 
     @property
     def name(self) -> str: ...
@@ -83,7 +82,7 @@ class Adaptable(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class Trial:
-    """A setting and the perplexity on the documents to tune on, infinite if it diverged."""
+    """A setting and its perplexity on the tuning documents, infinite if the model diverged."""
 
     setting: dict[str, float]
     perplexity: float
@@ -91,13 +90,13 @@ class Trial:
 
 @dataclasses.dataclass(frozen=True)
 class Adaptation:
-    """How a model adapts.
+    """The kind and the setting of a model's adaptation.
 
     Attributes:
       kind: one of SETTINGS.
       setting: numbers by name.
-      trials: the settings tried, the best first; none where the setting was given.
-      tuned_on: the source of the documents to tune on.
+      trials: the settings tried, the best first; empty if the setting was not tuned.
+      tuned_on: the source of the tuning documents.
     """
 
     kind: str
@@ -115,8 +114,8 @@ class Adaptation:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], tuned_on: dict[str, Any]) -> "Adaptation":
-        """The adaptation of which `dataclasses.asdict` gave the value; a perplexity that JSON does
-        not have is infinite."""
+        """The inverse of `dataclasses.asdict`. A perplexity of None is infinite, which JSON cannot
+        write."""
         perplexities = (trial["perplexity"] for trial in value["trials"])
         finite = [math.inf if number is None else number for number in perplexities]
         settings = [trial["setting"] for trial in value["trials"]]
@@ -133,12 +132,12 @@ class Adaptation:
 
 
 def complete(kind: str, setting: Setting) -> dict[str, float | None]:
-    """All numbers of a way to adapt: those given, checked, defaults, and None for those to tune."""
+    """All numbers of a kind of adaptation, checked: given numbers, defaults, and None to tune."""
     if kind not in SETTINGS:
-        raise InputError(f"--adapt={kind} is unknown; expected some of {', '.join(SETTINGS)}")
+        raise InputError(f"--adapt={kind} is unknown; choose from {', '.join(SETTINGS)}")
     for name in setting.keys() - set(SETTINGS[kind]):
         names = ", ".join(SETTINGS[kind])
-        raise InputError(f"{name} is no setting of --adapt={kind}; expected some of {names}")
+        raise InputError(f"{name} is no setting of --adapt={kind}; choose from {names}")
     numbers = {name: setting.get(name) for name in SETTINGS[kind]}
     for name, value in numbers.items():
         low, high = _RANGES[name]
@@ -150,21 +149,21 @@ def complete(kind: str, setting: Setting) -> dict[str, float | None]:
             )
     if numbers.get("strength") == 0 and (kind == "unigram" or numbers["weight"] == 1):
         raise InputError(
-            f"--adapt={kind}: with strength 0 new words have probability 0; expected a strength "
+            f"--adapt={kind}: with strength 0 new words have probability 0; choose a strength "
             "above 0" + (", or a weight below 1" if kind == "cache" else "")
         )
     return numbers
 
 
 def obstacle(lm: Adaptable, kind: str) -> str:
-    """Why a model cannot adapt in this way; empty if it can."""
+    """The reason why a model cannot adapt in this way; empty if it can."""
     objective = lm.scorer.objective
     if objective != "words":
-        return f"predicts {objective}; expected a model that predicts words one after the other"
+        return f"predicts {objective}; choose a model that predicts words one by one"
     if lm.model is not None and lm.model.reads_source:
-        return "is an autoencoder; expected a language model"
+        return "is an autoencoder; choose a language model"
     if kind != "unigram" and lm.model is None:
-        return "has no hidden states and gradients; expected --adapt=unigram"
+        return "has no hidden states and gradients; use --adapt=unigram"
     return ""
 
 
@@ -178,15 +177,15 @@ def adapt(
     label: str | None = None,
     on_document: Callable[[int], None] = lambda done: None,
 ) -> tuple[Callable[[], WordScorer], Adaptation]:
-    """What makes the scorer of a model that adapts to each document, and how it adapts.
+    """A function that makes the scorer of an adaptive model, and the model's adaptation.
 
     Args:
       lm: the model.
       kind: one of SETTINGS.
-      setting: what is missing is tuned.
+      setting: numbers by name; missing numbers are tuned.
       tune_on: documents to tune on.
       data: the prepared corpus whose training text scales the steps of dynamic evaluation; by
-        default the model's.
+        default the model's corpus.
       label: the model's name in messages.
       on_document: called with the number of documents read to tune a setting.
     """
@@ -195,7 +194,9 @@ def adapt(
         raise InputError(f"--adapt={kind}: {label or lm.name} {reason}")
     missing = [name for name, value in numbers.items() if value is None]
     if missing and tune_on is None:
-        raise InputError(f"{', '.join(missing)} of {kind} are missing; expected documents to tune")
+        raise InputError(
+            f"--adapt={kind}: no {', '.join(missing)}; give numbers, or documents to tune on"
+        )
 
     @functools.cache
     def way() -> _Dynamic | _Cached:
@@ -213,7 +214,7 @@ def adapt(
 
 
 class _Cached:
-    """A model and one kind of cache over it."""
+    """A model with one kind of cache."""
 
     def __init__(self, lm: Adaptable, kind: str):
         self._kind = kind
@@ -235,8 +236,8 @@ class _Cached:
         setting: Setting,
         on_document: Callable[[int], None],
     ) -> list[Trial]:
-        """Documents are read once; the nats of every target under the model and under the cache
-        with each setting are retained."""
+        """The trials of the grid, the best first. Documents are read once; memory holds the nats of
+        every target under the model and under each setting of the cache."""
         weight = setting["weight"]
         choices = {
             name: GRIDS[self._kind][name] if value is None else (value,)
@@ -253,7 +254,7 @@ class _Cached:
             nats += [sentence.astype(np.float32) for sentence in nll]
             on_document(number)
         if not nats:
-            raise InputError("there is no sentence to tune the cache on")
+            raise InputError("no sentence to tune the cache on; choose documents with words")
         of_model, *of_settings = np.concatenate(nats).T
         trials = []
         for numbers, nll in zip(grid, of_settings, strict=True):
@@ -264,7 +265,7 @@ class _Cached:
 
 
 class _Dynamic:
-    """A model and the scale of its gradients in training text."""
+    """A model and the root mean square of its gradients on training text."""
 
     def __init__(self, lm: Adaptable, sentences: int, data: str | None, label: str):
         directory = data or lm.config["data"]["directory"]
@@ -286,7 +287,7 @@ class _Dynamic:
         setting: Setting,
         on_document: Callable[[int], None],
     ) -> list[Trial]:
-        """Documents are read once for every trial."""
+        """The trials, the best first. Documents are read once per trial."""
         first_documents = list(_first(documents))
         perplexities: dict[tuple[float, float], float] = {}
         error = None
@@ -318,7 +319,7 @@ class _Dynamic:
 
 
 def _first(documents: Iterable[Encoded]) -> Iterator[Encoded]:
-    """The first documents with TUNING_TARGETS in all, or all of them."""
+    """The first documents with TUNING_TARGETS targets in total, or all documents."""
     targets = 0
     for document in documents:
         yield document

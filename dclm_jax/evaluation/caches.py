@@ -1,30 +1,30 @@
-"""Caches of what a document has said so far, mixed with a language model for every target:
+"""Caches of the earlier targets of a document, mixed with a language model at every target:
 
     p(w) = (1 - l) p_LM(w) + l p_cache(w).
 
-A cache is empty at the start of every document. It holds all targets before the one predicted, in
-its own sentence as well: words, UNKNOWN and END alike, so that p sums to 1 over the vocabulary. An
+A cache is empty at the start of every document. It contains all earlier targets of the document,
+also in the current sentence: words, UNKNOWN and END, so that p sums to 1 over the vocabulary. An
 empty cache has p_cache = p_LM.
 
-The unigram cache (Kuhn and De Mori 1990), smoothed by the model: of n targets before, c_w are w,
+The unigram cache (Kuhn and De Mori 1990), smoothed by the model: c_w of n earlier targets are w,
 
     p_cache(w) = (s p_LM(w) + c_w) / (s + n),        s > 0 its strength, in targets.
 
-Alone (l = 1) over a model for which w is as likely wherever it stands it is Polya's urn: a document
-has the probability prod_w prod_{k < c_w} (s p_LM(w) + k) / prod_{k < n} (s + k) in any order of its
-sentences. Then coherence is 50%, exactly: the logarithms are rounded to multiples of 2^-30 nats,
-whose sums are exact. With l < 1, or over a model that reads the words before (`rnnlm`, too), the
-order makes a difference: what comes late finds a fuller cache. The accuracy is then to be measured.
+With l = 1, and a model whose p_LM(w) does not depend on context, it is Polya's urn: a document has
+the probability prod_w prod_{k < c_w} (s p_LM(w) + k) / prod_{k < n} (s + k) in any order of its
+sentences. Coherence accuracy is then exactly 50%, because logarithms are rounded to multiples of
+2^-30 nats, whose sums are exact. With l < 1, or a model that reads earlier words (also `rnnlm`),
+the order makes a difference, because the cache grows along a document.
 
 The neural cache (Grave, Joulin and Usunier 2017, section 3, where s = 0): h_t are the features that
-enter the output layer where target t is predicted (`DocumentModel.emit`),
+enter the output layer to predict target t (`DocumentModel.emit`),
 
     p_cache(w) = (s p_LM(w) + n sum_i softmax_i(theta h_t . h_i) [w_i = w]) / (s + n),
 
-i the last `window` targets of the document, n in number so far. With s > 0 it is trusted
-the more the more it holds, as the unigram cache is, which it is at theta = 0.
+i the last `window` targets of the document, n in number so far. With s > 0 a cache with more
+targets has more influence, as in the unigram cache, to which it is equal at theta = 0.
 
-Shapes: G settings, W places of the window; B, S, N, D as everywhere.
+Shapes: G settings, W targets of the window; B, S, N, D as everywhere.
 """
 
 import collections
@@ -50,10 +50,10 @@ from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.likelihoods import open_documents, read_and_score, time_major
 
 _GRAIN = 2.0**-30
-"""Nats: the sum of fewer than 2^22 nats in multiples of it is exact in float64."""
+"""In nats. A sum of its multiples is exact in float64 below 2^22 nats."""
 
-# Positions of a sentence that are compared with the window at once, which bounds memory; a power of
-# two, as the length of a long sentence is.
+# Maximum number of positions of a sentence that are compared with the window at once, to bound
+# memory; a power of two, as are the lengths of long sentences.
 _PIECE = 64
 
 
@@ -72,7 +72,7 @@ class NeuralSetting(NamedTuple):
 
 
 class UnigramCache:
-    """The unigram cache over any model of words."""
+    """The unigram cache for any model of words."""
 
     def __init__(self, scorer: WordScorer):
         self.vocab_size = scorer.vocab_size
@@ -81,13 +81,13 @@ class UnigramCache:
     def candidates(
         self, documents: Iterable[Scored], settings: Sequence[UnigramSetting]
     ) -> Iterator[tuple[Scored, list[np.ndarray]]]:
-        """As `Scorer.score`, of every target the nats [1 + G] under the model and under the cache
-        with each of the settings."""
+        """As `Scorer.score`, with, for each target, the nats [1 + G] under the model and under the
+        cache with each setting."""
         for document, nll in self._scorer.score(documents):
             sentences, _ = sentences_to_score(document)
             targets = [word for ids in sentences for word in np.append(ids, END).tolist()]
             model_nll = np.concatenate([np.zeros(0), *nll], dtype=np.float64)
-            # Of a continuation only the last targets are scored.
+            # A continuation has scores of its last targets only.
             first = len(targets) - len(model_nll)
             counts, before = _repetitions(targets)[first:], np.arange(first, len(targets))
             cached = [_urn(model_nll, counts, before, setting.strength) for setting in settings]
@@ -97,7 +97,7 @@ class UnigramCache:
 
 
 def _repetitions(targets: Sequence[int]) -> np.ndarray:
-    """The number of times that each target has occurred before, int [T]."""
+    """The number of earlier occurrences of each target, int [T]."""
     seen, counts = collections.Counter(), []
     for target in targets:
         counts.append(seen[target])
@@ -114,7 +114,7 @@ def _urn(nll: np.ndarray, counts: np.ndarray, before: np.ndarray, strength: floa
 
 
 class NeuralCache:
-    """The neural cache over a model of the registry; memory holds the window of each row."""
+    """The neural cache for a model of the registry; memory holds one window per batch element."""
 
     def __init__(self, model: DocumentModel, params: Params, *, batch_size: int = 32):
         """As `Scorer`."""
@@ -131,8 +131,8 @@ class NeuralCache:
 
 
 class _Window(NamedTuple):
-    """The last W targets of B documents with their features, each at its number modulo W, and how
-    many targets there have been."""
+    """The last W targets of B documents with their features, each at its number modulo W, and the
+    number of targets so far."""
 
     features_BxWxD: jax.Array
     targets_BxW: jax.Array
@@ -141,7 +141,7 @@ class _Window(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class _NeuralFunctions(BlockFunctions):
-    """Carries the model's context and the window of each row; gives `NeuralCache.candidates`."""
+    """Carries the model's context and the windows; computes `NeuralCache.candidates`."""
 
     settings: tuple[NeuralSetting, ...]
 
@@ -197,11 +197,10 @@ def _cache_nll(
     targets_BxN: jax.Array,
     model_nll_BxN: jax.Array,
 ) -> jax.Array:
-    """-log p_cache [B, N, G] of the targets of a piece, in which those that are real come first;
-    model_nll_BxN is -log p_LM."""
+    """-log p_cache [B, N, G] of a piece's targets, padding last; model_nll_BxN is -log p_LM."""
     (rows, length), room = targets_BxN.shape, window.targets_BxW.shape[1]
     position_N = jnp.arange(length)
-    # How many targets before the first of this piece those of the window are.
+    # The distance of each target of the window from the first target of the piece.
     age_BxW = 1 + (window.count_B[:, None] - 1 - jnp.arange(room)) % room
     exists_BxW = age_BxW <= window.count_B[:, None]
     age_BxNxW = jnp.where(exists_BxW[:, None], age_BxW[:, None] + position_N[:, None], 0)
@@ -217,7 +216,7 @@ def _cache_nll(
         exps = jnp.exp(logits - jnp.max(logits, axis=-1, keepdims=True))
         return jnp.log(jnp.sum(exps, axis=-1, where=same)) - jnp.log(jnp.sum(exps, axis=-1))
 
-    # Settings that differ in strength alone share it: it is nearly all of the work.
+    # Settings that differ only in strength share this result, which is nearly all of the work.
     sizes = {(setting.theta, setting.window) for setting in settings}
     shares_of_words = {size: log_share_of_word(*size) for size in sizes}
 
@@ -238,7 +237,7 @@ def _remember(
     (rows, length), room = targets_BxN.shape, window.targets_BxW.shape[1]
     position_N, total_Bx1 = jnp.arange(length), jnp.sum(mask_BxN, 1, jnp.int32, keepdims=True)
     kept_BxN = mask_BxN & (position_N >= total_Bx1 - room)
-    # Beyond the room nothing is written.
+    # Targets with an index beyond the window are not written.
     place_BxN = jnp.where(kept_BxN, (window.count_B[:, None] + position_N) % room, room)
     row_Bx1 = jnp.arange(rows)[:, None]
     return _Window(
@@ -255,7 +254,7 @@ class CachedScorer:
     objective = "words"
 
     def __init__(self, cache: UnigramCache | NeuralCache, setting: Any, weight: float):
-        """The setting is one of the cache's kind; the weight is l."""
+        """The setting is of the cache's type; the weight is l."""
         self.vocab_size = cache.vocab_size
         self._cache, self._setting, self._weight = cache, setting, weight
 

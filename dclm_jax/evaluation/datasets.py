@@ -1,4 +1,4 @@
-"""Documents to evaluate on: a split of a prepared corpus, or text read as it is."""
+"""Documents to evaluate on: a split of a prepared corpus, or text."""
 
 import dataclasses
 import itertools
@@ -15,14 +15,14 @@ from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 
 Tagger = Callable[[readers.Document], list[list[str]]]
-"""Gives every word of a document a part of speech, one list per sentence."""
+"""Returns the part of speech of every word of a document, one list per sentence."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Encoded:
-    """A document: the word ids of its sentences, the tag of every word if they were wanted, the
-    sentences of its source if these are others, and the characters of its words as the text has
-    them, each with one after it; 0 where they are not known; its name."""
+    """A document: the word ids of its sentences; the tags of its words, if there is a tagger; its
+    source's sentences, if it is not its own source; the number of characters of its words and of
+    one space per word, 0 if unknown; and its name."""
 
     sentences: list[np.ndarray]
     tags: list[list[str]] | None = None
@@ -32,8 +32,8 @@ class Encoded:
 
 
 class Dataset(NamedTuple):
-    """Documents, streamed once; their number (None: not known yet); their source, for results; and
-    `characters` and `original_tokens` of `Perplexity`, where the documents do not tell them."""
+    """Documents, streamed once; their number, None if unknown; their source, for results; and
+    `characters` and `original_tokens` of `Perplexity`, if they are known for the whole."""
 
     documents: Iterable[Encoded]
     num_documents: int | None
@@ -50,8 +50,8 @@ def open_split(
 ) -> Dataset:
     """The split "train", "valid" or "test" of a prepared corpus.
 
-    A tagger gets the parts of speech that were in the text, where they were kept, and reads the
-    words that the ids stand for, `<UNKNOWN>` for those that the model does not know.
+    A tagger receives the words, with `<UNKNOWN>` in place of OOV words, and the parts of speech
+    that were saved with the corpus, if any.
     """
     data = corpus.open_corpus(directory, split)
     require_vocabulary(data, directory, vocabulary)
@@ -75,20 +75,20 @@ def open_split(
 def require_vocabulary(
     data: corpus.Corpus, directory: str | pathlib.Path, vocabulary: Vocabulary
 ) -> None:
-    """Refuses a corpus, which lies there, that a model cannot read."""
+    """Raises an `InputError` if the corpus in `directory` has another vocabulary."""
     if data.vocabulary.fingerprint != vocabulary.fingerprint:
         raise InputError(
             f"{directory} was prepared with another vocabulary "
             f"({describe_vocabulary(data.vocabulary)}) than the model's "
-            f"({describe_vocabulary(vocabulary)}); expected the same, or text by --input"
+            f"({describe_vocabulary(vocabulary)}); choose its corpus, or give text by --input"
         )
 
 
 def documents_of(data: corpus.Corpus, source: corpus.Corpus) -> Iterator[Encoded]:
-    """The documents of a split, with what they are made of (`corpus.open_source`)."""
+    """The documents of a split, with their sources (`corpus.open_source`)."""
     for index, name in enumerate(data.document_ids):
-        made_of = None if source is data else source.document(index)
-        yield Encoded(data.document(index), source=made_of, id=name)
+        sentences = None if source is data else source.document(index)
+        yield Encoded(data.document(index), source=sentences, id=name)
 
 
 def open_text(
@@ -102,7 +102,7 @@ def open_text(
 ) -> Dataset:
     """Text, streamed; "-" is standard input. Encoding and report as in `readers.read_documents`.
 
-    A tagger reads the words of the text, whether the vocabulary holds them or not.
+    A tagger receives the words of the text, including OOV words.
     """
 
     def documents() -> Iterator[Encoded]:
@@ -116,7 +116,7 @@ def open_text(
 
 
 def encode(vocabulary: Vocabulary, sentences: list[list[str]], name: str = "") -> Encoded:
-    """A document of words."""
+    """A document of words as word ids."""
     characters = sum(len(word) + 1 for words in sentences for word in words)
     return Encoded(
         [vocabulary.encode(words) for words in sentences], characters=characters, id=name

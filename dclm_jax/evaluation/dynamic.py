@@ -1,4 +1,4 @@
-"""Dynamic evaluation: a model learns from a document while it is scored (Krause et al. 2018).
+"""Dynamic evaluation: a model learns from a document while it scores it (Krause et al. 2018).
 
 A document is read in steps of a few sentences. The targets of a step are scored; then their
 gradient g, of the sum of their nats with the context before them held fixed, changes the parameters
@@ -7,12 +7,12 @@ for the steps after it in this document:
     th <- th + min(lam D, 1) (th_0 - th) - eta g / (sqrt(MS) + epsilon)
 
 for each parameter separately. MS is the mean square of such gradients of training text, D =
-sqrt(MS) / mean(sqrt(MS)), and epsilon = EPSILON mean(sqrt(MS)), these means over all parameters but
-hashed features, because no text touches most of them.
-What has been read is not read again: the context stays as the parameters of its time made it. In
-steps of one sentence, parameters that only make contexts have no gradient, as those of the bags of
+sqrt(MS) / mean(sqrt(MS)), and epsilon = EPSILON mean(sqrt(MS)), these means over all parameters
+except hashed features, because no text touches most of them.
+Contexts are not computed again after a step: they come from the parameters at their time. In steps
+of one sentence, parameters that only make contexts have no gradient, such as the bag side of
 `rlm_*`, `hrnnlm` and `hrnnlm_two_step`.
-Every document begins with th_0, the parameters of training, which are never changed.
+Every document begins with the trained parameters th_0, which never change.
 """
 
 import functools
@@ -33,17 +33,17 @@ from dclm_jax.reading.reader import next_block, power_of_two
 EPSILON = 1.0
 """Parameters that training text hardly touches move by bounded steps."""
 STATISTICS_STEPS = 300
-"""Steps of training text that MS is a mean over."""
+"""Number of steps of training text for MS."""
 _MOST_NATS = 50.0
-"""Maximum of the mean per step: no useful model is above it, and a model that diverges is, long
+"""Maximum mean per target of a step. No useful model exceeds it; a diverging model does so long
 before its likelihood is not finite."""
 
 
 class DynamicScorer:
     """A model under dynamic evaluation, as a `WordScorer`.
 
-    Documents are scored one after the other on the first device, by each process of a job for
-    itself. Memory holds the parameters about five times.
+    Each process of a job scores all documents, one by one, on its first device. Memory holds about
+    five copies of the parameters.
     """
 
     context_order = None
@@ -62,12 +62,12 @@ class DynamicScorer:
     ):
         """
         Args:
-          model, params: as those of `Scorer`.
-          root_mean_square: sqrt(MS) of each parameter, see the function of that name.
+          model, params: as in `Scorer`.
+          root_mean_square: sqrt(MS) of each parameter, see the function `root_mean_square`.
           rate: eta.
           decay: lam.
-          sentences: of a step, at most.
-          name: what is said to have diverged.
+          sentences: maximum number of sentences per step.
+          name: the model's name in messages.
         """
         self.vocab_size = model.vocab_size
         self._run, self._sentences, self._name = _compiled(model), sentences, name
@@ -82,8 +82,7 @@ class DynamicScorer:
         """As `Scorer.score`.
 
         Raises:
-          DivergenceError: the targets of a step have more than 50 nats on average, or what is no
-            number.
+          DivergenceError: the mean over a step's targets exceeds 50 nats or is not a number.
         """
         for number, document in enumerate(documents, start=1):
             sentences, first_scored = sentences_to_score(document)
@@ -102,7 +101,7 @@ class DynamicScorer:
                 rate, decay = self._learning.rate, self._learning.decay
                 raise DivergenceError(
                     f"{self._name} diverged: step {step} of document {number} has {mean:.3g} nats "
-                    f"a target at rate {rate:g} and decay {decay:g}; a lower rate may help"
+                    f"per target at rate {rate:g} and decay {decay:g}; choose a lower rate"
                 )
             nll += of_step
         return nll
@@ -116,11 +115,11 @@ def root_mean_square(
     sentences: int = 1,
     steps: int = STATISTICS_STEPS,
 ) -> Params:
-    """sqrt(MS) of each parameter, over the first steps of training text, read as it is scored.
+    """sqrt(MS) of each parameter over the first steps of training text, with constant parameters.
 
     Args:
-      sentences: of a step, as of `DynamicScorer`.
-      steps: at most.
+      sentences: maximum number of sentences per step, as in `DynamicScorer`.
+      steps: maximum number of steps.
     """
     run, count = _compiled(model), 0
     params = jax.device_put(params, jax.local_devices()[0])
@@ -135,13 +134,13 @@ def root_mean_square(
         if count == steps:
             break
     if not count:
-        raise InputError("there is no sentence of training text for dynamic evaluation")
+        raise InputError("no training text for dynamic evaluation; choose another corpus")
     return jax.tree.map(lambda sum_: jnp.sqrt(sum_ / count), sums)
 
 
 def _steps(sentences: Document, size: int) -> Iterator[Batch]:
-    """A document in batches [1, S, N] of `size` sentences, fewer where they are very long."""
-    # No more than it has are padding, which a large size would be.
+    """A document in batches [1, S, N] of `size` sentences, fewer if these are very long."""
+    # A size beyond the document's sentences would only be padding.
     first, size = 0, min(size, power_of_two(max(1, len(sentences))))
     while first < len(sentences):
         batch = next_block([sentences], first, size, 1)
@@ -160,8 +159,8 @@ class _Learning(NamedTuple):
 
 
 class _Functions(NamedTuple):
-    """What is compiled for a model: the start of a document, a step that is scored and learned
-    from, and the square of a step's gradient."""
+    """Compiled functions of a model: the start of a document, a step of scoring and learning, and
+    the sum of squared gradients."""
 
     open: Callable[..., Any]
     learn: Callable[..., Any]

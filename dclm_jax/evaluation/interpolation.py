@@ -1,7 +1,7 @@
-"""Several models on the same documents in one pass, and two of them mixed token by token.
+"""Perplexities of several models in one pass over the documents, and mixtures of two models.
 
-The mixture of A and B has p = w p_A + (1 - w) p_B for every token, with one weight w for all of
-them, tuned on other text than is evaluated.
+The mixture of A and B has p = w p_A + (1 - w) p_B for every target, with one weight w that is tuned
+on text that is not evaluated.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from dclm_jax.evaluation.parts_of_speech import TagSums
 from dclm_jax.evaluation.perplexity import Perplexity
 from dclm_jax.evaluation.scoring import Scored, WordScorer
 
-# Tokens whose terms of a sum are formed at once.
+# Maximum number of targets whose terms of a sum are in memory at once.
 _CHUNK = 2**20
 
 
@@ -26,8 +26,8 @@ class Mixture(NamedTuple):
     """A tuned weight and the documents that it was tuned on.
 
     Attributes:
-      weight: w, of the first model.
-      perplexities: of the first model, of the second one and of their mixture.
+      weight: w, the weight of the first model.
+      perplexities: of the first model, the second model and their mixture.
       tuned_on: the source of the documents.
     """
 
@@ -40,9 +40,9 @@ class MixedScorer:
     """The mixture of two models as a `WordScorer`."""
 
     def __init__(self, first: WordScorer, second: WordScorer, weight: float):
-        """The models share one vocabulary; the weight is the first one's."""
+        """The models share one vocabulary; `weight` is the weight of the first model."""
         if not 0 <= weight <= 1:
-            raise InputError(f"the weight is {weight}; expected a number from 0 to 1")
+            raise InputError(f"the weight of a mixture is {weight}; expected a number from 0 to 1")
         self._scorers, self._weight = (first, second), weight
         self.objective = no_document(self._scorers).objective
         self.vocab_size = first.vocab_size
@@ -64,19 +64,21 @@ def measure(
     measures: Sequence[Sequence[Measure]] = (),
     on_document: Callable[[int], None] = lambda done: None,
 ) -> list[Perplexity]:
-    """The perplexities of models on the same documents, each scored whole; streams.
+    """The perplexities of models on the same whole documents, which are streamed.
 
     Args:
-      scorers: of the models, which share one vocabulary.
-      documents: what to score, with tags if `by_tag` is given.
-      weight: of the first of two models in their mixture, which is measured as a third one.
-      by_tag: sums to add the documents to, for all models that are measured.
-      measures: of each model that is measured, take every document as well.
+      scorers: scorers of models that share one vocabulary.
+      documents: documents to score, with tags if `by_tag` is given.
+      weight: the weight of the first of two models in their mixture, which is then a third model.
+      by_tag: sums by part of speech, to which the documents are added for all models.
+      measures: further measures of each model, to which every document is added.
       on_document: called with the number of documents so far.
     """
     totals = [no_document(scorers)] * (len(scorers) + (weight is not None))
     if by_tag is not None and totals[0].objective != "words":
-        raise InputError(f"the models predict {totals[0].objective}; classes are of words and END")
+        raise InputError(
+            f"the models predict {totals[0].objective}; for parts of speech choose models of words"
+        )
     for document, scores in _score(scorers, documents):
         if weight is not None:
             scores = [*scores, _mixed(weight, scores)]
@@ -99,14 +101,14 @@ def tune(
     *,
     on_document: Callable[[int], None] = lambda done: None,
 ) -> Mixture:
-    """The weight at which the mixture of two models makes documents most likely.
+    """The weight with the highest likelihood of documents under the mixture of two models.
 
-    Documents are read once; their words and the nats of every target under both models are
-    retained.
+    Documents are read once; memory holds their words and the nats of every target under both
+    models.
 
     Args:
-      scorers: of the two models, which share one vocabulary.
-      dataset: what to tune on.
+      scorers: scorers of the two models, which share one vocabulary.
+      dataset: documents to tune on.
       on_document: called with the number of documents so far.
     """
     totals, scored = [no_document(scorers)] * 3, []
@@ -130,12 +132,12 @@ def tune(
 
 
 def no_document(scorers: Sequence[WordScorer]) -> Perplexity:
-    """The sums over no document, of models whose perplexities compare."""
+    """Sums over no document yet, for models with comparable perplexities."""
     objectives = sorted({scorer.objective for scorer in scorers})
     if len(objectives) > 1:
         raise InputError(
-            f"the models predict {' and '.join(objectives)}; expected one kind, because their "
-            "perplexities do not compare"
+            f"the models predict {' and '.join(objectives)}, so that their perplexities are not "
+            "comparable; choose models with one objective"
         )
     return Perplexity(vocabulary_size=scorers[0].vocab_size, objective=objectives[0])
 
@@ -152,13 +154,13 @@ def mix(weight: float, a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 
 def best_weight(a: np.ndarray, b: np.ndarray) -> float:
-    """The weight from 0 to 1 at which `mix(weight, a, b)` has the least sum, within 2^-40.
+    """The weight from 0 to 1 that minimizes the sum of `mix(weight, a, b)`, within 2^-40.
 
-    The log-likelihood is concave in the weight, so that its slope falls. The weight is at an end,
-    exactly, where the likelihood still rises towards it. Two equal models have 0.5.
+    The log-likelihood is concave in the weight, so that its slope decreases. The weight is exactly
+    0 or 1 if the likelihood still rises there. It is 0.5 for two equal models.
     """
     if np.isnan(a).any() or np.isnan(b).any():
-        raise InputError("a score of the text to tune on is not a number")
+        raise InputError("a score of the text to tune on is NaN; check the models' checkpoints")
 
     def slope(weight: float) -> float:
         return sum(_slope(weight, *pair) for pair in _chunks(a, b))
@@ -179,10 +181,10 @@ def _slope(weight: float, a: np.ndarray, b: np.ndarray) -> float:
     """
     with np.errstate(invalid="ignore"):
         ratio = b.astype(np.float64) - a.astype(np.float64)
-    # Where both probabilities are 0 no weight makes a difference.
+    # If both probabilities are 0 no weight makes a difference.
     ratio = np.where(np.isnan(ratio), 0.0, ratio)
     smaller, of_larger = np.exp(-np.abs(ratio)), np.where(ratio > 0, weight, 1 - weight)
-    # At an end the only model that counts may have probability 0: the slope is infinite there.
+    # At weight 0 or 1 the model that counts may have probability 0: the slope is then infinite.
     with np.errstate(divide="ignore", over="ignore"):
         terms = -np.expm1(-np.abs(ratio)) / (of_larger + (1 - of_larger) * smaller)
     return float(np.sum(np.copysign(terms, ratio)))
@@ -196,9 +198,9 @@ def _chunks(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarr
 def _score(
     scorers: Sequence[WordScorer], documents: Iterable[Scored]
 ) -> Iterator[tuple[Scored, list[list[np.ndarray]]]]:
-    """Documents with their scores by each model. What one scorer reads ahead waits for the others,
-    so that the documents are read and tagged once."""
+    """Documents with their scores by each model. Documents that a scorer reads ahead wait for the
+    other scorers, so that documents are read and tagged once."""
     ahead = itertools.tee(documents, len(scorers))
     scores = [scorer.score(stream) for scorer, stream in zip(scorers, ahead, strict=True)]
-    for of_each in zip(*scores, strict=True):
-        yield of_each[0][0], [nll for _, nll in of_each]
+    for pairs in zip(*scores, strict=True):
+        yield pairs[0][0], [nll for _, nll in pairs]

@@ -1,13 +1,12 @@
-"""Perplexity by part of speech (Wang and Cho 2015, section 6.2), of one model or several.
+"""Perplexity by part of speech (Wang and Cho 2015, section 6.2) of one model or several.
 
-Every target belongs to one class: a word to that of its tag, the END of a sentence to END. The sums
-over the classes are those of the whole text, and the perplexity of a class is
-exp(sum of its NLL / its targets), as everywhere here; the paper takes the mean of the perplexities
-of its words.
+Every target belongs to one class: a word to the class of its tag, an END to the class END. The
+perplexity of a class is exp(sum of NLL / number of targets), so that the sums of the classes add up
+to the sums of the text; the paper takes the mean of the perplexities of a class's words.
 
 As in the paper, NN and NNS are `Noun`, VB and VBZ are `Verb`, and every other tag is a class.
-The paper's 36 tags are those of words: punctuation is a class of its own, never among the most
-frequent tags.
+The paper's 36 tags are tags of words; here punctuation is a separate class, which is never among
+the most frequent tags.
 """
 
 import collections
@@ -26,14 +25,14 @@ from dclm_jax.tables import aligned
 END_CLASS, OTHER_CLASS, PUNCTUATION_CLASS = "END", "other", "punctuation"
 
 _MERGED = {"NN": "Noun", "NNS": "Noun", "VB": "Verb", "VBZ": "Verb"}
-# Suffixes of the Brown corpus: of titles, of headlines, and of words that are spoken about.
+# Suffixes of the Brown corpus for titles, headlines and cited words.
 _BROWN_SUFFIXES = re.compile(r"(-(TL|HL|NC))+$")
-# Tags that spell marks, except Brown's * (not), and those with a name (Penn Treebank, BNC).
+# Tags of punctuation: signs, except Brown's * (not), and names (Penn Treebank, BNC).
 _PUNCTUATION = re.compile(r"[^\w*]+|-[LR][RCS]B-|PU[LNQR]")
 
 _UNCLASSIFIED = "UNC"
 _HANTA_MODEL = "morphmodel_en.pgz"
-# Its tags are those of the BNC. Where PRP is a preposition there, it is a pronoun in the Treebank.
+# From tags of the BNC. PRP is a preposition in the BNC and a pronoun in the Treebank.
 _TREEBANK_TAGS = {
     **{"AJ0": "JJ", "AJC": "JJR", "AJS": "JJS", "ORD": "JJ"},
     **{"AT0": "DT", "DT0": "DT", "DTQ": "WDT", "DPS": "PRP$", "EX0": "EX"},
@@ -47,23 +46,23 @@ _TREEBANK_TAGS = {
     **{f"V{verb}{form}": f"VB{form}" for verb in "BDHV" for form in "DGNZ"},
     "!!!": _UNCLASSIFIED,
 }
-# The time for a word grows with the square of its length; what it is shows at its end.
+# The time for a word grows with the square of its length; its ending determines its tag.
 _MAX_LETTERS = 40
-# Text in small letters, as the Penn Treebank of language modelling, may write N for any number.
+# Text in lower case may write N for any number, as does the Penn Treebank of language modelling.
 _NUMBER_MARK, _NUMBER = "N", "1"
-# What stands for a word, as <unk>, has no part of speech.
+# A placeholder for a word, such as <unk>, has no part of speech.
 _MARK = re.compile(r"<[^<>]+>")
 
 
 class Tagger:
-    """Parts of speech of documents: their own where they have them, else HanTa's.
+    """Parts of speech of documents: from the input if it has tags, otherwise by HanTa.
 
-    HanTa's tags are turned into those of the Penn Treebank. Without an equal there, and left as
-    they are: ZZ0 (a single letter), those of punctuation, and UNC, which is what cannot be
-    classified. That is also the tag of what stands for a word, as `<unk>` does.
+    HanTa's tags are converted to tags of the Penn Treebank, except ZZ0 (a single letter), tags of
+    punctuation, and UNC (unclassified), which have no counterpart. UNC is also the tag of
+    placeholders for words, such as `<unk>`.
 
     Attributes:
-      source: "input" or "HanTa", whichever gave the tags, or "input and HanTa".
+      source: "input", "HanTa" or "input and HanTa", according to the documents so far.
     """
 
     def __init__(self):
@@ -82,7 +81,7 @@ class Tagger:
         self._sources.add("HanTa")
         if self._tag_sentence is None:
             self._tag_sentence = _load_hanta()
-        # A small letter speaks against a name, but not where all letters are small.
+        # Lower case is evidence against a name, except in text that is all in lower case.
         has_case = any(
             word[:1].isupper() and len(word) > 1
             for sentence in document.sentences
@@ -109,8 +108,8 @@ def tag_class(tag: str) -> str:
 
 
 class TagClass(NamedTuple):
-    """A class of targets: its tags, the number of its targets in each document [D], and the sum of
-    their -log P in nats under each model [D, M]."""
+    """A class of targets: its tags, its number of targets per document [D], and their sum of -log P
+    in nats per document and model [D, M]."""
 
     name: str
     tags: tuple[str, ...]
@@ -129,25 +128,25 @@ class TagClass(NamedTuple):
 
     @property
     def perplexities(self) -> list[float]:
-        """exp(nll / tokens) of each model; infinite where that overflows."""
+        """exp(nll / tokens) of each model; infinite on overflow."""
         with np.errstate(over="ignore"):
             return np.exp(np.divide(self.nll, self.tokens)).tolist()
 
 
 class TagSums:
-    """Sums of nats by tag, to which documents are added one by one."""
+    """Sums of nats by tag and document; documents are added one by one."""
 
     def __init__(self, num_models: int):
         self._num_models = num_models
-        # Targets and the nats of each model [1 + M], by tag, of every document.
+        # For every document, by tag: the number of targets, and the nats of each model [1 + M].
         self._documents: list[dict[str, np.ndarray]] = []
 
     def add(self, tags: list[list[str]], scores: Sequence[list[np.ndarray]]) -> None:
         """Adds a document.
 
         Args:
-          tags: of its words, one list per sentence.
-          scores: of each model, the nats of the targets w1..wM END of every sentence.
+          tags: the tags of its words, one list per sentence.
+          scores: for each model the nats of the targets w1..wM END of every sentence.
         """
         if not tags:
             return
@@ -159,11 +158,11 @@ class TagSums:
         self._documents.append(dict(zip(number, sums, strict=True)))
 
     def classes(self, num_tags: int = 10) -> list[TagClass]:
-        """The classes of the `num_tags` most frequent tags, and all other targets.
+        """The classes of the `num_tags` most frequent tags, and of all other targets.
 
         Returns:
-          The classes in the order of their frequency, then "other", "punctuation" and END, where
-          there are any. A class that is listed for one of its tags has its other tags as well.
+          The classes by decreasing frequency, then "other", "punctuation" and END if they have
+          targets. A class is listed if any of its tags is among the most frequent.
         """
         require_at_least("pos_tags", num_tags, 1)
         last = (OTHER_CLASS, PUNCTUATION_CLASS, END_CLASS)
@@ -177,21 +176,21 @@ class TagSums:
         for tag in by_frequency:
             name = tag_class(tag)
             members[name if name in listed else OTHER_CLASS].append(tag)
-        place = {tag: index for index, tags in enumerate(members.values()) for tag in tags}
+        class_of = {tag: index for index, tags in enumerate(members.values()) for tag in tags}
         sums_CxDxM = np.zeros((len(members), len(self._documents), 1 + self._num_models))
         for index, document in enumerate(self._documents):
             for tag, sums in document.items():
-                sums_CxDxM[place[tag], index] += sums
+                sums_CxDxM[class_of[tag], index] += sums
         classes = [
             TagClass(name, tuple(tags), sums_DxM[:, 0], sums_DxM[:, 1:])
             for (name, tags), sums_DxM in zip(members.items(), sums_CxDxM, strict=True)
         ]
-        rank = {name: place for place, name in enumerate(last, start=1)}
+        rank = {name: number for number, name in enumerate(last, start=1)}
         return sorted(classes, key=lambda group: (rank.get(group.name, 0), -group.tokens))
 
 
 def sums_of(classes: Sequence[TagClass], model: int) -> Sums:
-    """The sums of a model over the targets of every document in each class."""
+    """The sums of a model by document and class."""
     return Sums(
         np.stack([tag_class.nll_DxM[:, model] for tag_class in classes], axis=1),
         np.stack([tag_class.count_D for tag_class in classes], axis=1),
@@ -199,11 +198,11 @@ def sums_of(classes: Sequence[TagClass], model: int) -> Sums:
 
 
 def table(classes: Sequence[TagClass], labels: Sequence[str]) -> str:
-    """Aligned text: a row per class and one for all, a column of perplexities per model.
+    """Aligned text: one row per class and a row for all, one column of perplexities per model.
 
     Args:
-      classes: made by `TagSums.classes`.
-      labels: what to call each model.
+      classes: from `TagSums.classes`.
+      labels: the models' names.
     """
     counts, nll = zip(*((group.count_D, group.nll_DxM) for group in classes), strict=True)
     total = TagClass("all", (), np.concatenate(counts), np.concatenate(nll))
@@ -218,19 +217,19 @@ def table(classes: Sequence[TagClass], labels: Sequence[str]) -> str:
 
 
 def explained(classes: Sequence[TagClass]) -> str:
-    """What the names of classes mean that are not tags of the Penn Treebank; "" if all are."""
+    """A legend of the class names that are no tags of the Penn Treebank; "" if all are tags."""
     merged = [
         f"{group.name} = {' + '.join(group.tags)}"
         for group in classes
         if group.name in _MERGED.values() and len(group.tags) > 1
     ]
     if any(group.name == _UNCLASSIFIED for group in classes):
-        merged.append(f"{_UNCLASSIFIED} = unclassified: unknown words, and signs that are no words")
+        merged.append(f"{_UNCLASSIFIED} = unclassified: OOV words, and signs that are no words")
     return ", ".join(merged)
 
 
 def to_json(classes: Sequence[TagClass], model: int) -> dict[str, Any]:
-    """The classes by their names, with the sums of one of the models."""
+    """The classes by name, with the sums of one model."""
     return {
         group.name: {
             "perplexity": group.perplexities[model],
@@ -243,9 +242,9 @@ def to_json(classes: Sequence[TagClass], model: int) -> dict[str, Any]:
 
 
 def _treebank_tag(word: str, tag: str) -> str:
-    """The Treebank's tag for HanTa's."""
+    """The tag of the Penn Treebank for a tag of HanTa."""
     tag = _TREEBANK_TAGS.get(tag, tag)
-    # To HanTa, a sign that it does not know is the name of something.
+    # HanTa tags signs that it does not know as names.
     is_sign = tag in ("NN", "NNP") and not any(map(str.isalnum, word))
     return _UNCLASSIFIED if is_sign or _MARK.fullmatch(word) else tag
 
@@ -253,6 +252,6 @@ def _treebank_tag(word: str, tag: str) -> str:
 def _load_hanta() -> Callable[..., Any]:
     with importing("tagging of text", "tags"):
         from HanTa import HanoverTagger
-    # HanTa unpickles what it is given, and takes a bare name from the working directory first.
+    # HanTa unpickles its file, and looks for a bare name in the working directory first.
     model = pathlib.Path(HanoverTagger.__file__).with_name(_HANTA_MODEL)
     return HanoverTagger.HanoverTagger(str(model)).tag_sent

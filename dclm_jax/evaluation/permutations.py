@@ -1,6 +1,6 @@
 """Orders of a document's sentences, as pure functions.
 
-Orders are indices of sentences, int [S]. Equal sentences have one index, that of the first of them,
+Orders are indices of sentences, int [S]. Equal sentences have the index of their first occurrence,
 so that equal texts are equal orders.
 """
 
@@ -14,15 +14,16 @@ from dclm_jax.evaluation.scoring import Document
 
 @dataclasses.dataclass(frozen=True)
 class Shuffle:
-    """How sentences are shuffled: all of them (Barzilay and Lapata, 2008); blocks of neighbours,
-    inside of which nothing changes, so that what a model knows of neighbours counts the less the
-    longer they are; or one window of neighbours, 2 for a swap, so that all else stays as it is.
+    """A way to shuffle sentences: all sentences (Barzilay and Lapata, 2008); blocks of consecutive
+    sentences, whose order in a block is retained, so that longer blocks test longer dependencies;
+    or one window of consecutive sentences, 2 for a swap.
 
     Attributes:
-      block: sentences per block, counted from the first that moves; the last block may have fewer.
-      window: neighbours that are permuted, anywhere in the document; 0 for all sentences. The
-        blocks have one sentence then.
-      fix_first: sentences at the start of each document that stay where they are.
+      block: number of sentences per block, from the first movable sentence; the last block may have
+        fewer.
+      window: number of consecutive sentences that are permuted, anywhere in the document; 0 for all
+        sentences. With a window, `block` is 1.
+      fix_first: number of sentences at the start of each document that keep their position.
     """
 
     block: int = 1
@@ -34,25 +35,25 @@ class Shuffle:
 
     @property
     def name(self) -> str:
-        """The test that shuffles like this, in tables and results."""
+        """The name of the test with this shuffle, in tables and results."""
         if self.window:
             return "swaps" if self.window == 2 else f"windows of {self.window}"
         return "permutations" if self.block == 1 else f"blocks of {self.block}"
 
     @property
     def minimum(self) -> str:
-        """The shortest text that can be shuffled, for messages."""
+        """The minimum length of a document, for messages."""
         if self.window > 2:
             return f"{self.window} sentences"
         return "two sentences" if self.block == 1 else f"two blocks of {self.block} sentences"
 
     def fits(self, document: Document) -> bool:
-        """Whether enough sentences may move: two blocks, or one window."""
+        """Whether enough sentences are movable: two blocks, or one window."""
         movable = len(document) - self.fix_first
         return movable > self.block and movable >= self.window
 
     def changes(self, document: Document) -> bool:
-        """Whether any such order is another text; otherwise the sentences that move are equal."""
+        """Whether any order is a different text; otherwise all movable sentences are equal."""
         movable = numbered(document)[self.fix_first :]
         blocks = np.split(movable, range(self.block, len(movable), self.block))
         # If all blocks commute with the first one, they commute with one another.
@@ -62,8 +63,8 @@ class Shuffle:
         )
 
     def draw(self, document: Document, count: int, rng: np.random.Generator) -> np.ndarray:
-        """Orders int [count, S] of a document that `fits`, drawn with replacement. None of them is
-        the document itself if this `changes` it."""
+        """Orders int [count, S] of a document that `fits`, drawn with replacement. No order is the
+        document itself, unless `changes` is false."""
         original, changes = numbered(document), self.changes(document)
         movable = original[self.fix_first :]
         orders = np.tile(original, (count, 1))
@@ -75,8 +76,8 @@ class Shuffle:
         return orders
 
     def _shuffled(self, num_sentences: int, count: int, rng: np.random.Generator) -> np.ndarray:
-        """Orders int [count, S]: each window is as likely as any other, and so is each order of
-        what moves."""
+        """Orders int [count, S]: all windows, and all orders of the movable parts, are equally
+        likely."""
         if self.window:
             starts = rng.integers(num_sentences - self.window + 1, size=(count, 1))
             inside = rng.permuted(np.tile(np.arange(self.window), (count, 1)), axis=1)
@@ -90,10 +91,10 @@ class Shuffle:
 
 
 class Moves:
-    """Orders in which one sentence is at another position: int [P * P, S], computed slice by slice.
+    """Orders with one sentence at another position: int [P * P, S], computed slice by slice.
 
-    Row i P + j moves sentence i to position j, of the P sentences that may move; it is the document
-    itself where i = j.
+    Row i P + j moves sentence i of the P movable sentences to position j; it is the document itself
+    if i = j.
     """
 
     def __init__(self, num_sentences: int, fix_first: int = 0):
@@ -112,10 +113,10 @@ class Moves:
 
 
 def first_moved(document: Document, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Orders int [P, S], P at most `count`, in which the first sentence has another position, drawn
-    without replacement from those that make another text."""
+    """Orders int [P, S], P at most `count`, with the first sentence at another position, drawn
+    without replacement from the positions that make a different text."""
     original = numbered(document)
-    # Among equal sentences at the start it can move without making another text.
+    # A move among equal sentences at the start makes no different text.
     nearest = max(1, int(np.argmax(original != original[0])))
     positions = np.arange(nearest, len(original))
     drawn = rng.choice(positions, min(count, len(positions)), replace=False)
@@ -123,7 +124,7 @@ def first_moved(document: Document, count: int, rng: np.random.Generator) -> np.
 
 
 def numbered(document: Document) -> np.ndarray:
-    """For each sentence, the index of the first one that is equal to it, int [S]."""
+    """For each sentence the index of the first sentence equal to it, int [S]."""
     first_index: dict[bytes, int] = {}
     texts = [np.asarray(ids, np.int32).tobytes() for ids in document]
     return np.array([first_index.setdefault(text, i) for i, text in enumerate(texts)], np.int64)

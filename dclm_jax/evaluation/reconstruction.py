@@ -1,16 +1,16 @@
-"""How close output documents are to input documents (Li et al. 2015, 4.3, Table 3).
+"""Similarity of output documents to input documents (Li et al. 2015, 4.3, Table 3).
 
-BLEU is that of the corpus, each document a segment; everything else is a mean over documents. To
-BLEU and ROUGE a document is one sequence of words. ROUGE is measured against the input: its recall
-(Eq. 16), and beside it F1, which does not reward long outputs.
+BLEU is corpus BLEU with one segment per document; the other measures are means over documents. For
+BLEU and ROUGE a document is one sequence of words. The reference of ROUGE is the input. ROUGE has
+recall (Eq. 16) and F1, which does not reward long outputs.
 
 ROUGE-W follows Eq. 13-15 of Lin (2004) with f(k) = k^1.2, the default of his program, over whole
-documents; the program goes sentence by sentence, and does not give a perfect copy a recall of 1.
+documents. The program scores sentence by sentence and gives a perfect copy a recall below 1.
 
 The coherence penalty L (Eq. 18) aligns each output sentence with the input sentence of the highest
-F1 over their verbs and nouns, counted as often as they occur. Of equals the nearest position is
-taken, the earlier one of two. So L does not punish a sentence that shares no verb or noun with the
-input, which the paper aligns at random: the share of such sentences is reported beside L.
+F1 over their verbs and nouns, with repetitions. Among equal F1 the nearest position is taken, and
+the earlier of two. L thus does not punish a sentence without a verb or noun of the input, which the
+paper aligns at random; the share of such sentences is reported beside L.
 """
 
 import collections
@@ -37,21 +37,21 @@ _ROUGES = ("rouge_1", "rouge_2", "rouge_w")
 
 
 class Rouge(NamedTuple):
-    """In percent."""
+    """Recall and F1 in percent."""
 
     recall: float
     f1: float
 
 
 class Measures(NamedTuple):
-    """An output document against its input.
+    """Measures of an output document against its input.
 
     Attributes:
-      bleu_statistics: int64 [10], which add up over documents (`metrics.bleu_statistics`).
+      bleu_statistics: int64 [10], additive over documents (`metrics.bleu_statistics`).
       rouge_1, rouge_2, rouge_w: see the module.
-      coherence: L; None of an output of fewer than two sentences, which has no pairs of them.
-      unaligned: sentences of the output that have no verb or noun of the input.
-      sentences: of the output.
+      coherence: L; None for an output of fewer than two sentences.
+      unaligned: number of output sentences without a verb or noun of the input.
+      sentences: number of output sentences.
     """
 
     bleu_statistics: np.ndarray
@@ -64,13 +64,13 @@ class Measures(NamedTuple):
 
 
 def require_packages() -> Tagger:
-    """The tagger of `measure`."""
+    """The tagger for `measure`, after a check that all optional packages are installed."""
     metrics.bleu_statistics([], [])
     return parts_of_speech.Tagger()
 
 
 def measure(output: Sentences, reference: Sentences, tagger: Tagger) -> Measures:
-    """Measures an output document against its input, the reference."""
+    """The measures of an output document against its input, the reference."""
     words, reference_words = (
         [word for sentence in text for word in sentence] for text in (output, reference)
     )
@@ -87,14 +87,14 @@ def measure(output: Sentences, reference: Sentences, tagger: Tagger) -> Measures
 
 
 def summarize(measures: Sequence[Measures]) -> dict[str, Any]:
-    """The measures of a corpus for a result file, by those of its documents, one or more.
+    """The measures of a corpus for a result file, from the measures of at least one document.
 
     Returns:
-      "documents", how many; "bleu", from 0 to 100; "rouge_1", "rouge_2" and "rouge_w", each with
-      the means of "recall" and "f1" over the documents; "coherence", the mean of L over the
-      "coherence_documents" that have it, None if none has; "unaligned", the share of output
-      sentences that have no verb or noun of their input; "sentences" and "words" of the outputs;
-      "input_words".
+      "documents", their number; "bleu", from 0 to 100; "rouge_1", "rouge_2" and "rouge_w", each
+      with the means of "recall" and "f1" over documents; "coherence", the mean of L over the
+      "coherence_documents" with two sentences, None if there are none; "unaligned", the share of
+      output sentences without a verb or noun of their input; "sentences" and "words", the numbers
+      of the outputs; "input_words", the number of words of the inputs.
     """
     penalties = [document.coherence for document in measures if document.coherence is not None]
     sentences = sum(document.sentences for document in measures)
@@ -125,14 +125,14 @@ def evaluate_files(
     encoding: str = UTF8,
     on_document: Callable[[int], None] = lambda done: None,
 ) -> list[Measures]:
-    """Measures the documents of one text against those of another, in their order.
+    """The measures of each document of `outputs` against the document of `inputs` at its position.
 
     Args:
       outputs, inputs: files or folders with equal numbers of documents; one may be "-", standard
         input.
-      options: how both become words.
-      encoding: of both.
-      on_document: called after each with the number done.
+      options: how both texts become words.
+      encoding: the encoding of both texts.
+      on_document: called after every document with the number of documents so far.
     """
     paths, tagger = (outputs, inputs), require_packages()
     texts = [read_documents(path, options, encoding=encoding, keep_empty=True) for path in paths]
@@ -140,7 +140,7 @@ def evaluate_files(
     for output, reference in corresponding(texts, paths):
         if not reference.sentences:
             raise InputError(
-                f"{inputs}: {reference.id} has no words; expected some to compare with"
+                f"{inputs}: {reference.id} has no words; remove the document from both texts"
             )
         measures.append(measure(output.sentences, reference.sentences, tagger))
         on_document(len(measures))
@@ -148,7 +148,7 @@ def evaluate_files(
 
 
 def table(summaries: Mapping[str, Mapping[str, Any]]) -> str:
-    """Aligned text: the columns of Table 3, a row for each name and what `summarize` gives."""
+    """Aligned text: the columns of Table 3, one row per name and its result of `summarize`."""
     header = ["", "BLEU", "ROUGE-1", "F1", "ROUGE-2", "F1", "ROUGE-W", "F1"]
     rows, notes = [[*header, "L", "unaligned", "words"]], []
     for name, summary in summaries.items():
@@ -158,15 +158,15 @@ def table(summaries: Mapping[str, Mapping[str, Any]]) -> str:
         unaligned = f"{100 * summary['unaligned']:.2f}%"
         rows.append([name, *numbers, penalty, unaligned, f"{summary['words']:,}"])
         notes.append(
-            f"{name}: {summary['documents']:,} documents; L of the "
-            f"{summary['coherence_documents']:,} outputs that have two sentences; inputs have "
+            f"{name}: {summary['documents']:,} documents; L over "
+            f"{summary['coherence_documents']:,} outputs of at least two sentences; inputs have "
             f"{summary['input_words']:,} words"
         )
     return "\n".join([*aligned(rows), *notes])
 
 
 def rouge_n(output: Sequence[str], reference: Sequence[str], order: int) -> Rouge:
-    """ROUGE-N of two sequences of words: n-grams of both, counted as often as both have them."""
+    """ROUGE-N of two sequences of words, from their shared n-grams with repetitions."""
     ours, theirs = (
         collections.Counter(zip(*(words[first:] for first in range(order)), strict=False))
         for words in (output, reference)
@@ -176,10 +176,11 @@ def rouge_n(output: Sequence[str], reference: Sequence[str], order: int) -> Roug
 
 
 def weighted_lcs(x: Sequence[str], y: Sequence[str], exponent: float = WLCS_EXPONENT) -> float:
-    """WLCS of Lin (2004), 3.3: k words in a row that are matched in a row weigh k^exponent."""
+    """WLCS of Lin (2004), 3.3: a match of k consecutive words in both has weight k^exponent."""
     weights = np.arange(min(len(x), len(y)) + 1) ** float(exponent)
     gains = np.diff(weights).tolist()
-    # Of the words of x so far, and the first j of y: the weight, and the matches that end there.
+    # For the words of x so far and the first j words of y: the weight, and the run of matches at
+    # the end.
     best, run = [0.0] * (len(y) + 1), [0] * (len(y) + 1)
     for word in x:
         diagonal, diagonal_run = 0.0, 0
@@ -196,7 +197,7 @@ def weighted_lcs(x: Sequence[str], y: Sequence[str], exponent: float = WLCS_EXPO
 def rouge_w(
     output: Sequence[str], reference: Sequence[str], exponent: float = WLCS_EXPONENT
 ) -> Rouge:
-    """ROUGE-W of two sequences of words (Lin 2004, Eq. 13-15; F with both weighted alike)."""
+    """ROUGE-W of two sequences of words (Lin 2004, Eq. 13-15; F with beta = 1)."""
     if not output or not reference:
         return Rouge(0.0, 0.0)
     # f^-1(WLCS / f(m)) for f(k) = k^exponent.
@@ -218,9 +219,9 @@ def content_words(document: Sentences, tagger: Tagger) -> list[collections.Count
 def align(
     outputs: Sequence[collections.Counter[str]], inputs: Sequence[collections.Counter[str]]
 ) -> tuple[list[int], list[float]]:
-    """For each output sentence the position of the input sentence of the highest F1, and that F1.
+    """For each output sentence the position of the input sentence with the highest F1, and this F1.
 
-    Of equals the nearest position is taken, the earlier one of two.
+    Among equal F1 the nearest position is taken, and the earlier of two.
     """
     positions, scores = [], []
     for position, output in enumerate(outputs):
@@ -235,10 +236,10 @@ def coherence_penalty(positions: Sequence[int]) -> float | None:
     """L (Eq. 18): the mean over pairs i < j of output sentences of |(j - i) - (j' - i')|.
 
     Args:
-      positions: of the input sentence that each output sentence is aligned with.
+      positions: for each output sentence the position of the input sentence aligned with it.
 
     Returns:
-      None if there is no pair.
+      L, or None if there is no pair.
     """
     if len(positions) < 2:
         return None

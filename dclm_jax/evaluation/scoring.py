@@ -1,6 +1,6 @@
-"""Scores of whole documents, streamed: context is carried over their full length.
+"""Scores of streamed documents, whose context is carried over their full length.
 
-Shapes: B rows on a device (documents), S sentences of a block, N token positions of a sentence.
+Shapes: B documents per device, S sentences of a block, N token positions of a sentence.
 """
 
 import collections
@@ -22,23 +22,23 @@ from dclm_jax.reading.likelihoods import block_nll, open_documents
 
 Document = Sequence[np.ndarray]
 Progress = Callable[[int, int], None]
-"""Called after every document, with the documents done and in all."""
+"""Called after every document with the numbers of documents so far and in total."""
 Scored = TypeVar("Scored")
-"""What has sentences to score: a sequence of them, or any object with one as `sentences`. If its
-`only_last` is true, the sentences before the last one are read for their context and never enter
-the output layer, which is most of the work. A model that reads sources reads those of its `source`,
-or its own where there is none."""
+"""A document to score: a sequence of sentences, or an object with the attribute `sentences`. If its
+`only_last` is true, the sentences before the last sentence are only read as context, without the
+output layer, which is most of the work. A model that reads sources reads the document's `source`,
+or its sentences if there is none."""
 
 
 class Continuation(NamedTuple):
-    """Sentences of which only the last is scored, given the ones before."""
+    """Sentences whose last sentence is scored, given the sentences before it."""
 
     sentences: Document
     only_last: bool = True
 
 
 class SentenceScorer(Protocol):
-    """What coherence needs of a model, or of a baseline without one; see `Scorer`."""
+    """The part of `Scorer` that tests of coherence use; ordering baselines have it, too."""
 
     @property
     def context_order(self) -> int | None: ...
@@ -47,8 +47,8 @@ class SentenceScorer(Protocol):
 
 
 class WordScorer(SentenceScorer, Protocol):
-    """What perplexity and `LanguageModel` need of a model as well: V, and what the scores are of,
-    words and END one after the other or bags of words, whose END has no nats."""
+    """The part of `Scorer` that perplexity and `LanguageModel` use: also V, and the objective,
+    "words" (words and END) or "bags" (bags of words, without END)."""
 
     @property
     def vocab_size(self) -> int: ...
@@ -57,8 +57,8 @@ class WordScorer(SentenceScorer, Protocol):
     def objective(self) -> str: ...
 
 
-# Documents are read ahead to score those of like length together; a window is bounded in tokens
-# too, so that long documents do not pile up.
+# A window of documents is read ahead to score documents of similar length together. It is also
+# bounded in tokens, for long documents.
 _WINDOW_BATCHES = 8
 _WINDOW_TOKENS_PER_ROW = 2**13
 # Blocks in flight: enough to keep the devices busy while results are unpacked.
@@ -66,9 +66,8 @@ _BLOCKS_AHEAD = 4
 
 
 class _Request(NamedTuple):
-    """Sentences to read, of which those from `first_scored` on are scored, and whose they are;
-    `nll` has a place for the score of each of these. What the document is made of, for a model that
-    reads it."""
+    """A document, its sentences to read, the index of the first sentence to score, an entry in
+    `nll` for each scored sentence, and the source, if the model reads it."""
 
     document: Any
     sentences: Document
@@ -87,15 +86,15 @@ class _Block(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class BlockFunctions:
-    """How a `Scorer` reads documents, block by block: pure functions to be compiled."""
+    """Pure functions, compiled by a `Scorer`, that read documents block by block."""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of what is given for a target."""
+        """The shape of the values per target."""
         return ()
 
     def open(self, model: DocumentModel, params: Params, rows: int, source: Batch | None) -> Any:
-        """What is carried over the blocks of each of `rows` documents, before the first."""
+        """The values carried from block to block, at the start of `rows` documents."""
         return open_documents(model, params, rows, source)
 
     def read(
@@ -106,7 +105,7 @@ class BlockFunctions:
         batch: Batch,
         scored: jax.Array,
     ) -> tuple[Any, jax.Array]:
-        """What is carried on after a block, and what is given for its targets [B, S, N, ...]."""
+        """The values carried after a block, and the values of its targets [B, S, N, ...]."""
         return block_nll(model, params, carried, batch, scored)
 
 
@@ -136,7 +135,7 @@ class Scorer:
           batch_size: documents scored together, over all devices; rounded up to a power of two
             times the devices, and at most `reader.MAX_ROWS` per device. It changes speed and
             memory, not scores.
-          functions: of what is given for a target more than its nats.
+          functions: functions that compute other values per target than its nats.
         """
         require_at_least("batch_size", batch_size, 1)
         self.vocab_size, self.context_order = model.vocab_size, model.context_order
@@ -178,7 +177,7 @@ class Scorer:
                 yield request.document, request.nll
 
     def _windows(self, documents: Iterable[Any]) -> Iterator[list[_Request]]:
-        # A batch at least for each process.
+        # At least one batch per process.
         batches = max(_WINDOW_BATCHES, processes.count())
         tokens_per_row = _WINDOW_TOKENS_PER_ROW * batches // _WINDOW_BATCHES
         window: list[_Request] = []
@@ -196,7 +195,7 @@ class Scorer:
             yield window
 
     def _dispatch(self, requests: list[_Request], num_rows: int) -> Iterator[_Block]:
-        """Starts the blocks of a batch one after another; does not wait for their results."""
+        """Starts the blocks of a batch in order, without waiting for their results."""
         num_sentences = max(len(request.sentences) for request in requests)
         num_empty = num_rows * self._num_devices - len(requests)
         documents: list[Document] = [request.sentences for request in requests] + [()] * num_empty
@@ -210,8 +209,8 @@ class Scorer:
         source = reader.pack_sources([*sources, *([()] * num_empty)]) if sources else None
         (context, _), first = self._open(self._params, row_DxB, by_device(source)), 0
         while first < num_sentences:
-            # S depends on the batch and not on what is left of it: a few empty sentences at its end
-            # cost less than compiling another shape.
+            # S depends on the whole batch: a few empty sentences at its end cost less than the
+            # compilation of another shape.
             size = min(reader.BLOCK_SENTENCES, reader.power_of_two(num_sentences))
             batch = reader.next_block(documents, first, size, num_rows)
             size = batch.mask_BxSxN.shape[1]
@@ -224,10 +223,10 @@ class Scorer:
 
 @functools.cache
 def _compiled(model: DocumentModel, functions: BlockFunctions) -> tuple[Callable[..., Any], ...]:
-    """What opens documents and what reads a block of them, over all local devices; compiled once
-    for all scorers of a model."""
+    """The functions that open documents and read a block of them on all local devices; compiled
+    once for all scorers of a model."""
 
-    # Rows are given out too: pmap refuses to give out nothing, which is all that contexts may be.
+    # Rows are returned, too, because pmap refuses empty outputs, and contexts may be empty.
     def open_rows(
         params: Params, row_B: jax.Array, source: Batch | None
     ) -> tuple[Context, jax.Array]:
@@ -242,19 +241,19 @@ def _compiled(model: DocumentModel, functions: BlockFunctions) -> tuple[Callable
 
 
 def sentences_to_score(document: Any) -> tuple[Document, int]:
-    """All sentences of what `SentenceScorer.score` takes, and the first of them to score."""
+    """The sentences of a document, and the index of the first sentence to score."""
     sentences = getattr(document, "sentences", document)
     only_last = getattr(document, "only_last", False)
     return sentences, max(len(sentences) - 1, 0) if only_last else 0
 
 
 def _source(document: Any) -> Document:
-    """What the document is made of."""
+    """The source of a document."""
     source = getattr(document, "source", None)
     if source is None:
         return sentences_to_score(document)[0]
     if not len(source):
-        raise InputError("a source has no sentence; expected at least one")
+        raise InputError("a source has no sentence; remove its document, or add words")
     return source
 
 
@@ -271,7 +270,7 @@ def _collect(block: _Block) -> None:
 
 
 def _exchange(window: list[_Request], batches: list[list[int]], shape: tuple[int, ...]) -> None:
-    """Fills in what other processes have scored, each of them its share of the batches."""
+    """Fills in the scores by other processes, each of which has scored its share of the batches."""
     shares = [
         [window[index] for index in itertools.chain(*batches[process :: processes.count()])]
         for process in range(processes.count())

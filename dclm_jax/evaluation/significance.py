@@ -1,11 +1,11 @@
-"""Confidence intervals over documents, by bootstrap (Efron 1979).
+"""Confidence intervals over documents by bootstrap (Efron 1979), and tests of differences.
 
-Documents are drawn with replacement, as many as there are, and what is measured is computed from
-each draw: its 2.5th and 97.5th percentile bound 95%. Sentences of a document depend on one another,
-so that whole documents are drawn. An interval speaks of other documents of the same kind, and says
-nothing of other training runs.
+A resample is D documents, drawn with replacement from D documents. A 95% interval ends at the 2.5th
+and the 97.5th percentile of a measure over resamples. Whole documents are drawn, because sentences
+of a document depend on one another. An interval is about other documents of the same kind, not
+about other training runs.
 
-Shapes: D documents, X places or runs that have numbers of their own, R resamples.
+Shapes: D documents, X columns (positions, parts of speech or runs), R resamples.
 """
 
 import itertools
@@ -19,7 +19,7 @@ from dclm_jax.errors import InputError, require_at_least
 
 RESAMPLES = 1000
 EXCHANGES = 9999
-"""Of the permutation test: random choices of the documents whose runs change places."""
+"""Number of random exchanges of the permutation test."""
 _PERCENTILES = (2.5, 97.5)
 _CHUNK = 100
 
@@ -27,20 +27,20 @@ _CHUNK = 100
 def resample(
     nats_DxX: np.ndarray, targets_DxX: np.ndarray, *, resamples: int = RESAMPLES, seed: int = 0
 ) -> np.ndarray:
-    """Nats a target in resampled test sets.
+    """Nats per target in resampled test sets.
 
-    The same documents are drawn for the same D, `resamples` and `seed`: results of several models
-    on the same documents are paired.
+    Equal D, `resamples` and `seed` draw equal documents, so that results of several models on the
+    same documents are paired.
 
     Args:
       nats_DxX: sums over the targets of each document.
-      targets_DxX: their numbers; [D, 1] serves all X.
+      targets_DxX: numbers of targets; [D, 1] if they are equal for all X.
       resamples: R.
-      seed: of what is drawn.
+      seed: random seed of the draws.
 
     Returns:
-      float64 [R, X]: nan where nothing was drawn that has a target, and in all of a column where
-      fewer than two documents have one.
+      float64 [R, X]: nan if the documents drawn have no target in a column, and for all resamples
+      of a column if fewer than two documents have a target in it.
     """
     num_documents = len(nats_DxX)
     rng = np.random.default_rng(seed)
@@ -56,36 +56,36 @@ def resample(
 
 
 def interval(values_RxX: np.ndarray) -> np.ndarray:
-    """The two ends of the 95% interval of every column, float64 [2, X]; nan where it is all nan."""
+    """The ends of the 95% interval of every column, float64 [2, X]; nan if a column is all nan."""
     with warnings.catch_warnings(action="ignore", category=RuntimeWarning):
         return np.nanpercentile(values_RxX, _PERCENTILES, axis=0)
 
 
 class Sums(NamedTuple):
-    """For every document and each of X places (positions, parts of speech, or runs): a sum over its
-    targets [D, X], of nats or of what else is averaged, and how many targets there are [D, X]."""
+    """Sums of nats (or of another averaged value) and numbers of targets, per document and column
+    (positions, parts of speech or runs), [D, X] each."""
 
     nll: np.ndarray
     count: np.ndarray
 
     @property
     def perplexities(self) -> np.ndarray:
-        """Those of every place over all documents, float64 [X]; nan where there is no target."""
+        """Perplexity of each column over all documents, float64 [X]; nan without targets."""
         with np.errstate(invalid="ignore", over="ignore"):
             return np.exp(self.nll.sum(axis=0) / self.count.sum(axis=0))
 
     def resampled(self) -> np.ndarray:
-        """Those of every place in resampled test sets [R, X], see `resample`."""
+        """Perplexity of each column in resampled test sets [R, X], see `resample`."""
         with np.errstate(over="ignore"):
             return np.exp(resample(self.nll, self.count))
 
     def to_json(self) -> dict[str, list[list[float]]]:
-        """Lists by document; nats to three decimals."""
+        """Lists over documents; nats to three decimals."""
         return {"nll": self.nll.round(3).tolist(), "count": self.count.tolist()}
 
 
 def of_ratio(sums: Sums, others: Sums) -> np.ndarray:
-    """The ends of the intervals of ratios of perplexities, [2, X]; `others` are sums over the same
+    """The ends of the intervals of ratios of perplexities, [2, X]; both sums are over the same
     targets."""
     differences = resample(sums.nll - others.nll, sums.count)
     with np.errstate(over="ignore"):
@@ -93,13 +93,13 @@ def of_ratio(sums: Sums, others: Sums) -> np.ndarray:
 
 
 class Difference(NamedTuple):
-    """Between the means of two runs, the columns `a` and `b`, over the same documents.
+    """A difference between the means of two runs, columns `a` and `b`, over the same documents.
 
-    difference: mean of a less that of b.
-    low, high: ends of its 95% interval; nan where there are no two documents.
-    p: of the paired permutation test (Fisher): how often the difference is as large, in size, if
-      the two results of each document are given to the runs by chance.
-    p_holm: the same, corrected for all pairs of runs after Holm (1979).
+    difference: mean of a minus mean of b.
+    low, high: ends of its 95% interval; nan for fewer than two documents.
+    p: two-sided p-value of the paired permutation test (Fisher), which exchanges the two results of
+      each document at random.
+    p_holm: p corrected for all pairs of runs after Holm (1979).
     """
 
     a: int
@@ -116,22 +116,23 @@ class Difference(NamedTuple):
 
 
 def differences(sums: Sums, *, seed: int = 0) -> list[Difference]:
-    """Between any two of the X columns.
+    """The differences between all pairs of the X columns.
 
     Args:
-      sums: of the measure [D, X], and the number of its values [D, 1], the same for all runs.
-      seed: of what is drawn.
+      sums: sums of the measure [D, X], and its numbers of values [D, 1], equal for all runs.
+      seed: random seed of resamples and exchanges.
     """
     means_RxX = resample(sums.nll, sums.count, seed=seed)
     rng = np.random.default_rng(seed)
     signs_ExD = rng.integers(2, size=(EXCHANGES, len(sums.nll)), dtype=np.int8) * 2 - 1
     pairs = []
     for a, b in itertools.combinations(range(sums.nll.shape[1]), 2):
-        apart_D = sums.nll[:, a] - sums.nll[:, b]
-        total = apart_D.sum()
+        difference_D = sums.nll[:, a] - sums.nll[:, b]
+        total = difference_D.sum()
         ((low,), (high,)) = interval(means_RxX[:, [a]] - means_RxX[:, [b]])
-        # Sums of the same numbers in another order are no less.
-        as_large = np.abs(signs_ExD @ apart_D) >= abs(total) - 1e-9 * np.abs(apart_D).sum()
+        # The tolerance makes sums of equal numbers in another order count as equal.
+        tolerance = 1e-9 * np.abs(difference_D).sum()
+        as_large = np.abs(signs_ExD @ difference_D) >= abs(total) - tolerance
         p = (1 + int(as_large.sum())) / (1 + EXCHANGES)
         pairs.append(Difference(a, b, float(total / sums.count.sum()), low, high, p, 1.0))
     smallest = 0.0
@@ -151,19 +152,21 @@ class ZTest(NamedTuple):
 def z_test(
     mean_a: float, sd_a: float, n_a: int, mean_b: float, sd_b: float, n_b: int, error: float = 0.0
 ) -> ZTest:
-    """Whether A's mean is above B's.
+    """A z-test of whether the mean of A exceeds the mean of B.
 
     z = (mean_a - mean_b) / sqrt(sd_a^2 / n_a + sd_b^2 / n_b + error^2), where `error` is a standard
-    error of the difference that n does not lessen.
+    error of the difference that does not decrease with n.
 
-    On bootstrap results n is the number of test sets, so the test speaks of this split and grows
-    with R: it says nothing of other documents or other training runs. The paper tests bootstrap
-    results as well, by a formula that it does not give: on its Table 3 this one has z = 43.22 and
-    34.68, where it prints 36.55 and 31.26.
+    For bootstrap results n is the number R of test sets. The test is then about this split, z grows
+    with R, and it is not about other documents or other training runs. Ji et al. (2015) also test
+    bootstrap results, by a formula that they do not give: for their Table 3 this formula has
+    z = 43.22 and 34.68, and they print 36.55 and 31.26.
     """
     require_at_least("n", min(n_a, n_b), 1)
     variance = sd_a**2 / n_a + sd_b**2 / n_b + error**2
     if variance <= 0:
-        raise InputError("a z-test needs a standard deviation above 0")
+        raise InputError(
+            "both standard deviations of a z-test are 0; expected at least one above 0"
+        )
     z = (mean_a - mean_b) / math.sqrt(variance)
     return ZTest(z, 0.5 * math.erfc(z / math.sqrt(2)))

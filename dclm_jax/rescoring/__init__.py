@@ -1,4 +1,4 @@
-"""N-best lists rescored by models of documents: lists, search, metrics and tuned weights.
+"""Rescoring of N-best lists with document models: lists, search, metrics and tuning of weights.
 
 In Python:
 
@@ -6,5 +6,5 @@ In Python:
     rescorer = search.Rescorer({"tour": lm.reader}, lm.vocabulary, lists)
     choices, features = rescorer.decode(rescorer.default_weights)
     best = [s.hypotheses[choice] for s, choice in zip(lists.segments, choices)]
-    lines = rescorer.scored_lines(features)                 # the list with log P as feature "tour"
+    lines = rescorer.scored_lines(features)                 # the list with a feature "tour", log P
 """

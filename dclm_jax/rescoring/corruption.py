@@ -1,9 +1,9 @@
-"""N-best lists without a decoder: sentences of a corpus among corruptions of themselves.
+"""N-best lists without a decoder: sentences of a corpus and corruptions of them.
 
-A corruption has one to `MAX_EDITS` edits, each of which swaps two neighbouring words, puts a word
-of like frequency in the place of another, or deletes a word. A list holds the sentence itself and
-different corruptions of it, ordered by a score that stands for a decoder's: minus the number of
-edits, and normal noise. The best of a list is thus better than chance and worse than the oracle.
+A corruption has one to `MAX_EDITS` edits. An edit swaps two neighbouring words, replaces a word by
+a word of similar frequency, or deletes a word. A list has the sentence and different corruptions of
+it, ordered by a simulated decoder score: minus the number of edits, plus normal noise. The 1-best
+hypothesis is thus better than chance and worse than the oracle.
 """
 
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from dclm_jax.rescoring.nbest import moses_line
 
 MAX_EDITS = 3
 NOISE = 2.0
-"""Standard deviation of the noise of a score, in edits."""
+"""Standard deviation of the noise of the score, in edits."""
 _LIKE = 1.25
-"""Ranks of frequency within this ratio are alike, and the nearest `_NEAREST` ones."""
+"""Maximum ratio of similar frequency ranks; the `_NEAREST` nearest ranks are similar, too."""
 _NEAREST = 5
 _TRIES_PER_CANDIDATE = 20
 
@@ -28,15 +28,15 @@ _TRIES_PER_CANDIDATE = 20
 def write_lists(
     data: Corpus, folder: str, *, candidates: int = 10, max_sentences: int = 0, seed: int = 0
 ) -> int:
-    """Writes the lists of a split: nbest.txt as Moses writes it, documents.txt with the document of
-    each id, references.txt with the sentences. The same seed gives the same files.
+    """Writes the lists of a split: nbest.txt in the format of Moses, documents.txt with each id's
+    document, and references.txt with the sentences. Equal seeds give equal files.
 
     Args:
       data: the split.
-      folder: to write to.
+      folder: the folder to write to.
       candidates: maximum number of hypotheses per list.
       max_sentences: maximum number of sentences per document, from its start; 0 for all.
-      seed: of the corruptions and of the noise.
+      seed: random seed for the corruptions and the noise.
 
     Returns:
       The number of lists.
@@ -66,9 +66,10 @@ class Corruption:
     """Makes lists of candidates for sentences under one vocabulary."""
 
     def __init__(self, vocabulary: Vocabulary, candidates: int):
-        """Args:
-        vocabulary: whose counts say which words are alike.
-        candidates: of a list, at most; a short sentence may have fewer corruptions.
+        """
+        Args:
+          vocabulary: the vocabulary, whose counts determine frequency ranks.
+          candidates: maximum number per list; a short sentence may have fewer corruptions.
         """
         require_at_least("candidates", candidates, 2)
         self._candidates = candidates
@@ -80,8 +81,8 @@ class Corruption:
     def candidates(
         self, sentence: np.ndarray, rng: np.random.Generator
     ) -> list[tuple[np.ndarray, float]]:
-        """The list of a sentence, int [M] with M >= 1: word ids int32 [M], M >= 1, each with the
-        score of a decoder, the largest first."""
+        """The list of a sentence int [M], M >= 1: word ids int32 [M], M >= 1, each with its
+        simulated decoder score, the largest first."""
         edits_of = {tuple(sentence.tolist()): 0}
         for _ in range(_TRIES_PER_CANDIDATE * self._candidates):
             if len(edits_of) == self._candidates:
@@ -97,19 +98,20 @@ class Corruption:
         return [(np.array(lists[index], np.int32), float(scores[index])) for index in order]
 
     def _edited(self, words: Sequence[int], rng: np.random.Generator) -> list[int]:
-        """One edit more; a single word can only be exchanged, a word without frequency cannot."""
+        """The words after one more edit. A single word can only be replaced; a word without a
+        frequency is never replaced."""
         words, position = list(words), int(rng.integers(len(words)))
         kind = rng.integers(3) if len(words) > 1 else 1
         if kind == 0:
             position = min(position, len(words) - 2)
             words[position : position + 2] = words[position + 1], words[position]
         elif kind == 1:
-            words[position] = self._alike(words[position], rng)
+            words[position] = self._similar(words[position], rng)
         else:
             del words[position]
         return words
 
-    def _alike(self, word: int, rng: np.random.Generator) -> int:
+    def _similar(self, word: int, rng: np.random.Generator) -> int:
         rank = self._rank[word]
         if rank < 0:
             return word

@@ -1,9 +1,9 @@
-"""Minimum error rate training (Och 2003): the weights at which the chosen hypotheses score best.
+"""Minimum error rate training (Och 2003): weights that maximize the metric of chosen hypotheses.
 
-Along a line w + gamma d each hypothesis of a segment has the score a + gamma b, and the chosen one
-is on the upper envelope of these lines. It changes at finitely many gamma; between two neighbouring
-ones of all segments the chosen hypotheses are the same, and so is the metric, which is therefore
-maximised exactly by trying every such interval.
+Along a line w + gamma d, each hypothesis of a segment has the score a + gamma b, and the chosen
+hypothesis is on the upper envelope of these lines. It changes at finitely many gamma. Between
+neighbouring gamma, over all segments, the chosen hypotheses and the metric are constant, so that
+trying every such interval finds the exact maximum.
 """
 
 from collections.abc import Callable, Sequence
@@ -14,20 +14,20 @@ import numpy as np
 from dclm_jax.errors import InputError
 from dclm_jax.rescoring.metrics import Metric, picked
 
-# Of the scale of features: an interval this narrow could be an error of rounding.
+# In units of scaled features: narrower intervals could be rounding errors.
 _NARROWEST = 1e-9
 _LEAST_GAIN = 1e-9
 _MAX_ROUNDS = 10
 
 
 class Lists(NamedTuple):
-    """The N hypotheses of S segments of at most K.
+    """The N hypotheses of S segments with at most K hypotheses each.
 
     Attributes:
       features_NxF: float64.
       statistics_NxQ: sufficient statistics of the metric.
-      rows_SxK: the hypotheses of each segment; the last one of shorter lists is repeated, which
-        changes no choice.
+      rows_SxK: the rows of each segment's hypotheses; shorter lists repeat their last hypothesis,
+        which changes no choice.
     """
 
     features_NxF: np.ndarray
@@ -36,7 +36,7 @@ class Lists(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """Weights [F] whose absolute values add up to 1, and the metric that they give."""
+    """Weights [F] with absolute values that add up to 1, and their metric."""
 
     weights: np.ndarray
     value: float
@@ -52,23 +52,22 @@ def tune(
     seed: int = 0,
     on_round: Callable[[int, Tuned], None] = lambda number, tuned: None,
 ) -> Tuned:
-    """Tunes weights of features that depend on what is chosen.
+    """Tunes weights of features that depend on the chosen hypotheses.
 
-    The score of a hypothesis under a document model depends on the hypotheses chosen before it. So
-    the lists are decoded, the weights tuned on the features of all hypotheses given the chosen
-    ones, and the lists decoded again, until the same hypotheses are chosen, or ten times. The best
-    weights are those with which decoding, not tuning, gave the best metric.
+    The score of a hypothesis under a document model depends on the hypotheses chosen before it. A
+    round decodes the lists, and tunes the weights on the features of all hypotheses given the
+    chosen hypotheses. Rounds end when the choices repeat, after ten rounds at most. The result is
+    the weights with the best metric in decoding, not in tuning.
 
     Args:
-      decode: with weights [F], gives for each segment the chosen hypothesis, and features [K, F] of
-        all of them given the chosen ones before.
-      statistics: of each segment, int [K, Q].
-      metric: to improve.
-      start: weights to begin with, float [F].
-      restarts: random weights that tuning begins with as well.
-      seed: of the restarts and of random directions.
-      on_round: called with the number of a round from 1, the weights it decoded with and what they
-        gave.
+      decode: takes weights [F]; returns for each segment the index of the chosen hypothesis, and
+        the features [K, F] of all its hypotheses given the hypotheses chosen before.
+      statistics: for each segment, int [K, Q].
+      metric: the metric to improve.
+      start: initial weights, float [F].
+      restarts: number of random weights that are further starting points.
+      seed: random seed for restarts and directions.
+      on_round: called with the number of a round, from 1, its weights and their metric.
     """
     rounds: list[Tuned] = []
     weights, before = start / np.abs(start).sum(), None
@@ -87,7 +86,7 @@ def tune(
 
 
 def joined(features: Sequence[np.ndarray], statistics: Sequence[np.ndarray]) -> Lists:
-    """The lists of segments, float [K, F] and int [K, Q], of different numbers of hypotheses."""
+    """`Lists` of segments, float [K, F] and int [K, Q], each with its own K."""
     ends = np.cumsum(list(map(len, features)))
     first_S = np.concatenate([[0], ends[:-1]])
     rows_SxK = first_S[:, None] + np.arange(max(map(len, features)))
@@ -104,26 +103,26 @@ def maximize(
     restarts: int,
     rng: np.random.Generator,
 ) -> Tuned:
-    """The best weights found for fixed features, from `start` and from random weights.
+    """The best weights for fixed features by coordinate ascent from `start` and random weights.
 
-    From each it moves to the best point along every feature's axis and along one random direction
-    per feature, until none of them leads to a better one. A feature that is the same in each list
-    has weight 0.
+    Each ascent moves to the best point along every feature's axis and along one random direction
+    per feature, until no line has a better point. A feature that is constant in each list has
+    weight 0.
 
     Args:
-      features, statistics: of each segment, float [K, F] and int [K, Q].
-      metric: to improve.
-      start: weights [F].
-      restarts: how many random weights.
-      rng: of random weights and directions.
+      features, statistics: for each segment, float [K, F] and int [K, Q].
+      metric: the metric to improve.
+      start: initial weights [F].
+      restarts: number of random weights.
+      rng: the source of random weights and directions.
     """
-    # In units in which all features vary alike, for random weights and directions.
+    # Random weights and directions are in units of the standard deviation of each feature.
     lists = joined([list_KxF - list_KxF.mean(axis=0) for list_KxF in features], statistics)
     spread_F = np.sqrt(np.mean(lists.features_NxF**2, axis=0))
-    # What is the same in each list chooses nothing; it differs from its mean by rounding at most.
+    # A feature that is constant in each list differs from its mean by rounding at most.
     varies_F = spread_F > 1e-9 * np.max(np.abs(np.concatenate(features)), axis=0)
     if not varies_F.any():
-        raise InputError("no feature differs within a list; there is nothing to tune")
+        raise InputError("no feature differs within a list, so that there are no weights to tune")
     spread_F = spread_F[varies_F]
     scaled = lists._replace(features_NxF=lists.features_NxF[:, varies_F] / spread_F)
     starts = [start[varies_F] * spread_F, *rng.uniform(-1, 1, (restarts, len(spread_F)))]
@@ -168,10 +167,10 @@ def line_search(
 def _intervals(
     offsets_SxK: np.ndarray, slopes_SxK: np.ndarray, statistics_SxKxQ: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Where the chosen hypotheses change, float [I - 1] in ascending order, and the statistics of
-    all segments in each of the I intervals, [I, Q]."""
+    """The gammas at which chosen hypotheses change, float [I - 1] in ascending order, and the sums
+    of statistics in each of the I intervals, [I, Q]."""
     segment = np.arange(len(offsets_SxK))
-    # At gamma = -infinity the flattest line wins, of equally flat ones the highest.
+    # At gamma = -infinity the flattest line is chosen, among equally flat lines the highest.
     flattest = slopes_SxK == slopes_SxK.min(axis=1, keepdims=True)
     current = np.argmax(np.where(flattest, offsets_SxK, -np.inf), axis=1)
     total_Q = statistics_SxKxQ[segment, current].sum(axis=0)
@@ -185,7 +184,7 @@ def _intervals(
         crossed = np.flatnonzero(np.isfinite(crossing))
         if not crossed.size:
             break
-        # Of lines that cross at one point the steepest is next, of equal ones the first.
+        # Among lines that cross at one point the steepest is next, among equal lines the first.
         ties = is_steeper & (crossing_SxK == crossing[:, None])
         following = np.argmax(np.where(ties, slopes_SxK, -np.inf), axis=1)
         gammas.append(crossing[crossed])

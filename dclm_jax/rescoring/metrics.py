@@ -1,11 +1,11 @@
-"""Hypotheses against references: BLEU, word error rate, and whether a difference is chance.
+"""Metrics of hypotheses against references: BLEU, word error rate, and tests of differences.
 
-A metric is a function of sufficient statistics that add up over segments, so that documents,
-resampled test sets and choices of hypotheses are sums of them. BLEU is sacrebleu's, of words as
-they are given.
+A metric is a function of sufficient statistics, which add up over the segments of documents, of
+resampled test sets and of choices of hypotheses. BLEU is computed by sacrebleu without
+tokenisation.
 
-Hypotheses and references may be empty. An empty hypothesis of an empty reference has no errors and
-a BLEU of 100.
+Hypotheses and references may be empty. An empty hypothesis for an empty reference has no errors and
+BLEU 100.
 """
 
 import functools
@@ -20,18 +20,19 @@ from dclm_jax.tables import aligned
 _ORDERS = 4
 
 Systems = Mapping[str, Mapping[str, np.ndarray]]
-"""The statistics [S, Q] of what each system has chosen, by system and by metric."""
+"""The statistics [S, Q] of the chosen hypotheses, by system and metric."""
 
 
 class Metric(NamedTuple):
-    """How hypotheses are measured.
+    """A metric of hypotheses.
 
     Attributes:
-      name: for tables, with its unit.
-      sign: 1 where more is better, -1 where less is.
-      statistics: int64 [K, Q] of K hypotheses of one segment and its reference.
-      score: of the sum [Q] of statistics over segments, from 0 to 100 and for error rates beyond.
-      segment_score: of the statistics of a single segment.
+      name: the name in tables, with the unit.
+      sign: 1 if higher is better, -1 if lower is better.
+      statistics: computes int64 [K, Q] from K hypotheses of one segment and its reference.
+      score: computes the metric from the sum [Q] of statistics over segments; from 0 to 100, error
+        rates also above 100.
+      segment_score: computes the metric of a single segment from its statistics [Q].
     """
 
     name: str
@@ -42,17 +43,17 @@ class Metric(NamedTuple):
 
 
 def bleu_statistics(hypotheses: Sequence[Sequence[str]], reference: Sequence[str]) -> np.ndarray:
-    """sacrebleu's: words of the hypothesis and of the reference, then of n-grams of orders 1 to 4
-    those that are correct and all.
+    """Statistics of BLEU by sacrebleu, int64 [K, 10]: numbers of words of the hypothesis and of the
+    reference, then for orders 1 to 4 numbers of correct n-grams and of n-grams.
     """
-    # Of a single segment: without it sacrebleu warns, and the statistics are the same.
+    # `effective_order` avoids a warning about single segments and changes no statistics.
     bleu = _sacrebleu()(tokenize="none", effective_order=True)
     results = [bleu.sentence_score(" ".join(words), [" ".join(reference)]) for words in hypotheses]
     return np.array([[r.sys_len, r.ref_len, *r.counts, *r.totals] for r in results])
 
 
 def bleu(totals_Q: np.ndarray, *, effective_order: bool = False) -> float:
-    """BLEU of summed statistics, smoothed as sacrebleu does by default where a count is 0."""
+    """BLEU from sums of statistics, with sacrebleu's default smoothing of counts of 0."""
     sys_len, ref_len, *counts = totals_Q.tolist()
     if not sys_len and not ref_len:
         return 100.0
@@ -68,8 +69,8 @@ def bleu(totals_Q: np.ndarray, *, effective_order: bool = False) -> float:
 
 
 def wer_statistics(hypotheses: Sequence[Sequence[str]], reference: Sequence[str]) -> np.ndarray:
-    """The fewest insertions, deletions and substitutions that make the reference of each
-    hypothesis, and the words of the reference."""
+    """Statistics of the word error rate, int64 [K, 2]: the Levenshtein distance of hypothesis and
+    reference in words, and the number of words of the reference."""
     with importing("word error rate", "metrics"):
         from rapidfuzz.distance.Levenshtein import distance
     return np.array([[distance(words, reference), len(reference)] for words in hypotheses])
@@ -78,8 +79,8 @@ def wer_statistics(hypotheses: Sequence[Sequence[str]], reference: Sequence[str]
 def wer(totals_Q: np.ndarray) -> float:
     """Errors in percent of the words of the references.
 
-    Segments, documents and resampled test sets whose references are all empty count as one word:
-    systems are compared there by their errors.
+    If all references are empty they count as one word, so that systems are compared by their
+    numbers of errors.
     """
     errors, words = totals_Q.tolist()
     return 100 * errors / max(words, 1)
@@ -94,7 +95,7 @@ METRICS = {
 def list_statistics(
     lists: Iterable[Sequence[Sequence[str]]], references: Sequence[Sequence[str]]
 ) -> dict[str, list[np.ndarray]]:
-    """By metric and segment the statistics [K, Q] of the K hypotheses of each list."""
+    """The statistics [K, Q] of the K hypotheses of each list, by metric and segment."""
     pairs = list(zip(lists, references, strict=True))
     return {
         name: [metric.statistics(hypotheses, reference) for hypotheses, reference in pairs]
@@ -103,8 +104,8 @@ def list_statistics(
 
 
 def oracle(metric: Metric, statistics: Sequence[np.ndarray]) -> list[int]:
-    """For each segment the hypothesis with the best score of its segment, the first of equals:
-    exact for the word error rate, and the usual approximation for BLEU."""
+    """For each segment the index of the hypothesis with the best metric, the first among equals.
+    This is exact for the word error rate and the usual approximation for BLEU."""
     return [
         int(np.argmax([metric.sign * metric.segment_score(row_Q) for row_Q in segment_KxQ]))
         for segment_KxQ in statistics
@@ -124,15 +125,15 @@ def systems_of(
     *,
     seed: int,
 ) -> dict[str, dict[str, np.ndarray]]:
-    """`Systems` of a list: the first hypotheses, random ones, the choices and the best ones, and
-    "baseline", the sentences of another system, if there are any.
+    """`Systems` of a list: "first" (1-best), "random", "rescored" (the choices), "oracle" and, if
+    given, "baseline".
 
     Args:
-      statistics: of `list_statistics`.
-      choices: for each segment the hypothesis that rescoring has chosen.
-      references: one per segment.
-      baseline: what another system has chosen, one sentence per segment.
-      seed: of the random hypotheses.
+      statistics: from `list_statistics`.
+      choices: for each segment the index of the hypothesis chosen by rescoring.
+      references: one reference per segment.
+      baseline: the output of another system, one sentence per segment.
+      seed: random seed for the random hypotheses.
     """
     rng = np.random.default_rng(seed)
     random = rng.integers(list(map(len, next(iter(statistics.values()))))).tolist()
@@ -145,24 +146,24 @@ def systems_of(
         name: picked(lists, oracle(METRICS[name], lists)) for name, lists in statistics.items()
     }
     if baseline:
-        of_baseline = list_statistics([[words] for words in baseline], references)
-        result["baseline"] = {name: np.concatenate(s) for name, s in of_baseline.items()}
+        by_metric = list_statistics([[words] for words in baseline], references)
+        result["baseline"] = {name: np.concatenate(s) for name, s in by_metric.items()}
     return result
 
 
 def measure(
     systems: Systems, division: Sequence[range], *, samples: int, seed: int
 ) -> dict[str, Any]:
-    """Measures systems for a result file, and compares them with the one called "baseline", or else
-    with the first hypotheses.
+    """The metrics of systems for a result file, compared with "baseline" if it is given, otherwise
+    with "first".
 
     Args:
-      systems: what each has chosen for the same segments.
+      systems: the chosen hypotheses of each system for the same segments.
       division, samples, seed: see `compare`.
 
     Returns:
-      Under "rows" for each system the share of segments without word errors ("right"), and by
-      metric what `compare` gives; of the system to compare with the "value" alone.
+      Under "rows" for each system the share of segments without word errors ("right") and, by
+      metric, the result of `compare`; only its "value" for the system compared with.
     """
     baseline = "baseline" if "baseline" in systems else "first"
     rows: dict[str, Any] = {}
@@ -184,14 +185,14 @@ def compare(
     samples: int,
     seed: int,
 ) -> dict[str, float]:
-    """Compares what two systems have chosen for the same segments.
+    """Compares the hypotheses that two systems have chosen for the same segments.
 
     Args:
-      metric: to compare by.
+      metric: the metric to compare by.
       ours_SxQ, theirs_SxQ: statistics of the chosen hypotheses.
-      division: the segments of each document; together they are all segments in their order.
+      division: the consecutive segments of each document, which are all segments in order.
       samples, seed: see `bootstrap_p`. Documents are resampled, because the segments of a document
-        depend on one another; segments where there is a single document.
+        depend on one another; if there is a single document, its segments are resampled.
 
     Returns:
       Our metric ("value"), the share of documents on which we are better ("improved", Lin et al.
@@ -212,7 +213,7 @@ def compare(
 
 
 def table(measured: Mapping[str, Any]) -> str:
-    """Aligned text: a row for each system of what `measure` gives."""
+    """Aligned text of a result of `measure`, one row per system."""
     header = ["", "reference chosen"]
     for metric in METRICS.values():
         header += [metric.name, "documents better", "p"]
@@ -232,13 +233,13 @@ def table(measured: Mapping[str, Any]) -> str:
 def bootstrap_p(
     metric: Metric, ours_UxQ: np.ndarray, theirs_UxQ: np.ndarray, *, samples: int, seed: int
 ) -> float:
-    """Paired bootstrap (Koehn 2004): how often we are no better on units that are resampled.
+    """A paired bootstrap test (Koehn 2004): the p-value of "we are no better".
 
     Args:
-      metric: to compare by.
-      ours_UxQ, theirs_UxQ: summed statistics of the same U units.
-      samples: test sets of U units each, drawn with replacement.
-      seed: of the test sets.
+      metric: the metric to compare by.
+      ours_UxQ, theirs_UxQ: sums of statistics of the same U units.
+      samples: number of test sets, each of U units drawn with replacement.
+      seed: random seed for the test sets.
 
     Returns:
       (1 + test sets on which we are no better) / (1 + samples), a one-sided p-value.

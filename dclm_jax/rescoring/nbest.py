@@ -1,20 +1,20 @@
-"""N-best lists: the hypotheses that a decoder gives for every segment, the one it likes best first.
+"""N-best lists: the hypotheses of a decoder for every segment, the 1-best hypothesis first.
 
-A file as Moses writes it. Ids count segments from 0. Names of features end in "=", with or without
-a space before the first of their values. A hypothesis need not have every feature: a missing one is
-0. Features may be missing altogether, and so may the decoder's total score, if every line lacks it.
-What follows the total score, such as word alignments, is not read.
+A file in the format of Moses. Ids count segments from 0. Names of features end in "=", with or
+without a space before their first value. A feature that a hypothesis lacks is 0. The field of
+features may be empty in all lines, and all lines may lack the decoder's total score. Fields after
+the total score, such as word alignments, are not read.
 
     0 ||| the cat sat . ||| LM0= -12.1 TM0= -3.2 -4.1 ||| -7.9
     0 ||| the cat sit . ||| LM0=-13.0 TM0=-3.1 -4.0 sparse_sit=1 ||| -8.2
 
-A file as Kaldi writes `words_text`, where hypotheses count from 1; or a folder with such a file and
-the costs of `KALDI_COSTS` that are there, by the same keys in the same order.
+A file `words_text` in the format of Kaldi, where hypotheses count from 1; or a folder with this
+file and any files of `KALDI_COSTS`, with equal keys in equal order.
 
     words_text: utt7-1 the cat sat       acwt: utt7-1 312.5
                 utt7-2 the cats at             utt7-2 311.9
 
-In both a hypothesis may have no words, as where nothing is said.
+In both formats a hypothesis may have no words (silence).
 """
 
 import itertools
@@ -31,15 +31,15 @@ from dclm_jax.errors import InputError, brief
 
 SEPARATOR = "|||"
 LARGEST = 1e100
-"""The largest feature, so that squares of features are finite."""
+"""Maximum absolute value of a feature, so that squares of features are finite."""
 SCORE = "score"
-"""The feature that a decoder's total score is."""
+"""The name of the feature with the decoder's total score."""
 UNNAMED = "f"
-"""The feature of values that stand before any name."""
+"""The name of the feature with the values before any name."""
 KALDI_WORDS = "words_text"
 KALDI_COSTS = ("acwt", "lmwt.nolm", "lmwt.lmonly")
-"""Acoustic cost, graph cost without the language model, and cost of the language model: features
-are their negatives."""
+"""Acoustic cost, graph cost without the language model, and cost of the language model. Features
+are negative costs."""
 _MOST_MISSING = 5
 """Maximum number of features that a note names."""
 
@@ -51,8 +51,8 @@ class Segment(NamedTuple, Generic[Words]):
 
     Attributes:
       hypotheses: K lists of words, or word ids int [M] without START and END; M may be 0.
-      features_KxF: float64; more is better.
-      id: as the list has it.
+      features_KxF: float64; higher is better.
+      id: the id in the list.
     """
 
     hypotheses: Sequence[Words]
@@ -61,13 +61,13 @@ class Segment(NamedTuple, Generic[Words]):
 
 
 class NBestList(NamedTuple):
-    """The segments of a list in its order.
+    """An N-best list.
 
     Attributes:
-      path: of the list.
-      segments: in the order of the list.
-      names: of the F features.
-      lines: of Moses' format, one per hypothesis, unchanged; empty for lists of Kaldi.
+      path: the path of the list.
+      segments: the segments in the order of the list.
+      names: the names of the F features.
+      lines: the unchanged lines of a list of Moses, one per hypothesis; empty for a list of Kaldi.
     """
 
     path: str
@@ -77,8 +77,8 @@ class NBestList(NamedTuple):
 
 
 class _Hypothesis(NamedTuple):
-    """A line of a list: where it is, the id of its segment, its words and the values of its
-    features by name."""
+    """A line of a list: its file and line number, the id of its segment, its words and the values
+    of its features by name."""
 
     place: str
     segment: str
@@ -87,11 +87,11 @@ class _Hypothesis(NamedTuple):
 
 
 def read_nbest(path: str, report: Callable[[str], None] = lambda line: None) -> NBestList:
-    """Reads a list of Moses, a list of Kaldi or a folder of Kaldi's; the content decides which.
+    """Reads a list of Moses, a list of Kaldi or a folder of Kaldi, according to its content.
 
     Args:
-      path: of the list.
-      report: called with a line that counts the features that some hypotheses lack.
+      path: the path of the list.
+      report: called with a line that counts features that some hypotheses lack.
     """
     folder = pathlib.Path(path)
     lines: list[Line] = [] if folder.is_dir() else _lines_with_text(path, "hypothesis")
@@ -118,26 +118,28 @@ def read_nbest(path: str, report: Callable[[str], None] = lambda line: None) -> 
         )
     absent = {name: [0.0] * size for name, size in sizes.items()}
     segments = []
-    for identifier, group in itertools.groupby(hypotheses, key=lambda each: each.segment):
+    for identifier, group in itertools.groupby(hypotheses, key=lambda line: line.segment):
         members = list(group)
-        values = [list(itertools.chain(*(absent | each.features).values())) for each in members]
+        values = [list(itertools.chain(*(absent | line.features).values())) for line in members]
         features_KxF = np.array(values, np.float64)
         segments.append(Segment([member.words for member in members], features_KxF, identifier))
     return NBestList(path, segments, tuple(names), [text for _, text in lines if is_moses])
 
 
 def moses_line(index: int, words: Sequence[str], score: float) -> str:
-    """A hypothesis of segment `index`, whose only feature is its score, as Moses would write it."""
+    """The line of a hypothesis of segment `index` in the format of Moses, without features."""
     if SEPARATOR in words:
-        raise InputError(f"the text has the word {SEPARATOR}, which n-best lists cannot have")
+        raise InputError(
+            f"the text has the word {SEPARATOR}, which separates fields of n-best lists; replace it"
+        )
     return f"{index} {SEPARATOR} {' '.join(words)} {SEPARATOR} {SEPARATOR} {score:.4f}\n"
 
 
 def read_division(path: str, nbest: NBestList) -> list[range]:
-    """The documents of a list, by a line ID DOCUMENT per segment.
+    """The documents of a list, from a file with one line ID DOCUMENT per segment.
 
     Returns:
-      For each document its segments, as positions in the list.
+      For each document the positions of its segments in the list.
     """
     lines, segments = _lines_with_text(path, "segment"), nbest.segments
     documents: dict[str, list[int]] = {}
@@ -151,8 +153,8 @@ def read_division(path: str, nbest: NBestList) -> list[range]:
         positions = documents.setdefault(fields[1], [])
         if positions and positions[-1] != index - 1:
             raise InputError(
-                f"{place}: document {brief(fields[1])} is here again after another one; expected "
-                "its segments together"
+                f"{place}: document {brief(fields[1])} continues after another document; put its "
+                "segments together"
             )
         positions.append(index)
     _require_count(path, lines, len(segments), f"segments of {nbest.path}")
@@ -160,28 +162,28 @@ def read_division(path: str, nbest: NBestList) -> list[range]:
 
 
 def read_sentences(path: str, nbest: NBestList) -> list[list[str]]:
-    """What another system has chosen: a line of words, or an empty one, per segment of a list."""
+    """The output of another system: one line of words, possibly empty, per segment of a list."""
     lines = list(read_lines(pathlib.Path(path)))
     _require_count(path, lines, len(nbest.segments), f"segments of {nbest.path}")
     return [text.split() for _, text in lines]
 
 
 def read_references(path: str, nbest: NBestList) -> list[list[str]]:
-    """As `read_sentences`, to measure against: error rates are relative to the words of all."""
+    """The references of a list, one line per segment; at least one reference has words."""
     references = read_sentences(path, nbest)
     if not any(references):
         raise InputError(
             f"{path}: all {len(references)} references are empty, so that there is no error rate; "
-            "expected words in one line at least"
+            "add words to at least one line"
         )
     return references
 
 
 def require_extensible(nbest: NBestList, names: Iterable[str]) -> None:
-    """Raises an `InputError` unless `extended_lines` can add features of these names."""
+    """Raises an `InputError` unless `extended_lines` can add features with these names."""
     if not nbest.lines:
         raise InputError(
-            f"{nbest.path}: is a list of Kaldi, which has no place for further features; expected "
+            f"{nbest.path}: is a list of Kaldi, which cannot have further features; convert it to "
             "id ||| words ||| features ||| score"
         )
     for name in names:
@@ -195,14 +197,14 @@ def require_extensible(nbest: NBestList, names: Iterable[str]) -> None:
 def extended_lines(
     nbest: NBestList, names: Sequence[str], values: Iterable[np.ndarray]
 ) -> list[str]:
-    """The lines of a list of Moses with further features after those that are there.
+    """The lines of a list of Moses with further features after its features, otherwise unchanged.
 
-    All else is unchanged. The names are spelled as the first named feature of the list: "NAME=1" if
-    its value follows without a space, else "NAME= 1".
+    The style of the first named feature determines the style of the names: "NAME=1" if its value
+    follows without a space, otherwise "NAME= 1".
 
     Args:
       nbest: the list.
-      names: of L features.
+      names: the names of L features.
       values: for each segment float [K, L].
     """
     require_extensible(nbest, names)
@@ -247,15 +249,15 @@ def _require_count(path: str, lines: Sequence[Line], count: int, what: str) -> N
 
 
 def _sizes(hypotheses: Sequence[_Hypothesis]) -> dict[str, int]:
-    """How many values each feature has, in the order in which features first appear."""
+    """The number of values of each feature, in the order of first occurrence."""
     first: dict[str, _Hypothesis] = {}
     for hypothesis in hypotheses:
         place, features = hypothesis.place, hypothesis.features
         if (SCORE in features) != (SCORE in hypotheses[0].features):
             has = "has a" if SCORE in features else "has no"
             raise InputError(
-                f"{place}: {has} total score, unlike {hypotheses[0].place}; expected one in every "
-                "line or in none"
+                f"{place}: {has} total score, unlike {hypotheses[0].place}; write a total score in "
+                "every line or in no line"
             )
         for name, values in features.items():
             known = first.setdefault(name, hypothesis)
@@ -278,7 +280,7 @@ def _moses(lines: Iterable[Line], path: str) -> Iterator[_Hypothesis]:
         if identifier not in expected:
             raise InputError(
                 f"{place}: the id is {brief(identifier)}; expected {' or '.join(expected)}: ids "
-                "count segments from 0 and leave none out"
+                "count segments from 0 without gaps"
             )
         expected = [identifier, str(int(identifier) + 1)]
         features = {SCORE: [_number(score, "score", place)]} if score else {}
@@ -287,7 +289,7 @@ def _moses(lines: Iterable[Line], path: str) -> Iterator[_Hypothesis]:
 
 
 def _add_moses_features(features: dict[str, list[float]], text: str, place: str) -> None:
-    """Adds the values by name; the names of older lists end in ":"."""
+    """Adds the values by name. Names in older lists end in ":"."""
     values = None
     for token in text.split():
         name, mark, value = token.rpartition("=")
@@ -298,7 +300,7 @@ def _add_moses_features(features: dict[str, list[float]], text: str, place: str)
             if not name:
                 raise InputError(f"{place}: {brief(token)} has no name; write NAME= before a value")
             if name in features:
-                raise InputError(f"{place}: two features are called {brief(name)}")
+                raise InputError(f"{place}: two features are called {brief(name)}; rename one")
             values = features[name] = []
         if value:
             values.append(_number(value, "feature", place))
@@ -325,7 +327,8 @@ def _kaldi(lines: Iterable[Line], path: str) -> Iterator[_Hypothesis]:
         if identifier != segment:
             if identifier in seen:
                 raise InputError(
-                    f"{place}: segment {brief(identifier)} is here again after another one"
+                    f"{place}: segment {brief(identifier)} continues after another segment; put "
+                    "its hypotheses together"
                 )
             seen.add(identifier)
             segment, count = identifier, 0
@@ -338,7 +341,7 @@ def _kaldi(lines: Iterable[Line], path: str) -> Iterator[_Hypothesis]:
 def _kaldi_folder(folder: pathlib.Path) -> list[_Hypothesis]:
     path = folder / KALDI_WORDS
     if not path.is_file():
-        raise InputError(f"{folder}: holds no {KALDI_WORDS}; expected a folder as Kaldi writes it")
+        raise InputError(f"{folder}: has no file {KALDI_WORDS}; choose a folder written by Kaldi")
     lines = _lines_with_text(str(path), "hypothesis")
     hypotheses = list(_kaldi(lines, str(path)))
     for name in KALDI_COSTS:

@@ -229,7 +229,7 @@ def test_a_seed_gives_the_same_result_and_another_seed_another_result(test):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((Fixed, {}, [sentences(3)]), "no document has two sentences; coherence needs"),
+        ((Fixed, {}, [sentences(3)]), "no document has two sentences; choose longer"),
         (
             (Bootstrap, {"shuffle": Shuffle(fix_first=7)}),
             "has two sentences after the first 7 that",

@@ -49,7 +49,7 @@ def test_given_settings_are_not_tuned(lm, documents):
     assert total == pytest.approx(measured.nll, rel=1e-5)
     with pytest.raises(InputError, match="an adapted model scores documents; it does not"):
         adapted.read()
-    with pytest.raises(InputError, match="ccdclm has no hidden states and gradients; expected"):
+    with pytest.raises(InputError, match="ccdclm has no hidden states and gradients; use"):
         adapted.adapt("cache")
 
 
@@ -135,8 +135,8 @@ def test_dynamic_evaluation_is_tuned_on_the_first_documents(lm, documents, monke
 @pytest.mark.parametrize(
     ("kind", "setting", "expected"),
     [
-        ("other", {}, "--adapt=other is unknown; expected some of cache, unigram, dynamic"),
-        ("unigram", {"theta": 1.0}, "theta is no setting of --adapt=unigram; expected some of wei"),
+        ("other", {}, "--adapt=other is unknown; choose from cache, unigram, dynamic"),
+        ("unigram", {"theta": 1.0}, "theta is no setting of --adapt=unigram; choose from wei"),
         *(
             ("cache", {name: value}, f"the {name} of --adapt=cache is {value}; expected a number")
             for name, values in {
@@ -152,13 +152,13 @@ def test_dynamic_evaluation_is_tuned_on_the_first_documents(lm, documents, monke
         (
             "cache",
             {"weight": 1.0, "strength": 0.0},
-            "new words have probability 0; expected a strength above 0, or",
+            "new words have probability 0; choose a strength above 0, or",
         ),
         ("dynamic", {"rate": -1.0}, "the rate of --adapt=dynamic is -1.0; expected a number fro"),
         ("dynamic", {"rate": math.nan}, "the rate of --adapt=dynamic is nan; expected a number f"),
         ("dynamic", {"decay": 1e39}, "the decay of --adapt=dynamic is 1e+39; expected a number"),
         ("dynamic", {"sentences": 0}, "the sentences of --adapt=dynamic is 0; expected a number"),
-        ("cache", {"weight": 0.1}, "theta, strength of cache are missing; expected documents to"),
+        ("cache", {"weight": 0.1}, "--adapt=cache: no theta, strength; give numbers, or documents"),
     ],
 )
 def test_settings_that_are_none(kind, setting, expected):
@@ -168,7 +168,7 @@ def test_settings_that_are_none(kind, setting, expected):
 
 
 def test_there_must_be_text_to_tune_on():
-    with pytest.raises(InputError, match="there is no sentence to tune the cache on"):
+    with pytest.raises(InputError, match="no sentence to tune the cache on; choose documents"):
         language_model("rnnlm").adapt("unigram", tune_on=[])
 
 
@@ -179,9 +179,9 @@ def test_there_must_be_text_to_tune_on():
         (
             types.SimpleNamespace(model=None, scorer=types.SimpleNamespace(objective="words")),
             ("unigram",),
-            "has no hidden states and gradients; expected --adapt=unigram",
+            "has no hidden states and gradients; use --adapt=unigram",
         ),
-        (language_model("rnnslm"), (), "predicts bags; expected a model that predicts words one"),
+        (language_model("rnnslm"), (), "predicts bags; choose a model that predicts words one"),
         (language_model("standard_autoencoder"), (), "is an autoencoder; expected a language mo"),
     ],
     ids=["neural", "ngram", "bags", "autoencoder"],

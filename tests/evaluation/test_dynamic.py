@@ -196,8 +196,8 @@ def test_a_step_has_no_more_sentences_than_there_are(small, monkeypatch):
 def test_a_rate_that_diverges_is_told_and_changes_no_parameters(small, rate):
     before = jax.tree.map(np.array, small.params)
     message = (
-        r"dynamic evaluation diverged: step \d of document 1 has \S+ nats a target at "
-        rf"rate {re.escape(rate)} and decay 0.3; a lower rate may help"
+        r"dynamic evaluation diverged: step \d of document 1 has \S+ nats per target at "
+        rf"rate {re.escape(rate)} and decay 0.3; choose a lower rate"
     )
     with pytest.raises(DivergenceError, match=f"^{message}$"):
         scores(small.scorer(rate=float(rate)), documents())
@@ -205,5 +205,5 @@ def test_a_rate_that_diverges_is_told_and_changes_no_parameters(small, rate):
 
 
 def test_statistics_need_training_text(small):
-    with pytest.raises(InputError, match="there is no sentence of training text for dynamic"):
+    with pytest.raises(InputError, match="no training text for dynamic evaluation; choose"):
         root_mean_square(small.model, small.params, [[]])

@@ -154,7 +154,7 @@ def test_the_best_weight_at_the_ends_and_where_probabilities_underflow():
     b = np.array([2000, 3000, math.inf, 1.0, math.inf], np.float32)
     assert interpolation.best_weight(a, b) == pytest.approx(0.5, abs=1e-9)
     assert interpolation.best_weight(a[:3], b[:3]) == pytest.approx(2 / 3, abs=1e-9)
-    with pytest.raises(InputError, match="a score of the text to tune on is not a number"):
+    with pytest.raises(InputError, match="a score of the text to tune on is NaN; check"):
         interpolation.best_weight(a, np.array([0, 0, 0, 0, math.nan], np.float32))
 
 
@@ -190,10 +190,10 @@ def test_nothing_to_score():
 def test_models_of_words_and_of_bags_do_not_compare():
     words, bags = fake_scorers(1, 1)
     bags.objective = "bags"
-    message = "the models predict bags and words; expected one kind, because their perplexities"
+    message = "the models predict bags and words, so that their perplexities are not comparable; choose"
     with pytest.raises(InputError, match=f"^{message}"):
         interpolation.measure([words, bags], random_documents(2))
     (alone,) = interpolation.measure([bags], random_documents(2))
     assert alone.objective == "bags" and alone.tokens == alone.words
-    with pytest.raises(InputError, match="^the models predict bags; classes are of words and END"):
+    with pytest.raises(InputError, match="^the models predict bags; for parts of speech choose"):
         interpolation.measure([bags], random_documents(2), by_tag=TagSums(1))

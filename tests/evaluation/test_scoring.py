@@ -125,7 +125,7 @@ def test_a_document_may_be_made_of_another_one(name, monkeypatch):
         for document, source in zip(documents, sources, strict=True)
     ]
 
-    with pytest.raises(InputError, match="a source has no sentence; expected at least one"):
+    with pytest.raises(InputError, match="a source has no sentence; remove its document"):
         scored(Scorer(model, params), [Encoded(documents[0], source=[])])
     together = scored(Scorer(model, params, batch_size=4), pairs)
     alone = [

@@ -45,7 +45,7 @@ def test_three_ways_to_adapt_two_runs(space):
     assert fingerprint(space.run / "checkpoints") == before
     error = refuse("evaluate", *flags, "--dynamic_rate=1e38", code=1)
     assert "error: ccdclm + dynamic diverged: step 2 of document 2 has " in error
-    assert " nats a target at rate 1e+38 and decay 0; " in error
+    assert " nats per target at rate 1e+38 and decay 0; " in error
 
 
 def test_numbers_without_a_flag_are_tuned_on_the_validation_split(space, tmp_path):

@@ -138,7 +138,7 @@ def test_given_permutations_are_compared_over_all_pairs(space, tmp_path):
         (folder / name).write_text(content)
     run = f"--workdir={space.run}"
     done = launch("coherence", run, f"--permuted={folder}", "--output=-", quiet=False)
-    assert done.stderr == "note: permutations that are no other text than their document: 1\n"
+    assert done.stderr == "note: permutations with the same text as their document: 1\n"
     value = json.loads(done.stdout)
     lm = dclm_jax.restore(space.run)
 

@@ -49,7 +49,7 @@ def test_an_ngram_model_goes_wherever_a_neural_one_does(space, tmp_path, monkeyp
     assert 1 < cached["adapted"][0]["perplexity"] < 100
     for kind in ("cache", "dynamic"):
         error = refuse("evaluate", f"--workdir={run}", f"--adapt={kind}")
-        expected = "has no hidden states and gradients; expected --adapt=unigram"
+        expected = "has no hidden states and gradients; use --adapt=unigram"
         assert f"--adapt={kind}: ngram {expected}" in error
         flags = (f"--workdirs={run}", f"--output={tmp_path / 'none'}", f"--adapt={kind}")
         assert f"--adapt={kind}: each of the runs {expected}" in refuse("report", *flags)

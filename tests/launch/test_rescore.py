@@ -172,5 +172,5 @@ def test_what_cannot_be_measured_or_written_is_refused_before_it_is_scored(space
     error = refuse("rescore", run, *flags_of(lists), f"--references={empty}", output)
     assert f"{empty}: all " in error and "references are empty" in error
     error = refuse("rescore", run, f"--nbest={tmp_path}", "--scored_nbest=-", output)
-    assert "is a list of Kaldi, which has no place for further features" in error
+    assert "is a list of Kaldi, which cannot have further features" in error
     assert {path.name for path in tmp_path.iterdir()} == {"empty.txt", "words_text"}

@@ -158,7 +158,7 @@ def test_what_cannot_be_read_again_is_not_added(tmp_path):
     for value in (np.nan, np.inf, -np.inf):
         with pytest.raises(InputError, match=rf"list:2: the feature 'lm' is {value} for this"):
             extended(tmp_path, "0 ||| a\n0 ||| b\n", values=[[-1.0], [value]])
-    with pytest.raises(InputError, match="list of Kaldi, which has no place for further features"):
+    with pytest.raises(InputError, match="list of Kaldi, which cannot have further features"):
         extended(tmp_path, "u-1 a\nu-2 b\n")
 
 
@@ -220,7 +220,7 @@ def test_costs_that_do_not_belong_are_refused(tmp_path, name, text, message):
 
 
 def test_a_folder_without_a_list_is_refused(tmp_path):
-    with pytest.raises(InputError, match="holds no words_text; expected a folder as Kaldi"):
+    with pytest.raises(InputError, match="has no file words_text; choose a folder"):
         nbest.read_nbest(str(tmp_path))
     with pytest.raises(InputError, match="absent: cannot be read"):
         nbest.read_nbest(str(tmp_path / "absent"))
@@ -242,7 +242,7 @@ def test_documents_are_runs_of_segments(tmp_path, four):
         ("0 x\n1 x\n2 x\n", r": has 3 lines; expected one for each of the 4 segments of .*list"),
         ("0 x\n1 x\n2 x\n3 x\n4 x\n", r": has 5 lines; expected one for each of the 4 segments"),
         ("0 x\n2 x\n", r":2: is '2 x\\n'; expected '1' DOCUMENT, for segment 2 of .*list"),
-        ("0 x\n1 y\n2 x\n", r":3: document 'x' is here again after another one"),
+        ("0 x\n1 y\n2 x\n", r":3: document 'x' continues after another document"),
         ("0 x y\n", r":1: is '0 x y\\n'; expected '0' DOCUMENT"),
         ("\n", ": has no line of text; expected one per segment"),
     ],
