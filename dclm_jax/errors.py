@@ -1,5 +1,4 @@
-"""The exception that means "the input is wrong", as opposed to "the program is wrong", and what
-its messages are made of."""
+"""Exceptions for bad input and for divergence, and helpers for their messages."""
 
 import contextlib
 import difflib
@@ -12,26 +11,27 @@ _SHORT.maxlevel = 2
 
 
 class InputError(ValueError):
-    """Bad input from the user: one line naming the file, line or flag and what was expected.
+    """Bad input from the user. The message is one line: the error and its file, line or flag, the
+    value, and what to do.
 
     Every function of the library raises it for bad input, which docstrings do not repeat. Launchers
     print the message without a traceback and exit with code 2.
     """
 
     def __init__(self, message: str):
-        # Names of files may hold anything, line breaks and commands to terminals included.
+        # File names may contain line breaks and control sequences of terminals.
         super().__init__(printable(message))
 
 
 class DivergenceError(RuntimeError):
-    """Training, or dynamic evaluation, met a loss or a gradient that is not finite. Launchers print
-    it and exit with 1."""
+    """A loss or gradient of training or dynamic evaluation is not finite, or too large. Launchers
+    print the message and exit with code 1."""
 
 
 @contextlib.contextmanager
 def importing(purpose: str, extra: str) -> Iterator[None]:
-    """`with importing(purpose, extra):` around imports of optional packages names what to install
-    where one is missing."""
+    """A context for imports of optional packages. If a package is missing, an `InputError` says
+    which extra to install."""
     try:
         yield
     except ImportError as error:
@@ -41,24 +41,24 @@ def importing(purpose: str, extra: str) -> Iterator[None]:
 
 
 def require_at_least(name: str, value: float | None, least: float) -> None:
-    """Raises an `InputError` if the value of that name is too small; None is not given."""
+    """Raises an `InputError` if the value is below `least`; None (not given) is accepted."""
     if value is not None and value < least:
         raise InputError(f"{name} is {value}; expected at least {least}")
 
 
 def printable(text: str) -> str:
-    """Text as one line that can be shown and encoded: escapes stand for all other characters."""
+    """Text as one printable line, with escapes in place of all other characters."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
 def did_you_mean(word: str, known: Collection[str]) -> str:
-    """The end of an error message: the nearest known word, or all of them."""
+    """The end of an error message: the nearest known word, or all known words."""
     nearest = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
     return f"; did you mean {nearest[0]!r}?" if nearest else f"; known: {', '.join(sorted(known))}"
 
 
 def brief(value: object) -> str:
-    """A value from a file for a message: like `repr`, but short."""
+    """A value from a file for a message: a shortened `repr`."""
     return _SHORT.repr(value)

@@ -1,21 +1,21 @@
 """The count-based baseline: an n-gram model with modified Kneser-Ney smoothing, by KenLM.
 
-KenLM's `lmplz` estimates it from the training split of a prepared corpus, `build_binary` turns it
-into a file that is mapped into memory, and the Python package `kenlm` answers queries.
+KenLM's `lmplz` estimates the model from the training split of a prepared corpus, `build_binary`
+converts it into a file that is mapped into memory, and the Python package `kenlm` answers queries.
 
 WORKDIR/
   config.json       {"model": {"name": "ngram", "order": 5}, "data": {"directory": ...},
                     "binary": {"sha256": ...}}
   vocabulary.tsv    the vocabulary
-  text.json         what is remembered of the text, as in `training.workdir`
+  text.json         the options of the training text, as in `training.workdir`
   model.arpa        all n-grams with their log-probabilities, as text
-  model.binary      the same for queries
+  model.binary      the model for queries
 
-KenLM has an unknown word of its own, `<unk>`, which is no word of the text. UNKNOWN is one: it is
-counted like any other, so that perplexities compare with those of the other models.
+KenLM's unknown word `<unk>` does not occur in the text. UNKNOWN does: it is counted like any other
+word, so that perplexities are comparable with other models.
 
-KenLM trusts its binary files: one that is damaged may end the process. So a checksum is compared
-first. It finds damage, but not intent: use n-gram runs of people you trust.
+KenLM does not check its binary files: a damaged file may end the process. A checksum is therefore
+compared first. It finds damage but not manipulation: use n-gram runs only from sources you trust.
 """
 
 import dataclasses
@@ -47,9 +47,9 @@ BINARY_FILE = "model.binary"
 KENLM_BIN = "KENLM_BIN"
 """The environment variable that names the folder of KenLM's programs."""
 
-# What KenLM takes for a sentence boundary or for its own unknown word.
+# KenLM's sentence boundaries and unknown word.
 _RESERVED = ("<s>", "</s>", "<unk>", "<UNK>")
-# Of lmplz, whose default is most of the machine's memory; what does not fit is sorted on disk.
+# Maximum memory of lmplz, whose default is most of the machine's; it sorts the rest on disk.
 _MEMORY = "1G"
 _LONGEST_HEADER = 1000
 _TOO_LONG = re.compile(r"This model has order (\d+) but KenLM was compiled to support up to (\d+)")
@@ -58,7 +58,7 @@ Report = Callable[[str], None]
 
 
 class NGramRun(NamedTuple):
-    """What a workdir holds; `counts` are the n-grams stored, of orders 1, 2, ..."""
+    """A restored run; `counts` are the numbers of n-grams of orders 1, 2, ..."""
 
     scorer: "NGramScorer"
     counts: list[int]
@@ -67,7 +67,7 @@ class NGramRun(NamedTuple):
 
 
 class NGramState(NamedTuple):
-    """The state in each of `rows` documents; within a sentence, `states` has KenLM's states."""
+    """The states of `rows` documents; `states` has KenLM's states within a sentence."""
 
     rows: int
     states: tuple[Any, ...] = ()
@@ -78,18 +78,18 @@ class NGramState(NamedTuple):
 
 
 class NGramScorer:
-    """Negative log-likelihoods of documents, whose sentences are independent.
+    """Negative log-likelihoods of documents with independent sentences.
 
-    It has the contract of `dclm_jax.evaluation.scoring.Scorer`, and what serves an n-gram model of
-    that of `dclm_jax.reading.reader.Reader`: what was read before a sentence is forgotten.
+    It has the interface of `dclm_jax.evaluation.scoring.Scorer`, and the parts of the interface of
+    `dclm_jax.reading.reader.Reader` that an n-gram model without context can have.
     """
 
     def __init__(self, path: str | os.PathLike[str], vocabulary: Vocabulary):
         """Maps a model into memory.
 
         Args:
-          path: made by `build_binary`, or an ARPA file.
-          vocabulary: between the ids to score and the words of the model.
+          path: a file from `build_binary`, or an ARPA file.
+          vocabulary: the vocabulary of the ids to score.
         """
         self._model = _load(path)
         self._spellings = spellings(vocabulary)
@@ -113,7 +113,7 @@ class NGramScorer:
         sentences: Sequence[Sequence[np.ndarray]],
         unscored: Sequence[int] | None = None,
     ) -> tuple[NGramState, list[list[np.ndarray]]]:
-        """As `Reader.read`, but that all targets are scored."""
+        """As `Reader.read`, with scores of all targets."""
         del unscored
         return state, [[self._nll(sentence) for sentence in row] for row in sentences]
 
@@ -137,7 +137,7 @@ class NGramScorer:
         return self._at(states)
 
     def vectors(self, state: NGramState) -> None:
-        """There are none."""
+        """None: an n-gram model has no vectors."""
 
     def _nll(self, sentence: np.ndarray) -> np.ndarray:
         """-log P in nats of the words of a sentence and its END, float32 [M + 1]."""
@@ -146,7 +146,7 @@ class NGramScorer:
         return (np.array(log10, np.float64) * -math.log(10)).astype(np.float32)
 
     def _at(self, states: Sequence[Any]) -> tuple[NGramState, np.ndarray]:
-        """The state, and log P [B, V] of the next word in nats, -inf for START."""
+        """The state, and log P [B, V] of the next word or END in nats, -inf for START."""
         spare, words = _kenlm().State(), list(self._spellings)
         words[END] = "</s>"
         log10_BxV = np.array(
@@ -164,20 +164,20 @@ def train(
     order: int = 5,
     report: Report = print,
 ) -> list[int]:
-    """Makes an n-gram model of the training split of a prepared corpus.
+    """Estimates an n-gram model from the training split of a prepared corpus.
 
     Args:
-      data_directory: made by `dclm_jax.data.prepare`.
-      workdir: the directory to make. It appears complete or not at all.
-      order: words of the longest n-gram.
-      report: called with a line for each thing to report.
+      data_directory: a corpus prepared by `dclm_jax.data.prepare`.
+      workdir: the directory to create, which is complete or absent.
+      order: number of words of the longest n-grams.
+      report: called with lines about progress.
 
     Returns:
-      How many n-grams of orders 1, 2, ... are stored.
+      The numbers of n-grams of orders 1, 2, ...
     """
     require_at_least("order", order, 2)
     if storage.is_remote(workdir):
-        raise InputError(f"{workdir}: KenLM writes to disks; expected a path of this machine")
+        raise InputError(f"{workdir}: KenLM needs a local disk; choose a path on this machine")
     data = open_corpus(data_directory, "train")
     target = pathlib.Path(workdir).absolute()
     config = {
@@ -186,7 +186,7 @@ def train(
     }
     if target.exists() and not (target.is_dir() and not any(target.iterdir())):
         _require_same(target, config, data.vocabulary)
-        report(f"reusing {workdir}: it holds a model of the same text and order")
+        report(f"reusing {workdir}: it has a model of the same text and order")
         return _read_counts(target / ARPA_FILE)
     lmplz, build_binary = map(_find_program, ("lmplz", "build_binary"))
     _kenlm()
@@ -214,22 +214,24 @@ def train(
 
 
 def restore_run(workdir: str | os.PathLike[str]) -> NGramRun:
-    """The model that `train` made."""
+    """The n-gram model of a workdir."""
     workdir = pathlib.Path(workdir)
     config = read_config(workdir)
     vocabulary = Vocabulary.load(workdir / VOCABULARY_FILE)
     counts, binary = _read_counts(workdir / ARPA_FILE), workdir / BINARY_FILE
     with files.reading(binary):
         if file_sha256(binary) != config.get("binary", {}).get("sha256"):
-            raise InputError(f"{binary}: its checksum differs from that in {CONFIG_FILE}")
+            raise InputError(
+                f"{binary}: its checksum differs from {CONFIG_FILE}; train the model again"
+            )
     return NGramRun(NGramScorer(binary, vocabulary), counts, vocabulary, config)
 
 
 def spellings(vocabulary: Vocabulary) -> list[str]:
-    """How KenLM knows the words, in the order of their ids: all different, none of them reserved.
+    """KenLM's spellings of the words, in the order of their ids: all different, none reserved.
 
-    Words are what they are, but a reserved one gets a backslash in front. To keep that apart from
-    other words, a backslash is doubled; a NUL, where KenLM ends a word, is a backslash and 0.
+    A reserved word is preceded by a backslash. Any other backslash is doubled, and a NUL, which
+    ends a word in KenLM, is written as a backslash and 0.
     """
     escaped = [word.replace("\\", "\\\\").replace("\0", "\\0") for word in vocabulary.words]
     return [f"\\{word}" if word in _RESERVED else word for word in escaped]
@@ -241,7 +243,7 @@ def _estimate(
     """Writes the ARPA file."""
     text, words = directory / "train.txt", spellings(data.vocabulary)
     with files.open_output(text) as file:
-        # So that no first word makes KenLM take the text for a compressed file.
+        # A first space prevents KenLM from detecting a compressed file by the first word.
         file.write(" ")
         for index in range(data.num_documents):
             for sentence in data.document(index):
@@ -249,15 +251,15 @@ def _estimate(
     arguments = [
         *("-o", str(order), "-S", _MEMORY, "-T", f"{directory}/sort"),
         *("--text", text.name, "--arpa", ARPA_FILE),
-        # Words of the vocabulary that are not in the text have the probability of KenLM's <unk>
-        # each, and are counted in here: START is the only entry that is never predicted.
+        # Each word of the vocabulary that is not in the text has the probability of KenLM's <unk>.
+        # All entries except START are predicted.
         *("--vocab_pad", str(len(data.vocabulary) - 1)),
     ]
     done = _run(directory, lmplz, *arguments)
     if done.returncode and "--discount_fallback" in done.stderr:
         report(
-            "discounts cannot be estimated from so little text; lmplz falls back to "
-            "0.5, 1 and 1.5 where that is so"
+            "the text is too small to estimate all discounts; lmplz uses 0.5, 1 and 1.5 for the "
+            "orders concerned"
         )
         done = _run(directory, lmplz, *arguments, "--discount_fallback")
     _require_success(done)
@@ -265,9 +267,9 @@ def _estimate(
 
 
 def _require_same(workdir: pathlib.Path, config: Mapping[str, Any], vocabulary: Vocabulary) -> None:
-    """Refuses a workdir that does not hold the model of this configuration and text."""
+    """Raises an `InputError` if the workdir has no model of this configuration and text."""
     if not (workdir / CONFIG_FILE).is_file():
-        raise InputError(f"{workdir}: exists and holds no run; it is left alone")
+        raise InputError(f"{workdir}: exists and has no run; choose a new --workdir")
     model = read_config(workdir)["model"]
     saved = {"model": {key: model.get(key) for key in config["model"]}}
     if different := differences(saved, {"model": config["model"]}):
@@ -275,10 +277,11 @@ def _require_same(workdir: pathlib.Path, config: Mapping[str, Any], vocabulary: 
             f"{workdir} already contains a different run ({difference_text(different)}). Choose a "
             "new --workdir"
         )
-    # With the counts of the words: another text under the same path is noticed.
+    # The counts of words differ if the text at this path has changed.
     if Vocabulary.load(workdir / VOCABULARY_FILE) != vocabulary:
         raise InputError(
-            f"{workdir} holds a run with another vocabulary than {config['data']['directory']}"
+            f"{workdir} has a run with another vocabulary than {config['data']['directory']}; "
+            "choose a new --workdir"
         )
 
 
@@ -295,7 +298,7 @@ def _find_program(name: str) -> str:
 
 
 def _run(cwd: pathlib.Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end; in `cwd`, where a core file is removed with the rest."""
+    """Runs a program to its end in `cwd`, a temporary directory, which removes core files."""
     pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True}
     try:
         return subprocess.run(command, cwd=cwd, **pipes, encoding="utf-8", errors="replace")
@@ -305,12 +308,12 @@ def _run(cwd: pathlib.Path, *command: str) -> subprocess.CompletedProcess[str]:
 
 def _require_success(done: subprocess.CompletedProcess[str]) -> None:
     if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["it says nothing"])[-1][:300]
+        reason = (done.stderr.strip().splitlines() or ["it printed no message"])[-1][:300]
         raise InputError(f"{done.args[0]} failed with exit code {done.returncode}: {reason}")
 
 
 def _read_counts(path: pathlib.Path) -> list[int]:
-    """How many n-grams of orders 1, 2, ... the header of an ARPA file announces."""
+    """The numbers of n-grams of orders 1, 2, ... in the header of an ARPA file."""
     counts = []
     with files.reading(path), storage.open_regular(path) as file:
         header = iter(functools.partial(file.readline, _LONGEST_HEADER), b"")
@@ -318,7 +321,7 @@ def _read_counts(path: pathlib.Path) -> list[int]:
             if match := re.fullmatch(rb"ngram \d+=(\d{1,18})\s*", line):
                 counts.append(int(match[1]))
     if not counts:
-        raise InputError(f"{path}: not an ARPA file")
+        raise InputError(f"{path}: is no ARPA file; train the model again")
     return counts
 
 
@@ -331,12 +334,12 @@ def _kenlm() -> Any:
 def _load(path: str | os.PathLike[str]) -> Any:
     kenlm = _kenlm()
     options = kenlm.Config()
-    # Otherwise it draws a progress bar, and asks for a binary file, on standard error.
+    # KenLM otherwise prints a progress bar and a request for a binary file to standard error.
     options.show_progress = False
     options.arpa_complain = kenlm.ARPALoadComplain.NONE
     try:
         return kenlm.Model(os.fspath(path), options)
-    # Cython turns errors of the C++ library into these; text of a damaged file may be no UTF-8.
+    # Exceptions of the C++ library as Cython raises them; damaged text may be no UTF-8.
     except (OSError, RuntimeError, UnicodeDecodeError, MemoryError) as error:
         reason = " ".join(str(error).split())
         if orders := _TOO_LONG.search(reason):

@@ -1,7 +1,7 @@
-"""Scores of sentences and documents, generated texts, vectors and attention, as a `LanguageModel`
-returns them.
+"""Results of a `LanguageModel`: scores of sentences and documents, generated texts, vectors and
+attention weights.
 
-Log-probabilities are natural logarithms (nats); a surprisal is the negative of one.
+Log-probabilities are natural logarithms (nats); a surprisal is a negative log-probability.
 """
 
 import dataclasses
@@ -17,18 +17,15 @@ from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN
 
 @dataclasses.dataclass(frozen=True)
 class SentenceScore:
-    """One sentence given the sentences before it.
+    """The score of a sentence given the sentences before it.
 
     Attributes:
-      log_prob: in nats, the sum of `log_probs`.
-      tokens: the words as they were given, and the END that closes the sentence; none of a sentence
-        without words.
-      log_probs: log P(token | everything before it) in nats, one per token. A model of bags of
-        words does not see the words before in the sentence, and END, which it does not predict, has
-        0.
-      known: whether each token is in the vocabulary; others have the probability of UNKNOWN.
-      log_probs_no_context: the same without the sentences before, where it was asked for; else
-        None.
+      log_prob: the sum of `log_probs`, in nats.
+      tokens: the words as given, and END; empty for a sentence without words.
+      log_probs: log P(token | all earlier tokens) in nats, one per token. A model of bags of words
+        does not read the earlier words of the sentence, and does not predict END, which has 0.
+      known: whether each token is in the vocabulary; an OOV word has the probability of UNKNOWN.
+      log_probs_no_context: `log_probs` without the sentences before; None if not requested.
     """
 
     log_prob: float
@@ -50,7 +47,8 @@ class SentenceScore:
         nll: np.ndarray,
         no_context: np.ndarray | None = None,
     ) -> "SentenceScore":
-        """A sentence with the nats of its words and END, [M + 1], with and without context."""
+        """The score of a sentence from the nats [M + 1] of its words and END, with context and,
+        optionally, without."""
         log_probs, *others = (
             (-nats.astype(np.float64)).tolist() for nats in (nll, no_context) if nats is not None
         )
@@ -58,7 +56,7 @@ class SentenceScore:
         return cls(math.fsum(log_probs), [*words, END_TOKEN], log_probs, known, *others)
 
     def without_oov(self) -> "SentenceScore":
-        """The score of the known tokens; the others have NaN."""
+        """The score of in-vocabulary tokens; OOV words have NaN."""
 
         def blanked(log_probs: Sequence[float]) -> list[float]:
             pairs = zip(log_probs, self.known, strict=True)
@@ -74,8 +72,8 @@ class SentenceScore:
 
 
 class TokenScore(NamedTuple):
-    """A row of a table of scores: sentence and position in it, both from 1; surprisals in nats,
-    without context only if it was asked for."""
+    """A row of a table of scores: sentence and position, both from 1; surprisals in nats, without
+    context only if requested."""
 
     document: str
     sentence: int
@@ -88,7 +86,7 @@ class TokenScore(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class DocumentScore:
-    """A document: its name, log P in nats, and its sentences."""
+    """The score of a document: its name, log P in nats, and the scores of its sentences."""
 
     id: str
     log_prob: float
@@ -96,11 +94,11 @@ class DocumentScore:
 
     @classmethod
     def of(cls, name: str, sentences: list[SentenceScore]) -> "DocumentScore":
-        """The document of these sentences."""
+        """The score of a document from the scores of its sentences."""
         return cls(name, math.fsum(sentence.log_prob for sentence in sentences), sentences)
 
     def without_oov(self) -> "DocumentScore":
-        """The score of the known tokens; the others have NaN."""
+        """The score of in-vocabulary tokens; OOV words have NaN."""
         return self.of(self.id, [sentence.without_oov() for sentence in self.sentences])
 
     def rows(self) -> Iterator[TokenScore]:
@@ -114,13 +112,13 @@ class DocumentScore:
 
 
 class SentenceAttention(NamedTuple):
-    """What the tokens of a sentence attend to: weights float32 [targets, positions] with which its
-    words and END (`targets`) are predicted, over what came before (`positions`). Rows sum to 1.
+    """Attention weights of a sentence, float32 [targets, positions]: for each word and END
+    (`targets`), the weights of earlier text (`positions`). Rows sum to 1.
 
-    The positions of adclm are the inputs of the sentence before, <START> and its words, each the
-    hidden state after it; of a document's first sentence "c_0" alone. Those of the attention models
-    of Wang and Cho are the n sentences before, as texts, oldest first; of the first sentences of a
-    document fewer, and of the very first none.
+    For adclm, positions are the inputs of the previous sentence, <START> and its words, each for
+    the hidden state after it; a document's first sentence has the position "c_0". For the models of
+    Wang and Cho (2015) with attention, positions are the n previous sentences as texts, oldest
+    first; the first sentences of a document have fewer positions, its first sentence none.
     """
 
     targets: list[str]
@@ -129,10 +127,10 @@ class SentenceAttention(NamedTuple):
 
 
 class DocumentVectors(NamedTuple):
-    """A document: its name, its vector [X], and the vectors [S, X] after each of its sentences
-    (`DocumentModel.vector`). The vector of the document is the last of these; of a model that reads
-    a source it is the one before its first sentence. A sentence without words is not read: the
-    vector after it is the one before."""
+    """The vectors of a document: its name, its vector [X], and the vectors [S, X] after each of its
+    sentences (`DocumentModel.vector`). The document's vector is the last sentence's vector; for a
+    model that reads a source, it is the vector before the first sentence. A sentence without words
+    is not read and repeats the vector before it."""
 
     id: str
     document: np.ndarray
@@ -141,12 +139,12 @@ class DocumentVectors(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class GeneratedText:
-    """A text that a model has generated.
+    """A text generated by a model.
 
     Attributes:
-      log_prob: log P(text | what was read before) in nats, decisions to end the document among it.
-      sentences: each scored as `LanguageModel.score` scores it.
-      has_ended: whether the model has ended the document; otherwise the text is as long as allowed.
+      log_prob: log P(text | earlier text) in nats, including decisions to end the document.
+      sentences: the sentences with scores as by `LanguageModel.score`.
+      has_ended: whether the model has ended the document; otherwise the text has maximum length.
     """
 
     log_prob: float

@@ -1,8 +1,8 @@
-"""Tables: for a terminal, in Markdown and in LaTeX, and for programs as TSV and CSV.
+"""Tables for people (aligned text, Markdown, LaTeX) and for programs (TSV, CSV).
 
-For people rows are lists of texts, a header first; the first column is to the left, the others to
-the right. For programs a backslash before a word that pandas or R would take for a missing value
-makes it text: NA is written \\NA, \\NA is written \\\\NA.
+Tables for people are lists of rows of texts, a header first. The first column is aligned to the
+left, all other columns to the right. In tables for programs, a backslash precedes a text that
+pandas or R would read as a missing value: NA is written \\NA, and \\NA is written \\\\NA.
 """
 
 import csv
@@ -15,7 +15,7 @@ _MISSING = (
     *("", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NULL", "null", "None"),
     *("NaN", "nan", "-NaN", "-nan", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"),
 )
-"""What `pandas.read_csv` and R's `read.delim` take for a missing value, quoted or not."""
+"""Texts that `pandas.read_csv` or R's `read.delim` reads as a missing value, quoted or not."""
 _LIKE_MISSING = re.compile(rf"\\*({'|'.join(map(re.escape, _MISSING))})")
 _LATEX_ESCAPES = str.maketrans(
     {
@@ -33,7 +33,7 @@ _LATEX_ESCAPES = str.maketrans(
 
 
 class Table(NamedTuple):
-    """A table: its title, how its numbers were made, and its cells, a header first."""
+    """A table: its title, a description of its numbers, and its cells, a header first."""
 
     title: str
     about: str
@@ -44,11 +44,11 @@ class Table(NamedTuple):
         return "\n".join([self.title, *aligned(self.cells)])
 
     def markdown(self) -> str:
-        """The heading, the text and the table in Markdown."""
+        """The title as a heading, the description and the table in Markdown."""
         return "\n".join([f"## {self.title}", "", self.about, "", *markdown(self.cells)])
 
     def latex(self) -> str:
-        """The table in LaTeX, for the package booktabs; characters with a meaning are escaped."""
+        """The table in LaTeX with the package booktabs; special characters are escaped."""
         header, *body = (f"    {' & '.join(map(_escaped, cells))} \\\\" for cells in self.cells)
         lines = [
             r"\begin{table}",
@@ -67,7 +67,7 @@ class Table(NamedTuple):
 
 
 def markdown(cells: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table in Markdown, of cells with a header first."""
+    """The lines of a table in Markdown, from cells with a header first."""
     bar = r"\|"
     header, *body = (f"| {' | '.join(cell.replace('|', bar) for cell in row)} |" for row in cells)
     rule = "|" + "|".join(["---", *["---:"] * (len(cells[0]) - 1)]) + "|"
@@ -79,7 +79,7 @@ def _escaped(text: str) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]], *, rule: bool = True) -> list[str]:
-    """The lines of a table with a rule below its header."""
+    """The lines of a table as aligned text, with a rule below the header if `rule`."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
@@ -90,8 +90,8 @@ def aligned(rows: Sequence[Sequence[str]], *, rule: bool = True) -> list[str]:
 
 
 def separated(cells: Iterable[object], delimiter: str = "\t") -> str:
-    """A line of TSV, or with a comma of CSV, quoted where it must be: texts as `text_cell`, None as
-    a missing value, and anything else as `str`."""
+    """A line of TSV, or of CSV with a comma, quoted where necessary: a text as `text_cell`, None as
+    a missing value, and any other cell as `str`."""
     line = io.StringIO(newline="")
     writer = csv.writer(line, delimiter=delimiter, lineterminator="\n")
     writer.writerow([text_cell(cell) if isinstance(cell, str) else cell for cell in cells])
@@ -99,8 +99,8 @@ def separated(cells: Iterable[object], delimiter: str = "\t") -> str:
 
 
 def text_cell(text: str) -> str:
-    """A text as a cell, before quoting: with one backslash more where it is a word for a missing
-    value, or backslashes and such a word."""
+    """The cell of a text, before quoting: with one more backslash if the text is, after any number
+    of backslashes, one of `_MISSING`."""
     return f"\\{text}" if _LIKE_MISSING.fullmatch(text) else text
 
 

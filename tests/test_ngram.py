@@ -333,7 +333,7 @@ def test_fallback_discounts_are_used_and_reported(tiny, fakes, tmp_path, monkeyp
     ngram.train(tiny, tmp_path / "kn", order=3, report=lines.append)
     first, second = fakes.read_text().splitlines()
     assert second == f"{first} --discount_fallback"
-    assert any("falls back to 0.5, 1 and 1.5" in line for line in lines)
+    assert any("lmplz uses 0.5, 1 and 1.5" in line for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_fallback_discounts_are_used_and_reported(tiny, fakes, tmp_path, monkeyp
     [
         ({"FAKE_FAILURE": "cannot sort\nno space"}, 3, "lmplz failed with exit code 1: no space"),
         ({"FAKE_BROKEN": "yes"}, 3, "build_binary failed with exit code 3"),
-        ({"FAKE_MODEL": "/dev/null"}, 3, "model.arpa: not an ARPA file"),
+        ({"FAKE_MODEL": "/dev/null"}, 3, "model.arpa: is no ARPA file"),
         (
             {"FAKE_MODEL": "BIN/long"},
             99,
@@ -424,7 +424,7 @@ def test_damaged_files_are_refused(run):
         dclm_jax.restore(run)
     for content in ("something else", "\\data\\\nngram 1=" + "9" * 5000):
         (run / "model.arpa").write_text(content)
-        with pytest.raises(InputError, match="model.arpa: not an ARPA file"):
+        with pytest.raises(InputError, match="model.arpa: is no ARPA file"):
             dclm_jax.restore(run)
     (run / "model.arpa").unlink()
     with pytest.raises(InputError, match="model.arpa: cannot be read: No such file"):

@@ -142,7 +142,7 @@ def test_sweeps_and_new_ngram_models_need_a_file_system(tmp_path):
     )
     assert "gs://bucket/sweep; jobs of a sweep meet in a file system" in error
     error = support.refuse("ngram", f"--data={tmp_path}", "--workdir=gs://bucket/run")
-    assert "gs://bucket/run: KenLM writes to disks" in error
+    assert "gs://bucket/run: KenLM needs a local disk" in error
 
 
 # Corpora

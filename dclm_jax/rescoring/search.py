@@ -1,22 +1,23 @@
-"""The best hypotheses of documents, each scored given those that are chosen before it.
+"""Search for the best hypotheses of documents, each scored given the hypotheses chosen before it.
 
-Lin et al. (2015), 6.3.2: the best translation of the first sentence is chosen, then that of the
-second given the first, and so on. A hypothesis e of segment t has the score
+As in Lin et al. (2015), 6.3.2, the best translation of the first sentence is chosen, then the best
+translation of the second sentence given the first, and so on. A hypothesis e of segment t has the
+score
 
     sum_m w_m log P_m(e | chosen hypotheses before t) + sum_f w_f feature_f(e)
 
-in a log-linear model with a feature for every language model m, then those of the list. The score
-of a document is the sum over its segments. Greedy search keeps the best choice for every segment,
-a beam some partial documents. Of partial documents that end in the same `context_order` hypotheses
-only the best can be part of the best document, so that the others are dropped: for models of order
-0 greedy search is exact, and for models of order 1 a beam without bound is Viterbi's algorithm,
-which Ji et al. (2015), 2.2.1, hold to be the advantage of CODCLM.
+in a log-linear model with a feature for every language model m and the features f of the list. The
+score of a document is the sum over its segments. Greedy search retains the best partial document
+per segment, beam search several. Among partial documents with the same last `context_order`
+hypotheses, only the best can be part of the best document, so that the other partial documents are
+removed. Greedy search is therefore exact for models of order 0. An unbounded beam is Viterbi's
+algorithm for models of order 1, which Ji et al. (2015), 2.2.1, name as the advantage of CODCLM.
 
-The history is read once, by every partial document, and not once for every hypothesis.
+Each partial document reads its history once, not once per hypothesis.
 
-A hypothesis without words (silence) has the log P of END alone. If it is chosen, it does not enter
-the history: models are trained on documents without empty sentences, so the next segment is scored
-given the chosen hypotheses that have words. `context_order` counts those alone.
+A hypothesis without words (silence) has only the log P of END. It does not enter the history,
+because models are trained on documents without empty sentences: the next segment is scored given
+the chosen hypotheses with words, and `context_order` counts only these.
 """
 
 import dataclasses
@@ -44,11 +45,11 @@ from dclm_jax.rescoring.nbest import SCORE, NBestList, Segment, extended_lines
 _DOCUMENTS = 256
 """Maximum number of documents that are read at once."""
 _WORDS = "words"
-"""The feature that is the number of words of a hypothesis."""
+"""The name of the feature with the number of words of a hypothesis."""
 
 Document = Sequence[Segment[np.ndarray]]
 OnDocument = Callable[[int, int], None]
-"""Called with the documents done and in all, to show progress."""
+"""Called with the numbers of documents so far and in total."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,15 +58,15 @@ class _WeightsFile:
 
 
 class Decoded(NamedTuple):
-    """A document, or its first segments, decided on.
+    """A document or partial document with chosen hypotheses.
 
     Attributes:
       choices: for each segment the index of a hypothesis.
-      features: for each segment float64 [K, L + F], those of all hypotheses given the chosen ones
-        before it: log P in nats under each of L language models, then those of the segment.
-      score: of the chosen hypotheses.
-      history: position and index of the chosen hypotheses that have words.
-      row: where the history before the last choice is being read.
+      features: for each segment float64 [K, L + F], the features of all hypotheses given the
+        hypotheses chosen before: log P in nats under L language models, then the list's features.
+      score: the score of the chosen hypotheses.
+      history: position and index of the chosen hypotheses with words.
+      row: the row of the state after the history before the last choice.
     """
 
     choices: tuple[int, ...]
@@ -76,14 +77,14 @@ class Decoded(NamedTuple):
 
 
 class Rescorer:
-    """Language models of one vocabulary that choose the hypotheses of a list.
+    """Language models with one vocabulary that choose the hypotheses of a list.
 
     Attributes:
-      names: of all L + F features: L models, the features of the list, and the number of words if
-        the list has no feature of that name.
-      model_names: of the L models.
-      default_weights: float64 [L + F], 1 for the models and the decoder's score, 0 for the others.
-      segments: of the list, their hypotheses as word ids and with F features.
+      names: the names of all L + F features: L models, the features of the list, and "words", the
+        number of words, if the list has no feature of this name.
+      model_names: the names of the features of the L models.
+      default_weights: float64 [L + F], 1 for models and the decoder's score, otherwise 0.
+      segments: the segments of the list, with hypotheses as word ids and F features.
     """
 
     def __init__(
@@ -98,22 +99,22 @@ class Rescorer:
         """Encodes the hypotheses.
 
         Args:
-          readers: of the models, by the names of their features; where a feature of the list has a
-            name already, or it is "words" or "score", the model's ends in "_2".
-          vocabulary: of all models.
+          readers: the readers of the models by name of the feature; a name that the list has, or
+            "words" or "score", becomes NAME_2.
+          vocabulary: the vocabulary of all models.
           nbest: the list to rescore.
           division: the segments of each document, in order; by default the list is one document.
-          options: the case and the normal form that words are written in before they are encoded.
+          options: case and normal form to which words are converted before they are encoded.
         """
         self._nbest, self._readers = nbest, list(readers.values())
         self._division = division or [range(len(nbest.segments))]
         counted = [] if _WORDS in nbest.names else [_WORDS]
         self.model_names: list[str] = []
         for name in readers:
-            taken = {*nbest.names, SCORE, _WORDS, *self.model_names}
+            used_names = {*nbest.names, SCORE, _WORDS, *self.model_names}
             numbered = (f"{name}_{number}" for number in itertools.count(2))
-            free = (new for new in itertools.chain([name], numbered) if new not in taken)
-            self.model_names.append(next(free))
+            candidates = itertools.chain([name], numbered)
+            self.model_names.append(next(new for new in candidates if new not in used_names))
         self.names = [*self.model_names, *nbest.names, *counted]
         self.default_weights = np.array(
             [float(name in [*self.model_names, SCORE]) for name in self.names]
@@ -131,7 +132,7 @@ class Rescorer:
 
     @property
     def oov_rate(self) -> float:
-        """The share of the words of all hypotheses that is outside the vocabulary."""
+        """The share of OOV words among the words of all hypotheses."""
         words = np.concatenate([ids for segment in self.segments for ids in segment.hypotheses])
         return np.count_nonzero(words == UNKNOWN) / max(len(words), 1)
 
@@ -139,8 +140,8 @@ class Rescorer:
         """The weights of all features, float64 [L + F], in the order of `names`.
 
         Args:
-          text: numbers separated by commas, or a JSON file that has an object of "weights" by name;
-            None for the default weights.
+          text: numbers separated by commas, or a JSON file with an object "weights" by name; None
+            for the default weights.
         """
         if text is None:
             return self.default_weights
@@ -151,21 +152,21 @@ class Rescorer:
                 raise InputError(
                     f"{text}: has weights of {brief(list(weights))}; expected {expected}"
                 )
-            values, place = [weights[name] for name in self.names], text
+            values, source = [weights[name] for name in self.names], text
         else:
-            values, place = text.split(","), "--weights"
+            values, source = text.split(","), "--weights"
             if len(values) != len(self.names):
                 raise InputError(
-                    f"--weights is no file and has {len(values)} parts; expected "
+                    f"--weights is no file and has {len(values)} parts; write a file, or "
                     f"{len(self.names)} numbers: {', '.join(self.names)}"
                 )
         try:
             numbers = np.array(values, np.float64)
         except ValueError as error:
-            raise InputError(f"{place}: {brief(values)}; expected numbers") from error
+            raise InputError(f"{source}: {brief(values)}; expected numbers") from error
         if not np.all(np.isfinite(numbers)) or not numbers.any():
             expected = "finite numbers, not all of them 0"
-            raise InputError(f"{place}: {brief(values)}; expected {expected}")
+            raise InputError(f"{source}: {brief(values)}; expected {expected}")
         return numbers
 
     def decode(
@@ -176,7 +177,7 @@ class Rescorer:
         on_document: OnDocument = lambda done, of: None,
     ) -> tuple[list[int], list[np.ndarray]]:
         """For each segment of the list the index of the chosen hypothesis, and the features
-        [K, L + F] of all of them given those chosen before; see `search`."""
+        [K, L + F] of all hypotheses given the hypotheses chosen before; see `search`."""
         documents = [[self.segments[index] for index in part] for part in self._division]
         decoded = search(self._readers, documents, weights, beam=beam, on_document=on_document)
         choices = itertools.chain.from_iterable(document.choices for document in decoded)
@@ -184,8 +185,8 @@ class Rescorer:
         return list(choices), list(features)
 
     def scored_lines(self, features: Sequence[np.ndarray]) -> list[str]:
-        """The lines of the list, each with log P of its hypothesis under every model as a feature,
-        from the features that `decode` gives; see `nbest.extended_lines`."""
+        """The lines of the list with log P under every model as further features, taken from the
+        features of `decode`; see `nbest.extended_lines`."""
         log_probs = [features_KxE[:, : len(self._readers)] for features_KxE in features]
         return extended_lines(self._nbest, self.model_names, log_probs)
 
@@ -201,11 +202,11 @@ def search(
     """Chooses a hypothesis of every segment of every document.
 
     Args:
-      readers: of the language models, in the order of their weights.
-      documents: of at least one segment, each of at least one hypothesis.
+      readers: the readers of the language models, in the order of their weights.
+      documents: documents of at least one segment, each with at least one hypothesis.
       weights: float [L + F].
-      beam: beam width, the number of partial documents that are followed: 1 is greedy search; None
-        follows all that matter, which is Viterbi's algorithm.
+      beam: beam width: the maximum number of partial documents. 1 is greedy search; None for no
+        maximum, which is Viterbi's algorithm.
       on_document: see `OnDocument`.
     """
     require_at_least("beam", beam, 1)
@@ -214,11 +215,11 @@ def search(
     if beam is None and (context_order is None or context_order > 1):
         depends = "all sentences" if context_order is None else f"{context_order} sentences"
         raise InputError(
-            "Viterbi's algorithm needs scores that depend on the sentence before at most; this "
-            f"model reads {depends} before; expected a beam"
+            "Viterbi's algorithm needs a model that reads at most one previous sentence; this "
+            f"model reads {depends} before; choose a beam width"
         )
     decoded: dict[int, Decoded] = {}
-    # Those of like length together, so that few rows run out early.
+    # Documents of similar length share a batch, so that few rows end early.
     order = sorted(range(len(documents)), key=lambda index: len(documents[index]), reverse=True)
     for first in range(0, len(order), _DOCUMENTS):
         indices = order[first : first + _DOCUMENTS]
@@ -240,7 +241,7 @@ def _search(
     beam: int | None,
     report: Callable[[int], None],
 ) -> list[Decoded]:
-    """As `search`, all documents at once; reports after every position how many have ended."""
+    """As `search` for one batch; reports the number of ended documents after every position."""
     beams = [[Decoded((), (), 0.0, (), row)] for row in range(len(documents))]
     states = [reader.open(len(documents)) for reader in readers]
     for position in range(max(map(len, documents))):
@@ -286,7 +287,7 @@ def _after(
     rows: Sequence[int],
     sentences: Sequence[np.ndarray],
 ) -> StateT:
-    """As `read_after`; an empty sentence leaves the state as it was."""
+    """As `read_after`; an empty sentence does not change the state."""
     after = read_after(reader, state, rows, sentences)
     filled = filled_up(range(len(rows)))
     has_words = np.array([len(sentences[i]) > 0 for i in filled])
@@ -316,7 +317,7 @@ def _extensions(
 def _survivors(
     extended: list[Decoded], context_order: int | None, beam: int | None
 ) -> list[Decoded]:
-    """The best ones, the best first; of equals the one with the earlier hypotheses."""
+    """The best partial documents, the best first; among equals, the earlier hypotheses first."""
     best: dict[tuple[tuple[int, int], ...], Decoded] = {}
     for partial in sorted(extended, key=lambda partial: partial.score, reverse=True):
         length = len(partial.history)

@@ -232,7 +232,7 @@ def test_a_seed_gives_the_same_result_and_another_seed_another_result(test):
         ((Fixed, {}, [sentences(3)]), "no document has two sentences; choose longer"),
         (
             (Bootstrap, {"shuffle": Shuffle(fix_first=7)}),
-            "has two sentences after the first 7 that",
+            "has two sentences after the first 7, which are fixed; ch",
         ),
         ((Shuffle, {"fix_first": -1}), "fix_first is -1; expected at least 0"),
         ((FirstSentence, {"positions": 0}), "positions is 0; expected at least 1"),

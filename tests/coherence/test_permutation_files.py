@@ -92,5 +92,5 @@ def test_what_is_missing_is_named(tmp_path):
     with pytest.raises(InputError, match=re.escape("its document a.perm-1 is missing")):
         read_permutations(read_documents, alone)
     for none in ("nowhere", "documents/a.txt"):
-        with pytest.raises(InputError, match="no such folder"):
+        with pytest.raises(InputError, match="is no folder; expected a folder with"):
             read_permutations(read_documents, given, str(tmp_path / none))

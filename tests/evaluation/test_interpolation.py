@@ -190,7 +190,7 @@ def test_nothing_to_score():
 def test_models_of_words_and_of_bags_do_not_compare():
     words, bags = fake_scorers(1, 1)
     bags.objective = "bags"
-    message = "the models predict bags and words, so that their perplexities are not comparable; choose"
+    message = "the models predict bags and words, so that their perplexities are not comp"
     with pytest.raises(InputError, match=f"^{message}"):
         interpolation.measure([words, bags], random_documents(2))
     (alone,) = interpolation.measure([bags], random_documents(2))

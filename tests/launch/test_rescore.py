@@ -145,7 +145,7 @@ def test_silence_and_sparse_features_are_scored_and_the_list_is_written_again(sp
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--weights=1,2", "--weights is no file and has 2 parts; expected 3 numbers: ccdclm, sc"),
+        ("--weights=1,2", "--weights is no file and has 2 parts; write a file, or 3 numbers: cc"),
         ("--weights=1,x,2", "expected numbers"),
         ("--weights=0,0,0", "expected finite numbers, not all of them 0"),
         ("--output=LISTS/x --metrics=LISTS/x", "--output and --metrics are both "),

@@ -173,8 +173,8 @@ GOOD = "0 ||| a ||| f= 1 ||| 1\n"
         (GOOD * 2 + "x ||| a ||| f= 1 ||| 1\n", r":3: the id is 'x'; expected 0 or 1"),
         (GOOD + GOOD.replace("0 |", "1 |") + GOOD, r":3: the id is '0'; expected 1 or 2"),
         (GOOD + "x\n", r":2: has 1 field; expected id \|\|\| words"),
-        (GOOD + "0 ||| a ||| 1\n", r":2: has no total score, unlike .*list:1; expected one in ev"),
-        ("0 ||| a ||| 1\n" + GOOD, r":2: has a total score, unlike .*list:1; expected one in eve"),
+        (GOOD + "0 ||| a ||| 1\n", r":2: has no total score, unlike .*list:1; write a total"),
+        ("0 ||| a ||| 1\n" + GOOD, r":2: has a total score, unlike .*list:1; write a total"),
         (
             GOOD + "0 ||| a ||| T=1 2 ||| 1\n0 ||| a ||| T= 1 ||| 1\n",
             r":3: the number of values of the feature 'T' is 1; expected 2, as at .*list:2$",
@@ -192,7 +192,7 @@ GOOD = "0 ||| a ||| f= 1 ||| 1\n"
         ("no list\n", r":1: is 'no list\\n'; expected a segment's id"),
         ("a-1 x\na-3 y\n", r":2: the key is 'a-3'; expected 2 after '-'"),
         ("a-1 x\nb-2 y\n", r":2: the key is 'b-2'; expected 1 after '-'"),
-        ("a-1 x\nb-1 y\na-1 z\n", r":3: segment 'a' is here again"),
+        ("a-1 x\nb-1 y\na-1 z\n", r":3: segment 'a' continues after another"),
         ("a-1 x\nx\n", r":2: is 'x\\n'; expected a segment's id"),
         ("\n \n", ": has no line of text; expected one per hypothesis"),
         ("", ": is empty"),
@@ -267,7 +267,7 @@ def test_references_are_a_line_a_segment(tmp_path, four):
     [
         ("a\nb\nc\n", ": has 3 lines; expected one for each of the 4 segments"),
         ("a\nb\n\nc\nd\n", ": has 5 lines; expected one for each of the 4 segments"),
-        ("\n \n\n\n", ": all 4 references are empty, so that there is no error rate; expected"),
+        ("\n \n\n\n", ": all 4 references are empty, so that there is no error rate; add"),
     ],
 )
 def test_references_that_are_not_those_of_the_list_are_refused(tmp_path, four, text, message):
