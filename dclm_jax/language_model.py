@@ -270,8 +270,8 @@ class LanguageModel:
     def documents(
         self, text: str, options: TextOptions | None = None, *, name: str = "text"
     ) -> list[Document]:
-        """The documents in text as it is, for `score`, `read` and all others here; what is in one
-        of them serves as candidates, too.
+        """The documents in a text, for `score`, `read` and all other methods; the sentences of a
+        document can also be candidates.
 
         Args:
           text: such as "Raw text. As it is."
@@ -312,8 +312,8 @@ class LanguageModel:
         Returns:
           Columns of equal length: "document" (its name), "sentence" and "position" (int64, both
           from 1; a sentence without words has a number and no row), "word", "surprisal" (float64,
-          nats), where the context is compared "surprisal_no_context" (the same of the sentence by
-          itself), and "known" (bool), as of `SentenceScore`.
+          nats), with `no_context_too` "surprisal_no_context" (nats, without the sentences before),
+          and "known" (bool), as in `SentenceScore`.
         """
         scores = self.score(documents, no_context_too=no_context_too)
         columns = zip(*(row for score in scores for row in score.rows()), strict=True)
@@ -460,7 +460,7 @@ class LanguageModel:
         seed: int = 0,
         samples: int = 1,
     ) -> Iterator[tuple[AnyDocument, list[GeneratedText]]]:
-        """Goes on with documents, in their order; input larger than memory is fine.
+        """Continues documents, in their order; input may be larger than memory.
 
         Args:
           documents: as `score` takes them; one without words is begun.

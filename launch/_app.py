@@ -34,7 +34,7 @@ def run(
 ) -> None:
     """Runs `main` under absl; bad flags and `InputError` end in one line on stderr and exit 2.
 
-    `parse` takes the command line and returns what is left of it without flags.
+    `parse` takes the command line and returns the arguments that are no flags.
     """
 
     def guarded(argv: Sequence[str]) -> int | None:

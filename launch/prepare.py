@@ -5,7 +5,7 @@ begins with "=") between documents:
 
   python -m launch.prepare --train=train.txt --valid=valid.txt --test=test.txt --output=corpus
 
-From one input, its documents divided at random, here raw prose of which all becomes lower case:
+From one input, with documents divided at random; here raw prose, converted to lower case:
 
   python -m launch.prepare --input=books/ --format=prose --lowercase --split=0.8,0.1,0.1 \\
       --output=corpus

@@ -402,7 +402,7 @@ def test_a_workdir_is_reused_or_refused(tiny, fakes, tmp_path, monkeypatch):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes").write_text("keep")
     for into in (tmp_path / "mine", tmp_path / "mine" / "notes"):
-        with pytest.raises(InputError, match="left alone"):
+        with pytest.raises(InputError, match="choose a new --workdir"):
             train(into=into)
     assert (tmp_path / "mine" / "notes").read_text() == "keep"
 

@@ -179,8 +179,9 @@ _PARTS_OF_SENTENCES = ("sentence_encoder", "sentence_decoder", "ending")
 
 
 def _attended(model: DocumentModel, lengths: list[list[int]]) -> Iterator[tuple[int, int]]:
-    """How many states attend to how many: those after the sentences of a document to the source's,
-    which has as many, or those of a sentence to the one before, a first one's memory being one
+    """Pairs (number of queries, number of attended states). With a source, the states after a
+    document's sentences attend to one state per sentence of the source. Otherwise the positions of
+    a sentence attend to the positions of the previous sentence, or in a first sentence to one
     vector."""
     for document in lengths:
         if model.reads_source:

@@ -37,7 +37,7 @@ PERMUTATIONS, INSERTION = Shuffle().name, "insertion"
 
 @dataclasses.dataclass(frozen=True)
 class CoherenceOptions:
-    """What is measured of coherence, and how.
+    """Options of the tests of coherence.
 
     Attributes:
       permutations: number of fixed permutations of each document; 0 skips them.

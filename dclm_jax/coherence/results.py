@@ -139,7 +139,7 @@ class LengthRange:
 
 
 LENGTHS = (2, 6, 11, 21)
-"""Minimum numbers of sentences in the ranges of documents whose accuracies are told apart."""
+"""Minimum numbers of sentences of the ranges of documents with separate accuracies."""
 ResultT = TypeVar("ResultT")
 
 

@@ -84,7 +84,7 @@ class ByPosition(Measure):
 
     @abc.abstractmethod
     def positions(self, lengths: Sequence[int]) -> np.ndarray:
-        """The positions of the targets of sentences that have so many targets, int [sum M + 1]."""
+        """The positions of the targets of sentences with these numbers of targets, int [T]."""
 
     def add(self, sentences: Document, nll: Sequence[np.ndarray]) -> None:
         del sentences

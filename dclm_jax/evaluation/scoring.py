@@ -112,11 +112,11 @@ class BlockFunctions:
 class Scorer:
     """Negative log-likelihoods of documents under a model, on all devices of all processes.
 
-    Where a job has several processes, each of them scores the same documents, shares the work with
-    the others, and gets all results: what follows from them is the same number as with one process.
+    The processes of a job score the same documents: each does a share of the work and receives all
+    results, so that measures are equal in all processes and equal to those with one process.
 
-    Scores do not depend on the batch size, on which documents are scored together or on the number
-    of devices, but for the rounding of floating-point sums.
+    Up to the rounding of floating-point sums, scores do not depend on the batch size, on the
+    documents scored together, or on the number of devices.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ def _collect(block: _Block) -> None:
 
 
 def _exchange(window: list[_Request], batches: list[list[int]], shape: tuple[int, ...]) -> None:
-    """Fills in the scores by other processes, each of which has scored its share of the batches."""
+    """Fills in the scores by other processes, which have scored their shares of the batches."""
     shares = [
         [window[index] for index in itertools.chain(*batches[process :: processes.count()])]
         for process in range(processes.count())

@@ -205,9 +205,9 @@ class Pair(NamedTuple):
 def paired(row: Row, all_rows: Sequence[Row], name: str) -> Pair | None:
     """A row and the row to compare it with, if there is one.
 
-    `name` is the label of a row, which serves all others, or a model, of which the row is taken
-    that is trained alike: all keys that both have are equal but L, which should be. If there is
-    none, it is the only row of that model.
+    `name` is the label of a row, which is then compared with all other rows, or a model. Among the
+    model's rows, the row with the same training is chosen: all shared keys are equal except L,
+    which should be equal. If there is no such row, the model's only row is chosen.
     """
     others = [
         other

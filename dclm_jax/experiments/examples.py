@@ -15,8 +15,8 @@ DOCUMENTS, SENTENCES, CONFIGURATIONS, ATTENDING = 3, 8, 5, 2
 
 
 class Reading(NamedTuple):
-    """What the model of a row makes of a document: every word in the document and by itself, and,
-    of a model that attends to something and is to show it, what to."""
+    """The scores of a document by the model of a row, with and without context, and the attention
+    weights if the model has attention and is among the configurations that show it."""
 
     label: str
     sentences: list[SentenceScore]

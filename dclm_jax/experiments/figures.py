@@ -514,7 +514,7 @@ def plot_attention(sentences: "Sequence[SentenceAttention]", path: str | os.Path
 
 
 def _short(names: Sequence[str]) -> list[str]:
-    """Names of ticks, of which sentences may be long."""
+    """Labels of ticks, shortened, because sentences may be long."""
     return [_plain(name if len(name) <= 40 else f"{name[:39]}…") for name in names]
 
 

@@ -1,4 +1,4 @@
-"""A report on runs: tables, figures and all numbers of what is measured of them, and a page."""
+"""A report on runs: tables, figures, all measured numbers, and an HTML report."""
 
 import dataclasses
 import functools

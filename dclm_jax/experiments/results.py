@@ -75,7 +75,7 @@ class Split:
 
 
 class Result(NamedTuple):
-    """What is measured of a subject: its file, its identity as JSON has it, and its name for
+    """A result of a measure of a subject: its file, its identity in JSON, and its name for
     people."""
 
     path: storage.Location
@@ -337,7 +337,7 @@ def _checksum(value: Any) -> str:
 
 
 def facts(run: Subject) -> dict[str, Any]:
-    """What is known of a run without a measurement; an n-gram model was not trained in steps.
+    """Facts of a run that need no measurement; an n-gram model has no training steps.
 
     `curve` holds steps and validation perplexities; `learning` holds targets trained on, and
     validation and training perplexities.

@@ -132,7 +132,7 @@ def _best_of_training(row: Row) -> str:
 
 
 def coherence_table(all_rows: Sequence[Row], baselines: Sequence[str]) -> Table:
-    """Coherence of rows of which one at least has it, compared with all `baselines`."""
+    """Coherence of rows, at least one with a result, compared with all `baselines`."""
     first = next(row for row in all_rows if row.has("coherence")).results[0]["coherence"]
     kept = first["keep_first"]
     has_both = any(row.has("first_kept") for row in all_rows)

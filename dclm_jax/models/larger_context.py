@@ -139,7 +139,7 @@ class _LargerContext(DocumentModel, abc.ABC):
 
     @abc.abstractmethod
     def represent(self, params: Params, context: Bags) -> jax.Array:
-        """p [B, P], or with attention the states [C, B, P] of which p is a mean."""
+        """p [B, P], or with attention the states [C, B, P] whose weighted mean is p."""
 
     # The fusion.
 

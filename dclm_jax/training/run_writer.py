@@ -147,8 +147,8 @@ class RunWriter(contextlib.AbstractContextManager):
         is_changed = bool(differences(saved, config))
         if is_changed and (done := trained_steps(folder)) > total_steps:
             raise InputError(
-                f"{self._workdir} holds a run of {done:,} steps; training.epochs and "
-                f"training.max_steps make {total_steps:,} here, expected at least as many"
+                f"{self._workdir} has a run of {done:,} steps; training.epochs and "
+                f"training.max_steps give {total_steps:,}, expected at least {done:,}"
             )
         return is_changed
 

@@ -311,7 +311,7 @@ def test_more_epochs_make_the_run_that_was_as_long_at_once(data, source, tmp_pat
         kept = [(tmp_path / place / name).read_text() for place in ("run", "at_once")]
         assert kept[0] == kept[1]
     before = fingerprint(tmp_path / "run")
-    with pytest.raises(InputError, match=r"holds a run of 40 steps; .* make 20 here, expected at"):
+    with pytest.raises(InputError, match=r"has a run of 40 steps; .* give 20, expected at"):
         loop.train(of_epochs(data, 2), tmp_path / "run", report=quiet)
     assert fingerprint(tmp_path / "run") == before
 
@@ -330,8 +330,8 @@ def test_a_longer_run_has_no_result_while_it_goes_on(data, source, tmp_path, mon
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"training.epochs": 1}, "holds a run of 20 steps; .* make 10 here, expected at least as"),
-        ({"training.max_steps": 19}, "holds a run of 20 steps; .* make 19 here"),
+        ({"training.epochs": 1}, "has a run of 20 steps; .* give 10, expected at least 20"),
+        ({"training.max_steps": 19}, "has a run of 20 steps; .* give 19"),
         (
             {"training.patience": 4},
             r"already contains a different run \(training.patience: 5 saved, 4 given\). Choose",
