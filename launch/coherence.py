@@ -33,9 +33,9 @@ NAME.perm-1 is a document and NAME.perm-2, ... are permutations of it; or docume
 
     python -m launch.coherence --workdir=runs/ccdclm --permuted=data1-test --format=lines
 
-Results on a split are saved in RUN/results, which launch.evaluate and launch.report also use. What
-is saved there of the same model, documents and test is read and not measured again; a note names
-it. Baselines, --input and --permuted are always measured.
+Results on a split are saved in RUN/results, which launch.evaluate and launch.report also use. A
+saved result of the same model, documents and test is read and not measured again; a note names it.
+Baselines, --input and --permuted are always measured.
 
 --baseline measures a baseline of sentence ordering (Lin et al. 2015, 6.1) instead of a run: a
 maximum-entropy classifier of neighbours, or a recurrent classifier of three sentences after Li and

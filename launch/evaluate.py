@@ -15,8 +15,8 @@ exp(sum of -log P in nats / number of targets); END is predicted and counted, ST
 Perplexities compare only between equal vocabularies and target counts, which are printed. Bits per
 word count the nats of END too, so that they are not log2(perplexity).
 
-Results on a split are saved in RUN/results, which launch.coherence and launch.report also use. What
-is saved there of the same model, documents and options is read and not measured again; a note names
+Results on a split are saved in RUN/results, which launch.coherence and launch.report also use. A
+saved result of the same model, documents and options is read and not measured again; a note names
 it. Mixtures and parts of speech are always measured, and so is the text of --input.
 
 Several runs of one vocabulary are scored on the same documents, side by side. Where some of them

@@ -104,7 +104,7 @@ class Request:
 
     @functools.cached_property
     def facts(self) -> list[dict[str, Any]]:
-        """What is known of the runs without a measurement."""
+        """Facts of the runs that need no measurement."""
         return list(map(results.facts, self.subjects))
 
     @property
@@ -231,7 +231,7 @@ def require_places(output: str | None, page: str | None) -> None:
 
 
 def measure(request: Request, store: Store) -> list[dict[str, Any]]:
-    """The facts of runs and what is measured of them, None for what is not."""
+    """The facts of runs and their measures; None for a measure that was not taken."""
     subjects, corpus, options = request.subjects, request.corpus, request.options
     valid, test = corpus.splits["valid"], corpus.splits["test"]
     all_results = [
