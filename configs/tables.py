@@ -192,12 +192,14 @@ def _modern() -> dict[str, Cells]:
     contexts = _named(_report("modern/results/contexts.json"), starts)
     saved = _load("modern/results/carried.json") | _load("modern/results/averages.json")
     adapted = [(label, each) for label, key in _ADAPTED.items() for each in saved[key]["adapted"]]
+    headline = _headline([*models, averages[-1]], adapted[-1][1])
     return {
         "modern/models": _table(models, f"{_MODEL} shuffled mixed none"),
         "modern/carried": _table(contexts, "curve test coherence shuffled mixed none", "`ccdclm`"),
         "modern/averages": _table(averages, "parameters minutes curve test coherence none"),
         "modern/adaptation": _adapted(adapted),
-        "headline": _headline([*models, averages[-1]], adapted[-1][1]),
+        "headline": headline,
+        "headline_of_both": [cells for cells in headline if cells[1]],
     }
 
 

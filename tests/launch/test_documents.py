@@ -1,0 +1,180 @@
+"""What documents show exists: flags parse, examples run on tiny models and print the same words."""
+
+import importlib
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+import warnings
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+from absl import flags
+
+from tests.launch.support import REPOSITORY, launch, launcher_state
+from tests.printed_outputs import DOCUMENTS, Example, examples, rewritten, run_python
+
+BASH = shutil.which("bash") or "bash"
+LOGGER = f"""#!{BASH}
+printf '%s\\0' "$#" "$@" >>"$LOG"
+"""
+ALL_DOCUMENTS = sorted(
+    str(path.relative_to(REPOSITORY))
+    for folder in ("", "launch/", "launch/*/", "configs/", "configs/*/", "dclm_jax/", "dclm_jax/*/")
+    for path in REPOSITORY.glob(f"{folder}*.md")
+)
+OF_ANOTHER_MODEL = re.compile(r"generate|next_words|stream")
+"""Examples that print words which a model has chosen."""
+
+
+def python_calls(code: str, cwd: Path) -> list[list[str]]:
+    """The arguments of each call of `python` in bash code; `python` does nothing here, and bash
+    finds no other program."""
+    programs, log = cwd / "programs", cwd / "calls"
+    programs.mkdir(exist_ok=True)
+    (programs / "python").write_text(LOGGER)
+    (programs / "python").chmod(0o755)
+    log.write_text("")
+    variables = {"PATH": str(programs), "LOG": str(log)}
+    subprocess.run([BASH, "-c", code], cwd=cwd, env=variables, capture_output=True, timeout=60)
+    words = iter(log.read_text().split("\0")[:-1])
+    return [[next(words) for _ in range(int(count))] for count in words]
+
+
+def parse(module: str, arguments: list[str]) -> None:
+    """Parses the flags of a launcher; without --config its keys are those of the quickstart."""
+    if "--help" in arguments:
+        return
+    # MODEL and SEED stand for any model of the file and for a number.
+    arguments = [re.sub(r"\.py:MODEL$", ".py", argument) for argument in arguments]
+    command = [module, *(re.sub("=SEED$", "=0", argument) for argument in arguments)]
+    of_config = [argument for argument in command if argument.startswith("--config")]
+    if of_config and not any(argument.startswith("--config=") for argument in of_config):
+        command.insert(1, "--config=configs/quickstart.py")
+    with (
+        launcher_state(io.TextIOWrapper(io.BytesIO())),
+        pytest.MonkeyPatch.context() as patch,
+        warnings.catch_warnings(),
+    ):
+        # ml_collections looks for its keys there, and loads files in a way that Python gives up.
+        patch.setattr(sys, "argv", command)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        importlib.import_module(module)
+        flags.FLAGS(command)
+
+
+def words(text: str) -> set[str]:
+    """The words of an output; warnings depend on the model."""
+    lines = [line for line in text.splitlines() if not line.startswith("warning:")]
+    return set(re.findall(r"[a-z_]{2,}", " ".join(lines).lower()))
+
+
+@pytest.fixture(scope="module")
+def quickstart(space, tmp_path_factory) -> Path:
+    """A folder with tiny models, and their report, where the quickstart has its models."""
+    folder = tmp_path_factory.mktemp("documents")
+    for name, source in {"data": space.corpus, "rnnlm": space.rnnlm, "ccdclm": space.run}.items():
+        shutil.copytree(source, folder / "runs/quickstart" / name)
+    for path in folder.glob("runs/quickstart/*/text.json"):
+        text = json.loads(path.read_text())
+        text["options"]["format"] = "prose"
+        path.write_text(json.dumps(text))
+    runs = f"--workdirs={folder}/runs/quickstart/rnnlm,{folder}/runs/quickstart/ccdclm"
+    launch("report", runs, f"--output={folder}/report", "--bootstrap=0", quiet=False)
+    return folder
+
+
+def printed(example: Example, folder: Path, variables: dict[str, Any]) -> str:
+    """What an example prints in a folder; of a command, before other programs filter it."""
+    if example.language == "pycon":
+        return run_python(example.code, variables)
+    calls = python_calls(example.code, folder)
+    return "".join(
+        launch(module.removeprefix("launch."), *arguments, cwd=folder, quiet=False).stdout
+        for _, module, *arguments in calls
+    )
+
+
+@pytest.mark.parametrize("document", ALL_DOCUMENTS)
+def test_flags_in_documents_exist(document, tmp_path, monkeypatch):
+    monkeypatch.chdir(REPOSITORY)
+    text = (REPOSITORY / document).read_text()
+    for language, block in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        for arguments in python_calls(block, tmp_path) if language in ("", "bash") else []:
+            if re.match("-m launch", " ".join(arguments)):
+                parse(arguments[1], arguments[2:])
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_examples_in_documents_print_what_is_shown(document, quickstart, monkeypatch):
+    # Saved results are read, as `--quick` asks for.
+    monkeypatch.undo()
+    monkeypatch.chdir(quickstart)
+    variables: dict[str, Any] = {}
+    for example in examples((REPOSITORY / document).read_text()):
+        output = printed(example, quickstart, variables)
+        if not OF_ANOTHER_MODEL.search(example.code):
+            missing = words(example.output) - words(output)
+            assert not missing, f"{example.code} prints no {missing}: {output}"
+
+
+@pytest.mark.parametrize(
+    "code", ["$ python -m launch.absent\n", "$ python -m launch.order --absent\n", ">>> absent\n"]
+)
+def test_an_example_that_does_not_exist_is_found(code, quickstart):
+    language = "console" if code.startswith("$") else "pycon"
+    (example,) = examples(f"```{language}\n{code}```\n")
+    with pytest.raises((AssertionError, ImportError, NameError)):
+        printed(example, quickstart, {})
+
+
+def test_outputs_are_written_below_their_examples():
+    text = "```{}\n{} a \\\n  b\n{}\n{} c\n{}```\n"
+    prompts = "console", "$", "old\n", "$", ""
+    new = rewritten(text.format(*prompts), lambda example: f"\n{example.code.split()[0]}  \n")
+    assert new == text.format("console", "$", "a\n", "$", "c\n")
+    loop = "```pycon\n>>> for i in range(2):\n...     i\n>>> i\n```\n"
+    variables: dict[str, Any] = {}
+    new = rewritten(loop, lambda example: run_python(example.code, variables))
+    assert new == "```pycon\n>>> for i in range(2):\n...     i\n0\n1\n>>> i\n1\n```\n"
+    assert rewritten(new, lambda example: example.output) == new
+
+
+@pytest.mark.exhaustive
+def test_an_installed_wheel_runs_the_python_examples(quickstart, tmp_path):
+    def pip(*arguments: str | Path) -> None:
+        command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*command, *arguments], check=True, timeout=600)
+
+    sources = tmp_path / "sources"
+    without_caches = shutil.ignore_patterns("__pycache__", "*.md")
+    shutil.copytree(REPOSITORY / "dclm_jax", sources / "dclm_jax", ignore=without_caches)
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(REPOSITORY / name, sources)
+    pip("wheel", "--no-deps", "--wheel-dir", tmp_path, sources)
+    (wheel,) = tmp_path.glob("dclm_jax-*.whl")
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("dclm_jax/")}
+    files = filter(Path.is_file, (sources / "dclm_jax").rglob("*"))
+    assert packed == {path.relative_to(sources).as_posix() for path in files}
+
+    environment = tmp_path / "environment"
+    venv.create(environment)
+    python = environment / "bin/python"
+    pip("--python", python, "install", "--no-deps", wheel)
+    # The packages that it needs are those of this interpreter; an editable dclm_jax is not found.
+    (packages,) = environment.glob("lib/*/site-packages")
+    (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    shown = examples((REPOSITORY / "dclm_jax/README.md").read_text())
+    code = ["import dclm_jax", "print(dclm_jax.__file__)"]
+    code += [example.code for example in shown if example.language == "pycon"]
+    done = subprocess.run(
+        [python, "-I", "-c", "\n".join(code)], cwd=quickstart, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(str(packages))
