@@ -267,5 +267,5 @@ class Progress(progress.Progress):
         self._documents = self.add_task(label, total=total)
 
     def __call__(self, done: int, total: int | None = None) -> None:
-        """Shows the number of documents done, and in all if that has changed."""
-        self.update(self._documents, completed=done, total=total)
+        """Shows the number of documents done, and in all where that is known."""
+        self.update(self._documents, completed=done, total=total or None)

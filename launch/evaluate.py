@@ -127,17 +127,15 @@ def main(argv: Sequence[str]) -> None:
     documents, store = _evaluation.open_input(runs, tagger), _evaluation.store()
     mixture = _tuned(runs) if _INTERPOLATE.value else None
     adapted = _adaptation.adapt(runs, store)
-    with _evaluation.Progress("perplexity") as progress:
-        evaluation = evaluate(
-            runs,
-            documents,
-            store=store,
-            adapted=adapted,
-            mixture=mixture,
-            tagger=tagger,
-            num_tags=_POS_TAGS.value,
-            on_document=progress,
-        )
+    evaluation = evaluate(
+        runs,
+        documents,
+        store=store,
+        adapted=adapted,
+        mixture=mixture,
+        tagger=tagger,
+        num_tags=_POS_TAGS.value,
+    )
     _evaluation.tell_of(store)
     to_stdout = _OUTPUT.value == files.STDOUT
     if not to_stdout:

@@ -7,7 +7,7 @@ models and of a mixture.
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from dclm_jax.evaluation import interpolation, parts_of_speech, significance
@@ -163,7 +163,6 @@ def evaluate(
     mixture: Mixture | None = None,
     tagger: Tagger | None = None,
     num_tags: int = 10,
-    on_document: Callable[[int], None] = lambda done: None,
 ) -> Evaluation:
     """Measures models of one vocabulary on the same documents.
 
@@ -177,7 +176,6 @@ def evaluate(
       mixture: of the two models.
       tagger: gives parts of speech, which are measured if there is one.
       num_tags: the number of the most frequent tags whose classes are listed.
-      on_document: called with the number of documents so far of those that are always measured.
     """
     subjects, kinds, store = [*runs, *adapted], of_numbers(), store or Store()
     interpolation.no_document([run.lm.scorer for run in runs])
@@ -190,14 +188,15 @@ def evaluate(
     else:
         weight = None if mixture is None else mixture.weight
         measures = [[kind() for kind in kinds] for _ in [*subjects, *filter(None, [mixture])]]
-        sums = interpolation.measure(
-            [subject.lm.scorer for subject in subjects],
-            dataset.documents,
-            weight=weight,
-            by_tag=by_tag,
-            measures=measures,
-            on_document=on_document,
-        )
+        with store.progress("perplexity") as on_document:
+            sums = interpolation.measure(
+                [subject.lm.scorer for subject in subjects],
+                dataset.documents,
+                weight=weight,
+                by_tag=by_tag,
+                measures=measures,
+                on_document=lambda done: on_document(done, dataset.num_documents or 0),
+            )
         results = [{each.name: each.value() for each in of_model} for of_model in measures]
         if split is not None:
             for subject, of_model, measured in zip(subjects, measures, sums, strict=False):
