@@ -148,9 +148,14 @@ def test_outputs_are_written_below_their_examples():
 
 @pytest.mark.exhaustive
 def test_an_installed_wheel_runs_the_python_examples(quickstart, tmp_path):
+    environment = tmp_path / "environment"
+    venv.create(environment, with_pip=True)
+    # Isolated: neither the repository nor an editable dclm_jax is on the path.
+    python = [environment / "bin/python", "-I"]
+
     def pip(*arguments: str | Path) -> None:
-        command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*command, *arguments], check=True, timeout=600)
+        command = [*python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
+        subprocess.run(command, check=True, timeout=600)
 
     sources = tmp_path / "sources"
     without_caches = shutil.ignore_patterns("__pycache__", "*.md")
@@ -163,18 +168,15 @@ def test_an_installed_wheel_runs_the_python_examples(quickstart, tmp_path):
     files = filter(Path.is_file, (sources / "dclm_jax").rglob("*"))
     assert packed == {path.relative_to(sources).as_posix() for path in files}
 
-    environment = tmp_path / "environment"
-    venv.create(environment)
-    python = environment / "bin/python"
-    pip("--python", python, "install", "--no-deps", wheel)
-    # The packages that it needs are those of this interpreter; an editable dclm_jax is not found.
+    pip("install", "--no-deps", wheel)
+    # The packages that it needs are those of this interpreter.
     (packages,) = environment.glob("lib/*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
     shown = examples((REPOSITORY / "dclm_jax/README.md").read_text())
     code = ["import dclm_jax", "print(dclm_jax.__file__)"]
     code += [example.code for example in shown if example.language == "pycon"]
     done = subprocess.run(
-        [python, "-I", "-c", "\n".join(code)], cwd=quickstart, capture_output=True, text=True
+        [*python, "-c", "\n".join(code)], cwd=quickstart, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(str(packages))
