@@ -41,10 +41,8 @@ def run(
         # absl shows INFO once flags are parsed, such as every accelerator that JAX looked for.
         if not flags.FLAGS["verbosity"].present:
             absl_logging.set_verbosity(absl_logging.WARNING)
-        if len(argv) > 1:
-            wrong = f"unexpected argument {argv[1]!r}; flags are written --name=value (see --help)"
-            _end(EXIT_BAD_INPUT, wrong)
         try:
+            _check_command_line(argv)
             code = main(argv)
             sys.stdout.flush()
             return code
@@ -56,7 +54,37 @@ def run(
     _keep_compiled_programs()
     keep_freed_memory()
     sys.unraisablehook = _unraisable
+    app.define_help_flags()
+    flags.DEFINE_flag(_HelpFlag())
     app.run(guarded, flags_parser=functools.partial(_parse, parse))
+
+
+class _HelpFlag(app.HelpFlag):
+    """--help: the manual of the command and its flags, without the flags of absl."""
+
+    def __init__(self):
+        super().__init__()
+        self.allow_override = True
+
+    def parse(self, arg: Any) -> None:
+        if self._parse(arg):
+            # The heading of absl is the path of the command.
+            _, _, listed = flags.FLAGS.main_module_help().partition(":\n")
+            print(sys.modules["__main__"].__doc__, "Flags:\n", listed, sep="\n")
+            sys.exit(0)
+
+
+def _check_command_line(argv: Sequence[str]) -> None:
+    """Refuses arguments that are no flags, and flags that --help of the command does not list."""
+    if len(argv) > 1:
+        raise InputError(
+            f"unexpected argument {argv[1]!r}; flags are written --name=value (see --help)"
+        )
+    listed = flags.FLAGS.get_key_flags_for_module("__main__")
+    for module, defined in flags.FLAGS.flags_by_module_dict().items():
+        for flag in defined if module.startswith("launch.") else ():
+            if flag.present and flag not in listed:
+                raise InputError(f"--{flag.name} has no effect on this command; see --help")
 
 
 def _end_by(error: BaseException) -> None:

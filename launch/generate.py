@@ -38,7 +38,6 @@ from absl import flags
 
 from dclm_jax.data import readers
 from dclm_jax.data.vocabulary import END_TOKEN
-from dclm_jax.errors import InputError
 from dclm_jax.files import json_text, open_output
 from dclm_jax.language_model import DEFAULT_MAX_SENTENCE_WORDS, DEFAULT_NUM_SENTENCES, GeneratedText
 from launch import _app, _decoding, _evaluation
@@ -60,8 +59,6 @@ _OUTPUT = flags.DEFINE_string("output", None, "JSON lines to write, instead of t
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    if flags.FLAGS["batch_size"].present:
-        raise InputError("--batch_size has no effect; documents of like length go together anyway")
     decoding = _decoding.decoding(_SAMPLES)
     lm, path = _evaluation.restore().lm, _CONTEXT.value
     if not path or (os.path.isfile(path) and not os.path.getsize(path)):

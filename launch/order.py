@@ -49,8 +49,6 @@ _METRICS = flags.DEFINE_string("metrics", None, "JSON file for the measures.")
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    if flags.FLAGS["batch_size"].present:
-        raise InputError("--batch_size has no effect; beginnings of a document go together anyway")
     if _METRICS.value and not _SHUFFLE.value:
         raise InputError("--metrics has no effect with --noshuffle")
     _evaluation.check_data_flags()

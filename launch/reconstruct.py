@@ -67,8 +67,6 @@ _OF_MODELS = ("data", "split", "output", "measure", "max_length_ratio", "method"
 
 def main(argv: Sequence[str]) -> None:
     del argv
-    if flags.FLAGS["batch_size"].present:
-        raise InputError("--batch_size has no effect; documents of like length go together anyway")
     measures = _reconstruct() if flags.FLAGS["workdir"].present else _measure_outputs()
     summaries = {path: reconstruction.summarize(each) for path, each in measures.items() if each}
     if summaries and files.STDOUT not in (_METRICS.value, _OUTPUT.value):

@@ -53,9 +53,8 @@ from dclm_jax.experiments.results import Store
 from launch import _adaptation, _app, _evaluation
 
 _evaluation.define_workdirs()
-# Flags of tuning are refused.
-for _flag in _adaptation.SETTINGS:
-    flags.declare_key_flag(_flag.name)
+for _name in ("batch_size", *(flag.name for flag in _adaptation.SETTINGS)):
+    flags.declare_key_flag(_name)
 _OUTPUT = flags.DEFINE_string("output", None, "Directory to write.")
 _QUICK = flags.DEFINE_bool(
     "quick", False, "Report the results that are saved, and compute nothing."
@@ -114,9 +113,6 @@ def main(argv: Sequence[str]) -> None:
 def _options() -> Options:
     """The options that flags set."""
     _adaptation.check_settings()
-    for flag in (_adaptation.TUNE_ON, _adaptation.TUNE_INPUT):
-        if flag.present:
-            raise InputError(f"--{flag.name}: a report tunes on the split valid")
     return Options(
         _BOOTSTRAP.value,
         _POOL.value,

@@ -54,8 +54,8 @@ from dclm_jax.rescoring.metrics import METRICS
 from dclm_jax.rescoring.search import Rescorer
 from launch import _app, _evaluation
 
-flags.declare_key_flag("workdir")
-flags.declare_key_flag("lowercase")
+for _name in ("workdir", "lowercase", "unicode"):
+    flags.declare_key_flag(_name)
 _evaluation.define_workdirs()
 _NBEST = flags.DEFINE_string("nbest", None, "N-best list: a file, or a folder of Kaldi's.")
 _DOCUMENTS = flags.DEFINE_string("documents", None, "File with one line `ID DOCUMENT` per segment.")
@@ -93,10 +93,6 @@ _SEED = flags.DEFINE_integer(
 )
 flags.mark_flag_as_required("nbest")
 _OUTPUTS = (_OUTPUT, _METRICS, _SCORED_NBEST)
-_WITHOUT_MEANING = (
-    *("format", "normalize", "text_key", "language", "divider", "quoted", "encoding"),
-    "batch_size",
-)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -199,9 +195,6 @@ def _check_flags() -> None:
             raise InputError(f"--{flag.name} belongs to --tune, which is missing")
     if _VITERBI.value and _BEAM.present:
         raise InputError("--viterbi replaces --beam; expected one of the two")
-    for name in _WITHOUT_MEANING:
-        if flags.FLAGS[name].present:
-            raise InputError(f"--{name} has no meaning for n-best lists")
 
 
 if __name__ == "__main__":

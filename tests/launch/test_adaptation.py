@@ -111,7 +111,7 @@ def test_adapted_runs_distinguish_orders_beside_the_runs(space):
         ("coherence --adapt=cache --baseline=maximum_entropy", "scores orders without"),
         ("coherence --adapt=cache --split=valid", "would be tuned on the split it is"),
         ("coherence --adapt=cache CACHE --tune_on=train", "--tune_input belong to --adapt where"),
-        ("report --workdirs=BOTH --adapt=cache --tune_on=train", "--tune_on: a report tunes on"),
+        ("report --workdirs=BOTH --adapt=cache --tune_on=train", "--tune_on has no effect on this"),
     ],
 )
 def test_bad_flags_are_refused_in_one_line(space, tmp_path, command, message):

@@ -1,37 +1,58 @@
 """What commands do alike: they list their flags, and refuse what is absent or of another kind."""
 
+import importlib
+import io
 import re
 
 import jax
 import numpy as np
 import pytest
+from absl import flags
 
 import dclm_jax
 from dclm_jax.training.workdir import restore_run
-from tests.launch.support import launch, refuse
+from tests.launch.support import REPOSITORY, launch, launcher_state, of_launch, refuse
 
-_OF_TEXT = {"format", "lowercase", "normalize", "text_key", "encoding"}
-_OF_DATA = {"data", "input", "split"} | _OF_TEXT
-
-
-@pytest.mark.parametrize(
-    ("name", "some"),
-    [
-        ("evaluate", {"workdir", "workdirs", "adapt", "tune_on", "interpolate"} | _OF_DATA),
-        ("coherence", {"workdir", "workdirs", "adapt", "tune_on", "permutations"} | _OF_DATA),
-        ("score", {"workdir", "workdirs", "context"} | _OF_DATA),
-        ("order", {"workdir", "beam"} | _OF_DATA),
-        ("reconstruct", {"workdir", "outputs", "method"} | _OF_DATA),
-        ("generate", {"workdir", "context", "method"} | _OF_TEXT),
-        ("rescore", {"workdir", "workdirs", "nbest", "lowercase"}),
-        ("report", {"workdirs", "data", "adapt", "cache_theta"}),
-    ],
+COMMANDS = sorted(
+    path.stem for path in (REPOSITORY / "launch").glob("*.py") if not path.stem.startswith("_")
 )
-def test_help_lists_all_flags(name, some):
+_RAW_TEXT = {"format", "normalize", "text_key", "language", "divider", "quoted", "encoding"}
+_WITHOUT_EFFECT = {
+    "generate": {"batch_size"},
+    "order": {"batch_size"},
+    "reconstruct": {"batch_size"},
+    "rescore": {"batch_size"} | _RAW_TEXT,
+    "report": {"workdir", "tune_on", "tune_input", "lowercase", "unicode"} | _RAW_TEXT,
+}
+"""Flags of shared modules that a command refuses."""
+
+
+def flags_of(name: str) -> set[str]:
+    """The flags that a command and the modules of commands that it imports define."""
+    with launcher_state(io.TextIOWrapper(io.BytesIO())):
+        importlib.import_module(f"launch.{name}")
+        modules = flags.FLAGS.flags_by_module_dict().items()
+        return {flag.name for module, defined in modules if of_launch(module) for flag in defined}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_lists_all_flags_of_the_command_and_nothing_else(name):
     text = launch(name, "--help").stdout
-    listed = set(re.findall(r"^  --(?:\[no\])?(\w+):", text, re.MULTILINE))
-    assert some <= listed
-    assert name != "report" or "tune_on" not in listed
+    manual, _, listed = text.partition("\nFlags:\n")
+    assert f"python -m launch.{name} " in manual
+    names = re.findall(r"^  --(?:\[no\])?(\w+):", listed, re.MULTILINE)
+    assert sorted(names) == sorted(flags_of(name) - _WITHOUT_EFFECT.get(name, set()))
+    assert "helpfull" not in text and str(REPOSITORY) not in text
+
+
+@pytest.mark.parametrize("name", _WITHOUT_EFFECT)
+def test_flags_of_shared_modules_without_effect_are_refused(name):
+    for flag in _WITHOUT_EFFECT[name]:
+        value = {"batch_size": "=2", "format": "=lines", "tune_on": "=valid", "unicode": "=nfc"}
+        switches = {"normalize", "quoted", "lowercase"}
+        argument = f"--{flag}" + ("" if flag in switches else value.get(flag, "=x"))
+        error = refuse(name, argument, *(["--nbest=x"] if name == "rescore" else []))
+        assert error == f"error: --{flag} has no effect on this command; see --help"
 
 
 @pytest.mark.parametrize("name", ["evaluate", "generate"])

@@ -1,6 +1,7 @@
 """Autoencoders on the command line: training, perplexity given the source, launch.reconstruct."""
 
 import json
+import re
 import math
 from pathlib import Path
 
@@ -49,18 +50,19 @@ def test_segments_are_refused(space, tmp_path):
 @pytest.mark.parametrize(
     ("command", "flags"),
     [
-        ("coherence", "--workdir=RUN"),
-        ("rescore", "--workdir=RUN --nbest=list --output=-"),
-        ("report", "--workdirs=RUN --output=report"),
-        ("score --context", "--workdir=RUN --context=text --input=text"),
+        ("launch.coherence", "--workdir=RUN"),
+        ("launch.rescore", "--workdir=RUN --nbest=list --output=-"),
+        ("a report", "--workdirs=RUN --output=report"),
+        ("launch.score --context", "--workdir=RUN --context=text --input=text"),
     ],
 )
 def test_what_needs_a_language_model_is_refused(run, tmp_path, command, flags):
     (tmp_path / "list").write_text("0 ||| w1 ||| 1.0 ||| 1.0\n")
     (tmp_path / "text").write_text("w1 w2\n")
-    error = refuse(command.split()[0], *flags.replace("RUN", str(run)).split(), cwd=tmp_path)
+    name = re.split("[. ]", command)[1]
+    error = refuse(name, *flags.replace("RUN", str(run)).split(), cwd=tmp_path)
     assert error == (
-        f"error: launch.{command} needs a language model, and {NAME} is an autoencoder, for "
+        f"error: {command} needs a language model, and {NAME} is an autoencoder, for "
         "which launch.reconstruct, launch.encode and launch.evaluate are made"
     )
 

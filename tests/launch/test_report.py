@@ -288,7 +288,7 @@ def test_what_cannot_be_reported_is_refused_before_it_is_measured(space, workdir
         (["--output="], "--output is missing; expected a directory to write, or --quick"),
         (["--quick", "--workdirs="], "--workdirs holds an empty name"),
         (["--quick", "--workdirs=nowhere"], "nowhere holds no run: config.json is missing"),
-        (["--tune_on=train"], "--tune_on: a report tunes on the split valid"),
+        (["--tune_on=train"], "--tune_on has no effect on this command"),
         (["--adapt="], "--adapt is empty; expected some of cache, unigram, dynamic"),
     ],
 )

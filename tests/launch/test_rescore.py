@@ -154,7 +154,7 @@ def test_silence_and_sparse_features_are_scored_and_the_list_is_written_again(sp
         ("--beam=0", "flag --beam=0: 0 is not"),
         ("--objective=wer", "--objective belongs to --tune"),
         ("--tune --references=", "--tune needs --references"),
-        ("--format=lines", "--format has no meaning for n-best lists"),
+        ("--format=lines", "--format has no effect on this command"),
     ],
 )
 def test_bad_flags_are_refused_and_nothing_is_written(space, lists, tmp_path, flags, message):
