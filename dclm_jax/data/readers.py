@@ -243,7 +243,7 @@ def corresponding(
             yield items
     if len(set(counts)) > 1:
         numbers = " and ".join(map("{} has {:,} documents".format, paths, counts))
-        raise InputError(f"{numbers}; expected one document per document, in the same order")
+        raise InputError(f"{numbers}; expected equal numbers, in the same order")
 
 
 def check_characters(path: str | pathlib.Path, encoding: str, name: str | None = None) -> None:
