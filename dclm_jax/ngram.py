@@ -132,8 +132,8 @@ class NGramScorer:
     def next(self, state: NGramState, tokens_B: Sequence[int]) -> tuple[NGramState, np.ndarray]:
         """As `Reader.next`."""
         states = [_kenlm().State() for _ in state.states]
-        for before, word, after in zip(state.states, tokens_B, states, strict=True):
-            self._model.BaseScore(before, self._spellings[word], after)
+        for state_before, word, state_after in zip(state.states, tokens_B, states, strict=True):
+            self._model.BaseScore(state_before, self._spellings[word], state_after)
         return self._at(states)
 
     def vectors(self, state: NGramState) -> None:
@@ -147,10 +147,10 @@ class NGramScorer:
 
     def _at(self, states: Sequence[Any]) -> tuple[NGramState, np.ndarray]:
         """The state, and log P [B, V] of the next word or END in nats, -inf for START."""
-        spare, words = _kenlm().State(), list(self._spellings)
+        output, words = _kenlm().State(), list(self._spellings)
         words[END] = "</s>"
         log10_BxV = np.array(
-            [[self._model.BaseScore(state, word, spare) for word in words] for state in states]
+            [[self._model.BaseScore(state, word, output) for word in words] for state in states]
         )
         log10_BxV[:, START] = -np.inf
         log_probs_BxV = (log10_BxV * math.log(10)).astype(np.float32)
@@ -251,18 +251,18 @@ def _estimate(
     arguments = [
         *("-o", str(order), "-S", _MEMORY, "-T", f"{directory}/sort"),
         *("--text", text.name, "--arpa", ARPA_FILE),
-        # Each word of the vocabulary that is not in the text has the probability of KenLM's <unk>.
-        # All entries except START are predicted.
+        # Words of the vocabulary outside the text have the probability of KenLM's <unk>. The size
+        # includes these words; all entries except START are predicted.
         *("--vocab_pad", str(len(data.vocabulary) - 1)),
     ]
-    done = _run(directory, lmplz, *arguments)
-    if done.returncode and "--discount_fallback" in done.stderr:
+    process = _run(directory, lmplz, *arguments)
+    if process.returncode and "--discount_fallback" in process.stderr:
         report(
             "the text is too small to estimate all discounts; lmplz uses 0.5, 1 and 1.5 for the "
             "orders concerned"
         )
-        done = _run(directory, lmplz, *arguments, "--discount_fallback")
-    _require_success(done)
+        process = _run(directory, lmplz, *arguments, "--discount_fallback")
+    _require_success(process)
     text.unlink()
 
 
@@ -306,10 +306,10 @@ def _run(cwd: pathlib.Path, *command: str) -> subprocess.CompletedProcess[str]:
         raise InputError(f"{command[0]}: cannot be run: {error.strerror}") from error
 
 
-def _require_success(done: subprocess.CompletedProcess[str]) -> None:
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["it printed no message"])[-1][:300]
-        raise InputError(f"{done.args[0]} failed with exit code {done.returncode}: {reason}")
+def _require_success(process: subprocess.CompletedProcess[str]) -> None:
+    if process.returncode:
+        reason = (process.stderr.strip().splitlines() or ["it printed no message"])[-1][:300]
+        raise InputError(f"{process.args[0]} failed with exit code {process.returncode}: {reason}")
 
 
 def _read_counts(path: pathlib.Path) -> list[int]:
@@ -345,7 +345,7 @@ def _load(path: str | os.PathLike[str]) -> Any:
         if orders := _TOO_LONG.search(reason):
             raise InputError(
                 f"order is {orders[1]}; the installed package kenlm answers queries up to order "
-                f"{orders[2]} (build it for more: MAX_ORDER={orders[1]} pip install "
-                "--force-reinstall --no-cache-dir kenlm)"
+                f"{orders[2]}; build it for more: MAX_ORDER={orders[1]} pip install "
+                "--force-reinstall --no-cache-dir kenlm"
             ) from error
-        raise InputError(f"{path}: cannot be read by kenlm ({reason[:300]})") from error
+        raise InputError(f"{path}: kenlm cannot read it ({reason[:300]}); retrain it") from error

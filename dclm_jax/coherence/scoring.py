@@ -190,18 +190,18 @@ class Prefixes:
             for i in active:
                 after = after_O[i]
                 rest, rest_of_document = orders_OxS[i, num_read_O[i] :], self._order_S[after:]
-                both = min(len(rest), len(rest_of_document))
-                is_same = rest[:both] == rest_of_document[:both]
-                alike = int(np.argmin(np.append(is_same, False)))
-                before = self._log_prob_before
-                totals_O[i] += before[after + alike] - before[after]
-                num_read_O[i] += alike
-                after_O[i] += alike
+                length = min(len(rest), len(rest_of_document))
+                is_same = rest[:length] == rest_of_document[:length]
+                num_equal = int(np.argmin(np.append(is_same, False)))
+                log_prob_before = self._log_prob_before
+                totals_O[i] += log_prob_before[after + num_equal] - log_prob_before[after]
+                num_read_O[i] += num_equal
+                after_O[i] += num_equal
             active = active[num_read_O[active] < len(self._order_S)]
             active = active[np.argsort(after_O[active], kind="stable")]
             for first in range(0, len(active), size):
-                some = active[first : first + size]
-                self._read_departures(orders_OxS, some, num_read_O, after_O, totals_O)
+                batch = active[first : first + size]
+                self._read_departures(orders_OxS, batch, num_read_O, after_O, totals_O)
         return totals_O[rows_of.reshape(-1)]
 
     def _read_departures(

@@ -208,9 +208,9 @@ def adapt(
     if missing and tune_on is not None:
         trials = way().tune(tune_on.documents, numbers, on_document)
         numbers |= trials[0].setting
-    given = {name: value for name, value in numbers.items() if value is not None}
+    values = {name: value for name, value in numbers.items() if value is not None}
     source = tune_on.source if trials and tune_on is not None else {}
-    return lambda: way().scorer(given), Adaptation(kind, given, trials, source)
+    return lambda: way().scorer(values), Adaptation(kind, values, trials, source)
 
 
 class _Cached:
@@ -255,11 +255,11 @@ class _Cached:
             on_document(number)
         if not nats:
             raise InputError("no sentence to tune the cache on; choose documents with words")
-        of_model, *of_settings = np.concatenate(nats).T
+        model_nll, *cache_nll = np.concatenate(nats).T
         trials = []
-        for numbers, nll in zip(grid, of_settings, strict=True):
-            best = interpolation.best_weight(nll, of_model) if weight is None else weight
-            mixed = interpolation.mix(best, nll, of_model)
+        for numbers, nll in zip(grid, cache_nll, strict=True):
+            best = interpolation.best_weight(nll, model_nll) if weight is None else weight
+            mixed = interpolation.mix(best, nll, model_nll)
             trials.append(Trial({"weight": best, **numbers}, math.exp(mixed.mean())))
         return sorted(trials, key=lambda trial: trial.perplexity)
 

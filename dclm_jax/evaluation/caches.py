@@ -89,8 +89,8 @@ class UnigramCache:
             model_nll = np.concatenate([np.zeros(0), *nll], dtype=np.float64)
             # A continuation has scores of its last targets only.
             first = len(targets) - len(model_nll)
-            counts, before = _repetitions(targets)[first:], np.arange(first, len(targets))
-            cached = [_urn(model_nll, counts, before, setting.strength) for setting in settings]
+            counts, sizes = _repetitions(targets)[first:], np.arange(first, len(targets))
+            cached = [_urn(model_nll, counts, sizes, setting.strength) for setting in settings]
             ends = np.cumsum([len(sentence) for sentence in nll])[:-1]
             columns = np.stack([model_nll, *cached], axis=-1)
             yield document, np.split(columns, ends) if nll else []
@@ -105,10 +105,10 @@ def _repetitions(targets: Sequence[int]) -> np.ndarray:
     return np.array(counts, int)
 
 
-def _urn(nll: np.ndarray, counts: np.ndarray, before: np.ndarray, strength: float) -> np.ndarray:
+def _urn(nll: np.ndarray, counts: np.ndarray, sizes: np.ndarray, strength: float) -> np.ndarray:
     """-log (s p_LM + c_w) / (s + n), the two logarithms in multiples of `_GRAIN`."""
     with np.errstate(divide="ignore"):
-        logs = np.log(strength + before), np.log(strength * np.exp(-nll) + counts)
+        logs = np.log(strength + sizes), np.log(strength * np.exp(-nll) + counts)
     total, share = (np.round(log / _GRAIN) * _GRAIN for log in logs)
     return total - share
 
@@ -152,10 +152,10 @@ class _NeuralFunctions(BlockFunctions):
     def open(self, model: DocumentModel, params: Params, rows: int, source: Batch | None) -> Any:
         output = model.output_layer(params)
         (kernel_DxV,) = jax.tree.leaves(output.kernel)
-        room = rows, max(setting.window for setting in self.settings)
+        shape = rows, max(setting.window for setting in self.settings)
         window = _Window(
-            jnp.zeros((*room, len(kernel_DxV)), output.bias.dtype),
-            jnp.zeros(room, jnp.int32),
+            jnp.zeros((*shape, len(kernel_DxV)), output.bias.dtype),
+            jnp.zeros(shape, jnp.int32),
             jnp.zeros(rows, jnp.int32),
         )
         return open_documents(model, params, rows, source), window
@@ -198,10 +198,10 @@ def _cache_nll(
     model_nll_BxN: jax.Array,
 ) -> jax.Array:
     """-log p_cache [B, N, G] of a piece's targets, padding last; model_nll_BxN is -log p_LM."""
-    (rows, length), room = targets_BxN.shape, window.targets_BxW.shape[1]
+    (rows, length), capacity = targets_BxN.shape, window.targets_BxW.shape[1]
     position_N = jnp.arange(length)
     # The distance of each target of the window from the first target of the piece.
-    age_BxW = 1 + (window.count_B[:, None] - 1 - jnp.arange(room)) % room
+    age_BxW = 1 + (window.count_B[:, None] - 1 - jnp.arange(capacity)) % capacity
     exists_BxW = age_BxW <= window.count_B[:, None]
     age_BxNxW = jnp.where(exists_BxW[:, None], age_BxW[:, None] + position_N[:, None], 0)
     age_NxN = position_N[:, None] - position_N
@@ -220,29 +220,29 @@ def _cache_nll(
     sizes = {(setting.theta, setting.window) for setting in settings}
     shares_of_words = {size: log_share_of_word(*size) for size in sizes}
 
-    def of_setting(setting: NeuralSetting) -> jax.Array:
+    def setting_nll(setting: NeuralSetting) -> jax.Array:
         n_BxN = jnp.minimum(window.count_B[:, None] + position_N, setting.window)
         s = jnp.asarray(setting.strength, model_nll_BxN.dtype)
         log_share_BxN = shares_of_words[setting.theta, setting.window]
         shares = jnp.logaddexp(jnp.log(s) - model_nll_BxN, jnp.log(n_BxN) + log_share_BxN)
         return jnp.where(n_BxN == 0, model_nll_BxN, jnp.log(s + n_BxN) - shares)
 
-    return jnp.stack(list(map(of_setting, settings)), axis=-1)
+    return jnp.stack(list(map(setting_nll, settings)), axis=-1)
 
 
 def _remember(
     window: _Window, h_BxNxD: jax.Array, targets_BxN: jax.Array, mask_BxN: jax.Array
 ) -> _Window:
     """The window after a piece, the oldest targets replaced."""
-    (rows, length), room = targets_BxN.shape, window.targets_BxW.shape[1]
+    (rows, length), capacity = targets_BxN.shape, window.targets_BxW.shape[1]
     position_N, total_Bx1 = jnp.arange(length), jnp.sum(mask_BxN, 1, jnp.int32, keepdims=True)
-    kept_BxN = mask_BxN & (position_N >= total_Bx1 - room)
+    retained_BxN = mask_BxN & (position_N >= total_Bx1 - capacity)
     # Targets with an index beyond the window are not written.
-    place_BxN = jnp.where(kept_BxN, (window.count_B[:, None] + position_N) % room, room)
+    index_BxN = jnp.where(retained_BxN, (window.count_B[:, None] + position_N) % capacity, capacity)
     row_Bx1 = jnp.arange(rows)[:, None]
     return _Window(
-        window.features_BxWxD.at[row_Bx1, place_BxN].set(h_BxNxD, mode="drop"),
-        window.targets_BxW.at[row_Bx1, place_BxN].set(targets_BxN, mode="drop"),
+        window.features_BxWxD.at[row_Bx1, index_BxN].set(h_BxNxD, mode="drop"),
+        window.targets_BxW.at[row_Bx1, index_BxN].set(targets_BxN, mode="drop"),
         window.count_B + total_Bx1[:, 0],
     )
 

@@ -95,15 +95,15 @@ class DynamicScorer:
         for step, batch in enumerate(_steps(sentences, self._sentences), start=1):
             params, context, nll_1xSxN = self._run.learn(params, self._learning, context, batch)
             read = zip(sentences[len(nll) :], np.asarray(nll_1xSxN)[0], strict=False)
-            of_step = [nats[: len(words) + 1].astype(np.float32) for words, nats in read]
-            mean = float(np.concatenate(of_step).mean(dtype=np.float64))
+            step_nll = [nats[: len(words) + 1].astype(np.float32) for words, nats in read]
+            mean = float(np.concatenate(step_nll).mean(dtype=np.float64))
             if not mean <= _MOST_NATS:
                 rate, decay = self._learning.rate, self._learning.decay
                 raise DivergenceError(
                     f"{self._name} diverged: step {step} of document {number} has {mean:.3g} nats "
                     f"per target at rate {rate:g} and decay {decay:g}; choose a lower rate"
                 )
-            nll += of_step
+            nll += step_nll
         return nll
 
 

@@ -86,8 +86,8 @@ def measure(
             total.add(document.sentences, nll, document.characters)
             for total, nll in zip(totals, scores, strict=True)
         ]
-        for total, of_model, nll in zip(totals, measures, scores, strict=False):
-            total.add_to(of_model, document.sentences, nll)
+        for total, model_measures, nll in zip(totals, measures, scores, strict=False):
+            total.add_to(model_measures, document.sentences, nll)
         if by_tag is not None:
             by_tag.add(document.tags or [], scores)
         on_document(totals[0].documents)
@@ -183,10 +183,10 @@ def _slope(weight: float, a: np.ndarray, b: np.ndarray) -> float:
         ratio = b.astype(np.float64) - a.astype(np.float64)
     # If both probabilities are 0 no weight makes a difference.
     ratio = np.where(np.isnan(ratio), 0.0, ratio)
-    smaller, of_larger = np.exp(-np.abs(ratio)), np.where(ratio > 0, weight, 1 - weight)
+    smaller, larger_weight = np.exp(-np.abs(ratio)), np.where(ratio > 0, weight, 1 - weight)
     # At weight 0 or 1 the model that counts may have probability 0: the slope is then infinite.
     with np.errstate(divide="ignore", over="ignore"):
-        terms = -np.expm1(-np.abs(ratio)) / (of_larger + (1 - of_larger) * smaller)
+        terms = -np.expm1(-np.abs(ratio)) / (larger_weight + (1 - larger_weight) * smaller)
     return float(np.sum(np.copysign(terms, ratio)))
 
 

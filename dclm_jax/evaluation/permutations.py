@@ -68,11 +68,11 @@ class Shuffle:
         original, changes = numbered(document), self.changes(document)
         movable = original[self.fix_first :]
         orders = np.tile(original, (count, 1))
-        same = np.ones(count, bool)
-        while np.any(same):
-            shuffled = self._shuffled(len(movable), int(same.sum()), rng)
-            orders[same, self.fix_first :] = movable[shuffled]
-            same = np.all(orders == original, axis=1) & changes
+        is_original = np.ones(count, bool)
+        while np.any(is_original):
+            shuffled = self._shuffled(len(movable), int(is_original.sum()), rng)
+            orders[is_original, self.fix_first :] = movable[shuffled]
+            is_original = np.all(orders == original, axis=1) & changes
         return orders
 
     def _shuffled(self, num_sentences: int, count: int, rng: np.random.Generator) -> np.ndarray:

@@ -167,12 +167,12 @@ def table(summaries: Mapping[str, Mapping[str, Any]]) -> str:
 
 def rouge_n(output: Sequence[str], reference: Sequence[str], order: int) -> Rouge:
     """ROUGE-N of two sequences of words, from their shared n-grams with repetitions."""
-    ours, theirs = (
+    output_grams, reference_grams = (
         collections.Counter(zip(*(words[first:] for first in range(order)), strict=False))
         for words in (output, reference)
     )
-    shared = (ours & theirs).total()
-    return _percent(shared / max(theirs.total(), 1), shared / max(ours.total(), 1))
+    shared = (output_grams & reference_grams).total()
+    return _percent(shared / max(reference_grams.total(), 1), shared / max(output_grams.total(), 1))
 
 
 def weighted_lcs(x: Sequence[str], y: Sequence[str], exponent: float = WLCS_EXPONENT) -> float:

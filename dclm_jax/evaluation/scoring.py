@@ -149,16 +149,16 @@ class Scorer:
         self._max_rows = reader.power_of_two(-(-self._batch_size // self._num_devices))
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
-        """Scores documents in their order, holding a bounded window of them in memory.
+        """Scores documents in their order, with a bounded window of documents in memory.
 
         Args:
-          documents: each a sequence of sentences, each int [M] word ids without START and END; or
-            an object that has such `sentences`.
+          documents: sequences of sentences int [M], word ids without START and END; or objects with
+            this attribute `sentences`.
 
         Yields:
           Every document, and a list over its sentences of float32 [M + 1]: -log P(target) in nats
-          of the targets w1..wM END, given all words before them in the document. If its `only_last`
-          is true, the list has one such array, that of its last sentence.
+          for the targets w1..wM END, given all earlier words of the document. If the document's
+          `only_last` is true, the list has only the array of the last sentence.
         """
         for window in self._windows(documents):
             sizes = [reader.size_of(request.sentences, request.source) for request in window]

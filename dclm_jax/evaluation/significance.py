@@ -84,10 +84,10 @@ class Sums(NamedTuple):
         return {"nll": self.nll.round(3).tolist(), "count": self.count.tolist()}
 
 
-def of_ratio(sums: Sums, others: Sums) -> np.ndarray:
+def of_ratio(sums: Sums, baseline: Sums) -> np.ndarray:
     """The ends of the intervals of ratios of perplexities, [2, X]; both sums are over the same
     targets."""
-    differences = resample(sums.nll - others.nll, sums.count)
+    differences = resample(sums.nll - baseline.nll, sums.count)
     with np.errstate(over="ignore"):
         return interval(np.exp(differences))
 

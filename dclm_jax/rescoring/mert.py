@@ -70,14 +70,14 @@ def tune(
       on_round: called with the number of a round, from 1, its weights and their metric.
     """
     rounds: list[Tuned] = []
-    weights, before = start / np.abs(start).sum(), None
+    weights, previous_choices = start / np.abs(start).sum(), None
     for number in range(1, _MAX_ROUNDS + 1):
         choices, features = decode(weights)
         rounds.append(Tuned(weights, metric.score(picked(statistics, choices).sum(axis=0))))
         on_round(number, rounds[-1])
-        if list(choices) == before:
+        if list(choices) == previous_choices:
             break
-        before = list(choices)
+        previous_choices = list(choices)
         rng = np.random.default_rng([seed, number])
         weights = maximize(
             features, statistics, metric, weights, restarts=restarts, rng=rng
@@ -122,7 +122,7 @@ def maximize(
     # A feature that is constant in each list differs from its mean by rounding at most.
     varies_F = spread_F > 1e-9 * np.max(np.abs(np.concatenate(features)), axis=0)
     if not varies_F.any():
-        raise InputError("no feature differs within a list, so that there are no weights to tune")
+        raise InputError("no feature differs within a list; add features or hypotheses to tune")
     spread_F = spread_F[varies_F]
     scaled = lists._replace(features_NxF=lists.features_NxF[:, varies_F] / spread_F)
     starts = [start[varies_F] * spread_F, *rng.uniform(-1, 1, (restarts, len(spread_F)))]

@@ -225,9 +225,9 @@ def extended_lines(
         text = line.rstrip("\r\n")
         identifier, words, *fields = text.split(SEPARATOR)
         if fields:
-            before = fields[0].rstrip()
-            after = fields[0][len(before) :] or " " * (len(fields) > 1)
-            fields[0] = f"{before}{features}{after}"
+            old_features = fields[0].rstrip()
+            space = fields[0][len(old_features) :] or " " * (len(fields) > 1)
+            fields[0] = f"{old_features}{features}{space}"
         else:
             words, fields = f"{words} ", [features]
         lines.append(SEPARATOR.join([identifier, words, *fields]) + line[len(text) :])
