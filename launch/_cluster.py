@@ -11,11 +11,11 @@ from dclm_jax.errors import InputError
 _COORDINATOR = flags.DEFINE_string(
     "coordinator_address",
     None,
-    "HOST:PORT of process 0, for a job of several processes. Not needed under srun, mpirun or on "
-    "TPUs on Kubernetes, which are recognised.",
+    "Address HOST:PORT of process 0, for a job of several processes. srun, mpirun and TPUs on "
+    "Kubernetes need no address.",
 )
-_NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "Processes of the job.")
-_PROCESS_ID = flags.DEFINE_integer("process_id", None, "Number of this process, from 0.")
+_NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "Number of processes of the job.")
+_PROCESS_ID = flags.DEFINE_integer("process_id", None, "Number of this process, counted from 0.")
 _TEXT_FLAGS = ("input", "tune_input")
 
 

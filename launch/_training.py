@@ -17,8 +17,8 @@ from dclm_jax.training.workdir import CONFIG_FILE, read_config
 _CONFIG = config_flags.DEFINE_config_file(
     "config",
     None,
-    "Configuration file, configs/... ; --help --config=FILE lists its keys with their meaning, and "
-    "--config.KEY=VALUE sets one.",
+    "Configuration file and name, such as configs/quickstart.py:ccdclm. --config.KEY=VALUE sets a "
+    "key. --help --config=FILE:NAME lists all keys.",
 )
 
 
@@ -41,7 +41,8 @@ def parse(argv: Sequence[str], *, resumes: bool = False) -> list[str]:
         rest = flags.FLAGS(list(argv))
     except SystemExit:
         # absl has written its help.
-        print("\n".join(_help(config_file)))
+        for line in _help(config_file):
+            print(line)
         raise
     except flags.UnrecognizedFlagError as error:
         value = flags.FLAGS["config"].value
@@ -110,7 +111,6 @@ def _help(config_file: str | None) -> Iterator[str]:
     if config_file is not None:
         value, place = _checked(flag.parser.parse(config_file), config_file), config_file
     if value is None:
-        yield "The keys of a configuration: --help --config=FILE[:NAME]"
         return
     yield f"\nKeys of the configuration, with the values of {place}:\n"
     keys = _keys(value)

@@ -1,21 +1,14 @@
-"""Measures this project beside PyTorch and DyNet, on the same models, batches and documents.
+"""Measures the speed of training and scoring beside PyTorch and DyNet, in one run.
 
-One row in under a minute, then everything (some minutes):
+    pip install -e '.[benchmark]'                               # once; a missing peer is skipped
+    python -m launch.benchmark --suite=quick --rounds=3         # one row, under a minute
+    python -m launch.benchmark --rows=train_adclm_16,input_16   # two rows
+    python -m launch.benchmark --output=benchmark.json          # all rows, some minutes
 
-    pip install -e '.[benchmark]'
-    python -m launch.benchmark --suite=quick --rounds=3
-    python -m launch.benchmark --output=benchmark.json
-
-Some rows only:
-
-    python -m launch.benchmark --rows=train_adclm_16,input_16
-
-All contenders take turns in every round, warm (the second turn counts), and medians over the rounds
-are compared. PyTorch runs as it is installed, to which the goals apply, and (not in the quick
-suite) again with the allocator keeping freed memory, as our launchers do. Before any timing a
-peer must have our loss from our parameters, else the run ends with exit code 1. A peer that is not
-installed is skipped. Each row prints what was measured, the least that is wanted, the aim, and
-whether they are met. Linux only.
+A row prints the measured value (a ratio of speeds, targets per second or MiB), the smallest
+acceptable value, the aim, and a verdict. Values are medians over rounds in which the contenders
+take turns. The exit code is 1 if a peer computes another loss from the same parameters. The command
+needs Linux. launch/benchmark.md describes the method and has results.
 """
 
 import contextlib
@@ -35,10 +28,12 @@ from dclm_jax.benchmark.workloads import Setting
 from dclm_jax.errors import InputError, did_you_mean
 from launch import _app
 
-_SUITE = flags.DEFINE_enum("suite", "full", list(rows.SUITES), "Which rows to run.")
-_ROWS = flags.DEFINE_list("rows", None, f"Rows to run instead: {', '.join(rows.ROWS)}.")
-_ROUNDS = flags.DEFINE_integer("rounds", 5, "Turns of each contender; the median counts.")
-_SEED = flags.DEFINE_integer("seed", 0, "Of documents, batches and parameters.")
+_SUITE = flags.DEFINE_enum(
+    "suite", "full", list(rows.SUITES), "Suite of rows: quick (one row) or full (all rows)."
+)
+_ROWS = flags.DEFINE_list("rows", None, f"Rows in place of --suite: {', '.join(rows.ROWS)}.")
+_ROUNDS = flags.DEFINE_integer("rounds", 5, "Number of turns of each contender.")
+_SEED = flags.DEFINE_integer("seed", 0, "Random seed for documents, batches and parameters.")
 _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
 
 

@@ -1,38 +1,31 @@
-"""Trains a model for every choice of some values, and selects by validation perplexity.
-
-Three learning rates, two cells at a time on this machine, and a table of their results:
+"""Trains a model for every cell of a grid, and prints the cells by validation perplexity.
 
     python -m launch.prepare --corpus=sotu --output=data/sotu
     python -m launch.sweep --config=configs/quickstart.py:ccdclm --workdir=sweeps/rates \\
         --config.data.directory=data/sotu --grid='optimizer.learning_rate=0.05,0.1,0.2' --jobs=2
 
-Any key of the configuration may be in the grid; --help --config=configs/quickstart.py lists them.
---config=FILE and --config.KEY=VALUE are those of launch.train, and hold for all cells. All cells
-are checked before the first is started; --dry_run shows them and their commands, and starts none.
-The grid search of Ji et al. (2015, 3.1) over K (embedding_dim) and H (hidden_dim):
-
+    # The grid of Ji et al. (2015, 3.1) over K (embedding_dim) and H (hidden_dim)
     python -m launch.sweep --config=configs/ptb/paper.py:ccdclm --workdir=sweeps/ccdclm \\
-        --config.data.directory=data/ptb --jobs=2 \\
+        --config.data.directory=data/ptb --plot=ccdclm.png \\
         --grid='model.hidden_dim=32,48,64,96,128,256;model.embedding_dim=32,48,64,96,128,256'
 
-Every cell is a run of launch.train in a workdir of its own, SWEEP/cells/hidden_dim=32,..., to be
-used like any other; what it prints is in SWEEP/logs. Ctrl-C or SIGTERM saves and stops the cells.
-The same command resumes: finished cells are not started again, the others resume from their newest
-checkpoint. A grid may get other values later, more or fewer; its keys and the configuration stay.
-
-On a cluster, --write_jobs=FILE trains nothing and writes the flags of each cell as a line of FILE,
-which launch/slurm/train.sbatch trains as an array of jobs. The same command again prints the table
-of the cells that are finished:
-
+    # Cells as an array of Slurm jobs; the same sweep command prints the table of finished cells
     python -m launch.sweep --config=configs/ptb/paper.py:ccdclm --workdir=sweeps/ccdclm \\
         --config.data.directory=data/ptb --grid='model.hidden_dim=32,64;model.dropout=0.0,0.2' \\
         --write_jobs=sweeps/ccdclm.flags
     CONFIG=configs/ptb/paper.py:ccdclm ARGUMENTS=sweeps/ccdclm.flags sbatch --array=1-4 \\
         --time=4:00:00 launch/slurm/train.sbatch
 
-At the end come a table, also as SWEEP/sweep.csv, the best cell, and the cells that failed with the
-last line of their errors; the exit code is 1 if there are any, 75 if the sweep was stopped. --plot
-draws a grid of two keys.
+The grid may have any key of the configuration; --help --config=FILE:NAME lists all keys.
+--config.KEY=VALUE sets a key in all cells. All cells are checked before the first cell is started.
+
+A cell is a run of launch.train in SWEEP/cells/hidden_dim=32,...; its log is in SWEEP/logs. Ctrl-C
+or SIGTERM saves and stops the running cells. The same command resumes them and skips finished
+cells. A later command may change the values of the grid, but neither its keys nor the
+configuration.
+
+The results are a table, SWEEP/sweep.csv, the command that evaluates the best cell, and the errors
+of failed cells. The exit code is 1 if a cell failed, and 75 if the sweep was stopped.
 """
 
 import functools
@@ -50,23 +43,27 @@ from dclm_jax.experiments.sweep import Sweep, parse_grid, table, write_table
 from launch import _app, _training
 
 flags.adopt_module_key_flags(_training)
-_WORKDIR = flags.DEFINE_string(
-    "workdir", None, "Directory of the sweep; made if it does not exist.", required=True
-)
+_WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the sweep.", required=True)
 _GRID = flags.DEFINE_string(
-    "grid", None, "Keys and their values, 'KEY=VALUE,VALUE;KEY=VALUE', in quotes.", required=True
+    "grid", None, "Values of each key, in quotes: 'KEY=VALUE,VALUE;KEY=VALUE,VALUE'.", required=True
 )
-_JOBS = flags.DEFINE_integer("jobs", 1, "Maximum number of cells that run at a time.")
+_JOBS = flags.DEFINE_integer(
+    "jobs", 1, "Maximum number of cells that run at a time on this machine."
+)
 _WRITE_JOBS = flags.DEFINE_string(
     "write_jobs",
     None,
-    "File to write instead of training: the flags of one cell per line, which "
-    "launch/slurm/train.sbatch trains as an array of jobs.",
+    "File for the flags of each cell, one cell per line, for launch/slurm/train.sbatch. Nothing is "
+    "trained.",
 )
 _PLOT = flags.DEFINE_string(
-    "plot", None, "Figure to draw: validation perplexity by two keys (PNG, PDF, SVG)."
+    "plot",
+    None,
+    "Figure of the validation perplexity by two keys of the grid (PNG, PDF or SVG).",
 )
-_DRY_RUN = flags.DEFINE_bool("dry_run", False, "Show the cells and their commands, and stop.")
+_DRY_RUN = flags.DEFINE_bool(
+    "dry_run", False, "Print the cells and their commands, and train nothing."
+)
 
 _say = functools.partial(print, flush=True)
 

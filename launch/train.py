@@ -1,41 +1,31 @@
-"""Trains a model, or resumes a run that was interrupted.
+"""Trains a model, resumes an interrupted run, or fine-tunes a trained model.
 
-  python -m launch.prepare --corpus=sotu --output=data/sotu
-  python -m launch.train --config=configs/quickstart.py:ccdclm \\
-      --config.data.directory=data/sotu --workdir=runs/ccdclm
+    python -m launch.prepare --corpus=sotu --output=data/sotu
+    python -m launch.train --config=configs/quickstart.py:ccdclm \\
+        --config.data.directory=data/sotu --workdir=runs/ccdclm
 
-Any value of the configuration can be set on the command line, for example
---config.model.hidden_dim=64; --help --config=configs/quickstart.py lists all of them. The workdir
-holds config.json, vocabulary.tsv, checkpoints/, metrics.jsonl and, where tensorboardX is installed,
-tensorboard/. SIGTERM or Ctrl-C saves and stops (exit code 75). The same command resumes the run, or
-the workdir alone, which holds the configuration; a finished run resumes with more epochs or
-max_steps, if optimizer.schedule is constant, halve_on_plateau or halve_after:
+The workdir holds the configuration, the vocabulary, checkpoints and metrics (launch/files.md). Its
+checkpoint with the best validation perplexity is the one that other commands use. SIGTERM or Ctrl-C
+saves the run and stops it with exit code 75. Resume it with the workdir alone, also for more steps
+than before:
 
-  python -m launch.train --workdir=runs/ccdclm
-  python -m launch.train --workdir=runs/ccdclm --config.training.max_steps=400
+    python -m launch.train --workdir=runs/ccdclm
+    python -m launch.train --workdir=runs/ccdclm --config.training.max_steps=400
 
-A run can start from the best parameters of another run. Parameters of the same name and shape are
-taken, words being matched by their spelling; a table lists them. Fine-tuning on another corpus:
+Any key of the configuration is a flag, such as --config.model.hidden_dim=64. The command with
+--help --config=FILE:NAME lists all keys with their values and meaning.
 
-  python -m launch.train --config=configs/quickstart.py:ccdclm \\
-      --config.data.directory=data/speeches --config.training.start_from=runs/ccdclm \\
-      --workdir=runs/speeches
+Two-stage training initializes a model with context from a model of sentences. training.frozen names
+the parameters that are not trained, such as the word embeddings and the output layer:
 
-Two-stage training: first a model of sentences, then a model with context, which takes its words
-from the first and does not train them. Patterns match names in the table of parameters:
+    python -m launch.train --config=configs/quickstart.py:rnnlm \\
+        --config.data.directory=data/sotu --workdir=runs/rnnlm
+    python -m launch.train --config=configs/quickstart.py:ccdclm \\
+        --config.data.directory=data/sotu --config.training.start_from=runs/rnnlm \\
+        --config.training.frozen='embedding,output/*' --workdir=runs/two-stage
 
-  python -m launch.train --config=configs/quickstart.py:rnnlm \\
-      --config.data.directory=data/sotu --workdir=runs/rnnlm
-  python -m launch.train --config=configs/quickstart.py:ccdclm \\
-      --config.data.directory=data/sotu --config.training.start_from=runs/rnnlm \\
-      --config.training.frozen='embedding,output/*' --workdir=runs/two-steps
-
-Several processes make one job, each with its devices: srun, mpirun and TPUs on Kubernetes are
-recognised, elsewhere every process is started with
-
-  --coordinator_address=HOST:PORT --num_processes=2 --process_id=0 (then 1)
-
-Process 0 prints and writes. The steps equal those of one process, up to the rounding of sums.
+launch/recipes.md shows fine-tuning and training on several GPUs; launch/clusters.md describes jobs
+of several processes.
 """
 
 import functools
@@ -50,7 +40,7 @@ flags.adopt_module_key_flags(_training)
 _WORKDIR = flags.DEFINE_string(
     "workdir",
     None,
-    "Directory of the run; made if it does not exist. Without --config the run there resumes.",
+    "Directory of the run. Without --config, resume the run in it with its saved configuration.",
 )
 flags.adopt_module_key_flags(_cluster)
 flags.mark_flag_as_required("workdir")

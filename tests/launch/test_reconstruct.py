@@ -1,8 +1,8 @@
 """Autoencoders on the command line: training, perplexity given the source, launch.reconstruct."""
 
 import json
-import re
 import math
+import re
 from pathlib import Path
 
 import pytest
