@@ -221,9 +221,7 @@ def restore_run(workdir: str | os.PathLike[str]) -> NGramRun:
     counts, binary = _read_counts(workdir / ARPA_FILE), workdir / BINARY_FILE
     with files.reading(binary):
         if file_sha256(binary) != config.get("binary", {}).get("sha256"):
-            raise InputError(
-                f"{binary}: its checksum differs from {CONFIG_FILE}; train the model again"
-            )
+            raise InputError(f"{binary}: is damaged (checksum); train again in a new --workdir")
     return NGramRun(NGramScorer(binary, vocabulary), counts, vocabulary, config)
 
 
@@ -258,8 +256,8 @@ def _estimate(
     process = _run(directory, lmplz, *arguments)
     if process.returncode and "--discount_fallback" in process.stderr:
         report(
-            "the text is too small to estimate all discounts; lmplz uses 0.5, 1 and 1.5 for the "
-            "orders concerned"
+            "the text is too small to estimate discounts of all orders; lmplz uses 0.5, 1 and 1.5 "
+            "where it cannot"
         )
         process = _run(directory, lmplz, *arguments, "--discount_fallback")
     _require_success(process)
@@ -321,7 +319,7 @@ def _read_counts(path: pathlib.Path) -> list[int]:
             if match := re.fullmatch(rb"ngram \d+=(\d{1,18})\s*", line):
                 counts.append(int(match[1]))
     if not counts:
-        raise InputError(f"{path}: is no ARPA file; train the model again")
+        raise InputError(f"{path}: is no ARPA file; train again in a new --workdir")
     return counts
 
 

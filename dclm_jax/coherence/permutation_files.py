@@ -72,9 +72,7 @@ def read_permutations(
         name = name if name in documents else by_stem.get(match["name"], match["name"])
         if name not in documents:
             where = f"{match['name']}.perm-{_ORIGINAL}" if originals is None else name
-            raise InputError(
-                f"{place}: its document {where} is missing; add it to {originals or permuted}"
-            )
+            raise InputError(f"{place}: has no document {where} in {originals or permuted}; add it")
         sentences = documents[name].sentences
         order = matched(list(map(tuple, sentences)), list(map(tuple, text.sentences)))
         if -1 in order:
@@ -85,15 +83,12 @@ def read_permutations(
             )
         if len(order) < len(sentences):
             raise InputError(
-                f"{place}: has {len(order)} of the {len(sentences)} sentences of its document; add "
-                "the missing sentences"
+                f"{place}: has {len(order)} of {len(sentences)} sentences of its document; add all"
             )
         orders[name].append(np.array(order))
     for label, permutations in orders.items():
         if not permutations:
-            raise InputError(
-                f"{originals or permuted}/{label}: has no permutation in {permuted}; add one"
-            )
+            raise InputError(f"{originals or permuted}/{label}: add a permutation to {permuted}")
     return [
         PermutedDocument(document, np.array(orders[label])) for label, document in documents.items()
     ]

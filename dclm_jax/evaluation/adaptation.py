@@ -194,9 +194,7 @@ def adapt(
         raise InputError(f"--adapt={kind}: {label or lm.name} {reason}")
     missing = [name for name, value in numbers.items() if value is None]
     if missing and tune_on is None:
-        raise InputError(
-            f"--adapt={kind}: no {', '.join(missing)}; give numbers, or documents to tune on"
-        )
+        raise InputError(f"--adapt={kind}: give {', '.join(missing)}, or documents to tune on")
 
     @functools.cache
     def way() -> _Dynamic | _Cached:

@@ -76,9 +76,7 @@ def measure(
     """
     totals = [no_document(scorers)] * (len(scorers) + (weight is not None))
     if by_tag is not None and totals[0].objective != "words":
-        raise InputError(
-            f"the models predict {totals[0].objective}; for parts of speech choose models of words"
-        )
+        raise InputError(f"the models predict {totals[0].objective}; choose models of words")
     for document, scores in _score(scorers, documents):
         if weight is not None:
             scores = [*scores, _mixed(weight, scores)]

@@ -165,8 +165,6 @@ def z_test(
     require_at_least("n", min(n_a, n_b), 1)
     variance = sd_a**2 / n_a + sd_b**2 / n_b + error**2
     if variance <= 0:
-        raise InputError(
-            "both standard deviations of a z-test are 0; expected at least one above 0"
-        )
+        raise InputError("both standard deviations are 0; a z-test needs at least one above 0")
     z = (mean_a - mean_b) / math.sqrt(variance)
     return ZTest(z, 0.5 * math.erfc(z / math.sqrt(2)))

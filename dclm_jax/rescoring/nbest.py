@@ -129,9 +129,7 @@ def read_nbest(path: str, report: Callable[[str], None] = lambda line: None) -> 
 def moses_line(index: int, words: Sequence[str], score: float) -> str:
     """The line of a hypothesis of segment `index` in the format of Moses, without features."""
     if SEPARATOR in words:
-        raise InputError(
-            f"the text has the word {SEPARATOR}, which separates fields of n-best lists; replace it"
-        )
+        raise InputError(f"the text has {SEPARATOR}, the separator of n-best lists; replace it")
     return f"{index} {SEPARATOR} {' '.join(words)} {SEPARATOR} {SEPARATOR} {score:.4f}\n"
 
 
@@ -327,8 +325,7 @@ def _kaldi(lines: Iterable[Line], path: str) -> Iterator[_Hypothesis]:
         if identifier != segment:
             if identifier in seen:
                 raise InputError(
-                    f"{place}: segment {brief(identifier)} continues after another segment; put "
-                    "its hypotheses together"
+                    f"{place}: segment {brief(identifier)} is divided; put its hypotheses together"
                 )
             seen.add(identifier)
             segment, count = identifier, 0

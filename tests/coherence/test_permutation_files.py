@@ -63,14 +63,14 @@ def test_permutations_belong_to_the_document_of_their_name(tmp_path, original, n
     [
         ({"a-1": ["a b", "c", "g"]}, "a-1: sentence 3, 'g', is not in its document; correct it"),
         ({"a-1": ["c", "c", "a b"]}, "a-1: sentence 2, 'c', is not in its document; correct it"),
-        ({"a-1": A[1:]}, "a-1: has 2 of the 3 sentences of its document; add"),
-        ({"a-1": A, "b-1": A}, "b-1: its document b is missing; add it to DOCUMENTS"),
+        ({"a-1": A[1:]}, "a-1: has 2 of 3 sentences of its document; add"),
+        ({"a-1": A, "b-1": A}, "b-1: has no document b in DOCUMENTS; add it"),
         (
             {"a-1": A, "readme": A},
             "readme: is not named as a permutation; rename it as NAME",
         ),
         ({"a-1": [*A, "", *A]}, "a-1: has 2 documents; expected one per file"),
-        ({"b.perm-1": B}, "b.perm-1: its document b is missing; add it to"),
+        ({"b.perm-1": B}, "b.perm-1: has no document b in"),
     ],
 )
 def test_what_does_not_match_is_named(tmp_path, permutations, message):
@@ -84,12 +84,12 @@ def test_what_does_not_match_is_named(tmp_path, permutations, message):
 def test_what_is_missing_is_named(tmp_path):
     documents = folder(tmp_path / "documents", {"a.txt": A, "b.txt": B})
     given = folder(tmp_path / "permuted", {"a-1": A})
-    with pytest.raises(InputError, match=re.escape("documents/b.txt: has no permutation in")):
+    with pytest.raises(InputError, match=re.escape("documents/b.txt: add a permutation to")):
         read_permutations(read_documents, given, documents)
     with pytest.raises(InputError, match="permuted/a-1: is not named as a permutation"):
         read_permutations(read_documents, given)
     alone = folder(tmp_path / "alone", {"a.perm-2": A})
-    with pytest.raises(InputError, match=re.escape("its document a.perm-1 is missing")):
+    with pytest.raises(InputError, match=re.escape("has no document a.perm-1 in")):
         read_permutations(read_documents, alone)
     for none in ("nowhere", "documents/a.txt"):
         with pytest.raises(InputError, match="is no folder; expected a folder with"):

@@ -158,7 +158,7 @@ def test_dynamic_evaluation_is_tuned_on_the_first_documents(lm, documents, monke
         ("dynamic", {"rate": math.nan}, "the rate of --adapt=dynamic is nan; expected a number f"),
         ("dynamic", {"decay": 1e39}, "the decay of --adapt=dynamic is 1e+39; expected a number"),
         ("dynamic", {"sentences": 0}, "the sentences of --adapt=dynamic is 0; expected a number"),
-        ("cache", {"weight": 0.1}, "--adapt=cache: no theta, strength; give numbers, or documents"),
+        ("cache", {"weight": 0.1}, "--adapt=cache: give theta, strength, or documents"),
     ],
 )
 def test_settings_that_are_none(kind, setting, expected):

@@ -192,7 +192,7 @@ GOOD = "0 ||| a ||| f= 1 ||| 1\n"
         ("no list\n", r":1: is 'no list\\n'; expected a segment's id"),
         ("a-1 x\na-3 y\n", r":2: the key is 'a-3'; expected 2 after '-'"),
         ("a-1 x\nb-2 y\n", r":2: the key is 'b-2'; expected 1 after '-'"),
-        ("a-1 x\nb-1 y\na-1 z\n", r":3: segment 'a' continues after another"),
+        ("a-1 x\nb-1 y\na-1 z\n", r":3: segment 'a' is divided; put"),
         ("a-1 x\nx\n", r":2: is 'x\\n'; expected a segment's id"),
         ("\n \n", ": has no line of text; expected one per hypothesis"),
         ("", ": is empty"),
