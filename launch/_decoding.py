@@ -9,31 +9,32 @@ _METHOD = flags.DEFINE_enum(
     "method",
     GREEDY.method,
     METHODS,
-    "Choice of words: greedy takes the likeliest next word, beam follows several partial "
-    "hypotheses, sample draws words.",
+    "Choice of words: the most probable next word (greedy), beam search (beam), or random words "
+    "(sample).",
 )
-_BEAM = flags.DEFINE_integer("beam", GREEDY.beam_width, "Beam width for --method=beam.")
+_BEAM = flags.DEFINE_integer("beam", GREEDY.beam_width, "Beam width, for --method=beam.")
 _LENGTH_NORMALIZATION = flags.DEFINE_float(
     "length_normalization",
     GREEDY.length_normalization,
-    "Exponent a in log P / length^a for --method=beam; 0 prefers short texts, 1 compares means.",
+    "Exponent a in log P / length^a, for --method=beam. 0 prefers short texts; 1 compares means.",
 )
 _TEMPERATURE = flags.DEFINE_float(
     "temperature",
     GREEDY.temperature,
-    "Sampling temperature for --method=sample. Values below 1 favour likely words; values near 0 "
-    "give greedy decoding.",
+    "Sampling temperature, for --method=sample. Values below 1 favour probable words.",
 )
 _TOP_K = flags.DEFINE_integer(
-    "top_k", GREEDY.top_k, "Number of likeliest words to draw from, for --method=sample."
+    "top_k",
+    GREEDY.top_k,
+    "Number of most probable words to draw from, for --method=sample.",
 )
 _TOP_P = flags.DEFINE_float(
     "top_p",
     GREEDY.top_p,
-    "Total probability of the likeliest words to draw from, for --method=sample.",
+    "Total probability of the most probable words to draw from, for --method=sample.",
 )
 SEED = flags.DEFINE_integer("seed", 0, "Random seed for --method=sample.")
-ALLOW_UNKNOWN = flags.DEFINE_bool("allow_unknown", False, "Generate <UNKNOWN> as well.")
+ALLOW_UNKNOWN = flags.DEFINE_bool("allow_unknown", False, "Generate <UNKNOWN>, too.")
 
 
 def decoding(*sampling: flags.FlagHolder) -> Decoding:

@@ -25,45 +25,41 @@ def define_text_flags(*, as_in_training: bool = False) -> TextFlags:
             "format",
             None,
             TEXT_FORMATS,
-            "Format of text, which launch/text.md describes; auto: tagged where words are "
-            "WORD/TAG, otherwise lines. Files called .json, .jsonl, .csv and .tsv are of these "
-            "formats; .gz and .bz2 are unpacked. " + default("auto"),
+            "Format of text (launch/text.md). auto is tagged if words are WORD/TAG, otherwise "
+            "lines. Files named .json, .jsonl, .csv and .tsv have the format of their name. "
+            + default("auto"),
         ),
         flags.DEFINE_bool("lowercase", None, f"Convert words to lower case. {default('no')}"),
         flags.DEFINE_bool(
             "normalize",
             None,
-            f"Write quotes and dashes of raw text plainly, as Moses does. {default('no')}",
+            f"Write curly quotes and long dashes of raw text plainly. {default('no')}",
         ),
         flags.DEFINE_string(
             "text_key",
             None,
-            "Column of CSV and TSV, or key of JSON lines, that holds raw text. " + default("text"),
+            "Column of CSV and TSV, or key of JSON lines, with raw text. " + default("text"),
         ),
         flags.DEFINE_string(
             "language",
             None,
-            "Language of raw text, for its sentences and words: a code such as en, de, fr. "
-            + default(PLAIN.language),
+            "Language of raw text, as a code such as en, de or fr. " + default(PLAIN.language),
         ),
         flags.DEFINE_enum(
             "unicode",
             None,
             FORMS,
-            "Normal form of words: nfc composes letters and accents, nfkc also replaces ligatures "
-            "and the like; both remove format characters (zero-width spaces, byte order marks) at "
-            f"the edges of words. {default(PLAIN.unicode)}",
+            "Unicode normal form of words. nfc composes letters and accents; nfkc also replaces "
+            "ligatures and similar characters. Both remove format characters at the edges of "
+            f"words. {default(PLAIN.unicode)}",
         ),
         flags.DEFINE_string(
             "divider",
             None,
             "First word, once or repeated, of lines that end a document in the formats lines, "
-            "tagged and prose; none if no line does. The other words of these lines are omitted "
-            "and counted. " + default(PLAIN.divider),
+            "tagged and prose; none for no such line. " + default(PLAIN.divider),
         ),
-        flags.DEFINE_bool(
-            "quoted", None, f"Read cells of TSV as quoted, like cells of CSV. {default('no')}"
-        ),
+        flags.DEFINE_bool("quoted", None, f"Read quoted cells of TSV, as in CSV. {default('no')}"),
     )
     return {holder.name: holder for holder in holders}
 

@@ -1,14 +1,14 @@
-"""Makes n-best lists to rescore, without a decoder: each sentence among corruptions of it.
+"""Makes n-best lists without a decoder: every sentence of a split among corruptions of it.
 
     python -m launch.corrupt --data=data/sotu --split=valid --max_sentences=10 --output=data/nbest
 
-A corruption has one to three edits: neighbouring words swapped, a word replaced by one of like
-frequency, a word deleted. The list of a sentence holds it and different corruptions of it, ordered
-by a score that stands for a decoder's: minus the number of edits, and noise. So the 1-best is
-better than chance, and not always the sentence itself. launch.rescore rescores such lists.
+A corruption has one to three edits: two neighbouring words swapped, a word replaced by a word of
+similar frequency, or a word deleted. Hypotheses are ordered by a score in place of a decoder's
+score: minus the number of edits, plus noise. The 1-best is therefore better than chance, but not
+always the original sentence.
 
-The folder gets nbest.txt (as Moses writes it), documents.txt (the document of each id) and
-references.txt (the sentences). The same seed gives the same files.
+--output gets nbest.txt (a list in the format of Moses), documents.txt (the document of each id) and
+references.txt (the original sentences), which launch.rescore reads.
 """
 
 from collections.abc import Sequence
@@ -19,11 +19,13 @@ from dclm_jax.data.corpus import SPLITS, open_corpus
 from dclm_jax.rescoring import corruption
 from launch import _app
 
-_DATA = flags.DEFINE_string("data", None, "Prepared corpus.")
+_DATA = flags.DEFINE_string("data", None, "Prepared corpus to take sentences from.")
 _SPLIT = flags.DEFINE_enum("split", "test", SPLITS, "Split of the corpus.")
-_CANDIDATES = flags.DEFINE_integer("candidates", 10, "Maximum number of hypotheses per segment.")
+_CANDIDATES = flags.DEFINE_integer("candidates", 10, "Maximum number of hypotheses per sentence.")
 _MAX_SENTENCES = flags.DEFINE_integer(
-    "max_sentences", 0, "Maximum number of sentences per document, from its start; 0 for all."
+    "max_sentences",
+    0,
+    "Maximum number of sentences per document, from its start; 0 for all.",
 )
 _SEED = flags.DEFINE_integer("seed", 0, "Random seed for corruptions and noise.")
 _OUTPUT = flags.DEFINE_string("output", None, "Folder for the three files.")

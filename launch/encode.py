@@ -1,18 +1,18 @@
-"""Writes vectors of documents or of their sentences: the contexts of a trained model.
+"""Writes vectors of documents or sentences: the contexts of a trained model.
 
     python -m launch.encode --workdir=runs/ccdclm --input=docs.txt --output=vectors.npy
-    python -m launch.encode --workdir=runs/ccdclm --input=docs.txt --output=sentences.npy \\
-        --unit=sentences
+    python -m launch.encode --workdir=runs/ccdclm --input=docs.txt --unit=sentences \\
+        --output=sentences.npy
 
-The vector of a sentence is the context of a language model after it, which encodes the sentences
-before it too. The vector of a document is the context after its last sentence. vectors.npy is a
-float array with one row per vector; vectors.ids.txt has one line per row: the name of the document,
-and for sentences a tab and the number of the sentence, from 1. It is TSV without a
-header, in which a backslash before NA, nan and other words for a missing value makes them text:
-dclm_jax.tables.cell_text removes it. Both files appear when they are complete. The input is
-streamed and may be larger than memory; models without contexts are refused.
+The vector of a sentence is the context of the model after that sentence; it encodes the earlier
+sentences too. The vector of a document is the context after its last sentence. Models without
+context have no vectors.
 
-The nearest neighbours of the first document, by the cosine of their vectors:
+NAME.npy is a float array with one row per vector. NAME.ids.txt is a TSV file without a header, with
+one line per vector: the document, and for sentences the number of the sentence, from 1. A document
+called NA is written \\NA; dclm_jax.tables.cell_text removes the backslash.
+
+The nearest neighbours of the first document, by cosine similarity:
 
     import csv
 
@@ -38,11 +38,9 @@ from launch import _app, _evaluation
 flags.adopt_module_key_flags(_evaluation)
 _INPUT = flags.DEFINE_string("input", None, "Text to encode; '-' is standard input.")
 _OUTPUT = flags.DEFINE_string(
-    "output", None, "File to write, NAME.npy; beside it NAME.ids.txt, where NA is \\NA."
+    "output", None, "File NAME.npy for the vectors; NAME.ids.txt is written beside it."
 )
-_UNIT = flags.DEFINE_enum(
-    "unit", "documents", vector_files.UNITS, "Unit of text that has one vector."
-)
+_UNIT = flags.DEFINE_enum("unit", "documents", vector_files.UNITS, "Unit of text per vector.")
 
 
 def main(argv: Sequence[str]) -> None:

@@ -1,4 +1,4 @@
-"""Continues documents, or begins one, with text that a model generates.
+"""Continues documents, or begins a new document, with text that a model generates.
 
     python -m launch.generate --workdir=runs/tour --context=story.txt --num_sentences=5
     printf 'the state of the union is strong .\\n' |
@@ -7,27 +7,21 @@
     python -m launch.generate --workdir=runs/tour --context=test.jsonl --output=more.jsonl \\
         --method=sample --top_p=0.9 --samples=10
 
-Without --context a document is begun. The context is text as launch.score reads it, of one or more
-documents; each is continued from its last sentence. --method chooses the words:
+Every document of --context is continued after its last sentence; without --context a document is
+begun. --method chooses the words:
 
-    greedy   each word is the likeliest after the words before it (the default)
-    beam     the text is likely as a whole: the --beam best partial hypotheses stay after every
-             word; --length_normalization compares them by their length
-    sample   words are drawn from all or from likely words (--temperature, --top_k, --top_p); the
-             same --seed draws the same words for document n, whatever the other documents
+    greedy   the most probable next word
+    beam     the most probable text found by beam search; --length_normalization sets how log P
+             depends on length
+    sample   words drawn from the model, restricted by --temperature, --top_k and --top_p; the words
+             of document n depend on --seed and not on the other documents
 
-<UNKNOWN> is left out unless --allow_unknown is given, and so are sentences without words. A
-sentence ends after --max_sentence_words words.
-
-Without --output the text is printed, one sentence per line, with a blank line between documents; a
-single document is printed word by word as it is generated (by a beam, at the end). --output is a
-file of JSON lines ('-' is standard output), one per document and sample:
+Sentences without words are never generated. Without --output the text is printed, one sentence per
+line and a blank line between documents. A line of --output is a document and sample:
     {"id": "story.txt:1", "sample": 0, "continuation": ["it was late .", ...], "unit": "nats",
         "log_prob": -31.4, "log_probs": [[-2.1, -0.8, -4.0, -0.3, -0.1], ...], "has_ended": false}
-log_probs has log P of every word, and of <END> after the last one, under the model without
-temperature or cut-offs: launch.score gives the same text the same numbers. has_ended says whether
-the model has ended the document, which language models never do. The file appears once it is
-complete.
+log_probs has log P of every word and of <END>, under the model without temperature or cut-offs.
+launch.score gives the same values. has_ended is true if an autoencoder ended the document.
 """
 
 import itertools
@@ -45,16 +39,18 @@ from launch import _app, _decoding, _evaluation
 _evaluation.declare_run_flags()
 flags.adopt_module_key_flags(_decoding)
 _CONTEXT = flags.DEFINE_string(
-    "context", None, "Documents to continue; '-' is standard input. Default: begin a document."
+    "context", None, "Documents to continue; '-' is standard input. Default: begin one."
 )
 _NUM_SENTENCES = flags.DEFINE_integer(
-    "num_sentences", DEFAULT_NUM_SENTENCES, "Maximum number of sentences to generate."
+    "num_sentences", DEFAULT_NUM_SENTENCES, "Maximum number of sentences per text."
 )
 _MAX_SENTENCE_WORDS = flags.DEFINE_integer(
     "max_sentence_words", DEFAULT_MAX_SENTENCE_WORDS, "Maximum number of words per sentence."
 )
-_SAMPLES = flags.DEFINE_integer("samples", 1, "Number of texts per document, for --method=sample.")
-_OUTPUT = flags.DEFINE_string("output", None, "JSON lines to write, instead of text to print.")
+_SAMPLES = flags.DEFINE_integer("samples", 1, "Number of texts per document for --method=sample.")
+_OUTPUT = flags.DEFINE_string(
+    "output", None, "JSON lines file for the texts; '-' is standard output."
+)
 
 
 def main(argv: Sequence[str]) -> None:

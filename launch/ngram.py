@@ -1,19 +1,18 @@
-"""Estimates the count-based baseline of a prepared corpus: an n-gram model by the toolkit KenLM.
+"""Estimates an n-gram language model of a prepared corpus with the toolkit KenLM.
 
-    bash launch/build_kenlm.sh                                # once: KenLM's programs
+    bash launch/build_kenlm.sh                                # once: the programs of KenLM
     export KENLM_BIN=$PWD/.kenlm/bin
-    pip install -e '.[ngram]'                                 # once: KenLM's Python package
+    pip install -e '.[ngram]'                                 # once: the Python package of KenLM
 
     python -m launch.ngram --data=data/ptb --order=5 --workdir=runs/ptb/kn5
     python -m launch.evaluate --workdir=runs/ptb/kn5
 
-A word depends on the `order` - 1 words before it in its sentence, and on nothing else. Smoothing is
-modified Kneser-Ney, interpolated, without pruning. The workdir works like the workdir of a neural
-run: launch.evaluate, launch.coherence and launch.score take it as --workdir. Perplexity follows the
-same rule: END is predicted and counted, UNKNOWN is a word like any other.
+The probability of a word depends on the `order` - 1 words before it in its sentence. Smoothing is
+interpolated modified Kneser-Ney without pruning. The command prints the number of n-grams.
 
-The workdir appears when it is complete. Run again, the command finds that it holds a model of the
-same text and order, and leaves it as it is.
+launch.evaluate, coherence, score and rescore take the workdir like the workdir of a neural run.
+Perplexity follows the same rule: END is predicted and counted, and UNKNOWN is a word like others.
+A repeated command with the same text and order changes nothing.
 """
 
 import functools
@@ -24,8 +23,8 @@ from absl import flags
 from dclm_jax import ngram
 from launch import _app
 
-_DATA = flags.DEFINE_string("data", None, "Prepared corpus, for its split train.")
-_WORKDIR = flags.DEFINE_string("workdir", None, "Directory to make.")
+_DATA = flags.DEFINE_string("data", None, "Prepared corpus; its split train is counted.")
+_WORKDIR = flags.DEFINE_string("workdir", None, "Directory of the n-gram model.")
 _ORDER = flags.DEFINE_integer("order", 5, "Maximum number of words per n-gram.")
 flags.mark_flags_as_required(["data", "workdir"])
 

@@ -1,24 +1,22 @@
-"""Puts the sentences of documents into the order that a model finds likeliest.
+"""Puts the sentences of each document into the order that a model finds most probable.
 
     python -m launch.order --workdir=runs/ccdclm --input=docs.txt --output=orders.jsonl
     python -m launch.order --workdir=runs/codclm --split=test --metrics=order.json
     printf 'it slept .\\nthe cat was tired .\\n' |
         python -m launch.order --workdir=runs/ccdclm --input=- --noshuffle
 
-The sentences of each document are shuffled, and the model, which does not see their original order,
-puts them in order. Printed are Kendall's tau (1: the original order, 0: chance, -1: the reverse),
-the share of sentences at their original position, the share of documents that match perfectly, and
-the same numbers for random orders. Documents of one sentence have no order, and are left out of
-them. With --noshuffle sentences come in the order of the input, and nothing is measured.
+The sentences of each document are shuffled before the model orders them. The command prints
+Kendall's tau (1: the original order, 0: chance, -1: the reverse order), the share of sentences at
+their original position, the share of documents in their original order, and the same measures of
+random orders. Documents of one sentence are not measured. --noshuffle orders the sentences of the
+input, prints them and measures nothing.
 
-Under a model that reads one sentence before (codclm), documents of up to 15 sentences get the best
-of all orders; other documents get the best order of a beam search. A model without context (rnnlm)
-cannot order.
+Search is by beam. Under a model that reads one earlier sentence (codclm), the order of up to 15
+sentences is exactly the most probable order. A model without context (rnnlm) cannot order.
 
---output has one line per document:
+A line of --output is a document. `order` has the positions of its sentences in the input, from 0:
     {"id": "docs.txt:1", "order": [1, 0], "sentences": ["the cat was tired .", "it slept ."],
      "unit": "nats", "log_prob": -31.4, "is_optimal": false, "tau": 1.0}
-where `order` has the positions, from 0, of the sentences in the input.
 """
 
 import sys
@@ -41,9 +39,11 @@ _SHUFFLE = flags.DEFINE_bool(
     "shuffle", True, "Shuffle the sentences first, and measure their new order."
 )
 _SEED = flags.DEFINE_integer(
-    "seed", 0, "Random seed for shuffling and for the random orders.", lower_bound=0
+    "seed", 0, "Random seed for shuffling and for random orders.", lower_bound=0
 )
-_OUTPUT = flags.DEFINE_string("output", None, "JSON lines to write; '-' is standard output.")
+_OUTPUT = flags.DEFINE_string(
+    "output", None, "JSON lines file for the orders; '-' is standard output."
+)
 _METRICS = flags.DEFINE_string("metrics", None, "JSON file for the measures.")
 
 

@@ -1,48 +1,29 @@
-"""Prepares text for training and evaluation: a vocabulary, word ids on disk, statistics.
+"""Prepares text for training and evaluation: a vocabulary, word ids on disk and statistics.
 
-From the three splits of a corpus, one tokenised sentence per line and a blank line (or one that
-begins with "=") between documents:
+    # The embedded corpus
+    python -m launch.prepare --corpus=sotu --output=data/sotu
 
-  python -m launch.prepare --train=train.txt --valid=valid.txt --test=test.txt --output=corpus
+    # Three splits of tokenised text, one sentence per line, a blank line between documents
+    python -m launch.prepare --train=train.txt --valid=valid.txt --test=test.txt --output=data/mine
 
-From one input, with documents divided at random; here raw prose, converted to lower case:
+    # Raw text from a table, divided at random into three splits
+    python -m launch.prepare --input=reviews.csv.gz --text_key=review --lowercase \\
+        --split=0.8,0.1,0.1 --output=data/reviews
 
-  python -m launch.prepare --input=books/ --format=prose --lowercase --split=0.8,0.1,0.1 \\
-      --output=corpus
+    # Paired documents for autoencoders, such as articles and their summaries
+    python -m launch.prepare --source=articles.txt --target=summaries.txt --output=data/pairs
 
-From a corpus that has a name; sotu is embedded, the others lie in a folder as they are unpacked:
+    # New test text with the vocabulary of another corpus
+    python -m launch.prepare --test=new.txt --vocabulary=data/sotu/vocabulary.tsv --output=data/new
 
-  python -m launch.prepare --corpus=sotu --output=corpus
-  python -m launch.prepare --corpus=imdb --input=aclImdb --vocab_size=30000 --output=data/imdb
-  python -m launch.prepare --corpus=ptb --input=treebank_3 --output=data/ptb
-  python -m launch.prepare --corpus=wikitext --input=wikitext-2 --min_count=1 --output=data/wikitext
+A corpus by name, other than sotu, is read from the folder --input. launch/text.md describes these
+corpora, all text formats and the order in which options act; launch/files.md describes the files of
+--output. A repeated command with the same text and options changes nothing.
 
-From paired documents, such as articles and their summaries, aligned one to one:
+The command prints three encoded sentences, the most frequent OOV words, and a table of documents,
+sentences and words. --show prints documents of a prepared corpus as text:
 
-  python -m launch.prepare --source=articles.txt --target=summaries.txt --output=corpus
-  python -m launch.prepare --train=summaries.txt --train_source=articles.txt --output=corpus
-
-From longer documents, cut between sentences into paragraphs of 50 to 250 words:
-
-  python -m launch.prepare --corpus=sotu --split_documents_at=250 --min_words=50 --max_words=250 \\
-      --output=paragraphs
-
-From a table, compressed; raw text in it is split as prose, its curly quotes written plainly:
-
-  python -m launch.prepare --input=reviews.csv.gz --text_key=review --normalize --output=reviews
-
-From new text, with the vocabulary of a corpus that is already there:
-
-  python -m launch.prepare --test=new.txt --vocabulary=corpus/vocabulary.tsv --output=new
-
-In the end three sentences are shown as they are encoded, and the most frequent unknown words. The
-documents of a corpus come back as text, which --format=lines reads again:
-
-  python -m launch.prepare --show=corpus --split=test --documents=2
-
-An input is a file, a folder of files or - for standard input. Run again, the command finds that the
-output came from the same text and options, and leaves it as it is. launch/text.md describes formats
-and corpora.
+    python -m launch.prepare --show=data/sotu --split=test --documents=2
 """
 
 from collections.abc import Sequence
@@ -61,54 +42,59 @@ from launch import _app, _text
 from launch._text import given_options
 
 _OF_SPLITS = {
-    "train": flags.DEFINE_string("train", None, "Training text: a file, a folder or - (stdin)."),
+    "train": flags.DEFINE_string("train", None, "Training text: a file, a folder or '-' (stdin)."),
     "valid": flags.DEFINE_string("valid", None, "Validation text."),
     "test": flags.DEFINE_string("test", None, "Test text."),
 } | {
     source_split(split): flags.DEFINE_string(
-        source_split(split), None, f"Sources of the documents of --{split}, aligned one to one."
+        source_split(split), None, f"Source documents of --{split}, aligned one to one."
     )
     for split in SPLITS
 }
 _INPUT = flags.DEFINE_string(
-    "input", None, "Text to divide into train, valid and test, or the folder of --corpus."
+    "input",
+    None,
+    "Text to divide into train, valid and test, or the folder of --corpus.",
 )
 _OF_PAIR = {
     "input": flags.DEFINE_string(
-        "target", None, "Text to divide as --input; paired with --source."
+        "target", None, "Target documents, divided into train, valid and test."
     ),
     "input_source": flags.DEFINE_string(
-        "source", None, "Sources of the documents of --target, aligned one to one."
+        "source", None, "Source documents of --target, aligned one to one."
     ),
 }
 _SPLIT = flags.DEFINE_list(
     "split",
     None,
-    "Shares of train, valid and test for --input or --source, 0 for none (--corpus=imdb, ted: of "
-    "train and valid). Default: 0.8,0.1,0.1; of --corpus=imdb 0.86,0.14; of ted 0.9,0.1; of bbc "
-    "0.9,0.05,0.05; of nant in the proportions 26462:148:2753.",
+    "Shares of train, valid and test for --input or --source; 0 skips a split. --corpus=imdb and "
+    "ted take two shares, train and valid. Default: 0.8,0.1,0.1; for imdb 0.86,0.14; for ted "
+    "0.9,0.1; for bbc 0.9,0.05,0.05; for nant the proportions 26462:148:2753. With --show, the "
+    "split to print.",
 )
 _CORPUS = flags.DEFINE_enum(
     "corpus",
     None,
     list(COLLECTIONS),
-    "Name of a corpus: sotu is embedded, all others lie in the folder --input.",
+    "Corpus by name: sotu is embedded; all others are read from the folder --input.",
 )
-_OUTPUT = flags.DEFINE_string("output", None, "Directory to make.")
+_OUTPUT = flags.DEFINE_string("output", None, "Directory of the corpus.")
 _TEXT = _text.define_text_flags()
 _OPTIONS: tuple["flags.FlagHolder[Any]", ...] = (
     flags.DEFINE_integer("seed", 0, "Random seed for the division of --input or --source."),
     flags.DEFINE_integer(
         "vocab_size",
         None,
-        "Maximum number of training words to keep, the most frequent ones. Default: "
-        f"{DEFAULT_VOCAB_SIZE:,}; with --min_count all that occur so often.",
+        "Maximum number of words in the vocabulary; the most frequent training words are taken. "
+        f"Default: {DEFAULT_VOCAB_SIZE:,}; with --min_count no maximum.",
     ),
     flags.DEFINE_integer(
-        "min_count", None, "Minimum number of occurrences of a training word to keep."
+        "min_count", None, "Minimum number of occurrences of a word in the training text."
     ),
     flags.DEFINE_string(
-        "vocabulary", None, "Vocabulary file to use instead: word<TAB>count lines or a word list."
+        "vocabulary",
+        None,
+        "Vocabulary file in place of counted words: WORD<TAB>COUNT or a word per line.",
     ),
     flags.DEFINE_string(
         "unknown_token", None, "Spelling of an unknown word in the text, such as <unk>."
@@ -120,25 +106,26 @@ _OPTIONS: tuple["flags.FlagHolder[Any]", ...] = (
         "Maximum number of words per document; longer documents are cut between sentences.",
     ),
     flags.DEFINE_integer(
-        "min_words", None, "Minimum number of words per document; leave out shorter ones."
+        "min_words", None, "Minimum number of words per document; shorter documents are left out."
     ),
     flags.DEFINE_integer(
-        "max_words", None, "Maximum number of words per document; leave out longer ones."
+        "max_words", None, "Maximum number of words per document; longer documents are left out."
     ),
     flags.DEFINE_float(
         "max_unknown",
         None,
-        "Maximum share of OOV words per document, from 0 to 1; leave out documents with more.",
+        "Maximum share of OOV words per document, from 0 to 1; documents with a larger share are "
+        "left out.",
     ),
 )
 _OVERWRITE = flags.DEFINE_bool(
-    "overwrite", False, "Replace a corpus in --output that came from other text or options."
+    "overwrite", False, "Replace a corpus in --output that was made from other text or options."
 )
 _SHOW = flags.DEFINE_string(
     "show",
     None,
-    "Print documents of this prepared corpus instead: the split --split, by default test, one "
-    "sentence per line under the heading '= ID', as --format=lines reads them.",
+    "Prepared corpus to print as text, one sentence per line under the heading '= ID': the split "
+    "--split, by default test.",
 )
 _DOCUMENTS = flags.DEFINE_integer(
     "documents", None, "Number of documents for --show. Default: all."

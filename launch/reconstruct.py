@@ -1,4 +1,4 @@
-"""Reconstructs documents with an autoencoder, and measures how close they are (Li et al. 2015).
+"""Reconstructs documents with an autoencoder, and measures reconstructions (Li et al. 2015).
 
     python -m launch.reconstruct --workdir=runs/paragraphs/hierarchical --split=test \\
         --output=outputs.jsonl --metrics=metrics.json
@@ -6,29 +6,24 @@
         --method=beam --output=-
     python -m launch.reconstruct --outputs=outputs.jsonl,others.txt --input=reviews.txt
 
-With --workdir the documents of --split (of the corpus that the model was trained on, or --data), or
-of the text --input, are read and reconstructed: by the likeliest next word, or as --method says
-(see launch.generate; --temperature, --top_k and --top_p act on the end of the document as well);
-<UNKNOWN> is a word like others, unless --noallow_unknown. A text has at most --max_length_ratio
-times the words of its source; the model decides after which sentence it ends. --output has a JSON
-line for each:
+--workdir reconstructs the documents of a split or of --input, and measures them; launch.generate
+describes the choice of words. Temperature, top-k and top-p act on the decision to end the document,
+too. A line of --output is a document:
     {"id": "0", "input": ["the hotel is nice ."], "sentences": ["the hotel was nice ."],
         "unit": "nats", "log_prob": -7.1, "has_ended": true}
-They are measured against the documents of the split, or the input itself. --nomeasure leaves that
-out, and what it needs.
 
-With --outputs other texts are measured, aligned one to one with the documents of --input. Several
-outputs, separated by commas, give a row each. Files named .jsonl or .json are JSON lines, {"id":
-..., "sentences": [...]}, others are what --format says. An output may have no sentences.
+--outputs measures other texts against --input. Their documents are aligned one to one with the
+documents of --input, and each text has a row in the table.
 
-The measures are those of the paper's Table 3. BLEU is sacrebleu's of words as they are, of the
-whole corpus, a document being a segment. ROUGE-1, ROUGE-2 and ROUGE-W are percentages of the input
-(recall, Eq. 16), with F1 beside them, and means over documents. L is the coherence penalty, Eq. 18,
-how many positions apart sentences are moved, and better where it is small: output sentences are
-aligned with input sentences by their verbs and nouns, which HanTa finds (pip install
-'dclm_jax[metrics,tags]'). An output of one sentence has no L. A sentence without a verb or noun of
-the input is aligned with the nearest position, so that L says nothing of it; `unaligned` is the
-share of such sentences.
+The measures are those of Table 3 of the paper, by pip install 'dclm_jax[metrics,tags]':
+
+    BLEU                 by sacrebleu, of the corpus; a document is a segment, words stay unchanged
+    ROUGE-1, -2 and -W   recall in percent (Eq. 16) and F1, means over documents
+    L                    coherence penalty (Eq. 18), smaller is better: how many positions apart
+                         sentences are moved. Sentences are aligned by their verbs and nouns, which
+                         HanTa finds. A document whose output is one sentence has no L.
+    unaligned            share of output sentences without a verb or noun of the input; they are
+                         aligned with the nearest position
 """
 
 import itertools
@@ -52,13 +47,15 @@ _evaluation.define_data_flags()
 _MAX_LENGTH_RATIO = flags.DEFINE_float(
     "max_length_ratio",
     DEFAULT_MAX_LENGTH_RATIO,
-    "Maximum length of a text relative to its source, both in words.",
+    "Maximum length of a reconstruction, relative to its source (words per word).",
 )
 _OUTPUT = flags.DEFINE_string(
-    "output", None, "JSON lines to write with --workdir; '-' is standard output."
+    "output", None, "JSON lines file for the reconstructions; '-' is standard output."
 )
-_OUTPUTS = flags.DEFINE_list("outputs", None, "Texts to measure, separated by commas.")
-_MEASURE = flags.DEFINE_bool("measure", True, "Measure the reconstructed documents.")
+_OUTPUTS = flags.DEFINE_list(
+    "outputs", None, "Texts to measure in place of --workdir, separated by commas."
+)
+_MEASURE = flags.DEFINE_bool("measure", True, "Measure the reconstructions of --workdir.")
 _METRICS = flags.DEFINE_string(
     "metrics", None, "JSON file for the measures; '-' is standard output."
 )

@@ -1,42 +1,34 @@
 """Rescores n-best lists with language models, document by document.
 
-A list has several hypotheses per segment: translations, transcripts. From the first segment of a
-document to the last one hypothesis is chosen, and each is scored given those chosen before it.
-These commands make lists to try it on, and rescore them:
-
     python -m launch.corrupt --data=data/sotu --split=valid --max_sentences=10 --output=data/nbest
     python -m launch.rescore --workdir=runs/tour --nbest=data/nbest/nbest.txt --tune \\
         --documents=data/nbest/documents.txt --references=data/nbest/references.txt \\
         --output=best.txt --metrics=tuned.json
 
-The list (--nbest) is a file as Moses writes it, `id ||| words ||| features ||| score`, or as Kaldi
-writes words_text, or a folder of Kaldi's with its costs. Features are written `NAME= value` or
-`NAME=value`. A feature that a hypothesis lacks is 0 there, and a note counts such hypotheses.
---documents has one line `ID DOCUMENT` per segment; without it the list is one document.
---references has one sentence per line, in the order of the list, and gives a table: the 1-best, a
-random hypothesis, the chosen hypothesis and the oracle, the best hypothesis of each list. BLEU is
-sacrebleu's, of words as they are.
-
-Hypotheses and references may be empty (silence). An empty hypothesis has the log P of END alone. If
-it is chosen, it does not enter the context of the next segments.
-
---scored_nbest writes a Moses list again and adds to every line the log P (nats) of the hypothesis
-under each model, given the hypotheses chosen before. Other tools can read the file, and so can this
-command. The feature has the name of the run; if the list has that name already, NAME_2.
-
-The score of a hypothesis is a weighted sum of log P (nats) under each model, the decoder's total
-`score`, the list's own features, and `words`, the number of its words (if the list has no feature
-of that name), because log P alone likes short hypotheses. Without --weights those of models and
-`score` are 1 and all others 0. --tune finds weights by minimum error rate training (Och 2003) on a
-validation list, and --weights applies them to another list:
-
+    # Another list with the tuned weights and two models
     python -m launch.rescore --workdirs=runs/a,runs/b --nbest=test.nbest --documents=test.docs \\
         --references=test.txt --weights=tuned.json --output=best.txt --metrics=test.json
 
-Search is greedy, or follows --beam partial documents; --viterbi is exact, for models that read one
-sentence before at most (rnnlm, codclm, n-grams). p-values are of a paired bootstrap over documents
-(over segments where there is one document): how likely it is that the row is no better than the
-1-best, or than the hypotheses of another system (--baseline).
+A list has several hypotheses per segment, such as translations or transcripts. The command chooses
+one hypothesis per segment, and scores each hypothesis after the hypotheses that were chosen before
+it in its document.
+
+--nbest is a file of Moses, `id ||| words ||| features ||| score`, a file in the format of Kaldi's
+words_text, or a folder of Kaldi with its costs. Features are written `NAME= value` or `NAME=value`;
+a missing feature is 0, and a note counts such hypotheses. Hypotheses may be empty (silence).
+
+The score of a hypothesis is a weighted sum of log P (nats) under each model, the decoder's total
+`score`, the features of the list, and `words`, the number of words. By default the weights of
+models and `score` are 1, and all other weights are 0. --tune finds weights by minimum error rate
+training (Och 2003) on a validation list.
+
+With --references a table compares the 1-best, a random hypothesis, the choice and the oracle (the
+best hypothesis of each list). BLEU is by sacrebleu, and words stay unchanged. p-values are by
+paired bootstrap over documents, or over segments of a single document: the probability that a row
+is not better than the 1-best or --baseline.
+
+--scored_nbest writes the list again with log P (nats) under each model as a feature, named after
+the run. The command and other tools can read this list.
 """
 
 import itertools
@@ -57,11 +49,17 @@ from launch import _app, _evaluation
 for _name in ("workdir", "lowercase", "unicode"):
     flags.declare_key_flag(_name)
 _evaluation.define_workdirs()
-_NBEST = flags.DEFINE_string("nbest", None, "N-best list: a file, or a folder of Kaldi's.")
-_DOCUMENTS = flags.DEFINE_string("documents", None, "File with one line `ID DOCUMENT` per segment.")
-_REFERENCES = flags.DEFINE_string("references", None, "File with one reference per segment.")
+_NBEST = flags.DEFINE_string(
+    "nbest", None, "N-best list: a file of Moses or Kaldi, or a folder of Kaldi."
+)
+_DOCUMENTS = flags.DEFINE_string(
+    "documents", None, "File with one line `ID DOCUMENT` per segment. Default: one document."
+)
+_REFERENCES = flags.DEFINE_string(
+    "references", None, "File with one reference per line, in the order of the list."
+)
 _BASELINE = flags.DEFINE_string(
-    "baseline", None, "File with one sentence per segment to compare with, instead of the 1-best."
+    "baseline", None, "File with one sentence per segment, to compare with in place of the 1-best."
 )
 _OUTPUT = flags.DEFINE_string(
     "output", None, "File for the chosen hypotheses, one per line; '-' is standard output."
@@ -72,19 +70,21 @@ _METRICS = flags.DEFINE_string(
 _SCORED_NBEST = flags.DEFINE_string(
     "scored_nbest",
     None,
-    "File for the whole list with log P under each model as a further feature; '-' is standard "
-    "output. The list must be one of Moses.",
+    "File for the list with log P under each model as a feature; '-' is standard output. The list "
+    "must be in the format of Moses.",
 )
 _WEIGHTS = flags.DEFINE_string(
-    "weights", None, "Weights of all features, separated by commas, or a file that --metrics wrote."
+    "weights", None, "Weights of all features, separated by commas, or a file of --metrics."
 )
-_TUNE = flags.DEFINE_bool("tune", False, "Tune the weights on this list and its references.")
-_OBJECTIVE = flags.DEFINE_enum("objective", "bleu", list(METRICS), "Metric that --tune improves.")
+_TUNE = flags.DEFINE_bool("tune", False, "Tune the weights on --nbest and --references.")
+_OBJECTIVE = flags.DEFINE_enum("objective", "bleu", list(METRICS), "Metric that --tune optimizes.")
 _RESTARTS = flags.DEFINE_integer(
     "restarts", 10, "Number of random starting weights for --tune.", lower_bound=0
 )
 _BEAM = flags.DEFINE_integer("beam", 1, "Beam width; 1 is greedy search.", lower_bound=1)
-_VITERBI = flags.DEFINE_bool("viterbi", False, "Exact search.")
+_VITERBI = flags.DEFINE_bool(
+    "viterbi", False, "Exact search, for models that read at most one earlier sentence."
+)
 _BOOTSTRAP = flags.DEFINE_integer(
     "bootstrap", 1000, "Number of resampled test sets for p-values.", lower_bound=1
 )

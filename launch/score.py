@@ -1,55 +1,42 @@
-"""Writes the log-probability of every document, sentence and token of a text.
+"""Writes the surprisal of every word, and the log-probability of every sentence and document.
 
     python -m launch.score --workdir=runs/ccdclm --input=docs.txt --output=scores.jsonl
-    python -m launch.score --workdir=runs/ccdclm --split=valid --output=scores.tsv \\
-        --output_format=tsv
-    printf 'the cat sat .\\nit was content .\\n' |
-        python -m launch.score --workdir=runs/ccdclm --input=- --output=-
-    python -m launch.score --workdirs=runs/ccdclm,runs/rnnlm --input=docs.txt
+    python -m launch.score --workdir=runs/ccdclm --input=stimuli.csv --no_context_too \\
+        --output=surprisals.tsv
+    python -m launch.score --workdirs=runs/ccdclm,runs/rnnlm --split=valid --output=scores.tsv
     python -m launch.score --workdir=runs/ccdclm --context=story.txt --input=endings.txt
-    python -m launch.score --workdir=runs/adclm --input=docs.txt --no_context_too --attention \\
-        --output_format=html --output=docs.html
-    python -m launch.score --workdir=runs/adclm --input=one.txt --plot=attention.png
+    python -m launch.score --workdir=runs/adclm --input=docs.txt --attention --output=docs.html
 
-All numbers are natural logarithms (nats); the surprisal of a token is -log P(token | everything
-before it in its document). Every sentence ends in <END>, which is predicted too. A word outside the
-vocabulary (OOV) has the probability of UNKNOWN and is marked as not known; a split has <UNKNOWN>
-for it. With --oov=blank it has no surprisal, and all log-probabilities are sums over the other
-tokens.
+The surprisal of a word is -log P(word | everything before it in its document), in nats. Every
+sentence ends in <END>, which is predicted too. An OOV word has the surprisal of UNKNOWN and is
+marked as not known; with --oov=blank it has none, and sums leave it out.
 
-jsonl, one line per document:
+tsv has one row per word and these columns: document, sentence and position (from 1), word,
+surprisal, known (1 or 0), sentence_log_prob, document_log_prob. A word such as NA is written \\NA;
+dclm_jax.tables.cell_text removes the backslash. launch/recipes.md reads the file in R.
+
+jsonl has one line per document, also for a document without words:
     {"id": "docs.txt:1", "unit": "nats", "log_prob": -31.4, "sentences": [
         {"log_prob": -20.9, "tokens": ["the", ...], "surprisals": [4.1, ...], "known": [true, ...]},
         ...]}
-A document without words has a line, too, with no sentences, so that results join with the text.
-tsv, one line per token, under a header: document, sentence and position (both from 1), word,
-surprisal, known (1 or 0), sentence_log_prob, document_log_prob. A backslash before NA, nan and
-other words for a missing value makes them text: dclm_jax.tables.cell_text removes it.
 
-Of several runs, which have one vocabulary, jsonl has {"RUN": number, ...} or {"RUN": [...], ...}
-where it has a number or a list, and tsv has columns such as surprisal:RUN.
+html is one file that needs no network. Words have the colour of their surprisal, or with
+--no_context_too of their surprisal reduction; a word shows its numbers under the pointer.
 
-With --context every line of the input is one candidate for the sentence after that text, and a
-record of its own, named by its number from 1. Its words are found as in the text.
+--workdirs scores with several runs of one vocabulary: {"RUN": value, ...} takes the place of a
+value in jsonl, and tsv has a column surprisal:RUN per run.
 
-With --no_context_too every sentence is also scored without context, as the first sentence of a
-document. The surprisal reduction due to context is the surprisal without context minus the
-surprisal; it is 0 in a document's first sentence, and everywhere if the model reads no other
-sentence, as n-gram models. jsonl has "surprisals_no_context" beside "surprisals", tsv the column
-surprisal_no_context; with --context it is the surprisal without that text. In R:
-    words <- read.delim("scores.tsv")
-    lme4::lmer(surprisal_no_context - surprisal ~ 1 + (1 | document), words)
+--context scores each line of --input as the next sentence of that text. The id of a line is its
+number, from 1.
 
-html, one file that loads nothing: words in the colour of their surprisal, or with --no_context_too
-of the surprisal reduction; pointing at a word, or reaching it with the keys, shows its numbers.
+--no_context_too adds surprisal_no_context (jsonl: "surprisals_no_context"), the surprisal of a word
+in its sentence alone. The difference to the surprisal is the surprisal reduction due to context. It
+is 0 in the first sentence of a document, and in all sentences of a model without context.
 
-With --attention, of adclm and rlm_seqbow_att_*, sentences in jsonl also have
+--attention (adclm, rlm_seqbow_att_*) adds attention weights. In jsonl a sentence then has
     "attention": {"positions": ["<START>", "the", ...], "weights": [[0.02, 0.4, ...], ...]}
-with one row of weights per token, which sums to 1: over START and the words of the sentence before
-(adclm; in a document's first sentence c_0 alone), or over the n sentences before, as texts. html
-has them as tables to open. --plot draws them as heat maps, of one run and one document.
-
-The input is streamed and may be larger than memory. The output file appears once it is complete.
+with one row of weights per token, which sums to 1. Positions are START and the words of the
+sentence before (adclm), or the n sentences before.
 """
 
 import itertools
@@ -71,29 +58,29 @@ _evaluation.define_workdirs()
 flags.adopt_module_key_flags(_evaluation)
 flags.adopt_module_key_flags(_cluster)
 _CONTEXT = flags.DEFINE_string(
-    "context", None, "Text of one document, after which each line of --input is scored."
+    "context", None, "Text of one document that comes before each line of --input."
 )
-_OUTPUT = flags.DEFINE_string("output", "-", "File to write; '-' is standard output.")
+_OUTPUT = flags.DEFINE_string("output", "-", "File for the scores; '-' is standard output.")
 _OUTPUT_FORMAT = flags.DEFINE_enum(
     "output_format",
     None,
     score_files.FORMATS,
-    "Output format. Default: by the ending of --output, else jsonl. In tsv the word NA is \\NA.",
+    "Output format. Default: the ending of --output, otherwise jsonl.",
 )
 _OOV = flags.DEFINE_enum(
     "oov",
     "score",
     ("score", "blank"),
-    "Surprisal of words outside the vocabulary: that of UNKNOWN, or none.",
+    "Surprisal of OOV words: the surprisal of UNKNOWN (score), or none (blank).",
 )
 _NO_CONTEXT = flags.DEFINE_bool(
-    "no_context_too", False, "Also score every sentence without the sentences before it."
+    "no_context_too", False, "Score every sentence without context, too."
 )
 _ATTENTION = flags.DEFINE_bool(
-    "attention", False, "Also write the attention weights of every token, as jsonl or html."
+    "attention", False, "Write the attention weights of every token, too (jsonl or html)."
 )
 _PLOT = flags.DEFINE_string(
-    "plot", None, "Figure of the attention weights of a document, such as attention.png or .pdf."
+    "plot", None, "Figure of the attention weights of one document (PNG, PDF or SVG)."
 )
 _CANDIDATES = 256
 
