@@ -221,7 +221,7 @@ def restore_run(workdir: str | os.PathLike[str]) -> NGramRun:
     counts, binary = _read_counts(workdir / ARPA_FILE), workdir / BINARY_FILE
     with files.reading(binary):
         if file_sha256(binary) != config.get("binary", {}).get("sha256"):
-            raise InputError(f"{binary}: is damaged (checksum); train again in a new --workdir")
+            raise InputError(f"{binary}: its checksum differs; train again in a new --workdir")
     return NGramRun(NGramScorer(binary, vocabulary), counts, vocabulary, config)
 
 

@@ -301,7 +301,7 @@ def test_an_ngram_model_there_is_read(bucket, data, uninterrupted, monkeypatch):
     assert dclm_jax.restore(RUN).num_parameters == 4
     assert loaded == [binary]
     bucket.write(f"{RUN}/model.binary", b"something else")
-    with pytest.raises(InputError, match="model.binary: is damaged"):
+    with pytest.raises(InputError, match="model.binary: its checksum differs"):
         dclm_jax.restore(RUN)
 
 
