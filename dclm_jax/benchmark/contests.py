@@ -185,12 +185,12 @@ def _speeds(seconds: dict[str, float], tokens: int) -> dict[str, Any]:
 
 
 def _speed_lines(seconds: dict[str, float], tokens: int, facts: dict[str, Any]) -> list[str]:
-    lines = [f"{OURS:<30} {tokens / seconds[OURS]:>10,.0f} tokens/s"]
+    lines = [f"{OURS:<30} {tokens / seconds[OURS]:>10,.0f} targets/s"]
     if OURS in facts["memory_bytes"]:
         lines[0] += f" {facts['memory_bytes'][OURS] / 2**20:>8,.0f} MiB"
     for peer, device in facts["device"].items():
         lines.append(
-            f"{peer:<30} {tokens / seconds[peer]:>10,.0f} tokens/s "
+            f"{peer:<30} {tokens / seconds[peer]:>10,.0f} targets/s "
             f"{facts['memory_bytes'][peer] / 2**20:>8,.0f} MiB   on {device}; "
             f"ours is {seconds[peer] / seconds[OURS]:.2f} times as fast"
         )

@@ -67,7 +67,7 @@ def generate_rows(model_name: str, states: States, name: str, setting: Setting) 
     speeds = {
         label: documents[label] * tokens / seconds for label, seconds in rounds.seconds.items()
     }
-    described = ", ".join(f"{label} {speed:,.0f} tokens/s" for label, speed in speeds.items())
+    described = ", ".join(f"{label} {speed:,.0f} targets/s" for label, speed in speeds.items())
     details = {"tokens_per_second": speeds}
     return [
         Row(
@@ -75,7 +75,7 @@ def generate_rows(model_name: str, states: States, name: str, setting: Setting) 
             f"generate {DOCUMENTS} documents at once under {model_name}",
             Goal(10, 10),
             speeds["greedy"] / speeds["one by one"],
-            "tokens/s of greedy search, against one document at a time",
+            "targets/s of greedy search, against one document at a time",
             details,
             (described,),
             rounds.disturbed,

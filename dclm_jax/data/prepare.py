@@ -514,7 +514,7 @@ def _selected(numbered: NumberedText, plan: _Plan) -> _Selection:
             )
         if not counts[kept]:
             dropped = selection.dropped[split].items()
-            listed = ", ".join(f"--{reason} {count:,}" for reason, count in dropped if count)
+            listed = ", ".join(f"{count:,} by --{reason}" for reason, count in dropped if count)
             raise InputError(
                 f"the filters omit all {sum(counts):,} documents of {split} ({listed}); relax them"
             )
