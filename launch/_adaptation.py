@@ -17,16 +17,16 @@ from launch import _evaluation
 ADAPT = flags.DEFINE_list(
     "adapt",
     [],
-    "Adapt each run to every document as it is read: some of cache (neural), unigram (cache) and "
-    "dynamic (evaluation).",
+    "Test-time adaptation to each document, separated by commas: cache (neural cache), unigram "
+    "(unigram cache), dynamic (dynamic evaluation).",
 )
 _HELP = {
-    "cache_weight": "Weight l of the cache, from 0 to 1",
+    "cache_weight": "Weight l of --adapt=cache or unigram, from 0 to 1",
     "cache_theta": "Sharpness theta of --adapt=cache",
-    "cache_window": "Number of targets in the window of --adapt=cache",
-    "cache_strength": "Strength s of the model in a cache, in targets",
+    "cache_window": "Maximum number of targets in the window of --adapt=cache",
+    "cache_strength": "Strength s of the model in --adapt=cache or unigram, in targets",
     "dynamic_rate": "Learning rate eta of --adapt=dynamic",
-    "dynamic_decay": "Decay lambda of --adapt=dynamic towards the trained parameters",
+    "dynamic_decay": "Decay lambda of --adapt=dynamic, towards the trained parameters",
     "dynamic_sentences": "Number of sentences per step of --adapt=dynamic",
 }
 _PREFIXES = {"cache": "cache", "unigram": "cache", "dynamic": "dynamic"}
@@ -45,10 +45,10 @@ TUNE_ON = flags.DEFINE_enum(
     "tune_on",
     "valid",
     SPLITS,
-    "Split of the prepared corpus that tunes what --adapt leaves open, or --interpolate's weight.",
+    "Split that tunes the settings of --adapt or the weight of --interpolate.",
 )
 TUNE_INPUT = flags.DEFINE_string(
-    "tune_input", None, "Text that tunes it instead, read as --format says."
+    "tune_input", None, "Text in place of --tune_on, in the format --format."
 )
 
 

@@ -26,13 +26,11 @@ from dclm_jax.experiments.subjects import Subject
 from dclm_jax.language_model import DEFAULT_BATCH_SIZE, LanguageModel
 from launch import _text
 
-_WORKDIR = flags.DEFINE_string(
-    "workdir", None, "Work directory of a run of launch.train or launch.ngram."
-)
+_WORKDIR = flags.DEFINE_string("workdir", None, "Workdir of a run of launch.train or launch.ngram.")
 _BATCH_SIZE = flags.DEFINE_integer(
     "batch_size",
     DEFAULT_BATCH_SIZE,
-    "Documents scored together, over all devices. It changes speed and memory, not scores.",
+    "Number of documents scored together. It changes speed and memory, not scores.",
 )
 _TEXT = _text.define_text_flags(as_in_training=True)
 ENCODING = flags.DEFINE_string("encoding", UTF8, "Encoding of text, such as cp1252 or utf-16.")
@@ -50,8 +48,12 @@ def declare_run_flags() -> None:
 
 def define_data_flags() -> None:
     """Flags of launchers that take a prepared corpus or text."""
-    flags.DEFINE_string("data", None, "Prepared corpus; default: the one the run was trained on.")
-    flags.DEFINE_string("input", None, "Text to use instead; '-' is standard input.")
+    flags.DEFINE_string(
+        "data", None, "Prepared corpus. Default: the corpus that the run was trained on."
+    )
+    flags.DEFINE_string(
+        "input", None, "Text in place of --data and --split: a file, a folder or '-' (stdin)."
+    )
     flags.DEFINE_enum("split", "test", SPLITS, "Split of the prepared corpus.")
 
 
@@ -60,7 +62,7 @@ def define_workdirs() -> None:
     flags.DEFINE_string(
         "workdirs",
         None,
-        "Several runs, separated by commas; patterns such as 'runs/*' stand for the runs there.",
+        "Workdirs of several runs, separated by commas, or a pattern such as 'runs/*'.",
     )
 
 

@@ -1,56 +1,50 @@
-"""Measures local coherence: how often a document is likelier than its sentences in another order.
-
-(a) Fixed: seeded permutations of every document of at least two sentences, never the document
-itself; (b) bootstrap (Ji et al. 2015, 4.2): test sets resampled with replacement, each document
-shuffled afresh, mean and standard deviation of accuracy over test sets. Ties count half.
+"""Measures order-discrimination accuracy of documents against permutations of their sentences.
 
     python -m launch.coherence --workdir=runs/ccdclm --permutations=20
     python -m launch.coherence --workdir=runs/ccdclm --bootstrap=1000 --permutation_pool=50
     python -m launch.coherence --workdirs=runs/rnnlm,runs/ccdclm --extra_tests=all --output=all.json
-
---extra_tests adds harder tests, each without the documents that are too short for it:
-
-    blocks     blocks of 1, 2, 4 and 8 sentences are permuted: the longer they are, the less
-               neighbours give away
-    swaps      two neighbours change places
-    windows    three neighbours are permuted
-    insertion  each sentence is removed and inserted at every position: how often its original
-               position is the likeliest, ties shared, its mean reciprocal rank, and chance
-
-A headline or an address to the reader can give documents away. The accuracy with the first sentence
-alone moved (dclm_jax.coherence.compare.FirstSentence) is therefore printed too, from 75% on with
-a warning. --fix_first=1 permutes only the other sentences.
-
-Several runs of one vocabulary score the same orders. A table gives their accuracies, also by the
-number of sentences of a document, and the difference between any two: its 95% interval by bootstrap
-over documents, and p of a paired permutation test over documents, also corrected for all pairs of
-runs after Holm (1979). With --adapt every run is also measured with test-time adaptation to each
-order of each document; launch.evaluate says how adaptation is tuned.
-
---permuted compares with permutations in a folder, one text per file (Barzilay and Lapata, 2008):
-NAME.perm-1 is a document and NAME.perm-2, ... are permutations of it; or documents are those of
---input, and NAME.perm-1, NAME-1 or NAME_1, ... are permutations of NAME:
-
     python -m launch.coherence --workdir=runs/ccdclm --permuted=data1-test --format=lines
-
-Results on a split are saved in RUN/results, which launch.evaluate and launch.report also use. A
-saved result of the same model, documents and test is read and not measured again; a note names it.
-Baselines, --input and --permuted are always measured.
-
---baseline measures a baseline of sentence ordering (Lin et al. 2015, 6.1) instead of a run: a
-maximum-entropy classifier of neighbours, or a recurrent classifier of three sentences after Li and
-Hovy (2014). It is trained on --data:
-
     python -m launch.coherence --baseline=maximum_entropy --data=data/ptb
 
---tsv has a row per run, test and document: its name, sentences, words and pairs (of insertion the
-sentences that were put back), the accuracy, log P of the document in nats and the mean log P of its
-other orders, and both per token, words and END. A baseline has a score in place of log P.
+The accuracy is the percentage of permutations that are less probable than their document. Chance
+is 50%, and ties count half. Every document of at least two sentences is compared with fixed random
+permutations. --bootstrap (Ji et al. 2015, 4.2) resamples test sets with replacement, shuffles each
+of their documents, and prints the mean and standard deviation of accuracy over test sets.
 
-The JSON result is that of (b) if it was measured, with that of (a) as "fixed"; "first_sentence" is
-the accuracy where the first sentence alone is moved, "by_length" has the accuracies of (a) by the
-sentences of a document, and "blocks" (a list), "swaps", "windows" and "insertion" are further
-results. Accuracies are from 0 to 1. Several runs have {"runs": [...], "pairs": [...]}.
+--extra_tests adds harder tests. A test leaves out the documents that are too short for it.
+
+    blocks     permutations of blocks of 1, 2, 4 and 8 sentences
+    swaps      two neighbouring sentences exchanged
+    windows    three neighbouring sentences permuted
+    insertion  each sentence removed and inserted at every position: how often its original position
+               is the most probable (ties shared), mean reciprocal rank, chance
+
+The first sentence, such as a headline, can reveal the order. The accuracy with only the first
+sentence moved is therefore printed too, with a warning from 75% on. --fix_first=1 permutes only the
+other sentences.
+
+Several runs of one vocabulary score the same orders. Tables have their accuracies, also by the
+number of sentences per document, and the difference between any two runs: a 95% interval by
+bootstrap over documents, and p of a paired permutation test over documents, also corrected for all
+pairs after Holm (1979). --adapt adds each run with test-time adaptation to every order of every
+document (launch.evaluate --help). Results on splits are saved in RUN/results and not measured again
+(launch/README.md).
+
+--permuted reads permutations from a folder with one text per file (Barzilay and Lapata 2008):
+NAME.perm-1 is a document, and NAME.perm-2, ... are its permutations. With --input the documents are
+those of the input, and NAME.perm-1, NAME-1 or NAME_1, ... are permutations of NAME.
+
+--baseline measures a baseline of sentence ordering (Lin et al. 2015, 6.1) in place of a run: a
+maximum-entropy classifier of neighbouring sentences, or a recurrent classifier of three sentences
+after Li and Hovy (2014). It is trained on --data.
+
+--tsv has one row per run, test and document: name, sentences, words, pairs (in insertion: inserted
+sentences), accuracy, and log P in nats of the document and of its other orders (mean), also per
+token (words and END). A baseline has scores in place of log P.
+
+--output has the result of the bootstrap, if there is one, with the fixed permutations as "fixed".
+"first_sentence", "by_length", "blocks", "swaps", "windows" and "insertion" are further results.
+Accuracies are from 0 to 1. Several runs have {"runs": [...], "pairs": [...]}.
 """
 
 import functools
@@ -93,44 +87,43 @@ _BASELINE = flags.DEFINE_enum(
     "baseline",
     None,
     list(_BASELINES),
-    "Baseline to measure instead of --workdir, trained on the splits train and valid of --data.",
+    "Baseline in place of --workdir, trained on the splits train and valid of --data.",
 )
 _TRAINING_SEED = flags.DEFINE_integer(
-    "training_seed", 0, "Random seed for the training of --baseline.", lower_bound=0
+    "training_seed", 0, "Random seed for training --baseline.", lower_bound=0
 )
 _PERMUTATIONS = flags.DEFINE_integer(
     "permutations",
     20,
-    "Number of fixed permutations of each document (a); 0 skips the test with fixed permutations.",
+    "Number of fixed permutations per document; 0 skips the test with fixed permutations.",
     lower_bound=0,
 )
 _BOOTSTRAP = flags.DEFINE_integer(
-    "bootstrap", 0, "Number of resampled test sets (b); 0 skips the bootstrap.", lower_bound=0
+    "bootstrap", 0, "Number of resampled test sets; 0 skips the bootstrap.", lower_bound=0
 )
 _POOL = flags.DEFINE_integer(
     "permutation_pool",
     0,
-    "Number of permutations of each document that the test sets of --bootstrap draw from, which "
-    "costs as much as that number of test sets; 0 shuffles every draw afresh, as the paper does.",
+    "Number of permutations per document that the test sets of --bootstrap draw from; 0 shuffles "
+    "every draw afresh, as in the paper. The cost is that of one test set per permutation.",
     lower_bound=0,
 )
 _FIX_FIRST = flags.DEFINE_integer(
     "fix_first",
     0,
-    "Number of sentences at the start of each document that stay where they are.",
+    "Number of sentences at the start of each document that stay in place.",
     lower_bound=0,
 )
 _EXTRA_TESTS = flags.DEFINE_list(
-    "extra_tests", [], f"Extra tests: some of {', '.join(EXTRA_TESTS)}, or all."
+    "extra_tests", [], f"Extra tests, separated by commas: {', '.join(EXTRA_TESTS)}, or all."
 )
 _PERMUTED = flags.DEFINE_string(
-    "permuted", None, "Folder of permutations to compare with, instead of random ones."
+    "permuted", None, "Folder of permutations in place of random permutations."
 )
 _TSV = flags.DEFINE_string(
     "tsv",
     None,
-    "TSV file for the accuracy of every document, one row per run, test and document. A document "
-    "called NA is written \\NA.",
+    "TSV file for the accuracy of every document. A document called NA is written \\NA.",
 )
 _SEED = flags.DEFINE_integer(
     "seed", 0, "Random seed for permutations and test sets.", lower_bound=0

@@ -1,85 +1,51 @@
-"""Measures the perplexity of trained runs: overall, by part of speech, of mixtures, and adapted.
+"""Measures perplexity, also by part of speech, of mixtures and with test-time adaptation.
 
-On the test split of the corpus that the run was trained on, with the result saved as JSON:
-
-    python -m launch.evaluate --workdir=runs/ccdclm --output=runs/ccdclm/perplexity.json
-
-On another prepared corpus with the same vocabulary, or on any text (words outside the model's
-vocabulary count as UNKNOWN):
-
-    python -m launch.evaluate --workdir=runs/ccdclm --data=data/ptb --split=valid
-    python -m launch.evaluate --workdir=runs/ccdclm --input=news.txt
-
-Documents are scored whole: context is carried from their first sentence to their last. Perplexity =
-exp(sum of -log P in nats / number of targets); END is predicted and counted, START never is.
-Perplexities compare only between equal vocabularies and target counts, which are printed. Bits per
-word count the nats of END too, so that they are not log2(perplexity).
-
-Results on a split are saved in RUN/results, which launch.coherence and launch.report also use. A
-saved result of the same model, documents and options is read and not measured again; a note names
-it. Mixtures and parts of speech are always measured, and so is the text of --input.
-
-Several runs of one vocabulary are scored on the same documents, side by side. Where some of them
-are larger-context models (model.context_sentences is n), --plot shows perplexity against n:
-
-    python -m launch.evaluate --workdirs=runs/rlm,runs/bow_lf_1,runs/bow_lf_4 --plot=context.png
-
-By part of speech (Wang and Cho 2015, 6.2): perplexity of the words of each class, exp(sum of their
--log P / their number). Tags are those of the text (`tagged`, `treebank`, "tags" in `jsonl`), else
-those that HanTa gives the words (pip install 'dclm_jax[tags]'), under the names of the Penn
-Treebank; UNC is what has none, such as the unknown words of a prepared corpus. Noun is NN and NNS,
-Verb is VB and VBZ.
-Listed are the classes of the --pos_tags most frequent tags; then all other tags together,
-punctuation and END, so that the classes add up to the whole text. --plot shows for each class how
-far the perplexity of every run is above or below the perplexity of the first run, with intervals of
-95% by bootstrap over documents; for a single run it shows the perplexities:
-
+    python -m launch.evaluate --workdir=runs/ccdclm --output=perplexity.json
+    python -m launch.evaluate --workdirs=runs/rnnlm,runs/ccdclm --input=news.txt
     python -m launch.evaluate --workdirs=runs/rlm,runs/bow_lf_4 --by_pos --plot=pos.png
-    python -m launch.evaluate --workdir=runs/rlm --by_pos --input=brown.txt --format=tagged
-
-Two runs mixed, such as a neural model A and an n-gram model B: p = w p_A + (1 - w) p_B for every
-token. The weight w is tuned on one split (or text), and applied to another one:
-
     python -m launch.evaluate --workdirs=runs/rlm,runs/kn5 --interpolate
-    python -m launch.evaluate --workdirs=runs/rlm,runs/kn5 --interpolate --tune_on=test \\
-        --split=valid
-    python -m launch.evaluate --workdirs=runs/rlm,runs/kn5 --interpolate --tune_input=old.txt \\
-        --input=new.txt --by_pos
+    python -m launch.evaluate --workdirs=runs/rnnlm,runs/ccdclm --adapt=cache,unigram,dynamic
 
-Test-time adaptation to each document as it is read, from the trained run at every document:
-perplexity without and with adaptation, on the same targets.
+Perplexity is exp(sum of -log P in nats / number of targets) over whole documents, whose context is
+carried from their first sentence to their last. Targets are words and END. OOV words count as
+UNKNOWN. Perplexities compare only between equal vocabularies and target counts, which are printed.
+Bits per word count the nats of END too, so that they are not log2(perplexity).
 
-    python -m launch.evaluate --workdirs=runs/rnnlm,runs/ccdclm --adapt=cache
-    python -m launch.evaluate --workdir=runs/ccdclm --adapt=cache,unigram,dynamic
-    python -m launch.evaluate --workdir=runs/kn5 --adapt=unigram --input=news.txt
-    python -m launch.evaluate --workdir=runs/ccdclm --adapt=dynamic --dynamic_rate=1e-3 \\
-        --dynamic_decay=0.01
+Several runs must have one vocabulary. --plot shows their perplexity against n, the number of
+context sentences of larger-context models (model.context_sentences). Results on splits are saved in
+RUN/results and not measured again (launch/README.md).
 
-  cache    the neural cache: p = (1 - l) p_LM + l p_cache, where p_cache(w) is
-           (s p_LM(w) + n sum_i softmax_i(theta h_t . h_i) [w_i = w]) / (s + n) over the last
-           --cache_window targets of the document, n in number so far; h enters the output
-           layer. --cache_weight is l, --cache_theta theta, --cache_strength s; s = 0 is the cache
-           of Grave et al. (2017), and with s > 0 it has less weight while it has few entries.
-  unigram  the same mixture with p_cache(w) = (s p_LM(w) + c_w) / (s + n), where w occurs
-           c_w times among the n targets before. N-gram models take this one alone.
-  dynamic  dynamic evaluation (Krause et al. 2018): after every --dynamic_sentences sentences the
-           parameters move by the gradient of what was just scored, scaled by its usual size in
-           training text (--dynamic_rate), and back towards the trained ones (--dynamic_decay). The
-           saved run does not change. In steps of one sentence, parameters that only make
-           contexts, such as those of the bags of rlm_*, hrnnlm and hrnnlm_two_step, do not move. It
-           reads one document at a time, some minutes for 100,000 targets on a CPU.
+--by_pos measures each part of speech (Wang and Cho 2015, 6.2): exp(sum of -log P / number of
+words). Tags are the tags of the text (formats tagged, treebank, jsonl) or, without any, by HanTa
+(pip install 'dclm_jax[tags]') with the names of the Penn Treebank. Noun is NN and NNS, Verb is VB
+and VBZ, UNC is a word without a tag. The table has the classes of the most frequent tags, all other
+tags together, punctuation and END, which add up to the whole text. --plot then shows the perplexity
+of each class relative to the first run, with 95% intervals by bootstrap over documents.
 
-Numbers without a flag are tuned on --tune_on=valid of --data, or else of the corpus that the run
-was trained on (or on --tune_input), never on the measured text: theta in 0.05, 0.1, 0.2, 0.4, 0.8,
-1.6 with s in 0, 30, 100, 300 (cache), or s in 1, 10, 30, 100, 300, 1000 (unigram), each at its best
-l; of `dynamic` first the rate in 1e-4, 3e-4, 1e-3, 2e-3, 4e-3 without decay, then the decay in 0,
-1e-3, 1e-2, on the first documents with 10,000 targets. A rate at which a step has more than 50 nats
-per target ends in an error, or, if it is tuned, has no perplexity.
+--interpolate mixes two runs, p = w p_A + (1 - w) p_B for every target. The weight w is tuned on
+--tune_on or --tune_input, and applied to --split or --input.
 
-The JSON result of a single run is one object, with --by_pos the classes under "by_pos". Several
-runs have {"runs": [...]} with such an object each; --interpolate adds "mixture" and "tuning".
---adapt adds "adapted" to each object, a list with one object per adaptation: the same measures of
-the adapted run, its setting, and under "tuning" all tried settings, the best first.
+--adapt measures perplexity without and with test-time adaptation to each document. Every document
+starts from the trained run, which does not change.
+
+    cache    neural cache (Grave et al. 2017): p = (1 - l) p_LM + l p_cache. p_cache(w) is
+             (s p_LM(w) + n sum_i softmax_i(theta h_t . h_i) [w_i = w]) / (s + n) over the last n
+             targets of the document, at most --cache_window; h enters the output layer. Grave et
+             al. have s = 0; with s > 0 a cache with few entries gets little weight.
+    unigram  unigram cache: p_cache(w) = (s p_LM(w) + c_w) / (s + n), where w occurs c_w times among
+             the n earlier targets. N-gram models have no other adaptation.
+    dynamic  dynamic evaluation (Krause et al. 2018): after every --dynamic_sentences sentences the
+             parameters move by the gradient of these sentences, scaled by its usual size in
+             training text, and decay towards the trained parameters. In steps of one sentence,
+             parameters that only make contexts do not move, such as the bag side of rlm_*, hrnnlm
+             and hrnnlm_two_step. 100,000 targets take some minutes on a CPU.
+
+Settings without a flag are tuned over the grids of dclm_jax/evaluation/adaptation.py, and never on
+the measured text. Dynamic evaluation diverges if a step has more than 50 nats per target.
+
+--output has one object for a single run, and {"runs": [...]} for several. --by_pos adds "by_pos",
+--interpolate "mixture" and "tuning", and --adapt "adapted": one object per adaptation, whose
+"tuning" has all tried settings, the best first.
 """
 
 from collections.abc import Sequence
@@ -103,14 +69,15 @@ _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is 
 _PLOT = flags.DEFINE_string(
     "plot",
     None,
-    "Picture to draw (PNG, PDF, SVG): with --by_pos the classes of each run relative to the first "
-    "run, without it perplexity against n.",
+    "Figure of perplexity against n, or of parts of speech with --by_pos (PNG, PDF or SVG).",
 )
-_BY_POS = flags.DEFINE_bool("by_pos", False, "Measure each part of speech as well.")
+_BY_POS = flags.DEFINE_bool("by_pos", False, "Measure each part of speech, too.")
 _POS_TAGS = flags.DEFINE_integer(
-    "pos_tags", 10, "The most frequent tags, whose classes --by_pos lists; the rest is `other`."
+    "pos_tags", 10, "Number of most frequent tags in the table of --by_pos."
 )
-_INTERPOLATE = flags.DEFINE_bool("interpolate", False, "Mix the two runs of --workdirs.")
+_INTERPOLATE = flags.DEFINE_bool(
+    "interpolate", False, "Mix the two runs of --workdirs, and measure the mixture."
+)
 
 
 def main(argv: Sequence[str]) -> None:
@@ -145,7 +112,7 @@ def main(argv: Sequence[str]) -> None:
     if _OUTPUT.value:
         files.write_json(_OUTPUT.value, evaluation.to_json())
     if _PLOT.value:
-        # Last, so that a picture that cannot be drawn loses nothing that was measured.
+        # Last, so that a figure that cannot be drawn loses nothing that was measured.
         evaluation.plot(_PLOT.value)
         if not to_stdout:
             print(f"Plot: {_PLOT.value}")

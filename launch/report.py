@@ -1,42 +1,33 @@
-"""Reports on trained runs: the tables and figures of the DCLM paper (Ji et al. 2015), and more.
+"""Compares trained runs by perplexity, coherence and context ablation, in tables and figures.
 
-    python -m launch.report --output=reports/ptb --workdirs='runs/ptb/*'
-    python -m launch.report --output=reports/two --workdirs=runs/rnnlm,runs/adclm \\
+    python -m launch.report --workdirs='runs/ptb/*' --output=reports/ptb
+    python -m launch.report --workdirs=runs/rnnlm,runs/adclm --output=reports/two \\
         --html=reports/two.html
+    python -m launch.report --workdirs='runs/ptb/*' --quick
 
-Runs that differ in nothing but training.seed are one row: means and standard deviations over seeds.
-All runs are measured on the same corpus: validation and test perplexity (Table 2), with z-tests
-against rnnlm; bootstrap coherence (Table 3), with z-tests against rnnlm, drnnlm and hrnnlm;
-perplexity with the context exchanged or removed; perplexity by position in the sentence and in the
-document. Where a model was trained with several segment lengths L, their learning curves are drawn
-as well (Figure 3). Hyper-parameters that differ between rows have columns.
+All runs are measured on the same corpus:
 
---baseline=RUN or MODEL compares all rows with one run, or with that model trained alike. Intervals
-of 95% are by bootstrap over the test documents, paired where two rows are compared: they are about
-other documents, and the standard deviations over seeds about other training runs.
+    perplexity         validation and test (Ji et al. 2015, Table 2), also by position in the
+                       sentence and in the document
+    coherence          bootstrap test (Table 3; launch.coherence --help)
+    context ablation   perplexity with context from other documents, with shuffled or no context
+    learning curves    if a model was trained with several segment lengths L (Figure 3)
 
-Where one of the models distinguishes 75% of the documents or more from those whose first sentence
-alone is moved (launch.coherence says why that matters), coherence is measured twice: with all
-sentences permuted, and with the first sentence fixed. --fix_first=N fixes N sentences in any case.
+Runs that differ only in training.seed are one row, with means and standard deviations over seeds.
+Columns have the hyper-parameters that differ between rows. z-tests compare perplexity with rnnlm,
+and coherence with rnnlm, drnnlm and hrnnlm, or both with --baseline. 95% intervals are by bootstrap
+over the test documents, paired where two rows are compared.
 
---adapt=cache,unigram,dynamic adds test perplexity and coherence with test-time adaptation, in these
-ways or some of them, tuned on the validation set; launch.evaluate describes them.
+If a model reaches 75% with only the first sentence moved, coherence is also measured with the first
+sentence fixed. --fix_first=N fixes N sentences in all tests. --adapt adds test perplexity and
+coherence with test-time adaptation, tuned on the validation set (launch.evaluate --help).
 
---html=FILE writes an HTML report as well: one file that needs no network, for phones and desktops,
-with the configurations side by side, curves, tables with marks of significance, and three test
-documents word by word, which buttons and the arrow keys step through.
+--output gets report.md, report.csv (all numbers), report.tex (for booktabs), report.json and the
+figures. --html adds one file that needs no network, with three test documents word by word. Results
+are saved in RUN/results: a repeated command measures only what has changed, and --quick nothing.
 
-DIR holds report.md, report.csv (one line per row, all numbers), report.tex (for the package
-booktabs), report.json and the figures. Results are saved in RUN/results: the same command measures
-only what is new or has changed, so it can be stopped, and results on other --data or with other
-options are saved beside them.
-
-Most of the time is for coherence: as long as --permutation_pool test perplexities (with 0, the
-paper's, as long as --bootstrap of them), but little for rnnlm and codclm without adaptation;
---bootstrap=0 leaves it out.
-
---quick computes nothing: it reports the saved results, and cells without one are blank. --output
-may then be left out.
+Most of the time is for coherence: --permutation_pool times the time of a test perplexity (with 0,
+--bootstrap times), but little for rnnlm and codclm without adaptation. --bootstrap=0 skips it.
 """
 
 import functools
@@ -55,35 +46,32 @@ from launch import _adaptation, _app, _evaluation
 _evaluation.define_workdirs()
 for _name in ("batch_size", *(flag.name for flag in _adaptation.SETTINGS)):
     flags.declare_key_flag(_name)
-_OUTPUT = flags.DEFINE_string("output", None, "Directory to write.")
+_OUTPUT = flags.DEFINE_string("output", None, "Directory of the report.")
 _QUICK = flags.DEFINE_bool(
-    "quick", False, "Report the results that are saved, and compute nothing."
+    "quick", False, "Report saved results and measure nothing; cells without a result are blank."
 )
 _DATA = flags.DEFINE_string(
-    "data", None, "Prepared corpus; default: the one the first run was trained on."
+    "data", None, "Prepared corpus. Default: the training corpus of the first run."
 )
 _BOOTSTRAP = flags.DEFINE_integer(
-    "bootstrap", 1000, "Test sets of the coherence test; 0 leaves it out."
+    "bootstrap", 1000, "Number of resampled test sets for coherence; 0 skips coherence."
 )
 _POOL = flags.DEFINE_integer(
     "permutation_pool",
     50,
-    "Permutations of each document that test sets draw from; 0: each draw has its own.",
+    "Number of permutations per document that test sets draw from; 0 shuffles every draw afresh.",
 )
 _FIX_FIRST = flags.DEFINE_integer(
-    "fix_first", 0, "Sentences at the start of each document that coherence leaves in place."
+    "fix_first", 0, "Number of sentences at the start of each document that stay in place."
 )
 _SEED = flags.DEFINE_integer("seed", 0, "Random seed for permutations and test sets.")
 _BASELINE = flags.DEFINE_string(
     "baseline",
     None,
-    "Baseline of all rows: one of the runs, by its workdir, or a model, such as rnnlm, whose run "
-    "with the same recipe is taken. Default: rnnlm, in coherence drnnlm and hrnnlm "
-    "as well.",
+    "Baseline of all rows: the workdir of one of the runs, or a model, such as rnnlm, trained with "
+    "the same recipe. Default: rnnlm for perplexity; rnnlm, drnnlm and hrnnlm for coherence.",
 )
-_HTML = flags.DEFINE_string(
-    "html", None, "HTML report to write as well: one file that needs no network."
-)
+_HTML = flags.DEFINE_string("html", None, "HTML report, a single file that needs no network.")
 
 
 def main(argv: Sequence[str]) -> None:
@@ -107,7 +95,7 @@ def main(argv: Sequence[str]) -> None:
     if page is not None:
         command = shlex.join(["python", "-m", "launch.report", *sys.argv[1:]])
         request.write_page(page, report, command, read_examples=not _QUICK.value)
-        print(f"page: {page}")
+        print(f"HTML report: {page}")
 
 
 def _options() -> Options:

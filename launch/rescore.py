@@ -24,8 +24,8 @@ training (Och 2003) on a validation list.
 
 With --references a table compares the 1-best, a random hypothesis, the choice and the oracle (the
 best hypothesis of each list). BLEU is by sacrebleu, and words stay unchanged. p-values are by
-paired bootstrap over documents, or over segments of a single document: the probability that a row
-is not better than the 1-best or --baseline.
+paired bootstrap over documents, or over segments of a single document: the share of resampled test
+sets in which a row is not better than the 1-best or --baseline.
 
 --scored_nbest writes the list again with log P (nats) under each model as a feature, named after
 the run. The command and other tools can read this list.

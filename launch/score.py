@@ -27,7 +27,7 @@ html is one file that needs no network. Words have the colour of their surprisal
 value in jsonl, and tsv has a column surprisal:RUN per run.
 
 --context scores each line of --input as the next sentence of that text. The id of a line is its
-number, from 1.
+number, from 1. Input may be larger than memory.
 
 --no_context_too adds surprisal_no_context (jsonl: "surprisals_no_context"), the surprisal of a word
 in its sentence alone. The difference to the surprisal is the surprisal reduction due to context. It

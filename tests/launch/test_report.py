@@ -50,7 +50,7 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     flags = ("--adapt=unigram", f"--html={page}")
     printed = report(workdirs, output, *flags)
     # Two passes, contexts, the bootstrap, the first sentence; tuning, a pass, two of coherence.
-    assert printed.count("measured in") == 4 * 9 and f"page: {page}" in printed
+    assert printed.count("measured in") == 4 * 9 and f"HTML report: {page}" in printed
     text = (output / "report.md").read_text()
     for label in ("| rnnlm |", "| ccdclm, L = 5 |", "| ccdclm, L = 10 |"):
         assert text.count(label) == 6
@@ -205,7 +205,7 @@ def test_a_quick_report_of_a_pattern_computes_nothing(workdirs, tmp_path):
     rnnlm, ccdclm = (line.split() for line in printed.splitlines()[3:5])
     # The last column that is not blank is the best validation perplexity.
     assert rnnlm[0] == "rnnlm" and [ccdclm[0], *ccdclm[-1:]] == ["ccdclm", f"{best:.2f}"]
-    assert printed.splitlines()[-1] == f"page: {page}"
+    assert printed.splitlines()[-1] == f"HTML report: {page}"
     assert "launch.report without --quick measures it" in page.read_text("utf-8")
     assert not list(tmp_path.glob("runs/*/results"))
     error = refuse("report", "--quick", f"--workdirs={tmp_path}/runs/*.txt")
