@@ -206,7 +206,7 @@ class Remembering(NamedTuple):
 
 
 class HierarchicalAttentionAutoencoder(HierarchicalAutoencoder):
-    """The decoder of sentences also reads the source's sentences, by attention (3.4):
+    """The decoder of sentences also reads the sentences of the source, by attention (3.4).
 
     v_i = U . tanh(W_1 h_{t-1}^s(dec) + W_2 h_i^s(enc)),  a = softmax(v)                 (10), (11)
     m_t = sum_i a_i h_i^s(enc),  h_t^s(dec) = LSTM([e_t^s, m_t], h_{t-1}^s(dec))         (12)-(15)

@@ -100,19 +100,20 @@ class DocumentModel:
     """A language model of documents: P(word | earlier words of its sentence, earlier sentences).
 
     Attributes:
-      vocab_size: V, special tokens included.
+      vocab_size: V, number of words, special tokens included.
       embedding_dim: K, the width of embeddings.
       hidden_dim: H, the width of hidden states.
-      num_layers: recurrent layers of every stack.
+      num_layers: number of recurrent layers of every stack.
       cell: recurrent cell: lstm, gru, rnn, coupled_peephole_lstm (Ji et al. 2015),
         lstm_linear_output (Li et al. 2015) or htanh (Lin et al. 2015).
-      dropout: rate on non-recurrent connections while training: embeddings, between layers,
-        features, and contexts that enter the output layer.
+      dropout: dropout rate on non-recurrent connections: embeddings, between layers, features, and
+        contexts that enter the output layer.
       input_dropout: dropout rate on embeddings; -1 for the rate `dropout`.
       output_dropout: dropout rate on features, and on contexts that enter the output layer; -1 for
         the rate `dropout`.
-      variational_dropout: draw once a sentence (Gal and Ghahramani 2016), not once a token.
-      recurrent_dropout: rate on the stack's recurrent weights, once a step (Merity et al. 2018).
+      variational_dropout: draw one mask per sentence (Gal and Ghahramani 2016), not per token.
+      recurrent_dropout: dropout rate on the recurrent weights of the stack, with one mask per
+        training step (Merity et al. 2018).
       tie_embeddings: use the embedding matrix as the output matrix: of the hidden state, or where
         K is not H of its projection to K dimensions, so that V enters no product with H.
       compute_dtype: float32, or bfloat16 to round the factors of all matrix products and the

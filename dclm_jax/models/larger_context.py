@@ -63,8 +63,8 @@ class _LargerContext(DocumentModel, abc.ABC):
     """A model of a sentence given the n previous sentences.
 
     Attributes:
-      context_sentences: n, the number of previous sentences.
-      context_dim: rows of P, and units of the context recurrent networks.
+      context_sentences: n, number of previous sentences that are the context.
+      context_dim: number of rows of P, and of units of the recurrent networks over the context.
     """
 
     num_layers: int = 1

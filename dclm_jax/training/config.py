@@ -28,10 +28,10 @@ class DataConfig:
 
     directory: output of `python -m launch.prepare`, with splits train and valid.
     segment_length: L, maximum number of sentences per training segment; 0 for whole documents.
-    batch_size: segments per step, over all devices; 1 is the online learning of Ji et al. (2015). A
-      value above the number of segments makes one batch of all of them.
+    batch_size: number of segments per training step, over all devices; 1 is the online learning of
+      Ji et al. (2015). A value above the number of segments makes one batch of all segments.
     max_sentence_length: maximum number of words per training sentence; longer sentences are left
-      out, of contexts too. 0 keeps all. Evaluation always scores and reads all.
+      out, of contexts too; 0 for no maximum. Evaluation scores and reads all sentences.
     carry_context: start a training segment with the context that the segment before it leaves, read
       from c_0, instead of c_0 itself; no gradient reaches the segment before. Contexts that are
       made of the words of a few sentences alone are always whole.
@@ -57,12 +57,12 @@ class OptimizerConfig:
     schedule: constant; linear, cosine or exponential (decay over decay_steps); halve_on_plateau
       (halved after each epoch whose mean training loss is not below the loss of the epoch before);
       or halve_after (halved every halve_every epochs from epoch halve_after on).
-    warmup_steps: steps of linear growth to the peak.
-    decay_steps: steps of the decay; 0 for the whole run.
+    warmup_steps: number of steps of linear growth to the peak.
+    decay_steps: number of steps of the decay; 0 for the whole run.
     final_fraction: fraction of the peak at which the decay ends.
-    halve_after: epochs, warm-up included, until the schedule halve_after halves the rate for the
-      first time.
-    halve_every: epochs between two halvings of the schedule halve_after.
+    halve_after: number of epochs, warm-up included, before the schedule halve_after halves the rate
+      for the first time.
+    halve_every: number of epochs between two halvings of the schedule halve_after.
     average_decay: decay of the exponential moving average (EMA) of parameters, which is evaluated
       and saved as the best model; 0 for the parameters themselves.
     max_skipped_steps: maximum number of steps in a row that are skipped, and counted, because their
@@ -107,15 +107,15 @@ class TrainingConfig:
     frozen: parameters that are not trained: names such as embedding or stack/0/recurrent, as in the
       table at the start of training, or patterns of a shell such as output/* or *bias, in which *
       also matches /, separated by commas.
-    epochs: passes over the training text.
+    epochs: maximum number of passes over the training text.
     max_steps: maximum number of training steps; 0 for no limit.
-    evaluate_every: steps between validation perplexities; 0 for one evaluation per epoch.
-    checkpoint_every: steps between checkpoints for resuming, beside those at evaluations.
-    log_every: steps between lines of metrics.
+    evaluate_every: number of steps per evaluation; 0 for one evaluation per epoch.
+    checkpoint_every: number of steps per checkpoint; every evaluation saves a checkpoint, too.
+    log_every: number of steps per line of metrics.jsonl.
     loss_per: token or sentence: the unit over which the training loss is a mean. The loss of a
       model of bags of words is always one per sentence.
-    patience: evaluations without a better perplexity before stopping; 0 for never.
-    evaluation_batch_size: documents scored together.
+    patience: number of evaluations without a better perplexity that end training; 0 for never.
+    evaluation_batch_size: number of documents scored together.
     """
 
     seed: files.Count = 0

@@ -99,16 +99,16 @@ def test_meanings_are_those_of_the_docstrings():
     told = meanings("rlm_seqbow_att_ef")
     assert told["data.max_sentence_length"] == (
         "maximum number of words per training sentence; longer sentences are left out, of contexts "
-        "too. 0 keeps all. Evaluation always scores and reads all."
+        "too; 0 for no maximum. Evaluation scores and reads all sentences."
     )
     # Of a line that is part of another entry, and of a class, its base and the base of that.
     assert told["optimizer.schedule"].endswith(
         "every halve_every epochs from epoch halve_after on)."
     )
-    assert told["optimizer.halve_after"].startswith("epochs, warm-up included, until the schedule")
+    assert told["optimizer.halve_after"].startswith("number of epochs, warm-up included, before")
     assert told["model.attention_dim"].startswith("A, ")
     assert told["model.context_sentences"].startswith("n, ")
-    assert told["model.num_layers"] == "recurrent layers of every stack."
+    assert told["model.num_layers"] == "number of recurrent layers of every stack."
     assert told["model.name"] == "RLM-SeqBoW-ATT-EF-n."
     with pytest.raises(InputError, match="unknown model 'rlmm'; did you mean 'rlm'"):
         meanings("rlmm")
