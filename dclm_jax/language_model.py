@@ -59,7 +59,7 @@ from dclm_jax.score_types import (
     TokenScore,
 )
 from dclm_jax.training.progress import count_parameters
-from dclm_jax.training.workdir import needed_for_use, read_config, read_text, restore_run
+from dclm_jax.training.workdir import needed_for_use, read_config, read_training_text, restore_run
 
 Sentence = str | Sequence[str]
 """Words separated by spaces, or a list of words."""
@@ -680,7 +680,7 @@ def restore(
     """
     require_at_least("batch_size", batch_size, 1)
     with storage.fetched(workdir, needed_for_use) as folder:
-        text = read_text(folder)
+        text = read_training_text(folder)
         if read_config(folder)["model"]["name"] == ngram.NAME:
             counted = ngram.restore_run(folder)
             return LanguageModel(

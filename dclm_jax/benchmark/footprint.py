@@ -22,7 +22,7 @@ from dclm_jax.coherence.compare import Bootstrap, compare
 from dclm_jax.data.batches import Batch, TrainingBatches
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.models.base import DocumentModel, Params
-from dclm_jax.reading.driver import read_documents, weighted
+from dclm_jax.reading.driver import read_sentences, weighted
 from dclm_jax.reading.likelihoods import open_documents, output_inputs, time_major
 from dclm_jax.training.config import OptimizerConfig
 from dclm_jax.training.optimizer import create_optimizer
@@ -258,7 +258,7 @@ def plain_nll(model: DocumentModel, params: Params, batch: Batch) -> jax.Array:
     """Nats per target of a batch, by one softmax over all positions [S*N*B, V]."""
     tokens, targets, mask = time_major(batch)
     context = open_documents(model, params, tokens.shape[-1])
-    read = read_documents(model, params, context, tokens, mask)
+    read = read_sentences(model, params, context, tokens, mask)
     log_probs = jax.nn.log_softmax(
         output_inputs(model, weighted(model, params), read, tokens).logits()
     )

@@ -1,4 +1,4 @@
-"""Batches of segments: a pure function of (seed, step) with few different shapes.
+"""Batches of sentences: packed for scoring, and for training a pure function of (seed, step).
 
 A batch is the same on any number of devices. Segments are shuffled, sorted by buckets of lengths
 and cut into batches, and batches are shuffled. N is a bucket of lengths, S is L or, for segments of

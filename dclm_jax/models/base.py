@@ -11,8 +11,9 @@ A model is a frozen object of pure functions over a tree of parameters. To read 
         features = emit(params, conditioning, outputs)              outside the scan
         context = close_sentence(params, context, state, sentence)
 
-where x is computed from embed(params, tokens), sentence.summary is summarize(params, tokens, mask),
-both for all sentences at once, and p(next word) follows from features, conditioning and
+`reading.driver` reads a whole sentence layer by layer instead, if the model does not override
+`step`. Here x is computed from embed(params, tokens), sentence.summary is summarize(params, tokens,
+mask), both for all sentences at once, and p(next word) follows from features, conditioning and
 output_layer(params). The package `reading` runs this for any model, and has all scans, padding,
 dropout and optimizations. In all functions except `init`, a matrix is a `Weight` with `x @ weight`,
 the `tables` are arrays, and the `hashed` parameters are `HashedRows`.

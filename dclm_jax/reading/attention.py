@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import Conditioning, Context, DocumentModel, Params, Sentence
 from dclm_jax.nn.stack import StackInput, StackState
-from dclm_jax.reading.driver import read_documents
+from dclm_jax.reading.driver import read_sentences
 from dclm_jax.reading.likelihoods import time_major
 
 
@@ -55,5 +55,5 @@ def block_attention(
       positions in memory.
     """
     tokens, _, mask = time_major(batch)
-    read = read_documents(_recording(model), params, context, tokens, mask)
+    read = read_sentences(_recording(model), params, context, tokens, mask)
     return read.context, jnp.moveaxis(read.features, 2, 0)

@@ -1,4 +1,4 @@
-"""The driver that reads documents with any model: scans over sentences and tokens, and dropout.
+"""The driver that reads documents with any model: scans over sentences and over tokens.
 
 `models/base.py` defines what is computed: a loop over sentences, and in each a loop over its
 tokens. Here the values are the same, faster.
@@ -58,7 +58,7 @@ def weighted(model: DocumentModel, params: Params) -> Params:
     return {name: kind(name, value) for name, value in params.items()}
 
 
-def read_documents(
+def read_sentences(
     model: DocumentModel,
     params: Params,
     context: Context,

@@ -11,7 +11,7 @@ from dclm_jax.models.base import Bags, Context, DocumentModel, Params, Source
 from dclm_jax.nn.layers import Weight, flat, product
 from dclm_jax.nn.softmax import OutputInputs, RowLogits, summed_nll, token_nll
 from dclm_jax.reading.batch_elements import select
-from dclm_jax.reading.driver import SentenceFeatures, close_sentences, read_documents, weighted
+from dclm_jax.reading.driver import SentenceFeatures, close_sentences, read_sentences, weighted
 from dclm_jax.reading.dropout import DropoutMasks, draw_masks, draw_source_masks, drop_weights
 
 
@@ -80,7 +80,7 @@ def batch_likelihood(
         context = open_documents(model, params, rows, batch.source, keys_B)
     if batch.earlier is not None:
         context = _carried(model, params, context, batch.earlier)
-    read = read_documents(model, params, context, tokens, mask, masks)
+    read = read_sentences(model, params, context, tokens, mask, masks)
     # Every sentence has a first position, START's.
     sentences = jnp.sum(mask[:, 0])
     bags_nll, with_words = _bags_nll(model, params, read, targets, mask, masks)
@@ -103,7 +103,7 @@ def _carried(model: DocumentModel, params: Params, context: Context, earlier: Ba
         return close_sentences(model, params, context, tokens, mask)[0]
     context = model.resize_context(context, tokens.shape[1])
     fixed = jax.lax.stop_gradient((params, context))
-    after = read_documents(model, *fixed, tokens, mask).context
+    after = read_sentences(model, *fixed, tokens, mask).context
     return select(model, params, jnp.any(mask, axis=(0, 1)), after, context)
 
 
@@ -199,11 +199,11 @@ def read_and_score(
     batch: Batch,
     scored: jax.Array | None = None,
 ) -> tuple[SentenceFeatures, jax.Array]:
-    """As `block_nll`, with all features."""
+    """The features of consecutive sentences, and the nats of their targets as in `block_nll`."""
     model = dataclasses.replace(model, remat=False)
     params = weighted(model, params)
     tokens, targets, mask = time_major(batch)
-    read = read_documents(model, params, context, tokens, mask)
+    read = read_sentences(model, params, context, tokens, mask)
     if scored is not None:
         mask &= jnp.moveaxis(scored, 0, 2)
     if model.objective == "bags":

@@ -71,7 +71,7 @@ def _is_file_name(text: str) -> bool:
         return False
 
 
-def read_text(workdir: Path) -> TrainingText:
+def read_training_text(workdir: Path) -> TrainingText:
     """How the training text of a run became words; the defaults where the run does not say."""
     path = workdir / TEXT_FILE
     return files.read_json(path, TrainingText) if path.is_file() else TrainingText()

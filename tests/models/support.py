@@ -133,7 +133,7 @@ def opened(model: DocumentModel, params: Any, batch: Batch) -> Any:
 def read_by_definition(
     model: DocumentModel, params: Any, context: Any, tokens_SxNxB: Any, mask_SxNxB: Any, masks: Any
 ) -> tuple[SentenceFeatures, Any]:
-    """What `read_documents` gives, by the calls of `models/base.py` in their order: a scan over
+    """What `read_sentences` gives, by the calls of `models/base.py` in their order: a scan over
     sentences, and in each a scan over its tokens. With the outputs [S, N, B, ...] of all steps.
 
     Args:

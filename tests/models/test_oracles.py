@@ -11,7 +11,7 @@ import pytest
 
 from dclm_jax.models.autoencoder import REVERSALS
 from dclm_jax.nn.cells import CELLS
-from dclm_jax.reading.driver import read_documents, weighted
+from dclm_jax.reading.driver import read_sentences, weighted
 from dclm_jax.reading.dropout import draw_masks, draw_source_masks
 from tests import oracles
 from tests.exhaustive import also
@@ -70,7 +70,7 @@ def read_contexts(model, params) -> Any:
     tokens_SxNxB, mask_SxNxB = time_major(BATCH.tokens_BxSxN), time_major(BATCH.mask_BxSxN)
     arguments = (opened(model, params, BATCH), tokens_SxNxB, mask_SxNxB)
     if model.objective == "bags":
-        read, outputs = read_documents(model, params, *arguments), None
+        read, outputs = read_sentences(model, params, *arguments), None
     else:
         read, outputs = read_by_definition(model, weighted(model, params), *arguments, None)
     vectors = context_vectors(model, read.contexts, outputs)

@@ -13,7 +13,7 @@ from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import Source
 from dclm_jax.nn.cells import CELLS
 from dclm_jax.nn.plan import ACCELERATOR, CPU
-from dclm_jax.reading.driver import read_documents, weighted
+from dclm_jax.reading.driver import read_sentences, weighted
 from dclm_jax.reading.dropout import draw_masks, draw_source_masks, drop_weights
 from dclm_jax.reading.likelihoods import batch_likelihood
 from tests.exhaustive import some
@@ -128,7 +128,7 @@ def test_predictions_depend_on_the_past_alone(name):
         tokens, targets, mask = map(
             time_major, (batch.tokens_BxSxN, batch.targets_BxSxN, batch.mask_BxSxN)
         )
-        reading = read_documents(model, changed, context, tokens, mask, None)
+        reading = read_sentences(model, changed, context, tokens, mask, None)
         contexts = reading.context_features
         contexts = None if contexts is None else contexts[:, None]
         return plain_nll(model, changed, reading.features, targets, contexts).reshape(-1)
