@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import os
+import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -20,6 +21,7 @@ _CONFIG = config_flags.DEFINE_config_file(
     "Configuration file and name, such as configs/quickstart.py:ccdclm. --config.KEY=VALUE sets a "
     "key. --help --config=FILE:NAME lists all keys.",
 )
+flags.FLAGS["config"].default_as_str = ""
 
 
 def parse(argv: Sequence[str], *, resumes: bool = False) -> list[str]:
@@ -86,8 +88,12 @@ def _take_saved(workdir: str) -> None:
         if not (folder / CONFIG_FILE).is_file():
             return
         saved = ConfigDict(read_config(folder))
+    help_text = flags.FLAGS["config"].help
     delattr(flags.FLAGS, "config")
-    config_flags.DEFINE_config_dict("config", saved, "The configuration of the run.")
+    config_flags.DEFINE_config_dict("config", saved, help_text)
+    flag = flags.FLAGS["config"]
+    flag.default_as_str = ""
+    flags.FLAGS.register_key_flag_for_module(sys.argv[0], flag)
 
 
 def _checked(value: object, config_file: str) -> ConfigDict:

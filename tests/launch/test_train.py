@@ -77,7 +77,9 @@ def test_help_lists_the_keys_of_a_configuration(space, name):
 
 
 def test_help_lists_the_keys_of_the_run_that_would_go_on(space):
-    listed = keys_of(launch("train", "--help", f"--workdir={space.run}").stdout)
+    text = launch("train", "--help", f"--workdir={space.run}").stdout
+    assert "\n  --config: Configuration file" in text and "(default:" not in text
+    listed = keys_of(text)
     assert (listed["model.hidden_dim"][0], listed["data.directory"][0]) == ("8", str(space.corpus))
 
 
@@ -85,7 +87,7 @@ def test_help_lists_the_keys_of_the_run_that_would_go_on(space):
 def test_help_teaches_with_commands_that_are_accepted(space, name, tmp_path):
     """All but the first, which prepares the corpus; as far as their data directory."""
     said = launch(name, "--help").stdout
-    assert "--help --config=FILE" in said
+    assert "--help --config=FILE" in said and "None" not in said
     commands = re.findall(r"^ +python -m launch\.\w+ (?:.*\\\n)*.*", said, re.MULTILINE)
     parsed = [shlex.split(command.replace("\\\n", " "))[2:] for command in commands]
     assert parsed[0] == ["launch.prepare", "--corpus=sotu", "--output=data/sotu"]
