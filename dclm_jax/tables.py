@@ -8,8 +8,8 @@ pandas or R would read as a missing value: NA is written \\NA, and \\NA is writt
 import csv
 import io
 import re
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 _MISSING = (
     *("", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NULL", "null", "None"),
@@ -32,12 +32,39 @@ _LATEX_ESCAPES = str.maketrans(
 )
 
 
+class Column(NamedTuple):
+    """A column, declared once for tables of texts and for CSV.
+
+    Attributes:
+      header: in tables of texts, with the unit; None for a column of CSV alone.
+      values: the numbers or texts of each row; None where they are missing.
+      form: makes the text of a cell from the values of a row.
+      keys: names in CSV of the first values of a row; CSV has no others.
+    """
+
+    header: str | None
+    values: Sequence[Sequence[Any] | None]
+    form: Callable[..., str] = str
+    keys: Sequence[str] = ()
+
+    def texts(self) -> list[str]:
+        """The texts of all rows, blank where values are missing."""
+        return ["" if row is None else self.form(*row) for row in self.values]
+
+
 class Table(NamedTuple):
-    """A table: its title, a description of its numbers, and its cells, a header first."""
+    """A table: its title, a description of its numbers, its cells, a header first, and the columns
+    that these are made of, if they are."""
 
     title: str
     about: str
     cells: Sequence[Sequence[str]]
+    columns: Sequence[Column] = ()
+
+    @classmethod
+    def of(cls, title: str, about: str, columns: Sequence[Column]) -> "Table":
+        """A table of columns."""
+        return cls(title, about, cells_of(columns), columns)
 
     def text(self) -> str:
         """The title and the table for a terminal."""
@@ -64,6 +91,12 @@ class Table(NamedTuple):
             r"\end{table}",
         ]
         return "\n".join(lines)
+
+
+def cells_of(columns: Sequence[Column]) -> list[list[str]]:
+    """The rows of a table, a header first."""
+    texts = [[c.header, *c.texts()] for c in columns if c.header is not None]
+    return list(map(list, zip(*texts, strict=True)))
 
 
 def markdown(cells: Sequence[Sequence[str]]) -> list[str]:
@@ -96,6 +129,17 @@ def separated(cells: Iterable[object], delimiter: str = "\t") -> str:
     writer = csv.writer(line, delimiter=delimiter, lineterminator="\n")
     writer.writerow([text_cell(cell) if isinstance(cell, str) else cell for cell in cells])
     return line.getvalue()
+
+
+def separated_columns(columns: Sequence[Column]) -> str:
+    """Columns as CSV; keys without a value in any row are left out."""
+    lists = [
+        [key, *(None if row is None else row[index] for row in column.values)]
+        for column in columns
+        for index, key in enumerate(column.keys)
+    ]
+    measured = [values for values in lists if any(value is not None for value in values[1:])]
+    return "".join(separated(line, ",") for line in zip(*measured, strict=True))
 
 
 def text_cell(text: str) -> str:

@@ -166,13 +166,11 @@ def symbol(key: str) -> str:
     return _SYMBOLS.get(key, printable(key if last == "name" else last))
 
 
-def option_text(config: Mapping[str, Any], key: str) -> str:
-    """The value of a hyper-parameter in tables, blank if the configuration does not have it."""
-    if key not in config:
-        return ""
-    if key == LENGTH and config[key] == 0:
+def option_text(key: str, value: Any) -> str:
+    """The value of a hyper-parameter in tables."""
+    if key == LENGTH and value == 0:
         return "whole documents"
-    text = str(config[key])
+    text = str(value)
     return printable(text[:8] if key.endswith("sha256") else text)
 
 
@@ -181,7 +179,7 @@ def _label(recipe: Mapping[str, Any], recipes: Sequence[Mapping[str, Any]]) -> s
     name = recipe["model.name"]
     same = [other for other in recipes if other["model.name"] == name]
     keys = [key for key in recipe if any(other.get(key) != recipe[key] for other in same)]
-    values = [f"{symbol(key)} = {option_text(recipe, key)}" for key in keys]
+    values = [f"{symbol(key)} = {option_text(key, recipe[key])}" for key in keys]
     return f"{name}, {', '.join(values)}" if values else name
 
 

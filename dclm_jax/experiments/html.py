@@ -128,7 +128,7 @@ def _compared(
     keys = dict.fromkeys(key for config in configs.values() for key in config)
     differing, common = [["option", *configs]], [["option", "value"]]
     for key in keys:
-        texts = [option_text(c, key) if key in c else "–" for c in configs.values()]
+        texts = [option_text(key, c[key]) if key in c else "–" for c in configs.values()]
         if all(key in config and config[key] == first.get(key) for config in configs.values()):
             common.append([key, texts[0]])
         else:

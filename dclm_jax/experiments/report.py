@@ -344,7 +344,7 @@ class Report:
         lines = [figures.draw(figure, output / f"{name}.png") for name, figure in drawn]
         files.write_json(output / "report.json", tables.to_json(self.rows, self.baselines))
         for name, content in (
-            ("report.csv", tables.comma_separated(self.rows, self.baselines)),
+            ("report.csv", tables.comma_separated(self.rows, self.tables)),
             ("report.tex", self._latex()),
             (MARKDOWN, self._markdown()),
         ):

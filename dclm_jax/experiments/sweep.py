@@ -27,7 +27,7 @@ from dclm_jax import files, models
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.errors import InputError, did_you_mean
 from dclm_jax.experiments import figures, jobs
-from dclm_jax.tables import aligned, separated
+from dclm_jax.tables import Column, aligned, cells_of, separated_columns
 from dclm_jax.training.config import difference_text, differences, flat, validated
 from dclm_jax.training.freezing import by_path, choose
 from dclm_jax.training.optimizer import create_optimizer
@@ -338,39 +338,29 @@ class Sweep:
 
 def table(outcomes: Sequence[Outcome]) -> str:
     """The aligned table of finished cells, the best one first and marked."""
-    labels = short_names(list(outcomes[0].cell.values)).values()
-    measured = ("parameters", "validation perplexity", "best step", "seconds", "targets/s")
-    rows = [["", *labels, *measured]]
-    rows += [
-        [
-            "best" if outcome is outcomes[0] else "",
-            *map(str, outcome.cell.values.values()),
-            f"{outcome.parameters:,}",
-            f"{outcome.result.best_perplexity:.2f}",
-            f"{outcome.result.best_step:,}",
-            f"{outcome.seconds:.1f}",
-            f"{outcome.tokens_per_second:,.0f}",
-        ]
-        for outcome in outcomes
-    ]
-    return "\n".join(line.rstrip() for line in aligned(rows))
+    return "\n".join(aligned(cells_of(_columns(outcomes))))
 
 
 def write_table(path: Path, outcomes: Sequence[Outcome]) -> None:
     """Writes the finished cells as CSV, numbers unrounded."""
-    rows = [
-        {
-            "cell": cell.name,
-            **cell.values,
-            "parameters": parameters,
-            "perplexity": result.best_perplexity,
-            "best_step": result.best_step,
-            "ending": result.ending,
-            "step": result.step,
-            "seconds": seconds,
-            "tokens_per_second": rate,
-        }
-        for cell, parameters, result, seconds, rate in outcomes
+    files.write_bytes(path, separated_columns(_columns(outcomes)).encode())
+
+
+def _columns(outcomes: Sequence[Outcome]) -> list[Column]:
+    cells, results = [o.cell for o in outcomes], [o.result for o in outcomes]
+    perplexities = [[result.best_perplexity] for result in results]
+    rates = [[outcome.tokens_per_second] for outcome in outcomes]
+    return [
+        Column("", [["best" if outcome is outcomes[0] else ""] for outcome in outcomes]),
+        Column(None, [[cell.name] for cell in cells], keys=["cell"]),
+        *(
+            Column(label, [[cell.values[key]] for cell in cells], keys=[key])
+            for key, label in short_names(list(cells[0].values)).items()
+        ),
+        Column("parameters", [[o.parameters] for o in outcomes], "{:,}".format, ["parameters"]),
+        Column("validation perplexity", perplexities, "{:.2f}".format, ["perplexity"]),
+        Column("best step", [[r.best_step] for r in results], "{:,}".format, ["best_step"]),
+        Column(None, [[result.ending, result.step] for result in results], keys=["ending", "step"]),
+        Column("seconds", [[o.seconds] for o in outcomes], "{:.1f}".format, ["seconds"]),
+        Column("targets/s", rates, "{:,.0f}".format, ["tokens_per_second"]),
     ]
-    with files.open_output(path) as file:
-        file.writelines(separated(cells, ",") for cells in (rows[0], *map(dict.values, rows)))

@@ -3,17 +3,19 @@
 What is not measured is blank in a table and missing in CSV and JSON.
 """
 
+import functools
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dclm_jax.coherence import results as coherence
-from dclm_jax.evaluation import context_ablation, measures
+from dclm_jax.evaluation import measures
 from dclm_jax.evaluation.measures import ByPosition
 from dclm_jax.evaluation.perplexity import COUNTING_RULES, warning
 from dclm_jax.evaluation.significance import ZTest
 from dclm_jax.experiments.comparison import (
     Comparison,
+    Pair,
     Row,
     compare,
     differing,
@@ -22,7 +24,7 @@ from dclm_jax.experiments.comparison import (
     symbol,
     without,
 )
-from dclm_jax.tables import Table, separated
+from dclm_jax.tables import Column, Table, separated_columns
 
 _OTHER = "*"
 """The mark of a comparison with another recipe."""
@@ -33,57 +35,79 @@ _CONTEXTS = {
     "none": "no context",
 }
 """Labels of `context_ablation.ARRANGEMENTS`."""
+Compared = Mapping[str, Sequence[Comparison | None]]
+"""By the names of baselines the comparisons of all rows."""
 
 
 def tables(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Table]:
     """The tables of rows by name. Perplexity is compared with the first of `baselines`, coherence
     with all; see `comparison.paired`."""
-    named = {"perplexity": perplexity_table(all_rows, baselines[0])}
+    compared = {name: [compare(row, all_rows, name) for row in all_rows] for name in baselines}
+    named = {"perplexity": _perplexity(all_rows, compared)}
     if any(row.has("coherence") for row in all_rows):
-        named["coherence"] = coherence_table(all_rows, baselines)
+        named["coherence"] = _coherence(all_rows, compared)
     if any(row.adapted for row in all_rows):
-        named["adaptation"] = adaptation_table(all_rows, baselines[0])
+        named["adaptation"] = _adaptation(all_rows, baselines[0])
     if any(row.has("arrangements") for row in all_rows):
-        named["context"] = context_table(all_rows)
+        named["context"] = _context(all_rows)
     for kind in measures.by_position():
         if any(row.has(kind.name) for row in all_rows):
-            named[kind.name] = place_table(all_rows, kind)
+            named[kind.name] = _by_position(all_rows, kind)
     return named
 
 
-def perplexity_table(all_rows: Sequence[Row], baseline: str) -> Table:
-    """Validation and test perplexities, compared with `baseline`."""
-    always = ["model.embedding_dim", "model.hidden_dim"]
-    configs = [row.config for row in all_rows]
-    options = [*always, *(key for key in differing(configs) if key not in always)]
-    header = ["model", *map(symbol, options), "parameters", "seeds", "validation", "test"]
-    numbers = measures.of_numbers()
-    header += ["test, 95%", "test, in-vocabulary", "bits/word", *(kind.header for kind in numbers)]
-    cells = [[*header, f"to {baseline}", f"to {baseline}, 95%", "p"]]
-    comparisons = [compare(row, all_rows, baseline) for row in all_rows]
-    for row, comparison in zip(all_rows, comparisons, strict=True):
-        cells.append(
-            [
-                row.label,
-                *(option_text(row.config, key) for key in options),
-                f"{row.results[0]['parameters']:,}",
-                str(len(row.results)),
-                _number(row, "valid", "perplexity") or _best_of_training(row),
-                _number(row, "test", "perplexity"),
-                _ends(row.perplexity_interval(), "{:.2f}"),
-                _number(row, "test", "known_perplexity"),
-                _number(row, "test", "bits_per_word"),
-                *(_number(row, kind.name) for kind in numbers),
-                *_relative(comparison),
-                _p(comparison and comparison.perplexity),
-            ]
-        )
-    return Table("Perplexity (Table 2)", _about_perplexity(all_rows, cells, baseline), cells)
+def comma_separated(all_rows: Sequence[Row], named: Mapping[str, Table]) -> str:
+    """All numbers of the tables of rows as comma-separated values, a line a row."""
+    names = Column(None, [[row.label, row.model] for row in all_rows], keys=["label", "model"])
+    return separated_columns([names, *(each for table in named.values() for each in table.columns)])
 
 
-def _about_perplexity(
-    all_rows: Sequence[Row], cells: Sequence[Sequence[str]], baseline: str
-) -> str:
+def _labels(all_rows: Sequence[Row]) -> Column:
+    return Column("model", [[row.label] for row in all_rows])
+
+
+def _perplexity(all_rows: Sequence[Row], compared: Compared) -> Table:
+    """Validation and test perplexities; the table has the comparison with the first baseline."""
+    configs, baseline = [row.config for row in all_rows], next(iter(compared))
+    different, columns = differing(configs), [_labels(all_rows)]
+    for key in dict.fromkeys(["model.embedding_dim", "model.hidden_dim", *different]):
+        values = [[config[key]] if key in config else None for config in configs]
+        form = functools.partial(option_text, key)
+        columns.append(Column(symbol(key), values, form, [key] if key in different else []))
+    parameters = [[row.results[0]["parameters"]] for row in all_rows]
+    intervals = [row.perplexity_interval() for row in all_rows]
+    validation = [_spread(row, "valid", "perplexity") or _in_training(row) for row in all_rows]
+    columns += [
+        Column("parameters", parameters, "{:,}".format, ["parameters"]),
+        Column("seeds", [[len(row.results)] for row in all_rows], keys=["seeds"]),
+        Column("validation", validation, _mean_text, _spread_keys("development_perplexity")),
+        _spreads(all_rows, "test", _spread_keys("test_perplexity"), "test", "perplexity"),
+        Column("test, 95%", intervals, "[{:.2f}, {:.2f}]".format, _end_keys("test_perplexity")),
+        _spreads(
+            all_rows,
+            "test, in-vocabulary",
+            ["test_known_perplexity"],
+            *("test", "known_perplexity"),
+        ),
+        _spreads(all_rows, "bits/word", ["test_bits_per_word"], "test", "bits_per_word"),
+    ]
+    for kind in measures.of_numbers():
+        columns.append(_spreads(all_rows, kind.header, _spread_keys(kind.name), kind.name))
+    for name, comparisons in compared.items():
+        key, header = f"ratio_to_{name}", f"to {name}"
+        headers = [header, f"{header}, 95%", "p"] if name == baseline else [None] * 3
+        ratios = [each and [each.ratio, each.same_recipe] for each in comparisons]
+        ends = [each and each.interval for each in comparisons]
+        columns += [
+            Column(headers[0], ratios, _change, [key]),
+            Column(headers[1], ends, _changes, _end_keys(key)),
+            _p(headers[2], name, "perplexity", comparisons),
+        ]
+    about = _about_perplexity(all_rows, columns, baseline)
+    return Table.of("Perplexity (Table 2)", about, columns)
+
+
+def _about_perplexity(all_rows: Sequence[Row], columns: Sequence[Column], baseline: str) -> str:
     """How the numbers of the table of perplexities were made, and what to beware of."""
     first = all_rows[0].results[0]
     parts = []
@@ -110,7 +134,7 @@ def _about_perplexity(
         "standard deviations. 95% intervals are by bootstrap over the test documents, the same "
         "resamples for all rows. p is of the one-sided z-test over documents that the likelihood "
         f"is above that of {baseline}. Rows are compared over the seeds that both have, or over "
-        f"all seeds if they share none.{_about_other(cells, baseline)}"
+        f"all seeds if they share none.{_about_other(columns, baseline)}"
     )
     blank = [
         row.label
@@ -125,38 +149,31 @@ def _about_perplexity(
     return " ".join(parts)
 
 
-def _best_of_training(row: Row) -> str:
-    """The best validation perplexity of a single run as training saw it."""
+def _in_training(row: Row) -> list[float | None] | None:
+    """The best validation perplexity of a single run as training saw it, for the table alone."""
     curve = row.results[0]["curve"] if len(row.results) == 1 else []
-    return f"{min(perplexity for _, perplexity in curve):.2f}" if curve else ""
+    return [None, None, min(perplexity for _, perplexity in curve)] if curve else None
 
 
-def coherence_table(all_rows: Sequence[Row], baselines: Sequence[str]) -> Table:
-    """Coherence of rows, at least one with a result, compared with all `baselines`."""
+def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
+    """Coherence of rows, at least one with a result, compared with all baselines."""
     first = next(row for row in all_rows if row.has("coherence")).results[0]["coherence"]
-    kept = first["keep_first"]
+    fixed = first["keep_first"]
     has_both = any(row.has("first_kept") for row in all_rows)
-    cells = [["model", "accuracy, %", "standard deviation, %", "95%"]]
-    cells[0] += [f"p, {model}" for model in baselines]
-    if not kept:
-        cells[0].append("first sentence moved, %")
+    columns = [
+        _labels(all_rows),
+        _percents(all_rows, "accuracy, %", ["coherence"], "coherence", "mean"),
+        _percents(all_rows, "standard deviation, %", [], "coherence", "sd"),
+        _accuracy_ends(all_rows, "95%", "coherence"),
+    ]
+    columns += [_p(f"p, {name}", name, "coherence", each) for name, each in compared.items()]
+    if not fixed:
+        path = "coherence", "first_sentence"
+        columns.append(_percents(all_rows, "first sentence moved, %", ["first_sentence"], *path))
     if has_both:
-        cells[0] += ["first sentence fixed, %", "first sentence fixed, 95%"]
-    for row in all_rows:
-        comparisons = [compare(row, all_rows, model) for model in baselines]
-        cells.append(
-            [
-                row.label,
-                _percent(row, "coherence", "mean"),
-                _percent(row, "coherence", "sd"),
-                _ends(row.coherence_interval("coherence"), "{:.1%}"),
-                *(_p(comparison and comparison.coherence) for comparison in comparisons),
-                *([] if kept else [_percent(row, "coherence", "first_sentence")]),
-            ]
-        )
-        if has_both:
-            ends = _ends(row.coherence_interval("first_kept"), "{:.1%}")
-            cells[-1] += [_percent(row, "first_kept", "mean"), ends]
+        header, key = "first sentence fixed", "first_kept"
+        columns.append(_percents(all_rows, f"{header}, %", [key], key, "mean"))
+        columns.append(_accuracy_ends(all_rows, f"{header}, 95%", key))
     pool = f"drawn from {first['pool']} per document" if first["pool"] else "new for each draw"
     about = (
         "Order-discrimination accuracy: how often a document is likelier than a permutation of its "
@@ -167,9 +184,9 @@ def coherence_table(all_rows: Sequence[Row], baselines: Sequence[str]) -> Table:
         "over test sets against each baseline, with the same error; it is about these documents, "
         "and more test sets make it smaller."
     )
-    if kept:
+    if fixed:
         about += (
-            f" The first {kept:,} sentences of each document are fixed; {first['left_out']:,} "
+            f" The first {fixed:,} sentences of each document are fixed; {first['left_out']:,} "
             "documents with fewer than two others are left out."
         )
     else:
@@ -182,87 +199,84 @@ def coherence_table(all_rows: Sequence[Row], baselines: Sequence[str]) -> Table:
             " WARNING: they do here. First sentence fixed: only the other sentences are permuted "
             "(--fix_first=1)."
         )
-    return Table("Coherence accuracy (Table 3)", about, cells)
+    return Table.of("Coherence accuracy (Table 3)", about, columns)
 
 
-def adaptation_table(all_rows: Sequence[Row], baseline: str) -> Table:
+def _adaptation(all_rows: Sequence[Row], baseline: str) -> Table:
     """Perplexities and coherence with test-time adaptation, compared with the baseline of that
     name, adapted alike."""
-    paths: dict[str, tuple[str, ...]] = {"without adaptation": ()}
-    paths |= {kind: ("adapted", kind) for row in all_rows for kind in row.adapted}
-    header = [f"{name}{to}" for name in paths for to in ("", f" to {baseline}")]
-    cells = [["model", *header]]
+    kinds = dict.fromkeys(kind for row in all_rows for kind in row.adapted)
+    paths: dict[str, list[str]] = {"without adaptation": []}
+    paths |= {kind: ["adapted", kind] for kind in kinds}
+    columns = [_labels(all_rows)]
+    for name, path in paths.items():
+        # Without adaptation the numbers are those of other tables, which are in CSV once.
+        keys = _spread_keys(f"test_perplexity_{name}") if path else []
+        ratios = [_ratio(paired(row, all_rows, baseline), path) for row in all_rows]
+        columns.append(_spreads(all_rows, name, keys, *path, "test", "perplexity"))
+        columns.append(Column(f"{name} to {baseline}", ratios, _change))
     has_coherence = any(row.has("coherence") for row in all_rows)
-    if has_coherence:
-        cells[0] += [f"coherence accuracy, {name}, %" for name in paths]
-    for row in all_rows:
-        pair = paired(row, all_rows, baseline)
-        cells.append([row.label])
-        for path in paths.values():
-            cells[-1].append(_number(row, *path, "test", "perplexity"))
-            ratio = ""
-            if pair and pair.row.has(*path, "test") and pair.other.has(*path, "test"):
-                means = [each.mean(*path, "test", "perplexity") for each in (pair.row, pair.other)]
-                ratio = _change(means[0] / means[1], same_recipe=pair.same_recipe)
-            cells[-1].append(ratio)
-        if has_coherence:
-            cells[-1] += [_percent(row, *path, "coherence", "mean") for path in paths.values()]
+    for name, path in paths.items() if has_coherence else ():
+        header, keys = f"coherence accuracy, {name}, %", [f"coherence_{name}"] if path else []
+        columns.append(_percents(all_rows, header, keys, *path, "coherence", "mean"))
     about = (
         f"Test perplexity{' and coherence accuracy' if has_coherence else ''} of runs that adapt "
         "to each document while they read it, and forget it at its end: by a neural cache (cache), "
         "a cache of words (unigram) or gradient steps (dynamic). Settings that are not given were "
         f"tuned on the validation set, per run. {baseline} is adapted in the same way."
-        f"{_about_other(cells, baseline)}"
+        f"{_about_other(columns, baseline)}"
     )
-    return Table("Test-time adaptation", about, cells)
+    return Table.of("Test-time adaptation", about, columns)
 
 
-def context_table(all_rows: Sequence[Row]) -> Table:
+def _ratio(pair: Pair | None, path: Sequence[str]) -> list[Any] | None:
+    """The ratio of test perplexities at `path`, and whether both rows have one recipe."""
+    if pair is None or not (pair.row.has(*path, "test") and pair.other.has(*path, "test")):
+        return None
+    mean, other = (row.mean(*path, "test", "perplexity") for row in (pair.row, pair.other))
+    return [mean / other, pair.same_recipe]
+
+
+def _context(all_rows: Sequence[Row]) -> Table:
     """Perplexities with the context exchanged or removed."""
-    cells = [["model", *_CONTEXTS.values()]]
-    for row in all_rows:
-        values = (
-            f"{row.mean('arrangements', name):.2f}" if row.has("arrangements") else ""
-            for name in _CONTEXTS
-        )
-        cells.append([row.label, *values])
+    columns = [_labels(all_rows)]
+    for name, label in _CONTEXTS.items():
+        values = [_mean(row, "arrangements", name) for row in all_rows]
+        columns.append(Column(label, values, "{:.2f}".format, [name]))
     about = (
         "Test perplexity of the same sentences with other contexts: sentences in another order, "
         "sentences of all documents mixed, each sentence as a document."
     )
-    return Table("Context ablation", about, cells)
+    return Table.of("Context ablation", about, columns)
 
 
-def place_table(all_rows: Sequence[Row], kind: type[ByPosition]) -> Table:
+def _by_position(all_rows: Sequence[Row], kind: type[ByPosition]) -> Table:
     """Perplexities by position."""
-    cells = [["model", *kind.ranges()]]
-    for row in all_rows:
-        values = _positions(row, kind).values()
-        cells.append([row.label, *("" if value is None else f"{value:.1f}" for value in values)])
+    columns, perplexities = [_labels(all_rows)], [_positions(row, kind) for row in all_rows]
+    for name in kind.ranges():
+        values = [None if of_row[name] is None else [of_row[name]] for of_row in perplexities]
+        columns.append(Column(name, values, "{:.1f}".format, [f"{kind.name}_{name}"]))
     about = "Test perplexity of the targets at these positions, counted from 1."
-    return Table(kind.title, about, cells)
+    return Table.of(kind.title, about, columns)
 
 
 def runs_table(rows: Sequence[Row]) -> Table:
     """All runs: their seeds, steps and training texts."""
-    header = ["configuration", "seed", "run", "step", "minutes", "training text"]
-    cells = [
-        [
-            row.label,
-            str(seed),
-            result["workdir"],
-            "" if result["step"] is None else f"{result['step']:,}",
-            "" if result["seconds"] is None else f"{result['seconds'] / 60:.1f}",
-            result["training_text"] or "",
-        ]
-        for row in rows
-        for seed, result in zip(row.seeds, row.results, strict=True)
+    runs = [result for row in rows for result in row.results]
+    steps, seconds = ([run[key] for run in runs] for key in ("step", "seconds"))
+    columns = [
+        Column("configuration", [[row.label] for row in rows for _ in row.results]),
+        Column("seed", [[seed] for row in rows for seed in row.seeds]),
+        Column("run", [[run["workdir"]] for run in runs]),
+        Column("step", [None if step is None else [step] for step in steps], "{:,}".format),
+        Column("minutes", [None if s is None else [s / 60] for s in seconds], "{:.1f}".format),
+        Column("training text", [[run["training_text"] or ""] for run in runs]),
     ]
     about = (
         "The model of a run is from the step of its best validation perplexity. Minutes are those "
         "of training. The training text is named by the first characters of its checksum."
     )
-    return Table("Runs", about, [header, *cells])
+    return Table.of("Runs", about, columns)
 
 
 def first_decides(results: Sequence[Mapping[str, Any]]) -> bool:
@@ -270,49 +284,6 @@ def first_decides(results: Sequence[Mapping[str, Any]]) -> bool:
     measured = [result["coherence"] for result in results if result["coherence"] is not None]
     shares = [result["first_sentence"] for result in measured]
     return any(share is not None and share >= coherence.FIRST_DECIDES for share in shares)
-
-
-def comma_separated(all_rows: Sequence[Row], baselines: Sequence[str]) -> str:
-    """All numbers of rows as comma-separated values, a line a row."""
-    records = [_record(row, all_rows, baselines) for row in all_rows]
-    names = list(dict.fromkeys(key for record in records for key in record))
-    lines = [names, *(map(record.get, names) for record in records)]
-    return "".join(separated(cells, ",") for cells in lines)
-
-
-def _record(
-    row: Row, all_rows: Sequence[Row], baselines: Sequence[str]
-) -> dict[str, str | float | int]:
-    options = differing([row.config for row in all_rows])
-    record: dict[str, Any] = {"label": row.label, "model": row.model}
-    record |= {key: row.config[key] for key in options if key in row.config}
-    record |= {"parameters": row.results[0]["parameters"], "seeds": len(row.results)}
-    for name, split in (("development", "valid"), ("test", "test")):
-        record |= _spread(row, f"{name}_perplexity", split, "perplexity")
-    record |= _pair("test_perplexity", row.perplexity_interval())
-    record |= _mean(row, "test_known_perplexity", "test", "known_perplexity")
-    record |= _mean(row, "test_bits_per_word", "test", "bits_per_word")
-    for name in baselines:
-        if (comparison := compare(row, all_rows, name)) is not None:
-            record[f"ratio_to_{name}"] = comparison.ratio
-            record |= _pair(f"ratio_to_{name}", comparison.interval)
-            tests = {"perplexity": comparison.perplexity, "coherence": comparison.coherence}
-            record |= {f"p_{measure}_{name}": test.p for measure, test in tests.items() if test}
-    for name in ("coherence", "first_kept"):
-        record |= _mean(row, name, name, "mean")
-        record |= _pair(name, row.coherence_interval(name))
-    for kind in row.adapted:
-        record |= _spread(row, f"test_perplexity_{kind}", "adapted", kind, "test", "perplexity")
-        record |= _mean(row, f"coherence_{kind}", "adapted", kind, "coherence", "mean")
-    record |= _mean(row, "first_sentence", "coherence", "first_sentence")
-    for name in context_ablation.ARRANGEMENTS:
-        record |= _mean(row, name, "arrangements", name)
-    for kind in measures.of_numbers():
-        record |= _spread(row, kind.name, kind.name)
-    for kind in measures.by_position():
-        values = _positions(row, kind).items()
-        record |= {f"{kind.name}_{name}": value for name, value in values if value is not None}
-    return record
 
 
 def to_json(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Any]:
@@ -325,7 +296,7 @@ def to_json(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Any]
                 "config": row.config,
                 "test_interval": row.perplexity_interval(),
                 "compared": {
-                    name: _compared(comparison)
+                    name: _json_of(comparison)
                     for name in baselines
                     if (comparison := compare(row, all_rows, name)) is not None
                 },
@@ -346,7 +317,7 @@ def to_json(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Any]
     }
 
 
-def _compared(comparison: Comparison) -> dict[str, Any]:
+def _json_of(comparison: Comparison) -> dict[str, Any]:
     return {
         name: value._asdict() if isinstance(value, ZTest) else value
         for name, value in comparison._asdict().items()
@@ -361,63 +332,68 @@ def _positions(row: Row, kind: type[ByPosition]) -> dict[str, float | None]:
     return {name: None if math.isnan(value) else value for name, value in values}
 
 
-def _measurement(path: Sequence[str]) -> Sequence[str]:
-    """The path of the measurement that has the number at `path`, or is that number."""
-    return path[:-1] or path
-
-
-def _spread(row: Row, name: str, *path: str) -> dict[str, float]:
+def _spread(row: Row, *path: str) -> list[float | None] | None:
     """The mean over runs and, of several, the standard deviation."""
-    if not row.has(*_measurement(path)):
-        return {}
+    if not row.has(*(path[:-1] or path)):
+        return None
     values = row.values(*path)
-    several = {f"{name}_sd": float(values.std(ddof=1))} if len(values) > 1 else {}
-    return {name: float(values.mean()), **several}
+    return [float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else None]
 
 
-def _mean(row: Row, name: str, *path: str) -> dict[str, float]:
-    return {name: row.mean(*path)} if row.has(*path) else {}
+def _mean(row: Row, *path: str) -> list[float] | None:
+    return [row.mean(*path)] if row.has(*path) else None
 
 
-def _pair(name: str, ends: list[float] | None) -> dict[str, float]:
-    return {} if ends is None else {f"{name}_low": ends[0], f"{name}_high": ends[1]}
+def _spreads(rows: Sequence[Row], header: str, keys: Sequence[str], *path: str) -> Column:
+    return Column(header, [_spread(row, *path) for row in rows], _mean_text, keys)
 
 
-def _number(row: Row, *path: str) -> str:
-    if not row.has(*_measurement(path)):
-        return ""
-    values = row.values(*path)
-    spread = f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else ""
-    return f"{values.mean():.2f}{spread}"
+def _mean_text(mean: float | None, sd: float | None, in_training: float = math.nan) -> str:
+    if mean is None:
+        return f"{in_training:.2f}"
+    return f"{mean:.2f}" if sd is None else f"{mean:.2f} ± {sd:.2f}"
 
 
-def _percent(row: Row, *path: str) -> str:
-    return f"{100 * row.mean(*path):.2f}" if row.has(*path) else ""
+def _percents(rows: Sequence[Row], header: str, keys: Sequence[str], *path: str) -> Column:
+    """Shares of 1, in percent in the table."""
+    values = [_mean(row, *path) for row in rows]
+    return Column(header, values, lambda share: f"{100 * share:.2f}", keys)
 
 
-def _relative(comparison: Comparison | None) -> tuple[str, str]:
-    if comparison is None:
-        return "", ""
-    ends = comparison.interval and [100 * (end - 1) for end in comparison.interval]
-    change = _change(comparison.ratio, same_recipe=comparison.same_recipe)
-    return change, _ends(ends, "{:+.1f}%")
+def _accuracy_ends(rows: Sequence[Row], header: str, name: str) -> Column:
+    values = [row.coherence_interval(name) for row in rows]
+    return Column(header, values, "[{:.1%}, {:.1%}]".format, _end_keys(name))
 
 
-def _change(ratio: float, *, same_recipe: bool) -> str:
+def _p(
+    header: str | None, name: str, test: str, comparisons: Sequence[Comparison | None]
+) -> Column:
+    """p of a test of each comparison with a baseline of that name."""
+    tests = [each and getattr(each, test) for each in comparisons]
+    return Column(header, [each and [each.p] for each in tests], _p_text, [f"p_{test}_{name}"])
+
+
+def _p_text(p: float) -> str:
+    return "< 0.0001" if p < 0.0001 else f"{p:.4f}"
+
+
+def _change(ratio: float, same_recipe: bool = True) -> str:
     return f"{100 * (ratio - 1):+.1f}%{'' if same_recipe else _OTHER}"
 
 
-def _about_other(cells: Sequence[Sequence[str]], baseline: str) -> str:
+def _changes(low: float, high: float) -> str:
+    return f"[{_change(low)}, {_change(high)}]"
+
+
+def _about_other(columns: Sequence[Column], baseline: str) -> str:
     """The meaning of the mark of a table, if it has one."""
-    is_there = any(_OTHER in cell for row in cells for cell in row)
+    is_there = any(_OTHER in cell for column in columns for cell in column.texts())
     return f" {_OTHER} {baseline} has another recipe." if is_there else ""
 
 
-def _ends(ends: Sequence[float] | None, form: str) -> str:
-    return "" if ends is None else f"[{', '.join(map(form.format, ends))}]"
+def _spread_keys(key: str) -> list[str]:
+    return [key, f"{key}_sd"]
 
 
-def _p(test: ZTest | None) -> str:
-    if test is None:
-        return ""
-    return "< 0.0001" if test.p < 0.0001 else f"{test.p:.4f}"
+def _end_keys(key: str) -> list[str]:
+    return [f"{key}_low", f"{key}_high"]

@@ -13,12 +13,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.experiments import comparison, figures
 from dclm_jax.experiments.comparison import BASELINES
 from dclm_jax.experiments.report import Report
-from dclm_jax.experiments.tables import (
-    adaptation_table,
-    comma_separated,
-    first_decides,
-    tables,
-)
+from dclm_jax.experiments.tables import comma_separated, first_decides, tables
 from tests.experiments.made_up import by_column, result, table
 
 
@@ -27,9 +22,13 @@ def brief(rows, baselines=BASELINES):
     return tables(rows, baselines)
 
 
+def csv_of(rows):
+    return comma_separated(rows, brief(rows))
+
+
 def records(rows):
     """The lines of the CSV of rows."""
-    return list(csv.DictReader(io.StringIO(comma_separated(rows, BASELINES))))
+    return list(csv.DictReader(io.StringIO(csv_of(rows))))
 
 
 def test_runs_that_differ_in_the_seed_are_one_row_in_the_papers_order():
@@ -94,7 +93,7 @@ def test_rows_that_adapt_themselves_are_compared_with_a_baseline_that_does():
         result("drnnlm", test=110.0),
     ]
     rows = comparison.rows([one | {"coherence": None} for one in made])
-    _, about, cells = brief(rows)["adaptation"]
+    _, about, cells, _ = brief(rows)["adaptation"]
     assert cells == [
         ["model", "without adaptation", "without adaptation to rnnlm", "cache", "cache to rnnlm"],
         ["ngram", "120.00", "+20.0%", "", ""],
@@ -124,7 +123,7 @@ def test_rows_that_adapt_themselves_have_a_coherence_beside_their_own():
         result("drnnlm", accuracy=0.5),
     ]
     rows = comparison.rows(made)
-    cells = adaptation_table(rows, "rnnlm").cells
+    cells = brief(rows)["adaptation"].cells
     assert [line[-2:] for line in cells] == [
         ["coherence accuracy, without adaptation, %", "coherence accuracy, unigram, %"],
         ["50.00", ""],
@@ -183,7 +182,7 @@ def test_any_row_or_model_is_a_baseline():
 
 def test_what_cannot_be_compared_is_blank_and_told():
     rows = comparison.rows([result("adclm"), result("ccdclm")])
-    _, about, (header, *cells) = brief(rows)["perplexity"]
+    _, about, (header, *cells), _ = brief(rows)["perplexity"]
     for column in ("to rnnlm", "to rnnlm, 95%", "p"):
         assert [line[header.index(column)] for line in cells] == ["", ""]
     assert "These rows have no baseline: adclm; ccdclm. Add a run of rnnlm with" in about
@@ -226,7 +225,7 @@ def test_both_accuracies_where_the_first_sentence_decides():
     for one in kept:
         one["coherence"] |= {"keep_first": 2, "left_out": 7, "first_sentence": None}
     assert not first_decides(kept)
-    _, about, (header, *_) = brief(comparison.rows(kept))["coherence"]
+    _, about, (header, *_), _ = brief(comparison.rows(kept))["coherence"]
     assert "first sentence moved, %" not in header
     told = (
         "The first 2 sentences of each document are fixed; 7 documents with fewer than two others"
@@ -301,11 +300,13 @@ def test_comma_separated_values_are_all_numbers():
     rows = comparison.rows(
         [result("rnnlm"), result("ccdclm", 0, 80.0, 0.8), result("ccdclm", 1, 84.0, 0.9)]
     )
-    text = comma_separated(rows, BASELINES)
+    text = csv_of(rows)
     first, second = csv.DictReader(io.StringIO(text))
     named = [dataclasses.replace(row, label="NA") for row in rows]
     assert [row["label"] for row in records(named)] == ["\\NA", "\\NA"]
     assert text.startswith("label,model,parameters,seeds,development_perplexity")
+    # Keys stand in the order of columns, whatever the first row has.
+    assert list(first).index("test_perplexity_sd") == list(first).index("test_perplexity") + 1
     assert (first["label"], first["test_perplexity"], first["test_perplexity_sd"]) == (
         *("rnnlm", "100.0"),
         "",
