@@ -591,7 +591,7 @@ class LanguageModel:
         return measure_coherence(
             encoded,
             CoherenceOptions(**options),
-            lambda test, name: self.compare_orders(encoded, test).record,
+            lambda test: self.compare_orders(encoded, test).record,
         )
 
     def compare_orders(

@@ -9,7 +9,6 @@ from dclm_jax.data.readers import STDIN
 from dclm_jax.data.text_files import input_files
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import adaptation
-from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.experiments.results import Split, Store
 from dclm_jax.experiments.subjects import Subject
 from launch import _evaluation
@@ -127,11 +126,9 @@ def reads_split(mixes: bool = False) -> bool:
     return tunes_on_split or "dynamic" in ADAPT.value
 
 
-def open_tuning(runs: Sequence[Subject]) -> Split | Dataset:
+def open_tuning(runs: Sequence[Subject]) -> Split:
     """The documents to tune on."""
-    if TUNE_INPUT.value is None:
-        return _evaluation.split_of(runs, TUNE_ON.value)
-    return _evaluation.open_text([run.lm for run in runs], TUNE_INPUT.value)
+    return _evaluation.open_split(runs, TUNE_ON.value, TUNE_INPUT.value)
 
 
 def adapt(runs: Sequence[Subject], store: Store) -> list[Subject]:
@@ -153,11 +150,6 @@ def _adapt_run(run: Subject, kind: str, runs: Sequence[Subject], store: Store) -
     data = _evaluation.directory_of([run]) if kind == "dynamic" else None
     if None not in numbers.values():
         return run.adapted(kind, numbers, data=data)
-    tune_on = open_tuning(runs)
-    if isinstance(tune_on, Split):
-        adapted = store.adapted(run, kind, numbers, tune_on, data)
-        assert adapted is not None
-        return adapted
-    total = None if kind == "dynamic" else tune_on.num_documents
-    with _evaluation.Progress(f"tuning {run.label} + {kind}", total) as progress:
-        return run.adapted(kind, numbers, tune_on=tune_on, data=data, on_document=progress)
+    adapted = store.adapted(run, kind, numbers, open_tuning(runs), data)
+    assert adapted is not None
+    return adapted

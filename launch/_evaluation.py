@@ -111,24 +111,22 @@ def check_data_flags(*, other_split: bool = False, other_text: bool = False) -> 
         raise InputError(f"--{given[0]} belongs to --input, which is missing")
 
 
-def open_input(
-    runs: Sequence[Subject], tagger: datasets.Tagger | None = None
-) -> Split | datasets.Dataset:
-    """What --split names, or the text of --input, with parts of speech if there is a tagger."""
-    values = flags.FLAGS
-    if values.input is not None:
-        return open_text([run.lm for run in runs], values.input, tagger)
-    return split_of(runs, values.split)
-
-
-def open_text(
-    models: Sequence[LanguageModel], path: str, tagger: datasets.Tagger | None = None
-) -> datasets.Dataset:
-    """Text as `text_options` says, for models of one vocabulary."""
-    options = text_options(*(lm.text.options for lm in models))
-    return datasets.open_text(
-        models[0].vocabulary, path, options, encoding=ENCODING.value, tagger=tagger, report=tell
+def open_split(
+    runs: Sequence[Subject],
+    name: str,
+    text: str | None = None,
+    tagger: datasets.Tagger | None = None,
+) -> Split:
+    """The split of that name of --data, or of the corpus that all runs were trained on; or text in
+    its place, as `text_options` says, with parts of speech if there is a tagger."""
+    vocabulary = runs[0].lm.vocabulary
+    if text is None:
+        return Split.of(vocabulary, directory_of(runs), name)
+    options = text_options(*(run.lm.text.options for run in runs))
+    dataset = datasets.open_text(
+        vocabulary, text, options, encoding=ENCODING.value, tagger=tagger, report=tell
     )
+    return Split.of_text(dataset)
 
 
 def read_text(models: Sequence[LanguageModel], path: str, **more: Any) -> Iterator[Document]:
@@ -225,11 +223,6 @@ def read_words(
     )
     lm, name = runs[0].lm, f"{directory}, {data.split}"
     yield from counting_unknown(documents, _ids_of(lm), lm.text, name)
-
-
-def split_of(runs: Sequence[Subject], name: str) -> Split:
-    """A split of --data, or of the corpus that all runs were trained on."""
-    return Split.of(runs[0].lm.vocabulary, directory_of(runs), name)
 
 
 def store() -> Store:

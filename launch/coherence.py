@@ -69,8 +69,7 @@ from dclm_jax.data.readers import read_documents
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import InputError
 from dclm_jax.evaluation import datasets
-from dclm_jax.evaluation.datasets import Dataset
-from dclm_jax.evaluation.scoring import Document
+from dclm_jax.evaluation.datasets import Encoded
 from dclm_jax.experiments.results import Split, Store
 from dclm_jax.experiments.subjects import Subject
 from launch import _adaptation, _app, _cluster, _evaluation
@@ -133,20 +132,20 @@ _OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is 
 
 class _Measured(NamedTuple):
     """A run, an adapted run or a baseline: its label, its line for people, its keys in the result,
-    and what measures a test, whose name is for people, on documents."""
+    and what measures a test."""
 
     label: str
     summary: str
     description: dict[str, Any]
-    measure: Callable[[Sequence[Document], OrderTest[Any], str], OrderResult[Any]]
+    measure: Callable[[OrderTest[Any]], OrderResult[Any]]
 
 
 class _Texts(NamedTuple):
-    """Documents, the permutations of each if these are given, and the split if it is one."""
+    """A split or text, its documents, and the permutations of each if these are given."""
 
-    dataset: Dataset
-    given: list[np.ndarray] | None = None
-    split: Split | None = None
+    split: Split
+    documents: list[Encoded]
+    given: list[np.ndarray] | None
 
 
 def main(argv: Sequence[str]) -> None:
@@ -155,11 +154,10 @@ def main(argv: Sequence[str]) -> None:
     options, store = _options(), _evaluation.store()
     name = _BASELINE.value
     subjects, texts = _models(store) if name is None else _baseline(_BASELINES[name])
-    dataset = texts.dataset
-    documents = [document.sentences for document in dataset.documents]
+    documents = [document.sentences for document in texts.documents]
     results = {
         subject.label: measure.measure_coherence(
-            documents, options, functools.partial(subject.measure, documents), given=texts.given
+            documents, options, subject.measure, given=texts.given
         )
         for subject in subjects
     }
@@ -176,11 +174,11 @@ def main(argv: Sequence[str]) -> None:
             print(*(["", *lines] if lines else []), sep="\n")
     if _TSV.value:
         with files.open_output(_TSV.value) as file:
-            names = [document.id for document in dataset.documents]
+            names = [document.id for document in texts.documents]
             file.writelines(measure.separated_rows(results, names))
     if _OUTPUT.value:
         values = [
-            results[subject.label].to_json() | subject.description | dataset.source
+            results[subject.label].to_json() | subject.description | texts.split.source
             for subject in subjects
         ]
         files.write_json(_OUTPUT.value, measure.joined(results, values, pairs))
@@ -236,19 +234,13 @@ def _models(store: Store) -> tuple[list[_Measured], _Texts]:
     )
 
     def measured(run: Subject) -> _Measured:
-        lm = run.lm
+        def measure(test: OrderTest[Any]) -> OrderResult[Any]:
+            result = store.order_test(run, texts.split, test)
+            assert result is not None
+            return result
 
-        def measure(
-            documents: Sequence[Document], test: OrderTest[Any], name: str
-        ) -> OrderResult[Any]:
-            if texts.split is not None:
-                result = store.order_test(run, texts.split, test)
-                assert result is not None
-                return result
-            with _evaluation.Progress(f"{run.label}: {name}") as progress:
-                return lm.compare_orders(documents, test, on_document=progress).record
-
-        summary = f"{run.label}: {lm.adaptation}" if lm.adaptation else lm.summary
+        adaptation = run.lm.adaptation
+        summary = f"{run.label}: {adaptation}" if adaptation else run.lm.summary
         return _Measured(run.label, summary, run.to_json(), measure)
 
     return list(map(measured, [*runs, *_adaptation.adapt(runs, store)])), texts
@@ -274,9 +266,9 @@ def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Measured], _Texts]:
         "training_seed": _TRAINING_SEED.value,
     }
 
-    def measure(documents: Sequence[Document], test: OrderTest[Any], name: str) -> OrderResult[Any]:
-        with _evaluation.Progress(name) as progress:
-            return compare(baseline, documents, test, on_document=progress).record
+    def measure(test: OrderTest[Any]) -> OrderResult[Any]:
+        with _evaluation.Progress(type(test).__name__) as progress:
+            return compare(baseline, texts.split.documents, test, on_document=progress).record
 
     return [_Measured(kind.name, summary, description, measure)], texts
 
@@ -289,29 +281,29 @@ def _open(
 ) -> _Texts:
     """What --permuted, --input or --data and --split name, and the permutations of --permuted."""
     values, encoding = flags.FLAGS, _evaluation.ENCODING.value
-    given = split = None
-    if _PERMUTED.value is not None:
-        settings = _evaluation.text_options(*options)
-        read = functools.partial(
-            read_documents, options=settings, encoding=encoding, report=_evaluation.tell
-        )
-        dataset, given = open_permutations(
-            vocabulary, read, _PERMUTED.value, values.input, report=_evaluation.tell
-        )
-    elif values.input is not None:
-        settings = _evaluation.text_options(*options)
-        dataset = datasets.open_text(
-            vocabulary, values.input, settings, encoding=encoding, report=_evaluation.tell
-        )
-    else:
+    given = None
+    if _PERMUTED.value is None and values.input is None:
         split = Split.of(vocabulary, directory(), values.split)
-        dataset = split.open()
-    source = dataset.source
+    else:
+        settings = _evaluation.text_options(*options)
+        if _PERMUTED.value is None:
+            dataset = datasets.open_text(
+                vocabulary, values.input, settings, encoding=encoding, report=_evaluation.tell
+            )
+        else:
+            read = functools.partial(
+                read_documents, options=settings, encoding=encoding, report=_evaluation.tell
+            )
+            dataset, given = open_permutations(
+                vocabulary, read, _PERMUTED.value, values.input, report=_evaluation.tell
+            )
+        split = Split.of_text(dataset._replace(documents=list(dataset.documents)))
+    source = split.source
     name = source.get("input") or f"{source['data']}, {source['split']}"
     documents = _evaluation.counting_unknown(
-        dataset.documents, lambda document: document.sentences, trained_on, name
+        split.open().documents, lambda document: document.sentences, trained_on, name
     )
-    return _Texts(dataset._replace(documents=list(documents)), given, split)
+    return _Texts(split, list(documents), given)
 
 
 if __name__ == "__main__":

@@ -57,7 +57,6 @@ from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.evaluation import interpolation, parts_of_speech
 from dclm_jax.experiments import figures
 from dclm_jax.experiments.evaluation import context_point, evaluate
-from dclm_jax.experiments.results import Split
 from launch import _adaptation, _app, _cluster, _evaluation
 
 _evaluation.define_data_flags()
@@ -91,12 +90,13 @@ def main(argv: Sequence[str]) -> None:
         # Before the work, which only adds the perplexities.
         figures.context_figure(list(map(context_point, runs)))
     tagger = parts_of_speech.Tagger() if _BY_POS.value else None
-    documents, store = _evaluation.open_input(runs, tagger), _evaluation.store()
+    values, store = flags.FLAGS, _evaluation.store()
+    split = _evaluation.open_split(runs, values.split, values.input, tagger)
     mixture = _tuned(runs) if _INTERPOLATE.value else None
     adapted = _adaptation.adapt(runs, store)
     evaluation = evaluate(
         runs,
-        documents,
+        split,
         store=store,
         adapted=adapted,
         mixture=mixture,
@@ -134,8 +134,7 @@ def _check_flags() -> None:
 
 
 def _tuned(runs: Sequence[_evaluation.Subject]) -> interpolation.Mixture:
-    documents = _adaptation.open_tuning(runs)
-    tuning = documents.open() if isinstance(documents, Split) else documents
+    tuning = _adaptation.open_tuning(runs).open()
     with _evaluation.Progress("tuning", tuning.num_documents) as progress:
         scorers = [run.lm.scorer for run in runs]
         return interpolation.tune(scorers, tuning, on_document=progress)

@@ -122,7 +122,7 @@ def _pairs(subject: Subject) -> Iterator[tuple[readers.Document, readers.Documen
                 raise InputError(f"document {source.id} has no words; expected some to read")
             yield source, source
         return
-    for encoded in _evaluation.split_of([subject], flags.FLAGS.split).open().documents:
+    for encoded in _evaluation.open_split([subject], flags.FLAGS.split).open().documents:
         texts = (encoded.source or encoded.sentences, encoded.sentences)
         source, target = (list(map(lm.vocabulary.decode, sentences)) for sentences in texts)
         yield readers.Document(encoded.id, source), readers.Document(encoded.id, target)

@@ -142,7 +142,7 @@ class CoherenceResults:
 def measure_coherence(
     documents: Sequence[Document],
     options: CoherenceOptions,
-    measured: Callable[[OrderTest[Any], str], OrderResult[Any]],
+    measured: Callable[[OrderTest[Any]], OrderResult[Any]],
     *,
     given: Sequence[np.ndarray] | None = None,
 ) -> CoherenceResults:
@@ -151,7 +151,7 @@ def measure_coherence(
     Args:
       documents: a split; each test leaves out those that are too short for it.
       options: which tests.
-      measured: gives the result of a test, whose name is for people, on these documents.
+      measured: gives the result of a test on these documents.
       given: orders int [P, S] of each document to compare it with, instead of random ones.
     """
     extra_shuffles = [EXTRA_TESTS[name] for name in EXTRA_TESTS if options.asks_for(name)]
@@ -160,7 +160,7 @@ def measure_coherence(
         shuffle = dataclasses.replace(shuffle, fix_first=options.fix_first)
         if shuffle.name == PERMUTATIONS or any(map(shuffle.fits, documents)):
             tests = options.tests(shuffle) if given is None else [Given(given=given)]
-            results[shuffle.name] = [measured(test, shuffle.name) for test in tests]
+            results[shuffle.name] = list(map(measured, tests))
         else:
             too_short.append(shuffle)
     first_sentence = None
@@ -168,10 +168,10 @@ def measure_coherence(
         # Of long documents not even a second permutation may be wanted.
         positions = min(FIRST_POSITIONS, options.permutations or options.bootstrap)
         test = FirstSentence(positions=positions, seed=options.seed)
-        first_sentence = measured(test, "first sentence").result
+        first_sentence = measured(test).result
     if options.asks_for(INSERTION):
         insert = Insert(Shuffle(fix_first=options.fix_first))
-        results[INSERTION] = [measured(insert, INSERTION)]
+        results[INSERTION] = [measured(insert)]
     return CoherenceResults(options, results, first_sentence, too_short)
 
 

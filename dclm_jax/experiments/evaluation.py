@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from dclm_jax.evaluation import interpolation, parts_of_speech, significance
-from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.interpolation import Mixture
 from dclm_jax.evaluation.measures import of_numbers
 from dclm_jax.evaluation.parts_of_speech import TagClass, Tagger, TagSums
@@ -156,7 +155,7 @@ def _text(number: float | None) -> str:
 
 def evaluate(
     runs: Sequence[Subject],
-    documents: Split | Dataset,
+    split: Split,
     *,
     store: Store | None = None,
     adapted: Sequence[Subject] = (),
@@ -168,9 +167,8 @@ def evaluate(
 
     Args:
       runs: the models.
-      documents: a split, whose results are saved in the runs and read from there, or documents that
-        stream. A mixture and parts of speech need the nats of all models at once: they are always
-        measured.
+      split: the documents. A mixture, parts of speech and text, which is read once, need the nats
+        of all models at once: they are always measured.
       store: the results in the runs.
       adapted: the models with test-time adaptation, in their order for each way to adapt.
       mixture: of the two models.
@@ -179,10 +177,9 @@ def evaluate(
     """
     subjects, kinds, store = [*runs, *adapted], of_numbers(), store or Store()
     interpolation.no_document([run.lm.scorer for run in runs])
-    split = documents if isinstance(documents, Split) else None
-    dataset = documents.open(tagger=tagger) if isinstance(documents, Split) else documents
+    dataset = split.open(tagger=tagger)
     by_tag = TagSums(len(subjects) + (mixture is not None)) if tagger else None
-    if split is not None and tagger is None and mixture is None:
+    if tagger is None and mixture is None and not split.is_text:
         results = [store.targets(subject, split, kinds) for subject in subjects]
         sums = [Perplexity.from_json(result.pop(PERPLEXITY)) for result in results]
     else:
@@ -198,9 +195,8 @@ def evaluate(
                 on_document=lambda done: on_document(done, dataset.num_documents or 0),
             )
         results = [{each.name: each.value() for each in of_model} for of_model in measures]
-        if split is not None:
-            for subject, of_model, measured in zip(subjects, measures, sums, strict=False):
-                store.save_targets(subject, split, measured, of_model)
+        for subject, of_model, measured in zip(subjects, measures, sums, strict=False):
+            store.save_targets(subject, split, measured, of_model)
     if mixture is not None:
         mixed = mix(runs[0].lm, runs[1].lm, mixture.weight)
         subjects.append(Subject(_MIXTURE, "", mixed))

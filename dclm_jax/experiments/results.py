@@ -41,21 +41,33 @@ ResultT = TypeVar("ResultT")
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Split:
-    """A split of a prepared corpus.
+    """A split of a prepared corpus, or text in its place.
 
     Attributes:
-      source: the directory of the corpus as "data", and the name as "split".
+      source: the directory of the corpus as "data", and the name as "split"; of text its "input".
       open: opens its documents, which stream; with parts of speech if `tagger` is passed.
+      is_text: whether it is text, whose results are not saved.
     """
 
     source: dict[str, Any]
     open: Callable[..., Dataset]
+    is_text: bool = False
 
     @classmethod
     def of(cls, vocabulary: Vocabulary, directory: str, name: str) -> "Split":
         """The split "train", "valid" or "test" of a corpus of that vocabulary."""
         opened = functools.partial(datasets.open_split, vocabulary, directory, name)
         return cls(opened().source, opened)
+
+    @classmethod
+    def of_text(cls, dataset: Dataset) -> "Split":
+        """Text that is open, with parts of speech or without them."""
+        return cls(dataset.source, lambda **options: dataset, is_text=True)
+
+    @property
+    def name(self) -> str:
+        """The name of the split, or of the text."""
+        return self.source.get("split") or self.source["input"]
 
     @functools.cached_property
     def documents(self) -> list[Document]:
@@ -76,9 +88,9 @@ class Split:
 
 class Result(NamedTuple):
     """A result of a measure of a subject: its file, its identity in JSON, and its name for
-    people."""
+    people. A result of text has no file and no identity."""
 
-    path: storage.Location
+    path: storage.Location | None
     identity: dict[str, Any]
     label: str
 
@@ -92,6 +104,10 @@ class Result(NamedTuple):
         version: int = 1,
     ) -> "Result":
         """The result of a measure with these options, which JSON can have."""
+        numbers = [f"{key} {value}" for key, value in options.items() if type(value) in (str, int)]
+        label = f"{subject.name}: {measure} ({', '.join([split.name, *numbers])})"
+        if split.is_text:
+            return cls(None, {}, label)
         adapted = subject.lm.adaptation
         identity = files.finite(
             {
@@ -110,8 +126,6 @@ class Result(NamedTuple):
         of_model = ("version", "model")
         others = {key: value for key, value in identity.items() if key not in of_model}
         path = storage.locate(subject.workdir) / FOLDER / f"{measure}-{_checksum(others)[:8]}.json"
-        numbers = [f"{key} {value}" for key, value in options.items() if type(value) in (str, int)]
-        label = f"{subject.name}: {measure} ({', '.join([identity['split'], *numbers])})"
         return cls(path, identity, label)
 
 
@@ -130,7 +144,8 @@ def silent(label: str) -> contextlib.AbstractContextManager[Progress]:
 
 @dataclasses.dataclass(frozen=True)
 class Store:
-    """The results in runs: what is saved is read, and the rest is measured and saved.
+    """The results in runs: what is saved is read, and the rest is measured and saved. Results of
+    text are always measured.
 
     All processes of a job ask for the same results in the same order.
 
@@ -164,7 +179,7 @@ class Store:
         missing = [name for name, saved in values.items() if saved is None]
         if missing and self.compute:
             new = [kind() for kind in kinds if kind.name in missing]
-            label = f"{subject.name}: {', '.join(missing)} ({split.source['split']})"
+            label = f"{subject.name}: {', '.join(missing)} ({split.name})"
             with self._measuring(label) as on_document:
                 dataset = split.open()
                 sums = perplexity.measure(
@@ -292,6 +307,8 @@ class Store:
         return saved
 
     def _read(self, result: Result) -> list[Any] | None:
+        if result.path is None:
+            return None
         try:
             with storage.reaching(result.path):
                 if not result.path.exists():
@@ -304,6 +321,8 @@ class Store:
     def _save(self, result: Result, value: Any) -> Any:
         """Saves a value, and returns it as JSON has it."""
         value = files.finite(value)
+        if result.path is None:
+            return value
         saved = {"identity": result.identity, "checksum": _checksum(value), "value": value}
         try:
             files.write_json(result.path, saved)
