@@ -8,7 +8,7 @@ pandas or R would read as a missing value: NA is written \\NA, and \\NA is writt
 import csv
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 _MISSING = (
@@ -53,18 +53,18 @@ class Column(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table: its title, a description of its numbers, its cells, a header first, and the columns
-    that these are made of, if they are."""
+    """A table: its title, a description of its numbers, its cells, a header first, and its numbers
+    by their keys in CSV, if it is made of columns."""
 
     title: str
     about: str
     cells: Sequence[Sequence[str]]
-    columns: Sequence[Column] = ()
+    numbers: Mapping[str, Sequence[Any]] = {}
 
     @classmethod
     def of(cls, title: str, about: str, columns: Sequence[Column]) -> "Table":
         """A table of columns."""
-        return cls(title, about, cells_of(columns), columns)
+        return cls(title, about, cells_of(columns), numbers_of(columns))
 
     def text(self) -> str:
         """The title and the table for a terminal."""
@@ -99,6 +99,15 @@ def cells_of(columns: Sequence[Column]) -> list[list[str]]:
     return list(map(list, zip(*texts, strict=True)))
 
 
+def numbers_of(columns: Sequence[Column]) -> dict[str, list[Any]]:
+    """The numbers of all rows by their keys in CSV, None where they are missing."""
+    return {
+        key: [None if row is None else row[index] for row in column.values]
+        for column in columns
+        for index, key in enumerate(column.keys)
+    }
+
+
 def markdown(cells: Sequence[Sequence[str]]) -> list[str]:
     """The lines of a table in Markdown, from cells with a header first."""
     bar = r"\|"
@@ -131,15 +140,10 @@ def separated(cells: Iterable[object], delimiter: str = "\t") -> str:
     return line.getvalue()
 
 
-def separated_columns(columns: Sequence[Column]) -> str:
-    """Columns as CSV; keys without a value in any row are left out."""
-    lists = [
-        [key, *(None if row is None else row[index] for row in column.values)]
-        for column in columns
-        for index, key in enumerate(column.keys)
-    ]
-    measured = [values for values in lists if any(value is not None for value in values[1:])]
-    return "".join(separated(line, ",") for line in zip(*measured, strict=True))
+def separated_columns(numbers: Mapping[str, Sequence[Any]]) -> str:
+    """Numbers of rows by keys as CSV; keys without a number in any row are left out."""
+    lists = [[key, *values] for key, values in numbers.items() if values.count(None) < len(values)]
+    return "".join(separated(line, ",") for line in zip(*lists, strict=True))
 
 
 def text_cell(text: str) -> str:

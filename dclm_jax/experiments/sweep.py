@@ -27,7 +27,7 @@ from dclm_jax import files, models
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.errors import InputError, did_you_mean
 from dclm_jax.experiments import figures, jobs
-from dclm_jax.tables import Column, aligned, cells_of, separated_columns
+from dclm_jax.tables import Column, aligned, cells_of, numbers_of, separated_columns
 from dclm_jax.training.config import difference_text, differences, flat, validated
 from dclm_jax.training.freezing import by_path, choose
 from dclm_jax.training.optimizer import create_optimizer
@@ -343,7 +343,7 @@ def table(outcomes: Sequence[Outcome]) -> str:
 
 def write_table(path: Path, outcomes: Sequence[Outcome]) -> None:
     """Writes the finished cells as CSV, numbers unrounded."""
-    files.write_bytes(path, separated_columns(_columns(outcomes)).encode())
+    files.write_bytes(path, separated_columns(numbers_of(_columns(outcomes))).encode())
 
 
 def _columns(outcomes: Sequence[Outcome]) -> list[Column]:

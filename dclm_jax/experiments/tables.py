@@ -58,8 +58,13 @@ def tables(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Table
 
 def comma_separated(all_rows: Sequence[Row], named: Mapping[str, Table]) -> str:
     """All numbers of the tables of rows as comma-separated values, a line a row."""
-    names = Column(None, [[row.label, row.model] for row in all_rows], keys=["label", "model"])
-    return separated_columns([names, *(each for table in named.values() for each in table.columns)])
+    numbers: dict[str, Sequence[Any]] = {
+        "label": [row.label for row in all_rows],
+        "model": [row.model for row in all_rows],
+    }
+    for table in named.values():
+        numbers.update(table.numbers)
+    return separated_columns(numbers)
 
 
 def _labels(all_rows: Sequence[Row]) -> Column:
