@@ -1,8 +1,8 @@
-"""Measures of every scored target: one pass over the documents serves all of them.
+"""Measures computed from the nats of every target, all in one pass over the documents.
 
-A measure is a class in MEASURES: `add` takes each document with the nats of its targets, and
-`value` gives the result. `launch.evaluate`, `launch.report` and `LanguageModel.measure` measure
-whatever MEASURES holds, save it in the run, and show it as the class says.
+A measure is a class in MEASURES. `add` takes each document with the nats of its targets, and
+`value` returns the result. `launch.report` and `LanguageModel.measure` compute all MEASURES,
+`launch.evaluate` those with a header. Results on splits are saved in RUN/results.
 """
 
 import abc
@@ -17,42 +17,40 @@ from dclm_jax.evaluation.significance import Sums
 
 
 class Measure(abc.ABC):
-    """A measure of one model, which begins with no document.
+    """A measure of one model; a new object has no documents.
 
     Attributes:
-      name: of its values in the results of a run, in JSON and in CSV.
-      version: to be raised when its values change, so that saved ones are measured again.
-      header: of its column in tables, with the unit. With a header the value is one number; without
-        one the value is neither in tables nor in the JSON of launch.evaluate.
-      by_document: whether the value holds numbers of every document. Such a measure is of splits
-        that a report reads, not of text that streams.
+      name: key of the value in saved results, JSON and CSV, different from all other keys there.
+      version: version of the value. Raise it when `value` changes, so that saved results are
+        measured again.
+      header: header, with unit, of the column of the measure in the table of perplexities. The
+        value is then one number. A measure without a header is not in that table, in launch.evaluate
+        or in report.json; the tables and figures that need it read it from the saved results.
     """
 
     name: ClassVar[str]
     version: ClassVar[int] = 1
     header: ClassVar[str] = ""
-    by_document: ClassVar[bool] = False
 
     @abc.abstractmethod
     def add(self, sentences: Document, nll: Sequence[np.ndarray]) -> None:
         """Takes the next document.
 
         Args:
-          sentences: the word ids int [M] of each sentence, which has words.
-          nll: -log P in nats of the targets of each sentence, float [M + 1]: words and END; of
-            models of bags of words float [M], without END.
+          sentences: word ids int [M] of each sentence, M >= 1, without START and END.
+          nll: -log P in nats of the targets w1..wM END of each sentence, float [M + 1]; for models
+            of bags of words float [M], without END.
         """
 
     @abc.abstractmethod
     def value(self) -> Any:
-        """The result over all documents, as JSON has it."""
+        """The result over all documents, at least one, made of Python numbers, lists and dicts."""
 
 
 class ByDocument(Measure):
     """Nats of every document [D], to three decimals."""
 
     name = "by_document"
-    by_document = True
 
     def __init__(self) -> None:
         self._nats: list[float] = []
@@ -73,7 +71,6 @@ class ByPosition(Measure):
     """
 
     title: ClassVar[str]
-    by_document = True
 
     BOUNDS: ClassVar[Sequence[int]] = (0, 1, 2, 5, 10, 20)
     """First positions of the ranges, from 0. Range i ends at BOUNDS[i + 1] - 1, the last one at the
@@ -127,7 +124,7 @@ class BySentence(ByPosition):
 
 
 MEASURES: tuple[type[Measure], ...] = (ByToken, BySentence, ByDocument)
-"""All measures, in the order of tables."""
+"""All measures, in the order of their columns or tables."""
 
 
 def by_position() -> list[type[ByPosition]]:

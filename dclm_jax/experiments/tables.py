@@ -293,7 +293,7 @@ def first_decides(results: Sequence[Mapping[str, Any]]) -> bool:
 
 def to_json(all_rows: Sequence[Row], baselines: Sequence[str]) -> dict[str, Any]:
     """All numbers of all rows, without those of single documents; positions by `ranges`."""
-    hidden = [kind.name for kind in measures.MEASURES if kind.by_document]
+    hidden = [kind.name for kind in measures.MEASURES if not kind.header]
     return {
         "rows": [
             {

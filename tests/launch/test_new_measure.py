@@ -13,11 +13,11 @@ from dclm_jax.experiments.subjects import restore_all
 from tests.launch.support import copy_run, launch
 
 
-class FirstWords(measures.Measure):
+class SentenceStarts(measures.Measure):
     """Mean surprisal of the first word of each sentence, in nats."""
 
-    name = "first_words"
-    header = "first words, nats"
+    name = "sentence_starts"
+    header = "sentence starts, nats"
 
     def __init__(self):
         self.nats, self.sentences = 0.0, 0
@@ -62,7 +62,7 @@ def measured_anew():
 
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
-    monkeypatch.setattr(measures, "MEASURES", (*measures.MEASURES, FirstWords))
+    monkeypatch.setattr(measures, "MEASURES", (*measures.MEASURES, SentenceStarts))
 
 
 def test_evaluate_shows_it(space, runs, tmp_path):
@@ -70,21 +70,23 @@ def test_evaluate_shows_it(space, runs, tmp_path):
     for arguments, split in (([], "test"), (["--split=valid"], "valid")):
         printed = launch("evaluate", f"--workdir={runs[0]}", *arguments, f"--output={output}")
         expected = by_hand(runs[0], split, space.corpus)
-        assert json.loads(output.read_text())["first_words"] == pytest.approx(expected, rel=1e-6)
-        assert f"first words, nats: {expected:.4f}\n" in printed.stdout
+        assert json.loads(output.read_text())["sentence_starts"] == pytest.approx(
+            expected, rel=1e-6
+        )
+        assert f"sentence starts, nats: {expected:.4f}\n" in printed.stdout
     text = launch("evaluate", f"--workdir={runs[0]}", f"--input={space.text['test']}", "--output=-")
     expected = by_hand(runs[0], "test", space.corpus)
-    assert json.loads(text.stdout)["first_words"] == pytest.approx(expected, rel=1e-5)
+    assert json.loads(text.stdout)["sentence_starts"] == pytest.approx(expected, rel=1e-5)
     workdirs = f"--workdirs={runs[0]},{runs[2]}"
     printed = launch("evaluate", workdirs, "--interpolate", f"--output={output}").stdout
     result = json.loads(output.read_text())
     header, _, *rows = printed.splitlines()
-    assert "bits/word  first words, nats" in header
+    assert "bits/word  sentence starts, nats" in header
     for row, run, value in zip(rows, (runs[0], runs[2]), result["runs"], strict=False):
         expected = by_hand(run, "test", space.corpus)
-        assert value["first_words"] == pytest.approx(expected, rel=1e-6)
+        assert value["sentence_starts"] == pytest.approx(expected, rel=1e-6)
         assert f"{expected:.4f}" in row
-    assert result["mixture"]["first_words"] > 0
+    assert result["mixture"]["sentence_starts"] > 0
 
 
 def test_reports_have_a_column(space, runs, tmp_path):
@@ -92,18 +94,18 @@ def test_reports_have_a_column(space, runs, tmp_path):
     expected = [by_hand(run, "test", space.corpus) for run in runs]
     first, second = np.mean(expected[:2]), expected[2]
     header, *cells = made.tables["perplexity"].cells
-    column = [row[header.index("first words, nats")] for row in cells]
+    column = [row[header.index("sentence starts, nats")] for row in cells]
     spread = np.std(expected[:2], ddof=1)
     assert column == [f"{second:.2f}", f"{first:.2f} ± {spread:.2f}"]
     with (tmp_path / "report/report.csv").open() as file:
         rnnlm, ccdclm = csv.DictReader(file)
-    assert float(rnnlm["first_words"]) == pytest.approx(second, rel=1e-6)
-    assert float(ccdclm["first_words"]) == pytest.approx(first, rel=1e-6)
-    assert float(ccdclm["first_words_sd"]) == pytest.approx(spread, rel=1e-4)
+    assert float(rnnlm["sentence_starts"]) == pytest.approx(second, rel=1e-6)
+    assert float(ccdclm["sentence_starts"]) == pytest.approx(first, rel=1e-6)
+    assert float(ccdclm["sentence_starts_sd"]) == pytest.approx(spread, rel=1e-4)
     saved = json.loads((tmp_path / "report/report.json").read_text())["rows"]
-    values = [run["first_words"] for row in saved for run in row["runs"]]
+    values = [run["sentence_starts"] for row in saved for run in row["runs"]]
     assert values == pytest.approx([second, *expected[:2]], rel=1e-6)
-    assert "first words, nats" in (tmp_path / "report/report.md").read_text()
+    assert "sentence starts, nats" in (tmp_path / "report/report.md").read_text()
     # What is saved is shown, and nothing else is measured.
     again = dclm_jax.report(map(str, runs), quick=True, bootstrap=0)
     assert again.tables == made.tables
@@ -112,5 +114,7 @@ def test_reports_have_a_column(space, runs, tmp_path):
 def test_python_measures_it(space, runs):
     (subject,) = restore_all([str(runs[0])])
     values = subject.lm.measure(open_split(subject.lm.vocabulary, space.corpus, "test"))
-    assert list(values) == ["by_token", "by_sentence", "by_document", "first_words"]
-    assert values["first_words"] == pytest.approx(by_hand(runs[0], "test", space.corpus), rel=1e-6)
+    assert list(values) == ["by_token", "by_sentence", "by_document", "sentence_starts"]
+    assert values["sentence_starts"] == pytest.approx(
+        by_hand(runs[0], "test", space.corpus), rel=1e-6
+    )
