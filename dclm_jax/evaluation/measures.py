@@ -24,8 +24,9 @@ class Measure(abc.ABC):
       version: version of the value. Raise it when `value` changes, so that saved results are
         measured again.
       header: header, with unit, of the column of the measure in the table of perplexities. The
-        value is then one number. A measure without a header is not in that table, in launch.evaluate
-        or in report.json; the tables and figures that need it read it from the saved results.
+        value is then one number. A measure without a header is not in that table, in
+        launch.evaluate or in report.json; the tables and figures that need it read it from the
+        saved results.
     """
 
     name: ClassVar[str]

@@ -32,7 +32,8 @@ from dclm_jax.training.config import flat
 from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE, Line, read_lines
 
 VERSION = 4
-"""Version of all saved results, besides the version of each measure (`measures.Measure.version`)."""
+"""Version of all saved results, besides the version of each measure
+(`measures.Measure.version`)."""
 FOLDER = "results"
 PERPLEXITY = "perplexity"
 """The name of the sums of `evaluation.perplexity`."""
