@@ -77,6 +77,12 @@ def _context(name: str) -> Callable[[Row], str]:
     return lambda row: f"{mean(row.values('arrangements', name)):.2f}"
 
 
+def _effect(row: Row) -> str:
+    """The change of the mean perplexity from no context to the original context."""
+    original, none = (mean(row.values("arrangements", name)) for name in ("own", "none"))
+    return f"{round(100 * (original / none - 1), 1) + 0:+.1f}%"
+
+
 _COLUMNS: dict[str, tuple[str, Callable[[Row], str]]] = {
     "seed": ("seed", lambda row: str(row.runs[0]["seed"])),
     "seeds": ("seeds", lambda row: str(len(row.runs))),
@@ -99,6 +105,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[Row], str]]] = {
     "shuffled": ("shuffled within the document", _context("shuffled")),
     "mixed": ("context from other documents", _context("mixed")),
     "none": ("no context", _context("none")),
+    "effect": ("original against no context", _effect),
 }
 _MODEL = "parameters seeds valid test change coherence"
 
@@ -153,7 +160,7 @@ def _ptb() -> dict[str, Cells]:
     return {
         "ptb/models": models,
         "ptb/runs": _table(_by_run(rows), "seed minutes curve test coherence"),
-        "ptb/contexts": _table(rows, "own shuffled mixed none", "test perplexity"),
+        "ptb/contexts": _table(rows, "own shuffled mixed none effect", "test perplexity"),
         "ptb/positions": [["word of the sentence", *places], *positions],
         "ptb/choices": _table(choices, "size rate L batch valid test none"),
     }
@@ -251,7 +258,7 @@ def _wikitext() -> dict[str, Cells]:
 
 def _movie_reviews() -> dict[str, Cells]:
     rows = _report("movie_reviews/results/report.json")
-    return {"movie_reviews/models": _table(rows, f"{_MODEL} shuffled mixed none")}
+    return {"movie_reviews/models": _table(rows, f"{_MODEL} shuffled mixed none effect")}
 
 
 def _hierarchical_rnn() -> dict[str, Cells]:
