@@ -54,26 +54,18 @@ class Options:
 
 
 @dataclasses.dataclass(frozen=True)
-class Corpus:
-    """The prepared corpus of a report: its directory and its splits by name."""
-
-    directory: str
-    splits: Mapping[str, Split]
-
-
-@dataclasses.dataclass(frozen=True)
 class Request:
     """A report that can be made.
 
     Attributes:
       subjects: runs of one vocabulary.
-      corpus: what to measure them on.
+      splits: of the prepared corpus to measure them on, "valid" and "test".
       options: what to measure.
       baseline: a run or a model to compare with, see `baselines_of`.
     """
 
     subjects: Sequence[Subject]
-    corpus: Corpus
+    splits: Mapping[str, Split]
     options: Options
     baseline: str | None = None
 
@@ -98,7 +90,7 @@ class Request:
         directory = data or first.config["data"]["directory"]
         names = "valid", "test"
         splits = {name: Split.of(first.vocabulary, directory, name) for name in names}
-        request = cls(subjects, Corpus(directory, splits), options, baseline)
+        request = cls(subjects, splits, options, baseline)
         baselines_of(comparison.rows(request.facts), baseline)
         return request
 
@@ -135,7 +127,7 @@ class Request:
           command: that makes the report.
           read_examples: whether to score some documents word by word.
         """
-        documents = self.corpus.splits["test"].documents
+        documents = self.splits["test"].documents
         models = {subject.workdir: subject.lm for subject in self.subjects}
         content = html.Report(
             "Report on document-context language models",
@@ -155,8 +147,9 @@ class Request:
 
     def _provenance(self, command: str) -> dict[str, Any]:
         """How the numbers were made: commands, and facts by name."""
-        subject, options, splits = self.subjects[0], self.options, self.corpus.splits.items()
-        run = f"--workdir={subject.workdir} --data={self.corpus.directory}"
+        subject, options, splits = self.subjects[0], self.options, self.splits.items()
+        directory = self.splits["test"].source["data"]
+        run = f"--workdir={subject.workdir} --data={directory}"
         drawn = f"--bootstrap={options.bootstrap} --permutation_pool={options.permutation_pool}"
         return {
             "This page": [command],
@@ -166,7 +159,7 @@ class Request:
                 f" --seed={options.seed} --fix_first={options.fix_first}",
             ],
             "Measured on, and with": {
-                "corpus": self.corpus.directory,
+                "corpus": directory,
                 **{f"{name} documents": f"{len(split.documents):,}" for name, split in splits},
                 **{f"fingerprint of {name} documents": split.fingerprint for name, split in splits},
                 "fingerprint of the vocabulary": subject.lm.vocabulary.fingerprint,
@@ -232,8 +225,8 @@ def require_places(output: str | None, page: str | None) -> None:
 
 def measure(request: Request, store: Store) -> list[dict[str, Any]]:
     """The facts of runs and their measures; None for a measure that was not taken."""
-    subjects, corpus, options = request.subjects, request.corpus, request.options
-    valid, test = corpus.splits["valid"], corpus.splits["test"]
+    subjects, options = request.subjects, request.options
+    valid, test = request.splits["valid"], request.splits["test"]
     all_results = [
         known | _measure(subject, valid, test, options, store)
         for subject, known in zip(subjects, request.facts, strict=True)
@@ -246,7 +239,7 @@ def measure(request: Request, store: Store) -> list[dict[str, Any]]:
         result["adapted"] = {}
         for kind, setting in options.adaptations.items():
             if not adaptation.obstacle(subject.lm, kind):
-                adapted = store.adapted(subject, kind, setting, valid, corpus.directory)
+                adapted = store.adapted(subject, kind, setting, valid, valid.source["data"])
                 measured = adapted and _adapted(adapted, test, options, store)
                 result["adapted"][kind] = measured
     return all_results

@@ -301,7 +301,7 @@ def test_bad_input(workdirs, tmp_path, flags, message):
 
 def test_adapted_results_are_of_the_text_that_they_were_tuned_on(workdirs, monkeypatch):
     subject = Subject("run", str(workdirs[0]), dclm_jax.restore(workdirs[0]))
-    valid = Request.of([subject], Options()).corpus.splits["valid"]
+    valid = Request.of([subject], Options()).splits["valid"]
     shorter = Split(valid.source, lambda: valid.open()._replace(documents=[*valid.open()[0]][1:]))
     asked = []
     monkeypatch.setattr(Store, "measured", lambda store, result, compute: asked.append(result.path))
