@@ -167,7 +167,7 @@ def main(argv: Sequence[str]) -> None:
             f"note: no document has {shuffle.minimum}: {shuffle.name} are not measured"
         )
     pairs = measure.paired(results)
-    if _OUTPUT.value != files.STDOUT:
+    if files.STDOUT not in (_OUTPUT.value, _TSV.value):
         for subject in subjects:
             print(subject.summary, results[subject.label], sep="\n")
         for lines in (measure.table(results), measure.paired_table(results, pairs)):

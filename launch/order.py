@@ -51,6 +51,8 @@ def main(argv: Sequence[str]) -> None:
     del argv
     if _METRICS.value and not _SHUFFLE.value:
         raise InputError("--metrics has no effect with --noshuffle")
+    if _METRICS.value == files.STDOUT == _OUTPUT.value:
+        raise InputError("--metrics and --output are both standard output; choose a file for one")
     _evaluation.check_data_flags()
     run = _evaluation.restore()
     _evaluation.require_language_models([run.lm], "launch.order")
@@ -80,7 +82,8 @@ def main(argv: Sequence[str]) -> None:
         f"{len(documents) - measured.documents:,} shorter; {num_optimal:,} optimal, "
         f"{len(documents) - num_optimal:,} by a beam of {_BEAM.value}",
     ]
-    print("\n".join(lines), file=sys.stderr if _OUTPUT.value == files.STDOUT else sys.stdout)
+    to_stderr = files.STDOUT in (_OUTPUT.value, _METRICS.value)
+    print("\n".join(lines), file=sys.stderr if to_stderr else sys.stdout)
     if _METRICS.value:
         value = {**measured._asdict(), "chance": chance._asdict(), "exact": num_optimal}
         value |= {"beam": _BEAM.value, "seed": _SEED.value, **run.to_json()}

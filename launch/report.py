@@ -84,7 +84,7 @@ def main(argv: Sequence[str]) -> None:
     subjects, page = _evaluation.restore_all(), _HTML.value
     request = Request.of(subjects, options, data=_DATA.value, baseline=_BASELINE.value)
     print(*request.notes, sep="\n", end="\n" if request.notes else "")
-    require_places(_OUTPUT.value, page)
+    require_places(_OUTPUT.value or None, page)
     say = functools.partial(print, flush=True)
     store = Store(not _QUICK.value, say=say, warn=say, progress=_evaluation.Progress)
     report = request.measured(store)

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dclm_jax.data.corpus import open_corpus
+from dclm_jax.data.corpus import open_corpus, read_manifest, split_files
 from dclm_jax.data.vocabulary import Vocabulary
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation import interpolation, perplexity
@@ -97,12 +97,14 @@ class Adaptation:
       setting: numbers by name.
       trials: the settings tried, the best first; empty if the setting was not tuned.
       tuned_on: the source of the tuning documents.
+      training_text: the checksum that `training_text` returns.
     """
 
     kind: str
     setting: dict[str, float]
     trials: list[Trial] = dataclasses.field(default_factory=list)
     tuned_on: dict[str, Any] = dataclasses.field(default_factory=dict)
+    training_text: str = ""
 
     def __str__(self) -> str:
         numbers = (
@@ -120,7 +122,7 @@ class Adaptation:
         finite = [math.inf if number is None else number for number in perplexities]
         settings = [trial["setting"] for trial in value["trials"]]
         trials = list(map(Trial, settings, finite))
-        return cls(value["kind"], value["setting"], trials, tuned_on)
+        return cls(value["kind"], value["setting"], trials, tuned_on, value["training_text"])
 
     def to_json(self) -> dict[str, Any]:
         """The kind, the setting and, if it was tuned, all trials."""
@@ -167,6 +169,15 @@ def obstacle(lm: Adaptable, kind: str) -> str:
     return ""
 
 
+def training_text(lm: Adaptable, kind: str, data: str | None) -> str:
+    """The checksum of the training text that scales the steps of dynamic evaluation; empty for
+    other kinds. Arguments as those of `adapt`."""
+    if kind != "dynamic":
+        return ""
+    train = read_manifest(data or lm.config["data"]["directory"]).splits.get("train")
+    return "" if train is None else train.files[split_files("train")[0]].sha256
+
+
 def adapt(
     lm: Adaptable,
     kind: str,
@@ -208,7 +219,8 @@ def adapt(
         numbers |= trials[0].setting
     values = {name: value for name, value in numbers.items() if value is not None}
     source = tune_on.source if trials and tune_on is not None else {}
-    return lambda: way().scorer(values), Adaptation(kind, values, trials, source)
+    adaptation = Adaptation(kind, values, trials, source, training_text(lm, kind, data))
+    return lambda: way().scorer(values), adaptation
 
 
 class _Cached:

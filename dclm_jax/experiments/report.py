@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import importlib.metadata
+import os
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -174,10 +175,10 @@ class Request:
 
 
 def report(
-    workdirs: Iterable[str],
-    output: str | None = None,
+    workdirs: storage.PathLike | Iterable[storage.PathLike],
+    output: storage.PathLike | None = None,
     *,
-    page: str | None = None,
+    page: storage.PathLike | None = None,
     data: str | None = None,
     baseline: str | None = None,
     quick: bool = False,
@@ -186,37 +187,41 @@ def report(
     """A report on trained runs, as `launch.report` makes it.
 
     Args:
-      workdirs: of the runs; patterns such as "runs/*" stand for the runs that match.
+      workdirs: workdirs of the runs; a pattern such as "runs/*" stands for all matching runs.
       output: directory to write.
       page: HTML file to write.
-      data: prepared corpus; by default the one that the first run was trained on.
-      baseline: the workdir of a run, or a model, to compare all others with.
-      quick: whether saved results are used alone, and nothing is measured.
-      **options: of `Options`, such as bootstrap=100.
+      data: prepared corpus; by default the corpus that the first run was trained on.
+      baseline: the workdir of a run, or a model, to compare all other runs with.
+      quick: whether to use only saved results, and to measure nothing.
+      **options: attributes of `Options`, such as bootstrap=100.
     """
-    subjects = restore_all(expand_workdirs(workdirs))
+    if isinstance(workdirs, str | os.PathLike):
+        workdirs = [workdirs]
+    subjects = restore_all(expand_workdirs(map(str, workdirs)))
     request = Request.of(subjects, Options(**options), data=data, baseline=baseline)
     require_places(output, page)
     made = request.measured(Store(compute=not quick))
     if output is not None:
         made.write(storage.locate(output))
     if page is not None:
-        request.write_page(page, made, "dclm_jax.report", read_examples=not quick)
+        request.write_page(str(page), made, "dclm_jax.report", read_examples=not quick)
     return made
 
 
-def require_places(output: str | None, page: str | None) -> None:
+def require_places(output: storage.PathLike | None, page: storage.PathLike | None) -> None:
     """Makes the folders of what is written, and refuses what cannot be written or drawn."""
-    if output or page is not None:
+    if output is not None or page is not None:
         figures.check_target("figure.png")
     folders = []
     if page is not None:
         html.environment()
         path = storage.locate(page)
-        if page in ("", files.STDOUT) or path.is_dir():
-            raise InputError(f"--html is {page!r}; expected a file to write")
+        if str(page) in ("", files.STDOUT) or path.is_dir():
+            raise InputError(f"--html is {str(page)!r}; expected a file to write")
         folders.append(path.parent)
-    if output:
+    if output is not None:
+        if str(output) in ("", files.STDOUT):
+            raise InputError(f"--output is {str(output)!r}; expected a directory to write")
         folders.append(storage.locate(output))
     for folder in folders:
         with files.writing(folder), storage.reaching(folder):

@@ -31,7 +31,7 @@ from dclm_jax.experiments.subjects import Subject
 from dclm_jax.training.config import flat
 from dclm_jax.training.workdir import CORPUS_FILE, METRICS_FILE, RESULT_FILE, Line, read_lines
 
-VERSION = 4
+VERSION = 5
 """Version of all saved results, besides the version of each measure
 (`measures.Measure.version`)."""
 FOLDER = "results"
@@ -115,7 +115,8 @@ class Result(NamedTuple):
                 "measure": measure,
                 "version": [VERSION, version],
                 "model": subject.lm.fingerprint,
-                "adaptation": adapted and {"kind": adapted.kind, "setting": adapted.setting},
+                "adaptation": adapted
+                and {key: getattr(adapted, key) for key in ("kind", "setting", "training_text")},
                 "vocabulary": subject.lm.vocabulary.fingerprint,
                 "split": split.source["split"],
                 "documents": split.fingerprint,
@@ -270,7 +271,12 @@ class Store:
             adapted: Any = new[0].lm.adaptation
             return dataclasses.asdict(adapted)
 
-        options = {"kind": kind, "setting": numbers, "grid": adaptation.GRIDS[kind]}
+        options = {
+            "kind": kind,
+            "setting": numbers,
+            "grid": adaptation.GRIDS[kind],
+            "training_text": adaptation.training_text(subject.lm, kind, data),
+        }
         value = self.measured(Result.of(subject, split, "adaptation", options), compute)
         if value is None or new:
             return new[0] if new else None
@@ -326,6 +332,9 @@ class Store:
             return value
         saved = {"identity": result.identity, "checksum": _checksum(value), "value": value}
         try:
+            # Writing to a pipe would wait for a reader.
+            if result.path.exists() and not result.path.is_file():
+                raise InputError(f"{result.path}: is no regular file; remove it")
             files.write_json(result.path, saved)
         except InputError as error:
             self.warn(f"note: not saved: {error}")

@@ -47,7 +47,7 @@ def expand_workdirs(names: Iterable[str]) -> list[str]:
     workdirs = []
     for name in map(str.strip, names):
         if not name:
-            raise InputError("--workdirs holds an empty name; expected work directories")
+            raise InputError("--workdirs has an empty name; expected work directories")
         matches = [name]
         if glob.has_magic(name) and not Path(name).is_dir():
             matches = sorted(run for run in glob.glob(name) if Path(run, CONFIG_FILE).is_file())
@@ -59,6 +59,8 @@ def expand_workdirs(names: Iterable[str]) -> list[str]:
 
 def restore_all(workdirs: Sequence[str], *, batch_size: int = DEFAULT_BATCH_SIZE) -> list[Subject]:
     """Different runs of one vocabulary, labelled by their models, else by their folders."""
+    if not workdirs:
+        raise InputError("--workdirs names no run; expected work directories")
     folders = [Path(workdir).resolve() for workdir in workdirs]
     for index, folder in enumerate(folders):
         if folder in folders[:index]:

@@ -37,8 +37,8 @@ def write(
         raise InputError(f"output is {path!r}; expected the name of a file, NAME{_SUFFIX}")
     rows, width = 0, 0
     with (
-        files.open_binary(path) as file,
         files.open_output(path.removesuffix(_SUFFIX) + ".ids.txt") as ids,
+        files.open_binary(path) as file,
     ):
         for number, document in enumerate(documents, start=1):
             if unit == "documents":

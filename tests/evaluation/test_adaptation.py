@@ -3,12 +3,14 @@
 import itertools
 import math
 import types
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import dclm_jax
+from dclm_jax.data import PrepareOptions, prepare
 from dclm_jax.data.corpus import open_corpus
 from dclm_jax.data.readers import read_documents
 from dclm_jax.errors import DivergenceError, InputError
@@ -119,6 +121,19 @@ def test_dynamic_evaluation_tries_rates_then_decays(lm, data, documents, monkeyp
     }
     with pytest.raises(DivergenceError, match=r"^the run \+ dynamic \(tuning\) diverged: step"):
         lm.adapt("dynamic", tune_on=documents, rate=1e38, label="the run")
+
+
+def test_the_text_that_scales_dynamic_evaluation_is_known_by_its_checksum(lm, texts, tmp_path):
+    (tmp_path / "train").write_text(Path(texts["train"]).read_text().partition("\n\n")[0])
+    (tmp_path / "vocabulary").write_text("\n".join(lm.vocabulary.words))
+    options = PrepareOptions(vocabulary=tmp_path / "vocabulary")
+    prepare({"train": tmp_path / "train"}, tmp_path / "other", options=options)
+    own, again, other = (
+        lm.adapt("dynamic", rate=0.001, decay=0.0, data=directory).adaptation.training_text
+        for directory in (None, lm.config["data"]["directory"], str(tmp_path / "other"))
+    )
+    assert own == again != other and len(other) == len(own) == 64
+    assert lm.adapt("unigram", weight=0.1, strength=1.0).adaptation.training_text == ""
 
 
 def test_dynamic_evaluation_is_tuned_on_the_first_documents(lm, documents, monkeypatch):

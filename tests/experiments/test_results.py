@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import types
 from typing import Any
 
@@ -190,6 +191,16 @@ def test_a_run_that_cannot_be_written_is_measured(tmp_path):
     counted = Counted()
     assert counted(run(tmp_path))["documents"] == len(DOCUMENTS)
     assert any(line.startswith("note: not saved: ") for line in counted.lines)
+
+
+def test_a_pipe_in_place_of_a_result_is_not_waited_for(tmp_path):
+    counted, subject = Counted(), run(tmp_path)
+    expected = counted(subject)
+    (path,) = (tmp_path / "results").iterdir()
+    path.unlink()
+    os.mkfifo(path)
+    assert counted(subject) == expected
+    assert f"note: not saved: {path}: is no regular file; remove it" in counted.lines
 
 
 def test_documents_have_fingerprints():

@@ -76,4 +76,8 @@ def test_bad_input_leaves_what_was_there(space, tmp_path):
     ):
         assert message in refuse("encode", *flags)
     assert output.read_text() == "of before"
+    (tmp_path / "folder.npy").mkdir()
+    good = f"--output={tmp_path / 'folder.npy'}", f"--input={space.text['test']}"
+    assert "folder.npy" in refuse("encode", f"--workdir={space.run}", *good)
+    (tmp_path / "folder.npy").rmdir()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bad.txt", "vectors.npy"]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import dclm_jax
+from dclm_jax.errors import InputError
 from dclm_jax.evaluation import measures
 from dclm_jax.evaluation.datasets import open_split
 from dclm_jax.experiments.subjects import restore_all
@@ -107,8 +108,17 @@ def test_reports_have_a_column(space, runs, tmp_path):
     assert values == pytest.approx([second, *expected[:2]], rel=1e-6)
     assert "sentence starts, nats" in (tmp_path / "report/report.md").read_text()
     # What is saved is shown, and nothing else is measured.
-    again = dclm_jax.report(map(str, runs), quick=True, bootstrap=0)
+    again = dclm_jax.report(runs, quick=True, bootstrap=0)
     assert again.tables == made.tables
+    (alone,) = dclm_jax.report(runs[2], quick=True, bootstrap=0).rows
+    assert alone.label == "rnnlm"
+    for arguments, message in (
+        (([],), "names no run"),
+        ((runs, ""), "--output is ''"),
+        ((runs, "-"), "--output is '-'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            dclm_jax.report(*arguments, quick=True, bootstrap=0)
 
 
 def test_python_measures_it(space, runs):
