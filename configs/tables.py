@@ -99,7 +99,7 @@ _COLUMNS: dict[str, tuple[str, Callable[[Row], str]]] = {
     "valid": ("validation perplexity", lambda row: row.mean("valid", "perplexity")),
     "test": ("test perplexity", lambda row: row.mean("test", "perplexity")),
     "published": ("per published token", lambda row: row.mean("test", "original_perplexity")),
-    "change": ("to `rnnlm`", lambda row: row.change("test", "perplexity")),
+    "change": ("change vs `rnnlm`", lambda row: row.change("test", "perplexity")),
     "coherence": ("coherence accuracy, % (sd)", _coherence),
     "own": ("original context", _context("own")),
     "shuffled": ("shuffled within the document", _context("shuffled")),

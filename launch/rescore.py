@@ -13,19 +13,21 @@ A list has several hypotheses per segment, such as translations or transcripts. 
 one hypothesis per segment, and scores each hypothesis after the hypotheses that were chosen before
 it in its document.
 
---nbest is a file of Moses, `id ||| words ||| features ||| score`, a file in the format of Kaldi's
-words_text, or a folder of Kaldi with its costs. Features are written `NAME= value` or `NAME=value`;
-a missing feature is 0, and a note counts such hypotheses. Hypotheses may be empty (silence).
+--nbest is a file in Moses format, `id ||| words ||| features ||| score`, a Kaldi `words_text` file,
+or a Kaldi folder with `words_text` and cost files. Features are written `NAME= value` or
+`NAME=value`; a missing feature is 0, and a note counts such hypotheses. Hypotheses may be empty
+(silence).
 
 The score of a hypothesis is a weighted sum of log P (nats) under each model, the decoder's total
 `score`, the features of the list, and `words`, the number of words. By default the weights of
 models and `score` are 1, and all other weights are 0. --tune finds weights by minimum error rate
 training (Och 2003) on a validation list.
 
-With --references a table compares the 1-best, a random hypothesis, the choice and the oracle (the
-best hypothesis of each list). BLEU is by sacrebleu, and words stay unchanged. p-values are by
-paired bootstrap over documents, or over segments of a single document: the share of resampled test
-sets in which a row is not better than the 1-best or --baseline.
+With --references a table compares the 1-best, a random hypothesis, the chosen hypotheses
+("rescored") and the oracle (the best hypothesis of each list). BLEU is computed by sacrebleu
+without tokenization. p-values are from a paired bootstrap over documents (over segments if the list
+is one document): the share of resampled test sets in which a system is not better than the 1-best
+or --baseline.
 
 --scored_nbest writes the list again with log P (nats) under each model as a feature, named after
 the run. The command and other tools can read this list.
@@ -50,7 +52,7 @@ for _name in ("workdir", "lowercase", "unicode"):
     flags.declare_key_flag(_name)
 _evaluation.define_workdirs()
 _NBEST = flags.DEFINE_string(
-    "nbest", None, "N-best list: a file of Moses or Kaldi, or a folder of Kaldi."
+    "nbest", None, "N-best list: a Moses file, a Kaldi file or a Kaldi folder."
 )
 _DOCUMENTS = flags.DEFINE_string(
     "documents", None, "File with one line `ID DOCUMENT` per segment. Default: one document."
@@ -59,13 +61,13 @@ _REFERENCES = flags.DEFINE_string(
     "references", None, "File with one reference per line, in the order of the list."
 )
 _BASELINE = flags.DEFINE_string(
-    "baseline", None, "File with one sentence per segment, to compare with in place of the 1-best."
+    "baseline", None, "File with one sentence per segment: a baseline that replaces the 1-best."
 )
 _OUTPUT = flags.DEFINE_string(
     "output", None, "File for the chosen hypotheses, one per line; '-' is standard output."
 )
 _METRICS = flags.DEFINE_string(
-    "metrics", None, "JSON file for weights and measures; '-' is standard output."
+    "metrics", None, "JSON file for weights and metrics; '-' is standard output."
 )
 _SCORED_NBEST = flags.DEFINE_string(
     "scored_nbest",
@@ -74,7 +76,7 @@ _SCORED_NBEST = flags.DEFINE_string(
     "must be in the format of Moses.",
 )
 _WEIGHTS = flags.DEFINE_string(
-    "weights", None, "Weights of all features, separated by commas, or a file of --metrics."
+    "weights", None, "Weights of all features, separated by commas, or a file from --metrics."
 )
 _TUNE = flags.DEFINE_bool("tune", False, "Tune the weights on --nbest and --references.")
 _OBJECTIVE = flags.DEFINE_enum("objective", "bleu", list(METRICS), "Metric that --tune optimizes.")
@@ -177,24 +179,24 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _check_flags() -> None:
-    """Refuses what is missing, and flags that have no effect."""
+    """Raises an error for missing flags, and for flags that have no effect."""
     if not any(flag.value for flag in (*_OUTPUTS, _REFERENCES)):
         raise InputError(
-            "--output, --metrics, --scored_nbest and --references: expected at least one of them"
+            "no result is requested; add --output, --metrics, --scored_nbest or --references"
         )
     for first, second in itertools.combinations(_OUTPUTS, 2):
         if first.value and first.value == second.value:
             raise InputError(
-                f"--{first.name} and --{second.name} are both {first.value}; expected two files"
+                f"--{first.name} and --{second.name} are both {first.value}; choose two files"
             )
     for flag in (_TUNE, _BASELINE):
         if flag.value and not _REFERENCES.value:
-            raise InputError(f"--{flag.name} needs --references, which is missing")
+            raise InputError(f"--{flag.name} needs --references; add --references=FILE")
     for flag in (_OBJECTIVE, _RESTARTS):
         if flag.present and not _TUNE.value:
-            raise InputError(f"--{flag.name} belongs to --tune, which is missing")
+            raise InputError(f"--{flag.name} belongs to --tune; add --tune")
     if _VITERBI.value and _BEAM.present:
-        raise InputError("--viterbi replaces --beam; expected one of the two")
+        raise InputError("--viterbi replaces --beam; remove --viterbi or --beam")
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@
 
 The surprisal of a word is -log P(word | everything before it in its document), in nats. Every
 sentence ends in <END>, which is predicted too. An OOV word has the surprisal of UNKNOWN and is
-marked as not known; with --oov=blank it has none, and sums leave it out.
+marked as OOV (known is 0). With --oov=blank it has no surprisal, and sums omit it.
 
-tsv has one row per word and these columns: document, sentence and position (from 1), word,
+tsv has one row per target (word or <END>). Columns: document, sentence and position (from 1), word,
 surprisal, known (1 or 0), sentence_log_prob, document_log_prob. A word such as NA is written \\NA;
 dclm_jax.tables.cell_text removes the backslash. launch/recipes.md reads the file in R.
 

@@ -4,16 +4,17 @@ A test samples orders and summarizes their scores; `compare` scores the orders o
 
     compare(scorer, documents, Fixed(permutations=20)).result         Coherence
     compare(scorer, documents, Bootstrap(replicates=1000)).result     Coherence
-    compare(scorer, documents, Fixed(Shuffle(window=2))).result       Coherence, of swaps
+    compare(scorer, documents, Fixed(Shuffle(window=2))).result       Coherence, swaps only
     compare(scorer, documents, Insert()).result                       Insertion
 
-After Barzilay and Lapata (2008) and Ji et al. (2015), section 4.2: there is no supervised training;
-the order with the higher likelihood counts as coherent. A permutation is never the document itself.
-Permutations are drawn with replacement, so that short documents have repeated permutations: a
-document of two sentences has only one. A document whose sentences are all equal can only tie.
+The tests follow Barzilay and Lapata (2008) and Ji et al. (2015), section 4.2, without supervised
+training: the order with the higher likelihood counts as coherent. A permutation is never the
+document itself. Permutations are drawn with replacement, so that short documents have repeated
+permutations: a document of two sentences has only one. A document whose sentences are all equal can
+only tie.
 
 Some texts have a recognizable beginning, such as a headline or an address to the reader. Accuracy
-then depends on how well a model recognizes beginnings. `FirstSentence` measures this alone, and
+then depends on how well a model recognizes beginnings. `FirstSentence` measures only this, and
 `fix_first` fixes the first sentences, so that only later sentences are permuted.
 """
 
@@ -134,8 +135,8 @@ class Comparisons(Generic[ResultT]):
     def coherence(
         self, kind: Literal["fixed", "bootstrap", "given"], accuracies: np.ndarray, **sampling: Any
     ) -> Coherence:
-        """The result with these accuracies of replicates; `sampling` has the attributes that
-        describe how orders were drawn."""
+        """The result for the accuracies of replicates; `sampling` has the attributes of the
+        sampling of orders."""
         shuffle, replicates = self.test.shuffle, len(accuracies)
         return Coherence(
             kind=kind,
@@ -190,7 +191,7 @@ def compare(
 
 @dataclasses.dataclass(frozen=True)
 class _Shuffled(OrderTest[Coherence]):
-    """A test with orders drawn by a seed of 0 or more: equal for every model."""
+    """A test whose orders are drawn with a seed, so that they are equal for every model."""
 
     seed: int = 0
 
@@ -198,7 +199,7 @@ class _Shuffled(OrderTest[Coherence]):
         require_at_least("seed", self.seed, 0)
 
     def _draw(self, documents: Sequence[Document], counts: Sequence[int]) -> Iterator[Orders]:
-        """`count` orders of each document."""
+        """`counts[i]` orders of document i."""
         sizes = [count * len(document) for document, count in zip(documents, counts, strict=True)]
         require_memory(8 * max(sizes), f"{max(counts):,} permutations of a document")
         for index, (document, count) in enumerate(zip(documents, counts, strict=True)):

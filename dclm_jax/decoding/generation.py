@@ -82,7 +82,7 @@ class _Partials(NamedTuple):
       goes_on_R: whether the document continues.
       row_R: the row before the current sentence.
       decision_R: log P of the decision before the current sentence, NaN where none was made.
-      max_sentences_R, max_words_R: limits of sentences, and of words of a sentence.
+      max_sentences_R, max_words_R: maximum numbers of sentences, and of words per sentence.
       keys_R: random keys for sampling.
     """
 
@@ -134,7 +134,7 @@ def generate(
 
     Args:
       start: the state of a reader whose model predicts words.
-      decoding: how words are chosen.
+      decoding: method and options of decoding.
       limits: one per row.
       keys_B: one per row, from `random_keys`; only sampling uses them.
     """
@@ -157,10 +157,10 @@ def stream(
 ) -> Iterator[tuple[int, float]]:
     """The text that `generate` returns for a state of one row, word by word.
 
-    Beam search decides on the first word last, so that all its words come at the end.
+    Beam search yields all words at the end, because it fixes the first word last.
 
     Yields:
-      Word ids, END among them, each with its log P in nats.
+      Word ids, including END, each with its log P in nats.
     """
     if decoding.width > 1:
         (text,) = generate(start, decoding, [limits], key[None])
@@ -195,8 +195,8 @@ def generate_many(
     Args:
       reader: the reader of a model that predicts words.
       sizes: sizes of the documents' earlier text (`reader.size_of`).
-      state_of: returns the states after some documents; the last document may repeat.
-      decoding: how words are chosen.
+      state_of: maps indices of documents to the states after them; the last index may repeat.
+      decoding: method and options of decoding.
       limits, keys: one per document; keys from `random_keys`.
     """
     texts = [Text()] * len(sizes)
@@ -213,7 +213,7 @@ def generate_many(
 
 
 def random_keys(seeds: Sequence[int], numbers: Sequence[int]) -> jax.Array:
-    """Random keys for sampling, made of a seed and the number of a document, so that the text of a
+    """Random keys for sampling, derived from a seed and a document number, so that the text of a
     document does not depend on other documents."""
     for seed in seeds:
         if not 0 <= seed < 2**32:

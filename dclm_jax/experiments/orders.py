@@ -1,4 +1,4 @@
-"""Documents whose sentences a model puts in order, and how near it comes to the original order."""
+"""Sentence ordering of documents by a model, and its agreement with the original order."""
 
 import dataclasses
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ class Reordered:
       order: positions, from 0, of the sentences in the original order.
       log_prob: log P of the document in this order, in nats.
       is_optimal: whether it is known to be the likeliest order of all.
-      tau: Kendall's tau, where sentences were shuffled and there are two or more; else None.
+      tau: Kendall's tau, if sentences were shuffled and the document has two or more; else None.
     """
 
     document: Document
@@ -61,9 +61,9 @@ def reorder(
 
     Args:
       lm: a language model with context.
-      documents: with words in every sentence.
+      documents: documents without empty sentences.
       beam: beam width, see `decoding.ordering`.
-      shuffle_seed: random seed for shuffling the sentences before; None leaves them as they are.
+      shuffle_seed: random seed for shuffling the sentences first; None for the given order.
       on_document: called after each document with the number of documents so far.
     """
     rng = np.random.default_rng(shuffle_seed)
@@ -81,7 +81,7 @@ def reorder(
 
 
 def measure(reordered: Sequence[Reordered], seed: int) -> tuple[OrderMeasures, OrderMeasures]:
-    """The measures of the orders, and those of random orders of the same documents."""
+    """The measures of the orders, and the measures of random orders of these documents."""
     texts = [_text(document.document) for document in reordered]
     measures = kendall.order_measures([document.order for document in reordered], texts)
     if not measures.documents:

@@ -27,13 +27,13 @@ _PACKAGES = ("jax", "jaxlib", "flax", "optax", "numpy")
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """What to measure.
+    """Options of a report's measurements.
 
     Attributes:
-      bootstrap: test sets of coherence; 0 leaves it out.
-      permutation_pool: permutations of each document that test sets draw from; 0: each draw has
-        its own.
-      fix_first: sentences at the start of each document that coherence leaves in place.
+      bootstrap: number of resampled test sets for coherence; 0 skips coherence.
+      permutation_pool: number of permutations per document from which test sets draw; 0 shuffles
+        every draw anew.
+      fix_first: number of sentences at the start of each document that are not permuted.
       seed: random seed for permutations, test sets and the context ablation.
       adaptations: settings of test-time adaptation by kind, see `evaluation.adaptation`.
     """
@@ -56,12 +56,12 @@ class Options:
 
 @dataclasses.dataclass(frozen=True)
 class Request:
-    """A report that can be made.
+    """A request for a report, checked for errors.
 
     Attributes:
       subjects: runs of one vocabulary.
-      splits: of the prepared corpus to measure them on, "valid" and "test".
-      options: what to measure.
+      splits: splits "valid" and "test" of the prepared corpus.
+      options: options of the measurements.
       baseline: a run or a model to compare with, see `baselines_of`.
     """
 
@@ -79,8 +79,8 @@ class Request:
         data: str | None = None,
         baseline: str | None = None,
     ) -> "Request":
-        """Refuses what cannot be measured or compared; `data` is by default the corpus that the
-        first run was trained on."""
+        """Checks that the runs can be measured and compared; `data` is by default the training
+        corpus of the first run."""
         for subject in subjects:
             subject.lm.require_language_model("a report")
         for kind in options.adaptations:
@@ -110,7 +110,7 @@ class Request:
         ]
 
     def measured(self, store: Store) -> "Report":
-        """The report; what is not saved in the store is measured."""
+        """The report; results that the store lacks are measured."""
         rows = comparison.rows(measure(self, store))
         notes = []
         if not self.options.bootstrap:
@@ -120,12 +120,12 @@ class Request:
     def write_page(
         self, path: str, report: "Report", command: str, *, read_examples: bool = True
     ) -> None:
-        """Writes the report as one page.
+        """Writes the HTML report.
 
         Args:
-          path: of the file.
-          report: what was measured.
-          command: that makes the report.
+          path: path of the file.
+          report: the measurements.
+          command: the command that makes the report.
           read_examples: whether to score some documents word by word.
         """
         documents = self.splits["test"].documents
@@ -147,7 +147,7 @@ class Request:
             file.write(html.report(content))
 
     def _provenance(self, command: str) -> dict[str, Any]:
-        """How the numbers were made: commands, and facts by name."""
+        """The origin of the numbers: commands, and facts by name."""
         subject, options, splits = self.subjects[0], self.options, self.splits.items()
         directory = self.splits["test"].source["data"]
         run = f"--workdir={subject.workdir} --data={directory}"

@@ -136,8 +136,8 @@ def _bags_nll(
     mask_SxNxB: jax.Array,
     masks: DropoutMasks | None,
 ) -> tuple[jax.Array, jax.Array]:
-    """Weighted nats of the words of all sentences as bags, and the number of sentences with words;
-    0 for a model without that objective."""
+    """Weighted negative log-likelihood (nats) of the words of all sentences as bags of words, and
+    the number of sentences with words; 0 and 0 for a model without a bag-of-words objective."""
     bags = model.bags(params, read.contexts)
     if bags is None:
         return jnp.zeros(()), jnp.zeros((), jnp.int32)
@@ -156,8 +156,8 @@ def _bags_nll(
 def _endings_nll(
     model: DocumentModel, params: Params, read: SentenceFeatures, mask_SxNxB: jax.Array
 ) -> jax.Array:
-    """Nats of the decisions whether documents end: "continue" before each sentence, "end" after the
-    last sentence. Rows without a sentence are no documents."""
+    """Negative log-likelihood (nats) of the end-of-document decisions: "continue" before each
+    sentence, "end" after the last one. Batch elements without a sentence are padding."""
     before_SB = model.ending(params, read.contexts)
     after_B = model.ending(params, read.context)
     if before_SB is None or after_B is None:
@@ -177,7 +177,7 @@ def block_nll(
     batch: Batch,
     scored: jax.Array | None = None,
 ) -> tuple[Context, jax.Array]:
-    """The nats of every target of consecutive sentences.
+    """The negative log-likelihood (nats) of every target of consecutive sentences.
 
     Args:
       context: the context before the sentences.
@@ -186,7 +186,7 @@ def block_nll(
 
     Returns:
       The context after the sentences and the negative log-likelihoods [B, S, N], which are 0 at
-      padding, at targets that are not scored and, for models of bags, at END.
+      padding, at targets that are not scored and, for bag-of-words models, at END.
     """
     read, nll_BxSxN = read_and_score(model, params, context, batch, scored)
     return read.context, nll_BxSxN
@@ -199,7 +199,7 @@ def read_and_score(
     batch: Batch,
     scored: jax.Array | None = None,
 ) -> tuple[SentenceFeatures, jax.Array]:
-    """The features of consecutive sentences, and the nats of their targets as in `block_nll`."""
+    """The features of consecutive sentences, and the negative log-likelihoods of `block_nll`."""
     model = dataclasses.replace(model, remat=False)
     params = weighted(model, params)
     tokens, targets, mask = time_major(batch)
@@ -229,7 +229,7 @@ def _by_sentence(array_SxNxB: jax.Array) -> jax.Array:
 def output_inputs(
     model: DocumentModel, params: Params, read: SentenceFeatures, tokens: jax.Array
 ) -> OutputInputs:
-    """The factors of the logits of all positions F = S*N*B, given the tokens read there.
+    """The factors of the logits of all positions F = S*N*B, given their input tokens.
 
     Contexts, or hashed features, give a part that several positions share; no model has both.
     Where the part of contexts would be too large, each position's features include its context,
@@ -255,7 +255,7 @@ def output_inputs(
 
 
 def _bag_inputs(model: DocumentModel, bags: Bags) -> OutputInputs:
-    """As `output_inputs`, for R sentences as bags."""
+    """The factors of the logits of R sentences as bags of words; see `output_inputs`."""
     layer, histories, shared = bags.layer, bags.histories_RxM, None
     if layer.bigrams is not None and histories is not None:
         shared = layer.bigrams.logits(histories)
@@ -263,7 +263,7 @@ def _bag_inputs(model: DocumentModel, bags: Bags) -> OutputInputs:
 
 
 def _rounded(model: DocumentModel, kernel: Weight | jax.Array | None) -> Any:
-    """A kernel as an array. Tied embeddings are a table and are rounded only here."""
+    """A kernel as an array. Tied embeddings are a table; only this function rounds them."""
     array = kernel.array if isinstance(kernel, Weight) else kernel
     if array is None or model.compute_dtype == "float32":
         return array

@@ -10,9 +10,9 @@
     state = reader.after(documents)                     after documents of any lengths
 
 States never change: reading returns a new state, and any number of continuations may be read from
-the same state. Each row is a document. All work runs on the first device, and is compiled once per
-number of rows and capacity for words. `evaluation.scoring.Scorer` scores whole documents on all
-devices; it shares the division into batches and blocks below.
+the same state. Each row (batch element) is a document. All work runs on the first device, and is
+compiled once per number of rows and capacity for words. `evaluation.scoring.Scorer` scores whole
+documents on all devices; it shares the division into batches and blocks below.
 """
 
 import collections

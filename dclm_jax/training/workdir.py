@@ -1,17 +1,17 @@
-"""The files of a run's directory, and how they are read; `run_writer` writes them.
+"""The files of a run's directory, and functions that read them; `run_writer` writes them.
 
 WORKDIR/
   config.json       the configuration, enough to rebuild the model
   vocabulary.tsv    the vocabulary
   corpus.json       checksums of the prepared files that the run is trained on
-  text.json         how their text became words, and how many are unknown
-  lock              empty, or the process that is writing here
+  text.json         the text options of the corpus, and its OOV rates
+  lock              the process that writes the workdir now; empty if there is none
   checkpoints/
     latest/STEP     for resuming: state and progress, the two newest
     best/STEP       for use: parameters at the best validation perplexity, the two newest
-  metrics.jsonl     a line per measurement
+  metrics.jsonl     one line per measurement
   tensorboard/      the same numbers as events, if tensorboardX is installed
-  result.json       how the run ended, from its end on
+  result.json       the ending, the last step and the best step; written when the run ends
 """
 
 import contextlib
@@ -43,7 +43,7 @@ EVENTS_FOLDER = "tensorboard"
 
 
 def read_config(workdir: Path) -> dict[str, Any]:
-    """The configuration a run was started with, as far as runs of all models have it."""
+    """The saved configuration of a run, with at least model.name and data.directory."""
     path = workdir / CONFIG_FILE
     if not path.is_file():
         raise InputError(f"{workdir} holds no run: {CONFIG_FILE} is missing")
@@ -72,13 +72,13 @@ def _is_file_name(text: str) -> bool:
 
 
 def read_training_text(workdir: Path) -> TrainingText:
-    """How the training text of a run became words; the defaults where the run does not say."""
+    """The text options and OOV rates of a run; the defaults if the run has no `text.json`."""
     path = workdir / TEXT_FILE
     return files.read_json(path, TrainingText) if path.is_file() else TrainingText()
 
 
 class RestoredRun(NamedTuple):
-    """A run as evaluation needs it; `info` is {"step", "perplexity", "vocabulary", ...}."""
+    """A restored run, for evaluation; `info` is {"step", "perplexity", "vocabulary", ...}."""
 
     model: DocumentModel
     params: Params
@@ -89,7 +89,7 @@ class RestoredRun(NamedTuple):
 
 
 def restore_run(workdir: Path) -> RestoredRun:
-    """Model, best parameters and vocabulary of a run, on whatever devices there are."""
+    """Model, best parameters and vocabulary of a run, on the available devices."""
     config = read_config(workdir)
     vocabulary = Vocabulary.load(workdir / VOCABULARY_FILE)
     model = models.create(vocab_size=len(vocabulary), **config["model"])
@@ -114,14 +114,14 @@ def restore_run(workdir: Path) -> RestoredRun:
 
 @dataclasses.dataclass(frozen=True)
 class Line:
-    """The numbers of a line of metrics that results are made of.
+    """The values of one line of the metrics file that results need.
 
     Attributes:
-      kind: "train" for what training has measured since the line before, "valid" for an evaluation
+      kind: "train" for training results since the previous line, "valid" for an evaluation
         on the validation split.
-      step: training steps until then.
-      tokens: targets trained on until then.
-      seconds: spent training until then, without evaluation and compilation.
+      step: number of training steps so far.
+      tokens: number of targets trained on so far.
+      seconds: training time so far, without evaluation and compilation.
     """
 
     kind: Literal["train", "valid"]
@@ -142,10 +142,10 @@ def read_lines(workdir: Path) -> list[Line]:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """How a call of `train` ended.
+    """The outcome of a call of `train`.
 
-    step: of the last step made.
-    best_step, best_perplexity: of the best evaluation on the validation split.
+    step: the last training step.
+    best_step, best_perplexity: step and value of the best validation perplexity.
     """
 
     ending: Literal["finished", "early_stop", "interrupted"]
@@ -155,7 +155,7 @@ class Result:
 
 
 def read_result(workdir: Path) -> Result | None:
-    """The result of a run that has ended for good; None before that."""
+    """The result of a finished run; None if the run has not finished."""
     path = workdir / RESULT_FILE
     if not path.exists():
         return None
@@ -166,7 +166,7 @@ def read_result(workdir: Path) -> Result | None:
 
 
 def trained_steps(workdir: Path) -> int:
-    """The step of the newest complete checkpoint for resuming; 0 of a run that has none yet."""
+    """The step of the newest complete checkpoint for resuming; 0 if it has none yet."""
     with files.reading(workdir):
         seals = list(workdir.glob(f"{CHECKPOINTS_FOLDER}/latest/*/{CHECKSUMS_FILE}"))
     names = [seal.parent.name for seal in seals]
@@ -180,13 +180,13 @@ def complete(names: Collection[str]) -> list[str]:
 
 
 def needed_for_use(names: Collection[str]) -> list[str]:
-    """The names of those files in a workdir that restoring its model reads."""
+    """The names of the files in a workdir that are needed to restore its model."""
     unused = (f"{EVENTS_FOLDER}/", f"{CHECKPOINTS_FOLDER}/latest/")
     return [name for name in complete(names) if not name.startswith(unused)]
 
 
 def _seal_of(name: str) -> str | None:
-    """The checksums of the checkpoint that a file, checkpoints/KIND/STEP/..., belongs to; None of
+    """The checksums of the checkpoint that a file, checkpoints/KIND/STEP/..., belongs to; None for
     other files."""
     parts = name.split("/")
     if parts[0] != CHECKPOINTS_FOLDER or len(parts) < 4:
