@@ -205,9 +205,9 @@ def read_json(
 
     Args:
       path: a file, or its address.
-      kind: of the value.
-      made_by: the command that writes the file, for the message where there is none.
-      exact: a record has no other names than those of its fields.
+      kind: type of the value.
+      made_by: the command that writes the file, for the message about a missing file.
+      exact: whether names other than the fields of a record are refused.
     """
     return parse_json(read_bytes(path, made_by=made_by), str(path), kind, exact=exact)
 

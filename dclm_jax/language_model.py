@@ -72,25 +72,25 @@ DEFAULT_NUM_SENTENCES, DEFAULT_MAX_SENTENCE_WORDS = 5, 100
 DEFAULT_MAX_LENGTH_RATIO = 1.5
 _PACKAGE = os.path.join(os.path.dirname(__file__), "")
 _WINDOW = 256
-"""Documents that are read ahead, so that those of like length come together."""
+"""Number of documents that are read ahead, so that documents of similar length share a batch."""
 
 
 @dataclasses.dataclass(frozen=True)
 class DocumentState:
-    """A document that has been read up to the end of a sentence; see `LanguageModel.read`.
+    """The state after the first sentences of a document; see `LanguageModel.read`.
 
-    It never changes: any number of ways may lead on from it.
+    A state never changes, so that any number of continuations may start from it.
     """
 
     lm: "LanguageModel"
     state: Any = dataclasses.field(repr=False)
 
     def read(self, *sentences: Sentence) -> "DocumentState":
-        """The document with these sentences read, too."""
+        """The state after these further sentences."""
         return self.after(self.lm.encode(sentences))
 
     def after(self, ids: list[np.ndarray]) -> "DocumentState":
-        """The document with sentences of word ids read, too."""
+        """The state after further sentences of word ids."""
         if not ids:
             return self
         return DocumentState(self.lm, self.lm.reader.read(self.state, [ids])[0])
@@ -98,8 +98,8 @@ class DocumentState:
     def score(
         self, candidates: Sequence[Sentence], *, no_context_too: bool = False
     ) -> list[SentenceScore]:
-        """Each candidate as the next sentence: its log-probability given all that has been read.
-        A candidate without words has the log-probability of END directly after START.
+        """The score of each candidate as the next sentence. A candidate without words has the
+        log-probability of END directly after START.
 
         Args:
           no_context_too: as in `LanguageModel.score`.
@@ -116,15 +116,15 @@ class DocumentState:
         """The k likeliest next words with their log-probabilities in nats, likeliest first.
 
         Args:
-          prefix: the words of the sentence so far.
-          k: how many; END, which closes the sentence, is one of them.
+          prefix: the first words of the sentence.
+          k: number of words; END counts as a word.
         """
         require_at_least("k", k, 1)
         (words,) = _words([prefix])
         reader = self.lm.reader
-        place, log_probs_1xV = reader.start(self.state)
+        state, log_probs_1xV = reader.start(self.state)
         for word in self.lm.vocabulary.encode(words):
-            place, log_probs_1xV = reader.next(place, [word])
+            state, log_probs_1xV = reader.next(state, [word])
         log_probs_V = np.asarray(log_probs_1xV)[0]
         best = np.argsort(-log_probs_V, kind="stable")[:k]
         return [(self.lm.vocabulary.words[i], float(log_probs_V[i])) for i in best]
@@ -154,8 +154,8 @@ class DocumentState:
         max_sentence_words: int = DEFAULT_MAX_SENTENCE_WORDS,
         seed: int = 0,
     ) -> Iterator[tuple[str, float]]:
-        """What `generate` gives word by word: each as soon as it is chosen, with its log P in nats;
-        END closes every sentence. A beam chooses all words in the end."""
+        """The words of `generate`, each as soon as it is chosen, with its log P in nats. END closes
+        every sentence. Beam search yields all words at the end."""
         self.lm.require_generating()
         limits, (key,) = (
             Limits(num_sentences, max_sentence_words),
@@ -166,7 +166,7 @@ class DocumentState:
 
     @property
     def vector(self) -> np.ndarray:
-        """What has been read as one vector, float [X] (`DocumentModel.vector`)."""
+        """The state as one vector, float [X] (`DocumentModel.vector`)."""
         vectors = self.lm.reader.vectors(self.state)
         if vectors is None:
             raise _without_context(self.lm.name)
@@ -178,17 +178,17 @@ class LanguageModel:
     """A model of any kind with its vocabulary.
 
     Attributes:
-      name: of the model, as in its configuration.
-      num_parameters: trained scalars; of an n-gram model the n-grams stored, of all orders.
-      vocabulary: between words and ids.
-      config: the configuration it was trained with.
-      step: the training step it is from; None where training has no steps (n-gram models).
-      text: how its training text was read, and its OOV rates.
-      make_scorer, make_reader: make `scorer` and `reader` when these are first asked for.
-      model, params: the functions of a model of the registry and its parameters; None of others.
-      batch_size: the maximum number of documents scored or encoded together.
-      adaptation: how the model adapts to each document that it scores; None if it does not.
-      unadapted: the model without adaptation, of a model that adapts.
+      name: name of the model, as in its configuration.
+      num_parameters: number of trained scalars, or of stored n-grams of all orders.
+      vocabulary: the words and their ids.
+      config: configuration of the training run.
+      step: training step of the parameters; None for n-gram models.
+      text: text options of the training corpus, and its OOV rates.
+      make_scorer, make_reader: functions that make `scorer` and `reader` at first use.
+      model, params: a model of the registry and its parameters; None for other models.
+      batch_size: maximum number of documents scored or encoded together.
+      adaptation: test-time adaptation to each scored document, if any.
+      unadapted: the model without adaptation, if this model adapts.
     """
 
     name: str
@@ -215,12 +215,12 @@ class LanguageModel:
 
     @functools.cached_property
     def reader(self) -> SentenceReader[Any]:
-        """Reads word ids on from any place."""
+        """Reads word ids incrementally."""
         return self.make_reader()
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """The checksum of the configuration and the parameters, before they adapt."""
+        """The checksum of the configuration and the parameters without adaptation."""
         if self.unadapted is not None:
             return self.unadapted.fingerprint
         digest = hashlib.sha256(json.dumps(self.config, sort_keys=True).encode())
@@ -230,15 +230,15 @@ class LanguageModel:
 
     @property
     def reads_source(self) -> bool:
-        """Whether it is an autoencoder, whose documents have a source."""
+        """Whether the model is an autoencoder, whose documents have a source."""
         return self.model is not None and self.model.reads_source
 
     def require_language_model(self, purpose: str) -> None:
-        """Refuses autoencoders."""
+        """Raises an InputError for autoencoders."""
         if self.reads_source:
             raise InputError(
-                f"{purpose} needs a language model, and {self.name} is an autoencoder, for which "
-                "launch.reconstruct, launch.encode and launch.evaluate are made"
+                f"{purpose} needs a language model, and {self.name} is an autoencoder; use "
+                "launch.reconstruct, launch.encode or launch.evaluate"
             )
 
     def require_generating(self) -> Reader:
@@ -257,27 +257,26 @@ class LanguageModel:
 
     @property
     def summary(self) -> str:
-        """Name, size and step in a line."""
+        """Name, size and step in one line."""
         name = f"{self.name} + {self.adaptation.kind}" if self.adaptation else self.name
         step = "" if self.step is None else f", step {self.step:,}"
         return f"{name}, {self.num_parameters:,} parameters{step}"
 
     def encode(self, document: Document | Sequence[Sentence]) -> list[np.ndarray]:
-        """The word ids of a document's sentences, of those that have words."""
+        """The word ids of a document's sentences; sentences without words are omitted."""
         (encoded,) = _encoded(self.vocabulary, [document], keep_empty=True)
         return encoded.sentences
 
     def documents(
         self, text: str, options: TextOptions | None = None, *, name: str = "text"
     ) -> list[Document]:
-        """The documents in a text, for `score`, `read` and all other methods; the sentences of a
-        document can also be candidates.
+        """The documents in a text, for `score`, `read` and all other methods.
 
         Args:
-          text: such as "Raw text. As it is."
-          options: how it becomes words, by default as the text did that the model was trained on,
-            but without the tags or trees that it may have had.
-          name: of the text; documents are called NAME:LINE, unless the text gives them names.
+          text: a text such as "It rained. We left."
+          options: text options, by default the options of the training corpus; a model trained on
+            tagged text or trees reads lines of words.
+          name: name of the text; documents without a name are called NAME:LINE.
 
         A Python warning counts omitted words and invisible characters.
         """
@@ -294,10 +293,10 @@ class LanguageModel:
         return list(self.score(self.documents(text, options)))
 
     def read_text(self, text: str, options: TextOptions | None = None) -> DocumentState:
-        """The one document of `documents(text, options)`, to read on from its end."""
+        """The state after the only document of `documents(text, options)`."""
         document, *others = self.documents(text, options)
         if others:
-            raise InputError(f"the text holds {1 + len(others)} documents; expected one")
+            raise InputError(f"the text has {1 + len(others)} documents; expected one")
         return self.read(document)
 
     def surprisals(
@@ -306,14 +305,16 @@ class LanguageModel:
         *,
         no_context_too: bool = False,
     ) -> dict[str, np.ndarray]:
-        """A table with a row for every token of documents, as `score` takes them: what
-        `pandas.DataFrame` makes a frame of.
+        """A table with one row per target of documents, which `pandas.DataFrame` accepts.
+
+        Args:
+          documents, no_context_too: as for `score`.
 
         Returns:
           Columns of equal length: "document" (its name), "sentence" and "position" (int64, both
           from 1; a sentence without words has a number and no row), "word", "surprisal" (float64,
-          nats), with `no_context_too` "surprisal_no_context" (nats, without the sentences before),
-          and "known" (bool), as in `SentenceScore`.
+          nats), with `no_context_too` "surprisal_no_context" (nats, without earlier sentences), and
+          "known" (bool), as in `SentenceScore`.
         """
         scores = self.score(documents, no_context_too=no_context_too)
         columns = zip(*(row for score in scores for row in score.rows()), strict=True)
@@ -333,17 +334,18 @@ class LanguageModel:
         *,
         no_context_too: bool = False,
     ) -> Iterator[DocumentScore]:
-        """Scores documents in their order; input larger than memory is fine.
+        """Scores documents in their order; input may be larger than memory.
 
         Args:
-          documents: lists of sentences, each a string of tokens separated by spaces or a list of
-            tokens, or `dclm_jax.data.readers.Document`s. Scores are aligned one to one with
-            documents and their sentences: a sentence without words has no tokens and log P 0.
-          no_context_too: also score every sentence without context, as the first one of a
-            document (`log_probs_no_context`).
+          documents: `dclm_jax.data.readers.Document`s, or lists of sentences; a sentence is a
+          string
+            of words separated by spaces, or a list of words. Scores are aligned one to one with
+            documents and their sentences: a sentence without words has no targets and log P 0.
+          no_context_too: whether to score every sentence also without context, as the first
+            sentence of a document (`log_probs_no_context`).
 
         Yields:
-          A score for each, named by the Document's id, or else by its position from 0.
+          One score per document, with the Document's id, or with its position from 0, as its name.
         """
         if no_context_too:
             self.require_language_model("a score without context")
@@ -360,12 +362,11 @@ class LanguageModel:
             yield DocumentScore.of(document.id, document.aligned(scores, without_words))
 
     def attention(self, document: Document | Sequence[Sentence]) -> list[SentenceAttention]:
-        """What every token of a document, as `score` takes one, attends to; see `Reader.attention`.
-        A sentence without words has no targets and no positions.
-        """
+        """The attention weights of every target of a document, as `score` takes it; see
+        `Reader.attention`. A sentence without words has no targets and no positions."""
         (encoded,) = _encoded(self.vocabulary, [document], keep_empty=True)
         if self.model is None or not isinstance(reader := self.reader, Reader):
-            raise InputError(f"{self.name} has no attention to sentences before")
+            raise InputError(f"{self.name} has no attention to earlier sentences")
         words = [*filter(None, encoded.words)]
         attention = []
         weights_of = reader.attention(encoded.sentences)
@@ -382,14 +383,14 @@ class LanguageModel:
         sentences: Document | Sequence[Sentence] = (),
         source: Document | Sequence[Sentence] | None = None,
     ) -> DocumentState:
-        """A document whose first sentences are these, to read on from there.
+        """The state after the first sentences of a document.
 
         Args:
-          sentences: as `score` takes a document.
-          source: what the document is made of, for a model that reads it.
+          sentences: a document, as `score` takes it.
+          source: the source of the document, for an autoencoder.
         """
         if source is None and self.reads_source:
-            raise InputError(f"{self.name} makes a document of another one; expected it as source")
+            raise InputError(f"{self.name} is an autoencoder; pass the source of the document")
         reader = self.reader
         documents = [sentences] if source is None else [source, sentences]
         encoded = _encoded(self.vocabulary, documents, keep_empty=True)
@@ -404,8 +405,8 @@ class LanguageModel:
         """The likeliest order of a document's sentences, see `decoding.ordering`.
 
         Returns:
-          Indices into the sentences, those without words left out; log P of them in this order in
-          nats, and whether it is known to be the best.
+          Indices of the sentences with words; log P of this order in nats, and whether the order is
+          proven to be the likeliest.
         """
         self.require_language_model("an order")
         documents = [*_encoded(self.vocabulary, [sentences])]
@@ -420,13 +421,13 @@ class LanguageModel:
     def vectors(
         self, documents: Iterable[Document | Sequence[Sentence]]
     ) -> Iterator[DocumentVectors]:
-        """The vectors of documents, in their order, as `score` takes and names them; input larger
-        than memory is fine."""
+        """The vectors of documents in their order, with documents and names as in `score`; input
+        may be larger than memory."""
         batch_size = min(self.batch_size, MAX_ROWS)
         reader = self.reader
         if not isinstance(reader, Reader):
             raise _without_context(self.name)
-        # Where a model that reads a source keeps the whole document.
+        # The index of the whole document among the vectors.
         whole = 0 if self.reads_source else -1
         remaining = _encoded(self.vocabulary, documents, keep_empty=True)
         while window := list(itertools.islice(remaining, max(_WINDOW, batch_size))):
@@ -434,7 +435,7 @@ class LanguageModel:
             for document in window:
                 if not document.sentences:
                     raise InputError(
-                        f"document {document.id} has no words, and so no vector; leave it out"
+                        f"document {document.id} has no words, and so no vector; remove it"
                     )
             sizes = [size_of(ids, ids if self.reads_source else None) for ids in encoded]
             vectors_of: dict[int, np.ndarray] = {}
@@ -460,17 +461,17 @@ class LanguageModel:
         seed: int = 0,
         samples: int = 1,
     ) -> Iterator[tuple[AnyDocument, list[GeneratedText]]]:
-        """Continues documents, in their order; input may be larger than memory.
+        """Continues documents in their order; input may be larger than memory.
 
         Args:
-          documents: as `score` takes them; one without words is begun.
-          num_sentences: maximum number of sentences: a model that decides where a document ends
+          documents: documents, as `score` takes them; a document without words is begun.
+          num_sentences: maximum number of sentences; a model that decides where a document ends
             may generate fewer.
           decoding: how words are chosen.
           max_sentence_words: maximum number of words per sentence.
-          seed: of sampling. What is drawn depends on it, on the number of the document and on what
-            was read, not on the other documents.
-          samples: texts for each document; number s from 0 is what seed + s gives as the first.
+          seed: random seed for sampling. The text of a document depends on the seed, the number of
+            the document and the document, not on other documents.
+          samples: number of texts per document; text s, from 0, is the first text of seed + s.
 
         Yields:
           Every document with its texts.
@@ -489,14 +490,14 @@ class LanguageModel:
         seed: int = 0,
         samples: int = 1,
     ) -> Iterator[tuple[AnyDocument, list[GeneratedText]]]:
-        """What a model makes of the documents that it reads: an autoencoder, the same again.
+        """Reconstructions of documents by an autoencoder.
 
         Args:
-          documents: the sources, as `score` takes them; each has words.
+          documents: the sources, documents with words, as `score` takes them.
           decoding: how words are chosen.
-          max_length_ratio: maximum number of words of a text, as a multiple of its source's (Li et
-            al. 2015, 4.2).
-          seed, samples: as those of `generate`.
+          max_length_ratio: maximum number of words of a text, as a multiple of the words of its
+            source (Li et al. 2015, 4.2).
+          seed, samples: as for `generate`.
 
         Yields:
           Every document with its texts.
@@ -508,9 +509,9 @@ class LanguageModel:
         def limits(ids: list[np.ndarray]) -> Limits:
             words = sum(map(len, ids))
             if not words:
-                raise InputError("a document has no words; expected some to read")
-            most = max(1, int(max_length_ratio * words))
-            return Limits(most, most, most)
+                raise InputError("a document has no words; remove it")
+            max_words = max(1, int(max_length_ratio * words))
+            return Limits(max_words, max_words, max_words)
 
         return self._texts(
             documents,
@@ -526,13 +527,13 @@ class LanguageModel:
         self,
         documents: Iterable[AnyDocument],
         size: Callable[[list[np.ndarray]], tuple[int, int, int]],
-        place_of: Callable[[list[list[np.ndarray]]], Any],
+        state_of: Callable[[list[list[np.ndarray]]], Any],
         limits: Callable[[list[np.ndarray]], Limits],
         decoding: Decoding,
         seed: int,
         samples: int,
     ) -> Iterator[tuple[AnyDocument, list[GeneratedText]]]:
-        """Texts after the places that documents lead to, in windows of them."""
+        """Texts after the states of documents, generated for a window of documents at a time."""
         require_at_least("samples", samples, 1)
         remaining, first = _encoded(self.vocabulary, documents, keep_empty=True), 0
         while window := list(itertools.islice(remaining, _WINDOW)):
@@ -540,7 +541,7 @@ class LanguageModel:
             texts = generation.generate_many(
                 generation.require_words(self.reader),
                 list(map(size, ids)),
-                lambda rows, ids=ids: place_of([ids[row] for row in rows]),
+                lambda rows, ids=ids: state_of([ids[row] for row in rows]),
                 decoding,
                 list(map(limits, ids)),
                 generation.random_keys(
@@ -554,7 +555,7 @@ class LanguageModel:
             first += len(window)
 
     def to_words(self, text: generation.Text) -> GeneratedText:
-        """A text in words, with its scores."""
+        """A generated text as words, with its scores."""
         sentences = [
             SentenceScore.of(self.vocabulary.decode(ids.tolist()), ids, -log_probs)
             for ids, log_probs in zip(text.sentences, text.log_probs, strict=True)
@@ -568,7 +569,7 @@ class LanguageModel:
         *,
         on_document: Callable[[int], None] = lambda done: None,
     ) -> Perplexity:
-        """The perplexity of documents, as `score` takes them; those without words are left out.
+        """The perplexity of documents, as `score` takes them; documents without words are omitted.
         `on_document` is called with the number of documents so far."""
         dataset = self._dataset(documents)
         measured = measure(self.scorer, dataset.documents, on_document=on_document)
@@ -579,12 +580,14 @@ class LanguageModel:
         documents: Iterable[Document | Sequence[Sentence]] | Dataset,
         **options: Any,
     ) -> CoherenceResults:
-        """How often the model finds documents, as `score` takes them, likelier than their sentences
-        in another order; those without words are left out.
+        """Order-discrimination accuracy: how often a document is more probable than its sentences
+        in another order.
 
         Args:
-          documents: of two sentences or more; shorter ones are counted.
-          **options: of `CoherenceOptions`, such as permutations=20 or extra_tests=["insertion"].
+          documents: documents, as `score` takes them. Documents without words are omitted;
+            documents of one sentence are counted, but not tested.
+          **options: attributes of `CoherenceOptions`, such as permutations=20 or
+            extra_tests=["insertion"].
         """
         self.require_language_model("coherence")
         encoded = [document.sentences for document in self._dataset(documents).documents]
@@ -601,7 +604,7 @@ class LanguageModel:
         *,
         on_document: Progress = lambda done, of: None,
     ) -> Comparisons[OfTest]:
-        """Documents of word ids beside the orders of a test, see `coherence.compare`."""
+        """Documents of word ids compared with the orders of a test; see `coherence.compare`."""
         reader = self.reader if self.model is not None else None
         return compare(self.scorer, documents, test, reader=reader, on_document=on_document)
 
@@ -611,15 +614,15 @@ class LanguageModel:
         *,
         on_document: Callable[[int], None] = lambda done: None,
     ) -> dict[str, Any]:
-        """The values of `evaluation.measures.MEASURES` by name, of documents as `perplexity` takes
-        them, all in one pass."""
+        """The values of `evaluation.measures.MEASURES` by name, for documents as `perplexity` takes
+        them."""
         new = [kind() for kind in measures.MEASURES]
         dataset = self._dataset(documents)
         measure(self.scorer, dataset.documents, measures=new, on_document=on_document)
         return {each.name: each.value() for each in new}
 
     def with_training_oov(self, measured: Perplexity) -> Perplexity:
-        """A perplexity of the model, with the OOV rate of its corpus's test split."""
+        """The perplexity with the OOV rate of the test split of the training corpus."""
         return dataclasses.replace(measured, own_oov_rate=self.text.unknown_rates.get("test"))
 
     def adapt(
@@ -636,9 +639,9 @@ class LanguageModel:
 
         Args:
           kind: "cache" (neural), "unigram" (cache) or "dynamic" (evaluation).
-          tune_on: documents, as `score` takes them, to tune the missing numbers of the setting on;
-            other ones than those to measure.
-          data, label, on_document: as those of `evaluation.adaptation.adapt`.
+          tune_on: documents, as `score` takes them, on which missing numbers of the setting are
+            tuned; they should differ from the measured documents.
+          data, label, on_document: as for `evaluation.adaptation.adapt`.
           **setting: weight, theta, window and strength of a neural cache, weight and strength of a
             unigram cache, rate, decay and sentences of dynamic evaluation.
         """
@@ -671,11 +674,11 @@ class LanguageModel:
 def restore(
     workdir: str | os.PathLike[str], *, batch_size: int = DEFAULT_BATCH_SIZE
 ) -> LanguageModel:
-    """The best model of a run of `python -m launch.train`, or that of `python -m launch.ngram`.
+    """The best model of a run of `launch.train`, or the model of a run of `launch.ngram`.
 
     Args:
-      workdir: of the run, a directory or an address such as gs://bucket/run.
-      batch_size: the maximum number of documents scored or encoded together; it changes speed and
+      workdir: workdir of the run, a directory or an address such as gs://bucket/run.
+      batch_size: maximum number of documents scored or encoded together; it changes speed and
         memory, not scores.
     """
     require_at_least("batch_size", batch_size, 1)
@@ -716,19 +719,19 @@ def mix(
     *,
     tune_on: Iterable[Document | Sequence[Sentence]] | Dataset | None = None,
 ) -> LanguageModel:
-    """The model with p = w p_first + (1 - w) p_second for every token. It scores documents.
+    """The mixture p = w p_first + (1 - w) p_second for every target, which scores documents.
 
     Args:
-      first, second: models of one vocabulary.
+      first, second: models with one vocabulary.
       weight: w, from 0 to 1.
-      tune_on: documents, as `LanguageModel.score` takes them, to find the weight on instead; other
-        ones than the mixture is measured on.
+      tune_on: documents, as `LanguageModel.score` takes them, on which the weight is tuned; they
+        should differ from the measured documents.
     """
     a, b = (datasets.describe_vocabulary(lm.vocabulary) for lm in (first, second))
     if a != b:
         raise InputError(f"the models have two vocabularies ({a}; {b}); expected one")
     if (weight is None) == (tune_on is None):
-        raise InputError("expected a weight, or tune_on=documents to find it")
+        raise InputError("expected a weight, or tune_on=documents to tune it")
     scorers = first.scorer, second.scorer
     if tune_on is not None:
         weight = interpolation.tune(scorers, first._dataset(tune_on)).weight
@@ -758,19 +761,19 @@ def _no_reader(model: str) -> Callable[[], Reader]:
 
 
 def _without_context(name: str) -> InputError:
-    return InputError(f"{name} reads every sentence alone: it has no context")
+    return InputError(f"{name} has no context; choose a model with context")
 
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class _Document(datasets.Encoded, Generic[AnyDocument]):
-    """A document of Python: as it was passed, and the words of all its sentences; ids are those of
-    the sentences that have words, which alone are read."""
+    """A document as it was passed, and the words of all its sentences. Only sentences with words
+    have ids, and are read."""
 
     passed: AnyDocument
     words: list[list[str]]
 
     def aligned(self, results: Iterable[OfSentence], empty: OfSentence) -> list[OfSentence]:
-        """The results of the sentences that have words, and `empty` for each of the others."""
+        """The results of sentences with words, and `empty` for sentences without words."""
         remaining = iter(results)
         return [next(remaining) if sentence else empty for sentence in self.words]
 
@@ -778,10 +781,10 @@ class _Document(datasets.Encoded, Generic[AnyDocument]):
 def _encoded(
     vocabulary: Vocabulary, documents: Iterable[AnyDocument], *, keep_empty: bool = False
 ) -> Iterator[_Document[AnyDocument]]:
-    """Documents with word ids, streamed, named by their ids, or else by their positions from 0.
+    """Documents with word ids, streamed, with their ids or their positions from 0 as names.
 
-    At the end a warning counts what has no words and was left out: sentences, and unless
-    `keep_empty` documents. Where no document is left there is none: the caller refuses that.
+    At the end a warning counts omitted sentences without words and, unless `keep_empty`, omitted
+    documents. There is no warning if no document is left, which the caller refuses.
     """
     if isinstance(documents, str) or not isinstance(documents, Iterable):
         raise InputError(
@@ -807,7 +810,7 @@ def _encoded(
         )
     if kept and (empty_sentences or empty_documents):
         of_documents = f"; documents without words: {empty_documents:,}" if empty_documents else ""
-        _warn(f"sentences without words were left out: {empty_sentences:,}{of_documents}")
+        _warn(f"sentences without words omitted: {empty_sentences:,}{of_documents}")
 
 
 def _words(document: Document | Sequence[Sentence], what: str = "a document is") -> list[list[str]]:

@@ -49,14 +49,14 @@ def start(
 ) -> None:
     """Joins this process to the others of its job; to be called before any device is used.
 
-    Without arguments it joins what a scheduler started together: the tasks of an `srun` or
-    `mpirun`, or the TPU hosts of a Kubernetes job. Where there is no such thing it does nothing.
+    Without arguments it joins the processes that a scheduler started: the tasks of an `srun` or
+    `mpirun`, or the TPU hosts of a Kubernetes job. Without a scheduler it does nothing.
 
     Args:
-      coordinator_address: HOST:PORT of process 0, the same in all processes.
-      num_processes: of the job.
-      process_id: from 0.
-      stops_together: SIGTERM is kept for `stop_agreed` instead of ending the process.
+      coordinator_address: HOST:PORT of process 0, equal in all processes.
+      num_processes: number of processes of the job.
+      process_id: number of this process, from 0.
+      stops_together: whether SIGTERM is reported by `stop_agreed` instead of ending the process.
     """
     if coordinator_address is None and num_processes is None and process_id is None:
         tasks = max(int(os.environ.get(variable) or 1) for variable in _TASKS_OF_A_STEP)

@@ -64,8 +64,8 @@ def open_regular(location: Location | PathLike, *, or_stream: bool = False) -> B
     """Opens a regular file to read, as bytes.
 
     Args:
-      location: of the file.
-      or_stream: accept pipes and devices too, which may never end; the reader sets a limit.
+      location: location of the file.
+      or_stream: whether to accept pipes and devices, which may never end; the reader sets a limit.
 
     Raises:
       OSError: it cannot be opened, or is a device, a pipe or a directory.
@@ -179,14 +179,14 @@ class Mirror:
         seals: Collection[str],
         choose: Callable[[Collection[str]], Iterable[str]] = iter,
     ):
-        """Takes the files of the directory for equal to those under the address.
+        """Assumes that the files of the directory equal the files under the address.
 
         Args:
-          directory: of this machine.
+          directory: a directory of this machine.
           location: the address.
-          names: of the files under the address; files that the directory lacks are removed by the
-            first upload.
-          seals: their names without folders.
+          names: names of the files under the address; the first upload removes files that the
+            directory lacks.
+          seals: names, without folders, of the files that are uploaded last.
           choose: selects the names of the files to upload.
         """
         self._directory, self._location = directory, location

@@ -1,4 +1,4 @@
-"""What the launchers that use a trained model share: flags, the run, its input, progress."""
+"""Shared by launchers that use a trained model: flags, the run, its input, progress."""
 
 import dataclasses
 import functools

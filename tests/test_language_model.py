@@ -19,7 +19,7 @@ DOCUMENTS = [TEXT, ["dogs bark .", "the unheard dogs ."]]
 WITH_GAPS = ["", TEXT[0], " ", TEXT[1]]
 GAPS = [WITH_GAPS, [], DOCUMENTS[1], [[]]]
 """The same with sentences and documents without words."""
-LEFT_OUT = "sentences without words were left out: 3"
+LEFT_OUT = "sentences without words omitted: 3"
 
 
 def test_it_shows_itself_in_a_line():
@@ -90,7 +90,7 @@ def test_attention_has_the_words_of_targets_and_positions():
 
 
 @contextlib.contextmanager
-def warns(message: str = "sentences without words were left out: 2") -> Iterator[None]:
+def warns(message: str = "sentences without words omitted: 2") -> Iterator[None]:
     """One warning, and it names the line of the caller."""
     with pytest.warns(UserWarning, match=f"^{re.escape(message)}$") as warnings:
         yield
@@ -160,7 +160,7 @@ def test_sentences_without_words_have_no_place_in_orders_sources_and_attention()
 
     lm = language_model("standard_autoencoder")
     expected = lm.read(TEXT, source=TEXT).vector.tolist()
-    with warns("sentences without words were left out: 4"):
+    with warns("sentences without words omitted: 4"):
         assert lm.read(WITH_GAPS, source=WITH_GAPS).vector.tolist() == expected
 
     lm = language_model("adclm")
@@ -224,7 +224,7 @@ def test_raw_text_is_scored_and_read():
     assert candidate.log_prob == state.score(["dogs bark ."])[0].log_prob
     (document,) = lm.documents("The Cat slept .", TextOptions())
     assert document.sentences == [["The", "Cat", "slept", "."]]
-    with pytest.raises(InputError, match="the text holds 2 documents; expected one"):
+    with pytest.raises(InputError, match="the text has 2 documents; expected one"):
         lm.read_text("The cat sat.\n=\nIt slept.")
 
 
@@ -257,8 +257,8 @@ def test_a_string_has_no_tags_though_the_training_text_had():
         (lambda lm: lm.read().next_words(k=0), "k is 0; expected at least 1"),
         (lambda lm: lm.read().generate(seed=-1), "seed is -1; expected a whole number from 0"),
         (lambda lm: list(lm.generate([], samples=0)), "samples is 0; expected at least 1"),
-        (lambda lm: lm.read().vector, "rnnlm reads every sentence alone: it has no context"),
-        (lambda lm: [*lm.vectors([TEXT])], "rnnlm reads every sentence alone: it has no context"),
+        (lambda lm: lm.read().vector, "rnnlm has no context; choose a model with context"),
+        (lambda lm: [*lm.vectors([TEXT])], "rnnlm has no context; choose a model with context"),
         (lambda lm: dclm_jax.restore("nowhere", batch_size=0), "batch_size is 0; expected at le"),
         (lambda lm: dclm_jax.mix(lm, lm), "expected a weight, or tune_on=documents"),
         (lambda lm: dclm_jax.mix(lm, lm, 0.5, tune_on=[]), "expected a weight, or tune_on"),
@@ -270,7 +270,7 @@ def test_a_string_has_no_tags_though_the_training_text_had():
         (lambda lm: lm.documents("a", TextOptions("sotu")), "unknown format 'sotu'; expected one"),
         (
             lambda lm: dclm_jax.mix(lm, lm, 0.5).attention([]),
-            "mixture has no attention to sentences before",
+            "mixture has no attention to earlier sentences",
         ),
         (
             lambda lm: [*language_model("standard_autoencoder").score([], no_context_too=True)],
@@ -283,7 +283,7 @@ def test_a_string_has_no_tags_though_the_training_text_had():
         ),
         (
             lambda lm: language_model("standard_autoencoder").read(TEXT),
-            "standard_autoencoder makes a document of another one; expected it as source",
+            "standard_autoencoder is an autoencoder; pass the source of the document",
         ),
     ],
 )

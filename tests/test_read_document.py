@@ -183,7 +183,7 @@ def test_what_cannot_be_reconstructed_is_refused():
     lm = language_model("hierarchical_autoencoder")
     with pytest.raises(InputError, match="max_length_ratio is 0; expected a number above 0"):
         lm.reconstruct([TEXT], max_length_ratio=0)
-    with pytest.raises(InputError, match="a document has no words; expected some to read"):
+    with pytest.raises(InputError, match="a document has no words; remove it"):
         list(lm.reconstruct([[]]))
     with pytest.raises(InputError, match="a continuation needs a language model, and hierar"):
         lm.read(source=TEXT).generate()

@@ -61,7 +61,7 @@ def test_windows_and_batches_keep_the_order(monkeypatch):
 
 
 def test_a_document_without_words_has_no_vector():
-    with pytest.raises(InputError, match="document 1 has no words, and so no vector; leave it out"):
+    with pytest.raises(InputError, match="document 1 has no words, and so no vector; remove it"):
         list(language_model("ccdclm").vectors([["a"], []]))
 
 
@@ -81,7 +81,7 @@ def test_a_reader_gives_the_start_as_well_and_needs_word_ids():
 @pytest.mark.parametrize("name", ["ccdclm", "standard_autoencoder"])
 def test_after_a_sentence_without_words_the_vector_is_the_one_before(name):
     lm = language_model(name)
-    with pytest.warns(UserWarning, match="sentences without words were left out: 3$") as warned:
+    with pytest.warns(UserWarning, match="sentences without words omitted: 3$") as warned:
         (encoded,) = lm.vectors([["", "the cat sat .", " ", "it slept .", []]])
     assert len(warned) == 1
     (expected,) = lm.vectors([["the cat sat .", "it slept ."]])

@@ -1,4 +1,4 @@
-"""All tests of coherence that are asked for, of one model; tables of the results of several."""
+"""The requested coherence tests of a model, and tables of the results of several models."""
 
 import dataclasses
 import itertools
@@ -24,14 +24,14 @@ from dclm_jax.evaluation.significance import Difference, Sums, differences
 from dclm_jax.tables import aligned, separated
 
 BLOCK_SIZES = (1, 2, 4, 8)
-"""Sentences of a block, where documents are measured by the size of blocks."""
+"""Numbers of sentences per block in the extra test `blocks`."""
 EXTRA_TESTS = {
     "blocks": tuple(Shuffle(block=size) for size in BLOCK_SIZES),
     "swaps": (Shuffle(window=2),),
     "windows": (Shuffle(window=3),),
     "insertion": (),
 }
-"""Tests beside the one of all sentences permuted, and what they shuffle."""
+"""Extra tests, and the units that they shuffle."""
 PERMUTATIONS, INSERTION = Shuffle().name, "insertion"
 
 
@@ -42,11 +42,11 @@ class CoherenceOptions:
     Attributes:
       permutations: number of fixed permutations of each document; 0 skips them.
       bootstrap: number of resampled test sets (Ji et al. 2015, 4.2); 0 skips them.
-      permutation_pool: permutations of each document that the test sets draw from; 0 shuffles
-        every draw afresh, as the paper does.
-      fix_first: sentences at the start of each document that stay where they are.
-      extra_tests: some of EXTRA_TESTS, or "all".
-      seed: of permutations and test sets.
+      permutation_pool: number of permutations per document from which test sets draw; 0 shuffles
+        every draw anew, as in the paper.
+      fix_first: number of sentences at the start of each document that are not permuted.
+      extra_tests: names of EXTRA_TESTS, or "all".
+      seed: random seed for permutations and test sets.
     """
 
     permutations: int = 20
@@ -65,7 +65,7 @@ class CoherenceOptions:
                 raise InputError(f"extra_tests is {name}; {expected}")
 
     def tests(self, shuffle: Shuffle) -> list[OrderTest[Any]]:
-        """The tests that shuffle documents like this; the first one is the one to report."""
+        """The tests with this shuffle, the test to report first."""
         tests: list[OrderTest[Any]] = []
         if self.bootstrap:
             pool = self.permutation_pool
@@ -75,20 +75,20 @@ class CoherenceOptions:
         return tests
 
     def asks_for(self, extra_test: str) -> bool:
-        """Whether one of EXTRA_TESTS is to be run."""
+        """Whether an extra test is requested."""
         return not {extra_test, "all"}.isdisjoint(self.extra_tests)
 
 
 @dataclasses.dataclass(frozen=True)
 class CoherenceResults:
-    """What tests of coherence give for one model.
+    """Results of coherence tests of one model.
 
     Attributes:
-      options: what was asked for.
-      tests: by the name of a test, its results: one, or those of the bootstrap and of the fixed
-        permutations.
-      first_sentence: accuracy where the first sentence alone moves; None where it is fixed.
-      too_short: tests that were asked for, and for which every document is too short.
+      options: the options of the tests.
+      tests: results by the name of a test: one result, or the results of the bootstrap and of the
+        fixed permutations.
+      first_sentence: accuracy if only the first sentence is moved; None if it is fixed.
+      too_short: requested tests for which every document is too short.
     """
 
     options: CoherenceOptions
@@ -97,7 +97,7 @@ class CoherenceResults:
     too_short: list[Shuffle]
 
     def results(self, test: str) -> list[Any]:
-        """The `Coherence` of a test, first the one to report, or its `Insertion`."""
+        """The `Coherence` results of a test, the result to report first, or its `Insertion`."""
         results = [each.result for each in self.tests[test]]
         if test != PERMUTATIONS:
             return results
@@ -106,7 +106,7 @@ class CoherenceResults:
 
     @property
     def by_document(self) -> dict[str, OrderResult[Any]]:
-        """By test, the result that has the outcome of every document."""
+        """For each test the result with an outcome of every document."""
         last = {name: results[-1] for name, results in self.tests.items()}
         return {name: result for name, result in last.items() if result.documents}
 
@@ -149,10 +149,10 @@ def measure_coherence(
     """The tests of coherence of a model.
 
     Args:
-      documents: a split; each test leaves out those that are too short for it.
-      options: which tests.
-      measured: gives the result of a test on these documents.
-      given: orders int [P, S] of each document to compare it with, instead of random ones.
+      documents: documents of a split; each test omits documents that are too short for it.
+      options: the options of the tests.
+      measured: returns the result of a test on these documents.
+      given: orders int [P, S] of each document, instead of random orders.
     """
     extra_shuffles = [EXTRA_TESTS[name] for name in EXTRA_TESTS if options.asks_for(name)]
     results, too_short = {}, []
@@ -165,7 +165,7 @@ def measure_coherence(
             too_short.append(shuffle)
     first_sentence = None
     if not options.fix_first:
-        # Of long documents not even a second permutation may be wanted.
+        # Long documents may be tested with a single permutation.
         positions = min(FIRST_POSITIONS, options.permutations or options.bootstrap)
         test = FirstSentence(positions=positions, seed=options.seed)
         first_sentence = measured(test).result
@@ -176,14 +176,13 @@ def measure_coherence(
 
 
 Results = dict[str, CoherenceResults]
-"""What tests give for several models, by their labels; on the same documents, with the same
-options."""
+"""Results of several models by their labels, on the same documents with the same options."""
 Pairs = dict[str, list[Difference]]
-"""By test the differences in accuracy between any two of several models."""
+"""For each test the differences in accuracy between any two models."""
 
 
 def paired(results: Results) -> Pairs:
-    """By test the differences in accuracy between any two models."""
+    """For each test the differences in accuracy between any two models; empty for one model."""
     first, *others = results.values()
     pairs = {}
     for test in first.by_document if others else ():
@@ -194,7 +193,7 @@ def paired(results: Results) -> Pairs:
 
 
 def table(results: Results) -> list[str]:
-    """The lines of a table of accuracies: a row for each test, and for each length of documents."""
+    """The lines of a table of accuracies, with one row per test and per range of lengths."""
     first = next(iter(results.values()))
     rows = [["test", "documents", "left out", *(results if len(results) > 1 else ["accuracy"])]]
     for test in first.tests:
@@ -224,7 +223,7 @@ def table(results: Results) -> list[str]:
 
 
 def paired_table(results: Results, pairs: Pairs) -> list[str]:
-    """The lines of a table of `paired`; none for a single model."""
+    """The lines of a table of `paired`; empty for one model."""
     labels = list(results)
     if not pairs:
         return []
@@ -243,7 +242,7 @@ def paired_table(results: Results, pairs: Pairs) -> list[str]:
 
 
 def joined(results: Results, values: Sequence[dict[str, Any]], pairs: Pairs) -> dict[str, Any]:
-    """The JSON object of several models, whose own objects `values` are; of one it is its own."""
+    """The JSON object of several models, made of their own objects `values`."""
     if len(values) == 1:
         return values[0]
     labels = list(results)
@@ -257,7 +256,8 @@ def joined(results: Results, values: Sequence[dict[str, Any]], pairs: Pairs) -> 
 
 
 def separated_rows(results: Results, names: Sequence[str]) -> Iterator[str]:
-    """The lines of a TSV file: a row for each model, test and document, whose `names` these are."""
+    """The lines of a TSV file, one per model, test and document; `names` are the documents'
+    names."""
     rows = [
         ([label, test, names[document.index]], document.row())
         for label, tests in results.items()

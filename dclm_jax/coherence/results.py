@@ -11,7 +11,7 @@ from dclm_jax.evaluation.permutations import Shuffle
 from dclm_jax.evaluation.significance import Sums
 
 FIRST_DECIDES = 0.75
-"""From this accuracy of `compare.FirstSentence` on, `Coherence.warning` has something to say."""
+"""Minimum accuracy of `compare.FirstSentence` at which `Coherence.warning` warns."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,27 +19,25 @@ class Coherence:
     """Accuracy in telling documents from permutations of their sentences; 50% is chance.
 
     Attributes:
-      kind: "fixed", "bootstrap", or "given" where the permutations come from files.
+      kind: "fixed", "bootstrap", or "given" for permutations from files.
       mean: mean accuracy, 0 to 1.
-      sd: sample standard deviation of accuracy over `replicates`; None where there is only one.
-      replicates: rounds of one permutation a document (fixed) or resampled test sets (bootstrap);
-        1 if permutations are given.
-      permutations: of each document (fixed), of each of its draws into a test set (bootstrap), of
-        the document that has most (given).
-      documents: documents with two sentences or more to permute, also those of a test set.
-      words: of all these documents, which tells texts apart under any vocabulary.
-      pairs: comparisons made in all.
-      seed: of the permutations and test sets; the same seed gives every model the same ones.
-      pool: permutations of a document that a bootstrap draws from; 0: each draw has its own.
-      pool_error: standard error of the mean that is due to the pool and that more test sets do not
-        lessen.
-      keep_first: sentences at the start of each document that stay where they are.
-      left_out: documents with too few sentences to permute.
-      first_sentence: accuracy where the first sentence alone moves, see `FirstSentence`; None where
-        it was not measured.
-      block, window: as of `Shuffle`.
-      unchanged: documents whose every such order is the same text, for their sentences are equal:
-        they can only tie.
+      sd: sample standard deviation of accuracy over `replicates`; None for one replicate.
+      replicates: number of rounds of one permutation per document (fixed), of resampled test sets
+        (bootstrap), or 1 (given).
+      permutations: number of permutations per document (fixed) or per draw of a document into a
+        test set (bootstrap), or their maximum over documents (given).
+      documents: number of documents with at least two sentences to permute, and size of a test set.
+      words: number of words of these documents, which identifies a text under any vocabulary.
+      pairs: number of comparisons.
+      seed: random seed for permutations and test sets, which are equal for every model.
+      pool: number of permutations per document from which a bootstrap draws; 0 for no pool.
+      pool_error: standard error of the mean due to the pool, which more test sets do not reduce.
+      keep_first: number of sentences at the start of each document that are not permuted.
+      left_out: number of documents with too few sentences to permute.
+      first_sentence: accuracy if only the first sentence is moved, see `FirstSentence`; None if not
+        measured.
+      block, window: as in `Shuffle`.
+      unchanged: number of documents whose orders are all the same text, which can only tie.
     """
 
     kind: Literal["fixed", "bootstrap", "given"]
@@ -62,7 +60,7 @@ class Coherence:
 
     @property
     def warning(self) -> str:
-        """What must be known to read the accuracy; empty where there is nothing."""
+        """A warning about the interpretation of the accuracy; empty if there is none."""
         if self.keep_first or self.first_sentence is None or self.first_sentence < FIRST_DECIDES:
             return ""
         return (
@@ -98,18 +96,18 @@ class Coherence:
 
 @dataclasses.dataclass(frozen=True)
 class Insertion:
-    """How well the place of a sentence is found that was taken out of its document.
+    """Accuracy in finding the original position of a removed sentence.
 
     Attributes:
       accuracy: mean over sentences, 0 to 1.
-      reciprocal_rank: mean reciprocal rank of the sentences' own places.
-      chance_accuracy: accuracy of a model that knows nothing of order, the mean of 1 / n.
+      reciprocal_rank: mean reciprocal rank of the sentences' original positions.
+      chance_accuracy: accuracy of a model without context, the mean of 1 / n.
       chance_reciprocal_rank: the mean of (1 + 1/2 + ... + 1/n) / n.
-      documents: with two sentences or more that move.
-      sentences: that were taken out.
-      words: of all these documents.
-      keep_first: sentences at the start of each document that stay where they are.
-      left_out: documents with fewer than two other sentences.
+      documents: number of documents with at least two sentences that move.
+      sentences: number of removed sentences.
+      words: number of words of these documents.
+      keep_first: number of sentences at the start of each document that are not moved.
+      left_out: number of documents with fewer than two sentences that move.
     """
 
     accuracy: float
@@ -129,8 +127,8 @@ class Insertion:
 
 @dataclasses.dataclass(frozen=True)
 class LengthRange:
-    """Accuracy in documents of `least` to `most` sentences (None: no limit), and how many documents
-    there are; accuracy is the mean over their permutations, None where there is no document."""
+    """Accuracy in documents of `least` to `most` sentences (None for no maximum), and their number.
+    The accuracy is the mean over permutations; None without documents."""
 
     least: int
     most: int | None
@@ -145,15 +143,15 @@ ResultT = TypeVar("ResultT")
 
 @dataclasses.dataclass(frozen=True)
 class DocumentOutcome:
-    """What a test gives for a document.
+    """The outcome of a test for a document.
 
     Attributes:
-      index: of the document in the split.
-      sentences, words: of the document.
-      pairs: its orders, or the sentences that were put back.
-      correct: the sum of what they count towards accuracy.
+      index: index of the document in the split.
+      sentences, words: numbers of sentences and words of the document.
+      pairs: number of its orders, or of removed sentences.
+      correct: sum of the outcomes of its pairs, see `OrderTest.outcomes`.
       nats: -log P of the document.
-      permuted_nats: the mean -log P of its orders.
+      permuted_nats: mean -log P of its orders.
     """
 
     index: int
@@ -165,7 +163,7 @@ class DocumentOutcome:
     permuted_nats: float
 
     def row(self) -> dict[str, float]:
-        """The numbers by name, with the accuracy and log P per token, words and ENDs."""
+        """The numbers by name, with the accuracy and log P per target (words and ENDs)."""
         tokens = self.words + self.sentences
         return {
             "sentences": self.sentences,
@@ -181,8 +179,8 @@ class DocumentOutcome:
 
 @dataclasses.dataclass(frozen=True)
 class OrderResult(Generic[ResultT]):
-    """What a test gives: its result, and where all models have equally many orders of a document,
-    the outcome of each document that is not left out."""
+    """The result of a test and, if all models have the same number of orders per document, the
+    outcome of each tested document."""
 
     result: ResultT
     documents: Sequence[DocumentOutcome]
@@ -211,7 +209,7 @@ class OrderResult(Generic[ResultT]):
         return ranges
 
     def to_json(self) -> dict[str, Any]:
-        """The result, and one list per number of the documents."""
+        """The result, and one list per attribute of the documents' outcomes."""
         result: Any = self.result
         names = [field.name for field in dataclasses.fields(DocumentOutcome)]
         return {
@@ -223,7 +221,7 @@ class OrderResult(Generic[ResultT]):
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any], kind: Callable[..., ResultT]) -> Self:
-        """The result of that type that `to_json` gave; nats that JSON lacks are infinite."""
+        """The inverse of `to_json`, with a result of type `kind`; nats of None are infinite."""
         result: Any = value["result"]
         columns = [
             [math.inf if number is None else number for number in column]

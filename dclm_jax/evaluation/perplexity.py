@@ -27,19 +27,17 @@ class Perplexity:
     """Sums over documents, from which perplexity follows.
 
     Attributes:
-      vocabulary_size: V, the three special tokens included.
+      vocabulary_size: V, including the three special tokens.
       nll: sum of -log P(target), in nats.
-      tokens: targets, the words of every sentence and its END; of bags without END.
-      words: targets without the ENDs.
-      oov_words: words outside the vocabulary, predicted as UNKNOWN.
+      tokens: number of targets, the words and the END of every sentence; for bags without END.
+      words: number of targets without ENDs.
+      oov_words: number of words outside the vocabulary, predicted as UNKNOWN.
       objective: one of COUNTING_RULES.
-      known_nll: the part of `nll` that is not of OOV words.
-      characters: of the words as the text has them, each with the space or the end of a line after
-        it; 0 if they are not known.
-      original_tokens: of the text as published perplexities count them, which may have other ends
-        of sentences; 0 if that is not known.
-      own_oov_rate: `oov_rate` of the test split that belongs to the model's training text; None if
-        it is not known.
+      known_nll: the sum over in-vocabulary targets.
+      characters: number of characters of the words in the text, each word with one separator; 0 if
+        unknown.
+      original_tokens: number of tokens of the text that published perplexities count; 0 if unknown.
+      own_oov_rate: `oov_rate` of the test split of the training corpus; None if unknown.
     """
 
     vocabulary_size: int
@@ -62,7 +60,7 @@ class Perplexity:
 
     @property
     def known_tokens(self) -> int:
-        """In-vocabulary targets, END among them."""
+        """Number of in-vocabulary targets, including END."""
         return self.tokens - self.oov_words
 
     @property
@@ -216,12 +214,10 @@ def measure(
 ) -> Perplexity:
     """The perplexity of documents (word ids, as `Scorer.score` takes them), each scored whole.
 
-    Documents are streamed. Those that have `characters` are `datasets.Encoded`.
-
     Args:
-      scorer: of the model.
-      documents: what to score.
-      measures: take every document as well.
+      scorer: the model's scorer.
+      documents: a stream of documents; `datasets.Encoded` documents have `characters`.
+      measures: measures to which every document is added.
       on_document: called with the number of documents so far.
     """
     total = Perplexity(vocabulary_size=scorer.vocab_size, objective=scorer.objective)

@@ -1,1 +1,1 @@
-"""What handles many runs: sweeps, their jobs, reports and pictures. Nothing below imports it."""
+"""Work with many runs: sweeps and their jobs, reports and figures. No other room imports it."""

@@ -35,9 +35,9 @@ class Row:
     """Runs of one configuration and several seeds.
 
     Attributes:
-      label: the model's name, and what tells the row from others of that model.
-      config: the configuration without the seed, keys as "a.b".
-      results: of each run its facts and measurements; None for what is not measured.
+      label: the model's name, and the settings that differ from other rows of that model.
+      config: the configuration without the seed, with keys such as "a.b".
+      results: facts and measurements of each run; None for measurements that are missing.
     """
 
     label: str
@@ -233,16 +233,16 @@ def paired(row: Row, all_rows: Sequence[Row], name: str) -> Pair | None:
 
 
 class Comparison(NamedTuple):
-    """A row against that of a baseline.
+    """A comparison of a row with the row of a baseline.
 
     Attributes:
-      baseline: the label of the other row.
+      baseline: label of the baseline's row.
       same_recipe, seeds: see `Pair`.
-      ratio: of test perplexities.
-      interval: the ends of its 95% interval over documents (`evaluation.significance`); None where
-        there are fewer than two.
-      perplexity: `test_perplexity`; None where it is not defined.
-      coherence: `test_coherence`; None where it is not defined or not measured.
+      ratio: ratio of test perplexities.
+      interval: ends of the 95% interval of the ratio over documents (`evaluation.significance`);
+        None for fewer than two documents.
+      perplexity: `test_perplexity`; None if undefined.
+      coherence: `test_coherence`; None if undefined or not measured.
     """
 
     baseline: str

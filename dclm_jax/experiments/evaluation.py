@@ -29,14 +29,14 @@ class Evaluation:
     """Perplexities on the same documents.
 
     Attributes:
-      subjects: the runs, each of them with test-time adaptation, and their mixture.
-      num_runs: the number of runs among them.
+      subjects: the runs, the runs with test-time adaptation, and their mixture.
+      num_runs: number of runs.
       perplexities: one per subject.
-      values: of the measures that have a header, by name; one per subject.
-      source: the documents.
-      mixture: its weight, and the documents that it was tuned on.
-      classes: sums by part of speech; none where they were not asked for.
-      tagger: the source of the parts of speech.
+      values: values of the measures with a header, by name; one dictionary per subject.
+      source: source of the documents.
+      mixture: the mixture's weight and tuning documents.
+      classes: sums by part of speech; empty if not requested.
+      tagger: source of the parts of speech.
     """
 
     subjects: list[Subject]
@@ -167,13 +167,13 @@ def evaluate(
 
     Args:
       runs: the models.
-      split: the documents. A mixture, parts of speech and text, which is read once, need the nats
-        of all models at once: they are always measured.
-      store: the results in the runs.
-      adapted: the models with test-time adaptation, in their order for each way to adapt.
-      mixture: of the two models.
-      tagger: gives parts of speech, which are measured if there is one.
-      num_tags: the number of the most frequent tags whose classes are listed.
+      split: the documents. A mixture, parts of speech and text, which is read once, need the scores
+        of all models at once, and are always measured.
+      store: saved results of the runs.
+      adapted: the models with test-time adaptation, in order, for each kind of adaptation.
+      mixture: mixture of two models, to be measured as well.
+      tagger: tagger for measures by part of speech, if any.
+      num_tags: number of the most frequent tags whose classes are listed.
     """
     subjects, kinds, store = [*runs, *adapted], of_numbers(), store or Store()
     interpolation.no_document([run.lm.scorer for run in runs])

@@ -11,7 +11,7 @@ from dclm_jax.language_model import LanguageModel
 from dclm_jax.score_types import SentenceAttention, SentenceScore
 
 DOCUMENTS, SENTENCES, CONFIGURATIONS, ATTENDING = 3, 8, 5, 2
-"""The most of each that are shown; ATTENDING of the configurations with their attention."""
+"""Maximum numbers in an HTML report; ATTENDING is the number of configurations with attention."""
 
 
 class Reading(NamedTuple):
@@ -24,8 +24,8 @@ class Reading(NamedTuple):
 
 
 class Example(NamedTuple):
-    """A document: its number in the split, from 1, why it was chosen, how many sentences it has,
-    and the readings of the first ones."""
+    """A document: its number in the split, from 1, the reason for its selection, its number of
+    sentences, and the readings of its first sentences."""
 
     number: int
     why: str
@@ -39,13 +39,13 @@ def read(
     documents: Sequence[Document],
     baseline: str,
 ) -> list[Example]:
-    """Examples of what was measured.
+    """Example documents for an HTML report.
 
     Args:
-      all_rows: the measurements; the first CONFIGURATIONS of them are shown.
-      models: by the workdirs of runs. Of a row the first run is shown.
-      documents: of the test set.
-      baseline: as `comparison.paired` takes it.
+      all_rows: the measurements; the report shows the first run of the first CONFIGURATIONS rows.
+      models: models by the workdirs of their runs.
+      documents: documents of the test set.
+      baseline: as for `comparison.paired`.
     """
     rows = [(row.label, models[row.results[0]["workdir"]]) for row in all_rows[:CONFIGURATIONS]]
     attending = [label for label, lm in rows if lm.model is not None and lm.model.attends_to]

@@ -63,14 +63,14 @@ class Line(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """Lines over one another.
+    """A figure with several lines.
 
     Attributes:
-      title, x, y: of the figure and its axes.
-      lines: joined points, or points with intervals if the first line has intervals.
-      ticks: names of x = 0, 1, 2, ... in place of numbers.
-      log_scale: whether the y axis is logarithmic; with intervals it is where that shows more.
-      baseline: the run or model that values are ratios to, if they are.
+      title, x, y: titles of the figure and of its axes.
+      lines: connected points, or points with intervals if the first line has intervals.
+      ticks: names of x = 0, 1, 2, ... instead of numbers.
+      log_scale: whether the y axis is logarithmic; with intervals only if that shows more.
+      baseline: the run or model in the denominator, if values are ratios.
     """
 
     title: str
@@ -385,9 +385,9 @@ def svg(figure: Figure, name: str, looks: Mapping[str, int]) -> str:
     `{name}-lines` describe.
 
     Args:
-      figure: something to see, see `Figure.undrawn`.
-      name: of the figure in the page.
-      looks: as `looks_of` gives them for all figures of the page.
+      figure: a figure that can be drawn, see `Figure.undrawn`.
+      name: name of the figure in the HTML report.
+      looks: result of `looks_of` for all figures of the report.
     """
     import matplotlib
 
@@ -433,10 +433,10 @@ def plot_grid(
     """Draws a grid search of two keys as a table of colours, the lowest perplexity framed.
 
     Args:
-      rows: name and values of the key of the y axis, from below.
-      columns: the same of the x axis.
-      perplexities: by values of row and column. What is missing or not finite stays empty.
-      path: of the figure to write.
+      rows: name and values of the key on the y axis, from below.
+      columns: name and values of the key on the x axis.
+      perplexities: perplexities by values of row and column; missing and infinite cells are empty.
+      path: path of the figure to write.
     """
     values = np.array(
         [[perplexities.get((row, column), np.nan) for column in columns[1]] for row in rows[1]]

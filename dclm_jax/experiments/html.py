@@ -58,14 +58,14 @@ class Report(NamedTuple):
     """The content of a report.
 
     Attributes:
-      title, subject: of the page.
-      configs: configurations by the labels of rows, keys as "a.b".
-      tables, figures: by name, as `tables.tables` and `figures.of_rows` give them; what is not
-        there is said to be missing.
-      examples: of `examples.read`.
-      counting: the rule by which targets are counted.
-      runs: the table of all runs.
-      provenance: how the numbers were made: lines for a shell, or facts by name, by title.
+      title, subject: title and subtitle of the report.
+      configs: configurations by the labels of rows, with keys such as "a.b".
+      tables, figures: tables and figures by name, from `tables.tables` and `figures.of_rows`; the
+        report names missing tables and figures.
+      examples: result of `examples.read`.
+      counting: the counting rule of targets.
+      runs: table of all runs.
+      provenance: origin of the numbers, by title: commands, or facts by name.
     """
 
     title: str
@@ -191,13 +191,13 @@ class Word(NamedTuple):
 
 
 def words(score: SentenceScore, *, changes: bool = False) -> list[Word]:
-    """The tokens of a sentence in the colour of what the context saves, where that is compared,
-    elsewhere of their surprisal. That number in nats is below the word.
+    """The targets of a sentence, coloured by surprisal reduction if scores without context exist,
+    else by surprisal. The number, in nats, is below the word.
 
     Args:
-      score: of the sentence.
-      changes: whether the surprisal is below the word in any case, and below it by how much the
-        context changes it, if it does so in this sentence.
+      score: score of the sentence.
+      changes: whether to show the surprisal below each word and, below it, the change due to
+        context, if any target of the sentence has a change.
     """
     alone = score.log_probs_no_context or [None] * len(score.tokens)
     is_changed = score.log_probs_no_context not in (None, score.log_probs)
@@ -273,13 +273,13 @@ def document(
     scores: Sequence[DocumentScore],
     attended: Sequence[Sequence[SentenceAttention]] = (),
 ) -> str:
-    """A document as scored by each of some runs, a sentence after the other.
+    """A document as scored by several runs, sentence by sentence.
 
     Args:
-      labels: of the runs; a single label is not shown.
-      scores: of the document, by run.
-      attended: what its words attend to, by run, where it is to be shown: nothing is where there is
-        one position, or none.
+      labels: labels of the runs; a single label is not shown.
+      scores: scores of the document by run.
+      attended: attention weights by run, if they are shown; sentences with fewer than two positions
+        show none.
     """
     names = labels if len(labels) > 1 else [""]
     sentences = []

@@ -40,15 +40,15 @@ def lines(
     title: str,
     compared: bool,
 ) -> Iterator[str]:
-    """The text of a file, in parts, as the documents come.
+    """The text of a file, in parts, for streamed documents.
 
     Args:
       file_format: one of `FORMATS`.
-      labels: of the runs.
-      documents: each as scored by every run, and its attention weights under each, if they are to
-        be written; TSV has no place for them.
-      title: of a page of HTML.
-      compared: whether there are surprisals without context, too.
+      labels: labels of the runs.
+      documents: for each document the scores of every run, and the attention weights of every run
+        if they are written; TSV has none.
+      title: title of an HTML file.
+      compared: whether scores include surprisals without context.
     """
     if file_format == "tsv":
         yield _tsv_header(labels, compared=compared)

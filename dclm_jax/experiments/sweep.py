@@ -154,14 +154,14 @@ def configured(config: ConfigDict, values: Mapping[str, Value]) -> ConfigDict:
 
 @dataclasses.dataclass(frozen=True)
 class Sweep:
-    """Runs of launch.train in a directory, one for each choice of values.
+    """Runs of launch.train in a directory, one run per cell of a grid.
 
     Attributes:
-      directory: of the sweep.
+      directory: directory of the sweep.
       config: the configuration that cells change.
       grid: values by key, in the order of the names of cells.
       config_file: FILE[:NAME] of the configuration.
-      overrides: values of --config.KEY that all cells have.
+      overrides: values of --config.KEY for all cells.
     """
 
     directory: Path

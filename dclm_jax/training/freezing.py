@@ -28,8 +28,8 @@ def choose(patterns: str, paths: Collection[str]) -> frozenset[str]:
     """The paths that match a pattern of `training.frozen`.
 
     Args:
-      patterns: as in a shell (`fnmatch`), with commas between them; `*` also matches `/`.
-      paths: of all parameters.
+      patterns: patterns of a shell (`fnmatch`), separated by commas; `*` also matches `/`.
+      paths: paths of all parameters.
     """
     frozen: set[str] = set()
     for pattern in map(str.strip, patterns.split(",") if patterns else ()):

@@ -230,7 +230,7 @@ class _Run:
     The metrics of step t are read once step t+1 is dispatched: the device never waits for the host.
 
     Attributes:
-      step: of the last step made.
+      step: number of the last training step.
     """
 
     def __init__(

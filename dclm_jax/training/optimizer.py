@@ -222,10 +222,10 @@ def create_optimizer(
     """The optimizer of `config.optimizer`; the gradient is clipped before it is accumulated.
 
     Args:
-      options: of the configuration.
-      total_steps: of the run, over which a learning rate decays.
-      steps_per_epoch: those of `halve_after`, and after which `halve_on_plateau` looks at the loss;
-        None for all steps.
+      options: options of the configuration.
+      total_steps: number of training steps of the run, over which a learning rate decays.
+      steps_per_epoch: number of training steps per epoch, for `halve_after` and
+        `halve_on_plateau`; None for all steps.
     """
     if not options.average_decay < 1:
         raise InputError(f"optimizer.average_decay is {options.average_decay}; expected below 1")

@@ -59,17 +59,17 @@ def duration(seconds: float) -> str:
 
 
 class ProgressLine:
-    """The state of training: a live line on a terminal, plain lines elsewhere; and the clock of
-    training, which stands still while programs are compiled."""
+    """The progress of training, as a live line on a terminal and as plain lines elsewhere, and the
+    clock of training, which stops while programs are compiled."""
 
     def __init__(self, step: int, total_steps: int, report: Callable[[str], None], measure: str):
-        """Begins to count the time.
+        """Starts the clock.
 
         Args:
-          step: before the first step.
-          total_steps: of the run.
-          report: takes each line that stays.
-          measure: what the perplexity is called.
+          step: number of training steps so far.
+          total_steps: number of training steps of the run.
+          report: called with each line that stays.
+          measure: name of the perplexity.
         """
         self._first, self._total, self._measure = step, total_steps, measure
         self._compilation = 0.0

@@ -41,18 +41,19 @@ from dclm_jax.training.workdir import (
 
 _LONGEST_OWNER = 200
 _SEALS = (CHECKSUMS_FILE, CONFIG_FILE, RESULT_FILE)
-"""Files that say that others are complete."""
+"""Files that mark other files as complete."""
 
 
 @dataclasses.dataclass
 class Progress:
-    """Numbers of a run beside its state, saved with it.
+    """Numbers of a run, saved with its state.
 
-    best_perplexity, best_step: of the best evaluation.
-    evaluations_without_gain: since then.
-    tokens: targets trained on.
-    seconds: spent training, without evaluation and compilation.
-    skipped: steps skipped because their gradient was not finite; `skipped_in_a_row` just now.
+    best_perplexity, best_step: value and step of the best validation perplexity.
+    evaluations_without_gain: number of evaluations since then.
+    tokens: number of targets trained on.
+    seconds: training time, without evaluation and compilation.
+    skipped: number of steps skipped because their gradient was not finite; `skipped_in_a_row` is
+      the number of consecutive skips up to now.
     """
 
     best_perplexity: files.Positive = math.inf
@@ -98,14 +99,14 @@ class RunWriter(contextlib.AbstractContextManager):
 
     @processes.by_first
     def claim(self, config: Mapping[str, Any], corpus: Corpus, total_steps: int) -> None:
-        """Keeps other jobs out, and writes what a new run begins with; else compares it.
+        """Locks the workdir, and writes the first files of a new run, or compares them.
 
-        The configuration of a run that is to have another length, and can, is replaced.
+        The configuration is replaced if only the length of the run differs, and may differ.
 
         Args:
           config: plain values.
-          corpus: the split of the corpus that knows its vocabulary, text and checksums.
-          total_steps: of the run.
+          corpus: a split of the corpus, for its vocabulary, text options and checksums.
+          total_steps: number of training steps of the run.
         """
         folder = self._folder
         self._stack.enter_context(locked(folder))

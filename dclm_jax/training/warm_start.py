@@ -30,16 +30,16 @@ class Start(NamedTuple):
 def start_from(
     run: storage.PathLike, model: DocumentModel, params: Params, vocabulary: Vocabulary
 ) -> Start:
-    """Takes from another run's best checkpoint the parameters of the same path and shape.
+    """Initializes parameters from the best checkpoint of another run, by path and shape.
 
-    A parameter with an entry for each word (rows of the embedding, columns of the output kernel)
-    takes the entries of words that both vocabularies spell alike. All other values stay.
+    A parameter with one entry per word (rows of the embedding, columns of the output kernel) takes
+    the entries of words that both vocabularies have. All other values stay.
 
     Args:
-      run: its workdir, a directory or an address.
-      model: of the parameters.
+      run: workdir of the other run, a directory or an address.
+      model: the model of the parameters.
       params: initial values.
-      vocabulary: of the model.
+      vocabulary: vocabulary of the model.
     """
     try:
         with storage.fetched(run, needed_for_use) as folder:

@@ -112,13 +112,13 @@ def test_reports_have_a_column(space, runs, tmp_path):
     assert again.tables == made.tables
     (alone,) = dclm_jax.report(runs[2], quick=True, bootstrap=0).rows
     assert alone.label == "rnnlm"
-    for arguments, message in (
-        (([],), "names no run"),
-        ((runs, ""), "--output is ''"),
-        ((runs, "-"), "--output is '-'"),
+    for workdirs, output, message in (
+        ([], None, "names no run"),
+        (runs, "", "--output is ''"),
+        (runs, "-", "--output is '-'"),
     ):
         with pytest.raises(InputError, match=message):
-            dclm_jax.report(*arguments, quick=True, bootstrap=0)
+            dclm_jax.report(workdirs, output, quick=True, bootstrap=0)
 
 
 def test_python_measures_it(space, runs):

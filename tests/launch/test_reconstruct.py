@@ -62,8 +62,8 @@ def test_what_needs_a_language_model_is_refused(run, tmp_path, command, flags):
     name = re.split("[. ]", command)[1]
     error = refuse(name, *flags.replace("RUN", str(run)).split(), cwd=tmp_path)
     assert error == (
-        f"error: {command} needs a language model, and {NAME} is an autoencoder, for "
-        "which launch.reconstruct, launch.encode and launch.evaluate are made"
+        f"error: {command} needs a language model, and {NAME} is an autoencoder; use "
+        "launch.reconstruct, launch.encode or launch.evaluate"
     )
 
 
