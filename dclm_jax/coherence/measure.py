@@ -134,7 +134,7 @@ class CoherenceResults:
         lines = [str(result) for result in self.results(PERMUTATIONS)]
         if self.first_sentence is not None:
             lines.append(
-                f"with the first sentence alone moved: accuracy {_percent(self.first_sentence)}"
+                f"with only the first sentence moved: accuracy {_percent(self.first_sentence)}"
             )
         return "\n".join(filter(None, [*lines, self.results(PERMUTATIONS)[0].warning]))
 
@@ -195,7 +195,7 @@ def paired(results: Results) -> Pairs:
 def table(results: Results) -> list[str]:
     """The lines of a table of accuracies, with one row per test and per range of lengths."""
     first = next(iter(results.values()))
-    rows = [["test", "documents", "left out", *(results if len(results) > 1 else ["accuracy"])]]
+    rows = [["test", "documents", "omitted", *(results if len(results) > 1 else ["accuracy"])]]
     for test in first.tests:
         columns = [model.results(test)[0] for model in results.values()]
         counts = [f"{columns[0].documents:,}", f"{columns[0].left_out:,}"]

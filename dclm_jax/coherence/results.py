@@ -64,8 +64,9 @@ class Coherence:
         if self.keep_first or self.first_sentence is None or self.first_sentence < FIRST_DECIDES:
             return ""
         return (
-            "warning: the first sentence gives documents away: with it alone moved, accuracy is "
-            f"{100 * self.first_sentence:.2f}%; --fix_first=1 measures the order of the others"
+            "warning: the first sentence gives documents away: if only it is moved, accuracy is "
+            f"{100 * self.first_sentence:.2f}%; --fix_first=1 measures the order of all other "
+            "sentences"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -88,7 +89,7 @@ class Coherence:
         if self.keep_first:
             text += f"; sentences fixed at the start of each document: {self.keep_first:,}"
         if self.left_out:
-            text += f"; documents left out (under {shuffle.minimum} that move): {self.left_out:,}"
+            text += f"; documents omitted (under {shuffle.minimum} that move): {self.left_out:,}"
         if self.unchanged:
             text += f"; documents that can only tie (equal sentences): {self.unchanged:,}"
         return text

@@ -99,7 +99,7 @@ def _perplexity(all_rows: Sequence[Row], compared: Compared) -> Table:
     for kind in measures.of_numbers():
         columns.append(_spreads(all_rows, kind.header, _spread_keys(kind.name), kind.name))
     for name, comparisons in compared.items():
-        key, header = f"ratio_to_{name}", f"to {name}"
+        key, header = f"ratio_to_{name}", f"vs {name}"
         headers = [header, f"{header}, 95%", "p"] if name == baseline else [None] * 3
         ratios = [each and [each.ratio, each.same_recipe] for each in comparisons]
         ends = [each and each.interval for each in comparisons]
@@ -192,7 +192,7 @@ def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
     if fixed:
         about += (
             f" The first {fixed:,} sentences of each document are fixed; {first['left_out']:,} "
-            "documents with fewer than two others are left out."
+            "documents with fewer than two other sentences are omitted."
         )
     else:
         about += (
@@ -219,7 +219,7 @@ def _adaptation(all_rows: Sequence[Row], baseline: str) -> Table:
         keys = _spread_keys(f"test_perplexity_{name}") if path else []
         ratios = [_ratio(paired(row, all_rows, baseline), path) for row in all_rows]
         columns.append(_spreads(all_rows, name, keys, *path, "test", "perplexity"))
-        columns.append(Column(f"{name} to {baseline}", ratios, _change))
+        columns.append(Column(f"{name} vs {baseline}", ratios, _change))
     has_coherence = any(row.has("coherence") for row in all_rows)
     for name, path in paths.items() if has_coherence else ():
         header, keys = f"coherence accuracy, {name}, %", [f"coherence_{name}"] if path else []

@@ -328,7 +328,7 @@ def test_a_headline_gives_documents_away():
     assert free.warning == ""
     warning = dataclasses.replace(free, first_sentence=first).warning
     assert warning.startswith("warning: the first sentence gives documents away") and (
-        "accuracy is 100.00%; --fix_first=1 measures the order of the others" in warning
+        "accuracy is 100.00%; --fix_first=1 measures the order of all other" in warning
     )
     assert dataclasses.replace(free, first_sentence=0.7499).warning == ""
     assert dataclasses.replace(kept, first_sentence=1.0).warning == ""

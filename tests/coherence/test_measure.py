@@ -25,7 +25,7 @@ def test_coherence_in_python():
     assert [result["block"] for result in value["blocks"]] == [1, 2]
     assert [shuffle.name for shuffle in results.too_short] == ["blocks of 4", "blocks of 8"]
     assert str(results).startswith(str(expected))
-    assert "with the first sentence alone moved" in str(results)
+    assert "with only the first sentence moved" in str(results)
 
 
 @pytest.mark.parametrize(

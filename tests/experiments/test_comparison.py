@@ -44,7 +44,7 @@ def test_a_baseline_is_trained_like_the_row():
     assert baseline(rows, 2, "hrnnlm") is None
     other = comparison.rows([result("rnnlm"), result("ccdclm", **wide)])
     assert baseline(other, 1) == ("rnnlm", False)
-    assert by_column(other, "Perplexity (Table 2)")[1]["to rnnlm"] == "+0.0%*"
+    assert by_column(other, "Perplexity (Table 2)")[1]["vs rnnlm"] == "+0.0%*"
     lengths = [
         result(model, **{"data.segment_length": length})
         for model in ("rnnlm", "ccdclm")
@@ -66,7 +66,7 @@ def test_rows_are_compared_over_the_seeds_that_both_have():
         ]
     )
     header, *cells = table(rows, "Perplexity (Table 2)")
-    assert [line[header.index("to rnnlm")] for line in cells] == ["", "+0.0%", "-20.0%*"]
+    assert [line[header.index("vs rnnlm")] for line in cells] == ["", "+0.0%", "-20.0%*"]
     compared = comparison.compare(rows[1], rows, "rnnlm")
     assert compared is not None and compared.perplexity is not None
     # Differences 1, 0, 1: mean 2/3, sd sqrt(1/3).
@@ -133,7 +133,7 @@ def test_intervals_over_documents_against_a_loop():
     assert compared is not None
     assert compared.interval == pytest.approx(ratios.tolist())
     low, high = (100 * (value - 1) for value in ratios)
-    assert cells["to rnnlm, 95%"] == f"[{low:+.1f}%, {high:+.1f}%]"
+    assert cells["vs rnnlm, 95%"] == f"[{low:+.1f}%, {high:+.1f}%]"
     saved = tables.to_json(rows, BASELINES)["rows"][1]
     assert saved["test_interval"] == found
     assert saved["compared"]["rnnlm"]["interval"] == compared.interval
@@ -173,7 +173,7 @@ def test_what_is_not_measured_is_blank():
     first, second = by_column(rows, "Perplexity (Table 2)")
     # Training knows a validation perplexity.
     assert (first["validation"], second["validation"]) == ("105.00", "150.00")
-    assert {second[name] for name in ("test", "test, 95%", "bits/word", "to rnnlm", "p")} == {""}
+    assert {second[name] for name in ("test", "test, 95%", "bits/word", "vs rnnlm", "p")} == {""}
     assert set(named["coherence"].cells[2][1:]) == {""}
     assert named["context"].cells[2] == ["ccdclm", "", "", "", ""]
     assert set(named["by_token"].cells[2][1:]) == {""}

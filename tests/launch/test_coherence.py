@@ -189,7 +189,7 @@ def test_coherence_with_the_first_sentence_moved_alone_or_kept(space, tmp_path):
     printed = launch("coherence", run, "--permutations=9", f"--output={path}").stdout
     first = compare(lm.scorer, documents, FirstSentence()).result
     assert json.loads(path.read_text())["first_sentence"] == first
-    assert f"with the first sentence alone moved: accuracy {100 * first:.2f}%\n" in printed
+    assert f"with only the first sentence moved: accuracy {100 * first:.2f}%\n" in printed
     assert ("warning" in printed) == (first >= results.FIRST_DECIDES)
 
     options = ["--permutations=9", "--bootstrap=7", "--permutation_pool=3", "--seed=4"]
@@ -203,4 +203,4 @@ def test_coherence_with_the_first_sentence_moved_alone_or_kept(space, tmp_path):
     short = sum(len(document) < 4 for document in documents)
     assert (value["left_out"], value["documents"]) == (short, len(documents) - short)
     assert "sentences fixed at the start of each document: 2" in printed
-    assert f"documents left out (under two sentences that move): {short}" in printed
+    assert f"documents omitted (under two sentences that move): {short}" in printed

@@ -260,7 +260,7 @@ def test_perplexity_against_context_in_a_picture(runs, tmp_path):
     [
         ("A,OTHER", [], "OTHER has another vocabulary (53 entries, fingerprint"),
         ("A,A", [], "names A twice"),
-        ("A,", [], "--workdirs holds an empty name"),
+        ("A,", [], "--workdirs has an empty name"),
         ("A,B", ["--pos_tags=3"], "--pos_tags belongs to --by_pos"),
         ("A,B", ["--plot=a.png"], "no run has model.context_sentences"),
         ("A,B", ["--by_pos", "--plot=a.xyz"], "a.xyz: cannot write the plot"),

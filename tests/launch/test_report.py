@@ -149,7 +149,7 @@ def test_any_run_or_model_is_a_baseline(workdirs, tmp_path):
     output = tmp_path / "report"
     run = workdirs[3]
     printed = report(workdirs, output, f"--baseline={run}", "--bootstrap=0")
-    assert "to ccdclm, L = 10" in printed and "to rnnlm" not in printed
+    assert "vs ccdclm, L = 10" in printed and "vs rnnlm" not in printed
     rows = json.loads((output / "report.json").read_text())["rows"]
     of = {row["label"]: row for row in rows}
     base = of["ccdclm, L = 10"]["runs"][0]["test"]["perplexity"]
@@ -280,13 +280,13 @@ def test_what_cannot_be_reported_is_refused_before_it_is_measured(space, workdir
         (["--html=RUN/config.json/page.html"], "/config.json: cannot be written: File exists"),
         (["--fix_first=-1"], "--fix_first is -1; expected 0 or more"),
         (["--baseline=RUN/.."], "expected one of --workdirs, or of the models ccdclm"),
-        (["--workdirs="], "--workdirs holds an empty name"),
+        (["--workdirs="], "--workdirs has an empty name"),
         (["--workdirs=RUN,nowhere"], "nowhere"),
         (["--output=RUN/config.json"], "config.json: cannot be written: File exists"),
         (["--data=nowhere"], "nowhere"),
         (["--workdirs=nowhere"], "nowhere"),
         (["--output="], "--output is missing; expected a directory to write, or --quick"),
-        (["--quick", "--workdirs="], "--workdirs holds an empty name"),
+        (["--quick", "--workdirs="], "--workdirs has an empty name"),
         (["--quick", "--workdirs=nowhere"], "nowhere holds no run: config.json is missing"),
         (["--tune_on=train"], "--tune_on has no effect on this command"),
         (["--adapt="], "--adapt is empty; expected some of cache, unigram, dynamic"),
