@@ -17,7 +17,7 @@ from dclm_jax.data.vocabulary import END_TOKEN, UNKNOWN
 
 @dataclasses.dataclass(frozen=True)
 class SentenceScore:
-    """The score of a sentence given the sentences before it.
+    """The score of a sentence given the previous sentences.
 
     Attributes:
       log_prob: the sum of `log_probs`, in nats.
@@ -25,7 +25,7 @@ class SentenceScore:
       log_probs: log P(token | all earlier tokens) in nats, one per token. A model of bags of words
         does not read the earlier words of the sentence, and does not predict END, which has 0.
       known: whether each token is in the vocabulary; an OOV word has the probability of UNKNOWN.
-      log_probs_no_context: `log_probs` without the sentences before; None if not requested.
+      log_probs_no_context: `log_probs` without earlier sentences; None if not requested.
     """
 
     log_prob: float

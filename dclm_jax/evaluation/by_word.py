@@ -1,4 +1,4 @@
-"""Surprisal word by word, with the sentences before and without context."""
+"""Surprisal word by word, with earlier sentences and without context."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple

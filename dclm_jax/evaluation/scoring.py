@@ -31,7 +31,7 @@ or its sentences if there is none."""
 
 
 class Continuation(NamedTuple):
-    """Sentences whose last sentence is scored, given the sentences before it."""
+    """Sentences whose last sentence is scored, given the previous sentences."""
 
     sentences: Document
     only_last: bool = True

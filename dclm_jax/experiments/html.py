@@ -137,7 +137,7 @@ def _compared(
 
 
 def _nats(sentence: SentenceScore) -> str:
-    """Nats of a sentence, and how the sentences before change them."""
+    """Nats of a sentence, and their change due to earlier sentences."""
     alone = sentence.log_probs_no_context or sentence.log_probs
     saved = sum(sentence.log_probs) - sum(alone)
     change = (

@@ -120,8 +120,8 @@ def _about_perplexity(all_rows: Sequence[Row], columns: Sequence[Column], baseli
     if once and len(all_rows) > 1:
         rows = "all rows" if len(once) == len(all_rows) else ", ".join(once)
         parts.append(
-            f"One seed of {rows}: another seed may change a perplexity by more than rows differ, "
-            "and intervals and p do not include that."
+            f"One seed of {rows}: another seed may change a perplexity by more than the difference "
+            "between rows. Intervals and p do not include this variation."
         )
     about = f"Perplexity is exp(sum NLL / targets), {COUNTING_RULES[first['objective']]}"
     measured = [row.results[0] for row in all_rows if row.has("valid") and row.has("test")]
@@ -134,12 +134,12 @@ def _about_perplexity(all_rows: Sequence[Row], columns: Sequence[Column], baseli
             f"{test['vocabulary_size']:,}, OOV rate {100 * test['oov_rate']:.2f}% of the test words"
         )
     parts.append(
-        f"{about}. In-vocabulary perplexity leaves OOV words out. Bits per word are the bits of "
-        "all targets, END included, over the number of words. Several seeds have means and "
-        "standard deviations. 95% intervals are by bootstrap over the test documents, the same "
-        "resamples for all rows. p is of the one-sided z-test over documents that the likelihood "
-        f"is above that of {baseline}. Rows are compared over the seeds that both have, or over "
-        f"all seeds if they share none.{_about_other(columns, baseline)}"
+        f"{about}. In-vocabulary perplexity omits OOV words. Bits per word are the bits of all "
+        "targets, including END, divided by the number of words. Several seeds are shown as mean ± "
+        "standard deviation. 95% intervals are from a bootstrap over test documents, with the same "
+        "resamples for all rows. p is from a one-sided z-test over documents, whether the "
+        f"likelihood is above the likelihood of {baseline}. Rows are compared over the seeds that "
+        f"both have, or over all seeds if they share none.{_about_other(columns, baseline)}"
     )
     blank = [
         row.label
@@ -181,13 +181,14 @@ def _coherence(all_rows: Sequence[Row], compared: Compared) -> Table:
         columns.append(_accuracy_ends(all_rows, f"{header}, 95%", key))
     pool = f"drawn from {first['pool']} per document" if first["pool"] else "new for each draw"
     about = (
-        "Order-discrimination accuracy: how often a document is likelier than a permutation of its "
-        f"sentences; 50% is chance, ties count half. There are {first['replicates']:,} test sets "
-        f"of {first['documents']:,} documents, drawn with replacement; permutations are {pool}. "
-        "95% intervals are 1.96 standard deviations over test sets to each side, with the error of "
-        "the pool of permutations; they are about other documents. p is of the one-sided z-test "
-        "over test sets against each baseline, with the same error; it is about these documents, "
-        "and more test sets make it smaller."
+        "Order-discrimination accuracy: how often a document is more probable than a permutation "
+        "of its sentences; 50% is chance, ties count half. There are "
+        f"{first['replicates']:,} test sets of {first['documents']:,} documents, drawn with "
+        f"replacement; permutations are {pool}. 95% intervals span 1.96 standard deviations over "
+        "test sets on each side, including the sampling error of the pool of permutations; they "
+        "describe other documents. p is from a one-sided z-test over test sets against each "
+        "baseline, with the same error; it describes these documents, and more test sets decrease "
+        "it."
     )
     if fixed:
         about += (

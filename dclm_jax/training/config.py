@@ -55,7 +55,7 @@ class OptimizerConfig:
       adam.
     clip_norm: maximum global norm of the gradient; 0 for no clipping.
     schedule: constant; linear, cosine or exponential (decay over decay_steps); halve_on_plateau
-      (halved after each epoch whose mean training loss is not below the loss of the epoch before);
+      (halved after each epoch whose mean training loss is not below the previous epoch's loss);
       or halve_after (halved every halve_every epochs from epoch halve_after on).
     warmup_steps: number of steps of linear growth to the peak.
     decay_steps: number of steps of the decay; 0 for the whole run.
