@@ -220,7 +220,7 @@ def test_bad_flags_are_refused_and_nothing_is_written(attending, text, tmp_path,
 
 def test_the_recipe_names_the_columns_of_tsv(space, text):
     recipes = (REPOSITORY / "launch/recipes.md").read_text()
-    (columns,) = re.findall(r"Its columns are (.*?)\. Words", recipes, re.DOTALL)
+    (columns,) = re.findall(r"`<END>`\nof a sentence: (.*?)\. Words", recipes, re.DOTALL)
     names = re.findall(r"`(\w+)`", columns.replace("(the `id`)", ""))
     flags = [f"--workdir={space.run}", f"--input={text}", "--no_context_too"]
     header, *_ = launch("score", *flags, "--output_format=tsv").stdout.splitlines()
