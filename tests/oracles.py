@@ -341,7 +341,8 @@ def larger_context(reader: Reader, document: Document) -> None:
         reader.nll.append([])
         reader.attention.append([])
         counts = [np.bincount(earlier, minlength=V) for earlier in document[max(0, t - n) : t]]
-        frequencies = [count / count.sum() for count in counts]
+        # A sentence without words has no frequencies.
+        frequencies = [count / max(count.sum(), 1) for count in counts]
         missing = [np.zeros(V)] * (n - len(counts))
         reader.contexts.append(np.array([P @ count for count in missing + counts]))
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -122,7 +123,11 @@ def test_evaluation_of_two_processes_merges_exactly(space, name, arguments):
     """Every process scores a part; the batches, and so the bits, are those of one process."""
     arguments = [argument.replace("TEST", str(space.text["test"])) for argument in arguments]
     run = f"--workdir={space.run}"
+    # What the run has saved would be read, and the two processes would score nothing.
+    saved = space.run / "results"
+    shutil.rmtree(saved, ignore_errors=True)
     alone = launch(name, run, "--output=-", *arguments, **TWO_DEVICES).stdout
+    shutil.rmtree(saved, ignore_errors=True)
     (first, errors), second = together(name, run, "--output=-", *arguments)
     assert (first, errors) == (alone, "")
     assert second == ("", "")
