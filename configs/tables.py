@@ -2,7 +2,8 @@
 
 In a Markdown file the line `<!-- table: NAME -->` stands before table NAME, whose lines the command
 replaces. The name is `headline` or FOLDER/TITLE, made from `configs/FOLDER/results/*.json`. A JSON
-file with a header and rows is a table as it is: the raw results of its runs were not saved.
+file with a header and rows is a table typed from a document, because the raw results of its runs
+were not saved.
 """
 
 import json

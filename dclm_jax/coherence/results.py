@@ -205,8 +205,8 @@ class OrderResult(Generic[ResultT]):
             ]
             pairs = sum(document.pairs for document in documents)
             accuracy = sum(document.correct for document in documents) / pairs if pairs else None
-            most = None if following is None else following - 1
-            ranges.append(LengthRange(least, most, len(documents), accuracy))
+            last = None if following is None else following - 1
+            ranges.append(LengthRange(least, last, len(documents), accuracy))
         return ranges
 
     def to_json(self) -> dict[str, Any]:

@@ -227,8 +227,8 @@ def test_both_accuracies_where_the_first_sentence_decides():
     assert not first_decides(kept)
     _, about, (header, *_), _ = brief(comparison.rows(kept))["coherence"]
     assert "first sentence moved, %" not in header
-    told = "The first 2 sentences of each document are fixed; 7 documents with fewer than two other"
-    assert told in about
+    note = "The first 2 sentences of each document are fixed; 7 documents with fewer than two other"
+    assert note in about
 
 
 def test_known_targets_stand_beside_all_and_many_unknown_words_are_told():

@@ -102,7 +102,7 @@ def test_sentences_and_unknown_words_are_reported(tmp_path):
         "e 1",
     ]
     for flags, words in (
-        # Both limits at once: at most so many words, each at least so often.
+        # Both limits at once: a maximum number of words and a minimum count.
         (["--min_count=3"], ("the", "=", "rare")),
         (["--min_count=3", "--vocab_size=2"], ("the", "=")),
         (["--vocab_size=5"], ("the", "=", "rare", "Odd", "a")),

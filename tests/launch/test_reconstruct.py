@@ -118,7 +118,7 @@ def test_documents_may_be_made_of_others(space, tmp_path):
     paired = json.loads(launch(*command).stdout)
     single = json.loads(launch(*command, f"--input={space.text['test']}").stdout)
     assert paired["tokens"] == single["tokens"]
-    # Text by itself is made of itself.
+    # Without a source, a text is its own source.
     assert paired["nll"] != pytest.approx(single["nll"], rel=1e-7)
 
 

@@ -121,7 +121,7 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     ],
 )
 def test_commands_read_what_others_have_measured(workdirs, tmp_path, command, names):
-    """The values of a run that holds nothing, and what is read is named."""
+    """The values of a run without saved results, and a note that names results that were read."""
     report(workdirs[:1], tmp_path / "report", "--adapt=unigram")
     bare, results = without_results(workdirs[0], tmp_path / "bare"), {}
     for run in (workdirs[0], bare):

@@ -157,7 +157,7 @@ def test_scores_join_with_the_text_line_by_line(space, tmp_path, end):
 
 @pytest.fixture(scope="module")
 def unheard(space, tmp_path_factory) -> Path:
-    """A folder of texts in all of which two of three words are unknown to the run."""
+    """A folder of texts; two of three words in each are OOV for the run."""
     folder = tmp_path_factory.mktemp("unheard")
     sentences = ["w1 w2 unheard of words", "w3 more of it"]
     (folder / "text.txt").write_text("\n".join(sentences))

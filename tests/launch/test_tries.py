@@ -318,9 +318,11 @@ def finding(tried: Try, end: dict[str, Any], place: Path, printed: Path, before:
     for path in place.glob("out/*.json"):
         json.loads(path.read_text())
     changed = [one for one, content in contents(place).items() if before.get(one) != content]
-    own = ("out/", f"{CHANGES.get(name, 'out')}/", "run/results/", "jax_cache")
+    writable = ("out/", f"{CHANGES.get(name, 'out')}/", "run/results/", "jax_cache")
     given = tried.command[-1].partition("=")[2]
-    if other := [one for one in changed if not one.startswith(own) and not one.startswith(given)]:
+    if other := [
+        one for one in changed if not one.startswith(writable) and not one.startswith(given)
+    ]:
         return f"changes {other}"
     return ""
 
