@@ -84,6 +84,11 @@ class Row:
         adapted = self.results[0].get("adapted") or {}
         return [kind for kind in adapted if self.has("adapted", kind)]
 
+    @property
+    def has_documents(self) -> bool:
+        """Whether nats and numbers of targets of each test document are measured."""
+        return self.has("by_document") and self.has("by_token")
+
     def resampled(self) -> np.ndarray:
         """Test perplexities, means over runs, in resampled test sets [resamples]: of the same
         documents for all rows."""
@@ -99,7 +104,7 @@ class Row:
 
     def perplexity_interval(self) -> list[float] | None:
         """The ends of the 95% interval of the test perplexity over documents."""
-        return _interval(self.resampled()) if self.has("by_document") else None
+        return _interval(self.resampled()) if self.has_documents else None
 
     def coherence_interval(self, *path: str) -> list[float] | None:
         """The ends of the 95% interval of an accuracy over documents, as a normal distribution has
@@ -260,7 +265,7 @@ def compare(row: Row, all_rows: Sequence[Row], name: str) -> Comparison | None:
     if pair is None:
         return None
     row, other, same_recipe, seeds = pair
-    if not all(each.has(key) for each in (row, other) for key in ("test", "by_document")):
+    if not all(each.has("test") and each.has_documents for each in (row, other)):
         return None
     has_coherence = row.has("coherence") and other.has("coherence")
     return Comparison(

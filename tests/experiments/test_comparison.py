@@ -184,3 +184,10 @@ def test_what_is_not_measured_is_blank():
     nothing = comparison.rows([{**result("ccdclm"), **missing}])
     assert list(tables.tables(nothing, BASELINES)) == ["perplexity"]
     assert list(figures.of_rows(nothing, BASELINES)) == ["learning_curves"]
+
+
+@pytest.mark.parametrize("missing", ["by_token", "by_document", "test"])
+def test_rows_without_some_measurement_are_not_compared(missing):
+    first, second = result("rnnlm", 0, 100.0), result("ccdclm", 0, 80.0) | {missing: None}
+    rows = comparison.rows([first, second])
+    assert [comparison.compare(row, rows, "rnnlm") for row in rows[1:]] == [None]
