@@ -68,9 +68,9 @@ def test_the_run_cards_of_the_paper_state_the_setting_that_is_configured(model):
     setting = (
         f"K = H = {config.model['hidden_dim']}, two layers of the coupled peephole LSTM, "
         f"AdaGrad at a rate of {config.optimizer.learning_rate:g}, clipping at "
-        f"{config.optimizer.clip_norm:g}, L = {config.data.segment_length}, A = 48. Not from the "
-        f"paper: a warm-up of {config.optimizer.warmup_steps} steps, {config.data.batch_size} "
-        "segments per step"
+        f"{config.optimizer.clip_norm:g}, L = {config.data.segment_length}, A = 48. The other "
+        f"settings are not from the paper: a warm-up of {config.optimizer.warmup_steps} steps, "
+        f"{config.data.batch_size} segments per step"
     )
     assert setting in " ".join((card.__doc__ or "").split())
     assert f"at most {config.training.epochs}." in (card.__doc__ or "")

@@ -1,9 +1,9 @@
 """The autoencoders of Li, Luong and Jurafsky (2015) on hotel reviews, at the paper's size.
 
-The model follows the file's name after a colon: standard_autoencoder, hierarchical_autoencoder or
-hierarchical_attention_autoencoder. The reviews (TripAdvisor) are licensed. Each file has one
-tokenised sentence per line and a blank line between reviews. Preparing keeps reviews of 50 to 250
-words with at most 2% OOV words:
+The name of the model follows the name of the file, after a colon: standard_autoencoder,
+hierarchical_autoencoder or hierarchical_attention_autoencoder. The reviews (TripAdvisor) are
+licensed. Each file has one tokenised sentence per line and a blank line between reviews. `prepare`
+retains reviews of 50 to 250 words with at most 2% OOV words:
 
     python -m launch.prepare --train=HOTELS/train.txt --valid=HOTELS/valid.txt \
         --test=HOTELS/test.txt --vocab_size=25000 --min_words=50 --max_words=250 \
@@ -15,11 +15,11 @@ words with at most 2% OOV words:
         python -m launch.evaluate --workdir=runs/hotel_reviews/$model
     done
 
-Setting: four layers of 1,000 units in each stack, embeddings of 1,000 dimensions, 32 reviews per
-step, stochastic gradient descent at 0.1, halved every half epoch from epoch 5 on, 7 epochs,
-clipping at 5, dropout 0.2, reversed input, initial values from +-0.08. The loss is a mean over
-sentences, which the paper does not state.
-Not run: it needs an accelerator and 340,000 reviews.
+The settings are four layers of 1,000 units in each stack, embeddings of 1,000 dimensions, 32
+reviews per step, stochastic gradient descent at 0.1, halved every half epoch from epoch 5 on, 7
+epochs, clipping at 5, dropout 0.2, reversed input, and initial values from +-0.08. The loss is a
+mean over sentences, which the paper does not state. This recipe has not been run, because it needs
+an accelerator and 340,000 reviews.
 """
 
 import ml_collections

@@ -1,8 +1,8 @@
 """The autoencoders of Li et al. (2015) with 128 units and Adam, for two CPU cores.
 
-The model follows the file's name after a colon, as in hotel_reviews.py. Any prepared corpus of
-short documents will do. One or two minutes on the embedded corpus, and the reconstruction of a
-text:
+The name of the model follows the name of the file, after a colon, as in hotel_reviews.py. Any
+prepared corpus of short documents will do. These commands train for one or two minutes on the State
+of the Union addresses, and reconstruct a text:
 
     python -m launch.prepare --corpus=sotu --split_documents_at=120 --min_words=50 \
         --max_words=250 --output=data/sotu_paragraphs
@@ -10,7 +10,7 @@ text:
         --config.data.directory=data/sotu_paragraphs --config.training.max_steps=200
     python -m launch.reconstruct --workdir=runs/autoencoder --input=TEXT.txt --output=output.jsonl
 
-All models on paragraphs of 50 to 250 words:
+These commands train all three models on paragraphs of 50 to 250 words:
 
     python -m launch.prepare --train=TEXT/train.txt --valid=TEXT/valid.txt --test=TEXT/test.txt \
         --min_words=50 --max_words=250 --output=data/paragraphs
@@ -20,16 +20,16 @@ All models on paragraphs of 50 to 250 words:
             --config.data.directory=data/paragraphs --workdir=runs/paragraphs/$model
     done
 
-The capacity of a model shows when it memorizes few paragraphs. data/few has 64 paragraphs, the
-same as --train and as --valid:
+A model that memorizes a few paragraphs shows its capacity. data/few has 64 paragraphs, prepared
+both as --train and as --valid:
 
     python -m launch.train --config=$config:hierarchical_attention_autoencoder \
         --config.data.directory=data/few --workdir=runs/few \
         --config.model.dropout=0 --config.training.epochs=240
 
-Setting: as in hotel_reviews.py, but one layer of 128 units, 16 documents per step and Adam at 0.004
-(0.002 for the standard model).
-Results: configs/autoencoder/README.md.
+The settings are those of hotel_reviews.py, but one layer of 128 units, 16 documents per step, and
+Adam at 0.004 (0.002 for the standard model) for 20 epochs. The loss is a mean over targets.
+configs/autoencoder/README.md has the results.
 """
 
 import ml_collections

@@ -1,8 +1,9 @@
 """The autoencoders of Li, Luong and Jurafsky (2015) on Wikipedia, at the paper's size.
 
-The model follows the file's name after a colon, as in hotel_reviews.py. The text has one sentence
-per line and a blank line between paragraphs. Preparing keeps paragraphs of 50 to 250 words with at
-most 4% OOV words. The vocabulary has 120,000 words; training computes the softmax in chunks:
+The name of the model follows the name of the file, after a colon, as in hotel_reviews.py. The text
+has one sentence per line and a blank line between paragraphs. `prepare` retains paragraphs of 50 to
+250 words with at most 4% OOV words. The vocabulary has 120,000 words; training computes the softmax
+in chunks:
 
     python -m launch.prepare --train=WIKIPEDIA/train.txt --valid=WIKIPEDIA/valid.txt \
         --test=WIKIPEDIA/test.txt --vocab_size=120000 --min_words=50 --max_words=250 \
@@ -14,8 +15,8 @@ most 4% OOV words. The vocabulary has 120,000 words; training computes the softm
         python -m launch.evaluate --workdir=runs/wikipedia/$model
     done
 
-Setting: as in hotel_reviews.py.
-Not run: it needs an accelerator and 500,000 paragraphs.
+The settings are those of hotel_reviews.py. This recipe has not been run, because it needs an
+accelerator and 500,000 paragraphs.
 """
 
 from configs.autoencoder.hotel_reviews import get_config

@@ -1,8 +1,9 @@
 """The hierarchical RNN language model of Lin et al. (2015) on the Penn Treebank.
 
-The model follows the file's name after a colon: rnn_lin (the paper's RNNLM baseline), rnnslm (the
-sentence level, which predicts bags of words) or hrnnlm_two_step (both levels). Two-stage training
-trains the sentence level first, and then the word level on top of the fixed sentence level:
+The name of the model follows the name of the file, after a colon: rnn_lin (the paper's RNNLM
+baseline), rnnslm (the sentence level, which predicts bags of words) or hrnnlm_two_step (both
+levels). Two-stage training trains the sentence level first, and then the word level on top of the
+fixed sentence level:
 
     python -m launch.prepare --train=PTB/train.txt --valid=PTB/valid.txt --test=PTB/test.txt \
         --unknown_token='<unk>' --output=data/ptb
@@ -13,8 +14,8 @@ trains the sentence level first, and then the word level on top of the fixed sen
         --config.data.directory=data/ptb \
         --config.training.start_from=runs/lin/rnnslm --config.training.frozen='sentence_*'
 
-Joint training is the last command without its last line. The baseline, and the comparisons of the
-paper's sections 6.1 and 6.2:
+Joint training is the last command without its last line. These commands train the baseline and make
+the comparisons of the paper's sections 6.1 and 6.2:
 
     python -m launch.train --config=$config:rnn_lin --workdir=runs/lin/rnn_lin \
         --config.data.directory=data/ptb
@@ -23,11 +24,10 @@ paper's sections 6.1 and 6.2:
         python -m launch.coherence --workdir=runs/lin/$run --output=runs/lin/$run/coherence.json
     done
 
-Setting: 30 hidden units (--config.model.hidden_dim=128 for more), 10^7 entries of hashed features
-at each level, stochastic gradient descent whose rate is halved after each epoch that did not lower
-the training loss, 30 epochs.
-Results: configs/hierarchical_rnn/README.md. configs/departures.md lists the departures from the
-paper.
+The settings are 30 hidden units (--config.model.hidden_dim=128 for more), 10^7 entries of hashed
+features at each level, and 30 epochs of stochastic gradient descent, whose rate is halved after
+each epoch that did not lower the training loss. configs/hierarchical_rnn/README.md has the results,
+and configs/departures.md lists the departures from the paper.
 """
 
 import ml_collections

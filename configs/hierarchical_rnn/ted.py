@@ -1,8 +1,9 @@
 """The hierarchical RNN language model of Lin et al. (2015) on TED talks, as in the paper.
 
-The model follows the file's name after a colon, as in ptb.py. IWSLT2014/zh-en is the folder of a
-language pair of IWSLT 2014; the English side is read. 90% of its training talks are the training
-split, the others the validation split; the test split is tst2010 to tst2012:
+The name of the model follows the name of the file, after a colon, as in ptb.py. IWSLT2014/zh-en is
+the folder of a language pair of IWSLT 2014; its English side is read. 90% of the training talks are
+the training split, and the other 10% are the validation split. The test split is tst2010 to
+tst2012:
 
     python -m launch.prepare --corpus=ted --input=IWSLT2014/zh-en --output=data/ted
     config=configs/hierarchical_rnn/ted.py
@@ -14,8 +15,8 @@ split, the others the validation split; the test split is tst2010 to tst2012:
     python -m launch.train --config=$config:rnn_lin --workdir=runs/ted/rnn_lin \
         --config.data.directory=data/ted
 
-Sentence ordering with its baselines (6.1), perplexity (6.2), and rescoring of the candidates of a
-translation system, one list per test sentence, talk by talk (6.3):
+These commands order sentences, also with the baselines (6.1), measure perplexity (6.2), and rescore
+the candidates of a translation system, one list per test sentence, talk by talk (6.3):
 
     for run in rnnslm two_step; do
         python -m launch.coherence --workdir=runs/ted/$run --output=runs/ted/$run/coherence.json
@@ -29,8 +30,8 @@ translation system, one list per test sentence, talk by talk (6.3):
     python -m launch.rescore --workdir=runs/ted/two_step --nbest=test.nbest --documents=test.docs \
         --references=test.en --weights=tuned.json --output=best.txt
 
-Setting: as in ptb.py.
-Not run: the talks are not included. configs/hierarchical_rnn/README.md has the paper's results.
+The settings are those of ptb.py. This recipe has not been run, because the talks are not included.
+configs/hierarchical_rnn/README.md has the results of the paper.
 """
 
 from configs.hierarchical_rnn.ptb import get_config

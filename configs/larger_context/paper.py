@@ -1,9 +1,9 @@
 """RLM and the models of "Larger-Context Language Modelling" (Wang and Cho 2015) at 1,000 units.
 
-CORPUS-MODEL-n follows the file's name after a colon. The corpus is imdb, bbc or ptb. The model is
-rlm, which has no context sentences and no n, or rlm_bow_ef, rlm_bow_lf, rlm_seqbow_ef,
-rlm_seqbow_lf, rlm_seqbow_att_ef or rlm_seqbow_att_lf with n context sentences (default 4; the paper
-has n = 1, 2, 4 and 8).
+CORPUS-MODEL-n follows the name of the file, after a colon. CORPUS is imdb, bbc or ptb; it changes
+no value and says which corpus a run is for. MODEL is rlm, which has no context and no n, or
+rlm_bow_ef, rlm_bow_lf, rlm_seqbow_ef, rlm_seqbow_lf, rlm_seqbow_att_ef or rlm_seqbow_att_lf. The
+number of context sentences is n (default 4; the paper has n = 1, 2, 4 and 8).
 
     python -m launch.prepare --corpus=imdb --input=aclImdb --vocab_size=30000 --output=data/imdb
     for run in rlm rlm_seqbow_att_lf-{1,2,4,8}; do
@@ -21,11 +21,11 @@ These commands prepare the other two corpora:
     python -m launch.prepare --train=PTB/train.txt --valid=PTB/valid.txt --test=PTB/test.txt \
         --unknown_token='<unk>' --output=data/ptb
 
-Setting (the paper's section 5.1): one layer of LSTM, Adadelta, the log-likelihood as a mean over
-sentences, training sentences of up to 50 words, early stopping on the validation likelihood. The
-name of the corpus changes no value; it says which corpus a run is for.
-Not run: it needs an accelerator (930,000 training sentences of IMDB, 37,000 of BBC).
-configs/larger_context/README.md has the results of small.py and those of the paper.
+The settings are those of the paper's section 5.1: one LSTM layer, Adadelta, the log-likelihood as a
+mean over sentences, training sentences of at most 50 words, and early stopping on the validation
+likelihood. This recipe has not been run, because it needs an accelerator: IMDB has 930,000 training
+sentences, and BBC has 37,000. configs/larger_context/README.md has the results of small.py and of
+Wang and Cho (2015).
 """
 
 import ml_collections
@@ -43,8 +43,8 @@ def get_config(experiment: str = "imdb-rlm_seqbow_att_lf-4") -> ml_collections.C
     corpus, _, model_and_n = experiment.partition("-")
     if corpus not in CORPORA:
         raise InputError(
-            f"{experiment!r}: expected CORPUS-MODEL or CORPUS-MODEL-n with a corpus of "
-            f"{', '.join(CORPORA)} and a model of {', '.join(MODELS)}"
+            f"{experiment!r}: expected CORPUS-MODEL or CORPUS-MODEL-n, where CORPUS is one of "
+            f"{', '.join(CORPORA)} and MODEL is one of {', '.join(MODELS)}"
         )
     return larger_context_config(model_and_n, units=1000)
 
@@ -53,9 +53,9 @@ def larger_context_config(experiment: str, units: int) -> ml_collections.ConfigD
     """Returns the paper's settings for `MODEL` or `MODEL-n`, such as rlm or rlm_bow_lf-8.
 
     Args:
-      experiment: the model and its number of context sentences n, 4 if it is not given.
-      units: width of the LSTM, and of embeddings, context vectors and attention, about which the
-        paper says nothing.
+      experiment: the model and its number of context sentences n (default 4).
+      units: width of the LSTM, embeddings, context vectors and attention. The paper gives only the
+        width of the LSTM.
     """
     model, dash, n = experiment.partition("-")
     require_known(model, MODELS)
@@ -78,5 +78,7 @@ def larger_context_config(experiment: str, units: int) -> ml_collections.ConfigD
 
 def _number(text: str, experiment: str) -> int:
     if not text.isdecimal():
-        raise InputError(f"{experiment!r}: expected MODEL-n with a number of context sentences n")
+        raise InputError(
+            f"{experiment!r}: expected MODEL-n, where n is the number of context sentences"
+        )
     return int(text)

@@ -1,6 +1,6 @@
 """Larger-context language models with 128 units and three epochs, for two CPU cores.
 
-MODEL-n follows the file's name after a colon: a model of paper.py and its number of context
+MODEL-n follows the name of the file, after a colon: a model of paper.py and its number of context
 sentences. Any prepared corpus of documents will do:
 
     python -m launch.prepare --train=REVIEWS/train.txt --valid=REVIEWS/valid.txt \
@@ -14,10 +14,9 @@ sentences. Any prepared corpus of documents will do:
     python -m launch.evaluate --workdirs=$runs --plot=perplexity_by_context.png
     python -m launch.evaluate --workdirs=$runs --by_pos --plot=perplexity_by_pos.png
 
-Setting: as in paper.py, but K = H = 128, 4 segments of 5 sentences per step, AdaGrad at 0.1 and
-three epochs for every model. The paper's Adadelta needs many more epochs.
-Time: 4 to 8 minutes per run on one CPU core.
-Results: configs/larger_context/README.md.
+The settings are those of paper.py, but K = H = 128, 4 segments of 5 sentences per step, AdaGrad at
+0.1 and three epochs for every model. The paper's Adadelta needs many more epochs. A run takes 4 to
+8 minutes on one CPU core. configs/larger_context/README.md has the results.
 """
 
 import ml_collections

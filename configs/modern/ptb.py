@@ -1,6 +1,7 @@
 """A modern recipe for the DCLM models on the Penn Treebank: regularised, with K = H = 256.
 
-The model follows the file's name after a colon; any model of the registry will do.
+The name of the model follows the name of the file, after a colon: any model of
+dclm_jax/models/README.md.
 
     python -m launch.prepare --train=PTB/train.txt --valid=PTB/valid.txt --test=PTB/test.txt \
         --unknown_token='<unk>' --output=data/ptb
@@ -9,12 +10,11 @@ The model follows the file's name after a colon; any model of the registry will 
     python -m launch.report --workdirs=runs/modern/adclm --output=reports/modern \
         --permutation_pool=20
 
-Setting: one LSTM layer, embeddings tied to the output layer, dropout 0.35 with one mask per
+The settings are one LSTM layer, embeddings tied to the output layer, dropout 0.35 with one mask per
 sentence and 0.15 on recurrent weights, Adam at 0.002 with a cosine schedule to zero, clipping at
-norm 1, 8 segments of 5 sentences per step, 16 epochs of 1,152 steps.
-Time: 53 to 88 minutes on one CPU core beside other work; 115 minutes for adclm with
---config.data.carry_context=true.
-Results: configs/modern/README.md, which also has the commands of the best model.
+norm 1, 8 segments of 5 sentences per step, and 16 epochs of 1,152 steps. A run takes 53 to 88
+minutes on one CPU core beside other work. adclm with --config.data.carry_context=true takes 115 to
+117 minutes. configs/modern/README.md has the results and the commands of the best model.
 """
 
 import ml_collections

@@ -1,7 +1,7 @@
-"""The modern recipe on WikiText-2: fewer epochs of more text, and its vocabulary of 33,278 words.
+"""The modern recipe on WikiText-2: fewer epochs of more text, with the whole vocabulary.
 
-The model follows the file's name after a colon; any model of the registry will do. The text is the
-word-level WikiText-2 release, split into three files.
+The name of the model follows the name of the file, after a colon: any model of
+dclm_jax/models/README.md. The text is the word-level release of WikiText-2, split into three files.
 
     python -m launch.prepare --corpus=wikitext --input=wikitext-2 --min_count=1 \
         --output=data/wikitext
@@ -9,11 +9,10 @@ word-level WikiText-2 release, split into three files.
         --config.data.directory=data/wikitext --workdir=runs/wikitext/adclm
     python -m launch.evaluate --workdir=runs/wikitext/adclm --split=test --adapt=unigram,cache
 
-Setting: as in configs/modern/ptb.py, but embeddings of 128 dimensions with 384 hidden units, since
-most of the work is in the output layer, dropout 0.2, 0.1 on recurrent weights, and 3 epochs of
-2,098 steps.
-Time: 61 to 72 minutes on one CPU core beside another run.
-Results: configs/modern/wikitext.md.
+The settings are those of configs/modern/ptb.py, but embeddings of 128 dimensions with 384 hidden
+units, since most of the work is in the output layer, dropout 0.2, 0.1 on recurrent weights, and 3
+epochs of 2,098 steps. A run takes 61 to 72 minutes on one CPU core beside another run.
+configs/modern/wikitext.md has the results.
 """
 
 import ml_collections

@@ -1,6 +1,7 @@
 """The six DCLM models on film reviews, with four epochs of configs/ptb/paper.py.
 
-The model follows the file's name after a colon. Any prepared corpus of documents will do:
+The name of the model follows the name of the file, after a colon. Any prepared corpus of documents
+will do:
 
     python -m launch.prepare --train=REVIEWS/train.txt --valid=REVIEWS/valid.txt \
         --test=REVIEWS/test.txt --output=data/reviews
@@ -11,10 +12,9 @@ The model follows the file's name after a colon. Any prepared corpus of document
     python -m launch.report --workdirs='runs/reviews/*' --output=reports/reviews \
         --permutation_pool=20
 
-Setting: as in configs/ptb/paper.py, but four epochs of 2,735 steps without a warm-up, at a rate of
-0.03 (0.1 for ccdclm).
-Time: 8 to 17 minutes per run on one CPU core.
-Results: configs/movie_reviews/README.md.
+The settings are those of configs/ptb/paper.py, but four epochs of 2,735 steps without a warm-up, at
+a learning rate of 0.1 for ccdclm and 0.03 for the other models. A run takes 8 to 17 minutes on one
+CPU core. configs/movie_reviews/README.md has the results.
 """
 
 import ml_collections

@@ -1,6 +1,7 @@
 """The six models of "Document Context Language Models" (Ji et al. 2015) on the Penn Treebank.
 
-The model follows the file's name after a colon: rnnlm, drnnlm, hrnnlm, adclm, codclm or ccdclm.
+The name of the model follows the name of the file, after a colon: rnnlm, drnnlm, hrnnlm, adclm,
+codclm or ccdclm.
 
     python -m launch.prepare --train=PTB/train.txt --valid=PTB/valid.txt --test=PTB/test.txt \
         --unknown_token='<unk>' --output=data/ptb
@@ -10,12 +11,12 @@ The model follows the file's name after a colon: rnnlm, drnnlm, hrnnlm, adclm, c
     done
     python -m launch.report --workdirs='runs/ptb/*' --output=reports/ptb --permutation_pool=20
 
-Setting (the paper's section 3.1): K = H = 128, two layers of the coupled peephole LSTM, AdaGrad at
-a rate of 0.1, clipping at 5, L = 5, A = 48. Not from the paper: a warm-up of 500 steps, 4 segments
-per step, and epochs of 2,303 steps until the validation perplexity has had no new minimum for two
-epochs, at most 20.
-Time: 17 to 36 minutes per run on one CPU core beside another run.
-Results: configs/ptb/README.md. configs/departures.md has the reason for each departure.
+The settings of the paper's section 3.1 are K = H = 128, two layers of the coupled peephole LSTM,
+AdaGrad at a rate of 0.1, clipping at 5, L = 5, A = 48. The other settings are not from the paper: a
+warm-up of 500 steps, 4 segments per step, and epochs of 2,303 steps until the validation perplexity
+has had no new minimum for two epochs, at most 20. configs/departures.md has the reason for each
+departure. A run takes 17 to 36 minutes on one CPU core beside another run. configs/ptb/README.md
+has the results.
 """
 
 import ml_collections
