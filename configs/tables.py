@@ -53,7 +53,7 @@ class Row(NamedTuple):
 
 
 def _values(runs: Iterable[Run], path: Iterable[str]) -> list[Any]:
-    """The values at a path of keys; runs without one are left out."""
+    """The values at a path of keys; runs without a value are left out."""
     values: list[Any] = list(runs)
     for key in path:
         values = [value[key] for value in values if value.get(key) is not None]
@@ -123,7 +123,7 @@ def _load(path: str) -> Any:
 def _report(path: str) -> list[Row]:
     """The rows of a report, compared with the first; every run has its configuration."""
     runs = [[run | {"config": row["config"]} for run in row["runs"]] for row in _load(path)["rows"]]
-    return [Row(_model(of_row[0]), of_row, runs[0]) for of_row in runs]
+    return [Row(_model(row[0]), row, runs[0]) for row in runs]
 
 
 def _model(run: Run) -> str:
@@ -138,7 +138,7 @@ def _named(rows: Iterable[Row], names: Mapping[str, str]) -> list[Row]:
     """Rows by label, of the runs whose workdirs end in these names; the first is the baseline."""
     by_name = {run["workdir"].split("/")[-1]: run for row in rows for run in row.runs}
     runs = {label: [by_name[name] for name in text.split()] for label, text in names.items()}
-    return [Row(label, of_label, next(iter(runs.values()))) for label, of_label in runs.items()]
+    return [Row(label, row, next(iter(runs.values()))) for label, row in runs.items()]
 
 
 def _ptb() -> dict[str, Cells]:
@@ -199,7 +199,11 @@ def _modern() -> dict[str, Cells]:
     starts = {"segments from c_0": "ccdclm", "context carried": "ccdclm-carry"}
     contexts = _named(_report("modern/results/contexts.json"), starts)
     saved = _load("modern/results/carried.json") | _load("modern/results/averages.json")
-    adapted = [(label, each) for label, key in _ADAPTED.items() for each in saved[key]["adapted"]]
+    adapted = [
+        (label, evaluation)
+        for label, key in _ADAPTED.items()
+        for evaluation in saved[key]["adapted"]
+    ]
     headline = _headline([*models, averages[-1]], adapted[-1][1])
     return {
         "modern/models": _table(models, f"{_MODEL} shuffled mixed none"),
@@ -212,8 +216,7 @@ def _modern() -> dict[str, Cells]:
 
 
 def _adapted(evaluations: Iterable[tuple[str, Run]]) -> Cells:
-    """Perplexities with test-time adaptation, by label; WikiText-2 has them per published token
-    too."""
+    """Perplexities with test-time adaptation, by label; for WikiText-2 also per published token."""
     cells = []
     for label, evaluation in evaluations:
         values = evaluation["setting"].items()
@@ -248,9 +251,11 @@ def _wikitext() -> dict[str, Cells]:
         label, curve = f"`{run['model']}`", saved["development"][run["model"]]
         rows.append(Row(label, [run | {"curve": curve, "test": run}]))
         rounded = [
-            each for each in saved["adapted_to_two_decimals"] if each["model"] == run["model"]
+            evaluation
+            for evaluation in saved["adapted_to_two_decimals"]
+            if evaluation["model"] == run["model"]
         ]
-        adapted += [(label, each) for each in (*run["adapted"], *rounded)]
+        adapted += [(label, evaluation) for evaluation in (*run["adapted"], *rounded)]
     return {
         "modern/wikitext": _table(rows, "parameters curve test published"),
         "modern/wikitext_adaptation": _adapted(adapted),

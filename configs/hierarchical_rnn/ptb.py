@@ -35,9 +35,9 @@ import ml_collections
 from dclm_jax.training.config import default_config, require_known
 
 RATES = {"rnn_lin": 0.1, "rnnslm": 0.5, "hrnnlm_two_step": 0.1}
-"""Learning rates. The loss is a mean over the sentences of a step; the loss of a sentence is a sum
-over its words, or (rnnslm) a mean over them. The paper's rate of 0.1 is for one update per word, or
-per sentence."""
+"""Learning rates. The loss is a mean over the sentences of a step. The loss of a sentence is a sum
+over its words, or a mean over its words (rnnslm). The paper's rate of 0.1 is for one update per
+word, or per sentence."""
 
 
 def get_config(model: str = "hrnnlm_two_step") -> ml_collections.ConfigDict:
