@@ -23,7 +23,7 @@ LAYERS = [
     ("ngram",),
     ("score_types",),
     ("language_model",),
-    ("experiments", "benchmark"),
+    ("experiments", "benchmark", "planning"),
     ("launch",),
 ]
 HEIGHTS = {part: height for height, parts in enumerate(LAYERS) for part in parts}

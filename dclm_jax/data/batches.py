@@ -7,6 +7,7 @@ more than 16 sentences, a power of two.
 Shapes: B batch elements (segments or documents), S sentences, N token positions of a sentence.
 """
 
+import collections
 import dataclasses
 import functools
 from collections.abc import Sequence
@@ -175,16 +176,22 @@ class TrainingBatches:
         return len(self._segments.first)
 
     @property
+    def num_targets(self) -> int:
+        """Targets of an epoch: the words of all segments, and an END per sentence."""
+        return int(self._text.lengths.sum()) + len(self._text.lengths)
+
+    @property
     def steps_per_epoch(self) -> int:
         return -(-self.num_segments // self.batch_size)
 
-    def shapes(self, steps: range) -> set[tuple[int, ...]]:
-        """The shapes (S, N), and (S, N) of sources, of the batches of these steps; no word is read.
-        Steps beyond the first epoch are ignored, since epochs have about the same shapes."""
+    def shapes(self, steps: range) -> collections.Counter[tuple[int, ...]]:
+        """The shapes (S, N), and (S, N) of sources, of the batches of these steps, and the number
+        of batches of each; no word is read. Steps beyond the first epoch are ignored, since epochs
+        have about the same shapes."""
         steps = steps[: self.steps_per_epoch]
         kinds = [self._segments, *([] if self._sources is None else [self._sources])]
         begins = np.arange(0, self.num_segments, self.batch_size)
-        shapes: set[tuple[int, ...]] = set()
+        shapes: collections.Counter[tuple[int, ...]] = collections.Counter()
         epochs, positions = np.divmod(np.asarray(steps), self.steps_per_epoch)
         for epoch in np.unique(epochs):
             order, batches = self._epoch_order(int(epoch))
@@ -194,7 +201,7 @@ class TrainingBatches:
                 for kind in kinds
                 for bucket in (kind.sentences, kind.length)
             ]
-            shapes |= set(zip(*sizes, strict=True))
+            shapes.update(zip(*sizes, strict=True))
         return shapes
 
     def __call__(self, step: int) -> Batch:

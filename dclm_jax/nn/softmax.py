@@ -128,7 +128,8 @@ def _fold_chunks(
     chunk alone.
     """
     size = mask_F.size
-    chunk = min(plan.chunk_size(vocab_size), size)
+    lengths = first_chunk_sizes(size, vocab_size, plan)
+    chunk = lengths[-1]
     positions = jnp.nonzero(mask_F, size=size, fill_value=size)[0]
     count = jnp.sum(mask_F)
     whole_chunks = jnp.maximum(count - 1, 0) // chunk
@@ -138,11 +139,7 @@ def _fold_chunks(
         position_C = positions[:length]
         return first(jnp.where(jnp.arange(length) < rest, position_C, size))
 
-    num_sizes = plan.only_chunks if size == chunk else plan.short_chunks
-    parts = (chunk * part // num_sizes for part in range(1, num_sizes))
-    smallest = max(plan.min_short_chunk, plan.min_short_logits // vocab_size)
-    lengths = [*(length for length in parts if length >= smallest), chunk]
-    shortest = jnp.searchsorted(jnp.asarray(lengths), rest)
+    shortest = jnp.sum(jnp.asarray(lengths[:-1], rest.dtype) < rest)
     sums = jax.lax.switch(shortest, [partial(begin, length) for length in lengths])
     if size == chunk:
         return sums
@@ -152,6 +149,16 @@ def _fold_chunks(
         return add(sums, jax.lax.dynamic_slice_in_dim(positions, start, chunk))
 
     return jax.lax.fori_loop(0, whole_chunks, step, sums)
+
+
+def first_chunk_sizes(size: int, vocab_size: int, plan: Plan) -> list[int]:
+    """The sizes that the first chunk of `size` positions can have, ascending; the last is the size
+    of all further chunks."""
+    chunk = min(plan.chunk_size(vocab_size), size)
+    num_sizes = plan.only_chunks if size == chunk else plan.short_chunks
+    parts = (chunk * part // num_sizes for part in range(1, num_sizes))
+    smallest = max(plan.min_short_chunk, plan.min_short_logits // vocab_size)
+    return [*(length for length in parts if length >= smallest), chunk]
 
 
 def _take(array: jax.Array, positions: jax.Array) -> jax.Array:

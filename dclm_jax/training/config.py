@@ -207,11 +207,6 @@ def validated(config: Mapping[str, Any] | ConfigDict) -> RunConfig:
     for key, default in known.items():
         if key not in values:
             raise InputError(f"configuration lacks {key!r} (default {default!r})")
-    if not values["data.directory"]:
-        raise InputError(
-            "data.directory is empty; expected the output of launch.prepare, "
-            "for example --config.data.directory=data/ptb"
-        )
     sections: dict[str, Any] = {
         section: files.converted(dict(settings[section]), cls, "configuration", section)
         for section, cls in _SECTIONS.items()

@@ -85,7 +85,7 @@ def train(
       DivergenceError: a loss or gradient that is not finite; the last good checkpoint stays.
     """
     say = report if processes.is_first() else lambda line: None
-    job = processes.together(lambda: _open(config))
+    job = processes.together(lambda: open_job(config))
     options = job.config.training
     init_key, dropout_key = jax.random.split(jax.random.key(options.seed))
     evaluate_every = options.evaluate_every or job.batches.steps_per_epoch
@@ -123,7 +123,7 @@ def train(
 
 
 @dataclasses.dataclass(frozen=True)
-class _Job:
+class Job:
     """The data, model and optimizer of a configuration."""
 
     config: RunConfig
@@ -141,9 +141,15 @@ class _Job:
         return "perplexity" if self.model.objective == "words" else "perplexity of bags"
 
 
-def _open(config: ConfigDict | Mapping[str, Any]) -> _Job:
+def open_job(config: ConfigDict | Mapping[str, Any]) -> Job:
+    """Checks a configuration, opens its corpus and makes its model and optimizer."""
     settings = validated(config)
     directory, segment_length = settings.data.directory, settings.data.segment_length
+    if not directory:
+        raise InputError(
+            "data.directory is empty; expected the output of launch.prepare, "
+            "for example --config.data.directory=data/ptb"
+        )
     training, valid = (open_corpus(directory, split) for split in ("train", "valid"))
     model = models.create(vocab_size=len(training.vocabulary), **settings.model)
     source, valid_source = (
@@ -184,7 +190,7 @@ def _open(config: ConfigDict | Mapping[str, Any]) -> _Job:
         sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves((state, trained))),
         f"training {model.name} with its {count_parameters(shapes):,} parameters",
     )
-    return _Job(settings, model, optimizer, batches, frozen, valid, valid_source, total_steps)
+    return Job(settings, model, optimizer, batches, frozen, valid, valid_source, total_steps)
 
 
 def _saved(config: RunConfig) -> dict[str, Any]:
@@ -196,7 +202,7 @@ def _saved(config: RunConfig) -> dict[str, Any]:
     return settings
 
 
-def _start(job: _Job, key: jax.Array, *, resumes: bool) -> Start:
+def _start(job: Job, key: jax.Array, *, resumes: bool) -> Start:
     """Initial parameters. The first process takes them from `training.start_from`, unless the run
     resumes."""
     run = job.config.training.start_from
@@ -235,7 +241,7 @@ class _Run:
 
     def __init__(
         self,
-        job: _Job,
+        job: Job,
         writer: RunWriter,
         progress: Progress,
         state: TrainState,
@@ -422,7 +428,7 @@ class _Run:
         self._line.close()
 
 
-def _prefetch(job: _Job, first: int) -> Iterator[Batch]:
+def _prefetch(job: Job, first: int) -> Iterator[Batch]:
     """This process's part of the batches from step `first` on, made one step ahead."""
 
     def make(step: int) -> Batch:
@@ -437,7 +443,7 @@ def _prefetch(job: _Job, first: int) -> Iterator[Batch]:
             yield batch.result()
 
 
-def _start_lines(job: _Job, state: TrainState, start: Start) -> Iterator[str]:
+def _start_lines(job: Job, state: TrainState, start: Start) -> Iterator[str]:
     """The model, its parameters, the data and the devices, for the user."""
     config, resumed = job.config, int(state.step) > 0
     yield "{name}, cell {cell}, {num_layers} layers".format(**config.model)
@@ -453,7 +459,7 @@ def _start_lines(job: _Job, state: TrainState, start: Start) -> Iterator[str]:
     yield f"devices: {len(devices)} x {devices[0].device_kind} ({devices[0].platform})"
 
 
-def _ending(result: Result, job: _Job) -> str:
+def _ending(result: Result, job: Job) -> str:
     best = f"best validation {job.measure} {result.best_perplexity:.2f} at step {result.best_step}"
     if result.ending == "interrupted":
         return f"interrupted and saved at step {result.step}; the same command resumes the run"

@@ -6,7 +6,7 @@ sentences), never a mean of means; empty batch elements change no sum. For the p
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import flax.struct
@@ -119,13 +119,17 @@ def train_step(
 
 
 def parallel_step(
-    model: DocumentModel, optimizer: optax.GradientTransformation, loss_per: str = "token"
+    model: DocumentModel,
+    optimizer: optax.GradientTransformation,
+    loss_per: str = "token",
+    devices: Sequence[jax.Device] | None = None,
 ) -> Callable[[TrainState, Batch, jax.Array], tuple[TrainState, StepMetrics]]:
-    """`train_step` over the devices of all processes: state (donated) and key as one device holds
-    them, batch of `shard_rows`."""
+    """`train_step` over devices, by default those of all processes: state (donated) and key as one
+    device holds them, batch of `shard_rows`."""
     step = functools.partial(train_step, model, optimizer, loss_per=loss_per)
-    # In the order of the rows that `spread_rows` gives to processes.
-    devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
+    if devices is None:
+        # In the order of the rows that `spread_rows` gives to processes.
+        devices = sorted(jax.devices(), key=lambda device: (device.process_index, device.id))
     # The state has no axis of devices: none is copied in or out of it.
     return jax.pmap(
         step,

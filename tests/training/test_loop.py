@@ -366,9 +366,9 @@ def test_shapes_are_told_when_they_are_compiled_which_counts_in_no_rate(
 def test_batches_hold_the_segment_before_if_contexts_are_carried(data, name, length, carried):
     values = {"model.name": name, "model.cell": "lstm", "data.segment_length": length}
     values |= {"data.carry_context": True}
-    work = loop._open(config(data, **values))
+    work = loop.open_job(config(data, **values))
     assert work.batches.earlier_sentences == carried
-    without = loop._open(config(data, **{**values, "data.carry_context": False}))
+    without = loop.open_job(config(data, **{**values, "data.carry_context": False}))
     assert without.batches.earlier_sentences == (4 if name == "rlm_bow_lf" else 0)
 
 

@@ -1,0 +1,1 @@
+"""Programs of a run, compiled for a machine that is not there, and their cost."""

@@ -1,0 +1,279 @@
+"""A run's programs, compiled for a target, and what they cost there."""
+
+import bisect
+import dataclasses
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, cast
+
+import jax
+import jax.extend.core
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import SingleDeviceSharding
+
+from dclm_jax.data.batches import Batch
+from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.nn.plan import ACCELERATOR
+from dclm_jax.nn.softmax import first_chunk_sizes
+from dclm_jax.planning.hlo import Chunks, Loop, Program
+from dclm_jax.planning.targets import Target
+from dclm_jax.reading.likelihoods import block_nll, open_documents
+from dclm_jax.training.step import TrainState, first_state, parallel_step
+
+
+class Shape(NamedTuple):
+    """The shape of a global batch: B segments of S sentences of N token positions, C earlier
+    sentences, and S and N of sources, if the model reads them."""
+
+    segments: int
+    sentences: int
+    positions: int
+    earlier: int = 0
+    source: tuple[int, ...] | None = None
+
+    def on_each(self, devices: int) -> "Shape":
+        """The part of one device; missing segments are padding."""
+        return self._replace(segments=-(-self.segments // devices))
+
+
+@dataclasses.dataclass(frozen=True)
+class Training:
+    """What a training step is compiled from.
+
+    Attributes:
+      model, optimizer, loss_per, frozen: see `training.step`.
+      share_real: share of positions with a target, 0 to 1; the rest is padding.
+    """
+
+    model: DocumentModel
+    optimizer: optax.GradientTransformation
+    loss_per: str = "token"
+    frozen: frozenset[str] = frozenset()
+    share_real: float = 1.0
+
+    def state(self) -> TrainState:
+        """The state as shapes: nothing of this size is made."""
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        return jax.eval_shape(
+            lambda key: first_state(self.model.init(key), self.optimizer, self.frozen), key
+        )
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """The cost of a compiled program on one of its devices.
+
+    Attributes:
+      parameters, optimizer_state: bytes of the state; each device has a copy.
+      batch: bytes of the device's part of the batch.
+      temporary: bytes of activations, gradients and other intermediate arrays.
+      peak: bytes of everything that the program holds at a time.
+      donated: whether the new state takes the buffers of the old state.
+      flops: FLOPs of matrix products, those on padding included.
+      targets: number of real targets, over all devices.
+      loops: kernels, cycles and bytes of each outermost loop.
+      loops_are_known: whether the trips of loops over tokens are known: not on a CPU, where they
+        end with the longest sentence.
+      all_reduces, reduced: number of all-reduces between devices, and their bytes.
+    """
+
+    parameters: int
+    optimizer_state: int
+    batch: int
+    temporary: int
+    peak: int
+    donated: bool
+    flops: float
+    targets: float
+    loops: tuple[Loop, ...]
+    loops_are_known: bool
+    all_reduces: int
+    reduced: int
+
+    @property
+    def kernels(self) -> float:
+        """Number of kernels that a run of the program launches."""
+        return sum(loop.trips * loop.kernels for loop in self.loops)
+
+    def seconds(self, target: Target) -> float | None:
+        """Estimated seconds of one run, without waiting for other devices; None without constants.
+
+        On a TPU, XLA's estimate of the cycles of each kernel. Otherwise a roofline: in each loop
+        launches or memory traffic bound the time, and the products bound the whole.
+        """
+        device = target.device
+        if device.clock:
+            return sum(loop.trips * loop.cycles for loop in self.loops) / device.clock
+        if not (device.bandwidth and device.flops):
+            return None
+        launch = device.launch or 0.0
+        by_loop = (
+            loop.trips * max(loop.kernels * launch, loop.num_bytes / device.bandwidth)
+            for loop in self.loops
+        )
+        return max(sum(by_loop), self.flops / device.flops)
+
+
+def training_cost(training: Training, shape: Shape, target: Target) -> Cost:
+    """The cost of a training step of a batch of this shape on the target's devices."""
+    model = dataclasses.replace(training.model, plan=target.plan)
+    num_devices = len(target.devices)
+    of_device = shape.on_each(num_devices)
+    state = training.state()
+    batch = batch_shapes(of_device, model, num_devices)
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    step = parallel_step(model, training.optimizer, training.loss_per, target.devices)
+    compiled = step.lower(state, batch, key).compile(compiler_options=target.options or None)
+
+    counted = dataclasses.replace(model, plan=ACCELERATOR)
+    chunks = _chunks(counted, of_device, training.share_real)
+    flops = product_flops(
+        parallel_step(counted, training.optimizer, training.loss_per, jax.devices("cpu")[:1]),
+        (state, batch_shapes(of_device, model, 1), key),
+        chunks,
+    )
+    targets = training.share_real * _num_positions(shape)
+    chunks = _chunks(model, of_device, training.share_real)
+    return _cost(compiled, state, target, flops, targets, chunks)
+
+
+def scoring_cost(training: Training, shape: Shape, target: Target) -> Cost:
+    """The cost of scoring a block of documents of this shape on one of the target's devices."""
+    model = dataclasses.replace(training.model, plan=target.plan)
+    sharding = SingleDeviceSharding(target.devices[0])
+    params = training.state().params
+    batch = jax.tree.map(_without_first, batch_shapes(shape._replace(earlier=0), model, 1))
+    rows, source = shape.segments, batch.source
+    batch = dataclasses.replace(batch, source=None, earlier=None, most_words=None)
+
+    def score(params: Params, context: Any, batch: Batch) -> Any:
+        return block_nll(model, params, context, batch)
+
+    context = jax.eval_shape(
+        lambda params, source: open_documents(model, params, rows, source), params, source
+    )
+    arguments = jax.tree.map(
+        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding),
+        (params, context, batch),
+    )
+    compiled = jax.jit(score).lower(*arguments).compile(compiler_options=target.options or None)
+    counted = dataclasses.replace(model, plan=ACCELERATOR)
+    flops = product_flops(
+        lambda params, context, batch: block_nll(counted, params, context, batch),
+        (params, context, batch),
+        _chunks(counted, shape, training.share_real),
+    )
+    targets = training.share_real * _num_positions(shape)
+    state = dataclasses.replace(training.state(), params=params, optimizer_state=())
+    chunks = _chunks(model, shape, training.share_real)
+    return _cost(compiled, state, target, flops, targets, chunks)
+
+
+def batch_shapes(shape: Shape, model: DocumentModel, devices: int) -> Batch:
+    """The batch of `devices` devices as shapes, [D, B, ...] with B = `shape.segments`."""
+
+    def batch(sentences: int, positions: int) -> Batch:
+        size = (devices, shape.segments, sentences, positions)
+        ids, mask = (cast(Any, jax.ShapeDtypeStruct(size, kind)) for kind in (jnp.int32, bool))
+        return Batch(tokens_BxSxN=ids, targets_BxSxN=ids, mask_BxSxN=mask)
+
+    whole = batch(shape.sentences, shape.positions)
+    words = None
+    if model.hashed:
+        inputs = shape.segments * (shape.sentences + shape.earlier) * shape.positions
+        words = 1 << (min(inputs * devices, model.vocab_size) - 1).bit_length()
+    return dataclasses.replace(
+        whole,
+        earlier=batch(shape.earlier, shape.positions) if shape.earlier else None,
+        source=batch(*shape.source) if shape.source else None,
+        most_words=words,
+    )
+
+
+def product_flops(function: Callable[..., Any], arguments: Any, chunks: Chunks) -> float:
+    """FLOPs of the matrix products of a function, with the trips of its loops."""
+    return _flops(jax.make_jaxpr(function)(*arguments).jaxpr, chunks)
+
+
+def _flops(jaxpr: Any, chunks: Chunks) -> float:
+    total = 0.0
+    for equation in jaxpr.eqns:
+        inner = [_flops(part, chunks) for part in _parts(equation)]
+        match equation.primitive.name:
+            case "dot_general":
+                ((contracted, _), _) = equation.params["dimension_numbers"]
+                left, (result,) = equation.invars[0].aval, equation.outvars
+                length = math.prod(left.shape[axis] for axis in contracted)
+                total += 2.0 * length * math.prod(result.aval.shape)
+            case "scan":
+                total += equation.params["length"] * sum(inner)
+            case "while":
+                total += chunks.trips * sum(inner)
+            case "cond":
+                total += chunks.branch(inner, float)
+            case _:
+                total += sum(inner)
+    return total
+
+
+def _parts(equation: Any) -> Iterator[Any]:
+    """The jaxprs in the parameters of an equation."""
+    for value in equation.params.values():
+        for part in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(part, jax.extend.core.ClosedJaxpr):
+                yield part.jaxpr
+            elif isinstance(part, jax.extend.core.Jaxpr):
+                yield part
+
+
+def _num_positions(shape: Shape) -> int:
+    return shape.segments * shape.sentences * shape.positions
+
+
+def _chunks(model: DocumentModel, shape: Shape, share_real: float) -> Chunks:
+    positions = _num_positions(shape)
+    if model.objective == "bags":
+        positions = shape.segments * shape.sentences
+    sizes = first_chunk_sizes(positions, model.vocab_size, model.plan)
+    count = math.ceil(positions * share_real)
+    trips = max(0, count - 1) // sizes[-1]
+    return Chunks(trips, bisect.bisect_left(sizes, count - trips * sizes[-1]), len(sizes))
+
+
+def _cost(
+    compiled: Any, state: TrainState, target: Target, flops: float, targets: float, chunks: Chunks
+) -> Cost:
+    memory = compiled.memory_analysis()
+    program = Program(compiled.as_text(), chunks)
+    parameters, optimizer_state = map(_num_bytes, (state.params, state.optimizer_state))
+    arguments = memory.argument_size_in_bytes
+    new = memory.output_size_in_bytes - memory.alias_size_in_bytes
+    reductions = [
+        kernel for kernel in program.kernels() if kernel.instruction.opcode.startswith("all-reduce")
+    ]
+    return Cost(
+        parameters=parameters,
+        optimizer_state=optimizer_state,
+        batch=max(0, arguments - parameters - optimizer_state),
+        temporary=memory.temp_size_in_bytes,
+        peak=arguments + new + memory.temp_size_in_bytes + memory.generated_code_size_in_bytes,
+        donated=memory.alias_size_in_bytes >= parameters + optimizer_state,
+        flops=flops,
+        targets=targets,
+        loops=tuple(program.loops()),
+        loops_are_known=not target.plan.stops_early,
+        all_reduces=sum(kernel.times for kernel in reductions),
+        reduced=sum(kernel.times * kernel.num_bytes // 2 for kernel in reductions),
+    )
+
+
+def _num_bytes(tree: Any) -> int:
+    return sum(
+        math.prod(leaf.shape) * np.dtype(leaf.dtype).itemsize for leaf in jax.tree.leaves(tree)
+    )
+
+
+def _without_first(array: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(array.shape[1:], array.dtype)

@@ -1,0 +1,95 @@
+"""Compiles a run for a machine that is not there, and prints its memory and estimated speed.
+
+    python -m launch.plan --config=configs/modern/ptb.py:adclm --target=tpu-v5e:2x4 \\
+        --config.data.directory=data/ptb
+    python -m launch.plan --config=configs/modern/ptb.py:adclm --target=h100:8 \\
+        --shape=512,5,32 --vocab_size=10003
+
+The command compiles the training step for each shape of batch that the corpus has, or for --shape,
+and scoring. No device is needed and nothing is run. It needs the packages of the extra plan:
+
+    pip install -e '.[plan]'
+
+On a TPU the time is XLA's own estimate of the cycles of every kernel. On an H100 it is a roofline:
+launches, memory traffic or matrix products, whichever takes longest in each loop. The time of
+all-reduces between devices is in neither. Without --variants one compilation per shape takes
+seconds to minutes.
+"""
+
+import dataclasses
+import functools
+import re
+import sys
+from collections.abc import Sequence
+
+from absl import flags
+
+from dclm_jax import files
+from dclm_jax.errors import InputError
+from dclm_jax.planning import report, targets
+from launch import _app, _training
+
+flags.adopt_module_key_flags(_training)
+_TARGET = flags.DEFINE_string(
+    "target", None, f"Machine to compile for: {targets.target_names()}.", required=True
+)
+_SHAPE = flags.DEFINE_string(
+    "shape",
+    None,
+    "Shape of a global batch, SEGMENTS,SENTENCES,TOKENS, in place of the shapes of the corpus.",
+)
+_VOCAB_SIZE = flags.DEFINE_integer("vocab_size", None, "Number of words, with --shape.")
+_VARIANTS = flags.DEFINE_bool(
+    "variants", False, "Compile the largest step with remat, bfloat16 and twice the batch, too."
+)
+_CONSTANTS = {
+    "memory": flags.DEFINE_float("device_gib", None, "Memory of a device in GiB."),
+    "flops": flags.DEFINE_float("device_tflops", None, "Matrix products, TFLOP/s per device."),
+    "bandwidth": flags.DEFINE_float("device_gbs", None, "Memory bandwidth, GB/s per device."),
+    "launch": flags.DEFINE_float("launch_us", None, "Time to launch a kernel, microseconds."),
+}
+_UNITS = {"memory": 2**30, "flops": 1e12, "bandwidth": 1e9, "launch": 1e-6}
+_OUTPUT = flags.DEFINE_string("output", None, "JSON file for the result; '-' is standard output.")
+
+
+def main(argv: Sequence[str]) -> None:
+    del argv
+    target = _with_constants(targets.parse_target(_TARGET.value))
+    workload = _workload()
+    # JSON alone goes to standard output.
+    stream = sys.stderr if _OUTPUT.value == "-" else sys.stdout
+    say = functools.partial(print, file=stream, flush=True)
+    result = report.plan(workload, target, variants=_VARIANTS.value, say=say)
+    for line in ("", *report.lines(result)):
+        say(line)
+    if _OUTPUT.value:
+        files.write_json(_OUTPUT.value, report.as_json(result))
+
+
+def _with_constants(target: targets.Target) -> targets.Target:
+    values = {}
+    for name, flag in _CONSTANTS.items():
+        if flag.value is None:
+            continue
+        if not 0 < flag.value < float("inf"):
+            raise InputError(f"--{flag.name}={flag.value}; expected a number above 0")
+        values[name] = flag.value * _UNITS[name]
+    return dataclasses.replace(target, device=dataclasses.replace(target.device, **values))
+
+
+def _workload() -> report.Workload:
+    config = _training.config()
+    if _SHAPE.value is None:
+        if _VOCAB_SIZE.value is not None:
+            raise InputError("--vocab_size has no effect without --shape; give both or neither")
+        return report.workload_of_run(config)
+    if not re.fullmatch(r"[1-9]\d*(,[1-9]\d*){2}", _SHAPE.value):
+        raise InputError(f"--shape={_SHAPE.value}; expected SEGMENTS,SENTENCES,TOKENS, all above 0")
+    if _VOCAB_SIZE.value is None or _VOCAB_SIZE.value < 1:
+        raise InputError("--vocab_size is missing; expected the number of words, with --shape")
+    segments, sentences, tokens = map(int, _SHAPE.value.split(","))
+    return report.workload_of_shape(config, (segments, sentences, tokens), _VOCAB_SIZE.value)
+
+
+if __name__ == "__main__":
+    _app.run(main, _training.parse)

@@ -1,0 +1,110 @@
+"""Costs of compiled programs on this machine's CPU, compared with sums by hand."""
+
+import collections
+import dataclasses
+
+import jax
+import pytest
+
+from dclm_jax import models
+from dclm_jax.errors import InputError
+from dclm_jax.nn.plan import ACCELERATOR
+from dclm_jax.planning import report
+from dclm_jax.planning.programs import Shape, Training, scoring_cost, training_cost
+from dclm_jax.planning.targets import Device, parse_target
+from dclm_jax.training.config import OptimizerConfig, default_config
+from dclm_jax.training.optimizer import create_optimizer
+
+V, K, H = 50, 8, 16
+B, S, N = 4, 2, 8
+
+
+def training_of(name: str, **options) -> Training:
+    sizes = {"vocab_size": V, "embedding_dim": K, "hidden_dim": H}
+    model = models.create(name=name, **sizes | options)
+    return Training(model, create_optimizer(OptimizerConfig(), 1))
+
+
+@pytest.fixture(scope="module")
+def cpu():
+    return parse_target("cpu")
+
+
+def test_memory_and_flops_of_a_step(cpu):
+    training = training_of("rnnlm", num_layers=1, cell="rnn")
+    cost = training_cost(training, Shape(B, S, N), cpu)
+    # Embedding, input, recurrence, bias, output kernel and bias; AdaGrad has one sum each.
+    parameters = 4 * (V * K + K * H + H * H + H + H * V + V)
+    assert cost.parameters == parameters
+    assert parameters <= cost.optimizer_state <= parameters + 64
+    assert cost.donated
+    assert cost.targets == B * S * N
+    # The input's product, the recurrence and the output layer, forward; twice that, backward, with
+    # the gradient of the output layer's bias.
+    forward = 2 * B * S * N * (K * H + H * H + H * V)
+    assert cost.flops == 3 * forward + 2 * B * S * N * V
+    assert cost.peak >= cost.parameters + cost.optimizer_state + cost.temporary
+    assert not cost.loops_are_known and cost.seconds(cpu) is None
+
+
+def test_scoring_costs_the_forward_pass(cpu):
+    training = training_of("rnnlm", num_layers=1, cell="rnn")
+    cost = scoring_cost(training, Shape(B, S, N), cpu)
+    assert cost.flops == 2 * B * S * N * (K * H + H * H + H * V)
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("adclm", {}),
+        ("rlm_bow_ef", {}),
+        ("hierarchical_autoencoder", {}),
+        ("rnnslm", {"embedding_dim": H, "hash_size": 1000}),
+    ],
+)
+def test_models_of_every_kind_have_a_cost(cpu, name, options):
+    training = training_of(name, **options)
+    source = (S, N) if training.model.reads_source else None
+    earlier = training.model.context_order or 0
+    for cost in (training_cost, scoring_cost):
+        assert cost(training, Shape(B, S, N, earlier, source), cpu).flops > 0
+
+
+def test_a_target_that_does_not_fit(cpu):
+    small = dataclasses.replace(cpu, device=Device(memory=1000.0))
+    workload = report.Workload(training_of("rnnlm"), collections.Counter({Shape(B, S, N): 3}), 30)
+    result = report.plan(workload, small)
+    assert result.missing == max(row.cost.peak for row in result.rows) - 1000
+    text = "\n".join(report.lines(result))
+    assert "it does not fit" in text and report.ESTIMATE in text
+    assert report.as_json(result)["fits"] is False
+
+
+def test_a_roofline_takes_the_longest_of_three():
+    device = Device(memory=1e9, flops=1e9, bandwidth=1e9, launch=1e-6)
+    target = dataclasses.replace(parse_target("cpu"), device=device, plan=ACCELERATOR)
+    cost = training_cost(training_of("rnnlm"), Shape(B, S, N), target)
+    by_loop = [loop.trips * max(loop.kernels * 1e-6, loop.num_bytes / 1e9) for loop in cost.loops]
+    assert cost.seconds(target) == pytest.approx(max(sum(by_loop), cost.flops / 1e9))
+
+
+def test_hours_of_a_run(cpu):
+    workload = report.Workload(training_of("rnnlm"), collections.Counter({Shape(B, S, N): 3}), 30)
+    target = dataclasses.replace(cpu, device=Device(1e9, 1e9, 1e9), plan=ACCELERATOR)
+    result = report.plan(workload, target)
+    seconds = result.rows[0].seconds
+    assert seconds and result.hours == pytest.approx(30 * seconds / 3600)
+
+
+@pytest.mark.parametrize("name", ["tpu-v9:1x1", "tpu-v5e:3x3", "h100:0", "a100", ""])
+def test_targets_that_do_not_exist(name):
+    with pytest.raises(InputError, match="expected one of cpu, h100"):
+        parse_target(name)
+
+
+def test_workload_of_a_shape():
+    config = default_config("adclm")
+    workload = report.workload_of_shape(config, (4, 3, 8), 99)
+    assert list(workload.shapes) == [Shape(4, 3, 8)]
+    assert workload.training.model.vocab_size == 99
+    assert jax.tree.leaves(workload.training.state().params)
