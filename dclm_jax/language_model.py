@@ -42,6 +42,7 @@ from dclm_jax.evaluation.datasets import Dataset
 from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Progress, Scorer, WordScorer
 from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.nn.precision import SCORING_PRECISION
 from dclm_jax.reading.continuations import SentenceReader, score_after
 from dclm_jax.reading.reader import (
     MAX_ROWS,
@@ -227,6 +228,14 @@ class LanguageModel:
         for leaf in jax.tree.leaves(self.params):
             digest.update(np.asarray(leaf).tobytes())
         return digest.hexdigest()[:16]
+
+    @property
+    def matmul_precision(self) -> str | None:
+        """The precision of products, with or without adaptation (`nn.precision`); None for n-gram
+        models, which have no products, and for mixtures."""
+        if self.unadapted is not None:
+            return self.unadapted.matmul_precision
+        return None if self.model is None else self.model.matmul_precision
 
     @property
     def reads_source(self) -> bool:
@@ -672,7 +681,10 @@ class LanguageModel:
 
 
 def restore(
-    workdir: str | os.PathLike[str], *, batch_size: int = DEFAULT_BATCH_SIZE
+    workdir: str | os.PathLike[str],
+    *,
+    batch_size: int = DEFAULT_BATCH_SIZE,
+    matmul_precision: str = SCORING_PRECISION,
 ) -> LanguageModel:
     """The best model of a run of `launch.train`, or the model of a run of `launch.ngram`.
 
@@ -680,6 +692,8 @@ def restore(
       workdir: workdir of the run, a directory or an address such as gs://bucket/run.
       batch_size: maximum number of documents scored or encoded together; it changes speed and
         memory, not scores.
+      matmul_precision: precision of products in place of the precision in training
+        (`nn.precision.MATMUL_PRECISIONS`). Only "highest" gives the same scores on any device.
     """
     require_at_least("batch_size", batch_size, 1)
     with storage.fetched(workdir, needed_for_use) as folder:
@@ -697,16 +711,17 @@ def restore(
                 make_reader=lambda: counted.scorer,
             )
         run = restore_run(folder)
+    model = dataclasses.replace(run.model, matmul_precision=matmul_precision)
     return LanguageModel(
-        name=run.model.name,
+        name=model.name,
         num_parameters=count_parameters(run.params),
         vocabulary=run.vocabulary,
         config=run.config,
         step=run.step,
         text=text,
-        make_scorer=functools.partial(Scorer, run.model, run.params, batch_size=batch_size),
-        make_reader=functools.partial(Reader, run.model, run.params),
-        model=run.model,
+        make_scorer=functools.partial(Scorer, model, run.params, batch_size=batch_size),
+        make_reader=functools.partial(Reader, model, run.params),
+        model=model,
         params=run.params,
         batch_size=batch_size,
     )

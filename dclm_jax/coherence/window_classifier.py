@@ -38,6 +38,7 @@ from dclm_jax.evaluation.scoring import Document
 from dclm_jax.nn import stack
 from dclm_jax.nn.layers import Weight, drop, glorot_uniform
 from dclm_jax.nn.plan import default_plan
+from dclm_jax.nn.precision import SCORING_PRECISION, at_precision
 from dclm_jax.reading.reader import power_of_two
 
 Params = dict[str, Any]
@@ -168,8 +169,8 @@ class WindowClassifier(OrderingBaseline):
     def __init__(self, params: Params, cell: str):
         self.params, self.cell = params, cell
         self.num_parameters = sum(np.size(leaf) for leaf in jax.tree.leaves(params))
-        self._encode = jax.jit(partial(encode, cell=cell))
-        self._logits = jax.jit(window_logits)
+        self._encode = jax.jit(at_precision(SCORING_PRECISION, partial(encode, cell=cell)))
+        self._logits = jax.jit(at_precision(SCORING_PRECISION, window_logits))
 
     @classmethod
     def train(
@@ -204,7 +205,8 @@ class WindowClassifier(OrderingBaseline):
             updates, state = optimizer.update(jax.grad(mean_loss)(params), state, params)
             return optax.apply_updates(params, updates), state
 
-        loss_of = jax.jit(partial(batch_loss, options=options))
+        validation_loss = partial(batch_loss, options=options)
+        loss_of = jax.jit(at_precision(SCORING_PRECISION, validation_loss))
         valid_batches = list(batches(valid, options, [_VALIDATION, seed]))
         best, best_loss, best_epoch, step = params, np.inf, 0, 0
         for epoch in range(1, options.max_epochs + 1):

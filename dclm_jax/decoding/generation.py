@@ -31,6 +31,7 @@ from dclm_jax.data.vocabulary import END, SPECIAL_TOKENS, START, UNKNOWN
 from dclm_jax.decoding.choices import Decoding, choose
 from dclm_jax.errors import InputError, brief
 from dclm_jax.models.base import Context, DocumentModel, Params
+from dclm_jax.nn.precision import at_precision
 from dclm_jax.reading import incremental
 from dclm_jax.reading.continuations import SentenceReader, filled_up
 from dclm_jax.reading.driver import weighted
@@ -293,11 +294,14 @@ def _compiled(model: DocumentModel, decoding: Decoding) -> _Programs:
         )
         return end(params, generated)
 
+    def compiled(function: Callable[..., Any], **options: Any) -> Any:
+        return jax.jit(at_precision(model.matmul_precision, function), **options)
+
     return _Programs(
-        sentence=jax.jit(sentence, static_argnums=3),
-        begin=jax.jit(begin, static_argnums=3),
-        step=jax.jit(step),
-        end=jax.jit(end),
+        sentence=compiled(sentence, static_argnums=3),
+        begin=compiled(begin, static_argnums=3),
+        step=compiled(step),
+        end=compiled(end),
     )
 
 

@@ -27,6 +27,7 @@ from dclm_jax.data.batches import Batch
 from dclm_jax.errors import DivergenceError, InputError
 from dclm_jax.evaluation.scoring import Document, Scored, sentences_to_score
 from dclm_jax.models.base import Context, DocumentModel, Params
+from dclm_jax.nn.precision import at_precision
 from dclm_jax.reading.likelihoods import batch_likelihood, block_nll, open_documents
 from dclm_jax.reading.reader import next_block, power_of_two
 
@@ -197,6 +198,10 @@ def _compiled(model: DocumentModel) -> _Functions:
         gradients = gradient(params, context, batch)
         return jax.tree.map(lambda total, g: total + g**2, sums, gradients), after
 
+    open_document, learn, add_square = (
+        at_precision(model.matmul_precision, function)
+        for function in (open_document, learn, add_square)
+    )
     return _Functions(
         jax.jit(open_document),
         jax.jit(learn, donate_argnums=(0,)),

@@ -17,6 +17,7 @@ from dclm_jax import processes
 from dclm_jax.data.batches import Batch
 from dclm_jax.errors import InputError, require_at_least
 from dclm_jax.models.base import Context, DocumentModel, Params
+from dclm_jax.nn.precision import at_precision
 from dclm_jax.reading import reader
 from dclm_jax.reading.likelihoods import block_nll, open_documents
 
@@ -232,7 +233,10 @@ def _compiled(model: DocumentModel, functions: BlockFunctions) -> tuple[Callable
     ) -> tuple[Context, jax.Array]:
         return functions.open(model, params, len(row_B), source), row_B
 
-    read = functools.partial(functions.read, model)
+    open_rows, read = (
+        at_precision(model.matmul_precision, function)
+        for function in (open_rows, functools.partial(functions.read, model))
+    )
     devices = jax.local_devices()
     return (
         jax.pmap(open_rows, in_axes=(None, 0, 0), devices=devices),

@@ -35,6 +35,7 @@ from dclm_jax.nn.cells import CELLS
 from dclm_jax.nn.hashing import HashedRows
 from dclm_jax.nn.layers import Weight, glorot_uniform
 from dclm_jax.nn.plan import Plan, default_plan
+from dclm_jax.nn.precision import MATMUL_PRECISIONS
 from dclm_jax.nn.stack import StackInput, StackState
 
 COMPUTE_DTYPES = ("float32", "bfloat16")
@@ -119,6 +120,9 @@ class DocumentModel:
         K is not H of its projection to K dimensions, so that V enters no product with H.
       compute_dtype: float32, or bfloat16 to round the factors of all matrix products and the
         gradients of their weights; parameters, sums, states and losses stay float32.
+      matmul_precision: precision of products of float32 factors in training: default (the fastest
+        on the device: bfloat16 on TPUs, TF32 on H100), high, or highest (float32, as on all CPUs).
+        Validation, and all commands with --matmul_precision, have highest instead.
       remat: forget gates and states of a sentence in training and read it again in the backward
         pass: less memory for more time.
       plan: how the platform computes it; changes speed and memory alone, and is no option of a
@@ -155,6 +159,7 @@ class DocumentModel:
     recurrent_dropout: float = 0.0
     tie_embeddings: bool = False
     compute_dtype: str = "float32"
+    matmul_precision: str = "default"
     remat: bool = False
     plan: Plan = dataclasses.field(default_factory=default_plan, repr=False, kw_only=True)
 
@@ -180,7 +185,11 @@ class DocumentModel:
             require(self, field, getattr(self, field) >= 1, "at least 1")
         # Layers are made one by one, and a file may have any number.
         require(self, "num_layers", self.num_layers <= MAX_LAYERS, f"at most {MAX_LAYERS}")
-        for field, names in (("cell", CELLS), ("compute_dtype", COMPUTE_DTYPES)):
+        for field, names in (
+            ("cell", CELLS),
+            ("compute_dtype", COMPUTE_DTYPES),
+            ("matmul_precision", MATMUL_PRECISIONS),
+        ):
             require(self, field, getattr(self, field) in names, f"one of {', '.join(names)}")
         for field in ("dropout", "recurrent_dropout"):
             require(self, field, 0 <= getattr(self, field) < 1, f"0 <= {field} < 1")

@@ -30,6 +30,7 @@ from dclm_jax.data.vocabulary import START
 from dclm_jax.errors import InputError, brief, require_at_least
 from dclm_jax.models import MODELS
 from dclm_jax.models.base import Context, DocumentModel, Params
+from dclm_jax.nn.precision import at_precision
 from dclm_jax.reading import batch_elements, incremental
 from dclm_jax.reading.attention import block_attention
 from dclm_jax.reading.driver import weighted
@@ -446,7 +447,8 @@ def _checked_rows(rows: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
 @functools.cache
 def _compiled(function: Callable[..., Any], model: DocumentModel, static: tuple[int, ...]) -> Any:
     """The function compiled for a model, shared by all readers of the model."""
-    return jax.jit(functools.partial(function, model), static_argnums=static)
+    bound = at_precision(model.matmul_precision, functools.partial(function, model))
+    return jax.jit(bound, static_argnums=static)
 
 
 def _context_after(model: DocumentModel, params: Params, context: Context, batch: Batch) -> Context:

@@ -37,6 +37,7 @@ from dclm_jax.evaluation.datasets import documents_of
 from dclm_jax.evaluation.perplexity import Perplexity, measure
 from dclm_jax.evaluation.scoring import Scorer
 from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.nn.precision import SCORING_PRECISION
 from dclm_jax.reading.likelihoods import earlier_sentences
 from dclm_jax.training.config import RunConfig, validated
 from dclm_jax.training.freezing import by_path, choose, split
@@ -380,7 +381,8 @@ class _Run:
           DivergenceError: it is not a number.
         """
         job, progress, step = self._job, self._progress, self.step
-        scorer = Scorer(job.model, params, batch_size=job.config.training.evaluation_batch_size)
+        model = dataclasses.replace(job.model, matmul_precision=SCORING_PRECISION)
+        scorer = Scorer(model, params, batch_size=job.config.training.evaluation_batch_size)
         measured = measure(scorer, documents_of(job.valid, job.valid_source))
         perplexity, epoch = measured.perplexity, step / job.batches.steps_per_epoch
         if math.isnan(perplexity):

@@ -18,6 +18,7 @@ import optax
 from dclm_jax import processes
 from dclm_jax.data.batches import Batch
 from dclm_jax.models.base import DocumentModel, Params
+from dclm_jax.nn.precision import at_precision
 from dclm_jax.processes import DEVICES
 from dclm_jax.reading.likelihoods import Likelihood, batch_likelihood
 from dclm_jax.training.freezing import joined, split
@@ -93,6 +94,7 @@ def train_step(
     slices = HashedSlices.of_batch(model, whole, batch)
     trained, optimizer_state = slices.read((whole, state.optimizer_state))
 
+    @functools.partial(at_precision, model.matmul_precision)
     @functools.partial(jax.grad, has_aux=True)
     def gradient(trained: Params) -> tuple[jax.Array, Likelihood]:
         params = slices.as_rows(joined(trained, held))

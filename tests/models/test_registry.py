@@ -42,6 +42,7 @@ MEMORY_CELLS = "coupled_peephole_lstm, lstm, lstm_linear_output"
         ("rnnlm", "recurrent_dropout", 1.0, "0 <= recurrent_dropout < 1"),
         ("rnnlm", "input_dropout", -0.5, "0 <= input_dropout < 1, or -1"),
         ("rnnlm", "compute_dtype", "float8", "one of float32, bfloat16"),
+        ("rnnlm", "matmul_precision", "low", "one of default, high, highest"),
         ("adclm", "attention_dim", 0, "at least 1"),
         ("rlm_bow_ef", "context_sentences", -1, "at least 1 (rlm is the model without context)"),
         ("rlm_seqbow_ef", "context_dim", 0, "at least 1"),

@@ -9,6 +9,7 @@ from dclm_jax.errors import InputError
 from dclm_jax.models import MODELS
 from dclm_jax.models.base import COMPUTE_DTYPES
 from dclm_jax.nn.cells import CELLS
+from dclm_jax.nn.precision import MATMUL_PRECISIONS
 from dclm_jax.training.config import (
     default_config,
     differences,
@@ -119,6 +120,7 @@ def test_meanings_are_those_of_the_docstrings():
     [
         ("model.cell", CELLS),
         ("model.compute_dtype", COMPUTE_DTYPES),
+        ("model.matmul_precision", MATMUL_PRECISIONS),
         ("optimizer.name", OPTIMIZERS),
         ("optimizer.schedule", SCHEDULES),
         ("training.loss_per", ("token", "sentence")),

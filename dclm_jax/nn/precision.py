@@ -1,0 +1,27 @@
+"""Precision of products of float32 factors, which accelerators round unless told otherwise."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+MATMUL_PRECISIONS = ("default", "high", "highest")
+"""Values of `jax.default_matmul_precision`: "default" is the fastest on the device (one pass of
+bfloat16 on TPUs, TF32 on H100), "highest" is float32. CPUs compute all of them in float32."""
+SCORING_PRECISION = "highest"
+
+
+def at_precision(precision: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with all its products at this precision, for `jax.jit` and `jax.pmap`.
+
+    The function contains `jax.grad`, if there is any, so that the products of the backward pass
+    have the same precision.
+    """
+
+    @functools.wraps(function)
+    def traced(*args: Any, **kwargs: Any) -> Any:
+        with jax.default_matmul_precision(precision):
+            return function(*args, **kwargs)
+
+    return traced
