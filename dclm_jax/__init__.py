@@ -1,8 +1,8 @@
 """Document-context language models in JAX.
 
-`restore(workdir)` gives a trained model to score text with, and to continue text with as `Decoding`
-says; `mix` makes one model of two; see `dclm_jax.language_model`. `report(workdirs)` compares runs;
-see `dclm_jax.experiments.report`.
+`restore(workdir)` returns a trained model that scores and continues text; `Decoding` has the
+options of continuations, and `mix` combines two models: see `dclm_jax.language_model`.
+`report(workdirs)` compares runs: see `dclm_jax.experiments.report`.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,5 +1,5 @@
-"""Memory: how much there is, and a setting of the C library's allocator that XLA on CPUs profits
-from."""
+"""The memory of the machine, and a setting of the C library's allocator that makes XLA on CPUs
+faster."""
 
 import ctypes
 import os
@@ -12,37 +12,40 @@ _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.lim
 
 
 def machine_memory() -> int:
-    """Bytes that this process can have at most: by the machine, its control group, its limits."""
+    """Maximum memory of this process in bytes: the least limit of machine, cgroup and process."""
     limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     limits += [limit for limit in resource.getrlimit(resource.RLIMIT_AS) if limit > 0]
     for path in _CGROUP_LIMITS:
         try:
             with open(path, encoding="ascii") as file:
                 limits.append(int(file.read()))
-        # There is no such file, or "max" in it.
+        # The file does not exist, or contains "max".
         except (OSError, ValueError):
             continue
     return min(limits)
 
 
 def require_memory(needed: int, what: str) -> None:
-    """Refuses work before memory is taken that is not there.
+    """Raises an `InputError` if the machine has too little memory for some work.
 
     Args:
-      needed: bytes, at least.
-      what: needs them, for the message.
+      needed: minimum number of bytes.
+      what: name of the work, for the message.
     """
     if needed > (available := machine_memory()):
         needs, has = (f"{size / 2**30:,.1f} GiB" for size in (needed, available))
-        raise InputError(f"{what} would take {needs} of memory at least; this machine has {has}")
+        raise InputError(
+            f"{what} would take at least {needs} of memory; this machine has {has}; choose a "
+            "smaller number"
+        )
 
 
 def keep_freed_memory() -> None:
-    """Lets the process keep what it frees, from now on; has an effect with glibc alone.
+    """Makes the process reuse freed memory from now on; it has an effect only with glibc.
 
-    XLA on a CPU allocates its working memory at every call and frees it after. Given back to the
-    system, it would have to be cleared page by page each time, which costs a tenth of a small step.
-    Call it before threads are started: it is for processes that own themselves, not for libraries.
+    XLA on a CPU allocates and frees its working memory at every call. Memory that was returned to
+    the system has to be cleared page by page again, which takes a tenth of the time of a small
+    step. Call this function before threads are started, from a program and not from a library.
     """
     if sys.platform != "linux":
         return

@@ -47,7 +47,7 @@ def require_at_least(name: str, value: float | None, least: float) -> None:
 
 
 def printable(text: str) -> str:
-    """Text as one printable line, with escapes in place of all other characters."""
+    """Text as one printable line; all other characters are escaped."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)

@@ -1,14 +1,14 @@
 """Files and directories that appear whole or not at all, and JSON read into records.
 
-A record is a frozen dataclass whose fields say their types and ranges (`perplexity: Nonnegative`,
-`split: str | None = None`), so that whoever has one need not check it again:
+A record is a frozen dataclass whose fields declare types and ranges (`perplexity: Nonnegative`,
+`split: str | None = None`), so that the values of a record need no further check:
 `files.read_json("perplexity.json", Evaluation)`.
 
-JSON has no infinity and no NaN: what is not finite is written as null, and null is read as infinity
-where a number may be infinite, unless it may be None.
+JSON has no infinity and no NaN: numbers that are not finite are written as null. Null is read as
+infinity if the field may be infinite and may not be None.
 
-All raise `InputError` where a file cannot be read or written, or holds something else: it names the
-file, the field, what that is and what was expected.
+All functions raise `InputError` if a file cannot be read or written, or has other content: the
+message names the file, the field, its value and the expected value.
 """
 
 import contextlib
@@ -49,7 +49,7 @@ _OPTIONAL = (Union, types.UnionType)
 
 
 class Range(NamedTuple):
-    """The numbers that a field may have, as `expected` tells in messages; NaN is never one."""
+    """The numbers that a field may have, described by `expected` in messages; never NaN."""
 
     least: float
     most: float
@@ -73,42 +73,42 @@ def _naming(what: str, path: storage.PathLike) -> Iterator[None]:
 
 
 reading = functools.partial(_naming, "read")
-"""`with reading(path):` makes an `InputError` that names the path of what the system raises."""
+"""`with reading(path):` turns an `OSError` into an `InputError` that names the path."""
 writing = functools.partial(_naming, "written")
 
 
 @contextlib.contextmanager
 def open_output(path: storage.PathLike) -> Iterator[TextIO]:
-    """A UTF-8 text file to write by the first process of a job; "-" is standard output.
+    """A context: a UTF-8 text file that the first process of a job writes; "-" is standard output.
 
-    It is written under another name beside it and renamed at the end. If the block raises, the
-    temporary file is removed and the file that was at `path` before stays. Special files, such as
-    /dev/null or a pipe, are written through.
+    The file has a temporary name in the same folder and is renamed at the end. If the block raises,
+    the temporary file is removed, and an earlier file at `path` remains. Special files, such as
+    /dev/null or a pipe, are written directly.
     """
     if os.fspath(path) == STDOUT:
         yield sys.stdout
         sys.stdout.flush()
         return
-    # Names of files may be no UTF-8.
+    # File names may not be valid UTF-8.
     with _whole(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
         yield file
 
 
 def write_json(path: storage.PathLike, value: dict[str, Any]) -> None:
-    """Writes an object as indented JSON, as `open_output` does."""
+    """Writes an object as indented JSON; see `open_output`."""
     with open_output(path) as file:
         file.write(json_text(value, indent=2) + "\n")
 
 
 def json_text(value: Any, *, indent: int | None = None) -> str:
-    """The JSON of a value, as text that is UTF-8; see `finite`."""
+    """The JSON of a value, as text that UTF-8 can encode; see `finite`."""
     text = json.dumps(finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
-    # Names of files may be no UTF-8; these escapes are those of JSON, too.
+    # File names may not be valid UTF-8. JSON has the same escapes.
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def finite(value: Any) -> Any:
-    """A value as JSON can have it: None for every number that is infinite or NaN."""
+    """A value that JSON can represent, with None in place of infinite numbers and NaN."""
     if isinstance(value, dict):
         return {name: finite(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -117,14 +117,14 @@ def finite(value: Any) -> Any:
 
 
 def write_bytes(path: storage.PathLike, content: bytes) -> None:
-    """Writes a binary file, as `open_output` does."""
+    """Writes a binary file; see `open_output`."""
     with open_binary(path) as file:
         file.write(content)
 
 
 @contextlib.contextmanager
 def open_binary(path: storage.PathLike) -> Iterator[BinaryIO]:
-    """A binary file to write, as with `open_output`."""
+    """A context: a binary file to write; see `open_output`."""
     with _whole(path, "wb") as file:
         yield file
 
@@ -137,7 +137,7 @@ def _whole(path: storage.PathLike, mode: str, **options: Any) -> Iterator[Any]:
         return
     target = storage.locate(path)
     if not isinstance(target, pathlib.Path):
-        # An address that cannot be reached is refused before the work.
+        # An unreachable address is refused before the work.
         with storage.reaching(target):
             target.exists()
         with storage.scratch(target) as copy:
@@ -151,7 +151,7 @@ def _whole(path: storage.PathLike, mode: str, **options: Any) -> Iterator[Any]:
                 yield file
             return
         target.parent.mkdir(parents=True, exist_ok=True)
-        # Its name cannot be guessed, and a link that waits there is not followed.
+        # The name cannot be guessed, and an existing link of this name is not followed.
         temporary = target.with_name(f"{_TEMPORARY}{secrets.token_hex(8)}")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
         stack.callback(temporary.unlink, missing_ok=True)
@@ -161,8 +161,8 @@ def _whole(path: storage.PathLike, mode: str, **options: Any) -> Iterator[Any]:
 
 
 def _is_special(target: pathlib.Path) -> bool:
-    """Whether it is there and no regular file, or one that the system lends: /dev/stdout may lead
-    to a file, which is open already."""
+    """Whether the target is an existing device or pipe, or a file of the system: /dev/stdout may
+    lead to a regular file, which is open already."""
     path = os.path.normpath(target.absolute())
     lent = path.startswith(("/dev/", "/proc/")) and not path.startswith("/dev/shm/")
     return lent or (target.exists() and not target.is_file() and not target.is_dir())
@@ -170,10 +170,10 @@ def _is_special(target: pathlib.Path) -> bool:
 
 @contextlib.contextmanager
 def replacing(target: storage.Location, last: str = "") -> Iterator[pathlib.Path]:
-    """A temporary directory that takes the place of `target` if the block does not raise.
+    """A context: a temporary directory that replaces `target` if the block does not raise.
 
-    A directory under an address is made on this machine and uploaded when it is complete, the file
-    called `last` after all others.
+    A directory under an address is written on this machine and uploaded when it is complete, with
+    the file `last` after all other files.
     """
     if not isinstance(target, pathlib.Path):
         with storage.scratch(target) as made:
@@ -186,7 +186,7 @@ def replacing(target: storage.Location, last: str = "") -> Iterator[pathlib.Path
         target.parent.mkdir(parents=True, exist_ok=True)
         parent = tempfile.mkdtemp(prefix=_TEMPORARY, dir=target.parent)
         stack.callback(shutil.rmtree, parent, ignore_errors=True)
-        # One that others may read, too.
+        # Unlike the directory of mkdtemp, this directory is readable by other users.
         directory, aside = pathlib.Path(parent, "new"), pathlib.Path(f"{parent}.old")
         directory.mkdir()
         yield directory
@@ -213,7 +213,8 @@ def read_json(
 
 
 def read_json_lines(path: storage.PathLike, kind: type[Value], *, made_by: str = "") -> list[Value]:
-    """The values of all lines of a file but a last one that is being written; see `read_json`."""
+    """The values of all complete lines of a file, without an unfinished last line; see
+    `read_json`."""
     lines = read_bytes(path, made_by=made_by).split(b"\n")[:-1]
     return [
         parse_json(line, f"{path}:{number}", kind) for number, line in enumerate(lines, start=1)
@@ -224,12 +225,12 @@ def parse_json(text: bytes | str, place: str, kind: type[Value], *, exact: bool 
     """A value from its JSON.
 
     Args:
-      text: UTF-8.
-      place: where it is from, for messages.
-      kind: a dataclass, or a type as its fields have them: text, bool, a number with its `Range`,
-        `Literal`, a list, a dict, another dataclass, any of these or None, Any. Names that are no
-        fields are left out, fields that are missing have their defaults.
-      exact: a dataclass has no other names than those of its fields.
+      text: the JSON, as a string or in UTF-8.
+      place: the origin of the text, for messages.
+      kind: a dataclass, or a type that its fields may have: text, bool, a number with its `Range`,
+        `Literal`, a list, a dict, another dataclass, any of these or None, Any. Names other than
+        the fields are ignored; missing fields have their defaults.
+      exact: whether names other than the fields of a dataclass are refused.
     """
     try:
         value = json.loads(text if isinstance(text, str) else text.decode("utf-8"))
@@ -244,7 +245,7 @@ def parse_json(text: bytes | str, place: str, kind: type[Value], *, exact: bool 
 
 
 def read_bytes(path: storage.PathLike, *, made_by: str = "") -> bytes:
-    """The content of a regular file that is no larger than our own files; see `read_json`."""
+    """The content of a regular file of less than 256 MiB; see `read_json`."""
     location = storage.locate(path)
     with reading(path), storage.reaching(location):
         if not location.exists():
@@ -253,12 +254,12 @@ def read_bytes(path: storage.PathLike, *, made_by: str = "") -> bytes:
             chunks = iter(functools.partial(file.read, _CHUNK), b"")
             content = b"".join(itertools.islice(chunks, _MAX_CHUNKS))
     if len(content) >= _CHUNK * _MAX_CHUNKS:
-        raise InputError(f"{path}: has {len(content):,} bytes or more; expected less")
+        raise InputError(f"{path}: has {len(content):,} bytes or more; expected fewer")
     return content
 
 
 def converted(value: Any, kind: Any, place: str, key: str) -> Any:
-    """A value from JSON as its type has it, see `parse_json`; messages call it `key`."""
+    """A value from JSON converted to its type; see `parse_json`. Messages call it `key`."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind is Any:
         return value
@@ -268,7 +269,7 @@ def converted(value: Any, kind: Any, place: str, key: str) -> Any:
         number, limits = arguments
         if value is None and limits.most == math.inf:
             return math.inf
-        # A whole number may be written for any, and may be too large for a float.
+        # An integer stands for any number, and may be too large for a float.
         with contextlib.suppress(OverflowError):
             if type(value) in (int, number) and limits.least <= number(value) <= limits.most:
                 return number(value)
@@ -285,13 +286,13 @@ def converted(value: Any, kind: Any, place: str, key: str) -> Any:
         if origin is dict:
             names, values = arguments
             return {
-                converted(name, names, place, f"a name in {key or 'it'}"): converted(
+                converted(name, names, place, f"a name in {key or 'the object'}"): converted(
                     inner, values, place, _inner(key, name)
                 )
                 for name, inner in value.items()
             }
         return value
-    raise InputError(f"{place}: {key or 'it'} is {brief(value)}; expected {_expected(kind)}")
+    raise InputError(f"{place}: {key or 'the value'} is {brief(value)}; expected {_expected(kind)}")
 
 
 def _record(value: dict[str, Any], kind: Any, place: str, key: str) -> Any:

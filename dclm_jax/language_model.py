@@ -1,11 +1,11 @@
-"""A trained model in Python: restore a run, score and generate text, measure perplexity, read on.
+"""A trained model in Python: restore a run, score, read and generate text, measure perplexity.
 
 Log-probabilities are natural logarithms (nats); a surprisal is the negative of one.
 
 Documents are lists of sentences, each a string of words separated by spaces or a list of words, or
-`dclm_jax.data.readers.Document`s. Sentences without words are left out, as they are where files are
-read: the model neither scores nor reads them. One warning per call counts them, when the last
-document has been read. Indices in results are positions in the documents as they were passed.
+`dclm_jax.data.readers.Document`s. Sentences without words are omitted, as in files: the model
+neither scores nor reads such sentences. After the last document of a call, a warning counts the
+omitted sentences. Indices in results are positions in the documents as they were passed.
 """
 
 import dataclasses
@@ -259,8 +259,8 @@ class LanguageModel:
         """The reader of a model that reconstructs texts."""
         if not self.reads_source:
             raise InputError(
-                f"{self.name} is a language model, which continues texts (launch.generate); "
-                "expected an autoencoder"
+                f"{self.name} is a language model, which continues texts; use launch.generate, or "
+                "choose an autoencoder"
             )
         return generation.require_words(self.reader)
 
@@ -347,9 +347,8 @@ class LanguageModel:
 
         Args:
           documents: `dclm_jax.data.readers.Document`s, or lists of sentences; a sentence is a
-          string
-            of words separated by spaces, or a list of words. Scores are aligned one to one with
-            documents and their sentences: a sentence without words has no targets and log P 0.
+            string of words separated by spaces, or a list of words. Scores are aligned one to one
+            with documents and their sentences: a sentence without words has no targets and log P 0.
           no_context_too: whether to score every sentence also without context, as the first
             sentence of a document (`log_probs_no_context`).
 
@@ -375,7 +374,10 @@ class LanguageModel:
         `Reader.attention`. A sentence without words has no targets and no positions."""
         (encoded,) = _encoded(self.vocabulary, [document], keep_empty=True)
         if self.model is None or not isinstance(reader := self.reader, Reader):
-            raise InputError(f"{self.name} has no attention to earlier sentences")
+            raise InputError(
+                f"{self.name} has no attention to earlier sentences; choose a model with "
+                "attention, such as adclm"
+            )
         words = [*filter(None, encoded.words)]
         attention = []
         weights_of = reader.attention(encoded.sentences)
@@ -407,7 +409,7 @@ class LanguageModel:
         if not sources:
             return DocumentState(self, reader.open(1)).after(ids)
         if not isinstance(reader, Reader):
-            raise InputError(f"{self.name} reads no source")
+            raise InputError(f"{self.name} reads no source; pass only the sentences")
         return DocumentState(self, reader.open(1, sources)).after(ids)
 
     def order(self, sentences: Document | Sequence[Sentence], beam: int = DEFAULT_BEAM) -> Ordered:
@@ -473,14 +475,16 @@ class LanguageModel:
         """Continues documents in their order; input may be larger than memory.
 
         Args:
-          documents: documents, as `score` takes them; a document without words is begun.
+          documents: documents, as `score` takes them; for a document without words, the text is a
+            new document.
           num_sentences: maximum number of sentences; a model that decides where a document ends
             may generate fewer.
           decoding: how words are chosen.
           max_sentence_words: maximum number of words per sentence.
           seed: random seed for sampling. The text of a document depends on the seed, the number of
             the document and the document, not on other documents.
-          samples: number of texts per document; text s, from 0, is the first text of seed + s.
+          samples: number of texts per document; text s, counted from 0, is the first text with the
+            seed `seed` + s.
 
         Yields:
           Every document with its texts.
@@ -744,9 +748,14 @@ def mix(
     """
     a, b = (datasets.describe_vocabulary(lm.vocabulary) for lm in (first, second))
     if a != b:
-        raise InputError(f"the models have two vocabularies ({a}; {b}); expected one")
+        raise InputError(
+            f"the models have different vocabularies ({a}; {b}); choose models of one corpus"
+        )
     if (weight is None) == (tune_on is None):
-        raise InputError("expected a weight, or tune_on=documents to tune it")
+        raise InputError(
+            "a mixture needs either a weight or documents to tune it on; pass weight=W or "
+            "tune_on=documents"
+        )
     scorers = first.scorer, second.scorer
     if tune_on is not None:
         weight = interpolation.tune(scorers, first._dataset(tune_on)).weight
@@ -770,7 +779,10 @@ def mix(
 
 def _no_reader(model: str) -> Callable[[], Reader]:
     def refuse() -> Reader:
-        raise InputError(f"{model} scores documents; it does not score incrementally or generate")
+        raise InputError(
+            f"{model} only scores whole documents; use a single model without adaptation to read "
+            "incrementally or generate"
+        )
 
     return refuse
 
@@ -782,7 +794,7 @@ def _without_context(name: str) -> InputError:
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class _Document(datasets.Encoded, Generic[AnyDocument]):
     """A document as it was passed, and the words of all its sentences. Only sentences with words
-    have ids, and are read."""
+    have ids and are read."""
 
     passed: AnyDocument
     words: list[list[str]]
@@ -799,11 +811,12 @@ def _encoded(
     """Documents with word ids, streamed, with their ids or their positions from 0 as names.
 
     At the end a warning counts omitted sentences without words and, unless `keep_empty`, omitted
-    documents. There is no warning if no document is left, which the caller refuses.
+    documents. If no document remains there is no warning, because the caller raises an error.
     """
     if isinstance(documents, str) or not isinstance(documents, Iterable):
         raise InputError(
-            f"documents are {brief(documents)}; expected a list of them (for raw text: score_text)"
+            f"documents are {brief(documents)}; expected a list of documents (for raw text: "
+            "score_text)"
         )
     kept = empty_sentences = empty_documents = 0
     for index, document in enumerate(documents):
@@ -850,7 +863,7 @@ def _checked(sentence: Any) -> list[str]:
 
 
 def _warn(message: str) -> None:
-    """A warning at the line outside of this package that is being run."""
+    """Warns at the line that called this package."""
     files = (frame.f_code.co_filename for frame, _ in traceback.walk_stack(sys._getframe()))
     inside_package = itertools.takewhile(lambda file: file.startswith(_PACKAGE), files)
     warnings.warn(message, stacklevel=1 + sum(1 for _ in inside_package))

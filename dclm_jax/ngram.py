@@ -11,7 +11,7 @@ WORKDIR/
   model.arpa        all n-grams with their log-probabilities, as text
   model.binary      the model for queries
 
-KenLM's unknown word `<unk>` does not occur in the text. UNKNOWN does: it is counted like any other
+KenLM's unknown word `<unk>` does not occur in the text. UNKNOWN does, and is counted like any other
 word, so that perplexities are comparable with other models.
 
 KenLM does not check its binary files: a damaged file may end the process. A checksum is therefore
@@ -113,24 +113,24 @@ class NGramScorer:
         sentences: Sequence[Sequence[np.ndarray]],
         unscored: Sequence[int] | None = None,
     ) -> tuple[NGramState, list[list[np.ndarray]]]:
-        """As `Reader.read`, with scores of all targets."""
+        """Reads sentences like `Reader.read`, and always scores all targets."""
         del unscored
         return state, [[self._nll(sentence) for sentence in row] for row in sentences]
 
     def select(self, is_first_B: np.ndarray, first: NGramState, second: NGramState) -> NGramState:
-        """As `Reader.select`; states between sentences are all equal."""
+        """Selects states like `Reader.select`; all states between sentences are equal."""
         del is_first_B, second
         return first
 
     def start(self, state: NGramState) -> tuple[NGramState, np.ndarray]:
-        """As `Reader.start`."""
+        """Starts a sentence like `Reader.start`."""
         beginning = _kenlm().State()
         self._model.BeginSentenceWrite(beginning)
         after, log_probs_1xV = self._at([beginning])
         return after.take([0] * state.rows), np.tile(log_probs_1xV, (state.rows, 1))
 
     def next(self, state: NGramState, tokens_B: Sequence[int]) -> tuple[NGramState, np.ndarray]:
-        """As `Reader.next`."""
+        """Reads a word like `Reader.next`."""
         states = [_kenlm().State() for _ in state.states]
         for state_before, word, state_after in zip(state.states, tokens_B, states, strict=True):
             self._model.BaseScore(state_before, self._spellings[word], state_after)
@@ -209,7 +209,7 @@ def train(
         files.write_json(directory / CONFIG_FILE, config)
     for length, count in enumerate(counts, start=1):
         report(f"{length}-grams: {count:>13,}")
-    report(f"made a model of order {order} in {time.monotonic() - start:.1f} s")
+    report(f"estimated a model of order {order} in {time.monotonic() - start:.1f} s")
     return counts
 
 
@@ -278,7 +278,7 @@ def _require_same(workdir: pathlib.Path, config: Mapping[str, Any], vocabulary: 
     # The counts of words differ if the text at this path has changed.
     if Vocabulary.load(workdir / VOCABULARY_FILE) != vocabulary:
         raise InputError(
-            f"{workdir} has a run with another vocabulary than {config['data']['directory']}; "
+            f"{workdir} has a run with a different vocabulary from {config['data']['directory']}; "
             "choose a new --workdir"
         )
 
@@ -296,7 +296,7 @@ def _find_program(name: str) -> str:
 
 
 def _run(cwd: pathlib.Path, *command: str) -> subprocess.CompletedProcess[str]:
-    """Runs a program to its end in `cwd`, a temporary directory, which removes core files."""
+    """Runs a program in `cwd`, a temporary directory, so that core files are removed."""
     pipes: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True}
     try:
         return subprocess.run(command, cwd=cwd, **pipes, encoding="utf-8", errors="replace")
@@ -319,7 +319,7 @@ def _read_counts(path: pathlib.Path) -> list[int]:
             if match := re.fullmatch(rb"ngram \d+=(\d{1,18})\s*", line):
                 counts.append(int(match[1]))
     if not counts:
-        raise InputError(f"{path}: is no ARPA file; train again in a new --workdir")
+        raise InputError(f"{path}: is not an ARPA file; train again in a new --workdir")
     return counts
 
 
@@ -337,13 +337,13 @@ def _load(path: str | os.PathLike[str]) -> Any:
     options.arpa_complain = kenlm.ARPALoadComplain.NONE
     try:
         return kenlm.Model(os.fspath(path), options)
-    # Exceptions of the C++ library as Cython raises them; damaged text may be no UTF-8.
+    # Exceptions of the C++ library in Cython; damaged text may not be valid UTF-8.
     except (OSError, RuntimeError, UnicodeDecodeError, MemoryError) as error:
         reason = " ".join(str(error).split())
         if orders := _TOO_LONG.search(reason):
             raise InputError(
                 f"order is {orders[1]}; the installed package kenlm answers queries up to order "
-                f"{orders[2]}; build it for more: MAX_ORDER={orders[1]} pip install "
+                f"{orders[2]}; build it for higher orders: MAX_ORDER={orders[1]} pip install "
                 "--force-reinstall --no-cache-dir kenlm"
             ) from error
         raise InputError(f"{path}: kenlm cannot read it ({reason[:300]}); retrain it") from error

@@ -1,11 +1,11 @@
 """The processes of one job: which one prints and writes, and how they exchange values.
 
 A job is one process or several that `start` has joined by `jax.distributed`. All run the same
-program; the first one writes files and prints. With one process every function here is the
-identity, or nearly.
+program; the first process writes files and prints. With one process nothing is exchanged.
 
-Processes meet in `gather`, `together`, `by_first`, `from_first` and `stop_agreed`, all in one
-order. All raise an `InputError` from there, and one prints it.
+`gather`, `together`, `by_first`, `from_first` and `stop_agreed` synchronize the processes, which
+must all call these functions in the same order. All processes raise an `InputError` of one process,
+and one process prints it.
 """
 
 import functools
@@ -27,13 +27,13 @@ DEVICES = "devices"
 """Name of the axis over devices, of `jax.pmap` and of meshes."""
 
 _TASKS_OF_A_STEP = ("SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE")
-"""Set to the number of tasks by Slurm's srun and Open MPI's mpirun."""
+"""Variables that Slurm's srun and Open MPI's mpirun set to the number of tasks."""
 
 _calls = itertools.count(1)
 
 
 class SharedError(InputError):
-    """An error of one process that all of them raise; `process` is the one to report it."""
+    """An error of one process that all processes raise; the process `process` reports it."""
 
     def __init__(self, message: str, process: int):
         super().__init__(message)
@@ -47,10 +47,10 @@ def start(
     *,
     stops_together: bool = False,
 ) -> None:
-    """Joins this process to the others of its job; to be called before any device is used.
+    """Joins this process to its job; call it before any device is used.
 
-    Without arguments it joins the processes that a scheduler started: the tasks of an `srun` or
-    `mpirun`, or the TPU hosts of a Kubernetes job. Without a scheduler it does nothing.
+    Without arguments the job is the processes that a scheduler started: the tasks of an `srun` or
+    `mpirun`, or the TPU hosts of a Kubernetes job. Without a scheduler nothing is joined.
 
     Args:
       coordinator_address: HOST:PORT of process 0, equal in all processes.
@@ -64,7 +64,8 @@ def start(
             return
     elif coordinator_address is None or num_processes is None or process_id is None:
         raise InputError(
-            "expected all or none of coordinator_address, num_processes and process_id"
+            "only some of coordinator_address, num_processes and process_id are set; set all or "
+            "none"
         )
     elif not coordinator_address.rpartition(":")[2].isdigit():
         raise InputError(f"coordinator_address is {coordinator_address!r}; expected HOST:PORT")
@@ -78,13 +79,13 @@ def start(
 
 
 def count() -> int:
-    """How many processes the job has."""
+    """The number of processes of the job."""
     return jax.process_count() if jax.distributed.is_initialized() else 1
 
 
 def index() -> int:
-    """This process's number, from 0."""
-    # Asking JAX would wake up its devices.
+    """The number of this process, from 0."""
+    # Asking JAX would initialize its devices.
     return jax.process_index() if jax.distributed.is_initialized() else 0
 
 
@@ -94,7 +95,7 @@ def is_first() -> bool:
 
 
 def gather(content: bytes) -> list[bytes]:
-    """The contents of all processes, in all of them. A meeting: every process must call it."""
+    """The contents of all processes, in the order of processes. Every process must call it."""
     if count() == 1:
         return [content]
     sizes_P = multihost_utils.process_allgather(np.int32(len(content)))
@@ -105,10 +106,11 @@ def gather(content: bytes) -> list[bytes]:
 
 
 def together(action: Callable[[], Tree]) -> Tree:
-    """The result of `action` here, once it has succeeded on every process. A meeting.
+    """The local result of `action`, after it has succeeded in every process. Every process must
+    call it.
 
     Raises:
-      SharedError: it raised an `InputError` here or on another process.
+      SharedError: `action` raised an `InputError` in a process.
     """
     if count() == 1:
         return action()
@@ -124,10 +126,11 @@ def together(action: Callable[[], Tree]) -> Tree:
 
 
 def by_first(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function as one that only the first process runs: its JSON value in all. A meeting.
+    """The function, run only by the first process; all processes get its JSON value. Every process
+    must call it.
 
     Raises:
-      SharedError, InputError: as `together`.
+      SharedError, InputError: see `together`.
     """
 
     @functools.wraps(function)
@@ -139,7 +142,7 @@ def by_first(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def from_first(tree: Tree) -> Tree:
-    """The first process's arrays, in all of them. A meeting.
+    """Sends the first process's arrays to all processes. Every process must call it.
 
     Args:
       tree: arrays of the same shapes and dtypes in all processes.
@@ -148,17 +151,17 @@ def from_first(tree: Tree) -> Tree:
 
 
 def stop_agreed() -> bool:
-    """Whether the job is to stop now, because any process has received a SIGTERM.
+    """Whether the job must stop now, because a process has received SIGTERM.
 
-    It becomes true in the same call on all processes, one or two calls after the signal. A meeting
-    of several processes: each must call it after every step.
+    It becomes true in the same call in all processes, one or two calls after the signal. Every
+    process must call it after every step.
     """
-    # Calls are counted and not steps: JAX agrees on the call after the last one that any process
-    # has made, the first one if there is none yet; a resumed run has another first step.
+    # JAX agrees on the call after the last call that any process has made. Calls are counted
+    # instead of steps, because a resumed run begins at a later step.
     return multihost_utils.reached_preemption_sync_point(next(_calls))
 
 
 def on_local_devices(tree: Tree) -> Tree:
-    """Arrays whole on every local device, as `pmap` with `in_axes=None` takes them."""
+    """Copies of arrays on every local device, for a `pmap` with `in_axes=None`."""
     mesh = jax.sharding.Mesh(np.array(jax.local_devices()), (DEVICES,))
     return jax.device_put(tree, jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec()))

@@ -21,10 +21,10 @@ class SentenceScore:
 
     Attributes:
       log_prob: the sum of `log_probs`, in nats.
-      tokens: the words as given, and END; empty for a sentence without words.
-      log_probs: log P(token | all earlier tokens) in nats, one per token. A model of bags of words
+      tokens: the targets: the words as given, and END; empty for a sentence without words.
+      log_probs: log P(target | all earlier words) in nats of each target. A model of bags of words
         does not read the earlier words of the sentence, and does not predict END, which has 0.
-      known: whether each token is in the vocabulary; an OOV word has the probability of UNKNOWN.
+      known: whether each target is in the vocabulary; an OOV word has the probability of UNKNOWN.
       log_probs_no_context: `log_probs` without earlier sentences; None if not requested.
     """
 
@@ -56,7 +56,7 @@ class SentenceScore:
         return cls(math.fsum(log_probs), [*words, END_TOKEN], log_probs, known, *others)
 
     def without_oov(self) -> "SentenceScore":
-        """The score of in-vocabulary tokens; OOV words have NaN."""
+        """The score of in-vocabulary targets; OOV words have NaN."""
 
         def blanked(log_probs: Sequence[float]) -> list[float]:
             pairs = zip(log_probs, self.known, strict=True)
@@ -98,11 +98,11 @@ class DocumentScore:
         return cls(name, math.fsum(sentence.log_prob for sentence in sentences), sentences)
 
     def without_oov(self) -> "DocumentScore":
-        """The score of in-vocabulary tokens; OOV words have NaN."""
+        """The score of in-vocabulary targets; OOV words have NaN."""
         return self.of(self.id, [sentence.without_oov() for sentence in self.sentences])
 
     def rows(self) -> Iterator[TokenScore]:
-        """One row per token."""
+        """One row per target."""
         for number, score in enumerate(self.sentences, start=1):
             no_context = score.log_probs_no_context or [None] * len(score.tokens)
             columns = zip(score.tokens, score.log_probs, no_context, score.known, strict=True)
@@ -130,7 +130,7 @@ class DocumentVectors(NamedTuple):
     """The vectors of a document: its name, its vector [X], and the vectors [S, X] after each of its
     sentences (`DocumentModel.vector`). The document's vector is the last sentence's vector; for a
     model that reads a source, it is the vector before the first sentence. A sentence without words
-    is not read and repeats the vector before it."""
+    is not read and repeats the previous vector."""
 
     id: str
     document: np.ndarray
@@ -143,8 +143,8 @@ class GeneratedText:
 
     Attributes:
       log_prob: log P(text | earlier text) in nats, including decisions to end the document.
-      sentences: the sentences with scores as by `LanguageModel.score`.
-      has_ended: whether the model has ended the document; otherwise the text has maximum length.
+      sentences: the sentences, scored as by `LanguageModel.score`.
+      has_ended: whether the model has ended the document; otherwise a limit has ended the text.
     """
 
     log_prob: float

@@ -1,11 +1,11 @@
 """Files under addresses, gs://bucket/run, copied from and to this machine through epath.
 
-All that reads and writes works on files of this machine: a file under an address is copied to this
-machine first, and what is made is copied to its address when it is whole. An object exists whole or
-not at all, but object stores have no links, locks, appending or renaming: nothing here needs them.
+All reading and writing uses local files: a file under an address is first copied to this machine,
+and a new file is copied to its address when it is complete. An object is whole or absent. Nothing
+here needs links, locks, appending or renaming, which object stores lack.
 
-Functions that reach for an address raise `InputError` where a package for it is missing, the
-storage refuses or cannot be reached, or a copy cannot be written.
+Functions that access an address raise `InputError` if a package is missing, if the storage denies
+access or cannot be reached, or if a copy cannot be written.
 """
 
 import contextlib
@@ -29,28 +29,28 @@ Location = pathlib.Path | epath.Path
 
 
 def locate(path: PathLike) -> Location:
-    """A plain path, or what stands for an address."""
+    """A local path, or the `epath.Path` of an address."""
     text = os.fspath(path)
     if not re.match("[A-Za-z][A-Za-z0-9+.-]*://", text):
         return pathlib.Path(path)
     if not re.match("gs://[^/]", text):
-        raise InputError(f"{text}: expected gs://BUCKET/... or a path of this machine")
+        raise InputError(f"{text}: expected gs://BUCKET/... or a local path")
     return epath.Path(path)
 
 
 def is_remote(path: PathLike) -> bool:
-    """Whether it is an address."""
+    """Whether a path is an address."""
     return not isinstance(locate(path), pathlib.Path)
 
 
 def absolute(path: PathLike) -> str:
-    """The path made absolute; an address stays as it is."""
+    """The absolute path; an address is returned unchanged."""
     location = locate(path)
     return str(location.absolute() if isinstance(location, pathlib.Path) else location)
 
 
 def resolve(path: PathLike) -> Location:
-    """The absolute path with its symbolic links followed; an address, which has none, as it is."""
+    """The absolute path with symbolic links resolved; an address is returned unchanged."""
     location = locate(path)
     return location.resolve() if isinstance(location, pathlib.Path) else location
 
@@ -72,7 +72,7 @@ def open_regular(location: Location | PathLike, *, or_stream: bool = False) -> B
     """
     if not isinstance(location, str | pathlib.Path):
         return cast(Any, location).open("rb")
-    # A pipe that nobody writes to would be waited for.
+    # Opening a pipe without a writer would block.
     waiting = 0 if or_stream else os.O_NONBLOCK
     descriptor = os.open(location, os.O_RDONLY | waiting | os.O_CLOEXEC)
     _require_regular(descriptor, or_stream=or_stream)
@@ -80,7 +80,7 @@ def open_regular(location: Location | PathLike, *, or_stream: bool = False) -> B
 
 
 def open_to_append(path: pathlib.Path, buffering: int = -1) -> BinaryIO:
-    """Opens a file to read and append to, made if it does not exist; no link is followed.
+    """Opens a file for reading and appending, and creates it if missing; no link is followed.
 
     Raises:
       OSError: it cannot be opened, or is a link, a device, a pipe or a directory.
@@ -92,18 +92,18 @@ def open_to_append(path: pathlib.Path, buffering: int = -1) -> BinaryIO:
 
 
 def _require_regular(descriptor: int, *, or_stream: bool = False) -> None:
-    """Closes any other kind of file, and raises an `OSError`."""
+    """Closes a file of any other kind and raises an `OSError`."""
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode) or (or_stream and not stat.S_ISDIR(mode)):
         return
     os.close(descriptor)
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-    raise OSError(errno.EINVAL, "it is no regular file")
+    raise OSError(errno.EINVAL, "it is not a regular file")
 
 
 def is_empty(directory: Location) -> bool:
-    """Whether a directory holds nothing."""
+    """Whether a directory is empty."""
     if isinstance(directory, pathlib.Path):
         return not any(directory.iterdir())
     return not list_files(directory)
@@ -111,13 +111,13 @@ def is_empty(directory: Location) -> bool:
 
 @contextlib.contextmanager
 def reaching(location: Location) -> Iterator[None]:
-    """Turns what the block raises into an `InputError` if the location is an address; errors of
-    paths of this machine pass through."""
+    """Turns exceptions of the block into an `InputError` if the location is an address; exceptions
+    for local paths pass through."""
     try:
         yield
     except InputError:
         raise
-    # Every backend has exceptions of its own, without a base.
+    # Backends have their own exceptions, without a common base class.
     except Exception as error:
         if isinstance(location, pathlib.Path):
             raise
@@ -136,7 +136,7 @@ def list_files(location: epath.Path) -> list[str]:
 
 def _names(folder: epath.Path, prefix: str) -> Iterator[str]:
     for entry in folder.iterdir():
-        # Objects may be called anything, and would be copied to where their names lead.
+        # Object names are arbitrary; a name such as ".." would lead out of the folder.
         if entry.parent != folder or entry.name == "..":
             continue
         # An object "folder/", which some programs make, is listed as "folder/folder".
@@ -166,9 +166,9 @@ def upload(file: pathlib.Path, location: epath.Path) -> None:
 
 
 class Mirror:
-    """Keeps files under an address equal to those of a directory of this machine.
+    """Keeps files under an address equal to the files of a local directory.
 
-    Seals are files that say that others are complete: they are uploaded last and removed first.
+    Seals are files that mark other files as complete: they are uploaded last and removed first.
     """
 
     def __init__(
@@ -182,7 +182,7 @@ class Mirror:
         """Assumes that the files of the directory equal the files under the address.
 
         Args:
-          directory: a directory of this machine.
+          directory: a local directory.
           location: the address.
           names: names of the files under the address; the first upload removes files that the
             directory lacks.
@@ -191,12 +191,12 @@ class Mirror:
         """
         self._directory, self._location = directory, location
         self._seals, self._choose = seals, choose
-        # Time and size of each file, which tell a change; None of files that the directory lacks.
+        # Time and size of each file, to detect changes; None for files that the directory lacks.
         self._uploaded = dict.fromkeys(names) | self._files()
         self.has_uploaded = False
 
     def upload(self) -> None:
-        """Uploads new and changed files, and removes those that the directory lacks."""
+        """Uploads new and changed files, and removes files that the directory lacks."""
         self.has_uploaded = True
         here = self._files()
         foreign = [name for name, state in self._uploaded.items() if state is None]
@@ -231,7 +231,7 @@ class Mirror:
 def fetched(
     directory: PathLike, choose: Callable[[Collection[str]], Iterable[str]]
 ) -> Iterator[pathlib.Path]:
-    """The directory itself; for an address a copy, during the block, of the files whose names
+    """A context: the directory itself, or for an address a temporary copy of the files whose names
     `choose` selects."""
     location = locate(directory)
     if isinstance(location, pathlib.Path):
@@ -250,11 +250,11 @@ def mirrored(
     seals: Collection[str],
     unseen: str,
 ) -> Iterator[tuple[pathlib.Path, Mirror | None]]:
-    """The directory itself; for an address a copy, during the block, and its mirror. A mirror that
-    has uploaded does so again after the block, also if the block raises.
+    """A context: the directory itself, or for an address a temporary copy and its mirror. A mirror
+    that has uploaded uploads again after the block, also if the block raises.
 
     Args:
-      directory: or its address.
+      directory: a local directory or an address.
       choose: selects the names of the files to copy, from the address and to it.
       seals: see `Mirror`.
       unseen: folder whose files under the address are neither copied nor changed.
@@ -277,22 +277,25 @@ def mirrored(
 
 @contextlib.contextmanager
 def scratch(location: epath.Path) -> Iterator[pathlib.Path]:
-    """A temporary path of this machine for an address, removed after the block. It ends as the
-    address does, because messages show it."""
+    """A context: a temporary local path for an address. It ends like the address, because messages
+    show it."""
     try:
         directory = tempfile.TemporaryDirectory(prefix="dclm_jax-", ignore_cleanup_errors=True)
     except OSError as error:
-        raise InputError(f"{location}: no temporary directory here: {error.strerror}") from error
+        raise InputError(
+            f"{location}: cannot make a temporary directory ({error.strerror}); set TMPDIR to a "
+            "folder with free space"
+        ) from error
     with directory as root:
         yield _below(pathlib.Path(root), location)
 
 
 def cached(directory: PathLike, checksums: Mapping[str, str | None]) -> pathlib.Path:
-    """The directory itself; for an address a directory of this machine with copies of its files,
-    which later calls use again.
+    """The directory itself, or for an address a local directory with copies of its files, which
+    later calls reuse.
 
     Args:
-      directory: or its address.
+      directory: a local directory or an address.
       checksums: SHA-256 of each file, by name; a file is copied again unless its copy has the
         checksum, or if the checksum is None.
     """
@@ -308,7 +311,10 @@ def cached(directory: PathLike, checksums: Mapping[str, str | None]) -> pathlib.
                 continue
             download(location / name, copy)
             if expected is not None and file_sha256(copy) != expected:
-                raise InputError(f"{location / name}: its checksum differs from the manifest's")
+                raise InputError(
+                    f"{location / name}: its checksum differs from the manifest; prepare the "
+                    "corpus again"
+                )
         return folder
 
 

@@ -57,7 +57,7 @@ def bound_cache(directory: pathlib.Path, limit: int = _CACHE_BYTES) -> None:
 
 def compile_quickly() -> None:
     """For this process, before it has compiled anything, and those that it will start."""
-    given = os.environ.get("XLA_FLAGS", "")
-    if XLA_FLAGS not in given:
-        os.environ["XLA_FLAGS"] = f"{given} {XLA_FLAGS}".strip()
+    variable = os.environ.get("XLA_FLAGS", "")
+    if XLA_FLAGS not in variable:
+        os.environ["XLA_FLAGS"] = f"{variable} {XLA_FLAGS}".strip()
     jax.config.update("jax_disable_most_optimizations", not OPTIMISED)

@@ -152,9 +152,9 @@ def compare(folder: pathlib.Path) -> int:
     for kept in (folder / f"{name}.json" for name in models.MODELS):
         before, now = json.loads(kept.read_text()), _scores(folder / "runs" / kept.stem)
         difference = max(
-            float(np.max(np.abs(np.subtract(one, other))))
+            float(np.max(np.abs(np.subtract(value, other))))
             for pair in zip(before, now, strict=True)
-            for one, other in zip(*pair, strict=True)
+            for value, other in zip(*pair, strict=True)
         )
         failed |= not difference <= TOLERANCE
         print(f"{kept.stem:20} {difference:.1e} nats{'' if difference <= TOLERANCE else '  WRONG'}")

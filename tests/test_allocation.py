@@ -21,6 +21,6 @@ def test_the_machine_has_some_memory_and_a_limit_counts(monkeypatch):
 def test_more_than_there_is_is_refused(monkeypatch):
     monkeypatch.setattr(allocation, "machine_memory", lambda: 2**30)
     require_memory(2**30, "this")
-    message = "^this would take 1.5 GiB of memory at least; this machine has 1.0 GiB$"
+    message = "^this would take at least 1.5 GiB of memory; this machine has 1.0 GiB; choose a "
     with pytest.raises(InputError, match=message):
         require_memory(3 * 2**29, "this")

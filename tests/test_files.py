@@ -49,8 +49,8 @@ def test_a_record_has_the_types_of_its_fields(tmp_path):
     path = tmp_path / "record.json"
     files.write_json(path, GOOD | {"unknown": 1})
     record = files.read_json(path, Record)
-    one = Part(0.5, [])
-    expected = Record("a", 2**63 - 1, math.inf, Part(1.0, ["x", ""]), {"one": one}, None, True)
+    part = Part(0.5, [])
+    expected = Record("a", 2**63 - 1, math.inf, Part(1.0, ["x", ""]), {"one": part}, None, True)
     assert record == expected and type(record.part.share) is float
     with pytest.raises(InputError, match="record.json: 'unknown' is unknown; expected a JSON obj"):
         files.read_json(path, Record, exact=True)
@@ -70,7 +70,7 @@ def test_what_is_not_finite_is_null_and_read_as_infinity_where_that_may_be(tmp_p
     assert files.parse_json("null", "there", optional) is None
     kinds: list[Any] = [files.Count, files.Share, files.Finite, files.Number]
     for kind in kinds:
-        with pytest.raises(InputError, match="there: it is None; expected a"):
+        with pytest.raises(InputError, match="there: the value is None; expected a"):
             files.parse_json("null", "there", kind)
 
 
@@ -135,7 +135,7 @@ def test_files_that_cannot_be_read(tmp_path, monkeypatch):
     endless.symlink_to("/dev/zero")
     os.mkfifo(pipe)
     for path in (endless, pipe, "/dev/zero"):
-        with pytest.raises(InputError, match=f"^{path}: cannot be read: it is no regular file"):
+        with pytest.raises(InputError, match=f"^{path}: cannot be read: it is not a regular file"):
             files.read_json(path, Record)
     monkeypatch.setattr(files, "_MAX_CHUNKS", 2)
     with long.open("wb") as file:

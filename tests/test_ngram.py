@@ -341,7 +341,7 @@ def test_fallback_discounts_are_used_and_reported(tiny, fakes, tmp_path, monkeyp
     [
         ({"FAKE_FAILURE": "cannot sort\nno space"}, 3, "lmplz failed with exit code 1: no space"),
         ({"FAKE_BROKEN": "yes"}, 3, "build_binary failed with exit code 3"),
-        ({"FAKE_MODEL": "/dev/null"}, 3, "model.arpa: is no ARPA file"),
+        ({"FAKE_MODEL": "/dev/null"}, 3, "model.arpa: is not an ARPA file"),
         (
             {"FAKE_MODEL": "BIN/long"},
             99,
@@ -391,11 +391,11 @@ def test_a_workdir_is_reused_or_refused(tiny, fakes, tmp_path, monkeypatch):
     with pytest.raises(InputError, match=r"run \(model\.order: 3 saved, 4 given\)\. Choose"):
         train(order=4)
     other = prepare(tmp_path / "other", [[["a", "b"]]])
-    with pytest.raises(InputError, match="another vocabulary than .*other"):
+    with pytest.raises(InputError, match="a different vocabulary from .*other"):
         train(corpus=other)
     # The same place and words, but another text.
     data.prepare({"train": tmp_path / "other" / "text.txt"}, tiny, overwrite=True)
-    with pytest.raises(InputError, match="another vocabulary"):
+    with pytest.raises(InputError, match="different vocabular"):
         train()
     assert contents(workdir) == before
 
@@ -424,7 +424,7 @@ def test_damaged_files_are_refused(run):
         dclm_jax.restore(run)
     for content in ("something else", "\\data\\\nngram 1=" + "9" * 5000):
         (run / "model.arpa").write_text(content)
-        with pytest.raises(InputError, match="model.arpa: is no ARPA file"):
+        with pytest.raises(InputError, match="model.arpa: is not an ARPA file"):
             dclm_jax.restore(run)
     (run / "model.arpa").unlink()
     with pytest.raises(InputError, match="model.arpa: cannot be read: No such file"):

@@ -73,10 +73,12 @@ def dangers(source: str) -> Iterator[str]:
                 modules = [alias.name for alias in names]
             case ast.ImportFrom(module=str(module), names=names):
                 modules = [module]
-                yield from (f"import {one.name}" for one in names if one.name in CALLS | BUILTINS)
+                yield from (
+                    f"import {alias.name}" for alias in names if alias.name in CALLS | BUILTINS
+                )
             case _:
                 modules = []
-        yield from (f"import {one}" for one in modules if one.split(".")[0] in MODULES)
+        yield from (f"import {module}" for module in modules if module.split(".")[0] in MODULES)
         if isinstance(node, ast.keyword):
             is_false = isinstance(node.value, ast.Constant) and node.value.value is False
             if node.arg in ("shell", "allow_pickle") and not is_false:
@@ -92,12 +94,12 @@ def dangers(source: str) -> Iterator[str]:
 
 
 def test_no_program_can_run_what_it_reads():
-    found = {
+    uses = {
         (path, danger)
         for path in SOURCES
         for danger in dangers((REPOSITORY / path).read_text("utf-8"))
     }
-    assert found == ALLOWED
+    assert uses == ALLOWED
 
 
 @pytest.mark.parametrize(

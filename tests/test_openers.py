@@ -26,7 +26,10 @@ EXCUSED = {
     "dclm_jax/storage.py": (4, "is where files are opened to read and to append; buckets have own"),
     "dclm_jax/files.py": (4, "is where files are opened to write, under a name that is made there"),
     "dclm_jax/data/corpus.py": (1, "maps what `storage` has opened"),
-    "dclm_jax/allocation.py": (1, "reads what the kernel says of memory, which is no regular file"),
+    "dclm_jax/allocation.py": (
+        1,
+        "reads memory limits of the kernel, which are not regular files",
+    ),
     "dclm_jax/benchmark/report.py": (1, "reads /proc"),
     "dclm_jax/benchmark/timing.py": (1, "reads /proc"),
     "dclm_jax/benchmark/worker.py": (1, "reads /proc"),
@@ -45,7 +48,7 @@ MAKERS = {
 
 
 def constants(call: ast.Call) -> list[ast.Constant]:
-    return [one for one in call.args if isinstance(one, ast.Constant)]
+    return [argument for argument in call.args if isinstance(argument, ast.Constant)]
 
 
 def opened(tree: ast.AST) -> Iterator[ast.Call]:
@@ -59,7 +62,7 @@ def opened(tree: ast.AST) -> Iterator[ast.Call]:
         if isinstance(called, ast.Attribute) and ast.unparse(called.value) not in OURS:
             of = ast.unparse(called.value)
             # Models and readers have `open` as well, without a mode.
-            has_mode = any(isinstance(one.value, str) for one in constants(node))
+            has_mode = any(isinstance(constant.value, str) for constant in constants(node))
             is_open = called.attr == "open" and (of in MODULES or has_mode)
             # Checkpoints save, too, and not by a path.
             is_array = called.attr in OF_ARRAYS and (
@@ -70,24 +73,24 @@ def opened(tree: ast.AST) -> Iterator[ast.Call]:
 
 
 def test_files_are_opened_in_one_place_to_read_and_one_to_write():
-    found = Counter(
+    counts = Counter(
         str(path.relative_to(REPOSITORY))
         for folder in ("dclm_jax", "launch")
         for path in sorted((REPOSITORY / folder).rglob("*.py"))
         for _ in opened(ast.parse(path.read_text()))
     )
-    assert found == {name: count for name, (count, _) in EXCUSED.items()}
+    assert counts == {name: count for name, (count, _) in EXCUSED.items()}
 
 
 def test_json_and_tables_for_programs_are_made_in_one_place():
-    found: dict[str, set[str]] = {}
+    uses: dict[str, set[str]] = {}
     for folder in ("dclm_jax", "launch"):
         for path in sorted((REPOSITORY / folder).rglob("*.py")):
             nodes = map(ast.unparse, ast.walk(ast.parse(path.read_text())))
             names = {name.removeprefix("ocp.args.") for name in nodes} & MADE_IN_ONE_PLACE
             if names:
-                found[str(path.relative_to(REPOSITORY))] = names
-    assert found == {name: set(makers) for name, makers in MAKERS.items()}
+                uses[str(path.relative_to(REPOSITORY))] = names
+    assert uses == {name: set(makers) for name, makers in MAKERS.items()}
 
 
 def test_what_opens_a_file_is_found():

@@ -83,7 +83,7 @@ def test_beginnings_that_candidates_share_are_scored_once(name, monkeypatch):
 
     def read(place, sentences, unscored):
         asked.extend(
-            len(one) + 1 - known for (one,), known in zip(sentences, unscored, strict=True)
+            len(words) + 1 - known for (words,), known in zip(sentences, unscored, strict=True)
         )
         return Reader.read(reader, place, sentences, unscored)
 

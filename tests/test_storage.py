@@ -108,7 +108,7 @@ def test_an_address_is_kept_as_it_is():
     assert str(storage.locate(text)) == storage.absolute(text) == str(storage.resolve(text)) == text
     assert storage.is_remote(text) and storage.is_remote(storage.locate(text))
     for other in ("hdfs://a/b", "s3://a/b", "gs://", "gs:///", "GS://a/b", "file:///tmp/x"):
-        with pytest.raises(InputError, match=f"^{other}: expected gs://BUCKET/... or a path"):
+        with pytest.raises(InputError, match=f"^{other}: expected gs://BUCKET/... or a local path"):
             storage.locate(other)
 
 
@@ -176,7 +176,7 @@ def test_another_corpus_is_refused_or_replaces_the_old_one(bucket, texts):
     assert not [name for name in bucket.names(DATA) if name.startswith("test")]
     assert len(open_corpus(DATA, "train").vocabulary) == 8
     bucket.write("gs://bucket/other/text", b"mine")
-    with pytest.raises(InputError, match="gs://bucket/other: exists and is no prepared corpus"):
+    with pytest.raises(InputError, match="gs://bucket/other: is not a prepared corpus"):
         prepare(texts, "gs://bucket/other", options=PrepareOptions(vocab_size=20), report=quiet)
 
 

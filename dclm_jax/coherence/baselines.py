@@ -64,7 +64,8 @@ class OrderingBaseline(abc.ABC):
         """The score of every window, float64 [W]; higher is better."""
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
-        """As `scoring.Scorer.score`; a sentence has the negated scores of its windows."""
+        """Scores documents like `Scorer.score`; a sentence has the negated scores of its
+        windows."""
         remaining = iter(documents)
         while chunk := list(itertools.islice(remaining, _READ_AHEAD)):
             requests = [sentences_to_score(document) for document in chunk]
@@ -187,7 +188,7 @@ def labelled_windows(
 def all_labelled_windows(
     corpus: Corpus, permutations: int, rng: np.random.Generator, width: int, *, padded: bool
 ) -> dict[int, LabelledWindows]:
-    """`labelled_windows` by the number of the document; documents without them are omitted."""
+    """`labelled_windows` by the number of the document; documents without windows are omitted."""
     labelled = {
         number: windows
         for number in range(corpus.num_documents)

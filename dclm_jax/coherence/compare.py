@@ -135,8 +135,8 @@ class Comparisons(Generic[ResultT]):
     def coherence(
         self, kind: Literal["fixed", "bootstrap", "given"], accuracies: np.ndarray, **sampling: Any
     ) -> Coherence:
-        """The result for the accuracies of replicates; `sampling` has the attributes of the
-        sampling of orders."""
+        """The result for the accuracies of replicates; `sampling` has the attributes that describe
+        how orders were drawn."""
         shuffle, replicates = self.test.shuffle, len(accuracies)
         return Coherence(
             kind=kind,
@@ -236,10 +236,10 @@ class Bootstrap(_Shuffled):
 
     Attributes:
       replicates: R, the number of test sets.
-      permutation_pool: number of permutations per document from which draws choose; 0 shuffles
-        every draw anew, as in the paper. A pool costs R / permutation_pool times less and adds
-        sampling error to the mean, `Coherence.pool_error`: at most 0.6% for 50 permutations of 155
-        documents.
+      permutation_pool: number of permutations per document from which draws choose; 0 makes a new
+        permutation for every draw, as in the paper. A pool takes R / permutation_pool times less
+        work and adds sampling error to the mean, `Coherence.pool_error`: at most 0.6% for 50
+        permutations of 155 documents.
     """
 
     replicates: int = 1000
@@ -287,7 +287,7 @@ class Bootstrap(_Shuffled):
 @dataclasses.dataclass(frozen=True)
 class Given(OrderTest[Coherence]):
     """A test with given orders (Barzilay and Lapata, 2008): int [P, S] for each document, including
-    documents that are omitted, with a P of its own. An order that makes an equal text ties."""
+    documents that are omitted; P may differ between documents. An order with an equal text ties."""
 
     given: Sequence[np.ndarray] = ()
 
@@ -310,9 +310,9 @@ class FirstSentence(OrderTest[float]):
 
     A document is compared with orders in which its first sentence is at a later position and all
     other sentences keep their order. Both texts have equal sentences, so that a short first
-    sentence is no advantage, and a model without context ties. The accuracy is the share of
-    positions at which the document is likelier, averaged over documents; a tie counts half. It is
-    close to the accuracy under all permutations if documents have two or three sentences.
+    sentence has no effect, and a model without context ties. The accuracy is the share of positions
+    at which the document is likelier, averaged over documents; a tie counts half. It is close to
+    the accuracy under all permutations if documents have two or three sentences.
 
     Attributes:
       positions: maximum number of positions, drawn without replacement from the positions that make

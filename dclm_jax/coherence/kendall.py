@@ -37,7 +37,7 @@ def order_measures(
 
     Args:
       orders: for each document, indices of its sentences in their original order.
-      texts: for each document, its sentences; an exchange of equal sentences is no error.
+      texts: for each document, its sentences; an exchange of equal sentences is not an error.
     """
     pairs = zip(orders, texts, strict=True)
     untied = [

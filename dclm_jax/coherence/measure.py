@@ -31,7 +31,7 @@ EXTRA_TESTS = {
     "windows": (Shuffle(window=3),),
     "insertion": (),
 }
-"""Extra tests, and the units that they shuffle."""
+"""The shuffles of each extra test."""
 PERMUTATIONS, INSERTION = Shuffle().name, "insertion"
 
 
@@ -42,8 +42,8 @@ class CoherenceOptions:
     Attributes:
       permutations: number of fixed permutations of each document; 0 skips them.
       bootstrap: number of resampled test sets (Ji et al. 2015, 4.2); 0 skips them.
-      permutation_pool: number of permutations per document from which test sets draw; 0 shuffles
-        every draw anew, as in the paper.
+      permutation_pool: number of permutations per document from which test sets draw; 0 makes a new
+        permutation for every draw, as in the paper.
       fix_first: number of sentences at the start of each document that are not permuted.
       extra_tests: names of EXTRA_TESTS, or "all".
       seed: random seed for permutations and test sets.
@@ -58,14 +58,16 @@ class CoherenceOptions:
 
     def __post_init__(self) -> None:
         if not self.tests(Shuffle(fix_first=self.fix_first)):
-            raise InputError("permutations and bootstrap are both 0; expected one of them above 0")
+            raise InputError(
+                "permutations and bootstrap are both 0; set permutations or bootstrap above 0"
+            )
         for name in self.extra_tests:
             if name not in (*EXTRA_TESTS, "all"):
-                expected = f"expected some of {', '.join(EXTRA_TESTS)}, or all"
+                expected = f"expected names from {', '.join(EXTRA_TESTS)}, or all"
                 raise InputError(f"extra_tests is {name}; {expected}")
 
     def tests(self, shuffle: Shuffle) -> list[OrderTest[Any]]:
-        """The tests with this shuffle, the test to report first."""
+        """The tests with this shuffle; the first test is reported first."""
         tests: list[OrderTest[Any]] = []
         if self.bootstrap:
             pool = self.permutation_pool
@@ -97,7 +99,7 @@ class CoherenceResults:
     too_short: list[Shuffle]
 
     def results(self, test: str) -> list[Any]:
-        """The `Coherence` results of a test, the result to report first, or its `Insertion`."""
+        """The `Coherence` results of a test, in the order of reports, or its `Insertion`."""
         results = [each.result for each in self.tests[test]]
         if test != PERMUTATIONS:
             return results
@@ -236,13 +238,13 @@ def paired_table(results: Results, pairs: Pairs) -> list[str]:
             rows.append([test, runs, *numbers])
     return [
         *aligned(rows),
-        "differences of accuracy, of the first run less the second; 95% by bootstrap over "
-        "documents; p of a permutation test of pairs",
+        "difference: accuracy of the first run minus accuracy of the second run; 95% interval: "
+        "bootstrap over documents; p: paired permutation test",
     ]
 
 
 def joined(results: Results, values: Sequence[dict[str, Any]], pairs: Pairs) -> dict[str, Any]:
-    """The JSON object of several models, made of their own objects `values`."""
+    """The JSON object of several models, from the object of each model in `values`."""
     if len(values) == 1:
         return values[0]
     labels = list(results)

@@ -88,7 +88,9 @@ def read_permutations(
         orders[name].append(np.array(order))
     for label, permutations in orders.items():
         if not permutations:
-            raise InputError(f"{originals or permuted}/{label}: add a permutation to {permuted}")
+            raise InputError(
+                f"{originals or permuted}/{label}: has no permutation; add one to {permuted}"
+            )
     return [
         PermutedDocument(document, np.array(orders[label])) for label, document in documents.items()
     ]
@@ -120,7 +122,7 @@ def open_permutations(
 def _texts(read: Read, folder: str) -> dict[str, Document]:
     """The document of each file of a folder, by file name."""
     if not pathlib.Path(folder).is_dir():
-        raise InputError(f"{folder}: is no folder; expected a folder with one document per file")
+        raise InputError(f"{folder}: is not a folder; expected a folder with one document per file")
     labels = [file_label(file, folder) for file in input_files(folder)]
     documents: dict[str, list[Document]] = {label: [] for label in labels}
     for document in read(folder):

@@ -16,7 +16,7 @@ FIRST_DECIDES = 0.75
 
 @dataclasses.dataclass(frozen=True)
 class Coherence:
-    """Accuracy in telling documents from permutations of their sentences; 50% is chance.
+    """Accuracy in distinguishing documents from permutations of their sentences; 50% is chance.
 
     Attributes:
       kind: "fixed", "bootstrap", or "given" for permutations from files.
@@ -64,9 +64,9 @@ class Coherence:
         if self.keep_first or self.first_sentence is None or self.first_sentence < FIRST_DECIDES:
             return ""
         return (
-            "warning: the first sentence gives documents away: if only it is moved, accuracy is "
-            f"{100 * self.first_sentence:.2f}%; --fix_first=1 measures the order of all other "
-            "sentences"
+            "warning: the first sentence identifies documents: if only the first sentence is "
+            f"moved, accuracy is {100 * self.first_sentence:.2f}%; add --fix_first=1 to measure "
+            "the order of all other sentences"
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -18,9 +18,9 @@ from dclm_jax.reading.reader import MAX_POSITIONS, Reader, ReaderState, padded_l
 
 NEAR = 1e-4
 """Maximum difference of contexts that count as equal. The log P of later sentences then differs by
-about this number of nats, as it does by rounding in other batch sizes. Insertion of every sentence
-at every position of three documents of 16 to 26 sentences takes 0.67 s with this rule, and 1.96 s
-if orders are read to the end."""
+about this number of nats, as it does by rounding in batches of other sizes. Insertion of every
+sentence at every position of three documents of 16 to 26 sentences takes 0.67 s with this rule, and
+1.96 s if orders are read to the end."""
 _ROWS = (8, 32, 128)
 """Numbers of states read at once; programs are compiled for each."""
 _READING = 1 / 4
@@ -212,7 +212,7 @@ class Prefixes:
         after_O: np.ndarray,
         totals_O: np.ndarray,
     ) -> None:
-        """Reads the active orders from where they depart until they meet the document again."""
+        """Reads the active orders from their departures until they agree with the document."""
         state, rows = self._states, after_O[active]
         while active.size:
             ahead = orders_OxS[active, num_read_O[active]]

@@ -36,8 +36,8 @@ class Batch:
       tokens_BxSxN: int32 inputs.
       targets_BxSxN: int32 targets.
       mask_BxSxN: bool, True where there is a target.
-      earlier: the C previous sentences [B, C, N], not scored; empty sentences stand in front of
-        fewer than C. None if the model does not need them.
+      earlier: the C previous sentences [B, C, N], not scored; empty sentences precede fewer than C.
+        None if the model reads no earlier sentences.
       source: the sources [B, S, N] of the batch elements, with an S and N of their own; None if the
         model reads no source.
       most_words: maximum number of different inputs in the whole batch, over all devices, which
@@ -68,15 +68,15 @@ def length_bucket(length: int) -> int:
 
 
 def pack_sentences(rows: Sequence[Sequence[np.ndarray]], num_sentences: int, length: int) -> Batch:
-    """Packs rows of sentences, each an array of word ids without START and END.
+    """Packs sentences, each an array of word ids without START and END, into a batch.
 
     Args:
-      rows: B rows of at most `num_sentences` sentences.
+      rows: for each of B batch elements at most `num_sentences` sentences.
       num_sentences: S.
       length: N, at least the words of the longest sentence plus 1.
 
     Raises:
-      ValueError: a row or a sentence does not fit.
+      ValueError: a batch element or a sentence does not fit.
     """
     lengths_BxS = np.full((len(rows), num_sentences), -1, np.int64)
     for index, row in enumerate(rows):
@@ -152,7 +152,7 @@ class TrainingBatches:
         self._document_first = text.document_offsets[document]
         first = self._document_first + max_sentences * (np.arange(len(before)) - before)
         count = np.minimum(max_sentences, text.document_offsets[document + 1] - first)
-        # reduceat needs segments without gaps between them.
+        # reduceat needs segments without gaps.
         longest = np.maximum.reduceat(text.lengths, first)
         for distance in range(1, earlier_sentences + 1):
             sentence = first - distance
@@ -289,8 +289,8 @@ class _Sentences:
         (kept,) = np.nonzero(lengths <= most_words)
         if not len(kept):
             raise InputError(
-                f"max_sentence_length is {most_words}; every sentence of the training "
-                f"text is longer, the shortest has {lengths.min()} words"
+                f"max_sentence_length is {most_words}; the shortest sentence of the training text "
+                f"has {lengths.min()} words; choose at least this number"
             )
         return cls(corpus, begins[kept], lengths[kept], np.searchsorted(kept, documents))
 
@@ -323,7 +323,7 @@ def _fill(words: np.ndarray, lengths_BxS: np.ndarray, length: int) -> Batch:
     mask_BxSxN = position <= lengths_BxS[..., None]
     tokens_BxSxN = np.zeros(mask_BxSxN.shape, np.int32)
     targets_BxSxN = np.zeros(mask_BxSxN.shape, np.int32)
-    # Boolean indexing walks rows, sentences and positions in the order of `words`.
+    # Boolean indexing visits batch elements, sentences and positions in the order of `words`.
     targets_BxSxN[is_word_BxSxN] = words
     targets_BxSxN[mask_BxSxN & ~is_word_BxSxN] = END
     tokens_BxSxN[..., 1:] = np.where(is_word_BxSxN[..., :-1], targets_BxSxN[..., :-1], 0)

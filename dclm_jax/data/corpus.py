@@ -61,9 +61,9 @@ class VocabularyEntry:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitEntry:
-    """A split in the manifest: its numbers of documents, sentences and words (`tokens`), of words
-    outside the vocabulary, of characters (each word and one separator), of omitted empty sentences,
-    and of omitted documents by reason."""
+    """A split in the manifest: its numbers of documents, sentences, words (`tokens`), OOV words,
+    characters (of each word and one separator), omitted empty sentences, and omitted documents by
+    reason."""
 
     documents: Count
     sentences: Count
@@ -86,7 +86,7 @@ class TrainingText:
 
     Attributes:
       options: how the text became words; None if unknown.
-      unknown_rates: by split, the share of words outside the vocabulary.
+      unknown_rates: the share of OOV words, by split.
     """
 
     options: TextOptions | None = None
@@ -207,9 +207,14 @@ class Corpus:
                 # Text mode would also split names at other line ends.
                 names = file.read().decode("utf-8").removesuffix("\n").split("\n")
         except UnicodeDecodeError as error:
-            raise InputError(f"{path}: not valid UTF-8: {error.reason}") from error
+            raise InputError(
+                f"{path}: not valid UTF-8 ({error.reason}); prepare the corpus again"
+            ) from error
         if len(names) != self.num_documents:
-            raise InputError(f"{path}: has {len(names)} names for {self.num_documents} documents")
+            raise InputError(
+                f"{path}: has {len(names)} names for {self.num_documents} documents; prepare the "
+                "corpus again"
+            )
         return names
 
     def document(self, index: int) -> list[np.ndarray]:
@@ -273,9 +278,9 @@ def read_manifest(directory: storage.PathLike) -> Manifest:
     directory = storage.cached(directory, {MANIFEST_FILE: None})
     path = directory / MANIFEST_FILE
     if not directory.is_dir():
-        raise InputError(f"{directory}: no such directory; expected one made by launch.prepare")
+        raise InputError(f"{directory}: no such directory; prepare a corpus by launch.prepare")
     if not path.is_file():
-        raise InputError(f"{directory}: holds no {MANIFEST_FILE}; expected a prepared corpus")
+        raise InputError(f"{directory}: has no {MANIFEST_FILE}; expected a prepared corpus")
     try:
         manifest = read_json(path, Manifest)
     except InputError as error:
@@ -287,7 +292,7 @@ def read_manifest(directory: storage.PathLike) -> Manifest:
         names = {VOCABULARY_FILE, *split_files(split), *([TAGS_FILE] if manifest.tags else [])}
         if missing := names - {*manifest.vocabulary.files, *entry.files, *manifest.tags}:
             raise InputError(
-                f"{path}: has no entry of {', '.join(sorted(missing))}; prepare the corpus again"
+                f"{path}: has no entry for {', '.join(sorted(missing))}; prepare the corpus again"
             )
     return manifest
 
@@ -298,7 +303,7 @@ def open_corpus(directory: storage.PathLike, split: str, *, verify: bool = True)
     Args:
       directory: a prepared corpus.
       split: "train", "valid" or "test", or for paired documents their `source_split`.
-      verify: whether to compare the checksum of every file.
+      verify: whether to check the checksum of every file.
     """
     location = storage.locate(directory)
     manifest = read_manifest(location)
@@ -356,9 +361,13 @@ def open_array(path: pathlib.Path, dtype: np.dtype, length: int) -> np.ndarray:
             array = np.memmap(file, dtype, mode="r")
     # np.memmap raises a ValueError for an empty file or a fraction of a value.
     except (OSError, ValueError) as error:
-        raise InputError(f"{path}: cannot be mapped into memory ({error})") from error
+        raise InputError(
+            f"{path}: cannot be mapped into memory ({error}); prepare the corpus again"
+        ) from error
     if len(array) != length:
-        raise InputError(f"{path}: has {len(array)} values; the manifest says {length}")
+        raise InputError(
+            f"{path}: has {len(array)} values; the manifest says {length}; prepare the corpus again"
+        )
     return array
 
 
@@ -368,13 +377,15 @@ def _check_ids(path: pathlib.Path, ids: np.ndarray, expected: range, kind: str) 
         for id in (int(chunk.min()), int(chunk.max())):
             if id not in expected:
                 raise InputError(
-                    f"{path}: holds {id}; expected {kind}, {expected[0]} to {expected[-1]}"
+                    f"{path}: contains {id}; expected {kind}, {expected[0]} to {expected[-1]}"
                 )
 
 
 def _check_offsets(path: pathlib.Path, offsets: np.ndarray, end: int) -> None:
     if not (offsets[0] == 0 and offsets[-1] == end and np.all(offsets[:-1] < offsets[1:])):
-        raise InputError(f"{path}: expected offsets that rise from 0 to {end}")
+        raise InputError(
+            f"{path}: expected offsets that increase from 0 to {end}; prepare the corpus again"
+        )
 
 
 def describe_files(directory: pathlib.Path, names: Iterable[str]) -> dict[str, FileEntry]:
@@ -393,12 +404,19 @@ def check_files(
             raise InputError(f"{path}: missing; prepare the corpus again")
         target = storage.resolve(path)
         if not target.is_relative_to(storage.resolve(directory)):
-            raise InputError(f"{path}: leads out of the corpus, to {target}")
+            raise InputError(
+                f"{path}: leads out of the corpus, to {target}; copy the file into the corpus"
+            )
         size = storage.size(path)
         if size != expected.bytes:
-            raise InputError(f"{path}: has {size} bytes; the manifest says {expected.bytes}")
+            raise InputError(
+                f"{path}: has {size} bytes; the manifest says {expected.bytes}; prepare the corpus "
+                "again"
+            )
         if verify and file_sha256(path) != expected.sha256:
-            raise InputError(f"{path}: its checksum differs from the manifest's")
+            raise InputError(
+                f"{path}: its checksum differs from the manifest; prepare the corpus again"
+            )
 
 
 def files_sha256(root: pathlib.Path, paths: Iterable[pathlib.Path]) -> str:

@@ -8,7 +8,7 @@ from dclm_jax.errors import InputError, brief
 
 NO_FORM = "none"
 FORMS = (NO_FORM, "nfc", "nfkc")
-"""Normal forms of Unicode that words can be written in."""
+"""Unicode normal forms of words."""
 NO_DIVIDER = "none"
 _LANGUAGE = re.compile("[a-z]{2,3}")
 
@@ -53,8 +53,8 @@ class TextOptions:
     def __post_init__(self):
         if not _LANGUAGE.fullmatch(self.language):
             raise InputError(
-                f"language is {brief(self.language)}; expected a code of two or three small "
-                "letters, such as en"
+                f"language is {brief(self.language)}; expected a code of two or three "
+                "lower-case letters, such as en"
             )
         if self.unicode not in FORMS:
             raise InputError(

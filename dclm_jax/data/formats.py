@@ -27,7 +27,7 @@ Value = TypeVar("Value")
 
 RAW_JSONL = "raw jsonl"
 KEYED = ("csv", "tsv", RAW_JSONL)
-"""Formats of records that hold raw text under a key."""
+"""Formats of records that have raw text under a key."""
 RAW = {"prose", "paragraphs", *KEYED}
 DEFAULT_TEXT_KEY = "text"
 SENTENCES, _ID = "sentences", "id"
@@ -81,7 +81,7 @@ class Text(NamedTuple):
 
 
 def parse(format: str, text: Text) -> Iterator[Document]:
-    """The documents of a text, with words as the text has them."""
+    """The documents of a text, with unchanged words."""
     if format not in RAW:
         yield from _PARSERS[format](text)
         return
@@ -90,7 +90,7 @@ def parse(format: str, text: Text) -> Iterator[Document]:
         # Such a word would become thousands of sentences.
         if any(map(_has_long_word, paragraphs)):
             raise InputError(
-                f"{text.source}: the document {brief(name)} holds a word of more than "
+                f"{text.source}: the document {brief(name)} has a word of more than "
                 f"{_LONGEST_WORD:,} characters; expected prose"
             )
         # The tokenizer would make a word of a decomposed accent.
@@ -214,7 +214,9 @@ def _require_characters(texts: Iterable[str], where: str) -> None:
     try:
         "".join(texts).encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InputError(f"{where}: has half of a surrogate pair, which is no character") from error
+        raise InputError(
+            f"{where}: has half of a surrogate pair, which is not a character; remove it"
+        ) from error
 
 
 def _parse_jsonl(text: Text) -> Iterator[Document]:
@@ -236,7 +238,9 @@ def _words(sentence: Any, kind: str, where: str) -> list[str]:
     if isinstance(sentence, list) and all(isinstance(word, str) for word in sentence):
         for word in sentence:
             if word.split() != [word]:
-                raise InputError(f"{where}: a {kind} is empty or holds white space: {brief(word)}")
+                raise InputError(
+                    f"{where}: a {kind} is {brief(word)}; expected characters without white space"
+                )
         return sentence
     of = "" if kind == "word" else f"the {kind}s of "
     raise InputError(f"{where}: expected {of}each sentence to be a string or a list of {kind}s")
@@ -244,11 +248,15 @@ def _words(sentence: Any, kind: str, where: str) -> list[str]:
 
 def _check_tags(sentences: list[list[str]], tags: list[list[str]], where: str) -> None:
     if len(tags) != len(sentences):
-        raise InputError(f"{where}: has {len(sentences)} sentences but tags for {len(tags)}")
+        raise InputError(
+            f"{where}: has {len(sentences)} sentences but tags for {len(tags)}; write one list of "
+            "tags per sentence"
+        )
     for number, (words, of_words) in enumerate(zip(sentences, tags, strict=True), start=1):
         if len(words) != len(of_words):
             raise InputError(
-                f"{where}: sentence {number} has {len(words)} words but {len(of_words)} tags"
+                f"{where}: sentence {number} has {len(words)} words but {len(of_words)} tags; "
+                "write one tag per word"
             )
 
 
@@ -259,7 +267,7 @@ def _parse_raw_jsonl(text: Text) -> Iterator[RawDocument]:
         if key not in record and SENTENCES in record:
             raise InputError(
                 f"{where}: has 'sentences', but the first record of the file has raw text; put "
-                "them into different files"
+                "records of both kinds into different files"
             )
         if key not in record:
             raise InputError(
@@ -327,7 +335,8 @@ def _rows(text: Text, kind: str, is_quoted: bool) -> Iterator[tuple[str, int, li
             row = next(rows, None)
         except csv.Error as error:
             raise InputError(
-                f"{where}: the row that begins here is not valid {kind.upper()}: {error}"
+                f"{where}: the row that begins here is not valid {kind.upper()} ({error}); correct "
+                "its quotation marks"
             ) from error
         if row is None:
             return

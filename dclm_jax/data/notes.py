@@ -60,7 +60,7 @@ class Notes:
 
 
 def as_words(words: Iterable[str], options: TextOptions, notes: Notes) -> list[str]:
-    """Words in the normal form and the case of the options. A word of format characters alone may
+    """Words in the normal form and the case of the options. A word of only format characters may
     become empty."""
     words = composed(words, options.unicode, notes)
     if not options.lowercase:
@@ -102,7 +102,7 @@ def _name(character: str) -> str:
 
 @functools.lru_cache(1 << 16)
 def _composed(word: str, form: str) -> tuple[str, str]:
-    """A word in a normal form without format characters at its edges; these characters.
+    """A word in a normal form without format characters at its edges, and these characters.
 
     A compatibility form may contain spaces, as the form of U+00B4 does. They are removed, so that
     the word remains one word.

@@ -31,7 +31,7 @@ class NumberedText:
       tags: distinct tags in the order of their ids, which are final.
       lengths: int64 [num_sentences], number of words of each sentence.
       names: names of the documents.
-      parts: int64 [D], the part that `read` got for each document.
+      parts: int64 [D], the part of each document, as passed to `read`.
       dropped: int64 [D], number of empty sentences omitted before each document.
       sentences: int64 [D], number of sentences of each document.
       is_tagged: bool [D], whether the words of a document have tags.

@@ -1,15 +1,15 @@
 """Text to a prepared corpus on disk, in one pass over the input.
 
 Words get provisional ids in the order of their first occurrence, which are written to disk while
-the text streams through. After the last word the vocabulary is known, and provisional ids are
-rewritten as final ids. Only the distinct words and the lengths of sentences are held in memory, and
-the input is read (and raw prose tokenised) once.
+the text is read. After the last word the vocabulary is known, and provisional ids are rewritten as
+final ids. Memory has only the distinct words and the lengths of sentences, and the input is read
+(and raw prose tokenised) once.
 
 The steps, in this order: documents are read, assigned to splits, cut (`split_documents_at`) and
 filtered by length; the vocabulary is counted over the remaining training documents; documents are
-filtered by their unknown words, as in Li et al. (2015, 4.1), without another count; files are
-written. All pieces of a document are therefore in one split, and the split of a document does not
-depend on the filters.
+filtered by their OOV words, as in Li et al. (2015, 4.1), but the vocabulary is not counted again;
+files are written. All pieces of a document are therefore in one split, and the split of a document
+does not depend on the filters.
 """
 
 import contextlib
@@ -53,7 +53,7 @@ _FORMATS_OF = {
     "quoted": {"tsv"},
 }
 """The formats in which an option of text has an effect."""
-# Usual spellings of unknown words in texts.
+# Usual spellings of OOV words in texts.
 _UNKNOWN_SPELLINGS = {"<unk>", "<UNK>", "[UNK]", "@unk@"}
 _SHOWN_SENTENCES, _SHOWN_WORDS, _SHOWN_UNKNOWN = 3, 40, 10
 
@@ -70,12 +70,12 @@ class PrepareOptions:
         `DEFAULT_VOCAB_SIZE`, or no maximum with `min_count`.
       min_count: minimum number of occurrences of a word in the vocabulary.
       vocabulary: a vocabulary file to use instead of the training words.
-      unknown_token: the text's spelling of unknown words, if any; named corpora have their own.
+      unknown_token: the text's spelling of OOV words, if any; named corpora have their own.
       encoding: see `readers.read_documents`.
       split_documents_at: maximum number of words per document; longer documents are cut, see
         `NumberedText.cut`.
       min_words, max_words: minimum and maximum number of words of a document.
-      max_unknown: maximum share of unknown words in a document.
+      max_unknown: maximum share of OOV words in a document.
     """
 
     fractions: Sequence[float] | None = None
@@ -101,7 +101,7 @@ class PrepareOptions:
             raise InputError(f"max_unknown is {self.max_unknown:g}; expected a share from 0 to 1")
         if self.min_count is not None and self.vocabulary is not None:
             raise InputError(
-                "min_count has no effect on the given vocabulary; remove one of the two"
+                "min_count has no effect with a vocabulary file; remove --min_count or --vocabulary"
             )
         if self.unknown_token is not None and self.unknown_token.split() != [self.unknown_token]:
             raise InputError(f"unknown_token is {self.unknown_token!r}; expected one word")
@@ -135,7 +135,7 @@ def prepare(
       overwrite: whether to replace a prepared corpus with other sources or options.
       report: called with a line if an existing corpus is reused, before a named corpus is read, for
         each report of `readers.read_documents`, and at the end for some encoded sentences, the most
-        frequent unknown words and the detected format.
+        frequent OOV words and the detected format.
 
     Returns:
       The manifest.
@@ -217,13 +217,17 @@ def _plan(source: Source, text: TextOptions, options: PrepareOptions) -> _Plan:
         collection, inputs = None, _named(source)
         fractions = _DEFAULT_FRACTIONS if _INPUT in inputs else ()
     if list(map(str, inputs.values())).count(STDIN) > 1:
-        raise InputError("only one text can be read from standard input")
+        raise InputError(
+            "several inputs are -, but only one text can be read from standard input; name a file "
+            "for each other input"
+        )
     refused = (_OF_OTHER_TEXT if collection else set()) | (set() if fractions else _OF_DIVISION)
     for part in (text, options):
         for field in dataclasses.fields(part):
             if field.name in refused and getattr(part, field.name) != field.default:
                 what = f"{text.format} takes" if collection else "inputs of given splits take"
-                raise InputError(f"{what} no {_FLAGS.get(field.name, field.name)}")
+                flag = _FLAGS.get(field.name, field.name)
+                raise InputError(f"{what} no {flag}; remove --{flag}")
     if options.fractions is not None:
         fractions = _checked(options.fractions, corpus.SPLITS[: len(fractions)])
     shares = dict(zip(corpus.SPLITS, fractions, strict=False))
@@ -231,7 +235,7 @@ def _plan(source: Source, text: TextOptions, options: PrepareOptions) -> _Plan:
     splits = splits or [split for split in corpus.SPLITS if shares.get(split) != 0]
     if "train" not in splits and options.vocabulary is None:
         raise InputError(
-            "there is no train split to count a vocabulary; give a vocabulary file by --vocabulary"
+            "there is no train split to count a vocabulary; name a vocabulary file by --vocabulary"
         )
     # The embedded corpus is converted to lower case.
     text = dataclasses.replace(
@@ -258,16 +262,19 @@ def _plan(source: Source, text: TextOptions, options: PrepareOptions) -> _Plan:
     if not plan.is_paired:
         return plan
     if options.split_documents_at is not None:
-        raise InputError("split_documents_at cuts single documents; paired documents stay whole")
+        raise InputError(
+            "split_documents_at cuts single documents, but paired documents are not cut; remove "
+            "--split_documents_at"
+        )
     return dataclasses.replace(plan, splits=[*splits, *map(corpus.source_split, splits)])
 
 
 def _folder(source: PathLike | None, name: str, collection: Collection) -> PathLike:
     """The folder of a named corpus."""
     if source is not None and collection.home:
-        raise InputError(f"{name} is embedded and takes no input")
+        raise InputError(f"{name} is embedded and takes no input; remove --input")
     if source is None and not collection.home:
-        raise InputError(f"{name} needs --input, the folder of {collection.title}")
+        raise InputError(f"{name} has no input; set --input to the folder of {collection.title}")
     return source or (collection.home() if collection.home else "")
 
 
@@ -368,7 +375,7 @@ def _existing(
         if not output.exists() or (output.is_dir() and storage.is_empty(output)):
             return None
         if not (output / corpus.MANIFEST_FILE).is_file():
-            raise InputError(f"{output}: exists and is no prepared corpus; choose another output")
+            raise InputError(f"{output}: is not a prepared corpus; choose another output")
         manifest = corpus.read_manifest(output)
         if overwrite:
             return None
@@ -387,7 +394,7 @@ def _existing(
 
 
 def _begin(inputs: Mapping[str, _Input], plan: _Plan, report: Report) -> None:
-    """Reports the files of a named corpus; decodes all other texts once before the first is
+    """Reports the files of a named corpus. Decodes all other texts before the first text is
     read."""
     for text in inputs.values():
         if plan.collection:
@@ -516,7 +523,8 @@ def _selected(numbered: NumberedText, plan: _Plan) -> _Selection:
             dropped = selection.dropped[split].items()
             listed = ", ".join(f"{count:,} by --{reason}" for reason, count in dropped if count)
             raise InputError(
-                f"the filters omit all {sum(counts):,} documents of {split} ({listed}); relax them"
+                f"the filters omit all {sum(counts):,} documents of {split} ({listed}); relax the "
+                "filters"
             )
     return selection
 
@@ -534,11 +542,11 @@ def _write_vocabulary(vocabulary: Vocabulary, directory: pathlib.Path) -> corpus
 def _summary(
     numbered: NumberedText, selection: _Selection, manifest: corpus.Manifest
 ) -> Iterator[str]:
-    """Lines with encoded sentences of the first split, the unknown words of all splits, and advice
-    on flags for unknown words."""
+    """Lines with encoded sentences of the first split, the OOV words of all splits, and advice on
+    flags for OOV words."""
     vocabulary = selection.vocabulary
     split, is_here_D = next(iter(selection.documents.items()))
-    yield f"first sentences of {split}, [unknown] words in brackets:"
+    yield f"first sentences of {split}, OOV words in [brackets]:"
     for words in numbered.first_sentences(is_here_D, _SHOWN_SENTENCES):
         ids = vocabulary.encode(words[:_SHOWN_WORDS])
         marked = [f"[{words[at]}]" if id == UNKNOWN else words[at] for at, id in enumerate(ids)]
@@ -550,14 +558,14 @@ def _summary(
     if unknown:
         unknown.sort(key=lambda word: (-counts[word], word))
         listed = ", ".join(f"{word} {counts[word]:,}" for word in unknown[:_SHOWN_UNKNOWN])
-        yield printable(f"most frequent of {len(unknown):,} unknown words: {listed}")
+        yield printable(f"most frequent of {len(unknown):,} OOV words: {listed}")
     for word in sorted(_UNKNOWN_SPELLINGS & counts.keys() - {vocabulary.unknown_token}):
         yield (
-            f"note: {word} is an ordinary word, {counts[word]:,} times; if it marks unknown words, "
-            f"add --unknown_token='{word}'"
+            f"note: {word} is an ordinary word, {counts[word]:,} times; if it marks OOV words, add "
+            f"--unknown_token='{word}'"
         )
     if "train" in manifest.splits and not manifest.splits["train"].oov_tokens:
         yield (
-            "note: train has no unknown words, so that a model cannot learn the probability of "
-            "unknown words; --min_count=2 makes rare words unknown"
+            "note: train has no OOV words, so that a model cannot learn P(UNKNOWN); "
+            "add --min_count=2 to make rare words OOV"
         )

@@ -30,7 +30,7 @@ Read = TypeVar("Read")
 Report = Callable[[str], None]
 
 _BY_NAME = {".jsonl": "jsonl", ".json": "jsonl", ".csv": "csv", ".tsv": "tsv"}
-# Formats that file names do not tell; if several were read, the first of these is remembered.
+# Formats that file names do not show; if several were read, a run saves the first of these.
 _REMEMBERED = ("paragraphs", "prose", "tagged", "treebank", "articles", "articles_body")
 
 
@@ -47,7 +47,7 @@ def read_documents(
 
     launch/text.md describes the formats of `formats.TEXT_FORMATS`. The names of `corpora` are also
     formats; `path` is then the folder of the corpus. Files named .jsonl, .json, .csv and .tsv are
-    read in these formats whatever the options say. Any file may be compressed, NAME.gz or NAME.bz2.
+    read in these formats with any options. Any file may be compressed, NAME.gz or NAME.bz2.
 
     A document without a name is called FILE:LINE after its first line; duplicate names are refused.
     Empty sentences and documents without words (empty records, blank lines of `paragraphs`) are
@@ -163,7 +163,7 @@ class TextReader:
         for name, sentences, tags in documents:
             words = [as_words(sentence, self._options, self.notes) for sentence in sentences]
             if tags is not None:
-                # Words of format characters alone are empty now, and go with their tags.
+                # Words of only format characters are now empty, and are removed with their tags.
                 pairs = [zip(*pair, strict=True) for pair in zip(words, tags, strict=True)]
                 tags = _not_empty([tag for word, tag in pair if word] for pair in pairs)
             written = _not_empty(list(filter(None, sentence)) for sentence in words)
@@ -201,7 +201,9 @@ def parse_documents(
     try:
         content = text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InputError(f"{name} has half of a surrogate pair, which is no character") from error
+        raise InputError(
+            f"{name} has half of a surrogate pair, which is not a character; remove it"
+        ) from error
     reader = TextReader(options)
     format = "lines" if options.format == "auto" else options.format
     lines = decode(io.BytesIO(content), name)
@@ -217,7 +219,7 @@ def read_candidates(
 ) -> Iterator[list[str]]:
     """The words of each line, one sentence, of a file or of standard input ("-").
 
-    If the options are those of raw text, the tokenizer divides a line into words, else white space.
+    For options of raw text the tokenizer divides lines into words, otherwise white space does.
     """
     lines = read_lines(pathlib.Path(path), encoding=encoding)
     words = prose.Tokenizer(options).words if finds_words(remembered(options)) else str.split
@@ -282,9 +284,9 @@ def finds_words(options: TextOptions) -> bool:
 
 
 def read_alike(options: TextOptions, trained: TextOptions) -> bool:
-    """Whether text with these options becomes words as text with the `remembered` options does. All
-    formats of tokenised text are alike, JSON lines fit both, and keys, dividers and quoting do not
-    matter."""
+    """Whether these options make the same words of a text as the `remembered` options. All formats
+    of tokenised text are alike, JSON lines match tokenised and raw text, and keys, dividers and
+    quoting do not matter."""
     format = remembered(options).format
     if options.format == "jsonl" or not {format, trained.format} & RAW:
         format = trained.format

@@ -56,7 +56,7 @@ def input_files(path: str | pathlib.Path) -> list[pathlib.Path]:
             # A link to a parent folder would be followed forever.
             folders += [entry for entry in entries if entry.is_dir() and not entry.is_symlink()]
     if not files:
-        raise InputError(f"{path}: the folder holds no files")
+        raise InputError(f"{path}: the folder has no files; expected files of text")
     return sorted(files)
 
 
@@ -130,14 +130,14 @@ def decode(
         # The byte order mark.
         yield Line(number, text.removeprefix("\ufeff") if number == 1 else text)
     if not number:
-        raise InputError(f"{source}: is empty")
+        raise InputError(f"{source}: is empty; expected text")
 
 
 def checked_encoding(encoding: str) -> str:
-    """The encoding, with one name for UTF-8. Raises an InputError if it is no encoding of text."""
+    """The encoding, with one name for UTF-8. Raises an InputError if it cannot decode text."""
     try:
         with contextlib.suppress(UnicodeDecodeError):
-            # Encodings of two bytes per character find an odd number of bytes.
+            # Encodings of four bytes per character refuse two bytes.
             b"\n\n".decode(encoding)
         return UTF8 if codecs.lookup(encoding).name == UTF8 else encoding
     # A ValueError is raised for names with NUL.
@@ -167,7 +167,9 @@ def _split_lines(stream: BinaryIO, source: str, encoding: str) -> Iterator[Line]
             content = line.rstrip("\r\n")
             yield Line(number, line if content is line else f"{content}\n")
     except UnicodeError as error:
-        raise InputError(f"{source}: not valid {encoding} after line {number}: {error}") from error
+        raise InputError(
+            f"{source}: not valid {encoding} after line {number} ({error}); change --encoding"
+        ) from error
     finally:
         text.detach()
 
@@ -185,8 +187,8 @@ def _decoded(line: str, where: str, encodings: tuple[str, ...]) -> str:
     reason = str(failure)
     if isinstance(failure, UnicodeDecodeError):
         reason = (
-            f"the byte 0x{content[failure.start]:02x} at {failure.start + 1}; give --encoding, "
-            "such as cp1252, latin-1 or utf-16"
+            f"the byte 0x{content[failure.start]:02x} at position {failure.start + 1}; set "
+            "--encoding, such as cp1252, latin-1 or utf-16"
         )
     name = encodings[-1]
     raise InputError(

@@ -25,8 +25,8 @@ class Vocabulary:
       words: the words, the three special tokens first.
       counts: the number of occurrences of each word in the training text; 0 after reading a plain
         list of words.
-      unknown_token: the text's own spelling of unknown words (`<unk>` in the Penn Treebank), or
-        None. It is encoded as UNKNOWN.
+      unknown_token: the text's own spelling of OOV words (`<unk>` in the Penn Treebank), or None.
+        It is encoded as UNKNOWN.
     """
 
     words: tuple[str, ...]
@@ -60,7 +60,7 @@ class Vocabulary:
           counter: word -> occurrences in the training text.
           size: maximum number of words, so that there are at most `size + 3` entries; None for
             all.
-          unknown_token: the text's own spelling of unknown words. Neither this spelling nor the
+          unknown_token: the text's own spelling of OOV words. Neither this spelling nor the
             spelling of a special token in the text is an entry.
           num_sentences: the count of START and of END.
           min_count: minimum number of occurrences of a word.
@@ -72,7 +72,8 @@ class Vocabulary:
         if words and not frequent:
             highest = max(counter[word] for word in words)
             raise InputError(
-                f"min_count is {min_count}; the most frequent word occurs {highest} times"
+                f"min_count is {min_count}; the most frequent word occurs {highest} times; choose "
+                "a smaller number"
             )
         kept = sorted(frequent, key=lambda word: (-counter[word], word))[:size]
         counts = [counter[word] for word in kept]
@@ -103,13 +104,13 @@ class Vocabulary:
         return np.fromiter((get(word, UNKNOWN) for word in words), np.int32, len(words))
 
     def decode(self, ids: Iterable[int]) -> list[str]:
-        """The words of `ids`; unknown words become <UNKNOWN>."""
+        """The words of `ids`; UNKNOWN becomes <UNKNOWN>."""
         return [self.words[index] for index in ids]
 
     def save(self, path: str | pathlib.Path) -> None:
         """Writes `word<TAB>count` lines in UTF-8, the special tokens first.
 
-        The line of UNKNOWN has the text's own spelling of unknown words, if any, as third column.
+        The line of UNKNOWN has the text's own spelling of OOV words, if any, as third column.
         """
         spelling = f"\t{self.unknown_token}" if self.unknown_token else ""
         with files.open_output(path) as file:

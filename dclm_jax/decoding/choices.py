@@ -13,10 +13,10 @@ METHODS = ("greedy", "beam", "sample")
 
 @dataclasses.dataclass(frozen=True)
 class Decoding:
-    """How the words of a text are chosen.
+    """Options for choosing the words of a text.
 
     Attributes:
-      method: "greedy" takes the likeliest next word; "beam" keeps the `beam_width` best partial
+      method: "greedy" takes the likeliest next word; "beam" retains the `beam_width` best partial
         hypotheses; "sample" draws every word.
       beam_width: W, partial hypotheses per document.
       length_normalization: a in the score of a beam, log P(text) / terms^a, where the terms are the
@@ -83,7 +83,7 @@ def choose(
     """Chooses the extensions of partial hypotheses.
 
     Args:
-      decoding: how they are chosen.
+      decoding: method and options of decoding.
       log_prob_R: log P in nats of the partial hypotheses; the W of each document are adjacent.
       terms_R: numbers of terms of the extended hypotheses.
       options_RxC: log P in nats of each option, -inf for options that are not allowed.
@@ -96,7 +96,7 @@ def choose(
     if decoding.method == "sample":
         # Inverse transform sampling needs one random number per row, Gumbel noise one per option.
         probs_RxC = jax.nn.softmax(restricted(decoding, options_RxC))
-        # Sums that are made in parts may grow by rounding where nothing is added.
+        # A parallel cumulative sum may grow by rounding where 0 is added.
         sums_RxC = jnp.where(probs_RxC > 0, jnp.cumsum(probs_RxC, axis=-1), 0)
         drawn_R = jax.vmap(jax.random.uniform)(keys_R) * jnp.max(sums_RxC, axis=-1)
         return jnp.arange(rows), jnp.argmax(sums_RxC > drawn_R[:, None], axis=-1)

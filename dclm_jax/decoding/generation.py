@@ -62,10 +62,10 @@ class Text(NamedTuple):
     Attributes:
       sentences: each int32 [M] word ids without END.
       log_probs: for each sentence float32 [M + 1]: log P in nats of w1..wM END, under the model and
-        given all before: the negative of what `reader.read` gives of the text.
-      decisions: of a model that decides where a document ends log P in nats of each decision, that
-        it has not ended before every sentence, and that it has ended if it has; otherwise empty.
-      has_ended: whether the model has ended the document, rather than a limit the text.
+        given all earlier text: the negative of the scores of `reader.read`.
+      decisions: for a model that decides where a document ends, log P in nats of each decision: to
+        continue before every sentence, and to end if the document has ended; otherwise empty.
+      has_ended: whether the model has ended the document; otherwise a limit has ended the text.
     """
 
     sentences: tuple[np.ndarray, ...] = ()
@@ -136,15 +136,15 @@ def generate(
     Args:
       start: the state of a reader whose model predicts words.
       decoding: method and options of decoding.
-      limits: one per row.
-      keys_B: one per row, from `random_keys`; only sampling uses them.
+      limits: the limits of each text.
+      keys_B: the random key of each text for sampling, from `random_keys`.
     """
     reader = require_words(start.reader)
-    state, room = _opened(start, decoding, limits, keys_B)
+    state, capacity = _opened(start, decoding, limits, keys_B)
     programs = _compiled(reader.model, decoding)
     texts = [Text()] * (start.rows * decoding.width)
     for number in range(max(limit.num_sentences for limit in limits)):
-        state, *sentence = programs.sentence(reader.params, state, number, room)
+        state, *sentence = programs.sentence(reader.params, state, number, capacity)
         texts = _extended_texts(texts, state.partials, *map(np.asarray, sentence))
         if not np.any(state.partials.goes_on_R):
             break
@@ -169,11 +169,11 @@ def stream(
             yield from zip([*ids.tolist(), END], log_probs.tolist(), strict=True)
         return
     reader = require_words(start.reader)
-    state, room = _opened(start, decoding, [limits], key[None])
+    state, capacity = _opened(start, decoding, [limits], key[None])
     programs = _compiled(reader.model, decoding)
     for number in range(limits.num_sentences):
-        sentence = programs.begin(reader.params, state, number, room)
-        for position in range(room):
+        sentence = programs.begin(reader.params, state, number, capacity)
+        for position in range(capacity):
             if sentence.token_R[0] == END:
                 break
             sentence = programs.step(reader.params, sentence)
@@ -229,9 +229,12 @@ def random_keys(seeds: Sequence[int], numbers: Sequence[int]) -> jax.Array:
 def require_words(reader: SentenceReader[Any]) -> Reader:
     """The reader, if its model generates sentences word by word."""
     if not isinstance(reader, Reader):
-        raise InputError("n-gram models generate no text; expected a neural model")
+        raise InputError("n-gram models generate no text; choose a neural model")
     if reader.model.objective != "words":
-        raise InputError(f"{reader.model.name} predicts bags of words and generates no text")
+        raise InputError(
+            f"{reader.model.name} predicts bags of words and generates no text; choose a model "
+            "that predicts words"
+        )
     return reader
 
 
@@ -240,7 +243,9 @@ def _opened(
 ) -> tuple[_State, int]:
     """The initial state, and the capacity for START and the words of a sentence."""
     if not isinstance(decoding, Decoding):
-        raise InputError(f"decoding is {brief(decoding)}; expected one such as Decoding('beam')")
+        raise InputError(
+            f"decoding is {brief(decoding)}; expected a Decoding, such as Decoding('beam')"
+        )
     for limit in limits:
         for name, value, largest in zip(Limits._fields, limit, _LARGEST, strict=True):
             if not isinstance(value, numbers.Integral) or not 1 <= value <= largest:
@@ -249,9 +254,10 @@ def _opened(
                 )
     model = start.reader.model
     if model.vocab_size - len(SPECIAL_TOKENS) + (not decoding.suppress_unknown) < 1:
-        raise InputError("the vocabulary has no words; expected some to generate")
+        raise InputError("the vocabulary has no words to generate; choose a larger vocabulary")
     row_R = np.repeat(np.arange(start.rows), decoding.width)
-    room = power_of_two(1 + max(min(limit.max_sentence_words, limit.max_words) for limit in limits))
+    longest = max(min(limit.max_sentence_words, limit.max_words) for limit in limits)
+    capacity = power_of_two(1 + longest)
     max_sentences_R, max_words_R, words_R = jnp.array(limits, jnp.int32)[row_R].T
     # Initially a document has one partial hypothesis.
     exists_R = np.arange(len(row_R)) % decoding.width == 0
@@ -267,7 +273,7 @@ def _opened(
         keys_R=keys_B[row_R],
     )
     # The contexts of all sentences then have one shape.
-    return _State(model.resize_context(start.take(row_R).context, room), partials), room
+    return _State(model.resize_context(start.take(row_R).context, capacity), partials), capacity
 
 
 class _Programs(NamedTuple):
@@ -285,12 +291,12 @@ def _compiled(model: DocumentModel, decoding: Decoding) -> _Programs:
     step = functools.partial(_step, model, decoding)
     end = functools.partial(_end, model, decoding)
 
-    def sentence(params: Params, state: _State, number: jax.Array, room: int) -> _Ended:
+    def sentence(params: Params, state: _State, number: jax.Array, capacity: int) -> _Ended:
         params = weighted(model, params)
         generated = jax.lax.while_loop(
             lambda sentence: jnp.any(sentence.token_R != END),
             functools.partial(step, params),
-            begin(params, state, number, room),
+            begin(params, state, number, capacity),
         )
         return end(params, generated)
 
@@ -311,7 +317,7 @@ def _begin(
     params: Params,
     state: _State,
     number: jax.Array,
-    room: int,
+    capacity: int,
 ) -> _Sentence:
     """The beginning of sentence `number`, in rows whose document has not ended."""
     params = weighted(model, params)
@@ -338,11 +344,11 @@ def _begin(
         context = incremental.take(model, params, context, row_R)
     return _Sentence(
         partials=partials,
-        prefix=incremental.begin(model, params, context, rows, room),
+        prefix=incremental.begin(model, params, context, rows, capacity),
         token_R=jnp.where(partials.goes_on_R, START, END).astype(jnp.int32),
-        tokens_NxR=jnp.full((room, rows), END, jnp.int32),
-        log_probs_NxR=jnp.zeros((room, rows), partials.log_prob_R.dtype),
-        rows_NxR=jnp.tile(jnp.arange(rows, dtype=jnp.int32), (room, 1)),
+        tokens_NxR=jnp.full((capacity, rows), END, jnp.int32),
+        log_probs_NxR=jnp.zeros((capacity, rows), partials.log_prob_R.dtype),
+        rows_NxR=jnp.tile(jnp.arange(rows, dtype=jnp.int32), (capacity, 1)),
         keys_R=keys_R,
     )
 
@@ -359,8 +365,8 @@ def _step(
     is_word_V = (ids_V != START) & ~is_end_V
     if decoding.suppress_unknown:
         is_word_V &= ids_V != UNKNOWN
-    has_room_R = (partials.words_left_R > 0) & (position < partials.max_words_R)
-    may_follow_RxV = jnp.where(is_end_V, position > 0, is_word_V & has_room_R[:, None])
+    is_below_limit_R = (partials.words_left_R > 0) & (position < partials.max_words_R)
+    may_follow_RxV = jnp.where(is_end_V, position > 0, is_word_V & is_below_limit_R[:, None])
     options_RxV = jnp.where(may_follow_RxV, log_probs_RxV, -jnp.inf)
     # A sentence that has ended has one extension, itself.
     options_RxV = jnp.where(is_open_R[:, None], options_RxV, jnp.where(is_end_V, 0.0, -jnp.inf))

@@ -55,7 +55,10 @@ def order_sentences(
       beam: beam width, for models without dynamic programming.
     """
     if context_order == 0:
-        raise InputError("the model uses no context: all orders have the same probability")
+        raise InputError(
+            "the model uses no context, so that all orders have the same probability; choose a "
+            "model with context"
+        )
     require_at_least("beam", beam, 1)
     if not len(sentences):
         raise InputError("there is no sentence to put in order; expected at least one")
@@ -123,8 +126,8 @@ def _by_beam(
         for best in np.argsort(-log_probs, kind="stable"):
             beginning, i = extended[best]
             order = (*beginning.order, i)
-            remembered = length if context_order is None else min(context_order, length)
-            ending = tuple(words[i] for i in order[length - remembered :])
+            context = length if context_order is None else min(context_order, length)
+            ending = tuple(words[i] for i in order[length - context :])
             key = tuple(sorted(words[i] for i in order)), ending
             survivors.setdefault(key, _Beginning(beginning.row, float(log_probs[best]), order))
             if len(survivors) == beam:

@@ -139,7 +139,7 @@ def complete(kind: str, setting: Setting) -> dict[str, float | None]:
         raise InputError(f"--adapt={kind} is unknown; choose from {', '.join(SETTINGS)}")
     for name in setting.keys() - set(SETTINGS[kind]):
         names = ", ".join(SETTINGS[kind])
-        raise InputError(f"{name} is no setting of --adapt={kind}; choose from {names}")
+        raise InputError(f"{name} is not a setting of --adapt={kind}; choose from {names}")
     numbers = {name: setting.get(name) for name in SETTINGS[kind]}
     for name, value in numbers.items():
         low, high = _RANGES[name]
@@ -171,7 +171,7 @@ def obstacle(lm: Adaptable, kind: str) -> str:
 
 def training_text(lm: Adaptable, kind: str, data: str | None) -> str:
     """The checksum of the training text that scales the steps of dynamic evaluation; empty for
-    other kinds. Arguments as those of `adapt`."""
+    other kinds. `adapt` documents the arguments."""
     if kind != "dynamic":
         return ""
     train = read_manifest(data or lm.config["data"]["directory"]).splits.get("train")
@@ -205,22 +205,24 @@ def adapt(
         raise InputError(f"--adapt={kind}: {label or lm.name} {reason}")
     missing = [name for name, value in numbers.items() if value is None]
     if missing and tune_on is None:
-        raise InputError(f"--adapt={kind}: give {', '.join(missing)}, or documents to tune on")
+        raise InputError(
+            f"--adapt={kind}: {', '.join(missing)} missing; give numbers, or documents to tune on"
+        )
 
     @functools.cache
-    def way() -> _Dynamic | _Cached:
+    def adaptable() -> _Dynamic | _Cached:
         if kind == "dynamic":
             return _Dynamic(lm, int(numbers["sentences"] or 1), data, label or lm.name)
         return _Cached(lm, kind)
 
     trials = []
     if missing and tune_on is not None:
-        trials = way().tune(tune_on.documents, numbers, on_document)
+        trials = adaptable().tune(tune_on.documents, numbers, on_document)
         numbers |= trials[0].setting
     values = {name: value for name, value in numbers.items() if value is not None}
     source = tune_on.source if trials and tune_on is not None else {}
     adaptation = Adaptation(kind, values, trials, source, training_text(lm, kind, data))
-    return lambda: way().scorer(values), adaptation
+    return lambda: adaptable().scorer(values), adaptation
 
 
 class _Cached:
@@ -246,7 +248,7 @@ class _Cached:
         setting: Setting,
         on_document: Callable[[int], None],
     ) -> list[Trial]:
-        """The trials of the grid, the best first. Documents are read once; memory holds the nats of
+        """The trials of the grid, the best first. Documents are read once; memory has the nats of
         every target under the model and under each setting of the cache."""
         weight = setting["weight"]
         choices = {

@@ -1,4 +1,4 @@
-"""Surprisal word by word, with earlier sentences and without context."""
+"""Surprisal of every word, with earlier sentences and without context."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -20,11 +20,12 @@ class Compared(NamedTuple):
 
 
 def with_no_context(scorer: SentenceScorer, documents: Iterable[Any]) -> Iterator[Compared]:
-    """Scores documents, as `Scorer.score` takes them, in their order, whole and sentence by
-    sentence, holding a bounded window of them in memory.
+    """Scores documents, as `Scorer.score` takes them, in their order, with and without context.
+    Memory has a bounded window of documents.
 
-    Nothing is scored twice that is the same by definition: a sentence that came before in the
-    window, the first one of a document, and all of a model that reads no other sentence.
+    Scores that are equal by definition are computed once: scores without context of repeated
+    sentences in a window, and both scores of the first sentence of a document, or of every sentence
+    for a model without context.
     """
     for window in _windows(scorer.score(documents)):
         later = {

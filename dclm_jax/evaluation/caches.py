@@ -21,8 +21,8 @@ enter the output layer to predict target t (`DocumentModel.emit`),
 
     p_cache(w) = (s p_LM(w) + n sum_i softmax_i(theta h_t . h_i) [w_i = w]) / (s + n),
 
-i the last `window` targets of the document, n in number so far. With s > 0 a cache with more
-targets has more influence, as in the unigram cache, to which it is equal at theta = 0.
+where i runs over the last `window` targets of the document, n in number so far. With s > 0 a cache
+with more targets has more influence, as in the unigram cache, to which it is equal at theta = 0.
 
 Shapes: G settings, W targets of the window; B, S, N, D as everywhere.
 """
@@ -50,7 +50,7 @@ from dclm_jax.models.base import DocumentModel, Params
 from dclm_jax.reading.likelihoods import open_documents, read_and_score, time_major
 
 _GRAIN = 2.0**-30
-"""In nats. A sum of its multiples is exact in float64 below 2^22 nats."""
+"""The unit of rounding in nats. A sum of multiples is exact in float64 below 2^22 nats."""
 
 # Maximum number of positions of a sentence that are compared with the window at once, to bound
 # memory; a power of two, as are the lengths of long sentences.
@@ -81,8 +81,8 @@ class UnigramCache:
     def candidates(
         self, documents: Iterable[Scored], settings: Sequence[UnigramSetting]
     ) -> Iterator[tuple[Scored, list[np.ndarray]]]:
-        """As `Scorer.score`, with, for each target, the nats [1 + G] under the model and under the
-        cache with each setting."""
+        """Scores documents like `Scorer.score`; each target has the nats [1 + G] under the model
+        and under the cache with each setting."""
         for document, nll in self._scorer.score(documents):
             sentences, _ = sentences_to_score(document)
             targets = [word for ids in sentences for word in np.append(ids, END).tolist()]
@@ -114,17 +114,17 @@ def _urn(nll: np.ndarray, counts: np.ndarray, sizes: np.ndarray, strength: float
 
 
 class NeuralCache:
-    """The neural cache for a model of the registry; memory holds one window per batch element."""
+    """The neural cache for a model of the registry; memory has one window per batch element."""
 
     def __init__(self, model: DocumentModel, params: Params, *, batch_size: int = 32):
-        """As `Scorer`."""
+        """`Scorer` documents the arguments."""
         self.vocab_size = model.vocab_size
         self._model, self._params, self._batch_size = model, params, batch_size
 
     def candidates(
         self, documents: Iterable[Scored], settings: Sequence[NeuralSetting]
     ) -> Iterator[tuple[Scored, list[np.ndarray]]]:
-        """As `UnigramCache.candidates`."""
+        """Scores documents like `UnigramCache.candidates`."""
         functions = _NeuralFunctions(tuple(settings))
         scorer = Scorer(self._model, self._params, batch_size=self._batch_size, functions=functions)
         return scorer.score(documents)
@@ -259,6 +259,6 @@ class CachedScorer:
         self._cache, self._setting, self._weight = cache, setting, weight
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
-        """As `Scorer.score`."""
+        """Scores documents like `Scorer.score`."""
         for document, nll in self._cache.candidates(documents, [self._setting]):
             yield document, [interpolation.mix(self._weight, *pair.T[::-1]) for pair in nll]

@@ -1,8 +1,8 @@
 """Context ablation: perplexity with the context exchanged or removed.
 
-A model with more parameters may be better for its capacity alone. The contribution of the context
-shows where the same sentences are scored after other ones: the targets are the same, so that their
-perplexities compare.
+A model with more parameters may have a lower perplexity only because of its capacity. Scoring the
+same sentences in other contexts shows the contribution of the context: the targets are equal, so
+that the perplexities are comparable.
 """
 
 from collections.abc import Callable, Sequence

@@ -75,12 +75,12 @@ def open_split(
 def require_vocabulary(
     data: corpus.Corpus, directory: str | pathlib.Path, vocabulary: Vocabulary
 ) -> None:
-    """Raises an `InputError` if the corpus in `directory` has another vocabulary."""
+    """Raises an `InputError` if the corpus in `directory` has a different vocabulary."""
     if data.vocabulary.fingerprint != vocabulary.fingerprint:
         raise InputError(
-            f"{directory} was prepared with another vocabulary "
-            f"({describe_vocabulary(data.vocabulary)}) than the model's "
-            f"({describe_vocabulary(vocabulary)}); choose its corpus, or give text by --input"
+            f"{directory} and the model have different vocabularies "
+            f"({describe_vocabulary(data.vocabulary)}; {describe_vocabulary(vocabulary)}); choose "
+            "the model's corpus, or pass text by --input"
         )
 
 
@@ -100,7 +100,7 @@ def open_text(
     tagger: Tagger | None = None,
     report: readers.Report = lambda line: None,
 ) -> Dataset:
-    """Text, streamed; "-" is standard input. Encoding and report as in `readers.read_documents`.
+    """Text, streamed; "-" is standard input. See `readers.read_documents` for encoding and report.
 
     A tagger receives the words of the text, including OOV words.
     """

@@ -27,7 +27,7 @@ class Mixture(NamedTuple):
 
     Attributes:
       weight: w, the weight of the first model.
-      perplexities: of the first model, the second model and their mixture.
+      perplexities: perplexities of the first model, the second model and their mixture.
       tuned_on: the source of the documents.
     """
 
@@ -50,7 +50,7 @@ class MixedScorer:
         self.context_order = None if None in orders else max(order or 0 for order in orders)
 
     def score(self, documents: Iterable[Scored]) -> Iterator[tuple[Scored, list[np.ndarray]]]:
-        """As `Scorer.score`."""
+        """Scores documents like `Scorer.score`."""
         for document, scores in _score(self._scorers, documents):
             yield document, _mixed(self._weight, scores)
 
@@ -76,7 +76,9 @@ def measure(
     """
     totals = [no_document(scorers)] * (len(scorers) + (weight is not None))
     if by_tag is not None and totals[0].objective != "words":
-        raise InputError(f"the models predict {totals[0].objective}; choose models of words")
+        raise InputError(
+            f"the models predict {totals[0].objective}; choose models that predict words"
+        )
     for document, scores in _score(scorers, documents):
         if weight is not None:
             scores = [*scores, _mixed(weight, scores)]
@@ -101,8 +103,7 @@ def tune(
 ) -> Mixture:
     """The weight with the highest likelihood of documents under the mixture of two models.
 
-    Documents are read once; memory holds their words and the nats of every target under both
-    models.
+    Documents are read once; memory has their words and the nats of every target under both models.
 
     Args:
       scorers: scorers of the two models, which share one vocabulary.
@@ -130,7 +131,7 @@ def tune(
 
 
 def no_document(scorers: Sequence[WordScorer]) -> Perplexity:
-    """Sums over no document yet, for models with comparable perplexities."""
+    """Empty sums for models with comparable perplexities."""
     objectives = sorted({scorer.objective for scorer in scorers})
     if len(objectives) > 1:
         raise InputError(
@@ -179,7 +180,7 @@ def _slope(weight: float, a: np.ndarray, b: np.ndarray) -> float:
     """
     with np.errstate(invalid="ignore"):
         ratio = b.astype(np.float64) - a.astype(np.float64)
-    # If both probabilities are 0 no weight makes a difference.
+    # If both probabilities are 0, the weight makes no difference.
     ratio = np.where(np.isnan(ratio), 0.0, ratio)
     smaller, larger_weight = np.exp(-np.abs(ratio)), np.where(ratio > 0, weight, 1 - weight)
     # At weight 0 or 1 the model that counts may have probability 0: the slope is then infinite.
@@ -196,8 +197,8 @@ def _chunks(a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarr
 def _score(
     scorers: Sequence[WordScorer], documents: Iterable[Scored]
 ) -> Iterator[tuple[Scored, list[list[np.ndarray]]]]:
-    """Documents with their scores by each model. Documents that a scorer reads ahead wait for the
-    other scorers, so that documents are read and tagged once."""
+    """Documents with their scores by each model. Documents that a scorer reads ahead are buffered
+    for the other scorers, so that documents are read and tagged once."""
     ahead = itertools.tee(documents, len(scorers))
     scores = [scorer.score(stream) for scorer, stream in zip(scorers, ahead, strict=True)]
     for pairs in zip(*scores, strict=True):

@@ -1,8 +1,8 @@
 """Measures computed from the nats of every target, all in one pass over the documents.
 
 A measure is a class in MEASURES. `add` takes each document with the nats of its targets, and
-`value` returns the result. `launch.report` and `LanguageModel.measure` compute all MEASURES,
-`launch.evaluate` those with a header. Results on splits are saved in RUN/results.
+`value` returns the result. `launch.report` and `LanguageModel.measure` compute all MEASURES, and
+`launch.evaluate` computes measures with a header. Results on splits are saved in RUN/results.
 """
 
 import abc
@@ -68,14 +68,14 @@ class ByPosition(Measure):
     """Nats and numbers of the targets of every document by ranges of positions.
 
     Attributes:
-      title: of the table and the figure of its perplexities.
+      title: title of the table and of the figure of perplexities.
     """
 
     title: ClassVar[str]
 
     BOUNDS: ClassVar[Sequence[int]] = (0, 1, 2, 5, 10, 20)
-    """First positions of the ranges, from 0. Range i ends at BOUNDS[i + 1] - 1, the last one at the
-    end."""
+    """First positions of the ranges, from 0. Range i ends at BOUNDS[i + 1] - 1; the last range has
+    no end."""
 
     def __init__(self) -> None:
         self._sums: list[tuple[np.ndarray, np.ndarray]] = []
@@ -105,7 +105,7 @@ class ByPosition(Measure):
 
 
 class ByToken(ByPosition):
-    """By position in the sentence: w1 is 0, END counts as a word."""
+    """Nats by position in the sentence: w1 is 0, END counts as a word."""
 
     name = "by_token"
     title = "Perplexity by position in the sentence"
@@ -115,7 +115,7 @@ class ByToken(ByPosition):
 
 
 class BySentence(ByPosition):
-    """By position of the sentence in its document."""
+    """Nats by position of the sentence in its document."""
 
     name = "by_sentence"
     title = "Perplexity by position of the sentence in the document"

@@ -217,14 +217,14 @@ def table(classes: Sequence[TagClass], labels: Sequence[str]) -> str:
 
 
 def explained(classes: Sequence[TagClass]) -> str:
-    """A legend of the class names that are no tags of the Penn Treebank; "" if all are tags."""
+    """A legend of the class names that are not tags of the Penn Treebank; "" if all are tags."""
     merged = [
         f"{group.name} = {' + '.join(group.tags)}"
         for group in classes
         if group.name in _MERGED.values() and len(group.tags) > 1
     ]
     if any(group.name == _UNCLASSIFIED for group in classes):
-        merged.append(f"{_UNCLASSIFIED} = unclassified: OOV words, and signs that are no words")
+        merged.append(f"{_UNCLASSIFIED} = unclassified: OOV words, and signs that are not words")
     return ", ".join(merged)
 
 

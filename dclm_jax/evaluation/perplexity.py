@@ -1,4 +1,4 @@
-"""Corpus perplexity, with everything that is needed to compare it with another one."""
+"""Corpus perplexity, with the counts that comparisons with other perplexities need."""
 
 import dataclasses
 import math
@@ -17,8 +17,9 @@ COUNTING_RULES = {
     "words": COUNTING_RULE,
     "bags": "bags of words: the words are predicted without their order, END is not",
 }
-"""By the objective of a model. Perplexities of different objectives do not compare."""
-# A text is warned of whose OOV rate is above that of the run's own text by both of these.
+"""Rules by the objective of a model. Perplexities of different objectives are not comparable."""
+# Difference and ratio between the OOV rate of a text and of the run's own text; above both of these
+# there is a warning.
 _MARGIN, _FACTOR = 0.02, 1.5
 
 
@@ -65,8 +66,9 @@ class Perplexity:
 
     @property
     def known_perplexity(self) -> float | None:
-        """Perplexity of in-vocabulary targets, None without any: all OOV words count as one word,
-        which is easy to predict where they are many, and hard where training had none."""
+        """Perplexity of in-vocabulary targets; None if there are none. It omits OOV words, which
+        all count as UNKNOWN: easy to predict in a text with many OOV words, and hard if the
+        training text had none."""
         return _perplexity(self.known_nll, self.known_tokens) if self.known_tokens else None
 
     @property
@@ -81,8 +83,8 @@ class Perplexity:
 
     @property
     def original_perplexity(self) -> float | None:
-        """exp(nll / original_tokens), all nats over another number of tokens: what to hold against
-        published perplexities of the text; None if that number is not known."""
+        """exp(nll / original_tokens), which is comparable with published perplexities of the text;
+        None if `original_tokens` is not known."""
         return _perplexity(self.nll, self.original_tokens) if self.original_tokens else None
 
     @property
@@ -92,11 +94,11 @@ class Perplexity:
 
     @property
     def warning(self) -> str:
-        """The function `warning` for its rates of unknown words."""
+        """The result of the function `warning` for these OOV rates."""
         return warning(self.oov_rate, self.own_oov_rate)
 
     def add(self, document: Document, nll: list[np.ndarray], characters: int = 0) -> "Perplexity":
-        """These sums and those of one more document, scored by `Scorer.score`."""
+        """The sums with one more document, scored by `Scorer.score`."""
         known = [np.append(np.not_equal(ids, UNKNOWN), True) for ids in document]
         words = sum(map(len, document))
         ends = len(document) if self.objective == "words" else 0
@@ -125,7 +127,7 @@ class Perplexity:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "Perplexity":
-        """The sums in what `to_json` gave; sums that JSON does not have are infinite."""
+        """The sums in an object from `to_json`; a sum of None is infinite."""
         sums = {field.name: value[field.name] for field in dataclasses.fields(cls)}
         infinite = {name: math.inf for name in ("nll", "known_nll") if sums[name] is None}
         return cls(**{**sums, **infinite})
@@ -145,13 +147,13 @@ class Perplexity:
         }
 
     def require_words(self, purpose: str) -> None:
-        """Refuses sums over no words; the purpose is a verb, such as "score"."""
+        """Raises an `InputError` if there are no words; the purpose is a verb, such as "score"."""
         if not self.words:
             raise InputError(f"there are no words to {purpose}; expected a sentence with words")
 
     @property
     def description(self) -> str:
-        """The text, and how it was counted."""
+        """The size of the text, and the counting rule."""
         rate = self.own_oov_rate
         than = "" if rate is None else f" ({100 * rate:.2f}% in the run's own test split)"
         lines = [
@@ -184,15 +186,15 @@ class Perplexity:
 
 
 def warning(oov_rate: float, own_oov_rate: float | None, text: str = "") -> str:
-    """A warning that the OOV rate is much above that of the run's own text; empty if it is not. It
-    begins with the name of the text, if there is one."""
+    """A warning that the OOV rate is much above the OOV rate of the run's own text; empty if it is
+    not. It begins with the name of the text, if there is one."""
     if own_oov_rate is None or oov_rate <= max(own_oov_rate + _MARGIN, _FACTOR * own_oov_rate):
         return ""
     name = f"{text}: " if text else ""
     return (
-        f"warning: {name}{100 * oov_rate:.2f}% of the words are unknown, {100 * own_oov_rate:.2f}% "
-        "of those of the run's own test split: results do not compare with those of text that it "
-        "knows"
+        f"warning: {name}{100 * oov_rate:.2f}% of the words are out of vocabulary "
+        f"({100 * own_oov_rate:.2f}% in the run's own test split); results on both texts are not "
+        "comparable"
     )
 
 

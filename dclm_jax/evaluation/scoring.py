@@ -114,7 +114,7 @@ class Scorer:
     """Negative log-likelihoods of documents under a model, on all devices of all processes.
 
     The processes of a job score the same documents: each does a share of the work and receives all
-    results, so that measures are equal in all processes and equal to those with one process.
+    results, so that measures are equal in all processes and equal to measures with one process.
 
     Up to the rounding of floating-point sums, scores do not depend on the batch size, on the
     documents scored together, or on the number of devices.

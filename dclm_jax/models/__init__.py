@@ -38,7 +38,7 @@ def create(name: str, **options: Any) -> DocumentModel:
                 f"model {name} has no option {brief(option)}{did_you_mean(option, known)}"
             )
     if "vocab_size" not in options:
-        raise InputError(f"model {name} needs vocab_size")
+        raise InputError(f"model {name} has no vocab_size; pass vocab_size=V")
     for field in cls.options():
         if field.name in options:
             _check_type(f"model.{field.name}", options[field.name], field)

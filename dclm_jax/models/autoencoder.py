@@ -19,11 +19,12 @@ whether the document has ended (3.3). Equation numbers are the paper's. Choices 
 - States that are passed on (e_D, h_0^w) include all layers, with hidden states and memories.
 - e_t^s represents a decoded sentence: the top hidden state of the word decoder after the last word,
   which predicts END. The word encoder reads END.
-- Encoder and decoder share one table of word embeddings. - The reversed input has its last sentence
-first, and in each sentence its last word first; END still
-  closes each sentence.
-- Dropout acts on embeddings, between layers of words and on features, not on sentences. - Biases,
-which the paper does not have, are trained. Biases of forget gates start at 1, others at 0.
+- Encoder and decoder share one table of word embeddings.
+- The reversed input has its last sentence first, and in each sentence its last word first; END
+  still closes each sentence.
+- Dropout acts on embeddings, between layers of words and on features, not on sentences.
+- Biases, which the paper does not have, are trained. Biases of forget gates start at 1, other
+  biases at 0.
 """
 
 import abc
@@ -57,7 +58,7 @@ class _Autoencoder(DocumentModel, abc.ABC):
     """The part that the three models share; `stack` is the decoder of words.
 
     Attributes:
-      reverse: which order of the source is reversed: "words" in each sentence, "sentences", both
+      reverse: the order of the source that is reversed: "words" in each sentence, "sentences", both
         ("documents"), or "none".
       initial_range: r of the uniform distribution on [-r, r] of initial matrices.
     """
@@ -85,7 +86,7 @@ class _Autoencoder(DocumentModel, abc.ABC):
 
     @abc.abstractmethod
     def _init_stacks(self, key: jax.Array) -> Params:
-        """The parameters other than those of the decoder of words."""
+        """The parameters outside the decoder of words."""
 
     def decoder_state(self, context: Context) -> StackState:
         """The initial state of the decoder of words; e_D before the first sentence."""
@@ -227,7 +228,7 @@ class HierarchicalAttentionAutoencoder(HierarchicalAutoencoder):
 
     def open_document(self, params: Params, rows: int, source: Source | None = None) -> Remembering:
         e_D, h_SxBxH, exists_SxB = self._encode_document(params, required_source(self, source))
-        # Rows without a source attend to position 0, which avoids a division by zero.
+        # A batch element without a source attends to position 0, which avoids a division by zero.
         memory = Memory(h_SxBxH, h_SxBxH @ params["attention"]["key"], exists_SxB.at[0].set(True))
         return Remembering(e_D, memory)
 
@@ -249,9 +250,9 @@ MODELS = (StandardAutoencoder, HierarchicalAutoencoder, HierarchicalAttentionAut
 
 
 def required_source(model: DocumentModel, source: Source | None) -> Source:
-    """The source, unless it is missing."""
+    """The source; raises a ValueError if it is missing."""
     if source is None:
-        raise ValueError(f"{model.name} reads a source; expected one")
+        raise ValueError(f"{model.name} reads a source; pass a source")
     return source
 
 

@@ -116,8 +116,8 @@ class DocumentModel:
       variational_dropout: draw one mask per sentence (Gal and Ghahramani 2016), not per token.
       recurrent_dropout: dropout rate on the recurrent weights of the stack, with one mask per
         training step (Merity et al. 2018).
-      tie_embeddings: use the embedding matrix as the output matrix: of the hidden state, or where
-        K is not H of its projection to K dimensions, so that V enters no product with H.
+      tie_embeddings: use the embedding matrix also as the output matrix; if K is not H, hidden
+        states are first projected to K dimensions, so that V enters no product with H.
       compute_dtype: float32, or bfloat16 to round the factors of all matrix products and the
         gradients of their weights; parameters, sums, states and losses stay float32.
       matmul_precision: precision of products of float32 factors in training: default (the fastest
@@ -134,13 +134,13 @@ class DocumentModel:
         read at once, folded into the batch, before their contexts are known.
       contexts_read_states: whether contexts depend on hidden states. If not, all contexts are
         computed first, and all sentences are then read at once.
-      objective: what the model predicts and validation measures: "words" with END, or "bags", the
-        words of a sentence without their order.
+      objective: the targets that the model predicts and validation measures: "words", with END, or
+        "bags", the words of a sentence without their order.
       further_objective: name in training logs of the additional loss `bags` or `ending`, if any.
       reads_source: whether a document has a source, which `open_document` reads.
-      attends_to: what every token attends to with the weights of `attention`: "words", the
-        positions of the previous sentence, or "sentences", the n previous sentences; None without
-        attention.
+      attends_to: the positions that every token attends to with the weights of `attention`:
+        "words", the inputs of the previous sentence, or "sentences", the n previous sentences; None
+        without attention.
       tables: parameters that are looked up by word and never multiplied.
       hashed: arrays of hashed features, all of one size; a training step updates only the slices of
         its batch's words.
@@ -183,7 +183,7 @@ class DocumentModel:
     def __post_init__(self):
         for field in ("vocab_size", "embedding_dim", "hidden_dim", "num_layers"):
             require(self, field, getattr(self, field) >= 1, "at least 1")
-        # Layers are made one by one, and a file may have any number.
+        # Layers are made one by one, and a configuration file may have any number.
         require(self, "num_layers", self.num_layers <= MAX_LAYERS, f"at most {MAX_LAYERS}")
         for field, names in (
             ("cell", CELLS),
@@ -224,8 +224,8 @@ class DocumentModel:
         return params["embedding"][tokens]
 
     def summarize(self, params: Params, tokens: jax.Array, mask: jax.Array) -> Any:
-        """The part of `close_sentence` that depends on words alone, for the input tokens [..., N,
-        B] of many sentences at once; arrays [..., B] or [..., B, X], or None."""
+        """The part of `close_sentence` that depends only on words, for the input tokens [..., N, B]
+        of many sentences at once; arrays [..., B] or [..., B, X], or None."""
 
     def open_document(self, params: Params, rows: int, source: Source | None = None) -> Context:
         """The context before the first sentence of each of B = `rows` documents, which have a
@@ -280,11 +280,13 @@ class DocumentModel:
         """The log-odds [B] that the document has ended; None for a model that does not decide."""
 
     def resize_context(self, context: Context, length: int, *, cut: bool = False) -> Context:
-        """The context with capacity for `length` positions of a sentence, or exactly if `cut`."""
+        """The context with capacity for at least `length` positions of a sentence; if `cut`, for
+        exactly `length`."""
         return context
 
     def vector(self, params: Params, context: Context) -> jax.Array | None:
-        """The context as one vector per row [B, X], for comparing documents, if it has one."""
+        """The context as one vector per batch element [B, X], for comparing documents; None if the
+        model has none."""
         return context if isinstance(context, jax.Array) else None
 
 
@@ -294,6 +296,6 @@ def own_key(key: jax.Array) -> jax.Array:
 
 
 def require(model: DocumentModel, field: str, holds: bool, expected: str) -> None:
-    """Raises an InputError about an option of a model unless `holds`."""
+    """Raises an `InputError` about an option of a model unless the condition `holds` is true."""
     if not holds:
         raise InputError(f"model.{field} is {getattr(model, field)!r}; expected {expected}")

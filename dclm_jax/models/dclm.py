@@ -28,7 +28,7 @@ from dclm_jax.nn.stack import StackInput, StackState
 
 
 class RNNLM(DocumentModel):
-    """Each sentence without context (2.1, Eq. 1-2)."""
+    """A language model of single sentences, without context (2.1, Eq. 1-2)."""
 
     name = "rnnlm"
     context_order = 0
@@ -133,7 +133,7 @@ class ADCLM(DocumentModel):
 
     Eq. 8-11 are circular: c_{t-1,n} is computed from h_{t,n} and h_{t,n} from c_{t-1,n}. The query
     here is h_{t,n-1}, as in the attention of Bahdanau et al. (2015), which the paper adapts. The
-    memory of the first sentence is the learned c_0 alone, so that its context is c_0.
+    memory of the first sentence is only the learned c_0, so that its context is c_0.
 
     Attributes:
       attention_dim: A, the width of queries and keys.
@@ -205,7 +205,8 @@ class ADCLM(DocumentModel):
         h_NxBxH, _ = sentence.outputs
         h_NxBxH = jnp.where(sentence.mask_NxB[..., None], h_NxBxH, 0)
         length = len(context.mask_MxB)
-        # Rows whose document has ended attend to position 0, which avoids a division by zero.
+        # If the document has ended, a batch element attends to position 0, which avoids a division
+        # by zero.
         mask_MxB = resized(sentence.mask_NxB, length).at[0].set(True)
         return LastSentence(resized(h_NxBxH, length), mask_MxB)
 

@@ -71,7 +71,7 @@ class _Lin(DocumentModel):
         hidden = f"model.hidden_dim, {self.hidden_dim}: words enter the hidden layer directly"
         require(self, "embedding_dim", equal, hidden)
         enough = self.hash_size == 0 or self.hash_size >= self.vocab_size
-        words = f"at least {self.vocab_size}, the words of the vocabulary, or 0 for no features"
+        words = f"at least {self.vocab_size}, the size of the vocabulary, or 0 for no features"
         require(self, "hash_size", enough, words)
 
     def _bigrams(self) -> jax.Array:
@@ -167,7 +167,7 @@ class RNNLin(_WordLevel):
 
 
 class RNNSLM(_SentenceLevel):
-    """The sentence level alone, which predicts bags of words (section 4)."""
+    """The sentence level without a word level; it predicts bags of words (section 4)."""
 
     name = "rnnslm"
     objective = "bags"

@@ -6,8 +6,8 @@ BoW, SeqBoW, SeqBoW with attention) with two ways to feed p to the RLM (3.2: ear
 Here a model combines a class for its representation with a class for its fusion.
 
 A bag s has the relative frequency of each word, without START and END. It is never computed, since
-P s is a sum of columns of P. A sentence with fewer than n predecessors reads all of them; the first
-sentence of a document has p = 0.
+P s is a sum of columns of P. A sentence with fewer than n predecessors reads all predecessors; the
+first sentence of a document has p = 0.
 
 With several layers (the paper has one), early fusion feeds the first layer and late fusion the
 last.
@@ -63,7 +63,7 @@ class _LargerContext(DocumentModel, abc.ABC):
     """A model of a sentence given the n previous sentences.
 
     Attributes:
-      context_sentences: n, number of previous sentences that are the context.
+      context_sentences: n, number of previous sentences in the context.
       context_dim: number of rows of P, and of units of the recurrent networks over the context.
     """
 
@@ -95,8 +95,8 @@ class _LargerContext(DocumentModel, abc.ABC):
         bag_key, representation_key, fusion_key = jax.random.split(own_key(key), 3)
         return {
             **super().init(key),
-            # Few of the V inputs are not zero. A fan-in of V would make P so small that optimizers
-            # with a constant next to the gradient, such as Adadelta, hardly change it.
+            # Most of the V inputs are zero. A fan-in of V would make P so small that optimizers
+            # that add a constant to the gradient, such as Adadelta, hardly change it.
             "bag": glorot_uniform(bag_key, self.vocab_size, self.context_dim, fan_in=1),
             **self._init_representation(representation_key),
             "fusion": self._init_fusion(fusion_key),

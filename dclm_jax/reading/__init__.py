@@ -1,1 +1,1 @@
-"""Reading documents with any model: the driver, the likelihoods that come of it, and the reader."""
+"""Reading documents with any model: the driver, likelihoods, and incremental reading."""

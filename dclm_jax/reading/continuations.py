@@ -1,4 +1,4 @@
-"""Many candidate next sentences at once: scored, or read to continue from their states."""
+"""Scoring and reading of many candidate next sentences at once."""
 
 import itertools
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ ROWS = 256
 
 
 class RowState(Protocol):
-    """The state between two sentences in each of several documents, its rows."""
+    """The state between two sentences in each of several documents, called rows."""
 
     def take(self, rows: Sequence[int]) -> Self:
         """The states of these rows in this order; rows may repeat."""
@@ -107,8 +107,8 @@ def read_after(
     rows: Sequence[int],
     sentences: Sequence[np.ndarray],
 ) -> StateT:
-    """The states after sentences, each read after its row and not scored. Rows that fill the batch
-    to a power of two follow."""
+    """The states after sentences, each read after its row and not scored, followed by the rows that
+    fill the batch to a power of two."""
     filled = filled_up(range(len(rows)))
     texts = [[sentences[i]] for i in filled]
     unscored = [len(words) + 1 for (words,) in texts]

@@ -1,6 +1,6 @@
 """Dropout masks of a training step, drawn once, outside every scan.
 
-Dropout is inverted. Each element of the global batch has its own key, whatever the devices.
+Dropout is inverted. Each element of the global batch has its own key on any number of devices.
 """
 
 from collections.abc import Iterator
@@ -31,7 +31,7 @@ class DropoutMasks(NamedTuple):
 def draw_masks(
     model: DocumentModel, params: Params, keys_B: jax.Array, shape_SxN: tuple[int, ...]
 ) -> DropoutMasks | None:
-    """The masks of one training step, or None at dropout 0; `keys_B` has one key per row."""
+    """The masks of one training step, or None at dropout 0; `keys_B` has one key per element."""
     of_inputs, of_output = _input_rates(model), _rate(model, model.output_dropout)
     if not any((*of_inputs, of_output)):
         return None

@@ -17,8 +17,8 @@ from dclm_jax.reading.likelihoods import output_inputs
 
 
 class PrefixSteps(NamedTuple):
-    """For each of R positions, the capacity: the input token, whether it is real, and the output of
-    the step."""
+    """The steps at R positions, the capacity: input tokens, whether tokens are real, and outputs of
+    the steps."""
 
     tokens_RxB: jax.Array
     mask_RxB: jax.Array
@@ -61,8 +61,8 @@ def begin(
 def advance(
     model: DocumentModel, params: Params, prefix: SentencePrefix, tokens_B: jax.Array
 ) -> tuple[SentencePrefix, jax.Array]:
-    """Reads a token in every row, and returns log P [B, V] of the next token in nats. END ends a
-    row's sentence; later tokens change nothing there."""
+    """Reads a token in every batch element, and returns log P [B, V] of the next token in nats.
+    After END a batch element ignores further tokens."""
     params = weighted(model, params)
     is_real_B = prefix.goes_on_B & (tokens_B != END)
     conditioning = prefix.conditioning
@@ -110,13 +110,14 @@ def close(model: DocumentModel, params: Params, prefix: SentencePrefix) -> Conte
 
 
 def with_capacity(prefix: SentencePrefix, capacity: int) -> SentencePrefix:
-    """The same prefix with another number of positions."""
+    """The same prefix with a different number of positions."""
     steps = jax.tree.map(lambda array_R: resized(array_R, capacity), prefix.steps)
     return prefix._replace(steps=steps)
 
 
 def take(model: DocumentModel, params: Params, tree: Any, row_B: jax.Array) -> Any:
-    """Rows of a context of the model, or of a `SentencePrefix`, in any order and number."""
+    """Batch elements of a context of the model or of a `SentencePrefix`, in any order and
+    number."""
 
     def taken(axis: int, array: jax.Array) -> jax.Array:
         return array if axis < 0 else jnp.take(array, row_B, axis)
@@ -133,14 +134,14 @@ def take(model: DocumentModel, params: Params, tree: Any, row_B: jax.Array) -> A
 def take_ahead(
     model: DocumentModel, params: Params, prefix: SentencePrefix, row_B: jax.Array
 ) -> SentencePrefix:
-    """Takes the rows of all that the next step reads. `steps` stays where it is, because moving it
-    at every word would cost more than reading; `trace` moves it once, at the end."""
+    """Takes batch elements of everything that the next step reads. `steps` is unchanged, because
+    moving it at every word would take more time than reading; `trace` moves it once, at the end."""
     ahead = prefix._replace(steps=jax.tree.map(lambda array: array[:0], prefix.steps))
     return take(model, params, ahead, row_B)._replace(steps=prefix.steps)
 
 
 def trace(prefix: SentencePrefix, row_RxB: jax.Array) -> SentencePrefix:
-    """Takes the step at each position from the row that computed it."""
+    """Takes the step at each position from the batch element that computed it."""
 
     def traced(array_R: jax.Array) -> jax.Array:
         return array_R[jnp.arange(len(array_R))[:, None], row_RxB]

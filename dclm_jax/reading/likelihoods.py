@@ -19,7 +19,8 @@ class Likelihood(NamedTuple):
     """Sums over a batch.
 
     Attributes:
-      nll: nats of the targets; for a model of bags, of each sentence the mean over its words.
+      nll: nats of the targets; for a model of bags, the sum over sentences of the mean nats per
+        word.
       extra: nats of further objectives: `bags`, and decisions whether documents end.
       tokens: number of targets.
       sentences: number of sentences.
@@ -61,9 +62,9 @@ def batch_likelihood(
 
     Args:
       batch: a batch whose `earlier` sentences, if any, make the first contexts and are not scored;
-        `earlier_sentences` has their number. Unless contexts are made of words alone, they get no
-        gradient and only dropout on weights, and a row has all of them or none.
-      keys_B: one dropout key per row, in training; None for no dropout.
+        `earlier_sentences` has their number. Unless contexts are made only of words, earlier
+        sentences get no gradient and only dropout on weights, and a batch element has all or none.
+      keys_B: one dropout key per batch element, in training; None for no dropout.
       weights_key: key of dropout on weights, in training.
       context: the context before the batch; None for the start of the documents.
     """
@@ -73,7 +74,7 @@ def batch_likelihood(
     tokens, targets, mask = time_major(batch)
     num_sentences, length, rows = tokens.shape
     is_of_bags = model.objective == "bags"
-    # A sentence of a bag has one position.
+    # A sentence that is predicted as a bag has one position.
     drawn_SxN = (num_sentences, 1 if is_of_bags else length)
     masks = None if keys_B is None else draw_masks(model, params, keys_B, drawn_SxN)
     if context is None:
@@ -81,7 +82,7 @@ def batch_likelihood(
     if batch.earlier is not None:
         context = _carried(model, params, context, batch.earlier)
     read = read_sentences(model, params, context, tokens, mask, masks)
-    # Every sentence has a first position, START's.
+    # Every sentence has the position of START.
     sentences = jnp.sum(mask[:, 0])
     bags_nll, with_words = _bags_nll(model, params, read, targets, mask, masks)
     if is_of_bags:
@@ -118,7 +119,7 @@ def open_documents(
 
     Args:
       source: the documents' sources; models that read no source ignore it.
-      keys_B: one dropout key per row, in training.
+      keys_B: one dropout key per batch element, in training.
     """
     params = weighted(model, params)
     if source is None or not model.reads_source:

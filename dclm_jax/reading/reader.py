@@ -42,7 +42,8 @@ Sentences = Sequence[np.ndarray]
 BLOCK_SENTENCES = 8
 """Maximum number of sentences read at once; a power of two."""
 MAX_POSITIONS = 2**16
-"""B*S*N of a block on one device, which bounds memory; only a single longer sentence exceeds it."""
+"""Maximum B*S*N of a block on a device, to bound memory; only a single longer sentence exceeds
+it."""
 _MIN_LENGTH = 8
 MAX_ROWS = MAX_POSITIONS // _MIN_LENGTH
 """Maximum B of a block on one device: a sentence takes at least _MIN_LENGTH positions."""
@@ -112,7 +113,7 @@ def next_block(documents: Sequence[Sentences], first: int, size: int, rows: int)
 
 
 def source_shape(source: Sentences) -> tuple[int, int]:
-    """S and N of a block that holds a whole source, powers of two."""
+    """S and N of a block that contains a whole source, powers of two."""
     longest = max(map(len, source), default=0)
     return power_of_two(max(1, len(source))), padded_length(longest)
 
@@ -159,7 +160,7 @@ class SentenceState:
     prefix: SentencePrefix
 
     def take(self, rows: Sequence[int] | np.ndarray) -> "SentenceState":
-        """As `ReaderState.take`."""
+        """The states of these rows; see `ReaderState.take`."""
         row_B = _checked_rows(rows, self.rows)
         return SentenceState(
             self.reader, len(row_B), self.length, self.reader.take(self.prefix, row_B)
@@ -229,15 +230,15 @@ class Reader:
         counts = {len(row) for row in sentences}
         if len(sentences) != state.rows or len(counts) != 1:
             raise InputError(
-                f"{len(sentences)} rows of {sorted(counts)} sentences; expected one number of "
-                f"sentences for each of {state.rows} rows"
+                f"{len(sentences)} rows have {sorted(counts)} sentences; expected equal numbers "
+                f"of sentences in {state.rows} rows"
             )
         self._require_documents(sentences)
         (left,), context = counts, state.context
         scores: list[list[np.ndarray]] = [[] for _ in sentences]
         while left:
             first = len(scores[0])
-            # An empty sentence to fill up a block would be one more in the document.
+            # An empty sentence that fills a block would count as a sentence of the document.
             size = min(BLOCK_SENTENCES, 1 << (left.bit_length() - 1))
             batch = next_block(sentences, first, size, state.rows)
             scored = None
@@ -307,7 +308,10 @@ class Reader:
         """The state after START of a sentence, and log P [B, V] of its first word in nats."""
         self._require_own(state)
         if self.model.objective == "bags":
-            raise InputError(f"{self.model.name} predicts bags of words and so no next word")
+            raise InputError(
+                f"{self.model.name} predicts bags of words and no next word; choose a model that "
+                "predicts words"
+            )
         begun = self._run(
             incremental.begin, state.context, state.rows, _MIN_CAPACITY, static=(2, 3)
         )
@@ -383,7 +387,7 @@ class Reader:
         Returns:
           For each sentence the attention weights float32 [targets, positions] for w1..wM END; each
           row sums to 1. If the model attends to "words", positions are the inputs START w1..wM of
-          the previous sentence, or c_0 alone for the first sentence. If it attends to "sentences",
+          the previous sentence, or only c_0 for the first sentence. If it attends to "sentences",
           positions are the previous n sentences, or all previous sentences if there are fewer.
         """
         kind, order = self.model.attends_to, self.model.context_order or 0
@@ -440,7 +444,9 @@ def _checked_rows(rows: Sequence[int] | np.ndarray, count: int) -> np.ndarray:
     row_B = np.asarray(rows)
     are_indices = row_B.ndim == 1 and row_B.size and row_B.dtype.kind in "iu"
     if not are_indices or row_B.min() < 0 or row_B.max() >= count:
-        raise InputError(f"rows are {brief(row_B.tolist())}; expected some of 0 to {count - 1}")
+        raise InputError(
+            f"rows are {brief(row_B.tolist())}; expected numbers from 0 to {count - 1}"
+        )
     return row_B
 
 
@@ -452,7 +458,7 @@ def _compiled(function: Callable[..., Any], model: DocumentModel, static: tuple[
 
 
 def _context_after(model: DocumentModel, params: Params, context: Context, batch: Batch) -> Context:
-    # XLA leaves out what only scores need.
+    # XLA removes computations that only scores need.
     return block_nll(model, params, context, batch)[0]
 
 

@@ -163,7 +163,7 @@ def measure(
 
     Returns:
       Under "rows" for each system the share of segments without word errors ("right") and, by
-      metric, the result of `compare`; only its "value" for the system compared with.
+      metric, the result of `compare`; only its "value" for the baseline.
     """
     baseline = "baseline" if "baseline" in systems else "first"
     rows: dict[str, Any] = {}
@@ -227,7 +227,8 @@ def table(measured: Mapping[str, Any]) -> str:
             else:
                 cells += [f"{100 * values[name]['improved']:.2f}%", f"{values[name]['p']:.4f}"]
         lines.append(cells)
-    return "\n".join([*aligned(lines), f"better and p: than {measured['compared_with']}"])
+    baseline = measured["compared_with"]
+    return "\n".join([*aligned(lines), f"documents better, p: compared with {baseline}"])
 
 
 def bootstrap_p(

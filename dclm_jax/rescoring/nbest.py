@@ -1,15 +1,15 @@
 """N-best lists: the hypotheses of a decoder for every segment, the 1-best hypothesis first.
 
-A file in the format of Moses. Ids count segments from 0. Names of features end in "=", with or
-without a space before their first value. A feature that a hypothesis lacks is 0. The field of
-features may be empty in all lines, and all lines may lack the decoder's total score. Fields after
-the total score, such as word alignments, are not read.
+A list of Moses has one hypothesis per line. Ids count segments from 0. Names of features end in
+"=", with or without a space before their first value. A feature that a hypothesis lacks is 0. The
+field of features may be empty in all lines, and all lines may lack the decoder's total score.
+Fields after the total score, such as word alignments, are not read.
 
     0 ||| the cat sat . ||| LM0= -12.1 TM0= -3.2 -4.1 ||| -7.9
     0 ||| the cat sit . ||| LM0=-13.0 TM0=-3.1 -4.0 sparse_sit=1 ||| -8.2
 
-A file `words_text` in the format of Kaldi, where hypotheses count from 1; or a folder with this
-file and any files of `KALDI_COSTS`, with equal keys in equal order.
+A list of Kaldi is a file `words_text`, in which hypotheses count from 1, or a folder with this file
+and any files of `KALDI_COSTS`, with equal keys in equal order.
 
     words_text: utt7-1 the cat sat       acwt: utt7-1 312.5
                 utt7-2 the cats at             utt7-2 311.9

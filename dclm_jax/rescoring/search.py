@@ -157,8 +157,8 @@ class Rescorer:
             values, source = text.split(","), "--weights"
             if len(values) != len(self.names):
                 raise InputError(
-                    f"--weights is no file and has {len(values)} parts; write a file, or "
-                    f"{len(self.names)} numbers: {', '.join(self.names)}"
+                    f"--weights is not a file and has {len(values)} parts; name a file, or give "
+                    f"{len(self.names)} numbers separated by commas: {', '.join(self.names)}"
                 )
         try:
             numbers = np.array(values, np.float64)
@@ -213,10 +213,11 @@ def search(
     orders = [reader.context_order for reader in readers]
     context_order = None if None in orders else max(order or 0 for order in orders)
     if beam is None and (context_order is None or context_order > 1):
-        depends = "all sentences" if context_order is None else f"{context_order} sentences"
+        count = "all" if context_order is None else f"{context_order}"
+        depends = f"{count} previous sentences"
         raise InputError(
             "Viterbi's algorithm needs a model that reads at most one previous sentence; this "
-            f"model reads {depends} before; choose a beam width"
+            f"model reads {depends}; choose a beam width"
         )
     decoded: dict[int, Decoded] = {}
     # Documents of similar length share a batch, so that few rows end early.
@@ -241,7 +242,8 @@ def _search(
     beam: int | None,
     report: Callable[[int], None],
 ) -> list[Decoded]:
-    """As `search` for one batch; reports the number of ended documents after every position."""
+    """Searches one batch like `search`; reports the number of ended documents after every
+    position."""
     beams = [[Decoded((), (), 0.0, (), row)] for row in range(len(documents))]
     states = [reader.open(len(documents)) for reader in readers]
     for position in range(max(map(len, documents))):
@@ -287,7 +289,7 @@ def _after(
     rows: Sequence[int],
     sentences: Sequence[np.ndarray],
 ) -> StateT:
-    """As `read_after`; an empty sentence does not change the state."""
+    """The states of `read_after`, except that an empty sentence does not change the state."""
     after = read_after(reader, state, rows, sentences)
     filled = filled_up(range(len(rows)))
     has_words = np.array([len(sentences[i]) > 0 for i in filled])

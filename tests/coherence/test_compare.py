@@ -327,8 +327,8 @@ def test_a_headline_gives_documents_away():
     assert free.mean == pytest.approx(1 - 0.5 / 7, abs=0.02) and kept.mean == 0.5
     assert free.warning == ""
     warning = dataclasses.replace(free, first_sentence=first).warning
-    assert warning.startswith("warning: the first sentence gives documents away") and (
-        "accuracy is 100.00%; --fix_first=1 measures the order of all other" in warning
+    assert warning.startswith("warning: the first sentence identifies documents") and (
+        "accuracy is 100.00%; add --fix_first=1 to measure the order of all" in warning
     )
     assert dataclasses.replace(free, first_sentence=0.7499).warning == ""
     assert dataclasses.replace(kept, first_sentence=1.0).warning == ""

@@ -36,7 +36,7 @@ def test_coherence_in_python():
         ({"bootstrap": 3, "permutation_pool": 1}, "permutation_pool is 1; expected 0"),
         (
             {"extra_tests": ["blocks", "words"]},
-            "extra_tests is words; expected some of blocks, swa",
+            "extra_tests is words; expected names from blocks, swa",
         ),
         ({"fix_first": -1}, "fix_first is -1; expected at least 0"),
     ],

@@ -25,14 +25,14 @@ def permuted(sentences, *order):
 
 def test_documents_and_permutations_of_them_in_one_folder(tmp_path):
     """Their names hold dots, hyphens and numbers of their own."""
-    given = {
+    texts = {
         "apws60508.0041-2-2-0.perm-1": A,
         "apws60508.0041-2-2-0.perm-2": permuted(A, 2, 0, 1),
         "apws60508.0041-2-2-0.perm-10": permuted(A, 1, 0, 2),
         "ntsb-1.perm-1.txt": B,
         "ntsb-1.perm-2.txt": permuted(B, 3, 2, 1, 0),
     }
-    first, second = read_permutations(read_documents, folder(tmp_path / "all", given))
+    first, second = read_permutations(read_documents, folder(tmp_path / "all", texts))
     assert [" ".join(words) for words in first.document.sentences] == A
     # In the order of the files' names.
     np.testing.assert_array_equal(first.orders, [[1, 0, 2], [2, 0, 1]])
@@ -75,22 +75,22 @@ def test_permutations_belong_to_the_document_of_their_name(tmp_path, original, n
 )
 def test_what_does_not_match_is_named(tmp_path, permutations, message):
     documents = folder(tmp_path / "documents", {"a.txt": A})
-    given = folder(tmp_path / "permuted", permutations)
+    permuted_folder = folder(tmp_path / "permuted", permutations)
     message = message.replace("DOCUMENTS", documents)
-    with pytest.raises(InputError, match=re.escape(f"{given}/{message}")):
-        read_permutations(read_documents, given, documents)
+    with pytest.raises(InputError, match=re.escape(f"{permuted_folder}/{message}")):
+        read_permutations(read_documents, permuted_folder, documents)
 
 
 def test_what_is_missing_is_named(tmp_path):
     documents = folder(tmp_path / "documents", {"a.txt": A, "b.txt": B})
-    given = folder(tmp_path / "permuted", {"a-1": A})
-    with pytest.raises(InputError, match=re.escape("documents/b.txt: add a permutation to")):
-        read_permutations(read_documents, given, documents)
+    permuted_folder = folder(tmp_path / "permuted", {"a-1": A})
+    with pytest.raises(InputError, match="documents/b.txt: has no permutation; add one"):
+        read_permutations(read_documents, permuted_folder, documents)
     with pytest.raises(InputError, match="permuted/a-1: is not named as a permutation"):
-        read_permutations(read_documents, given)
+        read_permutations(read_documents, permuted_folder)
     alone = folder(tmp_path / "alone", {"a.perm-2": A})
     with pytest.raises(InputError, match=re.escape("has no document a.perm-1 in")):
         read_permutations(read_documents, alone)
     for none in ("nowhere", "documents/a.txt"):
-        with pytest.raises(InputError, match="is no folder; expected a folder with"):
-            read_permutations(read_documents, given, str(tmp_path / none))
+        with pytest.raises(InputError, match="is not a folder; expected a folder with"):
+            read_permutations(read_documents, permuted_folder, str(tmp_path / none))

@@ -81,7 +81,7 @@ def test_split_without_data(directory):
 def test_absent_directory_or_manifest(tmp_path):
     with pytest.raises(InputError, match="no such directory"):
         open_corpus(tmp_path / "none", "train")
-    with pytest.raises(InputError, match="holds no manifest.json"):
+    with pytest.raises(InputError, match="has no manifest.json"):
         open_corpus(tmp_path, "train")
 
 

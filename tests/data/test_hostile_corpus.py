@@ -153,8 +153,8 @@ def test_damaged_tags_of_a_corpus(directory, name):
 @pytest.mark.parametrize(
     ("tags", "message"),
     [
-        ([0, 1, 0, 1, 0, 2, 0, 1, 2, 3], "holds 3; expected tags .*, 0 to 2"),
-        ([0, 1, 0, 1, 0, 2, 0, 1, 2, -1], "holds -1; expected tags .*, 0 to 2"),
+        ([0, 1, 0, 1, 0, 2, 0, 1, 2, 3], "contains 3; expected tags .*, 0 to 2"),
+        ([0, 1, 0, 1, 0, 2, 0, 1, 2, -1], "contains -1; expected tags .*, 0 to 2"),
         ([0, 1, 0], "has 3 values; the manifest says 10"),
     ],
 )
@@ -167,7 +167,7 @@ def test_tags_that_do_not_fit(directory, tags, message):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"X\t4\nY\t4\n", "train.tags.bin: holds 2; expected tags of tags.tsv, 0 to 1"),
+        (b"X\t4\nY\t4\n", "train.tags.bin: contains 2; expected tags of tags.tsv, 0 to 1"),
         (b"X\t4\nY Z\t4\nZ\t2\n", "tags.tsv:2: expected tag<TAB>count, got 'Y Z"),
         (b"X\t4\nY\nZ\t2\n", "tags.tsv:2: expected tag<TAB>count, got 'Y"),
         (b"X\t4\nY\t4\n\xff\n", "tags.tsv:3: not valid UTF-8"),
@@ -202,18 +202,18 @@ def test_forged_arrays_of_a_corpus(prepared, directory):
 @pytest.mark.parametrize(
     ("kind", "values", "message"),
     [
-        ("sentence_offsets", [0, 2, 2, 6, 10], "expected offsets that rise from 0 to 10"),
-        ("sentence_offsets", [0, 3, 2, 6, 10], "expected offsets that rise from 0 to 10"),
-        ("sentence_offsets", [1, 2, 3, 6, 10], "expected offsets that rise from 0 to 10"),
-        ("sentence_offsets", [0, 2, 3, 6, 11], "expected offsets that rise from 0 to 10"),
-        ("sentence_offsets", [0, -1, 3, 6, 10], "expected offsets that rise from 0 to 10"),
+        ("sentence_offsets", [0, 2, 2, 6, 10], "expected offsets that increase from 0 to 10"),
+        ("sentence_offsets", [0, 3, 2, 6, 10], "expected offsets that increase from 0 to 10"),
+        ("sentence_offsets", [1, 2, 3, 6, 10], "expected offsets that increase from 0 to 10"),
+        ("sentence_offsets", [0, 2, 3, 6, 11], "expected offsets that increase from 0 to 10"),
+        ("sentence_offsets", [0, -1, 3, 6, 10], "expected offsets that increase from 0 to 10"),
         # Differences of neighbours would overflow, and all be positive.
-        ("sentence_offsets", [0, 2**63 - 1, -(2**63), -2, 10], "that rise from 0 to 10"),
-        ("document_offsets", [0, 2, 3, 5], "expected offsets that rise from 0 to 4"),
+        ("sentence_offsets", [0, 2**63 - 1, -(2**63), -2, 10], "that increase from 0 to 10"),
+        ("document_offsets", [0, 2, 3, 5], "expected offsets that increase from 0 to 4"),
         ("document_offsets", [], "cannot be mapped into memory"),
-        ("tokens", [3, 4, 3, 4, 3, 2, 3, 4, 2, 6], "holds 6; expected ids of words, 2 to 5"),
-        ("tokens", [3, 4, 3, 4, 3, 2, 3, 4, 2, 1], "holds 1; expected ids of words, 2 to 5"),
-        ("tokens", [3, 4, 3, 4, 3, 2, 3, 4, 2, -1], "holds -1; expected ids of words, 2 to 5"),
+        ("tokens", [3, 4, 3, 4, 3, 2, 3, 4, 2, 6], "contains 6; expected ids of words, 2 to 5"),
+        ("tokens", [3, 4, 3, 4, 3, 2, 3, 4, 2, 1], "contains 1; expected ids of words, 2 to 5"),
+        ("tokens", [3, 4, 3, 4, 3, 2, 3, 4, 2, -1], "contains -1; expected ids of words, 2 to 5"),
     ],
 )
 def test_arrays_that_do_not_fit(directory, kind, values, message):
@@ -259,7 +259,7 @@ def test_a_manifest_names_no_other_files(directory, place, name, other):
     del files[name]
     save(manifest, directory)
     for verify in (False, True):
-        with pytest.raises(InputError, match=f"manifest.json: has no entry of {name}"):
+        with pytest.raises(InputError, match=f"manifest.json: has no entry for {name}"):
             open_corpus(directory, "train", verify=verify)
 
 

@@ -151,13 +151,13 @@ def test_bad_review_is_named_and_nothing_is_left(tmp_path, content, message):
     ("name", "options", "message"),
     [
         ("wsj", {}, "unknown format 'wsj'; .*, sotu, imdb, bbc, ptb, nant, ted"),
-        ("bbc", dict(source=None), "bbc needs --input, the folder of the BBC articles"),
+        ("bbc", dict(source=None), "bbc has no input; set --input to the folder of the BBC"),
         ("sotu", {}, "sotu is embedded and takes no input"),
         ("sotu", dict(source=None, seed=1), "sotu takes no seed"),
         ("imdb", dict(fractions=(0.8, 0.1, 0.1)), "two shares of train and valid"),
         ("bbc", dict(fractions=(0.5, 0.5)), "three shares of train, valid and test"),
-        ("ptb", dict(seed=1), "^ptb takes no seed$"),
-        ("ptb", dict(fractions=(0.8, 0.1, 0.1)), "^ptb takes no split$"),
+        ("ptb", dict(seed=1), "^ptb takes no seed; remove --seed$"),
+        ("ptb", dict(fractions=(0.8, 0.1, 0.1)), "^ptb takes no split; remove --split$"),
         ("imdb", {}, "imdb: 2 documents are too few to split as 0.86,0.14"),
     ],
 )

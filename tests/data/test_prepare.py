@@ -85,9 +85,9 @@ def test_damaged_corpus_is_not_reused(tmp_path, out, name):
 
 def test_foreign_directory_is_left_alone_even_when_overwriting(tmp_path, text):
     precious = write(tmp_path / "mine" / "precious", "x")
-    with pytest.raises(InputError, match="no prepared corpus; choose another output"):
+    with pytest.raises(InputError, match="not a prepared corpus; choose another output"):
         prepare({"train": text}, tmp_path / "mine", overwrite=True)
-    with pytest.raises(InputError, match="no prepared corpus"):
+    with pytest.raises(InputError, match="not a prepared corpus"):
         prepare({"train": text}, text, overwrite=True)
     assert precious.read_text() == "x"
 
@@ -174,7 +174,7 @@ def test_named_pipe_is_read_once(tmp_path, out):
         (dict(vocab_size=0), "vocab_size is 0; expected at least 1"),
         (dict(min_count=0), "min_count is 0; expected at least 1"),
         (dict(min_count=99), "min_count is 99; the most frequent word occurs 8 times"),
-        (dict(min_count=2, vocabulary="v"), "min_count has no effect on the given vocabulary"),
+        (dict(min_count=2, vocabulary="v"), "min_count has no effect with a vocabulary file"),
         (dict(unknown_token="two words"), "expected one word"),
         (dict(encoding="base64"), "encoding 'base64' is unknown"),
         (dict(split_documents_at=0), "split_documents_at is 0; expected at least 1"),

@@ -110,16 +110,24 @@ def test_encodings_of_files_and_of_standard_input(tmp_path, encoding, space, mon
 @pytest.mark.parametrize(
     ("content", "encoding", "message"),
     [
-        ("it \u201cis\u201d\n".encode(), "cp1252", r":1: not valid cp1252: the byte 0x9d at 11; "),
+        (
+            "it \u201cis\u201d\n".encode(),
+            "cp1252",
+            r":1: not valid cp1252: the byte 0x9d at position 11",
+        ),
         (
             b"a\nit\x92s\n",
             "utf-8",
-            r":2: not valid UTF-8: the byte 0x92 at 3; give --encoding, such as cp1252,",
+            r":2: not valid UTF-8: the byte 0x92 at position 3; set --encoding, such as",
         ),
-        (b"\xe9\x81\n", "utf-8", r":1: not valid UTF-8: the byte 0xe9 at 1; "),
-        ("a\n".encode("utf-16"), "utf-8", r":1: not valid UTF-8: the byte 0xff at 1; .* utf-16$"),
-        ("a\né\n".encode(), "ascii", r":2: not valid ascii: the byte 0xc3 at 1; "),
-        (b"\xff\xfea\x00\n\x00b", "utf-16", r"t: not valid utf-16 after line 1: "),
+        (b"\xe9\x81\n", "utf-8", r":1: not valid UTF-8: the byte 0xe9 at position 1; "),
+        (
+            "a\n".encode("utf-16"),
+            "utf-8",
+            r":1: not valid UTF-8: the byte 0xff .* utf-16$",
+        ),
+        ("a\né\n".encode(), "ascii", r":2: not valid ascii: the byte 0xc3 at position 1; "),
+        (b"\xff\xfea\x00\n\x00b", "utf-16", r"t: not valid utf-16 after line 1 \("),
         (b"a\x00\n\x00\x00\xd8", "utf-16-le", r"t: not valid utf-16-le after line "),
         (b"+2AA-\n", "utf-7", r":1: not valid utf-7"),
         (b"a", "utf-9", r"encoding 'utf-9' is unknown; expected an encoding such as utf-8, cp1252"),
@@ -225,7 +233,7 @@ def test_reading_streams(tmp_path):
         ),
         ("t.jsonl", b'{"sentences": ["a"]}\n{"text": "a"}\n', r":2: sentences is missing; expect"),
         ("t.jsonl", b'{"sentences": [3]}\n', r"t\.jsonl:1: expected each sentence"),
-        ("t.jsonl", b'{"sentences": [["a b"]]}\n', r"t\.jsonl:1: a word is empty or holds"),
+        ("t.jsonl", b'{"sentences": [["a b"]]}\n', r"t\.jsonl:1: a word is 'a b'; expected"),
         ("t.jsonl", b'{"id": [], "sentences": ["a"]}\n', r"t\.jsonl:1: expected 'id'"),
         ("t.jsonl", b'{"id": "a\\nb", "sentences": ["a"]}\n', r"expected 'id' to be one line"),
         ("t.jsonl", b'{"sentences": ["\\ud800"]}\n', r"t\.jsonl:1: .*surrogate"),
@@ -235,7 +243,7 @@ def test_reading_streams(tmp_path):
         ("t.jsonl", b'{"sentences": ["a", "b"], "tags": ["X"]}', r"has 2 sentences but tags for 1"),
         ("t.jsonl", b'{"sentences": ["a"], "tags": "X"}', r":1: tags is 'X'; expected a list"),
         ("t.jsonl", b'{"sentences": ["a"], "tags": [1]}\n', r":1: expected the tags of each"),
-        ("t.jsonl", b'{"sentences": ["a"], "tags": [["X Y"]]}\n', r":1: a tag is empty or holds"),
+        ("t.jsonl", b'{"sentences": ["a"], "tags": [["X Y"]]}\n', r":1: a tag is 'X Y'; expected"),
         ("t.jsonl", b'{"a":' * 200_000 + b"}", r"t\.jsonl:1: nested too deeply"),
         ("t.jsonl", b'{"sentences": [""]}\n', r"t\.jsonl: has no documents"),
     ],
@@ -250,7 +258,7 @@ def test_missing_input(tmp_path):
         read(tmp_path / "none")
     with pytest.raises(InputError, match="name of an input is empty"):
         next(read_documents(""))
-    with pytest.raises(InputError, match="holds no files"):
+    with pytest.raises(InputError, match="has no files"):
         read(tmp_path)
 
 
@@ -318,7 +326,7 @@ def test_later_files_of_a_folder_have_the_format_guessed_of_the_first(tmp_path):
         ("treebank", b"\n" + b"(" * 1_000_001, ":2: more than 1,000,000 brackets are open"),
         ("lines", b"x" * (2**24 + 1), ":1: the line is longer than 16 MiB; expected lines of te"),
         ("prose", b"a b\n" + b"x " * (2**23 + 1), ":2: the line is longer than 16 MiB"),
-        ("prose", b"a\n\n" + b"x" * 1_000_001, "'text:1' holds a word of more than 1,000,000 cha"),
+        ("prose", b"a\n\n" + b"x" * 1_000_001, "'text:1' has a word of more than 1,000,000 cha"),
         ("csv", b'text\n"' + (b"x" * 2**23 + b"\n") * 2, ":2: the row .* not valid CSV: field l"),
     ],
 )

@@ -142,7 +142,7 @@ def of_test_set(content):
     ("train", "test", "message"),
     [
         ("", TEST_SET, r"train\.tags\.zh-en\.en: is empty"),
-        ("\n\n", TEST_SET, r"train\.tags\.zh-en\.en: holds no talks"),
+        ("\n\n", TEST_SET, r"train\.tags\.zh-en\.en: has no talks"),
         (b"<url>u</url>\n<talkid>1</talkid>\ncaf\xe9\n", TEST_SET, r"zh-en\.en:3: not valid UTF-8"),
         ("Text.\n", TEST_SET, r"zh-en\.en:1: expected tags before the text of a talk"),
         ("\n<url>u</url>\nText.\n", TEST_SET, r"zh-en\.en:2: the talk has no <talkid>"),
@@ -153,7 +153,7 @@ def of_test_set(content):
         (TALKS, "", r"en\.xml: is empty"),
         (TALKS, TEST_SET[:300], r"en\.xml:8: not well-formed XML: no element found"),
         (TALKS, TEST_SET[:-10], r"en\.xml:15: not well-formed XML: no element found"),
-        (TALKS, of_test_set(""), r"en\.xml: holds no talks"),
+        (TALKS, of_test_set(""), r"en\.xml: has no talks"),
         (TALKS, "<refset></refset>", r"en\.xml: the root element is 'refset'; expected <mteval>"),
         (TALKS, of_test_set("<doc><seg>x</seg></doc>"), r"en\.xml: the <doc> after 0 oth"),
         (TALKS, of_test_set("<doc docid='1'><doc docid='2'/></doc>"), r"<doc> within <doc> of"),
@@ -187,9 +187,9 @@ def test_a_declared_encoding_changes_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda root: (root / TRAIN).unlink(), r"zh-en: holds no files train\.tags\.\*-\*\.en"),
-        (lambda root: (root / "train.tags.de-en.en").touch(), r"zh-en: holds 2 files train\.tags"),
-        (lambda root: (root / TEST).unlink(), r"zh-en: holds no test set; expected files IWSLT"),
+        (lambda root: (root / TRAIN).unlink(), r"zh-en: has no files train\.tags\.\*-\*\.en"),
+        (lambda root: (root / "train.tags.de-en.en").touch(), r"zh-en: has 2 files train\.tags"),
+        (lambda root: (root / TEST).unlink(), r"zh-en: has no test set; expected files IWSLT"),
         (lambda root: root.rename(root.parent / "other"), r"zh-en: no such folder; expected"),
     ],
 )

@@ -109,7 +109,7 @@ INSIDE = "expected (TAG WORD) or (LABEL (...) (...)), got"
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("", ": is empty"),
+        ("", ": is empty; expected text"),
         ("\n \n", ": has no documents; expected text"),
         ("( (S (-NONE- *)))", ": has no documents; expected text"),
         ("\n(S\n(NN a)\n\n", ":2: the tree that begins here does not end; add the missing )"),

@@ -116,5 +116,5 @@ def test_the_other_names_of_the_files_and_a_folder_without_one(folder):
     (folder / "wiki.test.tokens").rename(folder / "test.txt")
     assert [document.id for document in read(folder, "wikitext")] == list(READ)
     (folder / "test.txt").unlink()
-    with pytest.raises(InputError, match="which has wiki.test.tokens"):
+    with pytest.raises(InputError, match="has no wiki.test.tokens; expected"):
         read(folder, "wikitext")

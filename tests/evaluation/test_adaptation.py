@@ -49,7 +49,7 @@ def test_given_settings_are_not_tuned(lm, documents):
     # It is one more model that scores documents, and scores them alike.
     total = -math.fsum(score.log_prob for score in adapted.score(documents))
     assert total == pytest.approx(measured.nll, rel=1e-5)
-    with pytest.raises(InputError, match="an adapted model scores documents; it does not"):
+    with pytest.raises(InputError, match="an adapted model only scores whole documents; use"):
         adapted.read()
     with pytest.raises(InputError, match="ccdclm has no hidden states and gradients; use"):
         adapted.adapt("cache")
@@ -128,11 +128,11 @@ def test_the_text_that_scales_dynamic_evaluation_is_known_by_its_checksum(lm, te
     (tmp_path / "vocabulary").write_text("\n".join(lm.vocabulary.words))
     options = PrepareOptions(vocabulary=tmp_path / "vocabulary")
     prepare({"train": tmp_path / "train"}, tmp_path / "other", options=options)
-    own, again, other = (
+    default, again, other = (
         lm.adapt("dynamic", rate=0.001, decay=0.0, data=directory).adaptation.training_text
         for directory in (None, lm.config["data"]["directory"], str(tmp_path / "other"))
     )
-    assert own == again != other and len(other) == len(own) == 64
+    assert default == again != other and len(other) == len(default) == 64
     assert lm.adapt("unigram", weight=0.1, strength=1.0).adaptation.training_text == ""
 
 
@@ -151,7 +151,7 @@ def test_dynamic_evaluation_is_tuned_on_the_first_documents(lm, documents, monke
     ("kind", "setting", "expected"),
     [
         ("other", {}, "--adapt=other is unknown; choose from cache, unigram, dynamic"),
-        ("unigram", {"theta": 1.0}, "theta is no setting of --adapt=unigram; choose from wei"),
+        ("unigram", {"theta": 1.0}, "theta is not a setting of --adapt=unigram; choose from wei"),
         *(
             ("cache", {name: value}, f"the {name} of --adapt=cache is {value}; expected a number")
             for name, values in {
@@ -173,7 +173,7 @@ def test_dynamic_evaluation_is_tuned_on_the_first_documents(lm, documents, monke
         ("dynamic", {"rate": math.nan}, "the rate of --adapt=dynamic is nan; expected a number f"),
         ("dynamic", {"decay": 1e39}, "the decay of --adapt=dynamic is 1e+39; expected a number"),
         ("dynamic", {"sentences": 0}, "the sentences of --adapt=dynamic is 0; expected a number"),
-        ("cache", {"weight": 0.1}, "--adapt=cache: give theta, strength, or documents"),
+        ("cache", {"weight": 0.1}, "--adapt=cache: theta, strength missing; give numbers"),
     ],
 )
 def test_settings_that_are_none(kind, setting, expected):

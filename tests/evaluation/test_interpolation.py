@@ -195,5 +195,5 @@ def test_models_of_words_and_of_bags_do_not_compare():
         interpolation.measure([words, bags], random_documents(2))
     (alone,) = interpolation.measure([bags], random_documents(2))
     assert alone.objective == "bags" and alone.tokens == alone.words
-    with pytest.raises(InputError, match="^the models predict bags; choose models of words"):
+    with pytest.raises(InputError, match="^the models predict bags; choose models that"):
         interpolation.measure([bags], random_documents(2), by_tag=TagSums(1))

@@ -93,7 +93,7 @@ def test_names_that_are_no_tags_are_explained():
         made("Verb", ("VB",), 2, 4.5),
     ]
     assert parts_of_speech.explained(classes) == (
-        "Noun = NN + NNS, UNC = unclassified: OOV words, and signs that are no words"
+        "Noun = NN + NNS, UNC = unclassified: OOV words, and signs that are not words"
     )
     assert parts_of_speech.explained(classes[2:]) == ""
 

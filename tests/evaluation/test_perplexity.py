@@ -67,9 +67,8 @@ def test_many_more_unknown_words_than_in_the_test_split_are_warned_of(rate, test
     )
     assert bool(measured.warning) == is_high
     if is_high:
-        assert f"{100 * rate:.2f}% of the words are unknown, {100 * test_rate:.2f}%" in str(
-            measured
-        )
+        rates = f"{100 * rate:.2f}% of the words are out of vocabulary ({100 * test_rate:.2f}%"
+        assert rates in str(measured)
     assert ("in the run's own test split" in str(measured)) == (test_rate is not None)
 
 

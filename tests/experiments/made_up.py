@@ -66,8 +66,8 @@ def result(
 
 def by_range(*documents: list[float]) -> dict[str, list[list[float]]]:
     """Nats of documents in the first ranges; one target wherever there are any."""
-    nll = [[*one, *[0.0] * (len(ByPosition.BOUNDS) - len(one))] for one in documents]
-    return {"nll": nll, "count": [[int(value > 0) for value in one] for one in nll]}
+    nll = [[*row, *[0.0] * (len(ByPosition.BOUNDS) - len(row))] for row in documents]
+    return {"nll": nll, "count": [[int(value > 0) for value in row] for row in nll]}
 
 
 def table(rows, title):

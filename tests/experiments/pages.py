@@ -30,13 +30,13 @@ def rows() -> list[comparison.Row]:
         ("adclm", 1, 86.0, 0.9, 0.8),
     ):
         documents = [5 * factor, 7 * factor, 6 * factor - 0.1]
-        one = result(model, seed, test, accuracy, documents)
+        run = result(model, seed, test, accuracy, documents)
         sums = [[4.0, 3.0, 2.0], [5.0, 3.5, 2.5], [4.5, 3.2, 1.0]]
         for place in ("by_token", "by_sentence"):
-            one[place] = by_range(*([factor * nats for nats in nll] for nll in sums))
+            run[place] = by_range(*([factor * nats for nats in nll] for nll in sums))
         curve = [[1e5 * step, test * (1 + 3 / step)] for step in range(1, 30)]
-        one["learning"] = {"validation": curve, "training": curve}
-        made.append(one)
+        run["learning"] = {"validation": curve, "training": curve}
+        made.append(run)
     return comparison.rows(made)
 
 

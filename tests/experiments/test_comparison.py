@@ -106,7 +106,7 @@ def loop_of_intervals(*nats: tuple[float, ...], targets=(2, 1, 1)) -> np.ndarray
     draws = np.random.default_rng(0).integers(3, size=(1000, 3))
     return np.array(
         [
-            [math.exp(sum(one[d] for d in drawn) / sum(targets[d] for d in drawn)) for one in nats]
+            [math.exp(sum(run[d] for d in drawn) / sum(targets[d] for d in drawn)) for run in nats]
             for drawn in draws
         ]
     )
@@ -114,18 +114,18 @@ def loop_of_intervals(*nats: tuple[float, ...], targets=(2, 1, 1)) -> np.ndarray
 
 def test_intervals_over_documents_against_a_loop():
     """Two seeds of ccdclm against one of rnnlm; its seed 1 is left out of the comparison."""
-    base, one, other = (5.0, 7.0, 6.0), (4.0, 7.5, 5.0), (3.0, 8.0, 5.5)
+    base, seed_0, seed_1 = (5.0, 7.0, 6.0), (4.0, 7.5, 5.0), (3.0, 8.0, 5.5)
     rows = comparison.rows(
         [
             result("rnnlm", documents=base),
-            result("ccdclm", 0, documents=one),
-            result("ccdclm", 1, documents=other),
+            result("ccdclm", 0, documents=seed_0),
+            result("ccdclm", 1, documents=seed_1),
         ]
     )
-    values = loop_of_intervals(base, one, other)
+    values = loop_of_intervals(base, seed_0, seed_1)
     expected = np.percentile(values[:, 1:].mean(axis=1), [2.5, 97.5])
-    found = rows[1].perplexity_interval()
-    assert found == pytest.approx(expected.tolist())
+    interval = rows[1].perplexity_interval()
+    assert interval == pytest.approx(expected.tolist())
     cells = by_column(rows, "Perplexity (Table 2)")[1]
     assert cells["test, 95%"] == f"[{expected[0]:.2f}, {expected[1]:.2f}]"
     ratios = np.percentile(values[:, 1] / values[:, 0], [2.5, 97.5])
@@ -135,7 +135,7 @@ def test_intervals_over_documents_against_a_loop():
     low, high = (100 * (value - 1) for value in ratios)
     assert cells["vs rnnlm, 95%"] == f"[{low:+.1f}%, {high:+.1f}%]"
     saved = tables.to_json(rows, BASELINES)["rows"][1]
-    assert saved["test_interval"] == found
+    assert saved["test_interval"] == interval
     assert saved["compared"]["rnnlm"]["interval"] == compared.interval
 
 

@@ -53,10 +53,10 @@ def require_readable(figure):
         for tick, label in zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)
         if not low <= tick <= high
     }
-    shown = [(text, box) for text, box in texts_of(figure) if text and text not in hidden]
-    for (one, box), (other, other_box) in itertools.combinations(shown, 2):
-        assert not box.overlaps(other_box), (one, other)
-    for text, box in shown:
+    texts = [(text, box) for text, box in texts_of(figure) if text and text not in hidden]
+    for (first, box), (other, other_box) in itertools.combinations(texts, 2):
+        assert not box.overlaps(other_box), (first, other)
+    for text, box in texts:
         assert figure.bbox.x0 <= box.x0 <= box.x1 <= figure.bbox.x1, text
         assert figure.bbox.y0 <= box.y0 <= box.y1 <= figure.bbox.y1, text
 
@@ -70,7 +70,7 @@ def drawn_points(figure):
     """What is drawn of each series: its values by tick, and the ends of its intervals."""
     (axes,) = figure.axes
     lines = [line for line in axes.lines if line.get_marker() not in ("None", None, "")]
-    whiskers = [one.get_segments() for one in axes.collections][: len(lines)]
+    whiskers = [collection.get_segments() for collection in axes.collections][: len(lines)]
     return list(zip(lines, whiskers, strict=True))
 
 
@@ -84,11 +84,11 @@ def test_points_are_ratios_with_their_intervals(saved, tmp_path, num_runs):
     (axes,) = saved[0].axes
     assert [label.get_text() for label in axes.get_xticklabels()] == CLASSES
     looks = set()
-    for one, (line, whiskers) in zip(runs, drawn_points(saved[0]), strict=True):
-        np.testing.assert_array_equal(line.get_ydata(), one.y)
+    for run, (line, whiskers) in zip(runs, drawn_points(saved[0]), strict=True):
+        np.testing.assert_array_equal(line.get_ydata(), run.y)
         assert [round(x) for x in line.get_xdata()] == list(range(len(CLASSES)))
         for x, low, high, whisker in zip(
-            line.get_xdata(), one.low, one.high, whiskers, strict=True
+            line.get_xdata(), run.low, run.high, whiskers, strict=True
         ):
             np.testing.assert_allclose(whisker, [[x, low], [x, high]])
         looks.add((to_hex(line.get_color()), line.get_marker()))
@@ -97,7 +97,7 @@ def test_points_are_ratios_with_their_intervals(saved, tmp_path, num_runs):
     assert len(set(places)) == num_runs * len(CLASSES)
     (legend,) = saved[0].legends
     names = [text.get_text() for text in legend.get_texts()]
-    assert names == [*(one.label for one in runs), "rnnlm"]
+    assert names == [*(run.label for run in runs), "rnnlm"]
     assert axes.get_ylabel() == "perplexity relative to rnnlm"
     assert axes.get_xlabel() == "what classes are"
     percents = {label.get_text() for label in axes.get_yticklabels()}
@@ -132,10 +132,10 @@ def test_perplexities_of_one_run_have_an_axis_that_fits_them(saved, tmp_path):
 
 def test_what_is_not_there_is_left_out(saved, tmp_path):
     values = np.array([0.9, math.nan, 1.1])
-    one = Line(
+    run = Line(
         "run", range(3), values, np.array([0.8, math.nan, math.nan]), values + [0.1, 0.1, math.nan]
     )
-    figures.plot(ratio_figure("", "", list("abc"), [one], "rnnlm"), tmp_path / "a.png")
+    figures.plot(ratio_figure("", "", list("abc"), [run], "rnnlm"), tmp_path / "a.png")
     ((line, whiskers),) = drawn_points(saved[0])
     np.testing.assert_array_equal(np.isnan(line.get_ydata()), [False, True, False])
     assert np.isfinite(saved[0].axes[0].get_ylim()).all()
@@ -159,11 +159,11 @@ def test_a_single_point_is_no_plot_of_intervals(tmp_path, values, reason):
 
 def test_a_single_point_is_no_plot_of_curves(tmp_path):
     path = tmp_path / "a.png"
-    one, two = Line("one", [1], [2.0]), Line("two", [1, 2], [2.0, 3.0])
-    told = figures.draw(Figure("Title", "x", "y", [one, one]), path)
-    assert told == f"{path}: not drawn: a single point is no plot" and not path.exists()
+    point, curve = Line("one", [1], [2.0]), Line("two", [1, 2], [2.0, 3.0])
+    message = figures.draw(Figure("Title", "x", "y", [point, point]), path)
+    assert message == f"{path}: not drawn: a single point is no plot" and not path.exists()
     assert "no point to draw" in figures.draw(Figure("Title", "x", "y", []), path)
-    assert figures.draw(Figure("Title", "x", "y", [one, two]), path) == f"Title: {path}"
+    assert figures.draw(Figure("Title", "x", "y", [point, curve]), path) == f"Title: {path}"
     assert path.exists()
 
 
@@ -204,10 +204,10 @@ def test_lines_are_models_over_n_and_others_are_level(saved, tmp_path):
 
 
 def test_a_single_run_over_n_is_no_plot(saved, tmp_path):
-    one, level = Result("a", "rlm_bow_lf", 4, 20.0), Result("rlm", "rlm", None, 221.0)
+    point, level = Result("a", "rlm_bow_lf", 4, 20.0), Result("rlm", "rlm", None, 221.0)
     with pytest.raises(InputError, match="^a alone is a single point, which is no plot"):
-        figures.context_figure([one])
-    figures.plot(figures.context_figure([one, level]), tmp_path / "context.png")
+        figures.context_figure([point])
+    figures.plot(figures.context_figure([point, level]), tmp_path / "context.png")
     (axes,) = saved[0].axes
     assert axes.lines[0].get_ydata().tolist() == [20.0] and axes.get_yscale() == "log"
     require_readable(saved[0])
@@ -266,12 +266,12 @@ def test_a_grid_has_its_perplexities_and_a_frame_at_the_best(saved, tmp_path, wo
     assert (shades[0, 1], shades[1, 1]) == (0, 1)
     assert scale.get_yscale() == ("linear" if worst < 400 else "log")
     low, high = scale.get_ylim()
-    shown = [
+    labels = [
         label.get_text()
         for tick, label in zip(scale.get_yticks(), scale.get_yticklabels(), strict=True)
         if low <= tick <= high
     ]
-    assert len(set(shown)) == len(shown) >= 4 and "$" not in "".join(shown)
+    assert len(set(labels)) == len(labels) >= 4 and "$" not in "".join(labels)
 
 
 def test_a_grid_of_one_finite_cell_or_none(saved, tmp_path):
@@ -320,8 +320,8 @@ def test_attention_is_drawn_for_sentences_with_something_to_choose(saved, tmp_pa
     maps = [axes for axes in figure.axes if axes.images]
     assert [axes.get_title(loc="left") for axes in maps] == ["sentence 2", "sentence 3"]
     np.testing.assert_array_equal(maps[0].images[0].get_array(), weights.T)
-    assert [one.get_text() for one in maps[0].get_xticklabels()] == [r"\$x", "y", "<END>"]
-    start, long = (one.get_text() for one in maps[0].get_yticklabels())
+    assert [label.get_text() for label in maps[0].get_xticklabels()] == [r"\$x", "y", "<END>"]
+    start, long = (label.get_text() for label in maps[0].get_yticklabels())
     assert start == "<START>" and len(long) == 40
     renderer = figure.canvas.get_renderer()
     for label in maps[0].get_yticklabels():
@@ -340,8 +340,8 @@ def test_ticks_of_a_logarithmic_axis_are_few_and_told_apart(saved, tmp_path, end
     figures.plot(Figure("", "", "", curves, log_scale=True), tmp_path / "a.png")
     (axes,) = saved[0].axes
     low, high = axes.get_ylim()
-    shown = [figures.number(tick) for tick in axes.get_yticks() if low <= tick <= high]
-    assert len(set(shown)) == len(shown) and 3 <= len(shown) <= 12
+    labels = [figures.number(tick) for tick in axes.get_yticks() if low <= tick <= high]
+    assert len(set(labels)) == len(labels) and 3 <= len(labels) <= 12
 
 
 def test_long_labels_are_wrapped_and_marks_of_long_lines_are_few(saved, tmp_path):
@@ -381,13 +381,13 @@ def drawn(picture, looks=None):
     """The SVG of a picture and its lines by their labels."""
     svg = figures.svg(picture, "one", looks or figures.looks_of([picture]))
     root = ElementTree.fromstring(svg)
-    lines = [one for one in root.iter("g") if one.get("class") == "line"]
-    return root, {one.findtext("title") or "": one for one in lines}
+    lines = [group for group in root.iter("g") if group.get("class") == "line"]
+    return root, {line.findtext("title") or "": line for line in lines}
 
 
 def marks(line):
     """The places of the marks of a line."""
-    return [(float(one.get("x", "")), float(one.get("y", ""))) for one in line.iter("use")]
+    return [(float(mark.get("x", "")), float(mark.get("y", ""))) for mark in line.iter("use")]
 
 
 def test_marks_are_where_the_ticks_say():
@@ -395,7 +395,7 @@ def test_marks_are_where_the_ticks_say():
     first, second = marks(lines["a & b"]), marks(lines["c"])
     # What is infinite is not drawn.
     assert (len(first), len(second)) == (2, 2)
-    texts = [one.text for one in root.iter("text")]
+    texts = [element.text for element in root.iter("text")]
     assert {"0", "200", "400", "600", "800", "1,000"} <= set(texts)
     # Both axes by two points each: x is linear and y logarithmic.
     (x0, y900), (x1000, y150) = first
@@ -405,7 +405,7 @@ def test_marks_are_where_the_ticks_say():
     unit = (y100 - y900) / math.log(9)
     for y, value in ((y400, 400), (y150, 150)):
         assert y == pytest.approx(y900 + unit * math.log(900 / value), abs=0.01)
-    dashed = [one for one in root.iter("path") if "stroke-dasharray" in one.get("style", "")]
+    dashed = [path for path in root.iter("path") if "stroke-dasharray" in path.get("style", "")]
     assert len(dashed) == 1
 
 
@@ -427,7 +427,7 @@ def test_the_numbers_are_in_a_table():
 def test_many_lines_are_told_apart_by_their_marks():
     many = [Line(str(n), [0, 1], [n, n + 1]) for n in range(8)]
     _, lines = drawn(Figure("", "", "", many))
-    looks = [(one.findall(".//defs/path")[0].get("d"), colour(one)) for one in lines.values()]
+    looks = [(line.findall(".//defs/path")[0].get("d"), colour(line)) for line in lines.values()]
     assert len(set(looks)) == 8
     assert {name for _, name in looks} == {f"var(--c{n})" for n in range(len(figures.COLOURS))}
 
@@ -440,14 +440,17 @@ def colour(line):
 def test_a_row_looks_alike_in_all_pictures():
     looks = figures.looks_of([Figure("", "", "", [Line("rnnlm", [], [])]), RATIOS])
     assert looks == {"rnnlm": 0, "x": 1, "y": 2}
-    for one, other in ((looks, ["var(--c1)", "var(--c2)"]), (None, ["var(--c0)", "var(--c1)"])):
-        _, lines = drawn(RATIOS, one)
-        assert list(map(colour, lines.values())) == other
+    for given_looks, colours in (
+        (looks, ["var(--c1)", "var(--c2)"]),
+        (None, ["var(--c0)", "var(--c1)"]),
+    ):
+        _, lines = drawn(RATIOS, given_looks)
+        assert list(map(colour, lines.values())) == colours
 
 
 def test_a_figure_has_the_colours_of_the_page_and_ids_of_its_own():
     made = [figures.svg(RATIOS, name, figures.looks_of([RATIOS])) for name in ("one", "two")]
-    ids = [{*re.findall(' id="([^"]+)"', one)} for one in made]
+    ids = [{*re.findall(' id="([^"]+)"', svg)} for svg in made]
     assert ids[0] and not ids[0] & ids[1]
     for svg in made:
         assert not re.search("#[0-9a-fA-F]{6}|https?:|<style", svg)
@@ -458,6 +461,6 @@ def test_text_of_a_figure_stays_text_in_one_line():
     hostile = '</svg><script>$a$ & "b"\x00\ud800\n'
     curve = Line(hostile, [0, 1], [1, 2])
     root, lines = drawn(Figure("", "", hostile, [curve]))
-    shown = '</svg><script>$a$ & "b"\\x00\\ud800\\n'
-    assert [*lines] == [shown]
-    assert [one.text for one in root.iter("text")].count(shown) == 2
+    escaped = '</svg><script>$a$ & "b"\\x00\\ud800\\n'
+    assert [*lines] == [escaped]
+    assert [element.text for element in root.iter("text")].count(escaped) == 2

@@ -28,12 +28,12 @@ def rendered(**changes):
 
 def tables(text):
     """The rows of all tables, and for each cell its element."""
-    found = re.findall("<table.*?</table>", text, re.DOTALL)
-    return [[list(row) for row in ElementTree.fromstring(one).iter("tr")] for one in found]
+    tables = re.findall("<table.*?</table>", text, re.DOTALL)
+    return [[list(row) for row in ElementTree.fromstring(table).iter("tr")] for table in tables]
 
 
 def texts(row):
-    return ["".join(one.itertext()).strip() for one in row]
+    return ["".join(cell.itertext()).strip() for cell in row]
 
 
 def test_whatever_looks_like_markup_is_text():
@@ -92,8 +92,8 @@ def test_examples_are_the_first_and_those_where_the_context_saves_most_and_least
     rows = pages.rows()
     documents: Any = [[[3]], [[3], [4]], [[5], [6], [7]]]
     for row in rows:
-        for one in row.results:
-            one["by_token"]["count"] = [[1, 0], [2, 2], [3, 3]]
+        for record in row.results:
+            record["by_token"]["count"] = [[1, 0], [2, 2], [3, 3]]
     # 5, 7 and 6 nats of rnnlm; adclm saves 1.4 of 7 nats in four words and 1.3 of 6 in six, and in
     # a document of one sentence, which is left out, 1.0 in one.
     assert examples.choose(rows, documents, "rnnlm") == [
@@ -142,8 +142,8 @@ def test_words_carry_their_numbers_and_what_the_sentences_before_change():
     header, *rows = map(texts, first)
     assert header == ["", *sentence.tokens]
     assert [row[0] for row in rows] == reading.attention[1].positions
-    shown = np.array([[float(cell or 0) for cell in row[1:]] for row in rows])
-    np.testing.assert_allclose(shown, 100 * reading.attention[1].weights.T, atol=0.51)
+    weights = np.array([[float(cell or 0) for cell in row[1:]] for row in rows])
+    np.testing.assert_allclose(weights, 100 * reading.attention[1].weights.T, atol=0.51)
     assert "Attention of adclm: c_0 is the only position." in made
 
 
@@ -207,11 +207,11 @@ def test_words_have_their_numbers_and_come_out_as_text():
     assert [text for _, text in parsed.all("title")] == ["<title> & all"]
     assert [text for _, text in parsed.all("h2")] == ["<b>&name"]
     # What would turn the line around is named.
-    shown = [token.replace("\u202e", r"\u202e") for token in TOKENS]
-    assert [text for _, text in parsed.all("ruby")] == [*shown, *shown]
+    tokens = [token.replace("\u202e", r"\u202e") for token in TOKENS]
+    assert [text for _, text in parsed.all("ruby")] == [*tokens, *tokens]
     of_words = [attrs for attrs, _ in parsed.all("ruby")][:4]
-    assert [one["class"] for one in of_words] == ["s0", "s2 unknown", "unscored", "s6"]
-    assert [one["title"] for one in of_words] == [
+    assert [word["class"] for word in of_words] == ["s0", "s2 unknown", "unscored", "s6"]
+    assert [word["title"] for word in of_words] == [
         "0.50 nats",
         "3.25 nats; not in the vocabulary",
         "not scored",
@@ -225,7 +225,7 @@ def test_words_have_their_numbers_and_come_out_as_text():
 def test_what_the_context_saves_is_shown_where_it_is_compared():
     parsed = document_page([score([-1.0, -3.0, -2.0, -2.0], [-3.5, -1.0, -2.01, math.nan])] * 2)
     of_words = [attrs for attrs, _ in parsed.all("ruby")]
-    assert [one["class"] for one in of_words[:3]] == ["d6", "d1 unknown", "d3"]
+    assert [word["class"] for word in of_words[:3]] == ["d6", "d1 unknown", "d3"]
     assert of_words[0]["title"] == "1.00 nats, no context 3.50: the context saves 2.50 nats"
     assert of_words[1]["title"].startswith(
         "3.00 nats, no context 1.00: the context costs 2.00 nats"

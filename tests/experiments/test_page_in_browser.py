@@ -75,20 +75,20 @@ def address(tmp_path_factory):
 @pytest.fixture
 def visit(browser, address):
     """Opens the page; in the end it has asked for nothing else and complained of nothing."""
-    opened, told = [], []
+    opened, messages = [], []
 
     def open_page(**options):
         # Without motion a page is at once where it is scrolled to.
         page = browser.new_page(reduced_motion="reduce", **options)
-        page.on("request", lambda request: told.append(request.url))
-        page.on("console", lambda message: told.append(message.text))
-        page.on("pageerror", lambda error: told.append(str(error)))
+        page.on("request", lambda request: messages.append(request.url))
+        page.on("console", lambda message: messages.append(message.text))
+        page.on("pageerror", lambda error: messages.append(str(error)))
         page.goto(address)
         opened.append(page)
         return page
 
     yield open_page
-    assert told == [address] * len(opened)
+    assert messages == [address] * len(opened)
     for page in opened:
         page.close()
 
@@ -102,8 +102,8 @@ def luminance(colour):
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
-def contrast(one, other):
-    low, high = sorted(map(luminance, (one, other)))
+def contrast(colour, background):
+    low, high = sorted(map(luminance, (colour, background)))
     return (high + 0.05) / (low + 0.05)
 
 
@@ -143,10 +143,10 @@ def test_charts_are_drawn_within_a_page_that_fits(visit, viewport):
         boxes = [*chart["marks"], *chart["lines"], *chart["texts"]]
         assert min(side for box in boxes for side in box) >= 0
         # left, top, right, bottom: two texts do not lie upon one another.
-        for one, other in itertools.combinations(chart["texts"], 2):
-            apart = [one[side] + other[(side + 2) % 4] for side in range(4)]
+        for text, other in itertools.combinations(chart["texts"], 2):
+            apart = [text[side] + other[(side + 2) % 4] for side in range(4)]
             sizes = [chart["width"], chart["height"]] * 2
-            assert any(a >= size for a, size in zip(apart, sizes, strict=True)), (one, other)
+            assert any(a >= size for a, size in zip(apart, sizes, strict=True)), (text, other)
         assert len({tuple(box) for box in chart["marks"]}) == len(chart["marks"])
 
 
@@ -155,14 +155,17 @@ def test_sentences_are_stepped_through(visit):
     first, second = page.locator(".example").all()
 
     def brief(example):
-        (heading,) = [one for one in example.locator("h4").all() if one.is_visible()]
+        (heading,) = [heading for heading in example.locator("h4").all() if heading.is_visible()]
         assert heading.inner_text() == example.locator("[aria-live=polite]").inner_text()
         return heading.inner_text()
 
     expected = [f"Sentence {t} of 3: {text}" for t, text in enumerate(pages.SENTENCES, start=1)]
     back, forward = first.get_by_role("button").all()
     assert brief(first) == brief(second) == expected[0]
-    assert [one.get_attribute("aria-disabled") for one in (back, forward)] == ["true", "false"]
+    assert [button.get_attribute("aria-disabled") for button in (back, forward)] == [
+        "true",
+        "false",
+    ]
     forward.click()
     assert (brief(first), brief(second)) == (expected[1], expected[0])
     forward.press("ArrowRight")
@@ -207,8 +210,8 @@ def test_the_keyboard_reaches_everything(visit):
         "BUTTON: ← Previous",
         "BUTTON: Next →",
     ]
-    assert [one for one in dict.fromkeys(reached) if one in wanted] == wanted
-    assert sum(one.startswith("BUTTON") for one in reached) == 4
+    assert [name for name in dict.fromkeys(reached) if name in wanted] == wanted
+    assert sum(name.startswith("BUTTON") for name in reached) == 4
 
 
 def test_a_screen_reader_finds_its_way(visit):
@@ -244,8 +247,8 @@ def test_text_stays_text_and_without_scripts_all_is_shown(visit):
     assert page.locator(".step:visible").count() == 6
     assert page.locator(".controls:visible").count() == 0
     title = f"Report {pages.HOSTILE}"
-    for one in (page, visit()):
-        assert one.title() == title == one.locator("h1").inner_text()
-        assert one.locator("script").count() == 1
-        (text, *_) = one.locator(".step h4").all_inner_texts()
+    for view in (page, visit()):
+        assert view.title() == title == view.locator("h1").inner_text()
+        assert view.locator("script").count() == 1
+        (text, *_) = view.locator(".step h4").all_inner_texts()
         assert text.endswith(pages.SENTENCES[0])

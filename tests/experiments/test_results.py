@@ -218,7 +218,7 @@ def line(kind, step, tokens, seconds, perplexity):
 
 
 def write_metrics(folder, *lines):
-    text = "".join(json.dumps(one) + "\n" for one in lines)
+    text = "".join(json.dumps(line) + "\n" for line in lines)
     (folder / "metrics.jsonl").write_text(text.replace("NaN", "null").replace("Infinity", "null"))
 
 

@@ -197,7 +197,7 @@ def test_a_sweep_may_change_the_values_of_its_grid_and_nothing_else(config, tmp_
     ("text", "message"),
     [
         ("{", "not JSON"),
-        ("[]", "it is .*; expected a JSON object of grid, config"),
+        ("[]", "the value is .*; expected a JSON object of grid, config"),
         ('{"grid": {}}', "config is missing; expected a JSON object"),
         (
             '{"grid": {"model.hidden_dim": 3}, "config": {}}',

@@ -92,7 +92,7 @@ def test_rows_that_adapt_themselves_are_compared_with_a_baseline_that_does():
         result("ngram", test=120.0),
         result("drnnlm", test=110.0),
     ]
-    rows = comparison.rows([one | {"coherence": None} for one in made])
+    rows = comparison.rows([run | {"coherence": None} for run in made])
     _, about, cells, _ = brief(rows)["adaptation"]
     assert cells == [
         ["model", "without adaptation", "without adaptation vs rnnlm", "cache", "cache vs rnnlm"],
@@ -103,7 +103,7 @@ def test_rows_that_adapt_themselves_are_compared_with_a_baseline_that_does():
         ["ccdclm", "93.00 ± 4.24", "-10.0%", "77.50 ± 2.12", "-5.0%"],
     ]
     assert "tuned on the validation set" in about
-    record = next(one for one in records(rows) if one["model"] == "ccdclm")
+    record = next(record for record in records(rows) if record["model"] == "ccdclm")
     assert record["test_perplexity_cache"] == "77.5"
     assert float(record["test_perplexity_cache_sd"]) == pytest.approx(2.1213203)
     assert "coherence_cache" not in record
@@ -207,8 +207,8 @@ def test_both_accuracies_where_the_first_sentence_decides():
     assert not first_decides([plain, {**plain, "coherence": None}])
     header, *_ = table(comparison.rows([plain, given_away]), "Coherence")
     assert header[-1] == "first sentence moved, %"
-    for one, mean in ((given_away, 0.64), (plain, 0.5)):
-        one["first_kept"] = {"mean": mean, "sd": 0.1 if mean > 0.5 else 0.0, "pool_error": 0.0}
+    for run, mean in ((given_away, 0.64), (plain, 0.5)):
+        run["first_kept"] = {"mean": mean, "sd": 0.1 if mean > 0.5 else 0.0, "pool_error": 0.0}
     rows = comparison.rows([plain, given_away])
     first, second = by_column(rows, "Coherence")
     assert [first["first sentence fixed, %"], first["first sentence moved, %"]] == [
@@ -222,8 +222,8 @@ def test_both_accuracies_where_the_first_sentence_decides():
     assert (second["accuracy, %"], second["first sentence moved, %"]) == ("95.00", "90.00")
     assert "WARNING" in brief(rows)["coherence"].about
     kept = [result("rnnlm"), result("adclm", accuracy=0.6)]
-    for one in kept:
-        one["coherence"] |= {"keep_first": 2, "left_out": 7, "first_sentence": None}
+    for run in kept:
+        run["coherence"] |= {"keep_first": 2, "left_out": 7, "first_sentence": None}
     assert not first_decides(kept)
     _, about, (header, *_), _ = brief(comparison.rows(kept))["coherence"]
     assert "first sentence moved, %" not in header
@@ -237,8 +237,8 @@ def test_known_targets_stand_beside_all_and_many_unknown_words_are_told():
     table = brief(rows)["perplexity"]
     assert table.cells[1][table.cells[0].index("test, in-vocabulary")] == "100.50"
     assert "warning" not in table.about
-    told = brief(comparison.rows([first | {"own_oov_rate": 0.001}]))["perplexity"].about
-    assert told.startswith("warning: 5.00% of the words are unknown, 0.10% of those of the run's")
+    about = brief(comparison.rows([first | {"own_oov_rate": 0.001}]))["perplexity"].about
+    assert about.startswith("warning: 5.00% of the words are out of vocabulary (0.10% in the run")
     (record,) = records(rows)
     assert record["test_known_perplexity"] == "100.5"
 
@@ -311,8 +311,8 @@ def test_comma_separated_values_are_all_numbers():
     )
     assert float(second["test_perplexity_sd"]) == pytest.approx(math.sqrt(8))
     assert float(second["ratio_to_rnnlm"]) == pytest.approx(0.8)
-    found = [float(second[f"test_perplexity_{end}"]) for end in ("low", "high")]
-    assert found == rows[1].perplexity_interval()
+    interval = [float(second[f"test_perplexity_{end}"]) for end in ("low", "high")]
+    assert interval == rows[1].perplexity_interval()
     assert float(second["coherence"]) == pytest.approx(0.85)
     assert (second["shuffled"], second["first_sentence"]) == ("83.0", "0.5")
     assert float(second["by_token_2"]) == pytest.approx(math.exp(3))

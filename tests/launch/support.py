@@ -53,8 +53,8 @@ def get_config(model="ccdclm"):
 def environment(**variables: str) -> dict[str, str]:
     """Launchers are found from any directory; flags for XLA that pytest was given do not reach
     them."""
-    own = {"PYTHONPATH": str(REPOSITORY), "XLA_FLAGS": XLA_FLAGS}
-    return {**os.environ, **own, **variables}
+    defaults = {"PYTHONPATH": str(REPOSITORY), "XLA_FLAGS": XLA_FLAGS}
+    return {**os.environ, **defaults, **variables}
 
 
 OF_PROCESSES = {"PYTHONPATH", "XLA_FLAGS"}
@@ -170,11 +170,14 @@ def of_launch(module: str) -> bool:
 def free_port() -> int:
     """A port that is free, and so is the next one."""
     while True:
-        with contextlib.closing(socket.socket()) as one, contextlib.closing(socket.socket()) as two:
-            one.bind(("127.0.0.1", 0))
-            port = one.getsockname()[1]
+        with (
+            contextlib.closing(socket.socket()) as first,
+            contextlib.closing(socket.socket()) as second,
+        ):
+            first.bind(("127.0.0.1", 0))
+            port = first.getsockname()[1]
             with contextlib.suppress(OSError):
-                two.bind(("127.0.0.1", port + 1))
+                second.bind(("127.0.0.1", port + 1))
                 return port
 
 

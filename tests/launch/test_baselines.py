@@ -30,7 +30,7 @@ def test_a_baseline_is_trained_and_measured_like_a_model(corpus, tmp_path):
     trained_on = f"parameters, trained on {corpus / 'corpus'}\n"
     assert done.stdout.startswith("maximum_entropy, 58 " + trained_on)
     assert "with only the first sentence moved: accuracy 100.00%" in done.stdout
-    assert "\nwarning: the first sentence gives documents away" in done.stdout
+    assert "\nwarning: the first sentence identifies documents" in done.stdout
     value = json.loads(result.read_text("utf-8"))
     assert (value["kind"], value["documents"], value["split"]) == ("bootstrap", 4, "test")
     assert (value["model"], value["parameters"]) == ("maximum_entropy", 58)

@@ -47,7 +47,7 @@ def test_every_test_is_that_of_python(space, text, both):
     done, value, rows = both
     lm = dclm_jax.restore(space.run)
     texts = list(read_documents(text))
-    documents = [lm.encode(one) for one in texts]
+    documents = [lm.encode(text) for text in texts]
     run, blind = value["runs"]
     assert [run["label"], blind["label"]] == ["ccdclm", "rnnlm"]
     expected = compare(lm.scorer, documents, Fixed(permutations=3))
@@ -58,26 +58,26 @@ def test_every_test_is_that_of_python(space, text, both):
         compare(lm.scorer, documents, Fixed(Shuffle(size), permutations=3)).result
         for size in (2, 4)
     ]
-    assert run["blocks"] == [result, *(one.to_json() for one in blocks)]
-    assert [one["left_out"] for one in run["blocks"]] == [
-        sum(len(one) <= size for one in documents) for size in (1, 2, 4)
+    assert run["blocks"] == [result, *(block.to_json() for block in blocks)]
+    assert [block["left_out"] for block in run["blocks"]] == [
+        sum(len(document) <= size for document in documents) for size in (1, 2, 4)
     ]
     assert done.stderr == (
         "note: no document has two blocks of 8 sentences: blocks of 8 are not measured\n"
     )
     for key, window in (("swaps", 2), ("windows", 3)):
         test = Fixed(Shuffle(window=window), permutations=3)
-        found = compare(lm.scorer, documents, test).result
-        assert run[key] == found.to_json()
+        coherence = compare(lm.scorer, documents, test).result
+        assert run[key] == coherence.to_json()
         assert blind[key]["mean"] == 0.5
     assert isinstance(lm.reader, Reader)
     inserted = compare(lm.scorer, documents, Insert(), reader=lm.reader)
     assert run["insertion"] == inserted.result.to_json()
     assert blind["insertion"]["accuracy"] == inserted.result.chance_accuracy
-    assert [one["documents"] for one in run["by_length"]] == [11, 0, 0, 0]
+    assert [length["documents"] for length in run["by_length"]] == [11, 0, 0, 0]
     ours = [row for row in rows if (row["run"], row["test"]) == ("ccdclm", "permutations")]
-    chosen = [one for one in texts if len(one.sentences) > 1]
-    for row, document, outcome in zip(ours, chosen, expected.record.documents, strict=True):
+    tested = [text for text in texts if len(text.sentences) > 1]
+    for row, document, outcome in zip(ours, tested, expected.record.documents, strict=True):
         (score,) = lm.score([document])
         tokens = int(row["words"]) + int(row["sentences"])
         assert row["document"] == document.id and int(row["pairs"]) == 3
@@ -93,19 +93,22 @@ def test_every_test_is_that_of_python(space, text, both):
 
 def test_any_two_runs_are_compared(both):
     done, value, rows = both
-    pairs = {one["test"]: one for one in value["pairs"]}
+    pairs = {pair["test"]: pair for pair in value["pairs"]}
     assert list(pairs) == [
         *("permutations", "blocks of 2", "blocks of 4", "swaps", "windows of 3", "insertion")
     ]
     run, blind = value["runs"]
-    one = pairs["permutations"]
-    assert (one["a"], one["b"]) == ("ccdclm", "rnnlm")
-    assert one["difference"] == pytest.approx(run["mean"] - blind["mean"])
-    assert one["low"] <= one["difference"] <= one["high"] and 0 < one["p"] == one["p_holm"] <= 1
+    permutations = pairs["permutations"]
+    assert (permutations["a"], permutations["b"]) == ("ccdclm", "rnnlm")
+    assert permutations["difference"] == pytest.approx(run["mean"] - blind["mean"])
+    assert (
+        permutations["low"] <= permutations["difference"] <= permutations["high"]
+        and 0 < permutations["p"] == permutations["p_holm"] <= 1
+    )
     gained = run["insertion"]["accuracy"] - blind["insertion"]["accuracy"]
     assert pairs["insertion"]["difference"] == pytest.approx(gained)
-    for told in (f"{100 * run['mean']:.2f}%", "2 to 5 sentences", "ccdclm - rnnlm", "chance"):
-        assert told in done.stdout
+    for text in (f"{100 * run['mean']:.2f}%", "2 to 5 sentences", "ccdclm - rnnlm", "chance"):
+        assert text in done.stdout
     assert {row["run"] for row in rows} == {"ccdclm", "rnnlm"}
 
 
@@ -114,7 +117,7 @@ def test_results_hold_the_bootstrap_and_the_fixed_permutations(space):
     done = launch("coherence", f"--workdir={space.run}", *flags, "--output=-", quiet=False)
     value = json.loads(done.stdout)
     first, second, *_ = value["blocks"]
-    assert {one["kind"] for one in value["blocks"]} == {"bootstrap"}
+    assert {block["kind"] for block in value["blocks"]} == {"bootstrap"}
     assert (first["block"], second["block"]) == (1, 2)
     assert first == {key: value[key] for key in first}
     for result in (first, second):
@@ -146,10 +149,10 @@ def test_given_permutations_are_compared_over_all_pairs(space, tmp_path):
         return next(lm.score([texts[name].splitlines()])).log_prob
 
     outcomes = [
-        0.5 if texts[name] == texts[own] else float(log_prob(own) > log_prob(name))
-        for own in ("a.perm-1", "b.perm-1")
+        0.5 if texts[name] == texts[original] else float(log_prob(original) > log_prob(name))
+        for original in ("a.perm-1", "b.perm-1")
         for name in texts
-        if name[0] == own[0] and name != own
+        if name[0] == original[0] and name != original
     ]
     assert value["mean"] == pytest.approx(sum(outcomes) / 5)
     assert (value["kind"], value["pairs"], value["documents"]) == ("given", 5, 2)
@@ -164,7 +167,7 @@ def test_given_permutations_are_compared_over_all_pairs(space, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["--extra_tests=blocks,words"], "extra_tests is words; expected some of blocks, swaps"),
+        (["--extra_tests=blocks,words"], "extra_tests is words; expected names from blocks, swaps"),
         (["--permuted=x", "--extra_tests=swaps"], "--extra_tests has no effect on the permutat"),
         (["--permuted=x", "--bootstrap=3"], "--bootstrap has no effect on the permutations of"),
         (["--permuted=x", "--data=y"], "--permuted replaces --data"),

@@ -67,7 +67,7 @@ def test_a_directory_without_a_run_is_refused(space, tmp_path, name):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("evaluate --data=OTHER", "another vocabulary"),
+        ("evaluate --data=OTHER", "different vocabularies"),
         ("evaluate --split=tset", "--split=tset"),
         ("score --context=blank.txt", "--input is missing"),
         ("score --format=lines", "--format belongs to --input, which is missing"),

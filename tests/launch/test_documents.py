@@ -172,9 +172,9 @@ def test_an_installed_wheel_runs_the_python_examples(quickstart, tmp_path):
     # The packages that it needs are those of this interpreter.
     (packages,) = environment.glob("lib/*/site-packages")
     (packages / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
-    shown = examples((REPOSITORY / "dclm_jax/README.md").read_text())
+    snippets = examples((REPOSITORY / "dclm_jax/README.md").read_text())
     code = ["import dclm_jax", "print(dclm_jax.__file__)"]
-    code += [example.code for example in shown if example.language == "pycon"]
+    code += [example.code for example in snippets if example.language == "pycon"]
     done = subprocess.run(
         [*python, "-c", "\n".join(code)], cwd=quickstart, capture_output=True, text=True
     )

@@ -66,13 +66,16 @@ def test_bad_input_leaves_what_was_there(space, tmp_path):
     output.write_text("of before")
     bad = tmp_path / "bad.txt"
     bad.write_bytes(b"w1 w2\n\n\xff\n")
-    given = (f"--output={output}", f"--input={bad}")
+    arguments = (f"--output={output}", f"--input={bad}")
     for flags, message in (
-        ((f"--workdir={space.run}", *given), "bad.txt:3: not valid UTF-8"),
-        ((f"--workdir={space.run}", given[0]), "--input is missing"),
-        ((f"--workdir={space.run}", given[1]), "output is ''; expected the name of a file"),
-        ((f"--workdir={space.run}", given[1], "--output=-"), "expected the name of a file, NAME."),
-        (given, "--workdir is missing"),
+        ((f"--workdir={space.run}", *arguments), "bad.txt:3: not valid UTF-8"),
+        ((f"--workdir={space.run}", arguments[0]), "--input is missing"),
+        ((f"--workdir={space.run}", arguments[1]), "output is ''; expected the name of a file"),
+        (
+            (f"--workdir={space.run}", arguments[1], "--output=-"),
+            "expected the name of a file, NAME.",
+        ),
+        (arguments, "--workdir is missing"),
     ):
         assert message in refuse("encode", *flags)
     assert output.read_text() == "of before"

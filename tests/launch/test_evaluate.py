@@ -58,9 +58,10 @@ class Runs:
             self.tagged[split] = root / f"{split}.tagged"
             documents = [
                 "\n".join(
-                    " ".join(f"{word}/{tag_of(word)}" for word in words) for words in one.sentences
+                    " ".join(f"{word}/{tag_of(word)}" for word in words)
+                    for words in document.sentences
                 )
-                for one in read_documents(space.text[split])
+                for document in read_documents(space.text[split])
             ]
             self.tagged[split].write_text("\n\n".join(documents))
 
@@ -83,15 +84,15 @@ def test_text_of_many_unknown_words_does_not_flatter(space, tmp_path):
     (scores,) = dclm_jax.restore(space.run).score([*read_documents(path)])
     known = [
         -log_prob
-        for one in scores.sentences
-        for log_prob, known in zip(one.log_probs, one.known, strict=True)
+        for sentence in scores.sentences
+        for log_prob, known in zip(sentence.log_probs, sentence.known, strict=True)
         if known
     ]
     perplexity = math.exp(math.fsum(known) / len(known))
     assert len(known) == 5
     assert f"perplexity (in-vocabulary) {perplexity:.4f} = exp(" in done.stdout
-    own = json.loads((space.corpus / "manifest.json").read_text())["splits"]["test"]["oov_rate"]
-    warning = f"warning: 66.67% of the words are unknown, {100 * own:.2f}% of those of the run's"
+    rate = json.loads((space.corpus / "manifest.json").read_text())["splits"]["test"]["oov_rate"]
+    warning = f"warning: 66.67% of the words are out of vocabulary ({100 * rate:.2f}% in the run's"
     assert warning in done.stdout
     output = ["evaluate", f"--workdir={space.run}", f"--input={path}", "--output=-"]
     done = launch(*output, quiet=False)
@@ -99,7 +100,7 @@ def test_text_of_many_unknown_words_does_not_flatter(space, tmp_path):
     assert done.stderr.startswith(warning)
     assert (result["known_perplexity"], result["own_oov_rate"]) == (
         pytest.approx(perplexity, rel=TOLERANCE),
-        own,
+        rate,
     )
     # Each word and a space after it.
     assert result["characters"] == len(path.read_text())
@@ -126,7 +127,7 @@ def test_several_runs_are_measured_as_each_alone(space, runs, tmp_path):
         assert result["workdir"] == str(workdir)
         parameters, tokens = f"{result['parameters']:,}", f"{result['tokens']:,}"
         measures = ("perplexity", "known_perplexity", "bits_per_word")
-        values = [f"{result[one]:.4f}" for one in measures]
+        values = [f"{result[name]:.4f}" for name in measures]
         assert line.split() == [result["model"], parameters, tokens, *values]
     assert [result["model"] for result in together["runs"]] == ["ccdclm", "rnnlm"]
     assert "counting: END is predicted and counted" in done.stdout
@@ -157,9 +158,9 @@ def test_gold_parts_of_speech_add_up_to_the_whole(runs):
         assert result["by_pos"]["tagger"] == "input"
         *listed, other, punctuation, end = classes
         assert (other, punctuation, end) == ("other", "punctuation", "END")
-        assert listed and all(classes[one]["tokens"] == targets[one] for one in (*listed, end))
-        assert sum(one["tokens"] for one in classes.values()) == result["tokens"]
-        summed = math.fsum(one["nll"] for one in classes.values())
+        assert listed and all(classes[name]["tokens"] == targets[name] for name in (*listed, end))
+        assert sum(values["tokens"] for values in classes.values()) == result["tokens"]
+        summed = math.fsum(values["nll"] for values in classes.values())
         assert summed == pytest.approx(result["nll"], rel=1e-12)
 
 
@@ -171,20 +172,21 @@ def test_the_picture_by_part_of_speech_is_relative_to_the_first_run(space, tmp_p
     launch("evaluate", workdirs, "--by_pos", plot, f"--output={output}")
     launch("evaluate", f"--workdir={space.run}", "--by_pos", plot)
     runs = json.loads(output.read_text())["runs"]
-    own, other = (
-        np.array([one["perplexity"] for one in run["by_pos"]["classes"].values()]) for run in runs
+    base, other = (
+        np.array([values["perplexity"] for values in run["by_pos"]["classes"].values()])
+        for run in runs
     )
     both, alone = pictures
     assert (both.baseline, alone.baseline) == ("ccdclm", "")
     assert both.ticks == alone.ticks == list(runs[0]["by_pos"]["classes"])
     (series,), (single,) = both.lines, alone.lines
     assert (series.label, single.label) == ("rnnlm", "ccdclm")
-    np.testing.assert_allclose(series.y, other / own)
-    np.testing.assert_allclose(single.y, own)
-    for one in (series, single):
-        known = ~np.isnan(one.low)
+    np.testing.assert_allclose(series.y, other / base)
+    np.testing.assert_allclose(single.y, base)
+    for line in (series, single):
+        known = ~np.isnan(line.low)
         assert known.any()
-        assert (one.low <= one.y)[known].all() and (one.y <= one.high)[known].all()
+        assert (line.low <= line.y)[known].all() and (line.y <= line.high)[known].all()
 
 
 def test_hanta_tags_a_split_and_text_without_tags(space, runs, tmp_path):
@@ -198,15 +200,19 @@ def test_hanta_tags_a_split_and_text_without_tags(space, runs, tmp_path):
     assert {key: result[key] for key in plain} == plain
     assert result["by_pos"]["tagger"] == "HanTa"
     classes = result["by_pos"]["classes"]
-    assert sum(one["tokens"] for one in classes.values()) == result["tokens"]
+    assert sum(values["tokens"] for values in classes.values()) == result["tokens"]
     assert classes["END"]["tokens"] == result["sentences"]
-    for name, one in classes.items():
-        assert f"{name:<6}" in done.stdout and f"{one['perplexity']:,.2f}" in done.stdout
+    for name, sums in classes.items():
+        assert f"{name:<6}" in done.stdout and f"{sums['perplexity']:,.2f}" in done.stdout
     # Text has the words that a split has lost.
     text = evaluate("--by_pos", f"--input={space.text['test']}", workdirs=[runs.ccdclm])
     assert text["by_pos"]["tagger"] == "HanTa"
-    tags = {tag for one in text["by_pos"]["classes"].values() for tag in one["tags"]}
-    assert tags <= {tag for one in classes.values() for tag in one["tags"]} | {"NN", "CD", "UNC"}
+    tags = {tag for values in text["by_pos"]["classes"].values() for tag in values["tags"]}
+    assert tags <= {tag for values in classes.values() for tag in values["tags"]} | {
+        "NN",
+        "CD",
+        "UNC",
+    }
 
 
 @pytest.mark.parametrize("tune_on_text", [False, True])
@@ -219,7 +225,7 @@ def test_two_runs_mixed(space, runs, tmp_path, tune_on_text):
     done = launch("evaluate", *arguments, f"--output={tmp_path / 'result.json'}")
     result = json.loads((tmp_path / "result.json").read_text())
     documents = {
-        split: [one.sentences for one in read_documents(space.text[split])]
+        split: [document.sentences for document in read_documents(space.text[split])]
         for split in ("valid", "test")
     }
     first, second = map(dclm_jax.restore, (runs.ccdclm, runs.rnnlm))
@@ -228,16 +234,16 @@ def test_two_runs_mixed(space, runs, tmp_path, tune_on_text):
     assert weight == pytest.approx(mixture.config["weight"], abs=1e-4)
     for split, value in (("valid", result["tuning"]), ("test", result)):
         measured = [lm.perplexity(documents[split]) for lm in (first, second, mixture)]
-        for one, expected in zip((*value["runs"], value["mixture"]), measured, strict=True):
-            assert one["nll"] == pytest.approx(expected.nll, rel=TOLERANCE)
-            assert one["known_nll"] == pytest.approx(expected.known_nll, rel=TOLERANCE)
-            assert one["tokens"] == expected.tokens
+        for run, expected in zip((*value["runs"], value["mixture"]), measured, strict=True):
+            assert run["nll"] == pytest.approx(expected.nll, rel=TOLERANCE)
+            assert run["known_nll"] == pytest.approx(expected.known_nll, rel=TOLERANCE)
+            assert run["tokens"] == expected.tokens
         assert f"{value['mixture']['perplexity']:.4f}" in done.stdout
     assert f"mixture: {weight:.4f} ccdclm + {1 - weight:.4f} rnnlm" in done.stdout
     if tune_on_text:
         assert result["tuning"]["input"] == str(runs.tagged["valid"])
         classes = result["mixture"]["by_pos"]["classes"]
-        summed = math.fsum(one["nll"] for one in classes.values())
+        summed = math.fsum(values["nll"] for values in classes.values())
         assert summed == pytest.approx(result["mixture"]["nll"], rel=1e-12)
         assert classes["Noun"]["nll"] != result["runs"][0]["by_pos"]["classes"]["Noun"]["nll"]
     else:
@@ -287,11 +293,11 @@ def test_bad_input_is_refused_and_nothing_written(
 ):
     places = {"A": runs.ccdclm, "B": runs.rnnlm, "C": runs.small, "OTHER": runs.other}
     shutil.copy(space.text["test"], tmp_path / "TEXT")
-    given = ",".join(str(places.get(name, name)) for name in workdirs.split(","))
+    paths = ",".join(str(places.get(name, name)) for name in workdirs.split(","))
     for name in ("A", "OTHER"):
         expected = expected.replace(f"{name} ", f"{places[name]} ")
     error = refuse(
-        "evaluate", f"--workdirs={given}", "--output=output", *arguments, cwd=tmp_path, stdin=""
+        "evaluate", f"--workdirs={paths}", "--output=output", *arguments, cwd=tmp_path, stdin=""
     )
     assert expected in error
     assert [path.name for path in tmp_path.iterdir()] == ["TEXT"]
@@ -308,7 +314,7 @@ def test_runs_of_different_corpora_need_to_be_told_which(space, runs, tmp_path):
     error = refuse("evaluate", f"--workdirs={runs.ccdclm},{run}")
     assert f"was trained on {space.corpus} and {run} on {moved}" in error and "--data" in error
     result = evaluate(f"--data={moved}", workdirs=[runs.ccdclm, run])
-    assert [one["data"] for one in result["runs"]] == [str(moved)] * 2
+    assert [run["data"] for run in result["runs"]] == [str(moved)] * 2
     # Text is measured on, but the weight is tuned on a split.
     text = f"--input={space.text['test']}"
     assert "--data" in refuse("evaluate", f"--workdirs={runs.ccdclm},{run}", "--interpolate", text)
@@ -323,13 +329,15 @@ def test_perplexity_over_the_tokens_of_published_ones(space, tmp_path):
         (folder / f"{split}.txt").write_text(f" w1 w2 \n \n{' w2' * 30} <unk> w4 \n \n")
     vocabulary = f"--vocabulary={space.corpus / 'vocabulary.tsv'}"
     launch("prepare", "--corpus=wikitext", f"--input={folder}", vocabulary, f"--output={out}")
-    found = space.evaluate(f"--data={out}")
+    result = space.evaluate(f"--data={out}")
     # Four lines, two of them empty, but two sentences.
-    assert (found["tokens"], found["original_tokens"]) == (34 + 2, 34 + 4)
-    expected = found["perplexity"] ** (36 / 38)
-    assert math.isclose(found["original_perplexity"], expected)
-    told = launch("evaluate", f"--workdir={space.run}", f"--data={out}", quiet=False).stdout
-    assert "perplexity (published counting)" in told and "38 tokens of the original text" in told
+    assert (result["tokens"], result["original_tokens"]) == (34 + 2, 34 + 4)
+    expected = result["perplexity"] ** (36 / 38)
+    assert math.isclose(result["original_perplexity"], expected)
+    printed = launch("evaluate", f"--workdir={space.run}", f"--data={out}", quiet=False).stdout
+    assert (
+        "perplexity (published counting)" in printed and "38 tokens of the original text" in printed
+    )
     assert space.evaluate()["original_perplexity"] is None
 
 

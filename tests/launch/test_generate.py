@@ -68,6 +68,6 @@ def test_one_document_is_continued_word_by_word(space, tmp_path):
 )
 def test_bad_flags_are_refused_and_nothing_is_written(space, tmp_path, flags, message):
     (tmp_path / "blank.txt").write_text("\n= heading =\n\n")
-    given = [f"--workdir={space.run}", "--output=output", *flags]
-    assert message in refuse("generate", *given, cwd=tmp_path)
+    arguments = [f"--workdir={space.run}", "--output=output", *flags]
+    assert message in refuse("generate", *arguments, cwd=tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["blank.txt"]

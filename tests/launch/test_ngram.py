@@ -79,7 +79,7 @@ def test_an_ngram_model_goes_wherever_a_neural_one_does(space, tmp_path, monkeyp
 )
 def test_ngram_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments, expected):
     arguments = [argument.replace("RUN", str(space.run)) for argument in arguments]
-    given = [f"--data={space.corpus}", "--workdir=run", *arguments]
-    assert expected in refuse("ngram", *given, cwd=tmp_path, KENLM_BIN="absent")
+    flags = [f"--data={space.corpus}", "--workdir=run", *arguments]
+    assert expected in refuse("ngram", *flags, cwd=tmp_path, KENLM_BIN="absent")
     assert not list(tmp_path.iterdir())
     assert "--workdir" in refuse("ngram", f"--data={space.corpus}")

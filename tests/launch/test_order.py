@@ -12,8 +12,8 @@ from tests.launch.support import launch, refuse
 
 def test_orders_are_those_of_python_and_are_measured(space, tmp_path):
     output, metrics = tmp_path / "orders.jsonl", tmp_path / "metrics.json"
-    given = [f"--workdir={space.run}", f"--input={space.text['test']}", "--beam=4"]
-    done = launch("order", *given, f"--output={output}", f"--metrics={metrics}")
+    flags = [f"--workdir={space.run}", f"--input={space.text['test']}", "--beam=4"]
+    done = launch("order", *flags, f"--output={output}", f"--metrics={metrics}")
     records = [json.loads(line) for line in output.read_text().splitlines()]
     documents = list(read_documents(space.text["test"]))
     lm = dclm_jax.restore(space.run)

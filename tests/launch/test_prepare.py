@@ -94,12 +94,11 @@ def test_sentences_and_unknown_words_are_reported(tmp_path):
         f"note: {text}: lines that begin with = and end a document: 1; title words "
         "omitted: 2, such as '= the cat' (--divider names another first word, or none)",
         "--format=auto: read as lines",
-        "first sentences of train, [unknown] words in brackets:",
+        "first sentences of train, OOV words in [brackets]:",
         "  the [cat] [sat] [.]",
         "  the [dog]",
         "  [a] [b] =",
-        "most frequent of 14 unknown words: Odd 2, a 2, b 2, cat 2, odd 2, . 1, c 1, d 1, dog 1, "
-        "e 1",
+        "most frequent of 14 OOV words: Odd 2, a 2, b 2, cat 2, odd 2, . 1, c 1, d 1, dog 1, e 1",
     ]
     for flags, words in (
         # Both limits at once: a maximum number of words and a minimum count.
@@ -111,13 +110,13 @@ def test_sentences_and_unknown_words_are_reported(tmp_path):
         assert open_corpus(out, "train").vocabulary.words[3:] == words
     lines = report()
     assert any(line.startswith("note: <unk> is an ordinary word, 1 times; if it") for line in lines)
-    assert any(line.startswith("note: train has no unknown words, so that") for line in lines)
+    assert any(line.startswith("note: train has no OOV words, so that") for line in lines)
     assert open_corpus(out, "train").manifest.options["vocab_size"] == 10_000
     # Long sentences are cut, and signs for a terminal are not sent to it.
     text.write_text("v " * 39 + "x\x1b[2Jy w w\n")
     lines = report("--vocab_size=1")
     assert lines[2] == "  " + "v " * 39 + "[x\\x1b[2Jy] ..."
-    assert lines[3] == "most frequent of 2 unknown words: w 2, x\\x1b[2Jy 1"
+    assert lines[3] == "most frequent of 2 OOV words: w 2, x\\x1b[2Jy 1"
 
 
 @pytest.mark.parametrize(
@@ -151,7 +150,7 @@ def test_bad_flags_are_refused_and_nothing_is_written(space, tmp_path, flags, me
         (["--show=CORPUS", "--documents=0"], "--documents is 0; expected at least 1"),
         (["--show=CORPUS", "--split=0.5,0.5"], "has no split '0.5,0.5'"),
         (["--show=CORPUS", "--input=CORPUS"], "--show prints a prepared corpus, and takes only"),
-        (["--show="], "holds no manifest.json"),
+        (["--show="], "has no manifest.json"),
     ],
 )
 def test_flags_that_show_nothing(space, flags, message):

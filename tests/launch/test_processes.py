@@ -26,11 +26,11 @@ STEPS = 60
 def start_together(name: str, *arguments, second: str | None = None) -> list[subprocess.Popen[str]]:
     """The processes of one job, in order; `second` is an argument of the second one alone."""
     address = f"--coordinator_address=127.0.0.1:{free_port()}"
-    own = ([], [second] if second else [])
+    extra = ([], [second] if second else [])
     return [
         subprocess.Popen(
             [
-                *(sys.executable, "-m", f"launch.{name}", *map(str, arguments), *own[index]),
+                *(sys.executable, "-m", f"launch.{name}", *map(str, arguments), *extra[index]),
                 *(address, f"--num_processes={PROCESSES}", f"--process_id={index}"),
             ],
             cwd=REPOSITORY,
@@ -80,29 +80,29 @@ def until(process: subprocess.Popen[str], start: str) -> Iterator[str]:
 
 def test_a_run_of_two_processes_stops_together_and_equals_that_of_one(space, values, tmp_path):
     """SIGTERM goes to the second process alone; both save and stop, and the run goes on."""
-    one, two = tmp_path / "one", tmp_path / "two"
-    launch("train", *space.training(one, *values))
+    single, several = tmp_path / "one", tmp_path / "two"
+    launch("train", *space.training(single, *values))
     # The second time it comes before the first step: nothing has been agreed on yet.
     for line in some(["step 10/"], all=["step 10/", "resuming after"]):
-        job = start_together("train", *space.training(two, *values))
-        shown = "".join(until(job[0], line))
+        job = start_together("train", *space.training(several, *values))
+        printed = "".join(until(job[0], line))
         job[1].send_signal(signal.SIGTERM)
         (rest, _), (silent, _) = finish(job, code=75)
         assert silent == ""
-        assert "devices: 4 x cpu" in shown
+        assert "devices: 4 x cpu" in printed
         stopped = re.search(r"interrupted and saved at step (\d+); the same command resumes", rest)
         assert stopped and 10 <= int(stopped[1]) < STEPS
-    (resumed, _), (silent, _) = together("train", *space.training(two, *values))
+    (resumed, _), (silent, _) = together("train", *space.training(several, *values))
     assert silent == ""
     assert stopped and f"resuming after step {stopped[1]}\n" in resumed
     assert f"finished {STEPS} steps" in resumed
 
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=2e-3, atol=2e-4),
-        restore_run(one).params,
-        restore_run(two).params,
+        restore_run(single).params,
+        restore_run(several).params,
     )
-    lines_one, lines_two = (read_metrics(run) for run in (one, two))
+    lines_one, lines_two = (read_metrics(run) for run in (single, several))
     assert [line["step"] for line in lines_one] == [line["step"] for line in lines_two]
     for a, b in zip(lines_one, lines_two, strict=True):
         assert a["kind"] == b["kind"] and a["tokens"] == b["tokens"]
@@ -152,7 +152,7 @@ def test_an_error_of_one_process_ends_all_and_is_said_once(space, tmp_path):
     assert first == ("", "")
     assert second == (
         "",
-        f"error: {missing}: no such directory; expected one made by launch.prepare\n",
+        f"error: {missing}: no such directory; prepare a corpus by launch.prepare\n",
     )
     assert not run.exists()
 
@@ -179,7 +179,7 @@ def test_standard_input_cannot_be_shared(space):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--process_id=0"], "expected all or none of coordinator_address"),
+        (["--process_id=0"], "only some of coordinator_address"),
         (
             ["--coordinator_address=localhost", "--num_processes=2", "--process_id=0"],
             "coordinator_address is 'localhost'; expected HOST:PORT",

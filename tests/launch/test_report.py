@@ -74,25 +74,25 @@ def test_tables_pictures_and_the_page(space, workdirs, tmp_path):
     assert unigram["setting"] == pytest.approx(adapted["setting"], rel=1e-4)
     with (output / "report.csv").open() as file:
         first = next(csv.DictReader(file))
-    told = float(first["test_perplexity_unigram"])
-    assert told == pytest.approx(adapted["perplexity"], rel=1e-6)
+    perplexity = float(first["test_perplexity_unigram"])
+    assert perplexity == pytest.approx(adapted["perplexity"], rel=1e-6)
     orders = ("--permutations=0", *FAST, "--adapt=unigram", "--output=-")
     run = without_results(workdirs[0], tmp_path / "run")
     alone = json.loads(launch("coherence", f"--workdir={run}", *orders).stdout)["runs"]
     ccdclm = rows[1]["runs"][0]
-    accuracies = [one["coherence"]["mean"] for one in (ccdclm, ccdclm["adapted"]["unigram"])]
-    assert accuracies == [one["mean"] for one in alone] and accuracies[0] != accuracies[1]
+    accuracies = [result["coherence"]["mean"] for result in (ccdclm, ccdclm["adapted"]["unigram"])]
+    assert accuracies == [result["mean"] for result in alone] and accuracies[0] != accuracies[1]
 
     made = page.read_text("utf-8")
     runs = [row["runs"][0] for row in rows]
-    shown = (runs[2]["arrangements"]["mixed"], 100 * runs[1]["coherence"]["mean"])
-    for told in (
-        *map("{:.2f}".format, shown),
+    numbers = (runs[2]["arrangements"]["mixed"], 100 * runs[1]["coherence"]["mean"])
+    for text in (
+        *map("{:.2f}".format, numbers),
         *("Sentence 1 of ", f"--html={page}", "launch.evaluate --split=test", "jaxlib"),
         "Test-time adaptation",
         str(space.corpus),
     ):
-        assert told in made
+        assert text in made
 
     # Contexts, permutations and the positions of the first sentence have a seed.
     for other, count in (
@@ -154,20 +154,20 @@ def test_any_run_or_model_is_a_baseline(workdirs, tmp_path):
     of = {row["label"]: row for row in rows}
     base = of["ccdclm, L = 10"]["runs"][0]["test"]["perplexity"]
     compared = of["rnnlm"]["compared"]["ccdclm, L = 10"]
-    own = of["rnnlm"]["runs"][0]["test"]["perplexity"]
-    assert compared["ratio"] == pytest.approx(own / base)
-    assert compared["interval"][0] < own / base < compared["interval"][1]
+    perplexity = of["rnnlm"]["runs"][0]["test"]["perplexity"]
+    assert compared["ratio"] == pytest.approx(perplexity / base)
+    assert compared["interval"][0] < perplexity / base < compared["interval"][1]
     with (output / "report.csv").open(newline="") as file:
         lines = list(csv.DictReader(file))
     assert [line["label"] for line in lines] == ["rnnlm", "ccdclm, L = 5", "ccdclm, L = 10"]
-    assert float(lines[0]["test_perplexity"]) == pytest.approx(own, rel=1e-9)
+    assert float(lines[0]["test_perplexity"]) == pytest.approx(perplexity, rel=1e-9)
     assert [line["data.segment_length"] for line in lines] == ["5", "5", "10"]
     assert "\\begin{tabular}" in (output / "report.tex").read_text()
     assert "--bootstrap=1000 fills it in." in (output / "report.md").read_text()
 
     report(workdirs, output, "--baseline=ccdclm", "--bootstrap=0")
-    told = json.loads((output / "report.json").read_text())["rows"][0]["compared"]
-    assert told == {} or list(told) == ["ccdclm"]
+    comparison = json.loads((output / "report.json").read_text())["rows"][0]["compared"]
+    assert comparison == {} or list(comparison) == ["ccdclm"]
     paths = f"--workdirs={workdirs[0]},{workdirs[1]}"
     error = refuse("report", paths, f"--output={output}", "--baseline=hrnnlm")
     assert "--baseline is hrnnlm; expected one of --workdirs, or of the models ccdclm, r" in error
@@ -183,14 +183,14 @@ def test_both_coherences_where_the_first_sentence_decides(workdirs, tmp_path, mo
     rows = json.loads((output / "report.json").read_text())["rows"]
     run = f"--workdir={without_results(workdirs[0], tmp_path / 'run')}"
     alone = launch("coherence", run, "--permutations=0", *FAST, "--fix_first=1", "--output=-")
-    found = rows[1]["runs"][0]
-    assert found["first_kept"]["mean"] == json.loads(alone.stdout)["mean"]
-    assert (found["coherence"]["keep_first"], found["first_kept"]["keep_first"]) == (0, 1)
+    run_record = rows[1]["runs"][0]
+    assert run_record["first_kept"]["mean"] == json.loads(alone.stdout)["mean"]
+    assert (run_record["coherence"]["keep_first"], run_record["first_kept"]["keep_first"]) == (0, 1)
     # Where it is kept anyway there is one number, the same one.
     printed = report(workdirs[:2], output, "--fix_first=1")
     assert "first sentence fixed, %" not in printed and "measured in" not in printed
     kept = json.loads((output / "report.json").read_text())["rows"][1]["runs"][0]["coherence"]
-    assert kept == found["first_kept"]
+    assert kept == run_record["first_kept"]
 
 
 def test_a_quick_report_of_a_pattern_computes_nothing(workdirs, tmp_path):
@@ -230,7 +230,7 @@ def test_what_was_trained_anew_is_measured_anew(workdirs, tmp_path):
     before = json.loads((output / "report.json").read_text())
     assert "measured in" not in report([tmp_path / "trained"], output)
     after = json.loads((output / "report.json").read_text())
-    seconds = [one["rows"][0]["runs"][0]["seconds"] for one in (before, after)]
+    seconds = [record["rows"][0]["runs"][0]["seconds"] for record in (before, after)]
     assert seconds[1] == seconds[0] + 60
 
 

@@ -145,7 +145,7 @@ def test_silence_and_sparse_features_are_scored_and_the_list_is_written_again(sp
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        ("--weights=1,2", "--weights is no file and has 2 parts; write a file, or 3 numbers: cc"),
+        ("--weights=1,2", "--weights is not a file and has 2 parts; name a file, or give 3"),
         ("--weights=1,x,2", "expected numbers"),
         ("--weights=0,0,0", "expected finite numbers, not all of them 0"),
         ("--output=LISTS/x --metrics=LISTS/x", "--output and --metrics are both "),
@@ -158,9 +158,9 @@ def test_silence_and_sparse_features_are_scored_and_the_list_is_written_again(sp
     ],
 )
 def test_bad_flags_are_refused_and_nothing_is_written(space, lists, tmp_path, flags, message):
-    given = flags.replace("LISTS", str(lists)).split()
+    arguments = flags.replace("LISTS", str(lists)).split()
     common = [f"--workdir={space.run}", *flags_of(lists), f"--output={tmp_path / 'best.txt'}"]
-    assert message in refuse("rescore", *common, *given)
+    assert message in refuse("rescore", *common, *arguments)
     assert not list(tmp_path.iterdir())
 
 

@@ -145,8 +145,8 @@ def test_sentences_are_scored_after_a_context(space, tmp_path, flags):
         if flags:
             score = dataclasses.replace(score, log_probs_no_context=log_probs)
         expected.append(DocumentScore.of(str(number), [score]))
-    given = [f"--workdir={space.run}", f"--context={context}", f"--input={endings}", *flags]
-    assert_scores(scored(*given, quiet=False), expected)
+    arguments = [f"--workdir={space.run}", f"--context={context}", f"--input={endings}", *flags]
+    assert_scores(scored(*arguments, quiet=False), expected)
 
 
 def test_what_cannot_be_scored_after_a_context_is_refused(space, tmp_path):
@@ -213,8 +213,8 @@ def test_attention_stands_beside_the_scores(attending, text, tmp_path):
 )
 def test_bad_flags_are_refused_and_nothing_is_written(attending, text, tmp_path, flags, message):
     flags = [flag.replace("TEXT", str(text)) for flag in flags]
-    given = [f"--workdir={attending}", f"--input={text}", *flags]
-    assert message in refuse("score", *given, cwd=tmp_path)
+    arguments = [f"--workdir={attending}", f"--input={text}", *flags]
+    assert message in refuse("score", *arguments, cwd=tmp_path)
     assert not list(tmp_path.iterdir())
 
 

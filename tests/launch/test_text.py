@@ -79,8 +79,8 @@ def test_flags_that_read_text_unlike_in_training_warn(raw_run, tmp_path):
     words.write_text("".join(f"{record}\n" for record in records))
 
     def evaluate(path: Path, *flags: str) -> tuple[float, str]:
-        given = [f"--workdir={raw_run}", f"--input={path}", "--output=-", *flags]
-        done = launch("evaluate", *given, quiet=False)
+        arguments = [f"--workdir={raw_run}", f"--input={path}", "--output=-", *flags]
+        done = launch("evaluate", *arguments, quiet=False)
         # A warning of unknown words follows the note.
         result, note = json.loads(done.stdout), done.stderr.split("\n")[0]
         assert f"text is read as {result['read_as']}" in note
@@ -195,8 +195,8 @@ def test_a_text_of_many_unknown_words_is_warned_of(space, unheard, command, text
         flags.append(f"--workdir={run}")
     rate = read_manifest(space.corpus).splits["test"].oov_rate
     warnings = [
-        f"warning: {text}: 66.67% of the words are unknown, {100 * rate:.2f}% of those of the "
-        "run's own test split: results do not compare with those of text that it knows\n"
+        f"warning: {text}: 66.67% of the words are out of vocabulary ({100 * rate:.2f}% in the "
+        "run's own test split); results on both texts are not comparable\n"
         for text in texts
     ]
     error = launch(name, *flags, cwd=unheard, quiet=False).stderr

@@ -40,8 +40,8 @@ def test_a_run_goes_on_by_its_workdir_alone(space, tmp_path):
 )
 def test_a_workdir_alone_that_cannot_go_on_is_one_line(space, tmp_path, arguments, expected):
     before = fingerprint(space.run)
-    given = [text.replace("RUN", str(space.run)) for text in arguments]
-    assert expected in refuse("train", "--workdir=none", *given, cwd=tmp_path)
+    flags = [text.replace("RUN", str(space.run)) for text in arguments]
+    assert expected in refuse("train", "--workdir=none", *flags, cwd=tmp_path)
     assert fingerprint(space.run) == before
     assert not list(tmp_path.iterdir())
 
@@ -94,14 +94,14 @@ def test_help_teaches_with_commands_that_are_accepted(space, name, tmp_path):
     corpus = f"--config.data.directory={tmp_path}"
     for module, *arguments in parsed[1:]:
         assert module == f"launch.{name}"
-        given = [
+        flags = [
             corpus if text.startswith("--config.data.directory") else text
             for text in arguments
             if not text.startswith(("--workdir", "--executor", "--slurm"))
         ]
-        if corpus in given:
-            error = refuse(name, f"--workdir={tmp_path / 'run'}", *given)
-            assert f"{tmp_path}: holds no manifest.json" in error
+        if corpus in flags:
+            error = refuse(name, f"--workdir={tmp_path / 'run'}", *flags)
+            assert f"{tmp_path}: has no manifest.json" in error
     assert not list(tmp_path.iterdir())
 
 
@@ -176,9 +176,9 @@ def test_train_refuses_bad_input_and_writes_nothing(space, tmp_path, arguments, 
         "def get_config():\n    config = default_config()\n    return config.training.max_step\n"
     )
     before = fingerprint(tmp_path)
-    given = [text.removeprefix("--config=") for text in arguments if "--config=" in text]
+    configs = [text.removeprefix("--config=") for text in arguments if "--config=" in text]
     others = [text for text in arguments if "--config=" not in text]
-    config = Path(given[0]) if given else None
+    config = Path(configs[0]) if configs else None
     error = refuse("train", *space.training(Path("run"), *others, config=config), cwd=tmp_path)
     for part in expected:
         assert part in error

@@ -124,7 +124,7 @@ class Try(NamedTuple):
     """A command and what was done to it, for people."""
 
     command: list[str]
-    told: str
+    description: str
 
 
 @pytest.fixture(scope="module")
@@ -190,8 +190,8 @@ def draw(rng: random.Random, place: Path) -> Try:
     if pattern.endswith("/*"):
         files = [path for path in sorted((place / pattern[:-2]).rglob("*")) if path.is_file()]
     path = rng.choice(files)
-    told = damage(rng, path)
-    return Try(command, f"{path.relative_to(place)}: {told}")
+    description = damage(rng, path)
+    return Try(command, f"{path.relative_to(place)}: {description}")
 
 
 def damage(rng: random.Random, path: Path) -> str:
@@ -226,9 +226,9 @@ def damage(rng: random.Random, path: Path) -> str:
         changed = rng.choice([piece, content[:at] + piece + content[at:], piece * 50])
         path.write_bytes(changed)
         return f"{kind} {piece[:20]!r} {len(changed)}"
-    told, change = rng.choice(list(OTHERS.items()))
+    description, change = rng.choice(list(OTHERS.items()))
     change(path)
-    return told
+    return description
 
 
 def _directory(path: Path) -> None:
@@ -252,8 +252,8 @@ def _link(target: str, path: Path) -> None:
 
 def _make_readable(place: Path) -> None:
     for folder, folders, _ in os.walk(place):
-        for one in folders:
-            if not os.path.islink(path := os.path.join(folder, one)):
+        for name in folders:
+            if not os.path.islink(path := os.path.join(folder, name)):
                 os.chmod(path, 0o755)
 
 
@@ -276,21 +276,28 @@ def flags_of(name: str) -> list[str]:
     with launcher_state(io.TextIOWrapper(io.BytesIO())):
         __import__(f"launch.{name}")
         defined = flags.FLAGS.flags_by_module_dict()
-        found = [flag.name for module, own in defined.items() if "launch" in module for flag in own]
+        names = [
+            flag.name
+            for module, module_flags in defined.items()
+            if "launch" in module
+            for flag in module_flags
+        ]
     if name in ("train", "sweep"):
-        found += [f"config.{key}" for key in flat(default_config("ccdclm").to_dict())]
-    return sorted(one for one in found if one not in LEFT_OUT and one.split(".")[-1] not in LONG)
+        names += [f"config.{key}" for key in flat(default_config("ccdclm").to_dict())]
+    return sorted(
+        name for name in names if name not in LEFT_OUT and name.split(".")[-1] not in LONG
+    )
 
 
 def contents(place: Path) -> dict[str, Any]:
     """What every file holds, by its name; of the one that is large how much."""
-    found = {}
+    by_name = {}
     for path in place.rglob("*"):
         if path.is_file() and not path.is_symlink() and "__pycache__" not in path.parts:
             size = path.stat().st_size
             is_large = size > 1 << 24 or not os.access(path, os.R_OK)
-            found[str(path.relative_to(place))] = size if is_large else path.read_bytes()
-    return found
+            by_name[str(path.relative_to(place))] = size if is_large else path.read_bytes()
+    return by_name
 
 
 def finding(tried: Try, end: dict[str, Any], place: Path, printed: Path, before: Any) -> str:
@@ -317,11 +324,11 @@ def finding(tried: Try, end: dict[str, Any], place: Path, printed: Path, before:
             return f"leaves {folder}"
     for path in place.glob("out/*.json"):
         json.loads(path.read_text())
-    changed = [one for one, content in contents(place).items() if before.get(one) != content]
+    changed = [file for file, content in contents(place).items() if before.get(file) != content]
     writable = ("out/", f"{CHANGES.get(name, 'out')}/", "run/results/", "jax_cache")
-    given = tried.command[-1].partition("=")[2]
+    output = tried.command[-1].partition("=")[2]
     if other := [
-        one for one in changed if not one.startswith(writable) and not one.startswith(given)
+        file for file in changed if not file.startswith(writable) and not file.startswith(output)
     ]:
         return f"changes {other}"
     return ""
@@ -329,7 +336,7 @@ def finding(tried: Try, end: dict[str, Any], place: Path, printed: Path, before:
 
 @pytest.mark.parametrize("seed", [0, *also(range(1, 51))])
 def test_tries_end_as_promised(world, tmp_path, seed):
-    rng, found = random.Random(seed), []
+    rng, failures = random.Random(seed), []
     place, whole = world
     with server() as run:
         for number in range(TRIES):
@@ -342,5 +349,7 @@ def test_tries_end_as_promised(world, tmp_path, seed):
             end = run([f"launch.{tried.command[0]}", *tried.command[1:]], place, printed)
             _make_readable(place)
             if wrong := finding(tried, end, place, printed, before):
-                found.append(f"{' '.join(tried.command)[:600]}\n  {tried.told}\n  {wrong}")
-    assert not found, "\n".join(found)
+                failures.append(
+                    f"{' '.join(tried.command)[:600]}\n  {tried.description}\n  {wrong}"
+                )
+    assert not failures, "\n".join(failures)

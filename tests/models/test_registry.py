@@ -49,7 +49,7 @@ MEMORY_CELLS = "coupled_peephole_lstm, lstm, lstm_linear_output"
         ("rlm_seqbow_att_lf", "attention_dim", 0, "at least 1"),
         ("rlm_bow_lf", "cell", "gru", f"a memory cell for late fusion: one of {MEMORY_CELLS}"),
         ("rnn_lin", "cell", "gru", "a cell of a simple recurrent network: rnn, htanh"),
-        ("rnnslm", "hash_size", 8, "at least 9, the words of the vocabulary, or 0"),
+        ("rnnslm", "hash_size", 8, "at least 9, the size of the vocabulary, or 0"),
         ("hrnnlm_two_step", "embedding_dim", 3, "model.hidden_dim, 128: words enter the hidden"),
         ("hrnnlm_two_step", "sentence_loss_weight", -1.0, "at least 0"),
         ("rnnslm", "input_dropout", 0.5, "-1"),
@@ -81,5 +81,5 @@ def test_unknown_names_are_refused(name, options, message):
 
 
 def test_vocabulary_size_is_required():
-    with pytest.raises(InputError, match="^model rnnlm needs vocab_size$"):
+    with pytest.raises(InputError, match="^model rnnlm has no vocab_size; pass vocab_size=V$"):
         models.create("rnnlm")

@@ -232,15 +232,15 @@ def test_what_does_not_fit_is_refused():
         other.start(state)
     with pytest.raises(InputError, match=r"1 rows of \[1\] sentences; expected .* 2 rows"):
         reader.read(state, [ids((3,))])
-    with pytest.raises(InputError, match=r"2 rows of \[1, 2\] sentences; expected one number"):
+    with pytest.raises(InputError, match=r"2 rows have \[1, 2\] sentences; expected equal"):
         reader.read(state, [ids((3,)), ids((3,), (4,))])
     with pytest.raises(InputError, match=r"words have shape \(3,\); expected \(2,\)"):
         reader.next(reader.start(state)[0], [START] * 3)
-    with pytest.raises(InputError, match=r"rows are \[0, 2\]; expected some of 0 to 1"):
+    with pytest.raises(InputError, match=r"rows are \[0, 2\]; expected numbers from 0 to 1"):
         state.take([0, 2])
     wrong_rows: list[Any] = [[True, False], [0.0], [[0, 1]], []]
     for wrong in wrong_rows:
-        with pytest.raises(InputError, match="rows are .*; expected some of 0 to 1"):
+        with pytest.raises(InputError, match="rows are .*; expected numbers from 0 to 1"):
             state.take(wrong)
     for wrong in ([VOCAB, 3], [-1, 3], [1.5, 3.0]):
         with pytest.raises(InputError, match=f"words are .*; expected ids from 0 to {VOCAB - 1}"):
@@ -262,7 +262,7 @@ def test_bags_are_read_sentence_by_sentence_and_have_no_next_word():
         for b, document in enumerate(DOCUMENTS):
             close(nll[b][0], expected_nll(reader, document)[s])
             assert nll[b][0][-1] == 0
-    with pytest.raises(InputError, match="rnnslm predicts bags of words and so no next word"):
+    with pytest.raises(InputError, match="rnnslm predicts bags of words and no next word"):
         reader.start(state)
 
 

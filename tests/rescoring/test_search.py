@@ -182,8 +182,8 @@ def test_documents_that_are_read_in_turns_are_found_as_when_read_at_once(monkeyp
     ("name", "beam", "message"),
     [
         ("rnnlm", 0, "beam is 0; expected at least 1"),
-        ("ccdclm", None, "reads all sentences before; choose a beam"),
-        ("rlm_bow_lf", None, "reads 2 sentences before; choose a beam"),
+        ("ccdclm", None, "reads all previous sentences; choose a beam"),
+        ("rlm_bow_lf", None, "reads 2 previous sentences; choose a beam"),
     ],
 )
 def test_searches_that_cannot_be_made_are_refused(name, beam, message):

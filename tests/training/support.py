@@ -118,9 +118,9 @@ def latest_state(workdir: Path, step: int):
         return reader.restore((workdir / "checkpoints" / "latest" / str(step) / "state").resolve())
 
 
-def assert_same_bits(one, other):
-    assert jax.tree.structure(one) == jax.tree.structure(other)
-    jax.tree.map(np.testing.assert_array_equal, one, other)
+def assert_same_bits(first, second):
+    assert jax.tree.structure(first) == jax.tree.structure(second)
+    jax.tree.map(np.testing.assert_array_equal, first, second)
 
 
 def read_metrics(workdir: Path) -> list[dict[str, Any]]:
@@ -182,9 +182,9 @@ def use(workdir: Path) -> int:
 def resume(workdir: Path) -> int:
     """The step that training goes on from."""
     with contextlib.closing(Checkpoints(workdir / "checkpoints", "latest")) as checkpoints:
-        found = checkpoints.restore(state_of(read_config(workdir)))
-    assert found is not None and found[2] == {"tokens": 9}
-    return int(found[1].step)
+        state = checkpoints.restore(state_of(read_config(workdir)))
+    assert state is not None and state[2] == {"tokens": 9}
+    return int(state[1].step)
 
 
 def seal(run: Path) -> None:

@@ -69,13 +69,13 @@ def test_unknown_missing_and_mistyped_keys():
 
 
 def test_keys_and_mappings_of_any_kind_are_named():
-    given = default_config("rnnlm").to_dict()
-    given["data"]["directory"] = "data"
-    frozen = {key: types.MappingProxyType(section) for key, section in given.items()}
-    assert validated({**frozen, "model": given["model"]}) == validated(given)
-    given["model"][3] = 1
+    values = default_config("rnnlm").to_dict()
+    values["data"]["directory"] = "data"
+    frozen = {key: types.MappingProxyType(section) for key, section in values.items()}
+    assert validated({**frozen, "model": values["model"]}) == validated(values)
+    values["model"][3] = 1
     with pytest.raises(InputError, match=r"unknown configuration key 'model\.3'"):
-        validated(given)
+        validated(values)
 
 
 def test_differences_name_keys_that_decide_the_result():
@@ -89,28 +89,28 @@ def test_differences_name_keys_that_decide_the_result():
 
 @pytest.mark.parametrize("model", MODELS)
 def test_every_key_has_a_meaning(model):
-    told = meanings(model)
+    texts = meanings(model)
     keys = flat(default_config(model).to_dict())
-    assert set(keys) == set(told) - {"model.vocab_size"}
-    for text in told.values():
+    assert set(keys) == set(texts) - {"model.vocab_size"}
+    for text in texts.values():
         assert text and "\n" not in text and "  " not in text
 
 
 def test_meanings_are_those_of_the_docstrings():
-    told = meanings("rlm_seqbow_att_ef")
-    assert told["data.max_sentence_length"] == (
+    texts = meanings("rlm_seqbow_att_ef")
+    assert texts["data.max_sentence_length"] == (
         "maximum number of words per training sentence; longer sentences are left out, of contexts "
         "too; 0 for no maximum. Evaluation scores and reads all sentences."
     )
     # Of a line that is part of another entry, and of a class, its base and the base of that.
-    assert told["optimizer.schedule"].endswith(
+    assert texts["optimizer.schedule"].endswith(
         "every halve_every epochs from epoch halve_after on)."
     )
-    assert told["optimizer.halve_after"].startswith("number of epochs, warm-up included, before")
-    assert told["model.attention_dim"].startswith("A, ")
-    assert told["model.context_sentences"].startswith("n, ")
-    assert told["model.num_layers"] == "number of recurrent layers of every stack."
-    assert told["model.name"] == "RLM-SeqBoW-ATT-EF-n."
+    assert texts["optimizer.halve_after"].startswith("number of epochs, warm-up included, before")
+    assert texts["model.attention_dim"].startswith("A, ")
+    assert texts["model.context_sentences"].startswith("n, ")
+    assert texts["model.num_layers"] == "number of recurrent layers of every stack."
+    assert texts["model.name"] == "RLM-SeqBoW-ATT-EF-n."
     with pytest.raises(InputError, match="unknown model 'rlmm'; did you mean 'rlm'"):
         meanings("rlmm")
 

@@ -136,7 +136,7 @@ def test_checksums_lead_nowhere_else(sealed, tmp_path, name, capfd):
             use(run)
         expected = "its files are not those of checksums.json"
         if not isinstance(forged, dict):
-            expected = f"checksums.json: it is {forged!r}; expected a JSON object"
+            expected = f"checksums.json: the value is {forged!r}; expected a JSON object"
         assert expected in capfd.readouterr().err
 
 

@@ -69,7 +69,7 @@ def test_kills_leave_the_bits_of_an_uninterrupted_run(data, tmp_path):
     assert_same_bits(latest_state(run, STEPS), latest_state(whole, STEPS))
     assert_same_bits(restore_run(run).params, restore_run(whole).params)
     losses = [
-        [(line["step"], line["loss"]) for line in comparable(one) if line["kind"] == "valid"]
-        for one in (run, whole)
+        [(line["step"], line["loss"]) for line in comparable(workdir) if line["kind"] == "valid"]
+        for workdir in (run, whole)
     ]
     assert losses[0] == losses[1] and len(losses[0]) == STEPS // 30

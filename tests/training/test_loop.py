@@ -233,8 +233,8 @@ def test_a_rate_halved_on_plateaus_goes_on_after_a_kill_and_with_more_epochs(dat
     lines: list[str] = []
     last = loop.train(hashed(4), whole, report=lines.append).step
     shapes = [line for line in lines if line.startswith("compiling shape ")]
-    told = r"compiling shape \d of \d or more: .* positions, at most (2|4|8|16) different words"
-    assert shapes and all(re.fullmatch(told, line) for line in shapes)
+    pattern = r"compiling shape \d of \d or more: .* positions, at most (2|4|8|16) different words"
+    assert shapes and all(re.fullmatch(pattern, line) for line in shapes)
     assert len({line.partition(": ")[2] for line in shapes}) == len(shapes)
     rates = [
         line["learning_rate"]
@@ -271,19 +271,19 @@ def test_optimizers_that_move_all_hashed_features_are_refused_unless_these_are_f
 
 
 @pytest.mark.parametrize(
-    ("name", "frozen", "told"),
+    ("name", "frozen", "is_reported"),
     [("hrnnlm", "", True), ("hrnnlm", "sentence_*", False), ("rnnlm", "", False)],
 )
 def test_the_loss_of_a_further_objective_is_told_where_it_is_trained(
-    data, tmp_path, name, frozen, told
+    data, tmp_path, name, frozen, is_reported
 ):
     options = {"model.name": name, "training.frozen": frozen, "training.max_steps": 1}
     lines = []
     loop.train(config(data, **options), tmp_path / "run", report=lines.append)
-    (line,) = [one for one in read_metrics(tmp_path / "run") if one["kind"] == "train"]
-    assert ("bags_loss" in line) == told
-    assert any("bags loss" in one for one in lines) == told
-    if told:
+    (line,) = [record for record in read_metrics(tmp_path / "run") if record["kind"] == "train"]
+    assert ("bags_loss" in line) == is_reported
+    assert any("bags loss" in text for text in lines) == is_reported
+    if is_reported:
         assert line["bags_loss"] > 0
 
 

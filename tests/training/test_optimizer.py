@@ -81,8 +81,8 @@ def test_a_compiled_rate_is_halved_at_the_same_steps(steps_per_epoch):
     steps = np.array(first)[:, None] + [-1, 0]
     expected = 0.1 / 2.0 ** np.array([[0, 1], [1, 2], [2, 3], [3, 4]])
     for function in (rate, jax.jit(rate)):
-        found = [[np.asarray(function(np.int32(step))) for step in pair] for pair in steps]
-        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        values = [[np.asarray(function(np.int32(step))) for step in pair] for pair in steps]
+        np.testing.assert_allclose(values, expected, rtol=1e-6)
     never = learning_rate(dataclasses.replace(options, halve_after=1e30), 7, 1)
     np.testing.assert_allclose(np.asarray(never(2**31 - 2)), 0.1, rtol=1e-6)
 

@@ -135,9 +135,9 @@ def test_axes_of_words_are_found_in_every_model(name):
     if name == "codclm":
         expected["output/context"] = 1
     # As many words as dimensions: sizes alone do not tell.
-    found = word_axes(small_model(name, vocab_size=5))
-    assert found["sentence_embedding" if name == "rnnslm" else "embedding"] == 0
-    assert found == {path: expected.get(path) for path in found}
+    axes = word_axes(small_model(name, vocab_size=5))
+    assert axes["sentence_embedding" if name == "rnnslm" else "embedding"] == 0
+    assert axes == {path: expected.get(path) for path in axes}
 
 
 def test_other_models_give_what_they_share(tmp_path):
@@ -209,7 +209,7 @@ def test_frozen_parameters_stay_and_have_no_optimizer_state(options):
         assert (before[path].tobytes() == after[path].tobytes()) == (path in FROZEN), path
     moments = leaf_paths(state.optimizer_state)
     for path in before:
-        ends = [one for one in moments if one.endswith(f"/{path}")]
+        ends = [moment for moment in moments if moment.endswith(f"/{path}")]
         assert bool(ends) == (path not in FROZEN), (path, moments)
     if "average_decay" in options:
         model = by_path(loop.model_params(state.params, state.optimizer_state))

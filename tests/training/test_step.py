@@ -176,10 +176,14 @@ def scores_of_documents(name: str) -> list[float]:
     model = simple_model(name)
     scorer = Scorer(model, random_params(model), batch_size=4)
     documents, sources = (
-        [[np.array(words) for words in one] for one in text] for text in (DOCUMENTS, SOURCES)
+        [[np.array(words) for words in document] for document in text]
+        for text in (DOCUMENTS, SOURCES)
     )
-    pairs = [Encoded(one, source=source) for one, source in zip(documents, sources, strict=True)]
-    return [float(nat) for _, nll in scorer.score(pairs) for one in nll for nat in one]
+    pairs = [
+        Encoded(document, source=source)
+        for document, source in zip(documents, sources, strict=True)
+    ]
+    return [float(nat) for _, nll in scorer.score(pairs) for nats in nll for nat in nats]
 
 
 SCRIPT = """

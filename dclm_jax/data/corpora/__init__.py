@@ -20,8 +20,9 @@
   wikitext, wikitext_body: WikiText-2 or -103 (Merity et al., 2017); the folder of its three files
     (see `wikitext`). Articles are documents; headings are sentences or (body) omitted.
 
-In ptb and nant, sentences and words are annotated. In wikitext words are annotated, in ted
-sentences; `prose` finds the rest, at about 2,000 sentences per second on one core.
+ptb and nant have annotated sentences and words, wikitext has annotated words, and ted has annotated
+sentences. `prose` divides all other text except wikitext, at about 2,000 sentences per second on
+one core.
 """
 
 import dataclasses
@@ -37,7 +38,7 @@ from dclm_jax.data.corpora.prose_folders import Files
 from dclm_jax.data.documents import Document
 
 DRAWN = -1
-"""In place of the index of a split: the document's split is drawn at random."""
+"""The index of the split of a document whose split is drawn at random."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Collection:
       text_format: the format in which a run reads other text like the corpus.
       home: the folder of an embedded corpus, which is converted to lower case.
       facts: a function from its folder to further facts for the manifest.
-      unknown_token: its spelling of unknown words.
+      unknown_token: its spelling of OOV words.
     """
 
     title: str
@@ -75,7 +76,7 @@ class Collection:
 
 
 def _named_first(names: Sequence[str]) -> list[int]:
-    """The split with which a name begins."""
+    """The index of the split that begins each name."""
     return [corpus.SPLITS.index(name.split("/")[0]) for name in names]
 
 
@@ -146,7 +147,7 @@ COLLECTIONS = {
         fractions=tuple(count / 29_363 for count in (26_462, 148, 2_753)),
         text_format="lines",
     ),
-    # Cettolo et al. (2012); the shares are those of Lin et al. (2015), 6.1.
+    # Cettolo et al. (2012), with the shares of Lin et al. (2015), 6.1.
     "ted": Collection(
         title="TED talks of IWSLT",
         files=ted.talk_files,

@@ -42,8 +42,8 @@ def address_year(name: str) -> int:
 
 
 def split_by_year(years: Sequence[int], fractions: Sequence[float]) -> list[int]:
-    """The index of the part of each address; the years of a part follow the years of the part
-    before.
+    """The index of the part of each address; the years of a part follow the years of the previous
+    part.
 
     Args:
       years: the year of each address, in any order.

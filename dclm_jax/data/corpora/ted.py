@@ -4,7 +4,7 @@ The folder of a pair of languages has talks for training, as lines of text betwe
 (not XML), and test sets as XML:
 
   train.tags.zh-en.en               <url>...</url>, <talkid>1</talkid>, <title>...</title> and so
-                                    on, each on a line, then the talk, a sentence a line
+                                    on, each on a line, then the talk, one sentence per line
   IWSLT14.TED.tst2010.zh-en.en.xml  <mteval><refset ...><doc docid="767"><seg id="1">...</seg>
 
 The English side is read, with the test sets of Lin et al. (2015), 6.1, that are present; other
@@ -51,11 +51,11 @@ def talk_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
     for part, files in parts.items():
         if len(files) > 1 or (part == TRAINING and not files):
             raise InputError(
-                f"{folder}: holds {len(files) or 'no'} files {_PATTERNS[part]}; expected one"
+                f"{folder}: has {len(files) or 'no'} files {_PATTERNS[part]}; expected one"
             )
     if not any(parts[name] for name in TEST_SETS):
         raise InputError(
-            f"{folder}: holds no test set; expected files {_PATTERNS[TEST_SETS[0]]}, or of "
+            f"{folder}: has no test set; expected files {_PATTERNS[TEST_SETS[0]]}, or of "
             + " or ".join(TEST_SETS[1:])
         )
     return {part: [folder / name for name in files] for part, files in parts.items() if files}
@@ -70,7 +70,7 @@ def read_talks(root: str | pathlib.Path) -> Iterator[Document]:
             for number, sentences in (_tagged if part == TRAINING else _xml)(file):
                 yield Document(printable(f"{part}/{number}"), [words(text) for text in sentences])
             if number is None:
-                raise InputError(f"{file}: holds no talks")
+                raise InputError(f"{file}: has no talks; expected at least one")
 
 
 def _tagged(file: pathlib.Path) -> Iterator[Talk]:
@@ -80,7 +80,7 @@ def _tagged(file: pathlib.Path) -> Iterator[Talk]:
 
     def talk() -> Talk:
         if not header.get("talkid"):
-            raise InputError(f"{file}:{start}: the talk has no <talkid>")
+            raise InputError(f"{file}:{start}: the talk has no <talkid>; add the tag")
         return header["talkid"], sentences
 
     for line, text in read_lines(file):
@@ -135,15 +135,17 @@ def _xml(file: pathlib.Path) -> list[Talk]:
     for doc in root.iter("doc"):
         number = doc.get("docid", "").strip()
         if not number:
-            raise InputError(f"{file}: the <doc> after {len(talks)} others has no docid")
+            raise InputError(f"{file}: the <doc> after {len(talks)} others has no docid; add it")
         if number in talks:
-            raise InputError(f"{file}: the docid {brief(number)} occurs twice")
+            raise InputError(f"{file}: the docid {brief(number)} occurs twice; rename one")
         segments = list(doc.iter("seg"))
         for element in (doc, *segments):
             if element.find(f".//{element.tag}") is not None:
                 nested = f"<{element.tag}> within <{element.tag}>"
-                raise InputError(f"{file}: {nested} of the document {brief(number)}")
+                raise InputError(
+                    f"{file}: {nested} of the document {brief(number)}; remove the nesting"
+                )
         talks[number] = ["".join(segment.itertext()) for segment in segments]
     if sum(map(len, talks.values())) < sum(1 for _ in root.iter("seg")):
-        raise InputError(f"{file}: <seg> outside of <doc>")
+        raise InputError(f"{file}: <seg> outside of <doc>; move it into a <doc>")
     return list(talks.items())

@@ -39,14 +39,14 @@ def article_files(root: str | pathlib.Path) -> dict[str, list[pathlib.Path]]:
         names = [name.format(split) for name in _NAMES]
         files = [file for name in names if (file := pathlib.Path(root, name)).is_file()]
         if not files:
-            raise InputError(f"{root}: expected the folder of WikiText, which has {names[0]}")
+            raise InputError(f"{root}: has no {names[0]}; expected the folder of WikiText")
         parts[split] = files[:1]
     return parts
 
 
 def count(root: str | pathlib.Path) -> dict[str, dict[str, int]]:
-    """By split the numbers of articles, of tokens in published perplexities (the words and the end
-    of each line), and of unknown words among these tokens."""
+    """The numbers by split of articles, of tokens that published perplexities count (the words and
+    the end of each line), and of OOV words among these tokens."""
     articles, tokens, unknown = {}, {}, {}
     for split, (file,) in article_files(root).items():
         lines = list(_parsed(read_lines(file)))
@@ -97,7 +97,7 @@ def articles(
 
 
 class _Line(NamedTuple):
-    """The words of a line. A heading stands between empty lines, and a title is a heading."""
+    """The words of a line. A heading is between empty lines, and a title is a heading."""
 
     number: int
     words: list[str]
