@@ -818,7 +818,7 @@ def _encoded(
             f"documents are {brief(documents)}; expected a list of documents (for raw text: "
             "score_text)"
         )
-    kept = empty_sentences = empty_documents = 0
+    num_documents = empty_sentences = empty_documents = 0
     for index, document in enumerate(documents):
         words = _words(document)
         with_words = [sentence for sentence in words if sentence]
@@ -826,7 +826,7 @@ def _encoded(
         if not (with_words or keep_empty):
             empty_documents += 1
             continue
-        kept += 1
+        num_documents += 1
         name = document.id if isinstance(document, Document) else str(index)
         ids = datasets.encode(vocabulary, with_words)
         yield _Document(
@@ -836,9 +836,9 @@ def _encoded(
             characters=ids.characters,
             id=name,
         )
-    if kept and (empty_sentences or empty_documents):
-        of_documents = f"; documents without words: {empty_documents:,}" if empty_documents else ""
-        _warn(f"sentences without words omitted: {empty_sentences:,}{of_documents}")
+    if num_documents and (empty_sentences or empty_documents):
+        note = f"; documents without words: {empty_documents:,}" if empty_documents else ""
+        _warn(f"sentences without words omitted: {empty_sentences:,}{note}")
 
 
 def _words(document: Document | Sequence[Sentence], what: str = "a document is") -> list[list[str]]:

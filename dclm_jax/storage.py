@@ -149,7 +149,7 @@ def _names(folder: epath.Path, prefix: str) -> Iterator[str]:
 
 
 def download(location: epath.Path, file: pathlib.Path) -> None:
-    """Copies a file from an address. The copy appears complete, or stays as it was."""
+    """Copies a file from an address. A copy is complete, or the file is unchanged."""
     with reaching(location):
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=file.parent, prefix=".") as folder:
@@ -198,14 +198,14 @@ class Mirror:
     def upload(self) -> None:
         """Uploads new and changed files, and removes files that the directory lacks."""
         self.has_uploaded = True
-        here = self._files()
+        local = self._files()
         foreign = [name for name, state in self._uploaded.items() if state is None]
         self._remove(filter(self._is_seal, foreign))
-        for name in sorted(here, key=self._is_seal):
-            if self._uploaded.get(name) != here[name]:
+        for name in sorted(local, key=self._is_seal):
+            if self._uploaded.get(name) != local[name]:
                 upload(self._directory / name, self._location / name)
-                self._uploaded[name] = here[name]
-        gone = self._uploaded.keys() - here.keys()
+                self._uploaded[name] = local[name]
+        gone = self._uploaded.keys() - local.keys()
         self._remove(sorted(gone, key=self._is_seal, reverse=True))
 
     def _remove(self, names: Iterable[str]) -> None:

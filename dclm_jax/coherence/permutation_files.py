@@ -107,14 +107,14 @@ def open_permutations(
     """`read_permutations` as a dataset, and the orders of each of its documents. `report` is called
     with a note on permutations that are equal to their document."""
     permutations = read_permutations(read, permuted, originals)
-    documents, orders, same = [], [], 0
+    documents, orders, num_equal = [], [], 0
     for document, orders_PxS in permutations:
         documents.append(encode(vocabulary, document.sentences, document.id))
         orders.append(orders_PxS)
         original = numbered(documents[-1].sentences)
-        same += int(np.all(original[orders_PxS] == original, axis=1).sum())
-    if same:
-        report(f"note: permutations with the same text as their document: {same:,}")
+        num_equal += int(np.all(original[orders_PxS] == original, axis=1).sum())
+    if num_equal:
+        report(f"note: permutations with the same text as their document: {num_equal:,}")
     source = {"input": originals or permuted, "permuted": permuted, "split": None}
     return Dataset(documents, len(documents), source), orders
 

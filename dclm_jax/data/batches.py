@@ -286,13 +286,13 @@ class _Sentences:
         begins, lengths = offsets[:-1], np.diff(offsets)
         if not most_words:
             return cls(corpus, begins, lengths, documents)
-        (kept,) = np.nonzero(lengths <= most_words)
-        if not len(kept):
+        (indices,) = np.nonzero(lengths <= most_words)
+        if not len(indices):
             raise InputError(
                 f"max_sentence_length is {most_words}; the shortest sentence of the training text "
                 f"has {lengths.min()} words; choose at least this number"
             )
-        return cls(corpus, begins[kept], lengths[kept], np.searchsorted(kept, documents))
+        return cls(corpus, begins[indices], lengths[indices], np.searchsorted(indices, documents))
 
     def pack(
         self, sentence_RxS: np.ndarray, exists_RxS: np.ndarray, length: int, rows: int

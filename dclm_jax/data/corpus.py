@@ -139,8 +139,8 @@ class Manifest:
         """The files of a split by name. Only names of this format are accepted; other names in a
         manifest could lead out of the folder."""
         entries = self.vocabulary.files | self.splits[split].files | self.tags
-        of_tags = (TAGS_FILE, tags_file(split)) if tags_file(split) in self.tags else ()
-        return {name: entries[name] for name in (VOCABULARY_FILE, *split_files(split), *of_tags)}
+        tag_files = (TAGS_FILE, tags_file(split)) if tags_file(split) in self.tags else ()
+        return {name: entries[name] for name in (VOCABULARY_FILE, *split_files(split), *tag_files)}
 
 
 def split_files(split: str) -> list[str]:
@@ -193,8 +193,8 @@ class Corpus:
         files = map(self.manifest.files_of, self.manifest.splits)
         return {
             name: file.sha256
-            for of_split in files
-            for name, file in of_split.items()
+            for entries in files
+            for name, file in entries.items()
             if name not in self.manifest.tags
         }
 

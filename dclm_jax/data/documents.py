@@ -32,7 +32,7 @@ class TextOptions:
       lowercase: whether words are converted to lower case.
       normalize: whether quotes, dashes and other punctuation of raw text are normalized as Moses
         does; tokenised text is never normalized.
-      text_key: the key or column that holds raw text; None for "text".
+      text_key: the key or column that has raw text; None for "text".
       language: the language of raw text as Wikipedia's code: en, de, pt, ckb.
       unicode: the normal form of words, one of FORMS; a form also removes format characters at the
         edges of words.

@@ -58,7 +58,7 @@ class Text(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key or column that holds raw text."""
+        """The key or column that has raw text."""
         return self.options.text_key or DEFAULT_TEXT_KEY
 
     def named(self, value: Any, number: int) -> str:
@@ -252,10 +252,10 @@ def _check_tags(sentences: list[list[str]], tags: list[list[str]], where: str) -
             f"{where}: has {len(sentences)} sentences but tags for {len(tags)}; write one list of "
             "tags per sentence"
         )
-    for number, (words, of_words) in enumerate(zip(sentences, tags, strict=True), start=1):
-        if len(words) != len(of_words):
+    for number, (words, word_tags) in enumerate(zip(sentences, tags, strict=True), start=1):
+        if len(words) != len(word_tags):
             raise InputError(
-                f"{where}: sentence {number} has {len(words)} words but {len(of_words)} tags; "
+                f"{where}: sentence {number} has {len(words)} words but {len(word_tags)} tags; "
                 "write one tag per word"
             )
 

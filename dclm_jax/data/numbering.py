@@ -60,10 +60,10 @@ class NumberedText:
         ):
             for part, dropped, (name, sentences, tags) in documents:
                 words = [ids[word] for sentence in sentences for word in sentence]
-                of_words = [tag_ids[tag] for sentence in tags or () for tag in sentence]
+                tag_numbers = [tag_ids[tag] for sentence in tags or () for tag in sentence]
                 ids_file.write(np.asarray(words, corpus.TOKEN_DTYPE).tobytes())
-                of_words = of_words or [_NO_TAG] * len(words)
-                tags_file.write(np.asarray(of_words, corpus.TOKEN_DTYPE).tobytes())
+                tag_numbers = tag_numbers or [_NO_TAG] * len(words)
+                tags_file.write(np.asarray(tag_numbers, corpus.TOKEN_DTYPE).tobytes())
                 lengths.extend(map(len, sentences))
                 names.append(name)
                 rows.append((part, dropped, len(sentences), tags is not None))

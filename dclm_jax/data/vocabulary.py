@@ -75,11 +75,11 @@ class Vocabulary:
                 f"min_count is {min_count}; the most frequent word occurs {highest} times; choose "
                 "a smaller number"
             )
-        kept = sorted(frequent, key=lambda word: (-counter[word], word))[:size]
-        counts = [counter[word] for word in kept]
+        entries = sorted(frequent, key=lambda word: (-counter[word], word))[:size]
+        counts = [counter[word] for word in entries]
         num_unknown = sum(counter.values()) - sum(counts)
         return cls(
-            words=(*SPECIAL_TOKENS, *kept),
+            words=(*SPECIAL_TOKENS, *entries),
             counts=(num_sentences, num_sentences, num_unknown, *counts),
             unknown_token=unknown_token,
         )

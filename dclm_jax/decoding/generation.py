@@ -206,8 +206,8 @@ def generate_many(
     max_rows = min(ROWS, 1 << (fitting.bit_length() - 1))
     for batch, _ in batches_of_like_size(at_least_one, max_rows):
         rows = filled_up(batch)
-        of_rows = [limits[row] for row in rows]
-        generated = generate(state_of(rows), decoding, of_rows, keys[np.array(rows)])
+        row_limits = [limits[row] for row in rows]
+        generated = generate(state_of(rows), decoding, row_limits, keys[np.array(rows)])
         for index, text in zip(batch, generated, strict=False):
             texts[index] = text
     return texts

@@ -208,13 +208,13 @@ def _cache_nll(
     age = jnp.concatenate([age_BxNxW, jnp.broadcast_to(age_NxN, (rows, length, length))], axis=-1)
     keys = jnp.concatenate([window.features_BxWxD, h_BxNxD], axis=1)
     score = jnp.einsum("bnd,bwd->bnw", h_BxNxD, keys)
-    same = jnp.concatenate([window.targets_BxW, targets_BxN], axis=1)[:, None]
-    same = same == targets_BxN[..., None]
+    is_same = jnp.concatenate([window.targets_BxW, targets_BxN], axis=1)[:, None]
+    is_same = is_same == targets_BxN[..., None]
 
     def log_share_of_word(theta: float, size: int) -> jax.Array:
         logits = jnp.where((age >= 1) & (age <= size), theta * score, -jnp.inf)
         exps = jnp.exp(logits - jnp.max(logits, axis=-1, keepdims=True))
-        return jnp.log(jnp.sum(exps, axis=-1, where=same)) - jnp.log(jnp.sum(exps, axis=-1))
+        return jnp.log(jnp.sum(exps, axis=-1, where=is_same)) - jnp.log(jnp.sum(exps, axis=-1))
 
     # Settings that differ only in strength share this result, which is nearly all of the work.
     sizes = {(setting.theta, setting.window) for setting in settings}

@@ -82,8 +82,8 @@ def score_after(
             [[sentences[index]] for index in filled],
             [shared[index] for index in filled],
         )
-        for index, of_row in zip(batch, nll, strict=False):
-            (scores[index],) = of_row
+        for index, row_scores in zip(batch, nll, strict=False):
+            (scores[index],) = row_scores
     for before, index in itertools.pairwise(order):
         known = shared[index]
         scores[index] = np.concatenate([scores[before][:known], scores[index][known:]])
@@ -117,11 +117,11 @@ def read_after(
 
 def _shared_targets(first: np.ndarray, second: np.ndarray) -> int:
     """The number of leading targets, words and END, that two sentences share."""
-    both = min(len(first), len(second))
-    (differ,) = np.nonzero(np.asarray(first[:both]) != np.asarray(second[:both]))
+    length = min(len(first), len(second))
+    (differ,) = np.nonzero(np.asarray(first[:length]) != np.asarray(second[:length]))
     if differ.size:
         return int(differ[0])
-    return both + (len(first) == len(second))
+    return length + (len(first) == len(second))
 
 
 def filled_up(rows: Sequence[int]) -> list[int]:

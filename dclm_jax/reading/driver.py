@@ -96,7 +96,7 @@ def read_sentences(
         context, contexts_S = close_sentences(model, params, context, tokens_SxNxB, mask_SxNxB)
         result = SentenceFeatures(context, contexts_S, None, None)
     elif model.remat or (model.states_read_context and model.contexts_read_states):
-        context, of_sentences = jax.lax.scan(
+        context, results = jax.lax.scan(
             jax.checkpoint(read_sentence) if model.remat else read_sentence,
             context,
             (
@@ -108,7 +108,7 @@ def read_sentences(
             ),
             unroll=1 if model.remat else _sentences_in_a_round(len(tokens_SxNxB)),
         )
-        result = SentenceFeatures(context, *of_sentences)
+        result = SentenceFeatures(context, *results)
     else:
         result = _read_at_once(model, params, context, tokens_SxNxB, mask_SxNxB, masks)
     return result._replace(
@@ -161,10 +161,10 @@ def _read_at_once(
     if model.states_read_context:
         _, outputs_NxR = read(conditioning, contexts)
     features = _unfold(model.emit(params, conditioning, outputs_NxR), num_sentences)
-    of_contexts = conditioning.features
-    if of_contexts is not None:
-        of_contexts = of_contexts.reshape(num_sentences, batch_size, -1)
-    return SentenceFeatures(context, contexts_S, features, of_contexts)
+    context_features = conditioning.features
+    if context_features is not None:
+        context_features = context_features.reshape(num_sentences, batch_size, -1)
+    return SentenceFeatures(context, contexts_S, features, context_features)
 
 
 def _read_tokens(

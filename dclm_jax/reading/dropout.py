@@ -32,18 +32,18 @@ def draw_masks(
     model: DocumentModel, params: Params, keys_B: jax.Array, shape_SxN: tuple[int, ...]
 ) -> DropoutMasks | None:
     """The masks of one training step, or None at dropout 0; `keys_B` has one key per element."""
-    of_inputs, of_output = _input_rates(model), _rate(model, model.output_dropout)
-    if not any((*of_inputs, of_output)):
+    input_rates, output_rate = _input_rates(model), _rate(model, model.output_dropout)
+    if not any((*input_rates, output_rate)):
         return None
     output = jax.eval_shape(model.output_layer, params)
     kernel, context_kernel, *_ = [*jax.tree.leaves((output.kernel, output.context_kernel)), None]
-    dims, rates = (*_input_dims(model), kernel.shape[0]), (*of_inputs, of_output)
+    dims, rates = (*_input_dims(model), kernel.shape[0]), (*input_rates, output_rate)
     keys_XxB = _split(keys_B, len(dims))
     embeddings, *layers, features = _drawn(model, keys_XxB, shape_SxN, dims, rates)
     contexts = None
     if context_kernel is not None:
         keys_1xB, dims = _folded(keys_B, _OF_CONTEXTS)[None], (context_kernel.shape[0],)
-        (contexts,) = _drawn(model, keys_1xB, (shape_SxN[0], 1), dims, (of_output,))
+        (contexts,) = _drawn(model, keys_1xB, (shape_SxN[0], 1), dims, (output_rate,))
     return DropoutMasks(embeddings, tuple(layers), features, contexts)
 
 

@@ -81,8 +81,8 @@ def advance(
     # S = 1 sentence with N = 1 position.
     outputs_1xB = jax.tree.map(lambda array_B: array_B[None], output)
     features_1xBxD = model.emit(params, conditioning, outputs_1xB)
-    of_context = None if conditioning.features is None else conditioning.features[None]
-    read = SentenceFeatures(None, None, features_1xBxD[None], of_context)
+    context_features = None if conditioning.features is None else conditioning.features[None]
+    read = SentenceFeatures(None, None, features_1xBxD[None], context_features)
     return prefix, jax.nn.log_softmax(output_inputs(model, params, read, tokens_B).logits())
 
 

@@ -247,8 +247,8 @@ def output_inputs(
     sentences, length, rows, _ = features.shape
     if sentences * rows * model.vocab_size > model.plan.shared_logits:
         contexts = jnp.broadcast_to(contexts[:, None], (*features.shape[:3], contexts.shape[-1]))
-        both = jnp.concatenate([features, contexts], axis=-1)
-        return OutputInputs(flat(both), jnp.concatenate([kernel_DxV, kernel_ExV]), output.bias)
+        joined = jnp.concatenate([features, contexts], axis=-1)
+        return OutputInputs(flat(joined), jnp.concatenate([kernel_DxV, kernel_ExV]), output.bias)
     row_Sx1xB = jnp.arange(sentences * rows).reshape(sentences, 1, rows)
     row_F = jnp.broadcast_to(row_Sx1xB, (sentences, length, rows)).reshape(-1)
     shared = RowLogits(product(flat(contexts), kernel_ExV), row_F)

@@ -49,7 +49,7 @@ MAX_ROWS = MAX_POSITIONS // _MIN_LENGTH
 """Maximum B of a block on one device: a sentence takes at least _MIN_LENGTH positions."""
 _MIN_CAPACITY = 16
 # In a batch, the longest document has less than this many times the sentences of the shortest
-# document. Otherwise most rows beside a very long document would be empty.
+# document. Otherwise a batch with a very long document would be mostly padding.
 _LENGTH_RATIO = 4
 
 
@@ -151,7 +151,7 @@ class ReaderState:
 class SentenceState:
     """The state within a sentence in each of `rows` documents, `length` tokens after its start.
 
-    A row that has read END is at the end of its sentence and stays there.
+    A row that has read END remains at the end of its sentence.
     """
 
     reader: "Reader"
@@ -260,7 +260,7 @@ class Reader:
         """
         state = self.open(len(documents))
         self._require_documents(documents)
-        # Rows whose document has ended are read along with the others, and discarded.
+        # Rows whose document has ended are read with the other rows and discarded.
         longest = max((len(words) for document in documents for words in document), default=0)
         length, first = padded_length(longest), 0
         context = ended = self.model.resize_context(state.context, length)

@@ -327,7 +327,7 @@ def test_later_files_of_a_folder_have_the_format_guessed_of_the_first(tmp_path):
         ("lines", b"x" * (2**24 + 1), ":1: the line is longer than 16 MiB; expected lines of te"),
         ("prose", b"a b\n" + b"x " * (2**23 + 1), ":2: the line is longer than 16 MiB"),
         ("prose", b"a\n\n" + b"x" * 1_000_001, "'text:1' has a word of more than 1,000,000 cha"),
-        ("csv", b'text\n"' + (b"x" * 2**23 + b"\n") * 2, ":2: the row .* not valid CSV: field l"),
+        ("csv", b'text\n"' + (b"x" * 2**23 + b"\n") * 2, r":2: the row .* not valid CSV \(field l"),
     ],
 )
 def test_what_no_text_has_is_refused_before_it_fills_the_memory(tmp_path, format, content, message):

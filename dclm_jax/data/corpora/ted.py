@@ -99,7 +99,7 @@ def _tagged(file: pathlib.Path) -> Iterator[Talk]:
                 f"beginning to its end; got {brief(text)}"
             )
         tag, value = match.groups()
-        # Credits stand before or after the text, one per person.
+        # Credits are before or after the text, one per person.
         if tag in _CREDITS:
             continue
         if sentences or tag in header:
