@@ -120,7 +120,7 @@ def test_silence_and_sparse_features_are_scored_and_the_list_is_written_again(sp
     run = f"--workdir={space.run}"
     done = launch("rescore", run, f"--nbest={path}", *options, *weights, quiet=False)
     *notes, warning = done.stderr.splitlines()
-    assert warning.startswith(f"warning: {path}: 30.00% of the words are unknown")
+    assert warning.startswith(f"warning: {path}: 30.00% of the words are out of vocabulary")
     assert notes == [
         f"note: {path}: features that some of the 6 hypotheses lack count as 0 there: 'LM' in 2, "
         "'TM' in 4"
