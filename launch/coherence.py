@@ -248,7 +248,7 @@ def _models(store: Store) -> tuple[list[_Measured], _Texts]:
 
 def _baseline(kind: type[OrderingBaseline]) -> tuple[list[_Measured], _Texts]:
     values = flags.FLAGS
-    for flag in ("workdir", "workdirs", "batch_size", "matmul_precision"):
+    for flag in ("workdir", "workdirs", "batch_size"):
         if values[flag].present:
             raise InputError(f"--baseline takes no --{flag}; it is trained on --data")
     if not values.data:

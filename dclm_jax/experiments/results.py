@@ -1,7 +1,7 @@
 """Measurements of runs, computed once and saved in the run: RUN/results/MEASURE-HASH.json.
 
-A file says what it was measured of: the model, the precision of its products and how it adapts, the
-documents, the options and the version of the measure. A file that says something else, or is damaged, is measured again.
+A file says what it was measured of: the model and how it adapts, the documents, the options and
+the version of the measure. A file that says something else, or is damaged, is measured again.
 Every command that measures a split of a prepared corpus reads and writes these files.
 """
 
@@ -115,7 +115,6 @@ class Result(NamedTuple):
                 "measure": measure,
                 "version": [VERSION, version],
                 "model": subject.lm.fingerprint,
-                "matmul_precision": subject.lm.matmul_precision,
                 "adaptation": adapted
                 and {key: getattr(adapted, key) for key in ("kind", "setting", "training_text")},
                 "vocabulary": subject.lm.vocabulary.fingerprint,
@@ -378,7 +377,6 @@ def facts(run: Subject) -> dict[str, Any]:
         "objective": run.lm.scorer.objective,
         "own_oov_rate": run.lm.text.unknown_rates.get("test"),
         "step": run.lm.step,
-        "matmul_precision": run.lm.matmul_precision,
         "config": flat(run.lm.config),
         "training_text": None,
         "seconds": None,

@@ -38,7 +38,6 @@ def lines(
     documents: Iterable[tuple[Sequence[DocumentScore], Sequence[Attention]]],
     *,
     title: str,
-    precisions: Sequence[str | None],
     compared: bool,
 ) -> Iterator[str]:
     """The text of a file, in parts, for streamed documents.
@@ -49,7 +48,6 @@ def lines(
       documents: for each document the scores of every run, and the attention weights of every run
         if they are written; TSV has none.
       title: title of an HTML file.
-      precisions: the `matmul_precision` of every run.
       compared: whether scores include surprisals without context.
     """
     if file_format == "tsv":
@@ -62,16 +60,13 @@ def lines(
         elif file_format == "html":
             yield html.document(labels, scores, attention)
         else:
-            yield _json_line(labels, precisions, scores, attention)
+            yield _json_line(labels, scores, attention)
     if file_format == "html":
         yield html.foot()
 
 
 def _json_line(
-    labels: Sequence[str],
-    precisions: Sequence[str | None],
-    scores: Sequence[DocumentScore],
-    attention: Sequence[Attention],
+    labels: Sequence[str], scores: Sequence[DocumentScore], attention: Sequence[Attention]
 ) -> str:
     """An object: a document as scored by each run, and its attention weights under each."""
 
@@ -108,7 +103,6 @@ def _json_line(
     record = {
         "id": scores[0].id,
         "unit": "nats",
-        "matmul_precision": by_run(precisions),
         "log_prob": by_run([score.log_prob for score in scores]),
         "sentences": [sentence(number) for number in range(len(scores[0].sentences))],
     }

@@ -89,8 +89,7 @@ def test_a_neural_model_in_python_has_its_functions_and_parameters(space):
     assert lm.model == run.model
     jax.tree.map(np.testing.assert_array_equal, lm.params, run.params)
     assert lm.num_parameters == sum(leaf.size for leaf in jax.tree.leaves(run.params))
-    size = f"{lm.num_parameters:,} parameters"
-    assert lm.summary == f"ccdclm, {size}, step {run.step}, matmul precision highest"
+    assert lm.summary == f"ccdclm, {lm.num_parameters:,} parameters, step {run.step}"
     # Made when it is first asked for, and once: it holds copies of the parameters.
     assert "scorer" not in vars(lm)
     assert lm.scorer is lm.scorer
