@@ -1,29 +1,30 @@
 #!/usr/bin/env bash
-# What start.sh runs on each host of a slice: host.sh JAX SETUP FLAG ... (see there).
+# start.sh runs this script on each host of a slice: host.sh JAX SETUP FLAG ... (see start.sh).
 set -euo pipefail
 jax=$1 setup=$2
 shift 2
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-# Held until training ends, even where the connection is lost: two would share the chips.
+# The lock is held until training ends, even if the connection is lost: two trainings would share chips.
 exec 9>lock
 if ! flock --nonblock 9; then
-  echo "error: this slice is training already" >&2
+  echo "error: this slice is training already; stop that job (see start.sh) or wait for its end" >&2
   exit 2
 fi
 eval "$setup"
 source launch/environment.sh
 prepare_environment "$PWD/.venv" text
-"$PYTHON" -m pip install --quiet --disable-pip-version-check "$jax"
+# The second package is for gs:// addresses.
+"$PYTHON" -m pip install --quiet --disable-pip-version-check "$jax" 'etils[epath-gcs]'
 
-# Prints what the metadata server knows about this host.
+# Prints an attribute of this host from the metadata server.
 about() {
   curl --silent --show-error --fail --header 'Metadata-Flavor: Google' \
     "http://metadata.google.internal/computeMetadata/v1/instance/attributes/$1"
 }
 process=$(about agent-worker-number)
 hosts=$(about worker-network-endpoints)
-# By name, or as NAME:NUMBER:ADDRESS.
+# Each is a name, or NAME:NUMBER:ADDRESS.
 IFS=, read -ra hosts <<<"$hosts"
 exec "$PYTHON" -m launch.train "$@" --coordinator_address="${hosts[0]##*:}:8476" \
   --num_processes="${#hosts[@]}" --process_id="$process"

@@ -1,24 +1,29 @@
 #!/usr/bin/env bash
-# Trains on all hosts of a TPU VM slice; needs gcloud, logged in, and a slice that is up:
+# Trains on all hosts of a TPU VM slice. It needs gcloud, logged in, and a slice that is up. An example
+# with two hosts, whose Ubuntu 22.04 lacks Python 3.11 (never run on a real slice):
 #
-#   gcloud compute tpus tpu-vm create slice --accelerator-type=... --version=... --spot
-#   NAME=slice WORKDIR=/mnt/share/runs/ccdclm bash launch/tpu/start.sh \
-#       --config.data.directory=/mnt/share/data/ptb
+#   gcloud compute tpus tpu-vm create slice --accelerator-type=v4-16 --version=tpu-ubuntu2204-base --spot
+#   NAME=slice WORKDIR=gs://BUCKET/runs/ccdclm \
+#       SETUP='sudo apt-get update -q && sudo apt-get install -qy python3.11-venv' \
+#       bash launch/tpu/start.sh --config.data.directory=gs://BUCKET/data/sotu
 #
-# Copies this tree to every host, where host.sh sets up an environment and trains; arguments are flags
-# of launch.train. If the slice is preempted, create it again under the same name and repeat the command:
-# the run resumes. To stop and save:
+# The script copies this tree to every host, where host.sh sets up an environment and trains. Arguments
+# are flags of launch.train. A preempted slice is gone, perhaps before training has saved: create it again
+# under the same name and repeat the command. The run resumes from its last checkpoint; a lower
+# --config.training.checkpoint_every loses fewer steps. To save and stop:
 #
 #   gcloud compute tpus tpu-vm ssh slice --worker=all --command="pkill -f '[l]aunch.train'"
 #
-#   NAME      of the slice                                   dclm-jax
-#   ZONE      of the slice                                   that of gcloud's configuration
+#   NAME      name of the slice                              dclm-jax
+#   ZONE      zone of the slice                              the zone in gcloud's configuration
 #   CONFIG    configuration                                  configs/quickstart.py:ccdclm
-#   WORKDIR   on a file system that all hosts mount and      /mnt/share/runs/NAME
-#             that outlives the slice, such as NFS
-#   SETUP     what each host runs first, to mount that or    none
-#             to install Python (3.11 or newer, with venv)
-#   JAX       what to install for the hardware               jax[tpu]
+#   WORKDIR   mounted directory or gs:// address that        /mnt/share/runs/NAME
+#             outlives the slice; only the first host
+#             needs it
+#   SETUP     commands that each host runs first, to mount   none
+#             a directory or install Python (3.11 or newer,
+#             with venv)
+#   JAX       JAX for the hardware                           jax[tpu]
 set -euo pipefail
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 name=${NAME:-dclm-jax}

@@ -154,7 +154,7 @@ def test_requeueing_ends(slurm):
     for variables in ({"REQUEUES": "3", "SLURM_RESTART_COUNT": "3"}, {"FAKE_SCONTROL": "1"}):
         done, _ = slurm.job(status=75, **variables)
         assert done.returncode == 75
-        assert "not requeued; submit it again to resume" in done.stderr
+        assert "not requeued; to resume, submit it with the same CONFIG" in done.stderr
 
 
 def test_an_array_varies_the_seed_or_the_flags(slurm):
@@ -171,7 +171,7 @@ def test_an_array_varies_the_seed_or_the_flags(slurm):
     for missing in (0, 2, 4):
         done, commands = slurm.element(missing, ARGUMENTS="flags")
         assert (done.returncode, commands) == (2, [])
-        assert f"flags: no flags on line {missing}," in done.stderr
+        assert f"flags: no flags on line {missing};" in done.stderr
     done, commands = slurm.element(1, ARGUMENTS="nothing")
     assert (done.returncode, commands) == (2, [])
 
@@ -312,7 +312,7 @@ def test_tpu_hosts_get_the_tree_and_train(tpu):
     assert (tree / "mounts").read_text() == "mounted\n"
     python = [line for line in log if line.startswith("python ")]
     assert python[-2:] == [
-        "python -m pip install --quiet --disable-pip-version-check jax[tpu]",
+        "python -m pip install --quiet --disable-pip-version-check jax[tpu] etils[epath-gcs]",
         "python -m launch.train --config=configs/quickstart.py:ccdclm --workdir=/mnt/my runs/x "
         "--config.a=it's $HOME "
         "--coordinator_address=10.0.0.7:8476 --num_processes=2 --process_id=1",
